@@ -1,0 +1,67 @@
+# Everything from a fresh clone, on a machine that has Python 3.11+ and make:
+#
+#   make demo    five real nodes on this machine train a tiny model together (under 3 minutes after installation)
+#   make test    what a change must pass: style, types, tests (under 15 minutes)
+#
+# The first run installs into .venv; later runs need no network. `make help` lists the rest.
+#
+#   PYTHON=/path/to/python3.12   which Python makes the virtual environment
+#   PIP_ARGS='...'               more arguments for pip, for instance PyTorch's CPU-only index (README)
+
+VENV ?= .venv
+PIP_ARGS ?=
+PYTEST_ARGS ?=
+BIN := $(VENV)/bin
+
+# The stamp carries a checksum of what it was made from: switching branches there and back installs nothing.
+LOCK := $(shell cat pyproject.toml constraints.txt | cksum | cut -d ' ' -f 1)
+STAMP := $(VENV)/.installed-$(LOCK)
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help check install demo test test-all lint format lock clean distclean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+check: ## say what this machine lacks, if anything; changes nothing
+	@sh deploy/check-system.sh $(VENV) >/dev/null && echo "nothing is missing"
+
+$(STAMP): pyproject.toml constraints.txt
+	@python=$$(sh deploy/check-system.sh $(VENV)) && \
+	  if [ ! -x $(BIN)/python ]; then echo "==> making $(VENV) with $$python" && "$$python" -m venv $(VENV); fi
+	@echo "==> installing sfnode and what it needs into $(VENV) (once; some minutes)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[train,dev]'
+	@rm -f $(VENV)/.installed-*
+	@touch $@
+
+install: $(STAMP) ## make .venv and install, if that has not been done
+
+demo: $(STAMP) ## four nodes and a late fifth train a tiny model on this machine
+	@$(BIN)/sfnode testnet --nodes 4 --late 1
+
+lint: $(STAMP) ## style and types
+	@echo "==> ruff check"  && $(BIN)/ruff check --quiet .
+	@echo "==> ruff format" && $(BIN)/ruff format --check --quiet .
+	@echo "==> mypy"        && $(BIN)/mypy
+
+test: lint ## what a change must pass
+	@echo "==> pytest"
+	@$(BIN)/pytest -m 'not slow' $(PYTEST_ARGS)
+
+test-all: lint ## the same, and the tests that take many minutes
+	@echo "==> pytest, slow tests too"
+	@$(BIN)/pytest $(PYTEST_ARGS)
+
+format: $(STAMP) ## let ruff lay out and fix what it can
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
+
+lock: ## renew constraints.txt from a fresh environment (needs the network)
+	@sh deploy/lock.sh
+
+clean: ## remove caches and what the demo wrote
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis build *.egg-info demo-output
+	find protocol sfnode tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## the same, and .venv
+	rm -rf $(VENV)

@@ -1,0 +1,87 @@
+"""The step clock: when a node may start its next step, and which (SPEC 9.1). Time comes in as an argument."""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+
+from protocol import limits
+from protocol.hashing import Author
+from protocol.manifest import Manifest
+
+_PACES_KEPT = 16
+_HEARD_MS = 2 * limits.STEP_WAIT_MS_MAX  # an author silent for longer does not move the median
+
+
+class StepClock:
+    """Keeps the node in step with the authors that are active, and never waits long for one that is not."""
+
+    def __init__(self, manifest: Manifest, own: Author) -> None:
+        self._own = own
+        self._round_steps = manifest.method.local_steps
+        self._staleness = manifest.staleness
+        self._steps = manifest.steps
+        self._heard_ms: dict[Author, int] = {}
+        self._paces_ms: deque[int] = deque(maxlen=_PACES_KEPT)
+        self._ready_since_ms: int | None = None
+        self._started_ms: int | None = None
+        self.next_step = 0
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run has no step left for this node."""
+        return self.next_step >= self._steps
+
+    def hear(self, author: Author, now_ms: int) -> None:
+        """A new update of ``author`` has just come."""
+        self._heard_ms[author] = now_ms
+
+    def resume_after(self, step: int) -> None:
+        """Never again use ``step`` or one before it; -1 changes nothing."""
+        self.next_step = max(self.next_step, step + self._round_steps if step >= 0 else 0)
+
+    def step_finished(self, now_ms: int) -> None:
+        """The node has done ``next_step``, or skipped it."""
+        self.next_step += self._round_steps
+        self._ready_since_ms = now_ms
+
+    def frontier(self, highest: dict[Author, int], now_ms: int) -> int:
+        """The median of the highest steps of the authors heard of lately (of all authors when none was)."""
+        heard = [
+            step
+            for author, step in highest.items()
+            if author != self._own and now_ms - self._heard_ms.get(author, -_HEARD_MS - 1) <= _HEARD_MS
+        ]
+        others = heard or [step for author, step in highest.items() if author != self._own]
+        middle = int(median(others)) if others else 0
+        return middle - middle % self._round_steps
+
+    def try_start(self, highest: dict[Author, int], now_ms: int) -> int | None:
+        """The step to start now, or None while the node has to wait. A returned step counts as started."""
+        # SPEC 9.1.3: who has fallen behind the median of the active authors jumps to it.
+        self.next_step = max(self.next_step, self.frontier(highest, now_ms))
+        if self.is_finished:
+            return None
+        if self._ready_since_ms is None:
+            self._ready_since_ms = now_ms
+        is_complete = not self._is_waiting_for_any(highest)
+        # SPEC 9.1.2: nobody waits longer than a limit that follows the observed pace.
+        if not is_complete and now_ms - self._ready_since_ms < self.wait_limit_ms():
+            return None
+        if is_complete and self._started_ms is not None:
+            self._paces_ms.append(now_ms - self._started_ms)
+        self._started_ms = now_ms
+        return self.next_step
+
+    def wait_limit_ms(self) -> int:
+        """Longest wait for active authors at the end of a step."""
+        if not self._paces_ms:
+            return limits.STEP_WAIT_MS_START
+        wanted = int(limits.STEP_WAIT_FACTOR * median(self._paces_ms))
+        return max(limits.STEP_WAIT_MS_MIN, min(limits.STEP_WAIT_MS_MAX, wanted))
+
+    def _is_waiting_for_any(self, highest: dict[Author, int]) -> bool:
+        """SPEC 9.1.1: an active author's update for step ``next_step - (1 + staleness) rounds`` is missing."""
+        needed = self.next_step - self._round_steps * (1 + self._staleness)
+        oldest_active = needed - self._round_steps * limits.ACTIVE_WINDOW_STEPS
+        return any(author != self._own and oldest_active <= step < needed for author, step in highest.items())

@@ -1,0 +1,134 @@
+"""The model's state: integer coefficients, the sum over a set of updates (SPEC 4.5).
+
+Integer addition is exact and commutes, so equal sets give equal bits in any order, and any term can be taken out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.envelope import Envelope
+from protocol.hashing import Digest, hash_fields, u32
+from protocol.manifest import CoreKind, Manifest, TensorKind
+from protocol.subspace import canonical_coordinates, direction_numbers, rademacher_signs, scale_exp
+
+Int64Array = NDArray[np.int64]
+
+_CORES_PER_CHUNK = 1 << 18  # cores expanded at once: about 20 MB of temporaries
+
+
+class CoefficientLayout:
+    """Where each tensor's coefficients lie in an epoch's flat vector: tensors in order, matrices row by row."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        rank = manifest.method.rank
+        sizes = [rank if tensor.kind is TensorKind.VECTOR else rank * rank for tensor in manifest.tensors]
+        ends = np.cumsum(sizes, dtype=np.int64)
+        self.rank = rank
+        self.size = int(ends[-1])
+        self.offsets = ends - np.array(sizes, dtype=np.int64)
+        self.is_matrix = np.array([tensor.kind is TensorKind.MATRIX for tensor in manifest.tensors])
+
+    def tensor(self, flat: Int64Array, index: int) -> Int64Array:
+        """View of one tensor's coefficients in ``flat``: int64[r, r] for a matrix, int64[r] for a vector."""
+        start = self.offsets[index]
+        if not self.is_matrix[index]:
+            return flat[start : start + self.rank]
+        return flat[start : start + self.rank * self.rank].reshape(self.rank, self.rank)
+
+
+class Coefficients:
+    """C[epoch, tensor], int64, zero at the start. The owner adds each valid update once."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.layout = CoefficientLayout(manifest)
+        self._manifest = manifest
+        self._epochs: dict[int, Int64Array] = {}
+
+    def add(self, updates: Iterable[Envelope]) -> None:
+        """Add updates, in any order. A few microseconds each, whatever the size of the model."""
+        self._accumulate(updates, sign=1)
+
+    def remove(self, updates: Iterable[Envelope]) -> None:
+        """Take updates that were added back out, exactly."""
+        self._accumulate(updates, sign=-1)
+
+    def flat(self, epoch: int) -> Int64Array:
+        """All coefficients of ``epoch``: a copy, int64[layout.size]."""
+        held = self._epochs.get(epoch)
+        return np.zeros(self.layout.size, dtype=np.int64) if held is None else held.copy()
+
+    def epochs(self) -> tuple[int, ...]:
+        """Epochs with any coefficient other than zero, ascending."""
+        return tuple(epoch for epoch in sorted(self._epochs) if self._epochs[epoch].any())
+
+    def digest(self) -> Digest:
+        """The state digest (SPEC 7.4): equal for equal states, and independent of how they came about."""
+        fields = [part for epoch in self.epochs() for part in (u32(epoch), self._epochs[epoch].astype("<i8").tobytes())]
+        return hash_fields("sfnode/state/1", self._manifest.run_id, *fields)
+
+    def set_flat(self, epoch: int, values: Int64Array) -> None:
+        """Replace an epoch's coefficients by a copy of ``values``: for a process that is told the state."""
+        assert values.shape == (self.layout.size,)
+        self._epochs[epoch] = values.astype(np.int64)
+
+    def _accumulate(self, updates: Iterable[Envelope], *, sign: int) -> None:
+        by_epoch: dict[int, list[Envelope]] = {}
+        for update in updates:
+            by_epoch.setdefault(update.step // self._manifest.method.epoch_steps, []).append(update)
+        chunk = max(1, _CORES_PER_CHUNK // (self._manifest.method.scalars * len(self._manifest.tensors)))
+        for epoch, members in by_epoch.items():
+            flat = self._epochs.setdefault(epoch, np.zeros(self.layout.size, dtype=np.int64))
+            for start in range(0, len(members), chunk):
+                self._accumulate_chunk(flat, members[start : start + chunk], sign)
+
+    def _accumulate_chunk(self, flat: Int64Array, members: Sequence[Envelope], sign: int) -> None:
+        method = self._manifest.method
+        seeds = [member.seed for member in members]
+        scalars_nkd = np.array([member.scalars for member in members], dtype=np.int64)
+        scalars_nkd = scalars_nkd.reshape(len(members), method.local_steps, method.directions)
+        for local_step in range(method.local_steps):
+            weights_n = np.array([self._manifest.weight(member.step + local_step) for member in members])
+            amounts_nd = sign * weights_n[:, None] * scalars_nkd[:, local_step]
+            numbers = direction_numbers(method, local_step)
+            if method.core is CoreKind.CANONICAL:
+                self._add_canonical(flat, seeds, numbers, amounts_nd)
+            else:
+                self._add_rademacher(flat, seeds, numbers, amounts_nd)
+
+    def _add_canonical(
+        self, flat: Int64Array, seeds: Sequence[int], numbers: NDArray[np.uint32], amounts_nd: Int64Array
+    ) -> None:
+        """C[i, j] += amount * s, one coordinate per tensor and direction; a vector's C[i]."""
+        layout = self.layout
+        row, column, sign = canonical_coordinates(seeds, numbers, len(layout.offsets), layout.rank)
+        position = np.where(layout.is_matrix, row * layout.rank + column, row) + layout.offsets
+        np.add.at(flat, position.reshape(-1), (sign * amounts_nd[..., None]).reshape(-1))
+
+    def _add_rademacher(
+        self, flat: Int64Array, seeds: Sequence[int], numbers: NDArray[np.uint32], amounts_nd: Int64Array
+    ) -> None:
+        """C += sum of amount * a b^T; exact in fp64, because the manifest bounds every sum below 2^53 (SPEC 4.5)."""
+        layout = self.layout
+        a, b = rademacher_signs(seeds, numbers, len(layout.offsets), layout.rank)
+        a_pnr = _cores_first(a) * amounts_nd.reshape(1, -1, 1).astype(np.float64)
+        matrices = np.flatnonzero(layout.is_matrix)
+        sums_prr = np.matmul(a_pnr[matrices].transpose(0, 2, 1), _cores_first(b)[matrices])
+        for position, index in enumerate(matrices.tolist()):
+            layout.tensor(flat, index)[...] += sums_prr[position].astype(np.int64)
+        for index in np.flatnonzero(~layout.is_matrix).tolist():
+            layout.tensor(flat, index)[...] += a_pnr[index].sum(axis=0).astype(np.int64)
+
+
+def _cores_first(signs: NDArray[np.int8]) -> NDArray[np.float64]:
+    """int8[n, d, P, r] as float64[P, n d, r]."""
+    n, d, tensors, rank = signs.shape
+    return signs.reshape(n * d, tensors, rank).transpose(1, 0, 2).astype(np.float64)
+
+
+def view_exp(manifest: Manifest, tensor_index: int) -> int:
+    """k with W = W0 - 2^k U C V^T for this tensor (SPEC 4.5)."""
+    return manifest.method.alpha_exp + scale_exp(manifest.method, manifest.tensors[tensor_index])

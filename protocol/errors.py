@@ -1,0 +1,82 @@
+"""The one tree of errors of the project, and the closed lists of reasons.
+
+The text of an error is what the operator reads: it says what failed, where, and what to do. Reasons are stable
+numbers of the specification (SPEC 8): they are appended, never renumbered and never reused.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class RejectReason(IntEnum):
+    """Why bytes can never be valid: a pure function of (manifest, bytes). The sender is provably wrong."""
+
+    SIZE = 1
+    AUTHOR_KEY = 2
+    STEP_RANGE = 3
+    STEP_ALIGNMENT = 4
+    SEED = 5
+    SCALAR_RANGE = 6
+    SCALAR_ENERGY = 7
+    SIGNATURE = 8
+    FRAME = 9
+    MESSAGE_KIND = 10
+    MESSAGE_FIELD = 11
+    MESSAGE_NOT_CANONICAL = 12
+    MANIFEST_FORMAT = 13
+    MANIFEST_FIELD = 14
+    MANIFEST_SIGNATURE = 15
+    UNREQUESTED = 16
+    RUN_ID = 17
+
+
+class IgnoreReason(IntEnum):
+    """Why valid bytes are not used now. Depends on clock, load or order, so it may be retried and is nobody's fault."""
+
+    ALREADY_HELD = 1
+    SLOT_VOID = 2
+    TOO_EARLY = 3
+    AUTHORS_FULL = 4
+
+
+class SfnodeError(Exception):
+    """Root of every error that this project raises on purpose."""
+
+
+class OperatorError(SfnodeError):
+    """A flag, file, address or setting is wrong. The text names it, what is allowed, and what to do."""
+
+
+class Reject(SfnodeError):
+    """Bytes from a peer or a file that no honest node can have produced; never relayed, the sender is penalised."""
+
+    def __init__(self, reason: RejectReason, detail: str) -> None:
+        super().__init__(f"{reason.name.lower()}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+class Ignore(SfnodeError):
+    """Valid bytes that are of no use at this moment; may come again."""
+
+    def __init__(self, reason: IgnoreReason, detail: str) -> None:
+        super().__init__(f"{reason.name.lower()}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+class StorageDamagedError(SfnodeError):
+    """The data directory holds bytes that this node cannot have written, or can no longer be written. Stop."""
+
+
+class StateMismatchError(SfnodeError):
+    """Equal ledger digests with different state digests: a bug or a broken machine. Save the evidence and stop."""
+
+
+class NumericError(SfnodeError):
+    """A loss or projected gradient is not finite. The step is skipped."""
+
+
+class WorkerError(SfnodeError):
+    """The training worker cannot serve: it ended, or refused the request."""

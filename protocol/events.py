@@ -1,0 +1,115 @@
+"""What the node core is told (events, past tense) and what it asks for (effects, imperative)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from protocol.wire import Message, PeerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerJoined:
+    """A neighbour's session is open, hello exchanged."""
+
+    peer: PeerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerLeft:
+    """A neighbour's session is over."""
+
+    peer: PeerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageArrived:
+    """A neighbour sent a well-formed message."""
+
+    peer: PeerId
+    message: Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimateFinished:
+    """The worker measured the round that starts at ``step``."""
+
+    step: int
+    scalars: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimateSkipped:
+    """The worker could not measure the round: a loss was not finite. The step is passed over."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimateLost:
+    """The worker died before it answered. The step is passed over; the next one starts when a worker is back."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerReady:
+    """A training worker can take a request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticked:
+    """Time has passed. Comes at least every FLUSH_INTERVAL_MS."""
+
+
+Event: TypeAlias = (
+    PeerJoined | PeerLeft | MessageArrived | EstimateFinished | EstimateSkipped | EstimateLost | WorkerReady | Ticked
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreRecords:
+    """Make the records durable before any later effect is carried out."""
+
+    records: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReserveStep:
+    """Make it durable, before any later effect, that this node may sign ``step`` and never again an earlier one."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartEstimate:
+    """Ask the worker to measure the round that starts at ``step``, on the coefficients as they are now."""
+
+    step: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendMessage:
+    """Queue a message to a neighbour. It may be lost; anti-entropy repairs that."""
+
+    peer: PeerId
+    message: Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropPeer:
+    """End the session: the neighbour sent what no honest node can send."""
+
+    peer: PeerId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Halt:
+    """Stop the node: its own state does not follow from its ledger. Evidence is in ``detail``."""
+
+    detail: str
+
+
+Effect: TypeAlias = StoreRecords | ReserveStep | StartEstimate | SendMessage | DropPeer | Halt

@@ -1,0 +1,72 @@
+"""The flood's outboxes: which neighbour still has to be told of which record (SPEC 8.3)."""
+
+from __future__ import annotations
+
+from protocol import limits
+from protocol.keys import SIGNATURE_BYTES
+from protocol.sync import record_frames
+from protocol.wire import PeerId, Records
+
+
+class Outbox:
+    """Records to push to one neighbour, oldest first. When full the newest is left to anti-entropy."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[bytes, bytes] = {}  # by payload
+        self._flushed_ms = -limits.FLUSH_INTERVAL_MS
+        self.overflowed = 0
+
+    def push(self, record: bytes) -> None:
+        """Queue a record for the neighbour."""
+        if len(self._waiting) >= limits.OUTBOX_RECORDS_MAX:
+            self.overflowed += 1
+            return
+        self._waiting[record[:-SIGNATURE_BYTES]] = record
+
+    def is_known(self, record: bytes) -> None:
+        """The neighbour has just shown that it holds the record."""
+        self._waiting.pop(record[:-SIGNATURE_BYTES], None)
+
+    def flush(self, now_ms: int, record_bytes: int) -> list[Records]:
+        """What to send now: everything, but at most one burst per FLUSH_INTERVAL_MS, so that frames are full."""
+        if not self._waiting or now_ms - self._flushed_ms < limits.FLUSH_INTERVAL_MS:
+            return []
+        self._flushed_ms = now_ms
+        records = list(self._waiting.values())
+        self._waiting = {}
+        return [Records(request=0, data=data) for data in record_frames(records, record_bytes)]
+
+
+class Flood:
+    """Outboxes of all neighbours."""
+
+    def __init__(self, record_bytes: int) -> None:
+        self._record_bytes = record_bytes
+        self._outboxes: dict[PeerId, Outbox] = {}
+
+    def open(self, peer: PeerId) -> None:
+        """A neighbour came."""
+        self._outboxes[peer] = Outbox()
+
+    def close(self, peer: PeerId) -> None:
+        """A neighbour went."""
+        self._outboxes.pop(peer, None)
+
+    def push(self, record: bytes, *, source: PeerId | None) -> None:
+        """Queue a new record for every neighbour but the one it came from."""
+        for peer, outbox in self._outboxes.items():
+            if peer != source:
+                outbox.push(record)
+
+    def is_known(self, peer: PeerId, record: bytes) -> None:
+        """``peer`` sent the record itself: it need not be told."""
+        if peer in self._outboxes:
+            self._outboxes[peer].is_known(record)
+
+    def flush(self, now_ms: int) -> list[tuple[PeerId, Records]]:
+        """Messages to send now."""
+        return [
+            (peer, message)
+            for peer, outbox in self._outboxes.items()
+            for message in outbox.flush(now_ms, self._record_bytes)
+        ]

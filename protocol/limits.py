@@ -1,0 +1,50 @@
+"""Every bound of the protocol, each with its reason. Those of sockets are in ``sfnode/network/limits.py``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# --- manifest -------------------------------------------------------------------------------------------------
+MANIFEST_BYTES_MAX: Final = 1 << 20  # 5,000 tensors with long names fit; a joiner buffers one before it can check it
+NAME_LENGTH_MAX: Final = 256  # of a run, tensor, file or label word
+TENSORS_MAX: Final = 8_192  # a 400-layer model with every tensor listed
+RANK_MAX: Final = 128  # a canonical core takes 2 log2(r) + 1 <= 15 of 16 bits (SPEC 4.3)
+DIRECTIONS_MAX: Final = 256
+LOCAL_STEPS_MAX: Final = 64
+SCALARS_MAX: Final = 1_024  # directions x local steps in one envelope: 2 KiB
+STEPS_MAX: Final = 1 << 20  # spans of a run fit in one 64 KiB frame (1,024 x 20 bytes)
+WEIGHT_MAX: Final = 1 << 16  # integer learning-rate weight
+CLIP_MAX: Final = (1 << 15) - 1  # scalars travel as int16
+NORMALISED_CLIP: Final = 127  # SPEC 5.2: round(32 g / rms) fits int8
+AUTHORS_MAX: Final = 1 << 16
+COEFFICIENT_BITS_MAX: Final = 53  # r^2 |C| < 2^53: U C V^T is exact in fp64 in any order of summation
+
+# --- ledger ---------------------------------------------------------------------------------------------------
+SPAN_STEPS: Final = 1_024  # steps per digest bucket: one author's bitmap is 128 bytes
+STEPS_AHEAD_MAX: Final = 64  # beyond the frontier a pushed record waits for anti-entropy
+
+# --- wire -----------------------------------------------------------------------------------------------------
+FRAME_BYTES_MAX: Final = 65_536
+RECORDS_PER_FRAME_MAX: Final = 512
+AUTHORS_PER_PAGE_MAX: Final = 128  # 128 x ~310 bytes stay below a frame
+PULL_AUTHORS_MAX: Final = 256  # author bitmaps in one pull request
+MANIFEST_PART_BYTES_MAX: Final = 32_768
+PEERS_PER_MESSAGE_MAX: Final = 64
+ADDRESSES_PER_PEER_MAX: Final = 8
+ADDRESS_LENGTH_MAX: Final = 256
+TEXT_LENGTH_MAX: Final = 256  # agent, reason
+
+# --- node core ------------------------------------------------------------------------------------------------
+FLUSH_INTERVAL_MS: Final = 50  # one frame costs about 230 us: at most 20 flood frames per second and neighbour
+HEAD_INTERVAL_MS: Final = 2_000  # how often neighbours compare digests
+REQUEST_TIMEOUT_MS: Final = 10_000  # an unanswered sync request: that peer rests, another is asked
+SYNC_REST_MS: Final = 1_000  # between two sync sessions with the same peer; doubled by each failure in a row
+SYNC_REST_MS_MAX: Final = 60_000  # for a peer that stalls for ever, or promises what it never sends
+FIRST_SYNC_TIMEOUT_MS: Final = 30_000  # no peer answered for this long: go on with what the disk holds
+PULL_BYTES_MAX: Final = 128 * 1024  # asked for at once; half of a neighbour's queue, verified in about 50 ms
+OUTBOX_RECORDS_MAX: Final = 8_192  # per neighbour; beyond it the neighbour catches up by anti-entropy
+STEP_WAIT_MS_MIN: Final = 200
+STEP_WAIT_MS_MAX: Final = 30_000
+STEP_WAIT_MS_START: Final = 5_000  # before any pace was observed
+STEP_WAIT_FACTOR: Final = 2  # times the observed median pace
+ACTIVE_WINDOW_STEPS: Final = 2  # an author behind by more rounds than this is not waited for

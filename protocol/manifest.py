@@ -1,0 +1,349 @@
+"""The run manifest: everything all nodes of a run must agree on, as one signed document (SPEC 1).
+
+``run_id = SHA-256(canonical bytes)``. A field that this version does not know is refused, never skipped: a node that
+ignored one would compute another model.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Annotated
+
+from protocol import limits
+from protocol.errors import Reject, RejectReason
+from protocol.hashing import Author, RunId, hash_fields
+from protocol.keys import SIGNATURE_BYTES, Signer, is_author_key, is_signed
+from protocol.structure import Bound, Malformed, from_plain_untrusted, to_plain
+
+FORMAT = 1
+ADMISSION_OPEN = "open"
+DATA_PRIVATE = "private"
+
+Name = Annotated[str, Bound(1, limits.NAME_LENGTH_MAX)]
+Hex32 = Annotated[str, Bound(64, 64)]
+OptionalHex32 = Annotated[str, Bound(0, 64)]
+
+
+class TensorKind(StrEnum):
+    """How a trainable tensor is perturbed: a matrix by U a b^T V^T, a vector by U a."""
+
+    MATRIX = "matrix"
+    VECTOR = "vector"
+
+
+class BasisKind(StrEnum):
+    """Where the subspace comes from: the generator, or a file named by its hash."""
+
+    RANDOM = "random"
+    PUBLISHED = "published"
+
+
+class CoreKind(StrEnum):
+    """Distribution of (a, b): one signed coordinate, or all signs."""
+
+    CANONICAL = "canonical"
+    RADEMACHER = "rademacher"
+
+
+class ScalarKind(StrEnum):
+    """What a projected gradient becomes on the wire: multiples of a quantum, or normalised by their own rms."""
+
+    RAW = "raw"
+    NORMALISED = "normalised"
+
+
+class ScheduleKind(StrEnum):
+    """Course of the learning-rate weight over the run."""
+
+    CONSTANT = "constant"
+    LINEAR = "linear"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileHash:
+    """A file's name inside the model folder and its SHA-256 in lower-case hex."""
+
+    name: Name
+    sha256: Hex32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    """The base model W0.
+
+    Attributes:
+        id: hub id ("facebook/opt-1.3b"), "embedded:NAME", or "local:FOLDER NAME".
+        revision: hub commit, empty otherwise.
+        weights: config.json and every safetensors file.
+        tokenizer: every tokenizer file.
+    """
+
+    id: Name
+    revision: Annotated[str, Bound(0, limits.NAME_LENGTH_MAX)]
+    weights: Annotated[tuple[FileHash, ...], Bound(1, 1_024)]
+    tokenizer: Annotated[tuple[FileHash, ...], Bound(1, 64)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorSpec:
+    """One trainable tensor: its name in the checkpoint and the shape of the stored parameter (cols = 0: a vector)."""
+
+    name: Name
+    kind: TensorKind
+    rows: Annotated[int, Bound(1, 1 << 24)]
+    cols: Annotated[int, Bound(0, 1 << 24)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSpec:
+    """What is learnt.
+
+    Attributes:
+        template: prompt with field names of the data in braces, e.g. "{sentence} It was".
+        label_words: word of label 0, 1, ...; each one token, with its leading space.
+        data: "private" (each node its own), or a name of the public data, e.g. "file:train.jsonl".
+        data_sha256: hash of the public data file; empty when private.
+        max_tokens: longest prompt; longer ones lose their beginning.
+        batch_rows: examples per step, shared evenly by the directions; each costs two forward rows.
+    """
+
+    template: Annotated[str, Bound(1, 4_096)]
+    label_words: Annotated[tuple[Name, ...], Bound(2, 256)]
+    data: Name
+    data_sha256: OptionalHex32
+    max_tokens: Annotated[int, Bound(4, 1 << 16)]
+    batch_rows: Annotated[int, Bound(1, 1 << 16)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """The estimator and the update rule. All scales are powers of two, so that scaling never rounds.
+
+    Attributes:
+        rank: r, of the subspace of every tensor; a power of two.
+        epoch_steps: T, steps before the subspace is redrawn.
+        basis, basis_sha256: the subspace's source; the hash only for a published one.
+        core, scalar: see the enums.
+        epsilon_exp: epsilon = 2^epsilon_exp, half the width of the finite difference.
+        directions: D per step.
+        local_steps: K steps per envelope.
+        alpha_exp: alpha = 2^alpha_exp scales coefficients to weights.
+        quantum_exp: raw scalars are multiples of 2^quantum_exp.
+        clip: largest |q|.
+    """
+
+    rank: Annotated[int, Bound(1, limits.RANK_MAX)]
+    epoch_steps: Annotated[int, Bound(1, limits.STEPS_MAX)]
+    basis: BasisKind
+    basis_sha256: OptionalHex32
+    core: CoreKind
+    scalar: ScalarKind
+    epsilon_exp: Annotated[int, Bound(-30, 0)]
+    directions: Annotated[int, Bound(1, limits.DIRECTIONS_MAX)]
+    local_steps: Annotated[int, Bound(1, limits.LOCAL_STEPS_MAX)]
+    alpha_exp: Annotated[int, Bound(-60, 0)]
+    quantum_exp: Annotated[int, Bound(-40, 10)]
+    clip: Annotated[int, Bound(1, limits.CLIP_MAX)]
+
+    @property
+    def scalars(self) -> int:
+        """Scalars in one envelope: D x K."""
+        return self.directions * self.local_steps
+
+    @property
+    def scalar_mass_max(self) -> int:
+        """Largest sum of |q| over the directions of one step that a valid envelope can carry (SPEC 5.2)."""
+        return self.directions * (self.clip if self.scalar is ScalarKind.RAW else 33)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """Integer learning-rate weight w(step) from ``weight_start`` (step 0) to ``weight_end`` (the last step)."""
+
+    kind: ScheduleKind
+    weight_start: Annotated[int, Bound(1, limits.WEIGHT_MAX)]
+    weight_end: Annotated[int, Bound(0, limits.WEIGHT_MAX)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """The document itself. Build it with :func:`checked`, so that its rules hold.
+
+    Attributes:
+        format: version of this structure.
+        name: for people.
+        owner: Ed25519 public key in hex; signs the document.
+        tensors: trainable tensors; their order numbers them.
+        steps: length of the run.
+        staleness: how many steps a node may be ahead of the slowest active author.
+        admission: who may contribute; "open": any valid key.
+        authors_max: bound of the author table, from which overflow bounds follow.
+    """
+
+    format: int
+    name: Name
+    owner: Hex32
+    model: ModelSpec
+    tensors: Annotated[tuple[TensorSpec, ...], Bound(1, limits.TENSORS_MAX)]
+    task: TaskSpec
+    method: Method
+    schedule: Schedule
+    steps: Annotated[int, Bound(1, limits.STEPS_MAX)]
+    staleness: Annotated[int, Bound(0, 64)]
+    admission: str
+    authors_max: Annotated[int, Bound(1, limits.AUTHORS_MAX)]
+
+    @cached_property
+    def canonical(self) -> bytes:
+        """ASCII JSON with sorted keys, no spaces and integers only: the bytes that are hashed and signed (SPEC 1.2)."""
+        return json.dumps(to_plain(self, as_rows=False), sort_keys=True, separators=(",", ":")).encode("ascii")
+
+    @cached_property
+    def run_id(self) -> RunId:
+        """32-byte identity of the run."""
+        return RunId(hash_fields("sfnode/run/1", self.canonical))
+
+    @property
+    def owner_key(self) -> Author:
+        """The owner's public key, 32 bytes."""
+        return Author(bytes.fromhex(self.owner))
+
+    @property
+    def epsilon(self) -> float:
+        """Half the width of the finite difference, exact in binary floating point."""
+        return 2.0**self.method.epsilon_exp
+
+    def weight(self, step: int) -> int:
+        """Integer learning-rate weight of ``step`` (SPEC 5.3); linear interpolation rounded half up, never negative."""
+        first, last = self.schedule.weight_start, self.schedule.weight_end
+        if self.schedule.kind is ScheduleKind.CONSTANT or self.steps == 1:
+            return first
+        span = self.steps - 1
+        return (2 * (first * (span - step) + last * step) + span) // (2 * span)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedManifest:
+    """A manifest with its owner's signature: the content of a ``.run`` file."""
+
+    manifest: Manifest
+    signature: bytes
+
+    def encode(self) -> bytes:
+        """Canonical bytes, newline, signature in hex, newline (SPEC 1.3)."""
+        return self.manifest.canonical + b"\n" + self.signature.hex().encode("ascii") + b"\n"
+
+
+def sign_manifest(manifest: Manifest, signer: Signer) -> SignedManifest:
+    """Sign with the owner's key; ``signer`` must be the key that ``manifest.owner`` names."""
+    assert signer.author == manifest.owner_key
+    return SignedManifest(manifest=manifest, signature=signer.sign(b"sfnode/manifest/1" + manifest.run_id))
+
+
+def decode_run_untrusted(data: bytes) -> SignedManifest:
+    """Read the content of a ``.run`` file or a peer's answer; Reject names what is wrong."""
+    # [REJECT] SPEC 1.3: size, two lines, canonical JSON, known format, every field within bounds, owner's signature.
+    if len(data) > limits.MANIFEST_BYTES_MAX:
+        raise Reject(RejectReason.SIZE, f"manifest of {len(data)} bytes, at most {limits.MANIFEST_BYTES_MAX}")
+    lines = data.split(b"\n")
+    if len(lines) != 3 or lines[2] != b"" or len(lines[1]) != 2 * SIGNATURE_BYTES:
+        raise Reject(
+            RejectReason.MANIFEST_FORMAT, "not a run file: one line of JSON and one line of signature expected"
+        )
+    manifest = checked(_parse_json_untrusted(lines[0]))
+    if manifest.canonical != lines[0]:
+        raise Reject(RejectReason.MANIFEST_FORMAT, "the JSON is not in canonical form")
+    try:
+        signature = bytes.fromhex(lines[1].decode("ascii"))
+    except ValueError:
+        raise Reject(RejectReason.MANIFEST_FORMAT, "the signature line is not hexadecimal") from None
+    signed = SignedManifest(manifest=manifest, signature=signature)
+    if signed.encode() != data:
+        raise Reject(RejectReason.MANIFEST_FORMAT, "the signature line is not in canonical form")
+    if not is_signed(manifest.owner_key, b"sfnode/manifest/1" + manifest.run_id, signature):
+        raise Reject(RejectReason.MANIFEST_SIGNATURE, "the owner's signature does not fit: the document was changed")
+    return signed
+
+
+def _parse_json_untrusted(line: bytes) -> object:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        raise Reject(RejectReason.MANIFEST_FORMAT, "the first line is not JSON") from None
+
+
+def checked(data: object) -> Manifest:
+    """A manifest from plain data (a JSON mapping); Reject with the field's path when a rule is broken."""
+    version = data.get("format") if isinstance(data, dict) else None
+    if type(version) is int and version != FORMAT:
+        raise Reject(
+            RejectReason.MANIFEST_FORMAT,
+            f"manifest format {version}, but this sfnode reads format {FORMAT}: install a release that knows it",
+        )
+    try:
+        manifest = from_plain_untrusted(Manifest, data, "manifest")
+    except Malformed as error:
+        raise Reject(RejectReason.MANIFEST_FIELD, str(error)) from None
+    for is_broken, complaint in _broken_rules(manifest):
+        if is_broken:
+            raise Reject(RejectReason.MANIFEST_FIELD, complaint)
+    return manifest
+
+
+def _broken_rules(manifest: Manifest) -> list[tuple[bool, str]]:
+    """The rules between fields (SPEC 1.4), each with its complaint."""
+    method, task = manifest.method, manifest.task
+    normalised = method.scalar is ScalarKind.NORMALISED
+    names = [tensor.name for tensor in manifest.tensors]
+    bits = coefficient_max(manifest) * method.rank**2
+    hashes = [entry.sha256 for entry in (*manifest.model.weights, *manifest.model.tokenizer)]
+    return [
+        (not is_hex(manifest.owner, 64) or not is_author_key(bytes.fromhex(manifest.owner)), "owner: not a valid key"),
+        (any(not is_hex(text, 64) for text in hashes), "model: a sha256 is not 64 lower-case hex digits"),
+        (len(set(names)) != len(names), "tensors: a name is listed twice"),
+        (
+            any((tensor.kind is TensorKind.VECTOR) != (tensor.cols == 0) for tensor in manifest.tensors),
+            "tensors: cols must be 0 for a vector and positive for a matrix",
+        ),
+        (method.rank & (method.rank - 1) != 0, f"method.rank: {method.rank} is not a power of two"),
+        (method.scalars > limits.SCALARS_MAX, f"method: directions x local_steps exceeds {limits.SCALARS_MAX}"),
+        (manifest.steps % method.local_steps != 0, "steps: not a multiple of method.local_steps"),
+        (method.epoch_steps % method.local_steps != 0, "method.epoch_steps: not a multiple of method.local_steps"),
+        (task.batch_rows % method.directions != 0, "task.batch_rows: not a multiple of method.directions"),
+        (normalised and method.directions < 2, "method.directions: normalised scalars need at least 2"),
+        (
+            normalised and method.clip != limits.NORMALISED_CLIP,
+            f"method.clip: must be {limits.NORMALISED_CLIP} with normalised scalars",
+        ),
+        (
+            method.basis is BasisKind.PUBLISHED,
+            "method.basis: 'published' is reserved; this version supports 'random' only",
+        ),
+        (method.basis_sha256 != "", "method.basis_sha256: must be empty with a random basis"),
+        (
+            (task.data == DATA_PRIVATE) != (task.data_sha256 == ""),
+            "task.data_sha256: given exactly when data is public",
+        ),
+        (task.data_sha256 != "" and not is_hex(task.data_sha256, 64), "task.data_sha256: not lower-case hex"),
+        (manifest.admission != ADMISSION_OPEN, f"admission: only {ADMISSION_OPEN!r} is known to this version"),
+        (
+            bits >= 1 << limits.COEFFICIENT_BITS_MAX,
+            f"bounds: authors_max x epoch steps x scalars x weight x rank^2 takes {bits.bit_length()} bits, at most "
+            f"{limits.COEFFICIENT_BITS_MAX}: lower authors_max, epoch_steps, clip or the learning-rate weights",
+        ),
+    ]
+
+
+def coefficient_max(manifest: Manifest) -> int:
+    """Upper bound of |C| in any epoch: every author, every step, all scalars on one coordinate (SPEC 4.5)."""
+    weight = max(manifest.schedule.weight_start, manifest.schedule.weight_end)
+    steps = min(manifest.method.epoch_steps, manifest.steps)
+    return manifest.authors_max * steps * manifest.method.scalar_mass_max * weight
+
+
+def is_hex(text: str, length: int) -> bool:
+    """Whether ``text`` is exactly ``length`` lower-case hexadecimal digits."""
+    return len(text) == length and all(digit in "0123456789abcdef" for digit in text)

@@ -1,0 +1,269 @@
+"""The node core: the whole behaviour of a node as a pure machine. Events in, effects out (SPEC 9).
+
+The daemon feeds it and carries the effects out in their order; the simulator does the same in virtual time. It owns the
+replica, the flood's outboxes, the sync sessions and the step clock, and knows no socket, file, clock or thread.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from protocol import limits
+from protocol.clock import StepClock
+from protocol.errors import Ignore, Reject
+from protocol.events import (
+    DropPeer,
+    Effect,
+    EstimateFinished,
+    EstimateLost,
+    EstimateSkipped,
+    Event,
+    Halt,
+    MessageArrived,
+    PeerJoined,
+    PeerLeft,
+    ReserveStep,
+    SendMessage,
+    StartEstimate,
+    StoreRecords,
+    Ticked,
+    WorkerReady,
+)
+from protocol.flood import Flood
+from protocol.keys import Signer
+from protocol.ledger import Voided
+from protocol.manifest import Manifest
+from protocol.replica import Replica
+from protocol.subspace import seed_of
+from protocol.synchroniser import Synchroniser
+from protocol.wire import Head, Message, PeerId, Records
+
+_SUMMED_PER_TICK = 64  # updates summed into the coefficients at once: keeps one tick below about 20 ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """Local choices of one node.
+
+    Attributes:
+        is_training: whether this node contributes updates.
+        expects_peers: it has been told of, or knows, other nodes: ask them for its own highest round before signing.
+        neighbours_min: do not start the first step before so many neighbours are there.
+        reserved_step: highest step that the store holds a reservation for; -1 for none.
+    """
+
+    is_training: bool = True
+    expects_peers: bool = False
+    neighbours_min: int = 0
+    reserved_step: int = -1
+
+
+class Node:
+    """One node of a run. Single-threaded: every call comes from the one task that owns the state."""
+
+    def __init__(self, manifest: Manifest, signer: Signer, config: NodeConfig, replica: Replica) -> None:
+        self.manifest = manifest
+        self.replica = replica
+        self.clock = StepClock(manifest, signer.author)
+        self.sync = Synchroniser(replica.ledger)
+        self.ignored: Counter[str] = Counter()
+        self.rejected: Counter[str] = Counter()
+        self.own_updates = 0
+        self.skipped_steps = 0
+        self._signer = signer
+        self._config = config
+        self._flood = Flood(replica.ledger.codec.record_bytes)
+        self._is_worker_free = False
+        self._estimating: int | None = None
+        self._had_neighbours = config.neighbours_min == 0
+        self._first_tick_ms: int | None = None
+        self._effects: list[Effect] = []
+        self._now_ms = 0
+        self.clock.resume_after(config.reserved_step)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether this node has no step left to contribute."""
+        return self.clock.is_finished and self._estimating is None
+
+    @property
+    def estimating_step(self) -> int | None:
+        """The step that the worker measures now."""
+        return self._estimating
+
+    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """Take one event in and return what to do about it, in order. ``now_ms`` never decreases."""
+        self._effects = []
+        self._now_ms = now_ms
+        match event:
+            case PeerJoined():
+                self._flood.open(event.peer)
+                self.sync.open(event.peer)
+                self._send_head(event.peer)
+            case PeerLeft():
+                self._flood.close(event.peer)
+                self.sync.close(event.peer)
+            case MessageArrived():
+                self._receive(event.peer, event.message)
+            case EstimateFinished():
+                self._publish(event.step, event.scalars)
+            case EstimateSkipped() | EstimateLost():
+                self._pass_over(event.step, is_worker_free=isinstance(event, EstimateSkipped))
+            case WorkerReady():
+                self._is_worker_free = True
+            case Ticked():
+                self._tick()
+            case _:
+                assert_never(event)
+        self._start_step_if_due()
+        self._do([SendMessage(peer=peer, message=message) for peer, message in self._flood.flush(now_ms)])
+        return self._effects
+
+    # --- messages -----------------------------------------------------------------------------------------
+
+    def _receive(self, peer: PeerId, message: Message) -> None:
+        try:
+            match message:
+                case Records():
+                    self._receive_records(peer, message)
+                case Head():
+                    self._receive_head(peer, message)
+                case _:
+                    self._do(self.sync.receive(peer, message, self._now_ms))
+        except Reject as reject:
+            # Bytes that no honest node can have sent: never relayed, and the session ends (SPEC 8.5).
+            self.rejected[reject.reason.name] += 1
+            self._do([DropPeer(peer=peer, reason=str(reject))])
+
+    def _receive_records(self, peer: PeerId, message: Records) -> None:
+        records = self.replica.ledger.codec.split_untrusted(message.data)
+        self.sync.count_records(peer, message.request, len(records))
+        frontier, horizon_step = self.frontier(), self._horizon_step()
+        fresh: list[bytes] = []
+        try:
+            for record in records:
+                fresh.extend(self._admit(record, peer, frontier, horizon_step))
+        finally:
+            self._keep(fresh, source=peer)
+
+    def _admit(self, record: bytes, peer: PeerId, frontier: int, horizon_step: int | None) -> list[bytes]:
+        """Through the one door; returns the records to store and relay. Raises Reject."""
+        try:
+            outcome = self.replica.add(record, horizon_step=horizon_step)
+        except Ignore as ignore:
+            self.ignored[ignore.reason.name] += 1
+            self._flood.is_known(peer, record)
+            return []
+        if isinstance(outcome, Voided):
+            # Both records are the proof of equivocation; whoever lacks one needs both.
+            return [outcome.first.record, outcome.second.record]
+        if self.sync.is_live or outcome.envelope.step >= frontier:
+            self.clock.hear(outcome.envelope.author, self._now_ms)
+        return [record]
+
+    def _keep(self, fresh: list[bytes], *, source: PeerId | None) -> None:
+        """Durable first, then relayed: "seen" means stored."""
+        if not fresh:
+            return
+        self._do([StoreRecords(records=tuple(fresh))])
+        for record in fresh:
+            self._flood.push(record, source=source)
+
+    def _receive_head(self, peer: PeerId, head: Head) -> None:
+        if head.root == self.replica.ledger.root() and head.state_digest != self.replica.state_digest():
+            self._settle_mismatch(peer)
+            return
+        self._do(self.sync.receive_head(peer, head, self._now_ms, self._horizon_step()))
+
+    def _settle_mismatch(self, peer: PeerId) -> None:
+        """Equal ledgers, different states: replay to learn which of the two machines is broken (SPEC 7.6)."""
+        if self.replica.replayed_digest() == self.replica.state_digest():
+            self._do([DropPeer(peer=peer, reason="its state digest does not follow from its ledger")])
+            return
+        self._do(
+            [Halt(detail="the state of this node does not follow from its own ledger: a bug, or a broken machine")]
+        )
+
+    # --- own steps ----------------------------------------------------------------------------------------
+
+    def _start_step_if_due(self) -> None:
+        if self._estimating is not None or not self._is_worker_free or not self._may_sign():
+            return
+        highest = self.replica.ledger.authors()
+        self.clock.resume_after(highest.get(self._signer.author, -1))
+        step = self.clock.try_start(highest, self._now_ms)
+        if step is None:
+            return
+        self._estimating = step
+        self._is_worker_free = False
+        seed = seed_of(self.manifest.run_id, self._signer.author, step)
+        self._do([ReserveStep(step=step), StartEstimate(step=step, seed=seed)])
+
+    def _may_sign(self) -> bool:
+        """SPEC 9.2: sign nothing before the peers were asked for this author's own highest round."""
+        if not self._config.is_training or self.clock.is_finished or self._first_tick_ms is None:
+            return False
+        is_alone = self._now_ms - self._first_tick_ms >= limits.FIRST_SYNC_TIMEOUT_MS
+        self._had_neighbours = self._had_neighbours or self.sync.peers >= self._config.neighbours_min
+        if not self._had_neighbours and not is_alone:
+            return False
+        return self.sync.is_live or is_alone or not self._config.expects_peers
+
+    def _publish(self, step: int, scalars: tuple[int, ...]) -> None:
+        if step != self._estimating:
+            return
+        self._estimating = None
+        self._is_worker_free = True
+        self.clock.step_finished(self._now_ms)
+        envelope = self.replica.ledger.codec.seal(self._signer, step, scalars)
+        self.replica.add(envelope.record)
+        self.own_updates += 1
+        self._keep([envelope.record], source=None)
+
+    def _pass_over(self, step: int, *, is_worker_free: bool) -> None:
+        if step != self._estimating:
+            return
+        self._estimating = None
+        self._is_worker_free = is_worker_free
+        self.skipped_steps += 1
+        self.clock.step_finished(self._now_ms)
+
+    # --- time ---------------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        if self._first_tick_ms is None:
+            self._first_tick_ms = self._now_ms
+        self.replica.sum_some(_SUMMED_PER_TICK)
+        for peer in self.sync.peers_due_for_head(self._now_ms):
+            self._send_head(peer)
+        self.sync.tick(self._now_ms)
+
+    def _send_head(self, peer: PeerId) -> None:
+        """Skipped while updates wait to be summed: the digest would cost a long computation now."""
+        if self.replica.unsummed > _SUMMED_PER_TICK:
+            return
+        self.sync.head_sent(peer, self._now_ms)
+        head = Head(
+            root=self.replica.ledger.root(),
+            state_digest=self.replica.state_digest(),
+            updates=self.replica.ledger.updates,
+            step=self.frontier(),
+        )
+        self._do([SendMessage(peer=peer, message=head)])
+
+    def frontier(self) -> int:
+        """Where the run is: the median of the active authors' highest steps."""
+        return self.clock.frontier(self.replica.ledger.authors(), self._now_ms)
+
+    def _horizon_step(self) -> int | None:
+        """Last step acceptable now; unbounded while catching up, when every step lies ahead."""
+        if not self.sync.is_live:
+            return None
+        ahead = limits.STEPS_AHEAD_MAX * self.manifest.method.local_steps
+        return max(self.frontier(), self.clock.next_step) + ahead
+
+    def _do(self, effects: Sequence[Effect]) -> None:
+        self._effects.extend(effects)

@@ -1,0 +1,77 @@
+"""Philox4x32-10, the counter-based generator behind all shared randomness (Salmon et al., SC 2011; Random123).
+
+Integer arithmetic in NumPy on the CPU: the same words on every machine, whatever the device or release of torch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Words = NDArray[np.uint32]
+
+ROUNDS = 10
+_MULTIPLIER_0 = np.uint64(0xD2511F53)
+_MULTIPLIER_1 = np.uint64(0xCD9E8D57)
+_WEYL_0 = 0x9E3779B9
+_WEYL_1 = 0xBB67AE85
+_LOW = np.uint64(0xFFFFFFFF)
+_SHIFT = np.uint64(32)
+
+
+def philox4x32(counter: tuple[Words, Words, Words, Words], key: tuple[Words, Words]) -> Words:
+    """One block of four words per counter.
+
+    Args:
+        counter: four uint32 arrays that broadcast together, ``counter[0]`` the least significant word.
+        key: two uint32 arrays that broadcast with them, low word first.
+
+    Returns:
+        uint32 array of the broadcast shape + (4,).
+    """
+    shape = np.broadcast_shapes(*(word.shape for word in (*counter, *key)))
+    x0, x1, x2, x3 = (np.broadcast_to(word, shape).astype(np.uint64) for word in counter)
+    k0, k1 = (word.astype(np.uint64) for word in key)
+    for round_index in range(ROUNDS):
+        product_0 = x0 * _MULTIPLIER_0
+        product_1 = x2 * _MULTIPLIER_1
+        round_key_0 = (k0 + np.uint64(round_index * _WEYL_0 & 0xFFFFFFFF)) & _LOW
+        round_key_1 = (k1 + np.uint64(round_index * _WEYL_1 & 0xFFFFFFFF)) & _LOW
+        x0, x1 = (product_1 >> _SHIFT) ^ x1 ^ round_key_0, product_1 & _LOW
+        x2, x3 = (product_0 >> _SHIFT) ^ x3 ^ round_key_1, product_0 & _LOW
+    return np.stack([x0, x1, x2, x3], axis=-1).astype(np.uint32)
+
+
+def split_key(keys: NDArray[np.uint64]) -> tuple[Words, Words]:
+    """64-bit keys as (low word, high word)."""
+    return (keys & _LOW).astype(np.uint32), (keys >> _SHIFT).astype(np.uint32)
+
+
+def words(key: int, count: int, stream: int = 0) -> Words:
+    """The first ``count`` words of stream ``stream`` under a 64-bit ``key``: uint32[count] (SPEC 3.2).
+
+    Block ``i`` has the counter (i, 0, 0, stream).
+    """
+    blocks = np.arange(-(-count // 4), dtype=np.uint32)
+    zero = np.zeros(1, dtype=np.uint32)
+    low, high = split_key(np.array([key], dtype=np.uint64))
+    return philox4x32((blocks, zero, zero, zero + np.uint32(stream)), (low, high)).reshape(-1)[:count]
+
+
+def signs_of_words(source: Words, count: int) -> NDArray[np.int8]:
+    """The lowest bit first, bit 0 as +1 and bit 1 as -1, along the last axis.
+
+    Args:
+        source: uint32[..., n] with 32 n >= count.
+
+    Returns:
+        int8[..., count] of +-1.
+    """
+    octets = np.ascontiguousarray(source, dtype="<u4").view(np.uint8)
+    bits = np.unpackbits(octets, axis=-1, count=count, bitorder="little")
+    return np.int8(1) - np.int8(2) * bits.astype(np.int8)
+
+
+def signs(key: int, count: int, stream: int = 0) -> NDArray[np.int8]:
+    """``count`` independent signs +-1 under ``key``: int8[count] (SPEC 3.3)."""
+    return signs_of_words(words(key, -(-count // 32), stream), count)

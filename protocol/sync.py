@@ -1,0 +1,286 @@
+"""Anti-entropy: find any difference between two ledgers in a few small round trips, pull what is missing (SPEC 8.4).
+
+The asking side is a generator: it yields requests and is sent the answers, so that the whole dialogue reads from top to
+bottom. The answering side keeps no state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from typing import TypeAlias, TypeVar
+
+from protocol import limits
+from protocol.errors import Reject, RejectReason
+from protocol.hashing import Author
+from protocol.ledger import PAYLOAD_HASH_BYTES, Ledger, bitmap_of
+from protocol.wire import (
+    AuthorHoldings,
+    Authors,
+    AuthorsRequest,
+    Message,
+    Payloads,
+    PayloadsRequest,
+    PullDone,
+    PullRequest,
+    Records,
+    ShardDigest,
+    Shards,
+    ShardsRequest,
+    SpanDigest,
+    Spans,
+    SpansRequest,
+    WantedSlots,
+)
+
+Request: TypeAlias = SpansRequest | ShardsRequest | AuthorsRequest | PayloadsRequest | PullRequest
+Reply: TypeAlias = Spans | Shards | Authors | Payloads | PullDone
+Dialogue: TypeAlias = Generator[Request, Reply, None]
+Bucket: TypeAlias = tuple[int, Author]
+T = TypeVar("T", Spans, Shards, Authors, Payloads, PullDone)
+
+_BITS = limits.SPAN_STEPS
+_FIRST = bytes(32)  # no valid author key is all zeros: "from the start"
+
+
+class Claims:
+    """Buckets that some session is pulling now, so that sessions with several peers share the work."""
+
+    def __init__(self) -> None:
+        self._taken: set[Bucket] = set()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is being pulled."""
+        return not self._taken
+
+    def take(self, bucket: Bucket) -> bool:
+        """Whether the bucket was free; it is taken now."""
+        is_free = bucket not in self._taken
+        self._taken.add(bucket)
+        return is_free
+
+    def release(self, bucket: Bucket) -> None:
+        """Free the bucket for other sessions."""
+        self._taken.discard(bucket)
+
+
+class SyncSession:
+    """One pass of asking one peer. Holds at most one request in flight."""
+
+    def __init__(self, ledger: Ledger, claims: Claims, horizon_step: int | None) -> None:
+        self._ledger = ledger
+        self._claims = claims
+        self._horizon_step = horizon_step
+        self._held: list[Bucket] = []
+        self._in_flight: Request | None = None
+        self._dialogue = self._compare()
+        self._records_received = 0
+        self.is_complete = False
+        self.is_short = False  # the peer promised slots that it did not send
+
+    def start(self, request: int) -> Request | None:
+        """The first request, to be sent under the number ``request``."""
+        return self._advance(None, request)
+
+    def receive(self, reply: Reply, request: int) -> Request | None:
+        """Take the answer to the request in flight and return the next one, numbered ``request``; None at the end.
+
+        Raises Reject when the answer is of a kind that was not asked for or contradicts itself.
+        """
+        return self._advance(reply, request)
+
+    def is_answer(self, request: int) -> bool:
+        """Whether ``request`` is the number of the request in flight; late answers to given-up ones have another."""
+        return self._in_flight is not None and self._in_flight.request == request
+
+    def count_records(self, count: int) -> None:
+        """So many records came in answer to the pull in flight."""
+        self._records_received += count
+
+    def close(self) -> None:
+        """Give the session up: whatever it claimed is free again."""
+        self._dialogue.close()
+        self._release()
+        self._in_flight = None
+
+    def _advance(self, reply: Reply | None, request: int) -> Request | None:
+        try:
+            following = next(self._dialogue) if reply is None else self._dialogue.send(reply)
+        except StopIteration:
+            self.is_complete = True
+            self._release()
+            self._in_flight = None
+            return None
+        self._in_flight = replace(following, request=request)
+        return self._in_flight
+
+    def _release(self) -> None:
+        for bucket in self._held:
+            self._claims.release(bucket)
+        self._held = []
+
+    # --- the dialogue, top to bottom -----------------------------------------------------------------------
+
+    def _compare(self) -> Dialogue:
+        theirs = _expect(Spans, (yield SpansRequest(request=0)))
+        own = dict(self._ledger.span_digests())
+        for entry in theirs.spans:
+            if own.get(entry.span) != entry.digest:
+                yield from self._compare_span(entry.span)
+
+    def _compare_span(self, span: int) -> Dialogue:
+        theirs = _expect(Shards, (yield ShardsRequest(request=0, span=span)))
+        own = dict(self._ledger.shard_digests(span))
+        differing = tuple(entry.shard for entry in theirs.shards if own.get(entry.shard) != entry.digest)
+        after, is_last = _FIRST, not differing
+        while not is_last:
+            request = AuthorsRequest(request=0, span=span, shards=differing, after=after)
+            page = _expect(Authors, (yield request))
+            yield from self._pull_page(span, page)
+            after, is_last = _next_cursor(after, page)
+
+    def _pull_page(self, span: int, page: Authors) -> Dialogue:
+        wanted: list[WantedSlots] = []
+        for holdings in page.authors:
+            bucket = (span, Author(holdings.author))
+            if self._claims.take(bucket):
+                self._held.append(bucket)
+                steps = yield from self._missing(span, holdings)
+                wanted.extend(self._pieces(span, holdings.author, steps))
+        for request in _grouped(wanted, self._records_per_pull()):
+            self._records_received = 0
+            _expect(PullDone, (yield request))
+            asked = sum(_as_int(slots.steps).bit_count() for slots in request.wanted)
+            self.is_short = self.is_short or self._records_received < asked
+        self._release()
+
+    def _missing(self, span: int, theirs: AuthorHoldings) -> Generator[Request, Reply, list[int]]:
+        """Steps (within the span) that the peer holds and this ledger lacks, or holds as valid where they are void."""
+        own = self._ledger.holdings_of(span, Author(theirs.author))
+        if own.digest == theirs.digest:
+            return []
+        own_valid, own_void = _as_int(own.valid), _as_int(own.void)
+        their_valid, their_void = _as_int(theirs.valid), _as_int(theirs.void)
+        missing = (their_valid & ~(own_valid | own_void)) | (their_void & ~own_void)
+        # Equal bitmaps do not show different payloads in a slot: compare their hashes (SPEC 8.4.4).
+        if not missing and their_valid & own_valid:
+            request = PayloadsRequest(request=0, span=span, author=theirs.author)
+            answer = _expect(Payloads, (yield request))
+            missing = self._differing(span, theirs, answer)
+        return [step for step in _steps_of(missing) if self._is_usable(span * _BITS + step)]
+
+    def _differing(self, span: int, theirs: AuthorHoldings, answer: Payloads) -> int:
+        steps = _steps_of(_as_int(theirs.valid))
+        hashes = answer.hashes
+        if len(hashes) != PAYLOAD_HASH_BYTES * len(steps):
+            self.is_short = True  # the peer's ledger has moved on since its bitmap, or it lies: try again later
+            return 0
+        own = self._ledger.payload_hashes(span, Author(theirs.author))
+        result = 0
+        for index, step in enumerate(steps):
+            theirs_hash = hashes[index * PAYLOAD_HASH_BYTES : (index + 1) * PAYLOAD_HASH_BYTES]
+            if own.get(span * _BITS + step, theirs_hash) != theirs_hash:
+                result |= 1 << step
+        return result
+
+    def _is_usable(self, step: int) -> bool:
+        return self._horizon_step is None or step <= self._horizon_step
+
+    def _records_per_pull(self) -> int:
+        return max(1, limits.PULL_BYTES_MAX // self._ledger.codec.record_bytes)
+
+    def _pieces(self, span: int, author: bytes, steps: list[int]) -> Iterator[WantedSlots]:
+        size = self._records_per_pull()
+        for start in range(0, len(steps), size):
+            yield WantedSlots(span=span, author=author, steps=bitmap_of(steps[start : start + size]))
+
+
+def answer(ledger: Ledger, request: Request) -> list[Message]:
+    """The messages that answer one request, from this ledger (SPEC 8.4)."""
+    match request:
+        case SpansRequest():
+            spans = tuple(SpanDigest(span=span, digest=digest) for span, digest in ledger.span_digests())
+            return [Spans(request=request.request, spans=spans)]
+        case ShardsRequest():
+            shards = tuple(ShardDigest(shard=s, digest=digest) for s, digest in ledger.shard_digests(request.span))
+            return [Shards(request=request.request, span=request.span, shards=shards)]
+        case AuthorsRequest():
+            return [_answer_authors(ledger, request)]
+        case PayloadsRequest():
+            hashes = b"".join(ledger.payload_hashes(request.span, Author(request.author)).values())
+            return [Payloads(request=request.request, span=request.span, author=request.author, hashes=hashes)]
+        case PullRequest():
+            return _answer_pull(ledger, request)
+
+
+def _answer_authors(ledger: Ledger, request: AuthorsRequest) -> Authors:
+    held = ledger.holdings(request.span, frozenset(request.shards), request.after)
+    page = held[: limits.AUTHORS_PER_PAGE_MAX]
+    return Authors(
+        request=request.request,
+        span=request.span,
+        authors=tuple(
+            AuthorHoldings(author=entry.author, digest=entry.digest, valid=entry.valid, void=entry.void)
+            for entry in page
+        ),
+        is_last=len(page) == len(held),
+    )
+
+
+def _answer_pull(ledger: Ledger, request: PullRequest) -> list[Message]:
+    """Frames of records, at most PULL_BYTES_MAX in all, then their count."""
+    record_bytes = ledger.codec.record_bytes
+    allowed = max(2, limits.PULL_BYTES_MAX // record_bytes)  # 2: the proof of a void slot is never torn apart
+    found = [
+        record for slots in request.wanted for record in ledger.records(slots.span, Author(slots.author), slots.steps)
+    ][:allowed]
+    frames = [Records(request=request.request, data=data) for data in record_frames(found, record_bytes)]
+    return [*frames, PullDone(request=request.request, records=len(found))]
+
+
+def record_frames(records: list[bytes], record_bytes: int) -> Iterator[bytes]:
+    """Records joined into the payloads of as few ``Records`` messages as the bounds allow."""
+    per_frame = min(limits.RECORDS_PER_FRAME_MAX, (limits.FRAME_BYTES_MAX - 64) // record_bytes)
+    for start in range(0, len(records), per_frame):
+        yield b"".join(records[start : start + per_frame])
+
+
+def _grouped(wanted: list[WantedSlots], records_max: int) -> Iterator[PullRequest]:
+    """Pull requests of at most PULL_AUTHORS_MAX pieces and about ``records_max`` records each."""
+    group: list[WantedSlots] = []
+    count = 0
+    for slots in wanted:
+        size = _as_int(slots.steps).bit_count()
+        if group and (count + size > records_max or len(group) == limits.PULL_AUTHORS_MAX):
+            yield PullRequest(request=0, wanted=tuple(group))
+            group, count = [], 0
+        group.append(slots)
+        count += size
+    if group:
+        yield PullRequest(request=0, wanted=tuple(group))
+
+
+def _next_cursor(after: bytes, page: Authors) -> tuple[bytes, bool]:
+    """Cursor behind the page. [REJECT] SPEC 8.4.3: a page that is not the last one moves the cursor forward."""
+    if page.is_last:
+        return after, True
+    last = page.authors[-1].author if page.authors else after
+    if last <= after:
+        raise Reject(RejectReason.UNREQUESTED, "a page of authors that does not get ahead")
+    return last, False
+
+
+def _expect(declared: type[T], reply: Reply) -> T:
+    # [REJECT] SPEC 8.4.1: the answer is of the kind that was asked for.
+    if not isinstance(reply, declared):
+        raise Reject(RejectReason.UNREQUESTED, f"{type(reply).__name__} where {declared.__name__} was asked for")
+    return reply
+
+
+def _as_int(bitmap: bytes) -> int:
+    return int.from_bytes(bitmap, "little")
+
+
+def _steps_of(bits: int) -> list[int]:
+    return [step for step in range(_BITS) if bits >> step & 1]

@@ -1,0 +1,154 @@
+"""Which neighbour to compare ledgers with, and when: sessions, rests, time limits (SPEC 8.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol import limits
+from protocol.errors import Reject, RejectReason
+from protocol.events import SendMessage
+from protocol.ledger import Ledger
+from protocol.sync import Claims, Reply, Request, SyncSession, answer
+from protocol.wire import (
+    Authors,
+    AuthorsRequest,
+    Head,
+    Message,
+    Payloads,
+    PayloadsRequest,
+    PeerId,
+    PullDone,
+    PullRequest,
+    Shards,
+    ShardsRequest,
+    Spans,
+    SpansRequest,
+)
+
+_MISMATCHES_BEFORE_SYNC = 2  # a live ledger is always some records behind: only a lasting difference is worth a session
+
+
+@dataclass(slots=True)
+class _Neighbour:
+    session: SyncSession | None = None
+    deadline_ms: int = 0
+    rest_until_ms: int = 0
+    head_sent_ms: int | None = None
+    head: Head | None = None
+    mismatches: int = 0
+    failures: int = 0  # sessions in a row
+
+
+class Synchroniser:
+    """Runs at most one session per neighbour, several neighbours in parallel, and answers theirs."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._claims = Claims()
+        self._neighbours: dict[PeerId, _Neighbour] = {}
+        self._last_request = 0
+        self.is_live = False
+        self.sessions_completed = 0
+        self.sessions_failed = 0
+
+    @property
+    def peers(self) -> int:
+        """Number of neighbours."""
+        return len(self._neighbours)
+
+    @property
+    def target_updates(self) -> int:
+        """Largest number of updates that a neighbour says it holds: what catching up aims at."""
+        return max((entry.head.updates for entry in self._neighbours.values() if entry.head), default=0)
+
+    def open(self, peer: PeerId) -> None:
+        """A neighbour came."""
+        self._neighbours[peer] = _Neighbour()
+
+    def close(self, peer: PeerId) -> None:
+        """A neighbour went; what it was asked for may be asked of others."""
+        neighbour = self._neighbours.pop(peer, None)
+        if neighbour and neighbour.session:
+            neighbour.session.close()
+
+    def peers_due_for_head(self, now_ms: int) -> list[PeerId]:
+        """Neighbours that have not been told the head for HEAD_INTERVAL_MS."""
+        return [
+            peer
+            for peer, entry in self._neighbours.items()
+            if entry.head_sent_ms is None or now_ms - entry.head_sent_ms >= limits.HEAD_INTERVAL_MS
+        ]
+
+    def head_sent(self, peer: PeerId, now_ms: int) -> None:
+        """The neighbour was told the head."""
+        self._neighbours[peer].head_sent_ms = now_ms
+
+    def receive_head(self, peer: PeerId, head: Head, now_ms: int, horizon_step: int | None) -> list[SendMessage]:
+        """Compare roots; start a session when the ledgers differ for long enough."""
+        neighbour = self._neighbours.get(peer)
+        if neighbour is None:
+            return []
+        neighbour.head = head
+        if head.root == self._ledger.root():
+            neighbour.mismatches = 0
+            self.is_live = True
+            return []
+        neighbour.mismatches += 1
+        is_lasting = neighbour.mismatches >= _MISMATCHES_BEFORE_SYNC or not self.is_live
+        if neighbour.session or now_ms < neighbour.rest_until_ms or not is_lasting:
+            return []
+        neighbour.session = SyncSession(self._ledger, self._claims, horizon_step)
+        return self._send(peer, neighbour, neighbour.session.start(self._next_request()), now_ms)
+
+    def receive(self, peer: PeerId, message: Message, now_ms: int) -> list[SendMessage]:
+        """Answer a request, or go on with the session that asked. Raises Reject for a message with no place here."""
+        match message:
+            case SpansRequest() | ShardsRequest() | AuthorsRequest() | PayloadsRequest() | PullRequest():
+                return [SendMessage(peer=peer, message=part) for part in answer(self._ledger, message)]
+            case Spans() | Shards() | Authors() | Payloads() | PullDone():
+                return self._continue(peer, message, now_ms)
+            case _:
+                raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} is not for the node core")
+
+    def count_records(self, peer: PeerId, request: int, count: int) -> None:
+        """Records came from ``peer``; those that answer its session's pull are counted towards it."""
+        neighbour = self._neighbours.get(peer)
+        if neighbour and neighbour.session and neighbour.session.is_answer(request):
+            neighbour.session.count_records(count)
+
+    def tick(self, now_ms: int) -> None:
+        """Give up sessions whose peer does not answer."""
+        for neighbour in self._neighbours.values():
+            if neighbour.session and now_ms >= neighbour.deadline_ms:
+                self._end(neighbour, now_ms, is_failed=True)
+
+    def _continue(self, peer: PeerId, reply: Reply, now_ms: int) -> list[SendMessage]:
+        neighbour = self._neighbours.get(peer)
+        if neighbour is None or neighbour.session is None or not neighbour.session.is_answer(reply.request):
+            return []  # late answer to a request that was given up: nobody's fault
+        return self._send(peer, neighbour, neighbour.session.receive(reply, self._next_request()), now_ms)
+
+    def _send(self, peer: PeerId, neighbour: _Neighbour, request: Request | None, now_ms: int) -> list[SendMessage]:
+        if request is None:
+            assert neighbour.session is not None
+            self._end(neighbour, now_ms, is_failed=neighbour.session.is_short)
+            return []
+        neighbour.deadline_ms = now_ms + limits.REQUEST_TIMEOUT_MS
+        return [SendMessage(peer=peer, message=request)]
+
+    def _end(self, neighbour: _Neighbour, now_ms: int, *, is_failed: bool) -> None:
+        assert neighbour.session is not None
+        neighbour.session.close()
+        neighbour.session = None
+        neighbour.mismatches = 0
+        neighbour.failures = neighbour.failures + 1 if is_failed else 0
+        rest_ms = limits.SYNC_REST_MS << min(neighbour.failures, 16)
+        neighbour.rest_until_ms = now_ms + min(rest_ms, limits.SYNC_REST_MS_MAX)
+        self.sessions_failed += is_failed
+        self.sessions_completed += not is_failed
+        # Live: one neighbour's whole ledger was compared, and no other session is still pulling a part of it.
+        self.is_live = self.is_live or (not is_failed and self._claims.is_empty)
+
+    def _next_request(self) -> int:
+        self._last_request = self._last_request % 0xFFFFFFFF + 1
+        return self._last_request

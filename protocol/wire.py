@@ -1,0 +1,350 @@
+"""Messages between neighbours and their bytes (SPEC 8): msgpack of [kind, field, ...], canonical and bounded.
+
+A message is its dataclass; the field order is the wire order. ``decode_untrusted`` raises Reject and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Annotated, NewType, TypeAlias
+
+import msgpack
+
+from protocol import limits
+from protocol.errors import Reject, RejectReason
+from protocol.structure import U32, U64, Bound, Bytes32, Malformed, from_plain_untrusted, to_plain
+
+VERSION = 1
+PeerId = NewType("PeerId", str)  # base58 text of the libp2p peer id
+
+Text = Annotated[str, Bound(0, limits.TEXT_LENGTH_MAX)]
+Address = Annotated[str, Bound(1, limits.ADDRESS_LENGTH_MAX)]
+Addresses = Annotated[tuple[Address, ...], Bound(0, limits.ADDRESSES_PER_PEER_MAX)]
+Span = Annotated[int, Bound(0, limits.STEPS_MAX // limits.SPAN_STEPS - 1)]
+Shard = Annotated[int, Bound(0, 255)]
+Digest16 = Annotated[bytes, Bound(16, 16)]
+Bitmap = Annotated[bytes, Bound(limits.SPAN_STEPS // 8, limits.SPAN_STEPS // 8)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """First message in both directions. An observer, who only wants the manifest, sends a run id of zeros."""
+
+    version: U32
+    run_id: Bytes32
+    agent: Text
+    listen: Addresses
+    head_step: U32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ping:
+    """Asks for a Pong with the same nonce: is the other side alive?"""
+
+    nonce: U64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pong:
+    """Answer to a Ping."""
+
+    nonce: U64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeersRequest:
+    """Asks for known peers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerAddress:
+    """One known peer."""
+
+    peer: Annotated[str, Bound(1, 128)]
+    addresses: Addresses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peers:
+    """Answer to a PeersRequest."""
+
+    peers: Annotated[tuple[PeerAddress, ...], Bound(0, limits.PEERS_PER_MESSAGE_MAX)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestRequest:
+    """Asks for the signed manifest from byte ``offset`` on."""
+
+    offset: U32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestPart:
+    """A piece of the signed manifest; ``total`` is its whole length in bytes."""
+
+    total: U32
+    offset: U32
+    data: Annotated[bytes, Bound(0, limits.MANIFEST_PART_BYTES_MAX)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bye:
+    """Last message: the sender closes, and why."""
+
+    reason: Text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """Envelopes end to end. Pushed by the flood when ``request`` is 0, else part of the answer to that Pull."""
+
+    request: U32
+    data: Annotated[bytes, Bound(0, limits.FRAME_BYTES_MAX - 64)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """State of the sender's ledger: "same set?" in 32 bytes; equal roots must come with equal state digests."""
+
+    root: Bytes32
+    state_digest: Bytes32
+    updates: U64
+    step: U32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpansRequest:
+    """Asks for the digests of all spans that hold anything."""
+
+    request: U32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanDigest:
+    """Digest of one span of SPAN_STEPS steps."""
+
+    span: Span
+    digest: Digest16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spans:
+    """Answer to a SpansRequest, ascending."""
+
+    request: U32
+    spans: Annotated[tuple[SpanDigest, ...], Bound(0, limits.STEPS_MAX // limits.SPAN_STEPS)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardsRequest:
+    """Asks for the digests of one span's shards (authors by the first byte of their hash)."""
+
+    request: U32
+    span: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardDigest:
+    """Digest of one shard of a span."""
+
+    shard: Shard
+    digest: Digest16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shards:
+    """Answer to a ShardsRequest, ascending."""
+
+    request: U32
+    span: Span
+    shards: Annotated[tuple[ShardDigest, ...], Bound(0, 256)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorsRequest:
+    """Asks what the named shards of a span hold, by author, after ``after`` (32 zero bytes: from the start)."""
+
+    request: U32
+    span: Span
+    shards: Annotated[tuple[Shard, ...], Bound(1, 256)]
+    after: Bytes32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorHoldings:
+    """What is held of one author in a span: bit ``step % SPAN_STEPS``, lowest bit of byte 0 first."""
+
+    author: Bytes32
+    digest: Digest16
+    valid: Bitmap
+    void: Bitmap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authors:
+    """Answer to an AuthorsRequest, ascending by author; ``is_last`` is false when a further page follows."""
+
+    request: U32
+    span: Span
+    authors: Annotated[tuple[AuthorHoldings, ...], Bound(0, limits.AUTHORS_PER_PAGE_MAX)]
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PayloadsRequest:
+    """Asks for the payload hashes of one author in one span: equal bitmaps do not show different payloads."""
+
+    request: U32
+    span: Span
+    author: Bytes32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payloads:
+    """Answer: 8 bytes of the payload hash for each valid slot, in step order, end to end."""
+
+    request: U32
+    span: Span
+    author: Bytes32
+    hashes: Annotated[bytes, Bound(0, 8 * limits.SPAN_STEPS)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedSlots:
+    """Slots of one author in one span that the sender wants."""
+
+    span: Span
+    author: Bytes32
+    steps: Bitmap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullRequest:
+    """Asks for the records of slots (both records of a void one)."""
+
+    request: U32
+    wanted: Annotated[tuple[WantedSlots, ...], Bound(1, limits.PULL_AUTHORS_MAX)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullDone:
+    """Ends the answer to a PullRequest: so many records were sent."""
+
+    request: U32
+    records: U32
+
+
+Message: TypeAlias = (
+    Hello
+    | Ping
+    | Pong
+    | PeersRequest
+    | Peers
+    | ManifestRequest
+    | ManifestPart
+    | Bye
+    | Records
+    | Head
+    | SpansRequest
+    | Spans
+    | ShardsRequest
+    | Shards
+    | AuthorsRequest
+    | Authors
+    | PayloadsRequest
+    | Payloads
+    | PullRequest
+    | PullDone
+)
+
+
+class Kind(IntEnum):
+    """Wire numbers of the messages; never renumbered (SPEC 8.1)."""
+
+    HELLO = 0
+    PING = 1
+    PONG = 2
+    PEERS_REQUEST = 3
+    PEERS = 4
+    MANIFEST_REQUEST = 5
+    MANIFEST_PART = 6
+    BYE = 7
+    RECORDS = 8
+    HEAD = 9
+    SPANS_REQUEST = 10
+    SPANS = 11
+    SHARDS_REQUEST = 12
+    SHARDS = 13
+    AUTHORS_REQUEST = 14
+    AUTHORS = 15
+    PAYLOADS_REQUEST = 16
+    PAYLOADS = 17
+    PULL_REQUEST = 18
+    PULL_DONE = 19
+
+
+_CLASS_OF_KIND: dict[int, type[Message]] = {
+    Kind.HELLO: Hello,
+    Kind.PING: Ping,
+    Kind.PONG: Pong,
+    Kind.PEERS_REQUEST: PeersRequest,
+    Kind.PEERS: Peers,
+    Kind.MANIFEST_REQUEST: ManifestRequest,
+    Kind.MANIFEST_PART: ManifestPart,
+    Kind.BYE: Bye,
+    Kind.RECORDS: Records,
+    Kind.HEAD: Head,
+    Kind.SPANS_REQUEST: SpansRequest,
+    Kind.SPANS: Spans,
+    Kind.SHARDS_REQUEST: ShardsRequest,
+    Kind.SHARDS: Shards,
+    Kind.AUTHORS_REQUEST: AuthorsRequest,
+    Kind.AUTHORS: Authors,
+    Kind.PAYLOADS_REQUEST: PayloadsRequest,
+    Kind.PAYLOADS: Payloads,
+    Kind.PULL_REQUEST: PullRequest,
+    Kind.PULL_DONE: PullDone,
+}
+_KIND_OF_CLASS = {declared: kind for kind, declared in _CLASS_OF_KIND.items()}
+
+
+def encode(message: Message) -> bytes:
+    """The message's canonical bytes: msgpack [kind, field, ...] with the shortest form of every value."""
+    row = [int(_KIND_OF_CLASS[type(message)]), *to_plain(message, as_rows=True)]
+    packed: bytes = msgpack.packb(row, use_bin_type=True)
+    return packed
+
+
+def decode_untrusted(payload: bytes) -> Message:
+    """The message that ``payload`` encodes. Raises Reject, and nothing else, for any other bytes."""
+    # [REJECT] SPEC 8.2: one msgpack array, a known kind, every field of its type and within its bound, canonical.
+    row = _unpack_untrusted(payload)
+    if type(row) is not list or not row or type(row[0]) is not int:
+        raise Reject(RejectReason.FRAME, "not a list that starts with a message kind")
+    declared = _CLASS_OF_KIND.get(row[0])
+    if declared is None:
+        raise Reject(RejectReason.MESSAGE_KIND, f"unknown message kind {row[0]}")
+    try:
+        message = from_plain_untrusted(declared, row[1:], declared.__name__)
+    except Malformed as error:
+        raise Reject(RejectReason.MESSAGE_FIELD, str(error)) from None
+    if encode(message) != payload:
+        raise Reject(RejectReason.MESSAGE_NOT_CANONICAL, f"{declared.__name__}: not the canonical encoding")
+    return message
+
+
+def _unpack_untrusted(payload: bytes) -> object:
+    if len(payload) > limits.FRAME_BYTES_MAX:
+        raise Reject(RejectReason.SIZE, f"frame of {len(payload)} bytes, at most {limits.FRAME_BYTES_MAX}")
+    try:
+        return msgpack.unpackb(
+            payload,
+            raw=False,
+            strict_map_key=True,
+            max_map_len=0,
+            max_ext_len=0,
+            max_array_len=limits.STEPS_MAX // limits.SPAN_STEPS,
+        )
+    except Exception as error:  # msgpack documents no closed list: ValueError, its subclasses, RecursionError, ...
+        raise Reject(RejectReason.FRAME, f"not msgpack: {type(error).__name__}") from None

@@ -1,0 +1,52 @@
+"""The embedded demo: a tiny model, a small review data set, and the task that joins them.
+
+Only paths and constants live here, so that the command line can name the demo
+without loading torch. `make_data.py` and `make_model.py` make the files.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import OperatorError
+
+FOLDER: Final = Path(__file__).resolve().parent
+MODEL_NAME: Final = "tiny-opt"
+DATA_NAME: Final = "reviews"
+
+TEMPLATE: Final = "{sentence} It was"
+"""The prompt of the demo's task; the label word follows it."""
+
+LABEL_WORDS: Final = (" no", " yes")
+"""Label word of class 0 (did not like it) and of class 1 (liked it), each one token.
+
+Pre-training put ` terrible` and ` great` after this prompt where they belong, and
+` no` and ` yes` now and then without regard to the review: the model starts at
+chance, although it has all it needs to learn the task.
+"""
+
+PRETRAINED_WORDS: Final = (" terrible", " great")
+"""The words by which pre-training taught what a review means: an upper bound for the task."""
+
+
+def model_folder(name: str = MODEL_NAME) -> Path:
+    """Folder of an embedded model: config.json, model.safetensors and the tokenizer's files.
+
+    Raises OperatorError when there is no such model.
+    """
+    names = sorted(path.parent.name for path in FOLDER.glob("*/config.json"))
+    if name not in names:
+        raise OperatorError(f"there is no embedded model {name!r}; embedded models: {', '.join(names) or 'none'}")
+    return FOLDER / name
+
+
+def data_file(name: str = DATA_NAME, split: str = "train") -> Path:
+    """JSONL file (fields `sentence`, `label`) of an embedded data set; split is `train` or `eval`.
+
+    Raises OperatorError when there is no such data set or split.
+    """
+    names = sorted(f"{path.parent.name}/{path.stem}" for path in FOLDER.glob("*/*.jsonl"))
+    if f"{name}/{split}" not in names:
+        raise OperatorError(
+            f"there is no embedded data {f'{name}/{split}'!r}; embedded data: {', '.join(names) or 'none'}"
+        )
+    return FOLDER / name / f"{split}.jsonl"

@@ -1,0 +1,171 @@
+"""Known peers: addresses, successes, failures, and when each may be dialled again. Pure: no clock, no sockets, no files."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from protocol.wire import PeerId
+from sfnode.network import limits
+from sfnode.network.addresses import Address, author_of_peer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerRow:
+    """What is kept of a peer on disk."""
+
+    peer: str
+    addresses: tuple[str, ...]  # without the peer id, last good one first
+    last_success_unix_ms: int  # 0: never reached
+    failures: int  # since then
+
+
+@dataclass(slots=True, kw_only=True)
+class _Entry:
+    addresses: list[str] = field(default_factory=list)
+    last_success_unix_ms: int = 0
+    failures: int = 0
+    due_s: float = 0.0  # not dialled before
+    is_bootstrap: bool = False
+    source: PeerId | None = None  # the neighbour that told us, while it was never reached
+
+
+class AddressBook:
+    """At most KNOWN_PEERS_MAX peers; those named by the operator are never forgotten.
+
+    Times ``now_s`` are of any clock that only goes forward. ``chance`` shuffles and jitters, so that nodes do not act in
+    step; nothing that it decides reaches bytes or state.
+    """
+
+    def __init__(self, *, own_peer: PeerId, bootstrap: tuple[Address, ...], chance: random.Random) -> None:
+        self._own_peer = own_peer
+        self._chance = chance
+        self._entries: dict[PeerId, _Entry] = {}
+        for address in bootstrap:
+            if address.peer is not None and address.peer != own_peer:
+                entry = self._entries.setdefault(address.peer, _Entry(is_bootstrap=True))
+                _remember(entry, address.transport)
+
+    # --- persistence
+
+    def restore(self, rows: tuple[PeerRow, ...]) -> None:
+        """Take over what ``rows`` returned in an earlier life; rows beyond the bound are left out."""
+        for row in sorted(rows, key=lambda row: -row.last_success_unix_ms)[: limits.KNOWN_PEERS_MAX]:
+            if row.peer == self._own_peer:
+                continue
+            entry = self._entries.setdefault(PeerId(row.peer), _Entry())
+            entry.last_success_unix_ms = row.last_success_unix_ms
+            for address in row.addresses:
+                _remember(entry, address)
+
+    def rows(self) -> tuple[PeerRow, ...]:
+        """Everything worth keeping, ordered by peer."""
+        return tuple(
+            PeerRow(
+                peer=peer,
+                addresses=tuple(entry.addresses),
+                last_success_unix_ms=entry.last_success_unix_ms,
+                failures=entry.failures,
+            )
+            for peer, entry in sorted(self._entries.items())
+        )
+
+    # --- learning
+
+    def learn(self, peer: PeerId, addresses: tuple[str, ...], *, source: PeerId) -> None:
+        """What a neighbour says about a peer, which may be itself. Never displaces what was proved by a connection."""
+        entry = self._entries.get(peer)
+        if entry is None:
+            if not addresses or peer == self._own_peer or not self._has_room(source):
+                return
+            author_of_peer(peer)
+            entry = self._entries[peer] = _Entry(source=source)
+        for address in addresses:
+            _remember(entry, address)
+
+    def _has_room(self, source: PeerId) -> bool:
+        hearsay = [entry for entry in self._entries.values() if entry.source is not None]
+        if sum(entry.source == source for entry in hearsay) >= limits.HEARSAY_PER_SOURCE_MAX:
+            return False
+        if len(self._entries) < limits.KNOWN_PEERS_MAX:
+            return True
+        return self._forget_worst()
+
+    def _forget_worst(self) -> bool:
+        """Make room: the one that failed most and was never reached, else the one reached longest ago."""
+        forgettable = [(peer, entry) for peer, entry in self._entries.items() if not entry.is_bootstrap]
+        if not forgettable:
+            return False
+        worst, _ = min(forgettable, key=lambda known: (known[1].last_success_unix_ms, -known[1].failures))
+        del self._entries[worst]
+        return True
+
+    # --- dialling
+
+    def due(self, now_s: float, *, exclude: frozenset[PeerId], bootstrap_only: bool = False) -> tuple[PeerId, ...]:
+        """Peers that may be dialled now: anchors, then bootstraps, then the others in random order."""
+        ready = [
+            peer
+            for peer, entry in self._entries.items()
+            if entry.due_s <= now_s and entry.addresses and peer not in exclude
+            if entry.is_bootstrap or not bootstrap_only
+        ]
+        self._chance.shuffle(ready)
+        anchors = self._anchors()
+        ready.sort(key=lambda peer: (peer not in anchors, not self._entries[peer].is_bootstrap))
+        return tuple(ready)
+
+    def _anchors(self) -> tuple[PeerId, ...]:
+        good = [peer for peer, entry in self._entries.items() if entry.last_success_unix_ms]
+        good.sort(key=lambda peer: -self._entries[peer].last_success_unix_ms)
+        return tuple(good[: limits.ANCHORS])
+
+    def addresses(self, peer: PeerId) -> tuple[str, ...]:
+        """Addresses of a peer, last good one first; without the peer id."""
+        entry = self._entries.get(peer)
+        return tuple(entry.addresses) if entry else ()
+
+    def succeeded(self, peer: PeerId, address: str, *, unix_ms: int) -> None:
+        """A session came about at this address."""
+        entry = self._entries.setdefault(peer, _Entry())
+        entry.last_success_unix_ms = unix_ms
+        entry.failures = 0
+        entry.source = None
+        if address in entry.addresses:
+            entry.addresses.remove(address)
+        entry.addresses.insert(0, address)
+        del entry.addresses[limits.ADDRESSES_PER_PEER_MAX :]
+
+    def failed(self, peer: PeerId, now_s: float, *, at_least_s: float = 0.0) -> float:
+        """No session came about, or one ended. Returns after how many seconds the peer is due again (full jitter)."""
+        entry = self._entries.get(peer)
+        if entry is None:
+            return 0.0
+        longest_s = limits.BACKOFF_BOOTSTRAP_MAX_S if entry.is_bootstrap else limits.BACKOFF_MAX_S
+        backoff_s = min(longest_s, limits.BACKOFF_START_S * 2.0 ** min(entry.failures, 20))
+        entry.failures += 1
+        wait_s = max(self._chance.uniform(0.0, backoff_s), min(at_least_s, longest_s))
+        entry.due_s = now_s + wait_s
+        return wait_s
+
+    # --- telling others
+
+    def share(self, *, exclude: PeerId, connected: frozenset[PeerId], loopback: bool) -> tuple[tuple[PeerId, tuple[str, ...]], ...]:
+        """Peers worth telling a neighbour: those we are or were connected with, in random order, at most a message full."""
+        good = [
+            peer
+            for peer, entry in self._entries.items()
+            if peer != exclude and (peer in connected or entry.last_success_unix_ms)
+        ]
+        self._chance.shuffle(good)
+        good.sort(key=lambda peer: peer not in connected)
+        return tuple((peer, tuple(self._entries[peer].addresses)) for peer in good[: limits.PEERS_PER_ANSWER_MAX])
+
+
+def _remember(entry: _Entry, address: str) -> None:
+    """Append an address; when there are too many, the second gives way (the first is the last good one)."""
+    if address in entry.addresses:
+        return
+    if len(entry.addresses) >= limits.ADDRESSES_PER_PEER_MAX:
+        del entry.addresses[1]
+    entry.addresses.append(address)

@@ -1,0 +1,166 @@
+"""Peer ids and network addresses: parsing, checking, what a listening address means to others. Pure: no sockets."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+from protocol.errors import OperatorError
+from protocol.wire import PeerId
+
+# libp2p: a short public key is its own id: identity multihash (00, length 24) of the protobuf {1: Ed25519, 2: 32 bytes}
+_ED25519_ID_PREFIX: Final = bytes.fromhex("002408011220")
+_ED25519_ID_BYTES: Final = len(_ED25519_ID_PREFIX) + 32
+_ED25519_ID_DIGITS: Final = 52  # always so many base58 digits, because the second byte is not zero
+_BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,62}\.?)*")
+_KINDS: Final = ("ip4", "ip6", "dns", "dns4", "dns6")
+
+
+def peer_of_author(author: bytes) -> PeerId:
+    """The libp2p peer id of an author (32-byte Ed25519 public key): both are the same key."""
+    if len(author) != 32:
+        raise ValueError(f"an Ed25519 public key has 32 bytes, got {len(author)}")
+    number = int.from_bytes(_ED25519_ID_PREFIX + author, "big")
+    digits = ""
+    while number:
+        number, digit = divmod(number, 58)
+        digits = _BASE58[digit] + digits
+    return PeerId("1" + digits)  # base58 writes a leading zero byte as "1"
+
+
+def author_of_peer(peer: str) -> bytes:
+    """The 32-byte Ed25519 public key in a peer id; ValueError when the id is of another kind of key or no id at all."""
+    if len(peer) != _ED25519_ID_DIGITS or peer[0] != "1" or not set(peer) <= set(_BASE58):
+        raise ValueError(f"{peer[:80]!r} is not the peer id of an Ed25519 key (12D3KooW...)")
+    number = 0
+    for digit in peer:
+        number = number * 58 + _BASE58.index(digit)
+    raw = number.to_bytes(_ED25519_ID_BYTES + 2, "big")[2:]
+    if not raw.startswith(_ED25519_ID_PREFIX) or number >> (8 * _ED25519_ID_BYTES):
+        raise ValueError(f"{peer!r} is not the peer id of an Ed25519 key (12D3KooW...)")
+    return raw[len(_ED25519_ID_PREFIX) :]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """One TCP address: ``/ip4|ip6|dns|dns4|dns6/<host>/tcp/<port>``, with ``/p2p/<peer>`` when the peer is known."""
+
+    kind: str
+    host: str
+    port: int
+    peer: PeerId | None
+
+    @property
+    def transport(self) -> str:
+        """The address without the peer."""
+        return f"/{self.kind}/{self.host}/tcp/{self.port}"
+
+    def __str__(self) -> str:
+        return self.transport if self.peer is None else f"{self.transport}/p2p/{self.peer}"
+
+    @property
+    def is_wildcard(self) -> bool:
+        """True for 0.0.0.0 and ::, which mean "every interface" and cannot be dialled."""
+        return self.kind in ("ip4", "ip6") and ipaddress.ip_address(self.host).is_unspecified
+
+    @property
+    def is_loopback(self) -> bool:
+        if self.kind in ("ip4", "ip6"):
+            return ipaddress.ip_address(self.host).is_loopback
+        return self.host.lower().rstrip(".") == "localhost"
+
+
+def parse_address(text: str) -> Address:
+    """Parse one multiaddr; ValueError says what is wrong with it."""
+    parts = text.split("/")
+    if len(parts) not in (5, 7) or parts[0] or parts[3] != "tcp" or (len(parts) == 7 and parts[5] != "p2p"):
+        raise ValueError("expected /ip4/<address>/tcp/<port> (or ip6, dns, dns4, dns6), then optionally /p2p/<peer id>")
+    peer = None
+    if len(parts) == 7:
+        author_of_peer(parts[6])
+        peer = PeerId(parts[6])
+    return Address(kind=parts[1], host=_check_host(parts[1], parts[2]), port=_check_port(parts[4]), peer=peer)
+
+
+def _check_host(kind: str, host: str) -> str:
+    if kind not in _KINDS:
+        raise ValueError(f"unknown kind of address {kind!r}; allowed: {', '.join(_KINDS)}")
+    if kind == "ip4":
+        return str(ipaddress.IPv4Address(host))
+    if kind == "ip6":
+        return str(ipaddress.IPv6Address(host))
+    if len(host) > 253 or _HOST_NAME.fullmatch(host) is None:
+        raise ValueError(f"not a host name: {host!r}")
+    return host
+
+
+def _check_port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 5 or int(text) > 65_535:
+        raise ValueError(f"not a TCP port: {text!r}")
+    return int(text)
+
+
+def parse_bootstrap(text: str) -> Address:
+    """An address from the operator that we are to dial: needs the peer id, a port, and a host that can be dialled."""
+    try:
+        address = parse_address(text)
+        if address.port == 0 or address.is_wildcard:
+            raise ValueError("this cannot be dialled; give the host and port at which others reach that node")
+        if address.peer is None:
+            raise ValueError("the peer id is missing: append /p2p/<peer id>, as that node prints it at start")
+    except ValueError as error:
+        raise OperatorError(f"bootstrap address {text!r}: {error}") from error
+    return address
+
+
+def parse_listen(text: str) -> Address:
+    """An address from the operator to listen on: an IP address (0.0.0.0: every interface); port 0: any free one."""
+    try:
+        address = parse_address(text)
+        if address.kind not in ("ip4", "ip6"):
+            raise ValueError("listen on an IP address: /ip4/0.0.0.0/tcp/<port> or /ip6/::/tcp/<port>")
+    except ValueError as error:
+        raise OperatorError(f"listen address {text!r}: {error}") from error
+    return address
+
+
+def parse_announce(text: str) -> Address:
+    """An address from the operator at which others can reach this node."""
+    try:
+        address = parse_address(text)
+        if address.port == 0 or address.is_wildcard:
+            raise ValueError("others cannot dial this; give a public IP address or host name, and the port")
+    except ValueError as error:
+        raise OperatorError(f"announce address {text!r}: {error}") from error
+    return address
+
+
+def parse_untrusted(texts: tuple[str, ...]) -> tuple[Address, ...]:
+    """The addresses in a peer's message that have a known form and a port; others are skipped."""
+    found: list[Address] = []
+    for text in texts:
+        try:
+            address = parse_address(text)
+        except ValueError:
+            continue
+        if address.port:
+            found.append(address)
+    return tuple(found)
+
+
+def reachable_addresses(listen: tuple[Address, ...], *, observed_host: str) -> tuple[str, ...]:
+    """What a neighbour's own list of listening addresses means to us, who see it at IP address ``observed_host``.
+
+    "Every interface" becomes the address we see. Loopback counts only if we see the neighbour on loopback too, so that
+    nobody can make us dial our own machine.
+    """
+    observed = ipaddress.ip_address(observed_host)
+    found: list[str] = []
+    for address in listen:
+        meant = replace(address, kind=f"ip{observed.version}", host=str(observed)) if address.is_wildcard else address
+        if meant.transport not in found and (observed.is_loopback or not meant.is_loopback):
+            found.append(meant.transport)
+    return tuple(found)

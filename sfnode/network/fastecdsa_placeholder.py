@@ -1,0 +1,44 @@
+"""Lets libp2p be imported on machines without fastecdsa, which has no wheel and needs gcc and the GMP headers to build.
+
+libp2p 0.8.1 imports fastecdsa for secio and P-256 keys. We offer Noise with Ed25519 keys only, so none of its functions
+is ever called; the import is all that needs it. The real package is used when it is installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from types import ModuleType
+from typing import Final
+
+# What libp2p/crypto/ecc.py and key_exchange.py name when they are imported.
+_NAMES: Final = {
+    "fastecdsa": (),
+    "fastecdsa.curve": ("Curve",),
+    "fastecdsa.keys": (),
+    "fastecdsa.point": ("Point",),
+    "fastecdsa.encoding": (),
+    "fastecdsa.encoding.sec1": ("SEC1Encoder",),
+    "fastecdsa.encoding.util": ("int_bytelen",),
+}
+
+
+class _Absent:
+    """Stands for every name of fastecdsa; using one says what is missing."""
+
+    def __init__(self, *_arguments: object) -> None:
+        raise ImportError("P-256 keys need the package fastecdsa, which is not installed; sfnode uses Ed25519 only")
+
+
+def provide_when_missing() -> bool:
+    """Put empty fastecdsa modules in place when the package is not installed; True when that was needed."""
+    if "fastecdsa" in sys.modules or importlib.util.find_spec("fastecdsa") is not None:
+        return False
+    for module_name, names in _NAMES.items():
+        module = sys.modules[module_name] = ModuleType(module_name)
+        for name in names:
+            setattr(module, name, _Absent)
+        parent, _, child = module_name.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], child, module)
+    return True

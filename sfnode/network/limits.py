@@ -1,0 +1,71 @@
+"""Every bound and waiting time of the network, each with its reason. Those of the wire: ``protocol/limits.py``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protocol.limits import FRAME_BYTES_MAX
+
+# --- frames ---------------------------------------------------------------------------------------------------
+LENGTH_PREFIX_BYTES: Final = 4  # u32, big endian
+HELLO_FRAME_BYTES_MAX: Final = 1_024  # a stranger may make us buffer this much before it has said who it is
+READ_BYTES_MAX: Final = FRAME_BYTES_MAX + LENGTH_PREFIX_BYTES  # one read takes all that a full frame needs
+WRITE_BYTES_MAX: Final = FRAME_BYTES_MAX + LENGTH_PREFIX_BYTES  # frames joined into one write: writes cost, not bytes
+OUTBOX_BYTES_MAX: Final = 262_144  # unsent bytes per neighbour; beyond it send() is False, anti-entropy cures it
+
+# --- what one neighbour may cost us -----------------------------------------------------------------------------
+RECEIVE_BYTES_PER_S: Final = 2_000_000  # 16,000 records per second; above it we pause reading that peer
+RECEIVE_BURST_BYTES: Final = 4_000_000  # two seconds' worth: a page of 8,192 records is never delayed
+FRAME_COST_BYTES: Final = 400  # a frame counts as this many bytes more: 5,000 empty frames per second
+MANIFEST_BYTES_SERVED_MAX: Final = 4 << 20  # four copies of the largest manifest per session
+PEERS_ANSWER_INTERVAL_S: Final = 5.0  # a peer list costs 50 us to build; faster questions are left unanswered
+EVENTS_MAX: Final = 1_024  # undelivered events; when full the session readers wait (back-pressure on the senders)
+
+# --- yamux: enforced by the patches -------------------------------------------------------------------------------
+STREAM_WINDOW_BYTES: Final = 262_144  # yamux's own start value, never grown: 2.6 MB/s at a round trip of 100 ms
+YAMUX_CHUNK_BYTES_MAX: Final = 65_507  # chunk + 12 (yamux header) = 65,519, the largest plaintext of one Noise message
+CONNECTION_BUFFER_BYTES_MAX: Final = 1 << 20  # all unread bytes of one connection: 36 neighbours stay below 40 MB
+
+# --- connections ------------------------------------------------------------------------------------------------
+CONNECTIONS_MAX: Final = 256  # below the usual limit of 1,024 open files, with room for the store and the worker
+CONNECTIONS_PER_PEER_MAX: Final = 4  # dials from both ends at once, and a restart while the old connection hangs
+INBOUND_STREAMS_PER_PEER_MAX: Final = 16  # one session, one identify, one ping, and room for observers
+FIRST_SESSION_S: Final = 15.0  # an accepted connection that opened no session by then is closed
+OUTBOUND_TARGET: Final = 6  # random graphs of this degree stay connected when a third of the nodes vanish
+OUTBOUND_MAX: Final = 8  # two more than the target, for re-checking bootstraps
+INBOUND_MAX: Final = 28  # at 40 MB and 230 us per frame for all, see above
+OBSERVERS_MAX: Final = 4  # strangers that fetch the manifest at the same time
+OBSERVER_S: Final = 60.0  # enough for the largest manifest at 20 kB/s
+
+# --- waiting times ----------------------------------------------------------------------------------------------
+DIAL_S: Final = 15.0  # name lookup, TCP, Noise, Yamux and protocol negotiation of one address
+HELLO_S: Final = 10.0  # the first frame of the other side
+PING_INTERVAL_S: Final = 30.0  # below the idle time-outs of common NAT boxes
+DEAD_S: Final = 120.0  # four pings unanswered
+WRITE_S: Final = 20.0  # one stream write; a healthy but slow link (25 kbit/s) still manages 64 KiB
+BYE_S: Final = 0.7  # how long a polite end waits for the other side's end of stream
+CLOSE_S: Final = 0.5  # closing one connection: the library sleeps 0.2 s in it
+STOP_S: Final = 1.8  # the whole network, so that the daemon ends within 5 s
+SIMULTANEOUS_S: Final = 25.0  # sessions closer together than one dial and one hello were dialled from both ends at once
+
+# --- overlay ----------------------------------------------------------------------------------------------------
+DIALS_AT_ONCE_MAX: Final = 4
+UPKEEP_INTERVAL_S: Final = 1.0  # how often missing neighbours are looked for; events wake it earlier
+EXCHANGE_INTERVAL_S: Final = 300.0  # a peer list is asked for this often when all is well
+EXCHANGE_HUNGRY_S: Final = 5.0  # and this often while we know nobody left to dial
+PEERS_PER_ANSWER_MAX: Final = 32
+BACKOFF_START_S: Final = 1.0
+BACKOFF_MAX_S: Final = 600.0  # a peer that is down is tried about every five minutes
+BACKOFF_BOOTSTRAP_MAX_S: Final = 60.0  # a bootstrap that is down about every half minute, for ever: joiners wait for it
+BOOTSTRAP_CHECK_S: Final = 600.0  # one more dial to a bootstrap when we have enough neighbours: islands merge again
+REFUSED_S: Final = 60.0  # not redialled sooner after a polite refusal ("full")
+WRONG_RUN_S: Final = 3_600.0  # nor after "other run" or "other version": that does not change by itself
+GARBAGE_S: Final = 3_600.0  # a peer that sent what no honest node can send is neither dialled nor accepted
+DISCOURAGED_MAX: Final = 1_024  # remembered misbehaving peers; beyond it the one that ends first is forgotten
+
+# --- address book -----------------------------------------------------------------------------------------------
+KNOWN_PEERS_MAX: Final = 1_000
+ADDRESSES_PER_PEER_MAX: Final = 8
+HEARSAY_PER_SOURCE_MAX: Final = 64  # never reached peers that one neighbour told us of: a liar fills 6 % of the book
+ANCHORS: Final = 2  # last good neighbours, dialled first after a restart, so that nobody can replace all at once
+DIAL_REPORTS_MAX: Final = 64

@@ -1,0 +1,33 @@
+"""What all tests share: a quiet, offline, repeatable process, and where optional data lies. No fixtures of one subject."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+# Before anything imports torch or transformers: several test processes share few cores, and nothing may be downloaded.
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+# The same examples in every run: a test that fails by chance is broken. HYPOTHESIS_PROFILE=explore looks for new ones.
+settings.register_profile("repeat", derandomize=True, deadline=None, database=None, max_examples=50)
+settings.register_profile(
+    "explore", deadline=None, max_examples=2_000, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
+
+
+@pytest.fixture(scope="session")
+def shared_folder() -> Path:
+    """The folder beside the checkout with real models and data (`models/`, `data/`); skips loudly where there is none."""
+    folder = REPOSITORY.parent / "shared"
+    for part in ("models", "data"):
+        if not (folder / part).is_dir():
+            pytest.skip(f"needs real models and data in {folder}: {folder / part} does not exist")
+    return folder
