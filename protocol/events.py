@@ -69,9 +69,10 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreRecords:
-    """Make the records durable before any later effect is carried out."""
+    """Store the records before any later effect is carried out; own ones must have reached the disk (fsync)."""
 
     records: tuple[bytes, ...]
+    is_own: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -168,7 +168,7 @@ class Node:
         """Durable first, then relayed: "seen" means stored."""
         if not fresh:
             return
-        self._do([StoreRecords(records=tuple(fresh))])
+        self._do([StoreRecords(records=tuple(fresh), is_own=source is None)])
         for record in fresh:
             self._flood.push(record, source=source)
 

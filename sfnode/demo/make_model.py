@@ -120,7 +120,8 @@ def pretrain(model: OPTForCausalLM, tokenizer: PreTrainedTokenizerFast, texts: I
 
 def save(model: OPTForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     """Write float16 weights, config and tokenizer as `from_pretrained` reads them."""
-    model.to(torch.float16).save_pretrained(folder)
+    model.half()  # type: ignore[no-untyped-call]
+    model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     for path in sorted(folder.iterdir()):
         path.chmod(0o644)  # safetensors makes its file readable for its owner only

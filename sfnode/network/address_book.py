@@ -1,4 +1,4 @@
-"""Known peers: addresses, successes, failures, and when each may be dialled again. Pure: no clock, no sockets, no files."""
+"""Known peers: addresses, successes, failures, when each may be dialled again. Pure: no clock, no sockets, no files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from protocol.wire import PeerId
 from sfnode.network import limits
-from sfnode.network.addresses import Address, author_of_peer
+from sfnode.network.addresses import Address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +33,8 @@ class _Entry:
 class AddressBook:
     """At most KNOWN_PEERS_MAX peers; those named by the operator are never forgotten.
 
-    Times ``now_s`` are of any clock that only goes forward. ``chance`` shuffles and jitters, so that nodes do not act in
-    step; nothing that it decides reaches bytes or state.
+    Times ``now_s`` are of any clock that only goes forward. ``chance`` shuffles and jitters, so that nodes do not act
+    in step; nothing that it decides reaches bytes or state.
     """
 
     def __init__(self, *, own_peer: PeerId, bootstrap: tuple[Address, ...], chance: random.Random) -> None:
@@ -73,15 +73,15 @@ class AddressBook:
     # --- learning
 
     def learn(self, peer: PeerId, addresses: tuple[str, ...], *, source: PeerId) -> None:
-        """What a neighbour says about a peer, which may be itself. Never displaces what was proved by a connection."""
-        entry = self._entries.get(peer)
-        if entry is None:
-            if not addresses or peer == self._own_peer or not self._has_room(source):
+        """What a neighbour says about a peer, which may be itself. Displaces no peer that was ever reached."""
+        if not addresses or peer == self._own_peer:
+            return
+        if peer not in self._entries:
+            if not self._has_room(source):
                 return
-            author_of_peer(peer)
-            entry = self._entries[peer] = _Entry(source=source)
+            self._entries[peer] = _Entry(source=source)
         for address in addresses:
-            _remember(entry, address)
+            _remember(self._entries[peer], address)
 
     def _has_room(self, source: PeerId) -> bool:
         hearsay = [entry for entry in self._entries.values() if entry.source is not None]
@@ -92,12 +92,11 @@ class AddressBook:
         return self._forget_worst()
 
     def _forget_worst(self) -> bool:
-        """Make room: the one that failed most and was never reached, else the one reached longest ago."""
-        forgettable = [(peer, entry) for peer, entry in self._entries.items() if not entry.is_bootstrap]
-        if not forgettable:
+        """Make room by forgetting the peer that failed most of those never reached."""
+        never = [p for p, entry in self._entries.items() if not entry.last_success_unix_ms and not entry.is_bootstrap]
+        if not never:
             return False
-        worst, _ = min(forgettable, key=lambda known: (known[1].last_success_unix_ms, -known[1].failures))
-        del self._entries[worst]
+        del self._entries[max(never, key=lambda peer: self._entries[peer].failures)]
         return True
 
     # --- dialling
@@ -150,8 +149,8 @@ class AddressBook:
 
     # --- telling others
 
-    def share(self, *, exclude: PeerId, connected: frozenset[PeerId], loopback: bool) -> tuple[tuple[PeerId, tuple[str, ...]], ...]:
-        """Peers worth telling a neighbour: those we are or were connected with, in random order, at most a message full."""
+    def share(self, *, exclude: PeerId, connected: frozenset[PeerId]) -> tuple[PeerId, ...]:
+        """Peers worth telling a neighbour: those we are or were connected with, in random order."""
         good = [
             peer
             for peer, entry in self._entries.items()
@@ -159,7 +158,7 @@ class AddressBook:
         ]
         self._chance.shuffle(good)
         good.sort(key=lambda peer: peer not in connected)
-        return tuple((peer, tuple(self._entries[peer].addresses)) for peer in good[: limits.PEERS_PER_ANSWER_MAX])
+        return tuple(good[: limits.PEERS_PER_ANSWER_MAX])
 
 
 def _remember(entry: _Entry, address: str) -> None:

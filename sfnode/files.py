@@ -1,0 +1,51 @@
+"""Whole files, written so that a crash leaves the old content or the new one, never a piece."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from protocol.errors import OperatorError
+
+
+def write_durably(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Write ``data`` to ``path`` through a temporary file, fsync and rename. OperatorError says what to do."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise OperatorError(f"cannot write {path}: {describe_os_error(error)}") from None
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Replace ``path`` by ``data`` as JSON; without fsync, for status files that are rewritten all the time."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(data))
+    os.replace(temporary, path)
+
+
+def read_bytes(path: Path, what: str) -> bytes:
+    """Content of ``path``; OperatorError names ``what`` is missing or unreadable."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise OperatorError(f"cannot read {what} {path}: {describe_os_error(error)}") from None
+
+
+def describe_os_error(error: OSError) -> str:
+    """What went wrong and what to do, in words."""
+    if error.errno == errno.ENOSPC:
+        return "the disk is full. Free some space and start again; nothing that was stored is lost"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"{error.strerror}. Choose another place or change the permissions"
+    return error.strerror or str(error)

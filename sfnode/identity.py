@@ -1,0 +1,44 @@
+"""The node's Ed25519 key: author of its updates and its libp2p identity. One file, readable by its owner only."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from protocol.errors import OperatorError
+from protocol.keys import KEY_BYTES, Signer
+from sfnode.files import write_durably
+
+FILE_NAME = "identity.key"
+
+
+def load_identity(path: Path) -> Signer:
+    """The key in ``path``. OperatorError when the file is missing or is no key."""
+    return Signer(load_seed(path))
+
+
+def load_seed(path: Path) -> bytes:
+    """The 32-byte secret seed in ``path``, as load_identity."""
+    try:
+        text = path.read_text("ascii").strip()
+        seed = bytes.fromhex(text)
+    except FileNotFoundError:
+        raise OperatorError(f"no identity at {path}: `sfnode id new --out {path}` makes one") from None
+    except (OSError, ValueError) as error:
+        raise OperatorError(f"cannot read the identity {path}: {error}. Restore it from a backup") from None
+    if len(seed) != KEY_BYTES:
+        raise OperatorError(f"identity {path}: {len(seed)} bytes where {KEY_BYTES} are needed. Restore it from a backup")
+    return seed
+
+
+def load_or_create_seed(path: Path) -> bytes:
+    """The seed in ``path``; a new random one, mode 0600, made durable first, when there is no such file."""
+    if not path.exists():
+        write_durably(path, secrets.token_bytes(KEY_BYTES).hex().encode("ascii") + b"\n", mode=0o600)
+    return load_seed(path)
+
+
+def is_private(path: Path) -> bool:
+    """Whether nobody but the owner can read ``path``."""
+    return os.stat(path).st_mode & 0o077 == 0

@@ -1,0 +1,251 @@
+"""The data directory of one node in one run: the log of valid records, the step reservation, the known peers.
+
+SQLite in WAL mode. Own updates and reservations are on the disk (fsync) before anything is sent; records of others are
+committed without waiting for the disk, because a power cut can only lose a tail that every peer still has. Everything
+else (slots, digests, coefficients) is derived from the log at start.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from protocol.errors import Ignore, OperatorError, Reject, StorageDamagedError
+from protocol.manifest import SignedManifest, decode_run_untrusted
+from protocol.replica import Replica
+from sfnode.files import describe_os_error, read_bytes, write_durably
+
+MANIFEST_FILE = "manifest.run"
+LEDGER_FILE = "ledger.sqlite3"
+LOCK_FILE = "lock"
+STATUS_FILE = "status.json"
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS records (arrival INTEGER PRIMARY KEY AUTOINCREMENT, record BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+
+
+class Store:
+    """An open data directory. One process at a time holds it; ``close`` gives it back."""
+
+    def __init__(self, directory: Path, signed: SignedManifest) -> None:
+        """Open ``directory`` for the run, or make it.
+
+        Raises:
+            OperatorError: it belongs to another run, is in use, cannot be written, or the disk is full.
+            StorageDamagedError: the database is not readable.
+        """
+        self.directory = directory
+        self._lock = _take_lock(directory)
+        try:
+            _adopt_manifest(directory, signed)
+            self._database = _open_database(directory / LEDGER_FILE)
+            with self._guarded():
+                self._database.executescript(_SCHEMA)
+            self._check_run(signed)
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def close(self) -> None:
+        """Flush and release the directory."""
+        self._database.close()
+        os.close(self._lock)
+
+    # --- records ------------------------------------------------------------------------------------------
+
+    def add(self, records: Sequence[bytes], *, is_durable: bool) -> None:
+        """Append records in one transaction; ``is_durable`` waits until they are on the disk."""
+        with self._transaction(is_durable=is_durable):
+            self._database.executemany("INSERT INTO records (record) VALUES (?)", [(record,) for record in records])
+
+    def records(self) -> Iterator[tuple[int, bytes]]:
+        """(arrival number, record) in the order of arrival."""
+        with self._guarded():
+            yield from self._database.execute("SELECT arrival, record FROM records ORDER BY arrival")
+
+    # --- facts --------------------------------------------------------------------------------------------
+
+    @property
+    def reserved_step(self) -> int:
+        """Highest step that this node may have signed; -1 when it never reserved one."""
+        return int(self._fact("reserved_step") or -1)
+
+    def reserve_step(self, step: int) -> None:
+        """Make durable that ``step`` may be signed and nothing before it ever again."""
+        self._set_fact("reserved_step", str(step), is_durable=True)
+
+    @property
+    def known_peers(self) -> list[dict[str, Any]]:
+        """Rows of the address book as it was saved last."""
+        rows: list[dict[str, Any]] = json.loads(self._fact("known_peers") or "[]")
+        return rows
+
+    def save_known_peers(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Keep the address book for the next start."""
+        self._set_fact("known_peers", json.dumps(list(rows)), is_durable=False)
+
+    def _check_run(self, signed: SignedManifest) -> None:
+        run_id = signed.manifest.run_id.hex()
+        held = self._fact("run_id")
+        if held is None:
+            self._set_fact("run_id", run_id, is_durable=True)
+        elif held != run_id:
+            raise StorageDamagedError(
+                f"{self.directory / LEDGER_FILE} holds run {held[:16]}, but {MANIFEST_FILE} beside it is run "
+                f"{run_id[:16]}: the directory was mixed from two. Restore it, or use another --data-dir"
+            )
+
+    def _fact(self, name: str) -> str | None:
+        with self._guarded():
+            row = self._database.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return str(row[0]) if row else None
+
+    def _set_fact(self, name: str, value: str, *, is_durable: bool) -> None:
+        with self._transaction(is_durable=is_durable):
+            self._database.execute("INSERT OR REPLACE INTO facts (name, value) VALUES (?, ?)", (name, value))
+
+    # --- SQLite -------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _transaction(self, *, is_durable: bool) -> Iterator[None]:
+        with self._guarded():
+            self._database.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._database.execute("COMMIT")
+            except BaseException:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        with _sqlite_errors(self.directory / LEDGER_FILE):
+            yield
+
+
+def read_manifest(directory: Path) -> SignedManifest:
+    """The signed manifest of a data directory, for commands that only read."""
+    path = directory / MANIFEST_FILE
+    if not path.exists():
+        raise OperatorError(f"{directory} is no data directory of a node: it has no {MANIFEST_FILE}")
+    return decode_run_file(path)
+
+
+def decode_run_file(path: Path) -> SignedManifest:
+    """Read and check a ``.run`` file; OperatorError says what is wrong with it."""
+    try:
+        return decode_run_untrusted(read_bytes(path, "the run file"))
+    except Reject as reject:
+        raise OperatorError(f"run file {path}: {reject.detail}") from None
+
+
+def read_records(directory: Path) -> Iterator[tuple[int, bytes]]:
+    """(arrival number, record) of a data directory, read-only: also while a daemon uses it."""
+    path = directory / LEDGER_FILE
+    if not path.exists():
+        raise OperatorError(f"{directory} holds no {LEDGER_FILE}: the node has not started yet")
+    with _sqlite_errors(path):
+        database = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        try:
+            yield from database.execute("SELECT arrival, record FROM records ORDER BY arrival")
+        finally:
+            database.close()
+
+
+def replay(replica: Replica, records: Iterable[tuple[int, bytes]], path: Path) -> Replica:
+    """Feed stored records through the one door. StorageDamagedError names the first that does not pass."""
+    for arrival, record in records:
+        try:
+            replica.add(bytes(record))
+        except Reject as reject:
+            raise StorageDamagedError(
+                f"{path}: record {arrival} is damaged ({reject}). The peers hold it too: move {path.name} away and "
+                f"start again, the node fetches the ledger anew"
+            ) from None
+        except Ignore:
+            continue  # a copy that a crash between commit and memory left twice
+    return replica
+
+
+def _take_lock(directory: Path) -> int:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise OperatorError(f"cannot use the data directory {directory}: {describe_os_error(error)}") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise OperatorError(
+            f"the data directory {directory} is in use by another sfnode. Stop that one, or use another --data-dir"
+        ) from None
+    return descriptor
+
+
+def is_locked(directory: Path) -> bool:
+    """Whether a daemon holds the directory now."""
+    try:
+        descriptor = os.open(directory / LOCK_FILE, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _adopt_manifest(directory: Path, signed: SignedManifest) -> None:
+    path = directory / MANIFEST_FILE
+    if not path.exists():
+        write_durably(path, signed.encode())
+        return
+    held = decode_run_file(path).manifest
+    if held.run_id != signed.manifest.run_id:
+        raise OperatorError(
+            f"the data directory {directory} belongs to run {held.name!r} ({held.run_id.hex()[:16]}), not to "
+            f"{signed.manifest.name!r} ({signed.manifest.run_id.hex()[:16]}). Use another --data-dir"
+        )
+
+
+def _open_database(path: Path) -> sqlite3.Connection:
+    with _sqlite_errors(path):
+        database = sqlite3.connect(path, isolation_level=None)
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+
+@contextmanager
+def _sqlite_errors(path: Path) -> Iterator[None]:
+    """SQLite's errors as ours: a full disk is the operator's to mend, anything unreadable is damage."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", None)
+        primary = code & 0xFF if isinstance(code, int) else None
+        if primary == sqlite3.SQLITE_FULL:
+            text = f"the disk is full: cannot write {path}. Free some space and start again; nothing stored is lost"
+            raise OperatorError(text) from None
+        if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+            raise OperatorError(f"cannot write {path}: {error}. Check its permissions") from None
+        raise StorageDamagedError(
+            f"{path} is damaged or cannot be written ({error}). Move it away and start again: the node fetches the "
+            f"ledger anew from its peers; keep identity.key"
+        ) from None

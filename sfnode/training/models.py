@@ -1,0 +1,221 @@
+"""From a model reference to a folder, its hashes, and a model in memory. Perturbing it is `perturbed`'s business.
+
+Safetensors only and no code from the model's repository: nothing that is downloaded is ever executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import cached_file, logging
+
+from protocol.errors import OperatorError
+from protocol.manifest import FileHash, ModelSpec
+from sfnode import demo
+
+EMBEDDED: Final = "embedded:"
+DTYPES: Final = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+DEVICES: Final = ("auto", "cpu", "cuda", "mps")
+SINGLE_FILE: Final = "model.safetensors"
+INDEX_FILE: Final = "model.safetensors.index.json"
+TOKENIZER_FILES: Final = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "spiece.model",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "special_tokens_map.json",
+    "added_tokens.json",
+)
+_HASH_CHUNK_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFolder:
+    """A model on this disk.
+
+    Attributes:
+        path: folder with config.json, safetensors and the tokenizer's files.
+        id: as in ModelSpec: "embedded:NAME", "local:FOLDER NAME" or a hub id.
+        revision: hub commit, empty otherwise.
+    """
+
+    path: Path
+    id: str
+    revision: str
+
+
+def resolve_model(reference: str, revision: str = "") -> ModelFolder:
+    """The folder of ``reference``: ``embedded:NAME``, a local folder, or a hub id (downloaded when not yet cached).
+
+    Raises:
+        OperatorError: there is no such folder or hub model, or it lacks a file.
+    """
+    if reference.startswith(EMBEDDED):
+        return ModelFolder(path=demo.model_folder(reference.removeprefix(EMBEDDED)), id=reference, revision="")
+    path = Path(reference).expanduser()
+    if path.is_dir():
+        return ModelFolder(path=path.resolve(), id=f"local:{path.resolve().name}", revision="")
+    if reference.startswith((".", "/", "~")) or path.exists() or reference.count("/") != 1:
+        raise OperatorError(
+            f"model {reference!r}: no such folder; give a folder with config.json and *.safetensors, "
+            "'embedded:NAME', or a Hugging Face id such as facebook/opt-125m"
+        )
+    return _resolve_hub(reference, revision)
+
+
+def _resolve_hub(reference: str, revision: str) -> ModelFolder:
+    config = _hub_file(reference, "config.json", revision)
+    if config is None:
+        raise OperatorError(f"model {reference!r}: the hub repository has no config.json; it is no transformers model")
+    folder = config.parent
+    index = _hub_file(reference, INDEX_FILE, revision)
+    wanted = [SINGLE_FILE] if index is None else sorted(set(_read_json(index)["weight_map"].values()))
+    for name in (*wanted, *TOKENIZER_FILES):
+        _hub_file(reference, name, revision)
+    return ModelFolder(path=folder, id=reference, revision=folder.name)  # a cached snapshot's folder is its commit
+
+
+def _hub_file(reference: str, name: str, revision: str) -> Path | None:
+    """A file of a hub repository in the local cache; None when the repository has no such file."""
+    try:
+        found = cached_file(reference, name, revision=revision or "main", _raise_exceptions_for_missing_entries=False)
+    except (OSError, ValueError) as error:
+        raise OperatorError(
+            f"model {reference!r}: {name} cannot be fetched from the hub: {_first_line(error)}; check the id, the "
+            "revision and the connection, or give a local folder"
+        ) from None
+    return None if found is None else Path(found)
+
+
+def describe_model(folder: ModelFolder) -> ModelSpec:
+    """Hash everything that defines the model: config, safetensors (with their index), tokenizer. Reads all of it."""
+    tokenizer = [name for name in TOKENIZER_FILES if (folder.path / name).is_file()]
+    if not tokenizer:
+        raise OperatorError(f"{folder.path} holds no tokenizer ({', '.join(TOKENIZER_FILES[:3])} ...): copy it there")
+    return ModelSpec(
+        id=folder.id,
+        revision=folder.revision,
+        weights=tuple(hash_file(folder.path, name) for name in weight_files(folder.path)),
+        tokenizer=tuple(hash_file(folder.path, name) for name in tokenizer),
+    )
+
+
+def check_model(folder: Path, spec: ModelSpec) -> None:
+    """OperatorError unless every file that ``spec`` names is in ``folder`` with that very content."""
+    for expected in (*spec.weights, *spec.tokenizer):
+        if not (folder / expected.name).is_file():
+            raise OperatorError(
+                f"{folder / expected.name} is missing, but the run's model {spec.id} has it; use the run's model"
+            )
+        found = hash_file(folder, expected.name)
+        if found != expected:
+            raise OperatorError(
+                f"{folder / expected.name} is not the run's file: SHA-256 {found.sha256[:16]}..., the run of "
+                f"{spec.id} needs {expected.sha256[:16]}...; use the run's model (revision {spec.revision or 'none'})"
+            )
+
+
+def hash_file(folder: Path, name: str) -> FileHash:
+    """Name and SHA-256 of ``folder / name``."""
+    hasher = hashlib.sha256()
+    with (folder / name).open("rb") as file:
+        while chunk := file.read(_HASH_CHUNK_BYTES):
+            hasher.update(chunk)
+    return FileHash(name=name, sha256=hasher.hexdigest())
+
+
+def weight_files(folder: Path) -> tuple[str, ...]:
+    """config.json, then the safetensors files (after their index, if there are several); OperatorError if any lacks."""
+    if not (folder / "config.json").is_file():
+        raise OperatorError(f"{folder / 'config.json'} is missing: {folder} is not a model folder")
+    if (folder / INDEX_FILE).is_file():
+        shards = tuple(sorted(set(_read_json(folder / INDEX_FILE)["weight_map"].values())))
+        names = ("config.json", INDEX_FILE, *shards)
+    else:
+        names = ("config.json", SINGLE_FILE)
+    for name in names:
+        if not (folder / name).is_file():
+            hint = "only safetensors are read, never pickles: convert the model" if name == SINGLE_FILE else "copy it"
+            raise OperatorError(f"{folder / name} is missing; {hint}")
+    return names
+
+
+def choose_device(name: str) -> torch.device:
+    """The device called ``name``; "auto" takes CUDA, else the CPU. OperatorError when it is not there."""
+    if name not in DEVICES:
+        raise OperatorError(f"device {name!r}: allowed are {', '.join(DEVICES)}")
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if (name == "cuda" and not torch.cuda.is_available()) or (name == "mps" and not torch.backends.mps.is_available()):
+        raise OperatorError(f"device {name!r}: this machine or this build of torch has none; use --device cpu or auto")
+    return torch.device(name)
+
+
+def choose_dtype(name: str) -> torch.dtype:
+    """The dtype called ``name``; OperatorError for any other name."""
+    if name not in DTYPES:
+        raise OperatorError(f"dtype {name!r}: allowed are {', '.join(DTYPES)}")
+    return DTYPES[name]
+
+
+def load_causal_lm(folder: Path, device: torch.device, dtype: torch.dtype) -> PreTrainedModel:
+    """The causal language model in ``folder``: evaluation mode, no gradients, every weight from the files.
+
+    Raises:
+        OperatorError: an architecture that transformers does not know, a damaged file, or a tensor that is missing.
+    """
+    weight_files(folder)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        model, info = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=dtype,
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+            output_loading_info=True,
+        )
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        raise OperatorError(f"{folder} cannot be loaded as a causal language model: {_first_line(error)}") from error
+    if missing := sorted(info["missing_keys"]):
+        # transformers would go on with random weights in their place
+        raise OperatorError(f"{folder}: the weights lack {len(missing)} tensors that config.json asks for: {missing[0]}")
+    result: PreTrainedModel = model.to(device).eval().requires_grad_(False)
+    return result
+
+
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer in ``folder``; OperatorError when it cannot be read."""
+    try:
+        result: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            folder, trust_remote_code=False, local_files_only=True
+        )
+    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
+        raise OperatorError(f"{folder}: the tokenizer cannot be loaded: {_first_line(error)}") from error
+    return result
+
+
+def _read_json(path: Path) -> dict[str, dict[str, str]]:
+    try:
+        result: dict[str, dict[str, str]] = json.loads(path.read_text("utf-8"))
+        result["weight_map"].values()
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise OperatorError(f"{path} is not an index of safetensors files: fetch it again") from None
+    return result
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

@@ -1,0 +1,219 @@
+"""Layers that see other weights than they hold: low-rank terms are added on the activations, weights stay untouched.
+
+A forward pass carries G groups of rows, and every group g has its own matrices: a weight W of layer p acts as
+``W + U M_pg V^T``. The layer computes ``x W^T`` as ever and adds ``((x V) M_pg^T) U^T``. Both signs and all directions
+of an estimate therefore share one pass. What the matrices are is the business of `session`.
+
+Shapes: N rows, T tokens, G groups (N = G x rows per group, groups contiguous), I and O inputs and outputs, r rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers.pytorch_utils import Conv1D
+
+from protocol.errors import OperatorError
+
+WEIGHT = "weight"
+BIAS = "bias"
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixTerm:
+    """``u m_g v^T`` in the orientation of the stored parameter.
+
+    Attributes:
+        u: [rows, r] and v: [cols, r] in the dtype of the weights.
+        m: [G, r, r] in fp32 (fp64 for an fp64 model): bf16 would round a small epsilon away beside a large C.
+    """
+
+    u: Tensor
+    v: Tensor
+    m: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class VectorTerm:
+    """[G, rows] to be added to a bias or to the weight of a norm, fp32 (fp64)."""
+
+    delta: Tensor
+
+
+Term: TypeAlias = MatrixTerm | VectorTerm
+
+
+class Batch:
+    """What the forward pass under way adds; shared by all layers of one model and empty between passes."""
+
+    def __init__(self) -> None:
+        self.terms: Mapping[str, Term] = {}
+        self.groups = 0
+        self.tokens = 0  # N x T
+
+    @contextmanager
+    def carrying(self, terms: Mapping[str, Term], groups: int, tokens: int) -> Iterator[None]:
+        """Add ``terms`` within the block, to passes of exactly ``tokens`` = N x T positions in ``groups`` groups."""
+        self.terms, self.groups, self.tokens = terms, groups, tokens
+        try:
+            yield
+        finally:
+            self.terms = {}
+
+    def grouped(self, flat: Tensor, name: str) -> Tensor:
+        """[N T, C] as [G, N T / G, C]. A layer that sees a part of the tokens only cannot tell whose they are."""
+        if flat.shape[0] != self.tokens:
+            raise OperatorError(
+                f"{name} cannot be trained: its layer sees {flat.shape[0]} of the {self.tokens} tokens of a batch "
+                "(experts or pooling); leave it out of the run's tensors"
+            )
+        return flat.view(self.groups, -1, flat.shape[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What a layer knows of its own parameters: their names in the checkpoint, or None where not trained."""
+
+    batch: Batch
+    weight: str | None
+    bias: str | None
+
+    def matrix(self) -> MatrixTerm | None:
+        """The weight's term in the pass under way, if any."""
+        term = self.batch.terms.get(self.weight) if self.weight else None
+        return term if isinstance(term, MatrixTerm) else None
+
+    def vector(self, name: str | None) -> VectorTerm | None:
+        """The term of a vector in the pass under way, if any."""
+        term = self.batch.terms.get(name) if name else None
+        return term if isinstance(term, VectorTerm) else None
+
+
+def add_low_rank(y: Tensor, h: Tensor, m: Tensor, up: Tensor, batch_name: tuple[Batch, str]) -> None:
+    """y += (h m_g) up^T in place. y: [N T, O], h: [N T, r], m: [G, r, r], up: [O, r]."""
+    batch, name = batch_name
+    mixed = torch.bmm(batch.grouped(h, name).to(m.dtype), m).to(y.dtype)
+    y.addmm_(mixed.view(h.shape), up.t())
+
+
+def add_vector(y: Tensor, term: VectorTerm, slot: Slot, name: str) -> None:
+    """y += delta_g in place. y: [N T, O]."""
+    slot.batch.grouped(y, name).add_(term.delta[:, None, :].to(y.dtype))
+
+
+class _Layer(nn.Module):
+    """Declares the slot for the type checker; every class below is swapped in for an existing module's class."""
+
+    sfnode_slot: Slot
+
+
+class PerturbedLinear(_Layer):
+    """Goes before any Linear-like class whose weight is stored [O, I] (quantised ones too): adds to its output."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = super().forward(x)  # type: ignore[misc]
+        slot = self.sfnode_slot
+        if (term := slot.matrix()) is not None and slot.weight:
+            h = x.reshape(-1, x.shape[-1]) @ term.v
+            add_low_rank(y.view(-1, y.shape[-1]), h, term.m.transpose(1, 2), term.u, (slot.batch, slot.weight))
+        return _with_bias(y, slot)
+
+
+class PerturbedConv1D(_Layer):
+    """The same for transformers' Conv1D, whose weight is stored [I, O]."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = super().forward(x)  # type: ignore[misc]
+        slot = self.sfnode_slot
+        if (term := slot.matrix()) is not None and slot.weight:
+            h = x.reshape(-1, x.shape[-1]) @ term.u
+            add_low_rank(y.view(-1, y.shape[-1]), h, term.m, term.v, (slot.batch, slot.weight))
+        return _with_bias(y, slot)
+
+
+def _with_bias(y: Tensor, slot: Slot) -> Tensor:
+    if (term := slot.vector(slot.bias)) is not None and slot.bias:
+        add_vector(y.view(-1, y.shape[-1]), term, slot, slot.bias)
+    return y
+
+
+class PerturbedEmbedding(nn.Embedding):
+    """Goes after an Embedding's own class, which may shift the indices (OPT's positions) or scale the result."""
+
+    sfnode_slot: Slot
+
+    def forward(self, input: Tensor) -> Tensor:
+        slot = self.sfnode_slot
+        term = slot.matrix()
+        if term is None or not slot.weight:
+            return super().forward(input)
+        batch = slot.batch
+        if input.numel() != batch.tokens and input.shape[0] == 1:
+            input = input.expand(batch.tokens // input.shape[1], -1)  # positions given once for all rows
+        y = super().forward(input)
+        h = functional.embedding(input.reshape(-1), term.u)
+        add_low_rank(y.view(-1, y.shape[-1]), h, term.m, term.v, (batch, slot.weight))
+        return y
+
+
+class PerturbedNorm(_Layer):
+    """Goes before LayerNorm and RMSNorm classes: their output is affine in weight and bias."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = super().forward(x)  # type: ignore[misc]
+        slot = self.sfnode_slot
+        if (term := slot.vector(slot.weight)) is not None and slot.weight:
+            normal = batch_normal(self, x).view(-1, x.shape[-1])
+            delta_goi = term.delta[:, None, :].to(y.dtype)
+            grouped = slot.batch.grouped(y.view(-1, y.shape[-1]), slot.weight)
+            grouped.addcmul_(slot.batch.grouped(normal, slot.weight), delta_goi)
+        return _with_bias(y, slot)
+
+
+def batch_normal(module: nn.Module, x: Tensor) -> Tensor:
+    """x normalised as ``module`` does it before it multiplies by its weight; dtype of x."""
+    if isinstance(module, nn.LayerNorm):
+        return functional.layer_norm(x, module.normalized_shape, None, None, module.eps)
+    wide = x.to(torch.float32)  # as transformers' RMSNorm classes do, whatever the model's dtype
+    return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + norm_epsilon(module))).to(x.dtype)
+
+
+def norm_epsilon(module: nn.Module) -> float:
+    """The epsilon of an RMSNorm class, which has no common name."""
+    values: dict[str, Any] = vars(module)
+    for name in ("variance_epsilon", "eps", "epsilon"):
+        if isinstance(values.get(name), float):
+            return float(values[name])
+    raise OperatorError(f"{type(module).__name__} cannot be trained: its epsilon is not found")
+
+
+def is_norm(module: nn.Module) -> bool:
+    """LayerNorm, or a class named ...RMSNorm with a weight of one dimension."""
+    weight = getattr(module, WEIGHT, None)
+    named = type(module).__name__.removesuffix(PREFIX).endswith("RMSNorm")
+    return isinstance(module, nn.LayerNorm) or (named and isinstance(weight, Tensor) and weight.ndim == 1)
+
+
+PREFIX = "Perturbed"
+
+
+def perturbed_class(kind: type[nn.Module]) -> type[nn.Module] | None:
+    """The class to swap in for ``kind``; None when tensors of such a module cannot be trained."""
+    name = kind.__name__ + PREFIX
+    if issubclass(kind, nn.Embedding):
+        bases: tuple[type, ...] = (PerturbedEmbedding,) if kind is nn.Embedding else (kind, PerturbedEmbedding)
+    elif issubclass(kind, nn.Linear):
+        bases = (PerturbedLinear, kind)
+    elif issubclass(kind, Conv1D):
+        bases = (PerturbedConv1D, kind)
+    elif issubclass(kind, nn.LayerNorm) or kind.__name__.endswith("RMSNorm"):
+        bases = (PerturbedNorm, kind)
+    else:
+        return None
+    return type(name, bases, {})

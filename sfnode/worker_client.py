@@ -1,0 +1,134 @@
+"""The node's side of the training worker: start its process, talk to it, notice when it is gone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+
+from protocol.errors import NumericError, OperatorError, WorkerError
+from sfnode.worker_messages import (
+    HEADER_BYTES,
+    FailureKind,
+    Reply,
+    Request,
+    WorkerFailure,
+    body_bytes,
+    decode_body,
+    encode_frame,
+)
+
+START_S = 120.0  # importing torch takes 3 s on an idle machine, 20 s when 32 processes start at once
+STOP_S = 2.0
+_POLL_S = 0.05
+
+R = TypeVar("R", bound=Reply)
+
+
+class WorkerSession:
+    """One connection to a worker. One request at a time."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self._stream = stream
+        self._buffer = bytearray()
+
+    async def request(self, request: Request, expected: type[R]) -> R:
+        """Send ``request`` and return its reply.
+
+        Raises:
+            OperatorError: a file, flag or device is wrong, or the model does not fit in memory.
+            NumericError: the loss is not finite.
+            WorkerError: the worker is gone, or failed inside.
+        """
+        try:
+            await self._stream.send_all(encode_frame(request))
+            body = await self._receive(body_bytes(await self._receive(HEADER_BYTES)))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            raise WorkerError("the training worker has ended; its last output above says why") from None
+        reply = decode_body(body)
+        if isinstance(reply, WorkerFailure):
+            raise _error_of(reply)
+        if not isinstance(reply, expected):
+            raise WorkerError(f"the training worker answered {type(reply).__name__} to {type(request).__name__}")
+        return reply
+
+    async def aclose(self) -> None:
+        """Hang up; the worker drops the session."""
+        await self._stream.aclose()
+
+    async def _receive(self, count: int) -> bytes:
+        while len(self._buffer) < count:
+            data = await self._stream.receive_some(max(65_536, count - len(self._buffer)))
+            if not data:
+                raise trio.BrokenResourceError
+            self._buffer.extend(data)
+        taken = bytes(self._buffer[:count])
+        del self._buffer[:count]
+        return taken
+
+
+def _error_of(failure: WorkerFailure) -> OperatorError | NumericError | WorkerError:
+    match failure.kind:
+        case FailureKind.OPERATOR | FailureKind.MEMORY:
+            return OperatorError(failure.message)
+        case FailureKind.NUMERIC:
+            return NumericError(failure.message)
+        case FailureKind.INTERNAL:
+            return WorkerError(failure.message)
+
+
+async def connect(socket: Path) -> WorkerSession:
+    """A session with the worker that listens on ``socket``; WorkerError when none does."""
+    try:
+        return WorkerSession(await trio.open_unix_socket(str(socket)))
+    except OSError as error:
+        raise WorkerError(f"no training worker answers on {socket}: {error}") from None
+
+
+@asynccontextmanager
+async def worker_process(*, threads: int | None = None) -> AsyncIterator[Path]:
+    """Run a worker process while the body runs; yields its socket. The body's sessions may come and go.
+
+    Raises WorkerError when it does not come up. The process ends with the body, or when this process dies.
+    """
+    with tempfile.TemporaryDirectory(prefix="sfnode-") as folder:
+        socket = Path(folder) / "worker.sock"  # a data directory's path may exceed the 107 bytes of a socket address
+        command = [sys.executable, "-m", "sfnode.training.worker", "--socket", str(socket)]
+        if threads is not None:
+            command += ["--threads", str(threads)]
+        process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE)
+        try:
+            await _wait_until_listening(process, socket)
+            yield socket
+        finally:
+            with trio.CancelScope(shield=True):
+                await _end(process)
+
+
+async def _wait_until_listening(process: trio.Process, socket: Path) -> None:
+    with trio.move_on_after(START_S):
+        while process.poll() is None:
+            if socket.exists():
+                return
+            await trio.sleep(_POLL_S)
+        raise WorkerError(f"the training worker ended at once with exit code {process.returncode}")
+    raise WorkerError(f"the training worker did not start within {START_S:.0f} s")
+
+
+async def _end(process: trio.Process) -> None:
+    """Close its stdin, which tells it to end; kill it when it does not."""
+    if process.stdin:
+        await process.stdin.aclose()
+    if process.poll() is None:
+        process.terminate()
+    with trio.move_on_after(STOP_S):
+        await process.wait()
+    if process.poll() is None:
+        process.kill()
+        await process.wait()
