@@ -47,6 +47,7 @@ class Coefficients:
         self.layout = CoefficientLayout(manifest)
         self._manifest = manifest
         self._epochs: dict[int, Int64Array] = {}
+        self._revisions: dict[int, int] = {}
 
     def add(self, updates: Iterable[Envelope]) -> None:
         """Add updates, in any order. A few microseconds each, whatever the size of the model."""
@@ -65,6 +66,10 @@ class Coefficients:
         """Epochs with any coefficient other than zero, ascending."""
         return tuple(epoch for epoch in sorted(self._epochs) if self._epochs[epoch].any())
 
+    def revisions(self) -> dict[int, int]:
+        """How often each epoch was changed: what differs from an earlier look has new coefficients."""
+        return dict(self._revisions)
+
     def digest(self) -> Digest:
         """The state digest (SPEC 7.4): equal for equal states, and independent of how they came about."""
         fields = [part for epoch in self.epochs() for part in (u32(epoch), self._epochs[epoch].astype("<i8").tobytes())]
@@ -82,6 +87,7 @@ class Coefficients:
         chunk = max(1, _CORES_PER_CHUNK // (self._manifest.method.scalars * len(self._manifest.tensors)))
         for epoch, members in by_epoch.items():
             flat = self._epochs.setdefault(epoch, np.zeros(self.layout.size, dtype=np.int64))
+            self._revisions[epoch] = self._revisions.get(epoch, 0) + 1
             for start in range(0, len(members), chunk):
                 self._accumulate_chunk(flat, members[start : start + chunk], sign)
 

@@ -33,6 +33,7 @@ from protocol.events import (
     WorkerReady,
 )
 from protocol.flood import Flood
+from protocol.hashing import Author
 from protocol.keys import Signer
 from protocol.ledger import Voided
 from protocol.manifest import Manifest
@@ -83,6 +84,11 @@ class Node:
         self._effects: list[Effect] = []
         self._now_ms = 0
         self.clock.resume_after(config.reserved_step)
+
+    @property
+    def author(self) -> Author:
+        """This node's public key."""
+        return self._signer.author
 
     @property
     def is_finished(self) -> bool:

@@ -28,7 +28,9 @@ def load_seed(path: Path) -> bytes:
     except (OSError, ValueError) as error:
         raise OperatorError(f"cannot read the identity {path}: {error}. Restore it from a backup") from None
     if len(seed) != KEY_BYTES:
-        raise OperatorError(f"identity {path}: {len(seed)} bytes where {KEY_BYTES} are needed. Restore it from a backup")
+        raise OperatorError(
+            f"identity {path}: {len(seed)} bytes where {KEY_BYTES} are needed. Restore it from a backup"
+        )
     return seed
 
 

@@ -6,14 +6,13 @@ with two scales, because where two scales cross means nothing.
 """
 
 import math
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import escape
 
-from protocol.errors import OperatorError
+from sfnode.files import write_durably
 
 WIDTH: Final = 960
 HEIGHT: Final = 620
@@ -79,14 +78,7 @@ def draw_training_curve(points: Sequence[CurvePoint], title: str, out: Path) -> 
 
     Points may come in any order. Raises OperatorError when the file cannot be written.
     """
-    part = out.with_name(f".{out.name}.part")
-    try:
-        part.write_text(render_training_curve(points, title), encoding="utf-8", newline="\n")
-        os.replace(part, out)
-    except OSError as error:
-        raise OperatorError(f"cannot write the picture {out}: {error.strerror or error}") from error
-    finally:
-        part.unlink(missing_ok=True)
+    write_durably(out, render_training_curve(points, title).encode())
 
 
 def render_training_curve(points: Sequence[CurvePoint], title: str) -> str:

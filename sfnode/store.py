@@ -8,13 +8,11 @@ else (slots, digests, coefficients) is derived from the log at start.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from protocol.errors import Ignore, OperatorError, Reject, StorageDamagedError
 from protocol.manifest import SignedManifest, decode_run_untrusted
@@ -83,14 +81,13 @@ class Store:
         self._set_fact("reserved_step", str(step), is_durable=True)
 
     @property
-    def known_peers(self) -> list[dict[str, Any]]:
-        """Rows of the address book as it was saved last."""
-        rows: list[dict[str, Any]] = json.loads(self._fact("known_peers") or "[]")
-        return rows
+    def known_peers(self) -> str:
+        """The address book as it was saved last, JSON; "[]" at first."""
+        return self._fact("known_peers") or "[]"
 
-    def save_known_peers(self, rows: Sequence[dict[str, Any]]) -> None:
+    def save_known_peers(self, rows: str) -> None:
         """Keep the address book for the next start."""
-        self._set_fact("known_peers", json.dumps(list(rows)), is_durable=False)
+        self._set_fact("known_peers", rows, is_durable=False)
 
     def _check_run(self, signed: SignedManifest) -> None:
         run_id = signed.manifest.run_id.hex()

@@ -102,7 +102,8 @@ async def worker_process(*, threads: int | None = None) -> AsyncIterator[Path]:
         command = [sys.executable, "-m", "sfnode.training.worker", "--socket", str(socket)]
         if threads is not None:
             command += ["--threads", str(threads)]
-        process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE)
+        # Its stdout is not ours: a node prints JSON there. What it has to say to people comes on stderr.
+        process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         try:
             await _wait_until_listening(process, socket)
             yield socket
@@ -112,13 +113,13 @@ async def worker_process(*, threads: int | None = None) -> AsyncIterator[Path]:
 
 
 async def _wait_until_listening(process: trio.Process, socket: Path) -> None:
-    with trio.move_on_after(START_S):
-        while process.poll() is None:
-            if socket.exists():
-                return
+    with trio.move_on_after(START_S) as scope:
+        while not await trio.Path(socket).exists():
+            if process.poll() is not None:
+                raise WorkerError(f"the training worker ended at once with exit code {process.returncode}")
             await trio.sleep(_POLL_S)
-        raise WorkerError(f"the training worker ended at once with exit code {process.returncode}")
-    raise WorkerError(f"the training worker did not start within {START_S:.0f} s")
+    if scope.cancelled_caught:
+        raise WorkerError(f"the training worker did not start within {START_S:.0f} s")
 
 
 async def _end(process: trio.Process) -> None:

@@ -64,7 +64,7 @@ class EpochCoefficients:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetCoefficients:
-    """Replace the state of the named epochs; other epochs stay as they are (all zero at first). Reply: CoefficientsSet."""
+    """Replace the state of the named epochs; others stay as they are (all zero at first). Reply: CoefficientsSet."""
 
     epochs: tuple[EpochCoefficients, ...]
 
@@ -169,4 +169,4 @@ def decode_body(body: bytes) -> Message:
         kind, row = msgpack.unpackb(body)
         return from_plain_untrusted(_KINDS[kind], row, _KINDS[kind].__name__)
     except (ValueError, TypeError, KeyError, Malformed, msgpack.exceptions.UnpackException) as error:
-        raise WorkerError(f"a worker frame cannot be read ({error}): node and worker are of different releases") from None
+        raise WorkerError(f"a worker frame cannot be read ({error}): node and worker differ in release") from None

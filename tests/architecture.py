@@ -1,41 +1,15 @@
-"""The rules of the architecture, as functions from a parsed module to its offenders. The test that applies them is
-`test_architecture.py`; whatever a rule permits by exception is listed here, with the reason."""
+"""The source tree as the architecture sees it: parsed modules, what they import, and the rules that concern all of
+them together (layers, cycles). Rules for one module at a time: `architecture_rules.py`."""
 
 from __future__ import annotations
 
 import ast
-import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 OURS = ("protocol", "sfnode")
-
-FUNCTION_LINES_MAX = 60  # without its docstring; aim for 10
-FILE_LINES_MAX = 400
-PARAMETERS_MAX = 6
-NESTING_MAX = 3
-
-# Everything `protocol/` may import. All of it is pure; whoever adds a name answers for that.
-PURE_IMPORTS = frozenset(
-    "__future__ abc base64 binascii bisect collections contextlib dataclasses decimal enum fractions functools hashlib "
-    "heapq hmac itertools math numbers operator re string struct tomllib types typing unicodedata "
-    "msgpack nacl numpy protocol".split()
-)
-# Impure built-ins and NumPy doors to files and to the global generator. `hash` differs between processes.
-IMPURE_CALLS = frozenset("open print input hash id exec eval breakpoint globals".split())
-IMPURE_NUMPY = frozenset("random load save savez fromfile tofile memmap loadtxt savetxt genfromtxt".split())
-# Torch's and NumPy's generators, whose output no two machines agree on (traps: randomness).
-GLOBAL_RANDOMNESS = frozenset(
-    "torch.manual_seed torch.seed torch.rand torch.randn torch.randint torch.randperm torch.rand_like torch.randn_like "
-    "torch.bernoulli torch.normal torch.multinomial torch.cuda.manual_seed torch.cuda.manual_seed_all "
-    "np.random numpy.random random.random random.seed random.shuffle random.choice random.randrange".split()
-)
-RANDOMNESS_ALLOWED = {
-    "sfnode.training.mezo": "the baseline that `sfnode bench` compares with; its numbers reach no state",
-    "sfnode.training.bench": "inputs of a benchmark; they reach no state",
-}
 
 TORCH = frozenset("torch transformers safetensors tokenizers peft accelerate".split())
 NETWORK = frozenset("trio libp2p multiaddr anyio asyncio".split())
@@ -46,15 +20,6 @@ LAYERS = {
     "sfnode.training": NETWORK | {"sfnode.network", "sfnode.cli"},
     "sfnode.cli": TORCH,  # only inside functions: `sfnode status` must not wait for torch
 }
-LAZY_IMPORTERS = ("sfnode.cli",)  # may import, inside a function, what leads to torch
-
-# (module, function) -> why a fault of any kind ends there: it must not take the host or the daemon down.
-CATCH_ALL = {
-    ("sfnode.network.guard", "guarded"): "the Swarm's stream handler: one bad stream would close the host",
-}
-
-VAGUE_NAMES = frozenset("utils util helpers helper manager misc common".split())
-DISTRIBUTIONS = {"nacl": "pynacl", "yaml": "pyyaml"}  # import name -> name on the package index, where they differ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +36,6 @@ class Module:
 
     def at(self, node: ast.AST, text: str) -> str:
         return f"{self.path}:{getattr(node, 'lineno', 1)}: {text}"
-
-
-Rule = Callable[[Module], Iterator[str]]
 
 
 def parse(source: str, name: str, path: str) -> Module:
@@ -141,195 +103,51 @@ def eager_imports(parent: ast.AST) -> Iterator[str]:
         yield from eager_imports(node)
 
 
-# --- rules for one module
+# --- rules for all modules together
 
 
-def purity(module: Module) -> Iterator[str]:
-    """protocol/ imports only what is pure, and opens no file, clock or generator by another door."""
-    if not module.is_in("protocol"):
-        return
-    for node in ast.walk(module.tree):
-        for name in imported_names(node):
-            if name.partition(".")[0] not in PURE_IMPORTS:
-                yield module.at(node, f"imports {name}, which is not on the list of pure modules")
-        if isinstance(node, ast.Call) and dotted(node.func) in IMPURE_CALLS:
-            yield module.at(node, f"calls {dotted(node.func)}()")
-        if isinstance(node, ast.Attribute) and dotted(node.value) in ("np", "numpy") and node.attr in IMPURE_NUMPY:
-            yield module.at(node, f"uses {dotted(node)}")
+def import_graph(modules: tuple[Module, ...]) -> dict[str, frozenset[str]]:
+    """What each module imports when it is imported: modules of ours by full name, others by their first part."""
+    known = {module.name for module in modules}
+    return {module.name: frozenset(_target(name, known) for name in eager_imports(module.tree)) for module in modules}
 
 
-def set_order(module: Module) -> Iterator[str]:
-    """protocol/ never walks a set in its own order: that order differs between processes."""
-    if not module.is_in("protocol"):
-        return
-    sets = frozenset(_names_of_sets(module))
-    for node in ast.walk(module.tree):
-        for walked in _walked_in_order(node):
-            if _is_set(walked, sets):
-                yield module.at(walked, f"walks the set {ast.unparse(walked)} in its own order; use sorted()")
+def _target(name: str, known: set[str]) -> str:
+    """`protocol.ledger.Ledger` is asked of the module `protocol.ledger`; `torch.nn` counts as `torch`."""
+    longest = name
+    while longest not in known and "." in longest:
+        longest = longest.rpartition(".")[0]
+    return longest
 
 
-def _names_of_sets(module: Module) -> Iterator[str]:
-    """Variables and attributes that this module declares as sets or fills with one."""
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation).startswith(("set[", "frozenset[")):
-            yield dotted(node.target)
-        elif isinstance(node, ast.arg) and node.annotation and ast.unparse(node.annotation).startswith(
-            ("set[", "frozenset[")
-        ):
-            yield node.arg
-        elif isinstance(node, ast.Assign) and _is_set(node.value, frozenset()):
-            yield from (dotted(target) for target in node.targets)
+def broken_layers(modules: tuple[Module, ...]) -> Iterator[str]:
+    """What a layer must not reach, reached directly or through others; the whole way there is told."""
+    graph = import_graph(modules)
+    for module in modules:
+        for layer, forbidden in LAYERS.items():
+            if module.is_in(layer) and (way := _way_to(graph, module.name, _is_under(forbidden))):
+                yield f"{module.path}:1: {layer} must not reach {way[-1]}: {' -> '.join(way)}"
 
 
-def _is_set(node: ast.AST, names: frozenset[str]) -> bool:
-    if isinstance(node, ast.Set | ast.SetComp):
-        return True
-    if isinstance(node, ast.Call):
-        return dotted(node.func) in ("set", "frozenset")
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr | ast.Sub | ast.BitXor):
-        return _is_set(node.left, names) or _is_set(node.right, names)
-    return dotted(node) in names - {""}
+def _is_under(names: frozenset[str]) -> Callable[[str], bool]:
+    return lambda target: any(target == name or target.startswith(name + ".") for name in names)
 
 
-def _walked_in_order(node: ast.AST) -> Iterator[ast.expr]:
-    """Expressions whose order of elements the node lets through: loops, list-like comprehensions, list(), join()."""
-    if isinstance(node, ast.For):
-        yield node.iter
-    elif isinstance(node, ast.ListComp | ast.DictComp):
-        yield from (generator.iter for generator in node.generators)
-    elif isinstance(node, ast.Call) and len(node.args) == 1:
-        if dotted(node.func) in ("list", "tuple", "enumerate", "iter") or (
-            isinstance(node.func, ast.Attribute) and node.func.attr in ("join", "extend")
-        ):
-            argument = node.args[0]
-            yield argument
-            if isinstance(argument, ast.GeneratorExp):
-                yield from (generator.iter for generator in argument.generators)
+def _way_to(graph: dict[str, frozenset[str]], start: str, is_wanted: Callable[[str], bool]) -> tuple[str, ...]:
+    """The shortest chain of imports from start to something wanted, or ()."""
+    ways, seen = [(start,)], {start}
+    for way in ways:  # grows while it is walked: breadth first
+        for target in sorted(graph.get(way[-1], frozenset()) - seen):
+            if is_wanted(target):
+                return (*way, target)
+            seen.add(target)
+            ways.append((*way, target))
+    return ()
 
 
-def global_randomness(module: Module) -> Iterator[str]:
-    """No generator of NumPy, torch or Python in what computes updates: all shared randomness is counter-based."""
-    if module.name in RANDOMNESS_ALLOWED or not module.is_in("protocol", "sfnode.training"):
-        return
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Attribute) and dotted(node) in GLOBAL_RANDOMNESS:
-            yield module.at(node, f"uses {dotted(node)}")
-
-
-def imports_on_top(module: Module) -> Iterator[str]:
-    """No import inside a function, but for the command line's lazy way to torch."""
-    for function in functions(module):
-        for node in own_nodes(function):
-            for name in imported_names(node):
-                lazy = name.partition(".")[0] in TORCH or name.startswith("sfnode.training")
-                if not (lazy and module.is_in(*LAZY_IMPORTERS)):
-                    yield module.at(node, f"{function.name}() imports {name}")
-
-
-def relative_imports(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            yield module.at(node, "relative import")
-
-
-def function_length(module: Module) -> Iterator[str]:
-    for function in functions(module):
-        lines = (function.end_lineno or function.lineno) - function.lineno + 1 - _docstring_lines(function)
-        if lines > FUNCTION_LINES_MAX:
-            yield module.at(function, f"{function.name}() has {lines} lines, at most {FUNCTION_LINES_MAX}")
-
-
-def _docstring_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    if ast.get_docstring(function) is None:
-        return 0
-    first = function.body[0]
-    return (first.end_lineno or first.lineno) - first.lineno + 1
-
-
-def file_length(module: Module) -> Iterator[str]:
-    if module.lines > FILE_LINES_MAX:
-        yield f"{module.path}:1: {module.lines} lines, at most {FILE_LINES_MAX}"
-
-
-def parameter_count(module: Module) -> Iterator[str]:
-    """At most six parameters, keyword-only ones included. Click callbacks are free: each option of a command is one."""
-    for function in functions(module):
-        arguments = function.args
-        named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        count = sum(argument.arg not in ("self", "cls") for argument in named)
-        if count > PARAMETERS_MAX and not _is_click_callback(function):
-            yield module.at(function, f"{function.name}() has {count} parameters, at most {PARAMETERS_MAX}")
-
-
-def _is_click_callback(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    calls = (node.func for node in function.decorator_list if isinstance(node, ast.Call))
-    return any(dotted(call).endswith((".command", ".option", ".argument")) for call in calls)
-
-
-BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)
-
-
-def nesting(module: Module) -> Iterator[str]:
-    """At most three blocks inside each other; `elif` stays on its level, a nested function starts anew."""
-    for function in functions(module):
-        deepest, line = _depth(function, 0)
-        if deepest > NESTING_MAX:
-            yield f"{module.path}:{line}: {function.name}() nests {deepest} deep, at most {NESTING_MAX}"
-
-
-def _depth(node: ast.AST, depth: int) -> tuple[int, int]:
-    """The deepest block below `node` and its line."""
-    found = (depth, getattr(node, "lineno", 1))
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            continue
-        is_elif = isinstance(node, ast.If) and isinstance(child, ast.If) and node.orelse == [child]
-        found = max(found, _depth(child, depth + (isinstance(child, BLOCKS) and not is_elif)))
-    return found
-
-
-def catch_all(module: Module) -> Iterator[str]:
-    """`except Exception` and wider only at the listed boundaries."""
-    for function in functions(module):
-        for node in own_nodes(function):
-            if not isinstance(node, ast.ExceptHandler) or (module.name, function.name) in CATCH_ALL:
-                continue
-            caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
-            if any(kind is None or dotted(kind) in ("Exception", "BaseException") for kind in caught):
-                yield module.at(node, f"{function.name}() catches everything and is not a listed boundary")
-
-
-def plain_names(module: Module) -> Iterator[str]:
-    """No utils, helpers or manager: such names say nothing."""
-    if VAGUE_NAMES & set(module.name.rpartition(".")[2].lower().split("_")):
-        yield f"{module.path}:1: vague module name"
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.ClassDef) and node.name.lower().endswith(("utils", "helper", "helpers", "manager")):
-            yield module.at(node, f"vague class name {node.name}")
-
-
-def header(module: Module) -> Iterator[str]:
-    """Every file with code says in its docstring what it is for."""
-    if module.tree.body and ast.get_docstring(module.tree) is None:
-        yield f"{module.path}:1: no module docstring"
-
-
-def test_names(module: Module) -> Iterator[str]:
-    """test_<subject>__<condition>__<verdict>"""
-    if not module.name.startswith("tests.test_"):
-        return
-    for function in functions(module):
-        if function.name.startswith("test_") and len(function.name.split("__")) != 3:
-            yield module.at(function, f"{function.name} is not test_<subject>__<condition>__<verdict>")
-
-
-def declared_dependencies(module: Module) -> Iterator[str]:
-    """Whatever is imported is declared in pyproject.toml, so that an installed sfnode has it."""
-    if not module.is_in(*OURS):
-        return
-    for node in ast.walk(module.tree):
-        for name in imported_names(node):
-            root = name.partition(".")[0]
-            if root not in OURS and root not in STANDARD_LIBRARY and DISTRIBUTIONS.get(root, root) not in declared():
-                yield module.at(node, f"imports {root}, which pyproject.toml does not declare")
+def import_cycles(modules: tuple[Module, ...]) -> Iterator[str]:
+    """A module that leads back to itself, with the way round."""
+    graph = import_graph(modules)
+    for module in modules:
+        if way := _way_to(graph, module.name, module.name.__eq__):
+            yield f"{module.path}:1: import cycle {' -> '.join(way)}"

@@ -177,7 +177,9 @@ class Cluster:
         if self.random.random() < self.loss:
             return
         message = decode_untrusted(encode(effect.message))  # everything crosses the wire format
-        arrival_ms = max(self.now_ms + self.random.randrange(5, 60), self._last_arrival_ms.get((source, effect.peer), 0))
+        arrival_ms = max(
+            self.now_ms + self.random.randrange(5, 60), self._last_arrival_ms.get((source, effect.peer), 0)
+        )
         self._last_arrival_ms[source, effect.peer] = arrival_ms  # a stream delivers in order
         self._schedule(arrival_ms - self.now_ms, target, target.node, MessageArrived(peer=source, message=message))
 

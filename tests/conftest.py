@@ -17,9 +17,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 # The same examples in every run: a test that fails by chance is broken. HYPOTHESIS_PROFILE=explore looks for new ones.
 settings.register_profile("repeat", derandomize=True, deadline=None, database=None, max_examples=50)
-settings.register_profile(
-    "explore", deadline=None, max_examples=2_000, suppress_health_check=[HealthCheck.too_slow]
-)
+settings.register_profile("explore", deadline=None, max_examples=2_000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
 

@@ -72,6 +72,7 @@ def test_picture__file_written__leaves_nothing_else_behind(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == [out]
 
 
-def test_picture__folder_missing__is_an_operator_error(tmp_path: Path) -> None:
-    with pytest.raises(OperatorError, match=r"curve\.svg: No such file"):
-        draw_training_curve(POINTS, "run", tmp_path / "none" / "curve.svg")
+def test_picture__place_not_writable__is_an_operator_error(tmp_path: Path) -> None:
+    (tmp_path / "curve.svg").mkdir()
+    with pytest.raises(OperatorError, match=r"cannot write .*curve\.svg"):
+        draw_training_curve(POINTS, "run", tmp_path / "curve.svg")

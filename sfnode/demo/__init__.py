@@ -27,6 +27,11 @@ chance, although it has all it needs to learn the task.
 PRETRAINED_WORDS: Final = (" terrible", " great")
 """The words by which pre-training taught what a review means: an upper bound for the task."""
 
+STEPS: Final = 150
+LEARNING_RATE: Final = 2e-4
+"""A rate at which four nodes learn the task over STEPS steps, so that the picture shows a curve. Ten times as much works
+too, and is done after 25 steps."""
+
 
 def model_folder(name: str = MODEL_NAME) -> Path:
     """Folder of an embedded model: config.json, model.safetensors and the tokenizer's files.

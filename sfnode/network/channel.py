@@ -75,7 +75,7 @@ class Channel:
             await self.link.send_all(data)
         if scope.cancelled_caught:
             self.link.abort()
-            raise LinkBrokenError(f"the peer has not read for {self.timings.write_s:.0f} s")
+            raise LinkBrokenError(f"the peer has not read for {self.timings.write_s:g} s")
         for traffic in (self.traffic, self._total):
             traffic.bytes_out += len(data)
             traffic.frames_out += frames

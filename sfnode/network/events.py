@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from protocol.wire import Message, PeerId
@@ -88,5 +88,5 @@ class NetworkConfig:
     outbound_target: int = limits.OUTBOUND_TARGET  # dial known peers until so many sessions are ours
     outbound_max: int = limits.OUTBOUND_MAX  # with those dialled to re-check a bootstrap
     inbound_max: int = limits.INBOUND_MAX  # further dials are refused politely
-    neighbours_fixed: bool = False  # dial all of ``bootstrap`` and no others, exchange no peers: for tests of topologies
-    timings: Timings = Timings()
+    neighbours_fixed: bool = False  # dial ``bootstrap`` and no others, exchange no peers: for tests of topologies
+    timings: Timings = field(default_factory=Timings)

@@ -72,8 +72,7 @@ class Host:
     @asynccontextmanager
     async def running(self, listen: tuple[Address, ...]) -> AsyncIterator[None]:
         """Listen and serve until the block ends, then drop what is still connected. OperatorError for a taken port."""
-        for address in listen:
-            await _check_can_listen(address)
+        await check_can_listen(listen)
         wanted = [Multiaddr(address.transport) for address in listen]
         async with self._host.run(listen_addrs=wanted):
             try:
@@ -172,8 +171,13 @@ def _is_author(peer: str) -> bool:
     return True
 
 
-async def _check_can_listen(address: Address) -> None:
-    """OperatorError with the system's own reason; the library would say nothing. Port 0 is always free."""
+async def check_can_listen(listen: tuple[Address, ...]) -> None:
+    """OperatorError with the system's own reason when an address is taken; the library says nothing."""
+    for address in listen:
+        await _probe(address)
+
+
+async def _probe(address: Address) -> None:
     family = socket.AF_INET if address.kind == "ip4" else socket.AF_INET6
     try:
         with trio.socket.socket(family, socket.SOCK_STREAM) as probe:

@@ -6,6 +6,7 @@ from collections import deque
 
 import trio
 
+from protocol.limits import FRAME_BYTES_MAX
 from sfnode.network.frames import frame
 from sfnode.network.limits import OUTBOX_BYTES_MAX, WRITE_BYTES_MAX
 
@@ -21,6 +22,7 @@ class Outbox:
 
     def put(self, payload: bytes) -> bool:
         """Queue one payload; False when there is no room, or when the last one was queued already."""
+        assert len(payload) <= FRAME_BYTES_MAX, "a message that no peer would accept"
         if self._is_closed or self._bytes + len(payload) > OUTBOX_BYTES_MAX:
             return False
         self._append(frame(payload))

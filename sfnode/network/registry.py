@@ -49,8 +49,8 @@ class Registry:
     def _replaces(self, new: Session, old: Session) -> bool:
         """The newest wins: a peer that restarts must not wait until we notice that its old connection is dead.
 
-        But when both ends dialled at the same moment, both must keep the same one of the two: the one that was dialled by
-        the node with the smaller key.
+        But when both ends dialled at the same moment, both must keep the same one of the two: the one that was dialled
+        by the node with the smaller key.
         """
         if new.is_outbound == old.is_outbound or new.started_s - old.started_s > limits.SIMULTANEOUS_S:
             return True

@@ -9,12 +9,14 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 import torch
 from safetensors import SafetensorError
+from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils import cached_file, logging
+from transformers.utils import logging as transformers_logging
+from transformers.utils.hub import cached_file
 
 from protocol.errors import OperatorError
 from protocol.manifest import FileHash, ModelSpec
@@ -175,10 +177,12 @@ def load_causal_lm(folder: Path, device: torch.device, dtype: torch.dtype) -> Pr
         OperatorError: an architecture that transformers does not know, a damaged file, or a tensor that is missing.
     """
     weight_files(folder)
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    quiet: Any = transformers_logging  # its functions carry no types
+    quiet.set_verbosity_error()
+    quiet.disable_progress_bar()
+    load: Any = AutoModelForCausalLM.from_pretrained
     try:
-        model, info = AutoModelForCausalLM.from_pretrained(
+        model, info = load(
             folder,
             dtype=dtype,
             use_safetensors=True,
@@ -192,9 +196,17 @@ def load_causal_lm(folder: Path, device: torch.device, dtype: torch.dtype) -> Pr
         raise OperatorError(f"{folder} cannot be loaded as a causal language model: {_first_line(error)}") from error
     if missing := sorted(info["missing_keys"]):
         # transformers would go on with random weights in their place
-        raise OperatorError(f"{folder}: the weights lack {len(missing)} tensors that config.json asks for: {missing[0]}")
+        raise OperatorError(f"{folder}: the weights lack {len(missing)} tensors of config.json's model: {missing[0]}")
     result: PreTrainedModel = model.to(device).eval().requires_grad_(False)
     return result
+
+
+def output_embedding(model: PreTrainedModel) -> nn.Linear:
+    """The head: from hidden states to logits. OperatorError when the model has none."""
+    head: object = cast(Any, model).get_output_embeddings()
+    if not isinstance(head, nn.Linear):
+        raise OperatorError(f"{type(model).__name__} has no linear output embedding: not a causal language model")
+    return head
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:

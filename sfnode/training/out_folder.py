@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +12,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from protocol.errors import OperatorError
+from sfnode.files import describe_os_error
 
 
 @contextmanager
@@ -65,7 +66,8 @@ def _move_into_place(part: Path, out: Path) -> None:
 
 
 def _reason(error: OSError | SafetensorError) -> str:
-    """What to tell the operator. Safetensors reports a full disk in words only."""
-    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "os error 28" in str(error):
-        return "the disk is full: free some space and try again"
-    return str(getattr(error, "strerror", None) or error)
+    """What to tell the operator. Safetensors puts the number of an operating system's error into its text."""
+    if isinstance(error, SafetensorError):
+        number = re.search(r"os error (\d+)", str(error))
+        return describe_os_error(OSError(int(number[1]), os.strerror(int(number[1])))) if number else str(error)
+    return describe_os_error(error)

@@ -117,7 +117,7 @@ class PerturbedLinear(_Layer):
     """Goes before any Linear-like class whose weight is stored [O, I] (quantised ones too): adds to its output."""
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = super().forward(x)  # type: ignore[misc]
+        y: Tensor = super().forward(x)
         slot = self.sfnode_slot
         if (term := slot.matrix()) is not None and slot.weight:
             h = x.reshape(-1, x.shape[-1]) @ term.v
@@ -129,7 +129,7 @@ class PerturbedConv1D(_Layer):
     """The same for transformers' Conv1D, whose weight is stored [I, O]."""
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = super().forward(x)  # type: ignore[misc]
+        y: Tensor = super().forward(x)
         slot = self.sfnode_slot
         if (term := slot.matrix()) is not None and slot.weight:
             h = x.reshape(-1, x.shape[-1]) @ term.u
@@ -148,16 +148,16 @@ class PerturbedEmbedding(nn.Embedding):
 
     sfnode_slot: Slot
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, ids: Tensor) -> Tensor:
         slot = self.sfnode_slot
         term = slot.matrix()
         if term is None or not slot.weight:
-            return super().forward(input)
+            return super().forward(ids)
         batch = slot.batch
-        if input.numel() != batch.tokens and input.shape[0] == 1:
-            input = input.expand(batch.tokens // input.shape[1], -1)  # positions given once for all rows
-        y = super().forward(input)
-        h = functional.embedding(input.reshape(-1), term.u)
+        if ids.numel() != batch.tokens and ids.shape[0] == 1:
+            ids = ids.expand(batch.tokens // ids.shape[1], -1)  # positions given once for all rows
+        y = super().forward(ids)
+        h = functional.embedding(ids.reshape(-1), term.u)
         add_low_rank(y.view(-1, y.shape[-1]), h, term.m, term.v, (batch, slot.weight))
         return y
 
@@ -166,7 +166,7 @@ class PerturbedNorm(_Layer):
     """Goes before LayerNorm and RMSNorm classes: their output is affine in weight and bias."""
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = super().forward(x)  # type: ignore[misc]
+        y: Tensor = super().forward(x)
         slot = self.sfnode_slot
         if (term := slot.vector(slot.weight)) is not None and slot.weight:
             normal = batch_normal(self, x).view(-1, x.shape[-1])

@@ -1,7 +1,7 @@
-"""Classification by label words: prompts from templates, JSONL data, batches. Reads files; knows no model but its tokenizer.
+"""Classification by label words: prompts from templates, JSONL data, batches. Knows of a model its tokenizer only.
 
-As in MeZO, a prompt is followed by the word of its label, and the label words' log-likelihoods are compared. Each is one
-token, so the normaliser over the vocabulary cancels: the loss is a cross entropy over the label words' logits.
+As in MeZO, a prompt is followed by the word of its label, and the label words' log-likelihoods are compared. Each is
+one token, so the normaliser over the vocabulary cancels: the loss is a cross entropy over the label words' logits.
 """
 
 from __future__ import annotations
@@ -35,12 +35,22 @@ class RowBatch:
     """Examples padded on the right (a causal model never looks there, so no mask is needed).
 
     Attributes:
-        tokens_NT: int64. last_N: int64, position of each prompt's last token. labels_N: int64.
+        tokens: int64[N, T]. last: int64[N], position of each prompt's last token. labels: int64[N].
     """
 
-    tokens_NT: Tensor
-    last_N: Tensor
-    labels_N: Tensor
+    tokens: Tensor
+    last: Tensor
+    labels: Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskData:
+    """What a session works on: the label words' tokens, examples to train and to evaluate on, and a padding token."""
+
+    label_tokens: tuple[int, ...]
+    examples: tuple[Example, ...] = ()
+    evaluation_examples: tuple[Example, ...] = ()
+    pad: int = 0
 
 
 class PromptEncoder:
@@ -68,7 +78,7 @@ class PromptEncoder:
         return Example(tokens=self._tokens(row), label=label)
 
     def _tokens(self, row: dict[str, str]) -> tuple[int, ...]:
-        text = self._task.template.format_map({field: row[field].strip() for field in self._fields})
+        text = self._task.template.format_map({field: row[field] for field in self._fields})
         body = self._tokenizer.encode(text, add_special_tokens=False)
         kept = body[-(self._task.max_tokens - len(self._prefix)) :]  # a long prompt loses its beginning
         return (*self._prefix, *kept)
@@ -105,6 +115,20 @@ def _label_token(tokenizer: PreTrainedTokenizerBase, word: str) -> int:
     return int(tokens[0])
 
 
+def read_task(
+    tokenizer: PreTrainedTokenizerBase, task: TaskSpec, data: Path | None, evaluation_data: Path | None
+) -> TaskData:
+    """Read and encode both JSONL files (None: none). OperatorError names file and line of whatever is wrong."""
+    encoder = PromptEncoder(tokenizer, task)
+    pad = tokenizer.pad_token_id
+    return TaskData(
+        label_tokens=encoder.label_tokens,
+        examples=read_examples(data, encoder) if data else (),
+        evaluation_examples=read_examples(evaluation_data, encoder) if evaluation_data else (),
+        pad=pad if isinstance(pad, int) else 0,  # never looked at
+    )
+
+
 def read_examples(path: Path, encoder: PromptEncoder) -> tuple[Example, ...]:
     """All examples of a JSONL file. OperatorError with file and line for whatever is wrong with it."""
     try:
@@ -133,7 +157,7 @@ def row_batch(examples: Sequence[Example], pad: int, device: torch.device) -> Ro
     width = max(lengths)
     rows = [[*example.tokens, *([pad] * (width - length))] for example, length in zip(examples, lengths, strict=True)]
     return RowBatch(
-        tokens_NT=torch.tensor(rows, device=device),
-        last_N=torch.tensor(lengths, device=device) - 1,
-        labels_N=torch.tensor([example.label for example in examples], device=device),
+        tokens=torch.tensor(rows, device=device),
+        last=torch.tensor(lengths, device=device) - 1,
+        labels=torch.tensor([example.label for example in examples], device=device),
     )

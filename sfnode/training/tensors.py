@@ -16,6 +16,7 @@ from transformers.pytorch_utils import Conv1D
 
 from protocol.errors import OperatorError
 from protocol.manifest import TensorKind, TensorSpec
+from sfnode.training.models import output_embedding
 from sfnode.training.perturbed import BIAS, WEIGHT, Batch, Slot, batch_normal, is_norm, perturbed_class
 
 _AFFINE_TOLERANCE: Final = 1e-3  # relative; a norm of another kind differs by its whole size
@@ -43,9 +44,7 @@ class Place:
     group: TensorGroup
 
 
-def trainable_tensors(
-    model: PreTrainedModel, groups: Sequence[TensorGroup] = DEFAULT_GROUPS
-) -> tuple[TensorSpec, ...]:
+def trainable_tensors(model: PreTrainedModel, groups: Sequence[TensorGroup] = DEFAULT_GROUPS) -> tuple[TensorSpec, ...]:
     """Specs of all trainable tensors of ``groups``, in the checkpoint's order; tied ones once, by their first name."""
     found = [spec_of(place) for place in places(model).values() if place.group in groups]
     if not found:
@@ -55,7 +54,7 @@ def trainable_tensors(
 
 def places(model: PreTrainedModel) -> dict[str, Place]:
     """Every parameter that can be trained, by name, in the checkpoint's order."""
-    head = model.get_output_embeddings()
+    head = output_embedding(model)
     by_parameter = {id(parameter): name for name, parameter in model.named_parameters()}  # first name of tied ones
     found: dict[str, Place] = {}
     for module in model.modules():
@@ -105,7 +104,7 @@ def attach(model: PreTrainedModel, tensors: Iterable[TensorSpec], batch: Batch) 
 
 def _attach_one(place: Place, batch: Batch) -> None:
     module = place.module
-    slot = getattr(module, "sfnode_slot", None)
+    slot: Slot | None = getattr(module, "sfnode_slot", None)
     if slot is None:
         kind = perturbed_class(type(module))
         if kind is None:
@@ -115,7 +114,7 @@ def _attach_one(place: Place, batch: Batch) -> None:
         module.__class__ = kind
         slot = Slot(batch=batch, weight=None, bias=None)
     names = {WEIGHT: slot.weight, BIAS: slot.bias, place.attribute: place.name}
-    module.sfnode_slot = Slot(batch=slot.batch, weight=names[WEIGHT], bias=names[BIAS])
+    vars(module)["sfnode_slot"] = Slot(batch=slot.batch, weight=names[WEIGHT], bias=names[BIAS])
 
 
 def _why_not(model: PreTrainedModel, name: str) -> str:

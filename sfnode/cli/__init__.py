@@ -1,0 +1,61 @@
+"""The command line: ``sfnode COMMAND``. Each command lives in the module named beside it below."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from protocol.errors import SfnodeError
+from sfnode import __version__
+from sfnode.cli.bench import bench
+from sfnode.cli.identity import identity
+from sfnode.cli.inspect import log, status
+from sfnode.cli.model import evaluate, export
+from sfnode.cli.owner import init
+from sfnode.cli.run import join
+from sfnode.cli.testnet import testnet
+
+EXIT_FAILED = 1
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="sfnode")
+def cli() -> None:
+    """Fine-tune one language model together, with forward passes only and a few signed bytes per step.
+
+    \b
+    Try it on this machine:   sfnode testnet --nodes 4 --steps 120
+    Join a run:               sfnode join --bootstrap /ip4/203.0.113.7/tcp/4001/p2p/12D3... --model facebook/opt-1.3b
+    Start a run of your own:  sfnode init --help
+    """
+
+
+for command in (init, join, testnet, status, log, evaluate, export, identity, bench):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Entry point: an error of ours is one clear text and exit code 1; anything else is a bug and shows its traceback."""
+    try:
+        cli()
+    except SfnodeError as error:
+        _fail([error])
+    except BaseExceptionGroup as group:
+        ours, others = group.split(SfnodeError)
+        if others is not None or ours is None:
+            raise
+        _fail(_leaves(ours))
+
+
+def _leaves(group: BaseExceptionGroup[SfnodeError]) -> list[SfnodeError]:
+    leaves: list[SfnodeError] = []
+    for entry in group.exceptions:
+        leaves.extend(_leaves(entry) if isinstance(entry, BaseExceptionGroup) else [entry])
+    return leaves
+
+
+def _fail(errors: list[SfnodeError]) -> None:
+    for text in dict.fromkeys(str(error) for error in errors):
+        click.echo(f"Error: {text}", err=True)
+    sys.exit(EXIT_FAILED)

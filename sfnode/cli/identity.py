@@ -1,0 +1,59 @@
+"""``sfnode id``: the node's key."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from protocol.errors import OperatorError
+from sfnode.cli.options import FilePath, FolderPath, json_option
+from sfnode.identity import FILE_NAME, is_private, load_identity, load_or_create_seed
+from sfnode.peer import peer_id_of
+
+
+@click.group("id")
+def identity() -> None:
+    """Show or make a node's identity.
+
+    \b
+    Example: sfnode id show --data-dir ~/.sfnode/my-run
+    """
+
+
+@identity.command()
+@click.option("--data-dir", type=FolderPath, help="Data directory of the node.")
+@click.option("--key", type=FilePath, help="A key file instead.")
+@json_option
+def show(data_dir: Path | None, key: Path | None, is_json: bool) -> None:
+    """Print the public key (author) and the peer id.
+
+    \b
+    Example: sfnode id show --data-dir ~/.sfnode/my-run --json
+    """
+    if (data_dir is None) == (key is None):
+        raise OperatorError("give either --data-dir or --key")
+    path = key or Path(data_dir or "") / FILE_NAME
+    author = load_identity(path).author
+    fields = {"author": author.hex(), "peer": peer_id_of(author), "file": str(path), "is_private": is_private(path)}
+    if is_json:
+        click.echo(json.dumps(fields))
+        return
+    click.echo(f"author  {fields['author']}\npeer    {fields['peer']}\nfile    {fields['file']}")
+    if not fields["is_private"]:
+        click.echo(f"Warning: others can read this key: chmod 600 {path}", err=True)
+
+
+@identity.command()
+@click.option("--out", type=FilePath, required=True, help="File to make.")
+def new(out: Path) -> None:
+    """Make a new key file.
+
+    \b
+    Example: sfnode id new --out owner.key
+    """
+    if out.exists():
+        raise OperatorError(f"{out} exists: a key is never overwritten")
+    load_or_create_seed(out)
+    click.echo(f"author  {load_identity(out).author.hex()}")

@@ -1,0 +1,87 @@
+"""``sfnode eval`` and ``sfnode export``: the trained model out of a data directory, with no daemon running."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import trio
+
+from protocol.coefficients import Coefficients
+from protocol.errors import OperatorError
+from protocol.manifest import SignedManifest
+from protocol.replica import Replica
+from sfnode.cli.options import FolderPath, data_dir_option, device_options, json_option
+from sfnode.cli.run import model_reference
+from sfnode.data import evaluation_file
+from sfnode.evaluation import evaluate_states
+from sfnode.store import LEDGER_FILE, read_manifest, read_records, replay
+from sfnode.trainer import TrainingConfig
+
+
+@click.command("eval")
+@data_dir_option
+@click.option("--model", help="Model folder, when the run's model is a local one.")
+@click.option("--eval-data", help="Held-out data (JSONL).  [default: that of an embedded task]")
+@click.option("--compare", is_flag=True, help="Measure the model before training, too.")
+@device_options
+@json_option
+def evaluate(
+    data_dir: Path, model: str | None, eval_data: str | None, compare: bool, device: str, dtype: str, is_json: bool
+) -> None:
+    """Accuracy and loss of the model that a node's ledger describes.
+
+    \b
+    Example: sfnode eval --data-dir ~/.sfnode/my-run --eval-data dev.jsonl
+    """
+    signed, after = _load(data_dir)
+    data = evaluation_file(signed.manifest.task, eval_data)
+    if data is None:
+        raise OperatorError("--eval-data is missing: give a JSONL file of held-out examples")
+    config = TrainingConfig(
+        model=model_reference(signed.manifest, model), data=None, eval_data=data, device=device, dtype=dtype
+    )
+    states = [Coefficients(signed.manifest), after] if compare else [after]
+    results = trio.run(evaluate_states, signed, config, states)
+    named = dict(zip(["before", "after"] if compare else ["after"], results, strict=True))
+    if is_json:
+        fields = {name: {"accuracy": r.accuracy, "loss": r.loss, "rows": r.rows} for name, r in named.items()}
+        click.echo(json.dumps({**fields, "state_digest": after.digest().hex()}))
+        return
+    for name, result in named.items():
+        click.echo(f"{name:<7} accuracy {100 * result.accuracy:.2f} %, loss {result.loss:.4f}, {result.rows} rows")
+
+
+@click.command()
+@data_dir_option
+@click.option("--model", help="Model folder, when the run's model is a local one.")
+@click.option("--out", type=FolderPath, required=True, help="Folder to write.")
+@click.option("--adapter", is_flag=True, help="Write a PEFT LoRA adapter instead of the whole model.")
+@click.option("--dtype", type=click.Choice(["fp32", "bf16", "fp16"]), default="fp32", show_default=True)
+@click.option("--force", is_flag=True, help="Replace the folder when it is not empty.")
+def export(data_dir: Path, model: str | None, out: Path, adapter: bool, dtype: str, force: bool) -> None:
+    """Write the trained model as a Hugging Face folder, or as a LoRA adapter.
+
+    \b
+    Example: sfnode export --data-dir ~/.sfnode/my-run --out my-model
+    """
+    from sfnode.training.export import export_adapter, export_model  # imports torch
+    from sfnode.training.models import choose_dtype, resolve_model
+
+    signed, coefficients = _load(data_dir)
+    manifest = signed.manifest
+    base = resolve_model(model_reference(manifest, model), manifest.model.revision).path
+    if adapter:
+        export_adapter(manifest, coefficients, base, out, force)
+    else:
+        export_model(manifest, coefficients, base, out, choose_dtype(dtype), force)
+    click.echo(f"written  {out} (state {coefficients.digest().hex()[:16]})")
+
+
+def _load(data_dir: Path) -> tuple[SignedManifest, Coefficients]:
+    """Verify and replay the ledger of a data directory."""
+    directory = data_dir.expanduser()
+    signed = read_manifest(directory)
+    replica = replay(Replica(signed.manifest), read_records(directory), directory / LEDGER_FILE)
+    return signed, replica.coefficients()

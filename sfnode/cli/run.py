@@ -1,0 +1,163 @@
+"""``sfnode join``: run a node."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import trio
+
+from protocol.errors import OperatorError, Reject
+from protocol.manifest import Manifest, SignedManifest, decode_run_untrusted
+from sfnode.cli.options import FilePath, FolderPath, device_options, json_option
+from sfnode.daemon import Daemon, DaemonConfig
+from sfnode.data import EMBEDDED, evaluation_file, training_file
+from sfnode.identity import FILE_NAME, load_or_create_seed
+from sfnode.network.events import DialReport, NetworkConfig
+from sfnode.network.manifest_transfer import fetch_manifest
+from sfnode.report import Reporter
+from sfnode.store import MANIFEST_FILE, decode_run_file, read_manifest
+from sfnode.trainer import TrainingConfig
+
+HOME = Path("~/.sfnode")
+_OBSERVER_SEED = bytes(32)  # fetching a manifest needs no identity of one's own
+
+
+@click.command()
+@click.option("--bootstrap", multiple=True, help="Multiaddr of a node of the run, with /p2p/ID. Can be repeated.")
+@click.option("--run", "run_file", type=FilePath, help="Run file, instead of fetching the manifest from a peer.")
+@click.option("--model", help="Hub id, local folder or embedded:tiny-opt.  [default: the manifest's]")
+@click.option("--data", help="Training data (JSONL).  [default: that of an embedded task]")
+@click.option("--eval-data", help="Held-out data (JSONL), for --eval-every.")
+@click.option("--data-dir", type=FolderPath, help=f"Where this node keeps its state.  [default: {HOME}/RUN]")
+@click.option(
+    "--listen", multiple=True, help="Multiaddr to listen on, e.g. /ip4/0.0.0.0/tcp/4001. None: dial out only."
+)
+@click.option("--announce", multiple=True, help="Multiaddr to tell others instead of the listening one.")
+@device_options
+@click.option("--threads", type=click.IntRange(1), help="Threads of the training worker.  [default: cores]")
+@click.option("--relay", is_flag=True, help="Do not train: store, serve and flood only. Needs no torch.")
+@click.option("--neighbours-min", default=0, help="Do not start to train before so many neighbours are there.")
+@click.option("--neighbours-fixed", is_flag=True, help="Dial the bootstraps only and exchange no peers.")
+@click.option("--eval-every", default=0, help="Measure the accuracy every so many steps.  [default: never]")
+@click.option("--worker-socket", type=FilePath, help="Use the worker that listens there: nodes can share one model.")
+@click.option("--exit-when-finished", is_flag=True, help="Stop when the run is over, instead of serving it on.")
+@json_option
+def join(run_file: Path | None, bootstrap: tuple[str, ...], is_json: bool, **options: Any) -> None:
+    """Join a run and train in it, or start one from a run file.
+
+    \b
+    Join:   sfnode join --bootstrap /ip4/203.0.113.7/tcp/4001/p2p/12D3... --model facebook/opt-1.3b
+    Start:  sfnode join --run my.run --listen /ip4/0.0.0.0/tcp/4001
+    Again:  sfnode join --data-dir ~/.sfnode/my-run-0123456789ab
+    """
+    reporter = Reporter(is_json=True if is_json else None)
+    trio.run(_run_until_stopped, reporter, run_file, bootstrap, options)
+    reporter.finish()
+
+
+async def _run_until_stopped(
+    reporter: Reporter, run_file: Path | None, bootstrap: tuple[str, ...], options: dict[str, Any]
+) -> None:
+    """Prepare and run the daemon; Ctrl-C and SIGTERM end it in good order, whatever it is doing."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_stop_on_signal, nursery.cancel_scope, reporter)
+        await _prepare_and_run(reporter, run_file, bootstrap, options)
+        nursery.cancel_scope.cancel()
+
+
+async def _stop_on_signal(scope: trio.CancelScope, reporter: Reporter) -> None:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for number in signals:
+            name = signal.Signals(number).name
+            reporter.event("stopping", f"stopping on {name}: saying goodbye to the peers", signal=name)
+            scope.cancel()
+
+
+async def _prepare_and_run(
+    reporter: Reporter, run_file: Path | None, bootstrap: tuple[str, ...], options: dict[str, Any]
+) -> None:
+    signed = await _find_manifest(reporter, run_file, bootstrap, options["data_dir"])
+    manifest = signed.manifest
+    data_dir = (options["data_dir"] or HOME / f"{manifest.name}-{manifest.run_id.hex()[:12]}").expanduser()
+    config = DaemonConfig(
+        signed=signed,
+        data_dir=data_dir,
+        identity_seed=load_or_create_seed(data_dir / FILE_NAME),
+        network=NetworkConfig(
+            listen=options["listen"],
+            announce=options["announce"],
+            bootstrap=bootstrap,
+            neighbours_fixed=options["neighbours_fixed"],
+        ),
+        training=None if options["relay"] else _training(manifest, options),
+        neighbours_min=options["neighbours_min"],
+        eval_every_steps=options["eval_every"],
+        is_exiting_when_finished=options["exit_when_finished"],
+    )
+    daemon = Daemon(config, reporter)
+    async with trio.open_nursery() as nursery:
+        addresses = await nursery.start(daemon.run)
+        text = f"run {manifest.name} ({manifest.run_id.hex()[:16]}), data in {data_dir}\n" + (
+            "\n".join(f"listening on {address}" for address in addresses) or "not listening: this node dials out only"
+        )
+        reporter.event("started", text, run_id=manifest.run_id.hex(), data_dir=str(data_dir), addresses=list(addresses))
+
+
+async def _find_manifest(
+    reporter: Reporter, run_file: Path | None, bootstrap: tuple[str, ...], data_dir: Path | None
+) -> SignedManifest:
+    """From the run file, the data directory, or a bootstrap; whichever is given first in this order."""
+    if run_file is not None:
+        return decode_run_file(run_file)
+    if data_dir is not None and (data_dir.expanduser() / MANIFEST_FILE).exists():
+        return read_manifest(data_dir.expanduser())
+    if not bootstrap:
+        raise OperatorError("say which run: --run FILE, --bootstrap MULTIADDR, or the --data-dir of a node that exists")
+
+    def tell(report: DialReport) -> None:
+        text = f"cannot reach {report.address}: {report.reason}; next try in {report.retry_in_s:.0f} s"
+        reporter.event("dial_failed", text, address=report.address, reason=report.reason)
+
+    reporter.event("fetching_manifest", "asking the bootstrap for the run's manifest", bootstrap=list(bootstrap))
+    data = await fetch_manifest(bootstrap, _OBSERVER_SEED, on_failure=tell)
+    try:
+        return decode_run_untrusted(data)
+    except Reject as reject:
+        raise OperatorError(f"the bootstrap sent a bad manifest: {reject.detail}. Use another bootstrap") from None
+
+
+def _training(manifest: Manifest, options: dict[str, Any]) -> TrainingConfig:
+    return TrainingConfig(
+        model=model_reference(manifest, options["model"]),
+        data=training_file(manifest.task, options["data"]),
+        eval_data=evaluation_file(manifest.task, options["eval_data"]),
+        device=options["device"],
+        dtype=options["dtype"],
+        threads=options["threads"],
+        worker_socket=options["worker_socket"],
+    )
+
+
+def model_reference(manifest: Manifest, model: str | None) -> str:
+    """The model's reference for the worker, which checks every file's hash; a plainly different name fails here."""
+    wanted = manifest.model.id
+    if model is None:
+        if wanted.startswith("local:"):
+            raise OperatorError(
+                f"--model is missing: the run's model is a local folder, {wanted.removeprefix('local:')}"
+            )
+        return wanted
+    is_folder = Path(model).expanduser().is_dir()
+    if not is_folder and model != wanted:
+        raise OperatorError(f"--model {model} is not the run's model, which is {wanted}")
+    if is_folder and wanted.startswith(EMBEDDED):
+        raise OperatorError(f"--model {model} is not the run's model, which is {wanted}")
+    return model
+
+
+if sys.platform == "win32":  # pragma: no cover
+    raise OperatorError("sfnode needs Linux or macOS: its worker speaks over a Unix socket (Windows: use WSL)")

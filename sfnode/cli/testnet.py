@@ -1,0 +1,179 @@
+"""``sfnode testnet``: a whole network on this machine, to see it work."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import trio
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from protocol.errors import OperatorError, SfnodeError
+from protocol.manifest import decode_run_untrusted
+from sfnode.cli.options import FolderPath, device_options, json_option
+from sfnode.cli.owner import TASKS, make_run
+from sfnode.data import evaluation_file, training_file
+from sfnode.run_builder import MethodChoice
+from sfnode.testnet import NodeProcess, Testnet, TestnetConfig, TestnetResult
+from sfnode.trainer import TrainingConfig
+
+_DEFAULTS = MethodChoice()
+_PRINT_S = 2.0
+
+
+@click.command()
+@click.option("--nodes", default=4, show_default=True, help="Node processes.")
+@click.option("--late", default=0, show_default=True, help="Further nodes that join when half of the steps are done.")
+@click.option("--steps", default=120, show_default=True, help="Length of the run.")
+@click.option("--model", default="embedded:tiny-opt", show_default=True, help="Folder, hub id or embedded:tiny-opt.")
+@click.option("--task", type=click.Choice(sorted(TASKS)), help="A task known by name.  [default: that of the demo]")
+@click.option("--template", help='Prompt, e.g. "{sentence} It was".')
+@click.option("--labels", help='Label words, comma-separated, spaces kept: " no, yes".')
+@click.option("--data", help="Training data (JSONL).  [default: that of the demo]")
+@click.option("--eval-data", help="Held-out data (JSONL).  [default: that of the demo]")
+@click.option("--batch-rows", default=16, show_default=True, help="Examples per step and node.")
+@click.option("--max-tokens", default=128, show_default=True, help="Longest prompt.")
+@click.option("--rank", default=_DEFAULTS.rank, show_default=True, help="Of the subspace.")
+@click.option("--core", type=click.Choice(["canonical", "rademacher"]), default=_DEFAULTS.core, show_default=True)
+@click.option("--scalar", type=click.Choice(["raw", "normalised"]), default=_DEFAULTS.scalar, show_default=True)
+@click.option("--directions", default=_DEFAULTS.directions, show_default=True)
+@click.option("--local-steps", default=_DEFAULTS.local_steps, show_default=True)
+@click.option("--learning-rate", default=_DEFAULTS.learning_rate, show_default=True)
+@click.option("--schedule", type=click.Choice(["linear", "constant"]), default=_DEFAULTS.schedule, show_default=True)
+@click.option("--trainable", default="linear", show_default=True, help="Of linear,embedding,norm,bias.")
+@click.option("--dir", "folder", type=FolderPath, help="Where to keep everything.  [default: a new temporary folder]")
+@click.option("--timeout", default=3_600.0, show_default=True, help="Seconds until giving up.")
+@device_options
+@json_option
+def testnet(nodes: int, late: int, folder: Path | None, timeout: float, is_json: bool, **choices: Any) -> None:
+    """Run a network of real node processes on this machine until all hold the same model.
+
+    Exit code 0 only if every state digest is equal, the offline replay of a ledger included, and all stopped cleanly.
+
+    \b
+    Example: sfnode testnet --nodes 4 --late 1 --steps 120
+    """
+    folder = (folder or Path(tempfile.mkdtemp(prefix="sfnode-testnet-"))).resolve()
+    config = _configure(nodes, late, folder, timeout, choices)
+    view = _View(config)
+    try:
+        result = trio.run(Testnet(config, view.show).run)
+    finally:
+        view.close()
+    if is_json:
+        click.echo(json.dumps(_as_json(result)))
+    else:
+        _print_result(result)
+    if not result.is_agreed:
+        raise SfnodeError(f"the nodes do not agree: {sorted(set(result.state_digests))}; everything is in {folder}")
+    if not result.is_stopped_cleanly:
+        raise SfnodeError(f"a node did not stop cleanly; see the logs in {folder}")
+
+
+def _configure(nodes: int, late: int, folder: Path, timeout: float, choices: dict[str, Any]) -> TestnetConfig:
+    if nodes < 1 or late < 0:
+        raise OperatorError("--nodes must be at least 1, --late at least 0")
+    is_demo = choices["template"] is None and choices["task"] is None
+    if is_demo:
+        choices["task"] = "embedded:reviews"
+    if (folder / "node0").exists():
+        raise OperatorError(f"{folder} holds an earlier test network: choose another --dir")
+    run_bytes, _ = make_run({**choices, "private_data": False}, key_path=folder / "owner.key", default_name="testnet")
+    task = decode_run_untrusted(run_bytes).manifest.task
+    training = TrainingConfig(
+        model=choices["model"],
+        data=training_file(task, choices["data"]),
+        eval_data=evaluation_file(task, choices["eval_data"]),
+        device=choices["device"],
+        dtype=choices["dtype"],
+    )
+    return TestnetConfig(
+        folder=folder, run_bytes=run_bytes, nodes=nodes, late_nodes=late, training=training, timeout_s=timeout
+    )
+
+
+class _View:
+    """Shows the network while it works: a live table on a terminal, a line every few seconds elsewhere (on stderr)."""
+
+    def __init__(self, config: TestnetConfig) -> None:
+        self._folder = config.folder
+        self._printed = 0.0
+        console = Console(stderr=True)
+        self._live = Live(console=console, refresh_per_second=2) if console.is_terminal else None
+        if self._live:
+            self._live.start()
+
+    def show(self, nodes: list[NodeProcess]) -> None:
+        """The state of all nodes now."""
+        if self._live:
+            self._live.update(_table([{"name": node.name, **node.status} for node in nodes]))
+        elif time.monotonic() - self._printed >= _PRINT_S:
+            self._printed = time.monotonic()
+            parts = [f"{node.name} {node.status.get('step', '-')}" for node in nodes]
+            losses = [node.status["loss"] for node in nodes if node.status.get("loss") is not None]
+            loss = f"loss {sum(losses) / len(losses):.3f}" if losses else "starting"
+            click.echo(f"steps: {', '.join(parts)}; {loss}", err=True)
+
+    def close(self) -> None:
+        """Leave the terminal in order."""
+        if self._live:
+            self._live.stop()
+
+
+def _table(statuses: list[dict[str, Any]]) -> Table:
+    table = Table("node", "step", "updates made", "applied", "peers", "loss", "sent", "received", "state digest")
+    for status in statuses:
+        loss = status.get("loss")
+        table.add_row(
+            status["name"],
+            f"{status.get('step', 0)}/{status.get('steps', 0)}",
+            str(status.get("own_updates", 0)),
+            str(status.get("updates", 0)),
+            str(status.get("peers", 0)),
+            "" if loss is None else f"{loss:.3f}",
+            f"{status.get('bytes_out', 0):,}",
+            f"{status.get('bytes_in', 0):,}",
+            status.get("state_digest", "")[:16],
+        )
+    return table
+
+
+def _print_result(result: TestnetResult) -> None:
+    Console(width=120).print(_table(result.statuses))
+    updates = result.statuses[0].get("updates", 0)
+    wire = sum(status.get("bytes_out", 0) for status in result.statuses)
+    click.echo(f"time       {result.seconds:.1f} s for {updates} updates, {_forward_rows(result):,} forward rows")
+    click.echo(f"traffic    {wire:,} bytes sent by all nodes; the updates themselves weigh {result.payload_bytes:,}")
+    click.echo(f"replay     {result.replayed_digest} (offline, from one node's log)")
+    if result.after:
+        before, after = 100 * result.before["accuracy"], 100 * result.after["accuracy"]
+        click.echo(f"accuracy   {before:.1f} % before, {after:.1f} % after ({after - before:+.1f} points, held-out)")
+    click.echo(f"picture    {result.picture}")
+    click.echo(f"all equal  {'yes' if result.is_agreed else 'NO'}")
+
+
+def _forward_rows(result: TestnetResult) -> int:
+    return sum(int(status.get("forward_rows", 0)) for status in result.statuses)
+
+
+def _as_json(result: TestnetResult) -> dict[str, Any]:
+    return {
+        "agree": result.is_agreed,
+        "state_digests": result.state_digests,
+        "replayed_digest": result.replayed_digest,
+        "eval": {"before": result.before, "after": result.after},
+        "updates": result.statuses[0].get("updates", 0),
+        "forward_rows": _forward_rows(result),
+        "wire_bytes": sum(status.get("bytes_out", 0) for status in result.statuses),
+        "payload_bytes": result.payload_bytes,
+        "seconds": round(result.seconds, 3),
+        "curve": [{"step": p.step, "loss": p.loss, "accuracy": p.accuracy} for p in result.curve],
+        "nodes": result.statuses,
+        "picture": str(result.picture),
+    }

@@ -1,0 +1,252 @@
+"""The daemon: joins the pure core with the store, the network and the worker. One task owns the state.
+
+Everything that happens becomes an event in one bounded inbox; that task feeds it to the core and carries out the effects
+in their order. Nothing else in the process changes the replica.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import assert_never
+
+import trio
+
+from protocol.errors import StateMismatchError
+from protocol.events import (
+    DropPeer,
+    Effect,
+    Event,
+    Halt,
+    MessageArrived,
+    PeerJoined,
+    PeerLeft,
+    ReserveStep,
+    SendMessage,
+    StartEstimate,
+    StoreRecords,
+    Ticked,
+)
+from protocol.keys import Signer
+from protocol.limits import FLUSH_INTERVAL_MS
+from protocol.manifest import SignedManifest
+from protocol.node import Node, NodeConfig
+from protocol.replica import Replica
+from protocol.structure import Malformed, from_plain_untrusted, to_plain
+from sfnode.files import write_json
+from sfnode.network.address_book import PeerRow
+from sfnode.network.events import MessageReceived, NetworkConfig, PeerConnected, PeerDisconnected
+from sfnode.network.network import Network, Readiness
+from sfnode.report import Reporter
+from sfnode.status import StatusWriter
+from sfnode.store import LEDGER_FILE, STATUS_FILE, Store, replay
+from sfnode.trainer import Evaluate, Job, Trainer, TrainingConfig
+
+_INBOX_EVENTS = 256  # beyond it the network's readers wait, and with them the senders
+_STATUS_S = 1.0
+_PEERS_SAVED_S = 30.0
+_DISCOURAGE_S = 24 * 3_600.0  # for a peer that sent what no honest node can send
+_QUIET_S = 5.0  # all own steps done and nothing new for two comparisons of heads: finished
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonConfig:
+    """What one daemon is told. ``training`` None makes a relay, which stores, serves and floods but needs no torch."""
+
+    signed: SignedManifest
+    data_dir: Path
+    identity_seed: bytes
+    network: NetworkConfig
+    training: TrainingConfig | None
+    neighbours_min: int = 0
+    eval_every_steps: int = 0
+    is_exiting_when_finished: bool = False
+
+
+class Daemon:
+    """One node on this machine."""
+
+    def __init__(self, config: DaemonConfig, reporter: Reporter) -> None:
+        self.config = config
+        self.reporter = reporter
+        self.manifest = config.signed.manifest
+        self.node: Node
+        self.network: Network
+        self.trainer: Trainer | None = None
+        self._store: Store
+        self._last_evaluation = -1
+        self._dials_reported: set[tuple[str, str]] = set()
+        self._jobs_in, self._jobs_out = trio.open_memory_channel[Job](8)
+
+    async def run(self, *, task_status: Readiness = trio.TASK_STATUS_IGNORED) -> None:
+        """Run until cancelled, or finished where the config says so. ``started`` gives the listening multiaddrs.
+
+        Raises OperatorError, StorageDamagedError, StateMismatchError; each text says what to do.
+        """
+        self._store = Store(self.config.data_dir, self.config.signed)
+        try:
+            self._build()
+            try:
+                await self._run(task_status)
+            finally:
+                self._save_peers()
+        finally:
+            self._store.close()
+
+    def _build(self) -> None:
+        config = self.config
+        signer = Signer(config.identity_seed)
+        known_peers = _decode_peers(self._store.known_peers)
+        replica = self._load_replica()
+        node_config = NodeConfig(
+            is_training=config.training is not None,
+            expects_peers=bool(config.network.bootstrap or known_peers),
+            neighbours_min=config.neighbours_min,
+            reserved_step=self._store.reserved_step,
+        )
+        self.node = Node(self.manifest, signer, node_config, replica)
+        self.network = Network(
+            config=config.network,
+            identity_seed=config.identity_seed,
+            run_id=self.manifest.run_id,
+            manifest_bytes=config.signed.encode(),
+            known_peers=known_peers,
+        )
+        if config.training is not None:
+            self.trainer = Trainer(config.training, config.signed, signer.author, replica.coefficients, self.reporter)
+
+    def _load_replica(self) -> Replica:
+        started = time.monotonic()
+        replica = replay(Replica(self.manifest), self._store.records(), self.config.data_dir / LEDGER_FILE)
+        if replica.ledger.updates:
+            seconds = time.monotonic() - started
+            text = f"replayed {replica.ledger.updates} updates from the disk in {seconds:.1f} s"
+            self.reporter.event("replayed", text, updates=replica.ledger.updates, seconds=round(seconds, 3))
+        return replica
+
+    async def _run(self, task_status: Readiness) -> None:
+        inbox_in, inbox_out = trio.open_memory_channel[Event](_INBOX_EVENTS)
+        async with trio.open_nursery() as nursery:
+            addresses = await nursery.start(self.network.run)
+            nursery.start_soon(self._pump_network, inbox_in)
+            nursery.start_soon(self._tick, inbox_in)
+            nursery.start_soon(self._watch, nursery.cancel_scope)
+            if self.trainer is not None:
+                nursery.start_soon(self.trainer.run, self._jobs_out, inbox_in)
+            task_status.started(addresses)
+            async for event in inbox_out:
+                self._carry_out(self.node.handle(event, _now_ms()))
+
+    # --- events -------------------------------------------------------------------------------------------
+
+    async def _pump_network(self, inbox: trio.MemorySendChannel[Event]) -> None:
+        async for event in self.network.events:
+            match event:
+                case PeerConnected():
+                    self.reporter.event("peer_joined", f"peer {event.peer} joined", peer=event.peer)
+                    await inbox.send(PeerJoined(peer=event.peer))
+                case PeerDisconnected():
+                    text = f"peer {event.peer} left: {event.reason}"
+                    self.reporter.event("peer_left", text, peer=event.peer, reason=event.reason)
+                    await inbox.send(PeerLeft(peer=event.peer))
+                case MessageReceived():
+                    await inbox.send(MessageArrived(peer=event.peer, message=event.message))
+                case _:
+                    assert_never(event)
+
+    async def _tick(self, inbox: trio.MemorySendChannel[Event]) -> None:
+        while True:
+            await inbox.send(Ticked())
+            await trio.sleep(FLUSH_INTERVAL_MS / 1_000)
+
+    # --- effects ------------------------------------------------------------------------------------------
+
+    def _carry_out(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case StoreRecords():
+                    self._store.add(effect.records, is_durable=effect.is_own)
+                    self._evaluate_if_due()
+                case ReserveStep():
+                    self._store.reserve_step(effect.step)
+                case StartEstimate():
+                    self._jobs_in.send_nowait(effect)
+                case SendMessage():
+                    self.network.send(effect.peer, effect.message)
+                case DropPeer():
+                    text = f"peer {effect.peer} dropped: {effect.reason}"
+                    self.reporter.event("peer_dropped", text, peer=effect.peer, reason=effect.reason)
+                    self.network.drop(effect.peer, reason=effect.reason, discourage_s=_DISCOURAGE_S)
+                case Halt():
+                    self._save_evidence(effect.detail)
+                    raise StateMismatchError(f"{effect.detail}. Evidence: {self.config.data_dir / 'halt.json'}")
+                case _:
+                    assert_never(effect)
+
+    def _evaluate_if_due(self) -> None:
+        """One evaluation each time the node's step passes a multiple of eval_every_steps."""
+        every, step = self.config.eval_every_steps, self.node.clock.next_step
+        if every and step // every > self._last_evaluation:
+            self._last_evaluation = step // every
+            with suppress(trio.WouldBlock):  # the worker is far behind: a point less on the curve
+                self._jobs_in.send_nowait(Evaluate(step=step))
+
+    def _save_evidence(self, detail: str) -> None:
+        replica = self.node.replica
+        evidence = {
+            "detail": detail,
+            "ledger_root": replica.ledger.root().hex(),
+            "state_digest": replica.state_digest().hex(),
+            "replayed_digest": replica.replayed_digest().hex(),
+        }
+        write_json(self.config.data_dir / "halt.json", evidence)
+
+    # --- status -------------------------------------------------------------------------------------------
+
+    async def _watch(self, scope: trio.CancelScope) -> None:
+        """Status file and progress line every second; the end of the run where the config asks for it."""
+        writer = StatusWriter(self.config.data_dir / STATUS_FILE, os.getpid())
+        peers_saved = trio.current_time()
+        while True:
+            status, line = writer.write(self.node, self.network, self.trainer)
+            self.reporter.progress("progress", line, **asdict(status))
+            self._report_dials()
+            self.network.head_step = self.node.frontier()
+            if trio.current_time() - peers_saved >= _PEERS_SAVED_S:
+                peers_saved = trio.current_time()
+                self._save_peers()
+            is_quiet = status.is_finished and writer.seconds_unchanged >= _QUIET_S
+            if self.config.is_exiting_when_finished and is_quiet:
+                self.reporter.event("finished", f"the run is finished: state digest {status.state_digest}")
+                scope.cancel()
+            await trio.sleep(_STATUS_S)
+
+    def _save_peers(self) -> None:
+        rows = [to_plain(row, as_rows=False) for row in self.network.known_peers()]
+        self._store.save_known_peers(json.dumps(rows))
+
+    def _report_dials(self) -> None:
+        """Say why an address cannot be reached, each reason once while it lasts."""
+        reports = {(report.address, report.reason): report for report in self.network.dial_reports}
+        for key in sorted(reports.keys() - self._dials_reported):
+            report = reports[key]
+            text = f"cannot reach {report.address}: {report.reason}; next try in {report.retry_in_s:.0f} s"
+            self.reporter.event("dial_failed", text, address=report.address, reason=report.reason)
+        self._dials_reported = set(reports)
+
+
+def _decode_peers(text: str) -> tuple[PeerRow, ...]:
+    """The saved address book; an unreadable one is worth no stop: bootstraps bring the peers back."""
+    try:
+        return tuple(from_plain_untrusted(PeerRow, row, "known_peers") for row in json.loads(text))
+    except (ValueError, TypeError, Malformed):
+        return ()
+
+
+def _now_ms() -> int:
+    return int(trio.current_time() * 1_000)

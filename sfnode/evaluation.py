@@ -1,0 +1,59 @@
+"""Accuracy of model states on held-out data, measured by a worker: what ``sfnode eval`` and the test network print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from protocol.coefficients import Coefficients
+from protocol.hashing import Author
+from protocol.manifest import SignedManifest
+from sfnode.trainer import TrainingConfig
+from sfnode.worker_client import connect, worker_process
+from sfnode.worker_messages import (
+    CoefficientsSet,
+    EpochCoefficients,
+    Evaluated,
+    EvaluateRequest,
+    OpenSession,
+    SessionOpened,
+    SetCoefficients,
+)
+
+_NOBODY = Author(bytes(32))
+
+
+async def evaluate_states(
+    signed: SignedManifest, config: TrainingConfig, states: Sequence[Coefficients]
+) -> list[Evaluated]:
+    """Evaluate each state on ``config.eval_data``. Raises OperatorError, WorkerError."""
+    if config.worker_socket is not None:
+        return await _evaluate_on(config.worker_socket, signed, config, states)
+    async with worker_process(threads=config.threads) as socket:
+        return await _evaluate_on(socket, signed, config, states)
+
+
+async def _evaluate_on(
+    socket: Path, signed: SignedManifest, config: TrainingConfig, states: Sequence[Coefficients]
+) -> list[Evaluated]:
+    results: list[Evaluated] = []
+    for state in states:
+        session = await connect(socket)
+        request = OpenSession(
+            manifest=signed.encode(),
+            model=config.model,
+            data=None,
+            eval_data=config.eval_data,
+            author=_NOBODY,
+            device=config.device,
+            dtype=config.dtype,
+        )
+        await session.request(request, SessionOpened)
+        epochs = tuple(
+            EpochCoefficients(epoch=epoch, values=state.flat(epoch).astype("<i8").tobytes()) for epoch in state.epochs()
+        )
+        if epochs:
+            await session.request(SetCoefficients(epochs=epochs), CoefficientsSet)
+        results.append(await session.request(EvaluateRequest(rows_max=0), Evaluated))
+        await session.aclose()
+    return results

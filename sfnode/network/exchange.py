@@ -1,0 +1,91 @@
+"""What neighbours tell each other of peers, and what of it is believed."""
+
+from __future__ import annotations
+
+import trio
+
+from protocol.wire import PeerAddress, PeerId, Peers, PeersRequest
+from sfnode.network import limits
+from sfnode.network.address_book import AddressBook
+from sfnode.network.addresses import author_of_peer, parse_untrusted, reachable_addresses
+from sfnode.network.events import NetworkConfig
+from sfnode.network.registry import Registry
+from sfnode.network.session import Session
+
+
+class PeerExchange:
+    """Asks neighbours for peers, answers them. With ``neighbours_fixed`` it asks nobody and tells nothing."""
+
+    def __init__(self, *, config: NetworkConfig, book: AddressBook, registry: Registry) -> None:
+        self.config = config
+        self._book = book
+        self._registry = registry
+        self._ask_next: dict[PeerId, tuple[float, float]] = {}  # when (s), and how long to wait after that (s)
+        self._answered_s: dict[PeerId, float] = {}
+        self._awaited: set[PeerId] = set()  # neighbours that owe us an answer
+
+    def greeted(self, session: Session) -> None:
+        """A session began: remember where the neighbour says it listens."""
+        said = PeerAddress(peer=session.peer, addresses=session.hello.listen)
+        self.learn((said,), source=session.peer, observed_host=session.channel.link.remote_host)
+
+    def ended(self, peer: PeerId) -> None:
+        """A session ended."""
+        self._ask_next.pop(peer, None)
+        self._answered_s.pop(peer, None)
+        self._awaited.discard(peer)
+
+    def ask(self) -> None:
+        """Ask the neighbours whose turn it is: new ones at once, then after 5, 10, 20 ... 300 s."""
+        if self.config.neighbours_fixed:
+            return
+        now_s = trio.current_time()
+        for session in self._registry.all():
+            next_s, interval_s = self._ask_next.get(session.peer, (now_s, limits.EXCHANGE_START_S))
+            if next_s <= now_s and session.send(PeersRequest()):
+                longer_s = min(2 * interval_s, limits.EXCHANGE_INTERVAL_S)
+                self._ask_next[session.peer] = (now_s + interval_s, longer_s)
+                self._awaited.add(session.peer)
+
+    def answer(self, session: Session) -> None:
+        """A neighbour asks. Asked too often: no answer."""
+        now_s = trio.current_time()
+        answered_s = self._answered_s.get(session.peer)
+        if answered_s is None or now_s - answered_s >= limits.PEERS_ANSWER_INTERVAL_S:
+            self._answered_s[session.peer] = now_s
+            session.send(Peers(peers=self.recommend(session.peer, session.channel.link.remote_host)))
+
+    def recommend(self, peer: PeerId, observed_host: str) -> tuple[PeerAddress, ...]:
+        """What to tell this peer, which we see at that IP address, of others."""
+        if self.config.neighbours_fixed:
+            return ()
+        found: list[PeerAddress] = []
+        for known in self._book.share(exclude=peer, connected=self._registry.peers()):
+            addresses = parse_untrusted(self._book.addresses(known))
+            reachable = reachable_addresses(addresses, observed_host=observed_host)
+            if reachable:
+                found.append(PeerAddress(peer=known, addresses=reachable))
+        return tuple(found)
+
+    def receive_untrusted(self, session: Session, message: Peers) -> bool:
+        """A neighbour tells of peers; False when it was not asked."""
+        if session.peer not in self._awaited:
+            return False
+        self._awaited.discard(session.peer)
+        self.learn(message.peers, source=session.peer, observed_host=session.channel.link.remote_host)
+        return True
+
+    def learn(self, peers: tuple[PeerAddress, ...], *, source: PeerId, observed_host: str) -> None:
+        """Remember what ``source``, which we see at that IP address, says of peers, as far as it makes sense."""
+        if self.config.neighbours_fixed:
+            return
+        for told in peers:
+            try:
+                author_of_peer(told.peer)
+            except ValueError:
+                continue
+            addresses = parse_untrusted(told.addresses)
+            if told.peer != source:  # "every interface" of somebody else says nothing
+                addresses = tuple(address for address in addresses if not address.is_wildcard)
+            reachable = reachable_addresses(addresses, observed_host=observed_host)
+            self._book.learn(PeerId(told.peer), reachable, source=source)

@@ -1,0 +1,331 @@
+"""The network of one node: owns host, sessions and address book; tells the node of neighbours and their messages."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+import trio
+
+from protocol.errors import Reject, RejectReason
+from protocol.limits import ADDRESSES_PER_PEER_MAX
+from protocol.wire import (
+    Hello,
+    ManifestPart,
+    ManifestRequest,
+    Message,
+    PeerAddress,
+    PeerId,
+    Peers,
+    PeersRequest,
+    encode,
+)
+from sfnode.network import greeting, limits
+from sfnode.network.address_book import AddressBook, PeerRow
+from sfnode.network.addresses import parse_announce, parse_bootstrap, parse_listen
+from sfnode.network.channel import Channel, Traffic
+from sfnode.network.events import (
+    DialReport,
+    MessageReceived,
+    NeighbourInfo,
+    NetworkConfig,
+    NetworkEvent,
+    NetworkStatistics,
+    PeerConnected,
+    PeerDisconnected,
+)
+from sfnode.network.exchange import PeerExchange
+from sfnode.network.greeting import OBSERVER_RUN_ID, RefusedError
+from sfnode.network.host import Host, check_can_listen
+from sfnode.network.link import Link, LinkBrokenError
+from sfnode.network.manifest_transfer import manifest_part, serve_observer
+from sfnode.network.overlay import Overlay
+from sfnode.network.registry import Registry
+from sfnode.network.session import Session
+
+_log = logging.getLogger("sfnode.network")
+
+
+class Readiness(Protocol):
+    """What nursery.start hands to a task (trio.TaskStatus, which the stubs that libp2p brings along do not know)."""
+
+    def started(self, value: tuple[str, ...], /) -> None:
+        """The network is up; ``value`` is the result of nursery.start."""
+
+
+class Network:
+    """``run`` it in a nursery, read ``events``, call the rest from any task. OperatorError for a bad configuration."""
+
+    def __init__(
+        self,
+        *,
+        config: NetworkConfig,
+        identity_seed: bytes,
+        run_id: bytes,
+        manifest_bytes: bytes,
+        known_peers: tuple[PeerRow, ...] = (),
+    ) -> None:
+        self._config = config
+        self._listen = tuple(parse_listen(text) for text in config.listen)
+        self._announce = tuple(parse_announce(text) for text in config.announce)
+        bootstrap = tuple(parse_bootstrap(text) for text in config.bootstrap)
+        self._run_id = run_id
+        self._manifest_bytes = manifest_bytes
+        self._host = Host(identity_seed=identity_seed, on_inbound=self._on_inbound)
+        self.peer = self._host.peer
+        self.head_step = 0  # told to new neighbours; the node keeps it up to date
+        self._total = Traffic()
+        self._book = AddressBook(own_peer=self.peer, bootstrap=bootstrap, chance=random.Random())
+        self._book.restore(known_peers)
+        self._registry = Registry(self.peer)
+        self._exchange = PeerExchange(config=config, book=self._book, registry=self._registry)
+        self._overlay = Overlay(
+            host=self._host,
+            book=self._book,
+            registry=self._registry,
+            exchange=self._exchange,
+            run_session=self._on_dialled,
+        )
+        self._observers = 0
+        self._is_stopping = False
+        self._events, self.events = trio.open_memory_channel[NetworkEvent](limits.EVENTS_MAX)
+
+    # --- life
+
+    async def run(self, *, task_status: Readiness = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled; then say bye to all neighbours, which takes at most STOP_S.
+
+        ``started`` gets the addresses that this node listens on, with its peer id. OperatorError when one is taken.
+        """
+        await check_can_listen(self._listen)
+        stop = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_set_when_cancelled, stop)
+            with trio.CancelScope(shield=True):
+                await self._serve(stop, task_status)
+
+    async def _serve(self, stop: trio.Event, task_status: Readiness) -> None:
+        async with self._host.running(self._listen), trio.open_nursery() as nursery:
+            nursery.start_soon(self._overlay.run)
+            task_status.started(tuple(f"{address}/p2p/{self.peer}" for address in self._host.addresses))
+            await stop.wait()
+            await self._say_bye_to_all()
+            nursery.cancel_scope.cancel()
+
+    async def _say_bye_to_all(self) -> None:
+        self._is_stopping = True
+        self._overlay.stop_dialling()
+        sessions = self._registry.all()
+        for session in sessions:
+            session.say_bye("the node stops")
+        with trio.move_on_after(self._config.timings.bye_s + limits.CLOSE_S):
+            for session in sessions:
+                await session.finished.wait()
+
+    # --- what the node calls
+
+    def send(self, peer: PeerId, message: Message) -> bool:
+        """Queue a message for a neighbour, without waiting; False when it has no session or its queue is full."""
+        session = self._registry.get(peer)
+        return session is not None and session.send(message)
+
+    def drop(self, peer: PeerId, *, reason: str, discourage_s: float) -> None:
+        """End the session with this peer, if any, and neither dial nor accept it for so long."""
+        if discourage_s > 0:
+            self._registry.discourage(peer, discourage_s)
+        session = self._registry.get(peer)
+        if session is not None:
+            session.say_bye(reason)
+
+    def neighbours(self) -> tuple[NeighbourInfo, ...]:
+        """All running sessions."""
+        return tuple(_info(session, self._book) for session in self._registry.all())
+
+    def known_peers(self) -> tuple[PeerRow, ...]:
+        """What to keep on disk and give back to the next Network."""
+        return self._book.rows()
+
+    @property
+    def dial_reports(self) -> tuple[DialReport, ...]:
+        """Addresses that do not work now, and why."""
+        return self._overlay.reports
+
+    @property
+    def statistics(self) -> NetworkStatistics:
+        return NetworkStatistics(
+            bytes_in=self._total.bytes_in,
+            bytes_out=self._total.bytes_out,
+            frames_in=self._total.frames_in,
+            frames_out=self._total.frames_out,
+            sessions_inbound=self._registry.count(is_outbound=False),
+            sessions_outbound=self._registry.count(is_outbound=True),
+            streams_failed=self._host.guard.failures + self._overlay.failures,
+            streams_refused=self._host.guard.refused,
+        )
+
+    # --- sessions
+
+    async def _on_dialled(self, link: Link, on_greeted: Callable[[], None]) -> None:
+        """We have dialled: say hello, then run the session to its end. RefusedError, LinkBrokenError, Reject."""
+        try:
+            channel = self._channel(link)
+            hello = await greeting.greet(channel, self._hello())
+            on_greeted()
+            await self._run_if_first(Session(channel, hello, self._on_message), is_hello_due=False)
+        finally:
+            await link.aclose()
+
+    async def _on_inbound(self, link: Link) -> None:
+        """Somebody has dialled us: hear its hello, then refuse it, serve it the manifest or run a session."""
+        channel = self._channel(link)
+        try:
+            await self._receive_stranger(channel)
+        except RefusedError as error:
+            _log.debug("inbound_left peer=%s reason=%s", link.peer, error)
+        except LinkBrokenError as error:
+            _log.debug("inbound_lost peer=%s reason=%s", link.peer, error)
+        except Reject as error:
+            _log.warning("peer_rejected peer=%s reason=%s", link.peer, error)
+            self._registry.discourage(link.peer, limits.GARBAGE_S)
+        finally:
+            await link.aclose()
+
+    async def _receive_stranger(self, channel: Channel) -> None:
+        hello = await greeting.await_hello(channel)
+        reason = self._reason_to_refuse(channel, hello)
+        if reason is not None:
+            _log.info("inbound_refused peer=%s reason=%r", channel.peer, reason)
+            await greeting.refuse(channel, reason, self._recommend(channel) if reason == greeting.FULL else ())
+        elif hello.run_id == OBSERVER_RUN_ID:
+            await self._serve_observer(channel)
+        else:
+            channel.trust()
+            await self._run_if_first(Session(channel, hello, self._on_message), is_hello_due=True)
+
+    def _reason_to_refuse(self, channel: Channel, hello: Hello) -> str | None:
+        if self._is_stopping:
+            return "the node stops"
+        if self._registry.is_discouraged(channel.peer):
+            return greeting.DISCOURAGED
+        reason = greeting.mismatch(self._hello(), hello)
+        if reason is not None:
+            self._book.failed(channel.peer, trio.current_time(), at_least_s=limits.WRONG_RUN_S)
+            return reason
+        if hello.run_id == OBSERVER_RUN_ID:
+            return greeting.FULL if self._observers >= limits.OBSERVERS_MAX else None
+        has_room = self._registry.count(is_outbound=False) < self._config.inbound_max
+        return None if has_room or self._registry.get(channel.peer) else greeting.FULL
+
+    async def _serve_observer(self, channel: Channel) -> None:
+        self._observers += 1
+        try:
+            await channel.send_now(self._hello())
+            await serve_observer(channel, self._manifest_bytes)
+        finally:
+            self._observers -= 1
+
+    async def _run_if_first(self, session: Session, *, is_hello_due: bool) -> None:
+        """Run the session unless another with this peer stays. LinkBrokenError when our hello cannot be sent."""
+        if not await self._registry.add(session):
+            await greeting.refuse(session.channel, greeting.DUPLICATE)
+            return
+        try:
+            if is_hello_due:
+                await session.channel.send_now(self._hello())
+            await self._run_session(session)
+        finally:
+            self._registry.remove(session)
+            self._exchange.ended(session.peer)
+            self._overlay.wake()
+            session.finished.set()
+
+    async def _run_session(self, session: Session) -> None:
+        hello = session.hello
+        connected = PeerConnected(
+            peer=session.peer, is_outbound=session.is_outbound, agent=hello.agent, head_step=hello.head_step
+        )
+        await self._tell(connected)
+        _log.info("peer_connected peer=%s outbound=%s agent=%r", session.peer, session.is_outbound, hello.agent)
+        reason, is_told = "cancelled", False
+        try:
+            self._exchange.greeted(session)
+            self._overlay.wake()
+            end = await session.run()
+            reason = end.reason
+            if end.is_fault:
+                self._registry.discourage(session.peer, limits.GARBAGE_S)
+            _log.info("peer_disconnected peer=%s reason=%r", session.peer, reason)
+            await self._tell(PeerDisconnected(peer=session.peer, reason=reason))
+            is_told = True
+        finally:
+            if not is_told:  # cancelled: no waiting any more
+                with suppress(trio.WouldBlock, trio.BrokenResourceError):
+                    self._events.send_nowait(PeerDisconnected(peer=session.peer, reason=reason))
+
+    async def _on_message(self, session: Session, message: Message, size: int) -> None:
+        match message:
+            case PeersRequest():
+                self._exchange.answer(session)
+            case Peers():
+                # [REJECT] SPEC 8: peers only on request
+                if not self._exchange.receive_untrusted(session, message):
+                    raise Reject(RejectReason.UNREQUESTED, "peers that were not asked for")
+                self._overlay.wake()
+            case ManifestRequest(offset=offset):
+                session.send(manifest_part(self._manifest_bytes, offset))
+            case ManifestPart():
+                raise Reject(RejectReason.UNREQUESTED, "a manifest part that was not asked for")
+            case _:
+                await self._tell(MessageReceived(peer=session.peer, message=message, wire_bytes=size))
+
+    async def _tell(self, event: NetworkEvent) -> None:
+        """Hand an event to the node; waits while EVENTS_MAX are unread. Nobody reads any more: nobody needs it."""
+        with suppress(trio.BrokenResourceError):
+            await self._events.send(event)
+
+    # --- small parts
+
+    def _channel(self, link: Link) -> Channel:
+        return Channel(link, self._config.timings, self._total)
+
+    def _hello(self) -> Hello:
+        """Our hello; addresses that do not fit into the frame of a stranger are left out."""
+        listen = [address.transport for address in self._announce or self._host.addresses][:ADDRESSES_PER_PEER_MAX]
+        while True:
+            hello = greeting.own_hello(
+                run_id=self._run_id, agent=self._config.agent, listen=tuple(listen), head_step=self.head_step
+            )
+            if not listen or len(encode(hello)) <= limits.HELLO_FRAME_BYTES_MAX:
+                return hello
+            listen.pop()
+
+    def _recommend(self, channel: Channel) -> tuple[PeerAddress, ...]:
+        """Peers to dial instead of this full node, as many as fit into the frame of a stranger."""
+        peers = self._exchange.recommend(channel.peer, channel.link.remote_host)
+        while peers and len(encode(Peers(peers=peers))) > limits.HELLO_FRAME_BYTES_MAX:
+            peers = peers[:-1]
+        return peers
+
+
+def _info(session: Session, book: AddressBook) -> NeighbourInfo:
+    known = book.addresses(session.peer)
+    traffic = session.channel.traffic
+    return NeighbourInfo(
+        peer=session.peer,
+        address=known[0] if session.is_outbound and known else session.channel.link.remote_host,
+        is_outbound=session.is_outbound,
+        agent=session.hello.agent,
+        bytes_in=traffic.bytes_in,
+        bytes_out=traffic.bytes_out,
+        rtt_ms=session.rtt_ms,
+    )
+
+
+async def _set_when_cancelled(event: trio.Event) -> None:
+    try:
+        await trio.sleep_forever()
+    finally:
+        event.set()

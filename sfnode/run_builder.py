@@ -1,0 +1,117 @@
+"""From what an owner types to a manifest: defaults, a TOML file for people, learning rates as integers. No torch here."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from protocol.errors import OperatorError, Reject
+from protocol.hashing import round_half_away
+from protocol.limits import NORMALISED_CLIP
+from protocol.manifest import ADMISSION_OPEN, FORMAT, Manifest, ModelSpec, TaskSpec, TensorSpec, checked
+from protocol.quantise import NORMALISED_UNIT
+from protocol.structure import to_plain
+from sfnode.files import read_bytes
+
+_WEIGHT_BITS = 9  # the first weight lies in 512 ... 1,023: the learning rate is met to 0.1 %
+_RAW_QUANTUM_EXP = -8  # raw projected gradients in steps of 1/256; bounded by 16
+_RAW_CLIP = 4_096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodChoice:
+    """How a run trains, in the terms of the field; the manifest holds the integers that follow.
+
+    Attributes:
+        rank, core, scalar, directions, local_steps, epoch_steps: as in the manifest.
+        learning_rate: length of a step. Raw: the weights move by lr x mean over directions of g z. Normalised: by
+            lr x mean of (g / rms g) z, so that it is a length and not a rate.
+        schedule: "linear" to zero, or "constant".
+        epsilon_exp: epsilon = 2^epsilon_exp.
+    """
+
+    rank: int = 32
+    core: str = "rademacher"
+    scalar: str = "normalised"
+    directions: int = 8
+    local_steps: int = 1
+    epoch_steps: int = 1_024
+    learning_rate: float = 1e-3
+    schedule: str = "linear"
+    epsilon_exp: int = -10
+
+
+def method_plain(choice: MethodChoice) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The manifest's ``method`` and ``schedule`` as plain data."""
+    is_raw = choice.scalar == "raw"
+    if not (choice.learning_rate > 0 and math.isfinite(choice.learning_rate)):
+        raise OperatorError(f"--learning-rate {choice.learning_rate}: must be a positive number, such as 0.001")
+    # The view moves by alpha w q z per direction, and q is g / 2^quantum_exp or 32 g / rms: solve for alpha w.
+    per_unit = 2.0**_RAW_QUANTUM_EXP if is_raw else 1.0 / NORMALISED_UNIT
+    wanted = choice.learning_rate * per_unit / choice.directions
+    alpha_exp = math.frexp(wanted)[1] - 1 - _WEIGHT_BITS
+    weight = round_half_away(math.ldexp(wanted, -alpha_exp))
+    method = {
+        "rank": choice.rank,
+        "epoch_steps": choice.epoch_steps,
+        "basis": "random",
+        "basis_sha256": "",
+        "core": choice.core,
+        "scalar": choice.scalar,
+        "epsilon_exp": choice.epsilon_exp,
+        "directions": choice.directions,
+        "local_steps": choice.local_steps,
+        "alpha_exp": alpha_exp,
+        "quantum_exp": _RAW_QUANTUM_EXP if is_raw else 0,
+        "clip": _RAW_CLIP if is_raw else NORMALISED_CLIP,
+    }
+    weight_end = weight if choice.schedule == "constant" else 0
+    return method, {"kind": choice.schedule, "weight_start": weight, "weight_end": weight_end}
+
+
+def build_manifest(
+    *,
+    name: str,
+    owner: bytes,
+    model: ModelSpec,
+    tensors: tuple[TensorSpec, ...],
+    task: TaskSpec,
+    settings: Mapping[str, Any],
+) -> Manifest:
+    """A checked manifest. ``settings``: plain top-level fields, which replace or complete the ones given here."""
+    plain: dict[str, Any] = {
+        "format": FORMAT,
+        "name": name,
+        "owner": owner.hex(),
+        "model": to_plain(model, as_rows=False),
+        "tensors": to_plain(tensors, as_rows=False),
+        "task": to_plain(task, as_rows=False),
+        "staleness": 1,
+        "admission": ADMISSION_OPEN,
+        "authors_max": 1_024,
+    }
+    try:
+        return checked(_merged(plain, settings))
+    except Reject as reject:
+        raise OperatorError(f"the manifest would not be valid: {reject.detail}") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Settings from a TOML file; OperatorError names the line that is wrong."""
+    try:
+        return tomllib.loads(read_bytes(path, "the settings file").decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise OperatorError(f"{path}: not valid TOML: {error}") from None
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with the entries of ``over``; tables are merged, everything else is replaced."""
+    result = dict(base)
+    for key, value in over.items():
+        held = result.get(key)
+        result[key] = _merged(held, value) if isinstance(held, dict) and isinstance(value, dict) else value
+    return result

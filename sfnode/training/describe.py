@@ -1,0 +1,50 @@
+"""What a new run's manifest says of its model: files with hashes, trainable tensors; and whether the task fits it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from protocol.errors import OperatorError
+from protocol.manifest import ModelSpec, TaskSpec, TensorSpec
+from sfnode.data import locate
+from sfnode.training.models import (
+    choose_device,
+    choose_dtype,
+    describe_model,
+    load_causal_lm,
+    load_tokenizer,
+    resolve_model,
+)
+from sfnode.training.tasks import PromptEncoder, read_examples
+from sfnode.training.tensors import TensorGroup, trainable_tensors
+
+
+def describe_run(
+    model: str, trainable: str, task: TaskSpec, data: str | None
+) -> tuple[ModelSpec, tuple[TensorSpec, ...]]:
+    """Hash the model's files, list its trainable tensors, and try the task on its tokenizer and data.
+
+    Args:
+        model: hub id, folder, or ``embedded:NAME``.
+        trainable: groups of tensors, comma-separated.
+        data: public training data, None when it is private.
+
+    Raises:
+        OperatorError: a file is missing or malformed, a label word is several tokens, or a group is unknown.
+    """
+    groups = _groups(trainable)
+    folder = resolve_model(model)
+    spec = describe_model(folder)
+    encoder = PromptEncoder(load_tokenizer(folder.path), task)
+    if data is not None:
+        read_examples(Path(locate(data)), encoder)
+    loaded = load_causal_lm(folder.path, choose_device("cpu"), choose_dtype("fp32"))
+    return spec, trainable_tensors(loaded, groups)
+
+
+def _groups(text: str) -> tuple[TensorGroup, ...]:
+    known = [group.value for group in TensorGroup]
+    wanted = [name.strip() for name in text.split(",")]
+    if unknown := [name for name in wanted if name not in known]:
+        raise OperatorError(f"--trainable {unknown[0]!r} is not one of {', '.join(known)}")
+    return tuple(TensorGroup(name) for name in wanted)

@@ -1,0 +1,328 @@
+"""One node's view of a run on a shared base model: its coefficients, and the estimates and evaluations made with them.
+
+The epoch under way acts as a low-rank term on the activations, together with the perturbation. All other epochs are
+folded into copies of the trained weights, made when they change. The base weights stay shared and untouched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+from weakref import WeakValueDictionary
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from protocol.coefficients import CoefficientLayout, view_exp
+from protocol.errors import NumericError, OperatorError
+from protocol.hashing import RunId
+from protocol.manifest import Manifest
+from protocol.quantise import quantise
+from protocol.sampling import example_indices
+from protocol.subspace import DirectionFactors, basis, direction_factors, scale_exp
+from sfnode.training.models import output_embedding
+from sfnode.training.perturbed import Batch, MatrixTerm, Term, VectorTerm
+from sfnode.training.tasks import Example, RowBatch, TaskData, row_batch
+from sfnode.training.tensors import WeightSwitch, attach
+from sfnode.training.view import fold_weights
+
+Int64Array = NDArray[np.int64]
+
+EVALUATION_TOKENS: Final = 8_192  # per pass: bounds activation memory, and large enough for full speed
+BASES_KEPT: Final = 2  # the epoch under way, and the next one, which fast nodes reach first
+EVALUATIONS_KEPT: Final = 64
+_CHECK_TOLERANCE: Final = {torch.float64: 1e-6, torch.float32: 1e-3}  # of the largest logit; 16-bit dtypes: 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """Result of a round: K x D scalars, mean loss of the perturbed rows, forward rows spent."""
+
+    q: tuple[int, ...]
+    loss: float
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Accuracy 0 ... 1, mean loss, rows."""
+
+    accuracy: float
+    loss: float
+    rows: int
+
+
+class FoldedWeights:
+    """Weights by name, shared by all sessions whose closed epochs are equal."""
+
+    def __init__(self, weights: dict[str, Tensor]) -> None:
+        self.weights = weights
+
+
+class SharedModel:
+    """A base model and what its sessions have in common. One forward pass at a time."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model
+        self.batch = Batch()
+        self.switch = WeightSwitch(model)
+        self.parameters = sum(weight.numel() for weight in self.switch.base.values())
+        self.folds: WeakValueDictionary[bytes, FoldedWeights] = WeakValueDictionary()
+        self.evaluations: OrderedDict[tuple[bytes, ...], Evaluation] = OrderedDict()
+        self._bases: OrderedDict[tuple[RunId, int], tuple[tuple[Tensor, Tensor | None], ...]] = OrderedDict()
+        head = output_embedding(model)
+        self._head_name = next(name for name, weight in self.switch.base.items() if weight is head.weight)
+        self._head = head
+        check_head(self)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model computes."""
+        return self.model.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of weights and activations."""
+        return self.model.dtype
+
+    @property
+    def loss_dtype(self) -> torch.dtype:
+        """Dtype of head, softmax, loss and cores: fp32, or fp64 for an fp64 model."""
+        return torch.promote_types(self.dtype, torch.float32)
+
+    def bases(self, manifest: Manifest, epoch: int) -> tuple[tuple[Tensor, Tensor | None], ...]:
+        """(u, v) of every tensor of the run in the model's dtype on its device; v is None for a vector."""
+        key = (manifest.run_id, epoch)
+        if key not in self._bases:
+            self._bases[key] = tuple(self._basis(manifest, epoch, index) for index in range(len(manifest.tensors)))
+        self._bases.move_to_end(key)
+        while len(self._bases) > BASES_KEPT:
+            self._bases.popitem(last=False)
+        return self._bases[key]
+
+    def _basis(self, manifest: Manifest, epoch: int, index: int) -> tuple[Tensor, Tensor | None]:
+        found = basis(manifest.run_id, epoch, index, manifest.tensors[index], manifest.method.rank)
+        u = torch.from_numpy(found.u).to(self.device, self.dtype)
+        return u, None if found.v is None else torch.from_numpy(found.v).to(self.device, self.dtype)
+
+    def label_logits(self, rows: RowBatch, label_tokens: Sequence[int]) -> Tensor:
+        """Logits of the label words after each prompt, [N, labels] in the loss dtype. Head at the last token only."""
+        hidden_NTC: Tensor = self.model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
+        hidden_NC = hidden_NTC[torch.arange(len(hidden_NTC), device=self.device), rows.last].to(self.loss_dtype)
+        words = torch.tensor(label_tokens, device=self.device)
+        head_bias = cast("Tensor | None", self._head.bias)
+        bias = None if head_bias is None else head_bias[words].to(self.loss_dtype)
+        logits_NL = functional.linear(hidden_NC, self._head.weight[words].to(self.loss_dtype), bias)
+        term = self.batch.terms.get(self._head_name)
+        if isinstance(term, MatrixTerm):
+            h_GNr = (hidden_NC @ term.v.to(self.loss_dtype)).view(self.batch.groups, -1, term.v.shape[1])
+            mixed_Nr = torch.bmm(h_GNr, term.m.transpose(1, 2)).flatten(0, 1)
+            logits_NL += mixed_Nr @ term.u[words].to(self.loss_dtype).t()
+        return logits_NL
+
+
+@torch.inference_mode()
+def check_head(shared: SharedModel) -> None:
+    """OperatorError unless our way to the logits (base model, then head) gives what the whole model gives."""
+    vocabulary = shared.model.config.get_text_config().vocab_size
+    tokens_NT = (torch.arange(12, device=shared.device).view(2, 6) * 7 + 3) % vocabulary
+    words = [3 % vocabulary, 5 % vocabulary, vocabulary - 1]
+    last_N = torch.tensor([5, 5], device=shared.device)
+    ours = shared.label_logits(RowBatch(tokens=tokens_NT, last=last_N, labels=last_N), words)
+    theirs = shared.model(input_ids=tokens_NT, use_cache=False).logits[:, -1, words].to(shared.loss_dtype)
+    scale = max(theirs.abs().max().item(), 1e-6)
+    if (ours - theirs).abs().max().item() > _CHECK_TOLERANCE.get(shared.dtype, 0.05) * scale:
+        raise OperatorError(
+            f"{type(shared.model).__name__} computes its logits in a way that is not supported (not hidden state times "
+            "output embedding); choose another model"
+        )
+
+
+class Session:
+    """One node's run on a shared model, with the node's examples."""
+
+    def __init__(self, shared: SharedModel, manifest: Manifest, data: TaskData) -> None:
+        self.data = data
+        self._shared = shared
+        self._manifest = manifest
+        self._layout = CoefficientLayout(manifest)
+        self._epochs: dict[int, Int64Array] = {}
+        self._fold: FoldedWeights | None = None
+        self._fold_key = b""
+        attach(shared.model, manifest.tensors, shared.batch)
+
+    def set_coefficients(self, epoch: int, flat: Int64Array) -> None:
+        """Replace the coefficients of ``epoch``, int64[layout.size]."""
+        if flat.shape != (self._layout.size,):
+            raise OperatorError(f"epoch {epoch}: {flat.size} coefficients, the run has {self._layout.size}")
+        self._epochs[epoch] = flat.astype(np.int64)
+
+    @torch.inference_mode()
+    def estimate(self, seed: int, step: int) -> Estimate:
+        """Estimate the round that starts at ``step``: K local steps, each on top of the worker's own earlier ones.
+
+        Raises:
+            NumericError: a loss is not finite, or all projected gradients are zero where they are normalised.
+            OperatorError: the session has no training data.
+        """
+        method = self._manifest.method
+        if not self.data.examples:
+            raise OperatorError("this node has no training data: give --data, or join without training")
+        epoch = step // method.epoch_steps
+        live = self._live(epoch)
+        scalars: list[int] = []
+        losses: list[float] = []
+        with self._shared.switch.using(self._closed_weights(epoch)):
+            for local_step in range(method.local_steps):
+                factors = direction_factors(self._manifest, seed, local_step)
+                loss_SD = self._losses(factors, epoch, live, self._rows(seed, local_step))
+                q = quantise(method, _projected_gradients(loss_SD, self._manifest.epsilon))
+                add_own(self._layout, live, factors, np.array(q) * self._manifest.weight(step + local_step))
+                scalars += q
+                losses.append(float(loss_SD.mean()))
+        rows = 2 * self._manifest.task.batch_rows * method.local_steps
+        return Estimate(q=tuple(scalars), loss=sum(losses) / len(losses), rows=rows)
+
+    @torch.inference_mode()
+    def projected_gradients(self, seed: int, step: int) -> list[float]:
+        """g_d of the first local step of the round at ``step``, before they are quantised."""
+        epoch = step // self._manifest.method.epoch_steps
+        factors = direction_factors(self._manifest, seed)
+        with self._shared.switch.using(self._closed_weights(epoch)):
+            loss_SD = self._losses(factors, epoch, self._live(epoch), self._rows(seed, 0))
+        return _projected_gradients(loss_SD, self._manifest.epsilon)
+
+    @torch.inference_mode()
+    def evaluate(self, rows_max: int = 0) -> Evaluation:
+        """Accuracy and loss on the evaluation data (its first ``rows_max`` rows; 0: all), with the folded weights.
+
+        Sessions of one run with equal states and data get the result of the first that asked.
+        """
+        examples = self.data.evaluation_examples[: rows_max or None]
+        if not examples:
+            raise OperatorError("no evaluation data: give --eval-data")
+        key = (self._manifest.run_id, _digest(self._epochs), hashlib.sha256(repr(examples).encode()).digest())
+        known = self._shared.evaluations
+        if key not in known:
+            weights = fold_weights(self._manifest, self._epochs, self._shared.switch.base)
+            with self._shared.switch.using(weights):
+                known[key] = self._evaluate(examples)
+        known.move_to_end(key)
+        while len(known) > EVALUATIONS_KEPT:
+            known.popitem(last=False)
+        return known[key]
+
+    def _evaluate(self, examples: Sequence[Example]) -> Evaluation:
+        correct, total = 0, 0.0
+        for members in _chunks(examples, EVALUATION_TOKENS):
+            rows = row_batch(members, self.data.pad, self._shared.device)
+            logits_NL = self._shared.label_logits(rows, self.data.label_tokens)
+            correct += int((logits_NL.argmax(dim=1) == rows.labels).sum())
+            total += float(functional.cross_entropy(logits_NL, rows.labels, reduction="sum"))
+        return Evaluation(accuracy=correct / len(examples), loss=total / len(examples), rows=len(examples))
+
+    def _live(self, epoch: int) -> Int64Array:
+        held = self._epochs.get(epoch)
+        return np.zeros(self._layout.size, dtype=np.int64) if held is None else held.copy()
+
+    def _rows(self, seed: int, local_step: int) -> RowBatch:
+        """Both signs of the batch: [+ rows, - rows], padded alike, so that rounding is common to both."""
+        indices = example_indices(self._manifest, seed, local_step, len(self.data.examples)).tolist()
+        chosen = [self.data.examples[index] for index in indices]
+        return row_batch(chosen + chosen, self.data.pad, self._shared.device)
+
+    def _losses(self, factors: DirectionFactors, epoch: int, live: Int64Array, rows: RowBatch) -> Tensor:
+        """Mean loss [2, D] of W + eps z_d (first row) and W - eps z_d."""
+        directions = self._manifest.method.directions
+        terms = live_terms(self._shared, self._manifest, epoch, live, factors)
+        with self._shared.batch.carrying(terms, 2 * directions, rows.tokens.numel()):
+            logits_NL = self._shared.label_logits(rows, self.data.label_tokens)
+        loss_N = functional.cross_entropy(logits_NL, rows.labels, reduction="none")
+        loss_SD = loss_N.view(2, directions, -1).mean(dim=2).to("cpu", torch.float64)
+        if not bool(loss_SD.isfinite().all()):
+            raise NumericError("the loss is not finite: the model overflowed; this step is skipped")
+        return loss_SD
+
+    def _closed_weights(self, live_epoch: int) -> dict[str, Tensor]:
+        closed = {epoch: flat for epoch, flat in self._epochs.items() if epoch != live_epoch and flat.any()}
+        if not closed:
+            self._fold = None
+            return {}
+        key = self._manifest.run_id + _digest(closed)
+        if self._fold is None or key != self._fold_key:
+            self._fold = None  # frees the old copies before the new ones are made, unless another session holds them
+            fold = self._shared.folds.get(key)
+            if fold is None:
+                fold = FoldedWeights(fold_weights(self._manifest, closed, self._shared.switch.base))
+                self._shared.folds[key] = fold
+            self._fold, self._fold_key = fold, key
+        return self._fold.weights
+
+
+def live_terms(
+    shared: SharedModel, manifest: Manifest, epoch: int, live: Int64Array, factors: DirectionFactors
+) -> dict[str, Term]:
+    """Term of every tensor: M_g = -2^k C + s_g eps 2^scale a_d b_d^T for the groups g = (sign, direction).
+
+    Computed in fp64 and rounded once to the loss dtype.
+    """
+    layout, method = CoefficientLayout(manifest), manifest.method
+    a_DPr, b_DPr = factors.a.astype(np.float64), factors.b.astype(np.float64)
+    bases = shared.bases(manifest, epoch)
+    terms: dict[str, Term] = {}
+    for index, tensor in enumerate(manifest.tensors):
+        u, v = bases[index]
+        core = -(2.0 ** view_exp(manifest, index)) * layout.tensor(live, index)
+        step = manifest.epsilon * 2.0 ** scale_exp(method, tensor) * a_DPr[:, index]
+        if v is None:
+            delta = _on(np.concatenate([core + step, core - step]), shared)
+            terms[tensor.name] = VectorTerm(delta=(delta @ u.to(delta.dtype).t()))
+            continue
+        step_Drr = step[:, :, None] * b_DPr[:, index, None, :]
+        m_Grr = _on(np.concatenate([core + step_Drr, core - step_Drr]), shared)
+        terms[tensor.name] = MatrixTerm(u=u, v=v, m=m_Grr)
+    return terms
+
+
+def _on(values: NDArray[np.float64], shared: SharedModel) -> Tensor:
+    return torch.from_numpy(values).to(shared.loss_dtype).to(shared.device)  # cast first: MPS has no fp64
+
+
+def add_own(layout: CoefficientLayout, flat: Int64Array, factors: DirectionFactors, amounts: Int64Array) -> None:
+    """C += amount_d a_d b_d^T in place, as the ledger will do with the same scalars."""
+    a_DPr, b_DPr = factors.a.astype(np.int64), factors.b.astype(np.int64)
+    for index in range(a_DPr.shape[1]):
+        a_Dr = a_DPr[:, index] * amounts[:, None]
+        target = layout.tensor(flat, index)
+        target += a_Dr.T @ b_DPr[:, index] if layout.is_matrix[index] else a_Dr.sum(axis=0)
+
+
+def _projected_gradients(loss_SD: Tensor, epsilon: float) -> list[float]:
+    result: list[float] = ((loss_SD[0] - loss_SD[1]) / (2 * epsilon)).tolist()
+    return result
+
+
+def _digest(epochs: dict[int, Int64Array]) -> bytes:
+    """Identity of coefficients within this process (cache keys)."""
+    hasher = hashlib.sha256()
+    for epoch in sorted(epochs):
+        if epochs[epoch].any():
+            hasher.update(epoch.to_bytes(8, "big") + epochs[epoch].tobytes())
+    return hasher.digest()
+
+
+def _chunks(examples: Sequence[Example], tokens_max: int) -> list[list[Example]]:
+    """Examples by length, in chunks that have at most ``tokens_max`` tokens once padded."""
+    chunks: list[list[Example]] = [[]]
+    for example in sorted(examples, key=lambda example: len(example.tokens)):
+        if chunks[-1] and (len(chunks[-1]) + 1) * len(example.tokens) > tokens_max:
+            chunks.append([])
+        chunks[-1].append(example)
+    return chunks

@@ -1,0 +1,288 @@
+"""The training worker: one process that serves the sessions of several nodes over a Unix socket.
+
+``python -m sfnode.training.worker --socket PATH``. Sessions of the same model, device and dtype share the base weights.
+Requests of all connections are served one after the other. The worker prints ``ready`` once it listens, and ends when
+its standard input closes (its parent died), on SIGTERM, never by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import selectors
+import signal
+import socket
+import sys
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, assert_never
+
+import numpy as np
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from protocol.errors import NumericError, OperatorError, Reject, SfnodeError, WorkerError
+from protocol.hashing import RunId
+from protocol.manifest import decode_run_untrusted
+from sfnode.training.models import (
+    check_model,
+    choose_device,
+    choose_dtype,
+    load_causal_lm,
+    load_tokenizer,
+    resolve_model,
+)
+from sfnode.training.session import Session, SharedModel
+from sfnode.training.tasks import read_task
+from sfnode.worker_messages import (
+    HEADER_BYTES,
+    CoefficientsSet,
+    Estimated,
+    EstimateRequest,
+    Evaluated,
+    EvaluateRequest,
+    FailureKind,
+    Message,
+    OpenSession,
+    Reply,
+    SessionOpened,
+    SetCoefficients,
+    WorkerFailure,
+    body_bytes,
+    decode_body,
+    encode_frame,
+)
+
+log = logging.getLogger("sfnode.worker")
+
+READ_BYTES: Final = 1 << 20
+SEND_TIMEOUT_S: Final = 10.0  # replies are small; a node that does not read one in this time is gone
+
+
+class ModelPool:
+    """Models in memory, one per (folder, device, dtype), for as long as the worker lives."""
+
+    def __init__(self) -> None:
+        self._models: dict[tuple[Path, str, str], tuple[SharedModel, PreTrainedTokenizerBase]] = {}
+        self._checked: set[tuple[Path, RunId]] = set()
+
+    def open(self, request: OpenSession) -> tuple[SharedModel, Session]:
+        """A session on the model that ``request`` names, loaded at the first one."""
+        manifest = decode_run_untrusted(request.manifest).manifest
+        folder = resolve_model(request.model, manifest.model.revision)
+        if (folder.path, manifest.run_id) not in self._checked:
+            check_model(folder.path, manifest.model)
+            self._checked.add((folder.path, manifest.run_id))
+        device, dtype = choose_device(request.device), choose_dtype(request.dtype)
+        key = (folder.path, str(device), request.dtype)
+        if key not in self._models:
+            self._models[key] = SharedModel(load_causal_lm(folder.path, device, dtype)), load_tokenizer(folder.path)
+        shared, tokenizer = self._models[key]
+        data, evaluation_data = (Path(name) if name else None for name in (request.data, request.eval_data))
+        return shared, Session(shared, manifest, read_task(tokenizer, manifest.task, data, evaluation_data))
+
+
+class Service:
+    """Answers the requests of one connection."""
+
+    def __init__(self, pool: ModelPool) -> None:
+        self._pool = pool
+        self._session: Session | None = None
+
+    def answer(self, request: Message) -> Reply:
+        """The reply to ``request``; any fault becomes a WorkerFailure."""
+        try:
+            match request:
+                case OpenSession():
+                    return self._open(request)
+                case SetCoefficients() | EstimateRequest() | EvaluateRequest():
+                    return _serve(self._opened(), request)
+                case _:
+                    raise WorkerError(f"a {type(request).__name__} is no request")
+        except Exception as error:  # boundary: no request may take the other nodes' sessions down
+            return failure_of(error)
+
+    def _open(self, request: OpenSession) -> SessionOpened:
+        shared, self._session = self._pool.open(request)
+        log.info("session opened author=%s model=%s device=%s", request.author.hex()[:8], request.model, shared.device)
+        return SessionOpened(
+            device=shared.device.type,
+            dtype=request.dtype,
+            data_rows=len(self._session.data.examples),
+            eval_rows=len(self._session.data.evaluation_examples),
+            model_parameters=shared.parameters,
+        )
+
+    def _opened(self) -> Session:
+        if self._session is None:
+            raise WorkerError("no session is open on this connection")
+        return self._session
+
+
+def _serve(session: Session, request: SetCoefficients | EstimateRequest | EvaluateRequest) -> Reply:
+    start = time.perf_counter()
+    match request:
+        case SetCoefficients(epochs=epochs):
+            for entry in epochs:
+                session.set_coefficients(entry.epoch, np.frombuffer(entry.values, dtype="<i8"))
+            return CoefficientsSet()
+        case EstimateRequest(step=step, seed=seed):
+            made = session.estimate(seed, step)
+            seconds = time.perf_counter() - start
+            return Estimated(step=step, q=made.q, loss=made.loss, rows=made.rows, seconds=seconds)
+        case EvaluateRequest(rows_max=rows_max):
+            found = session.evaluate(rows_max)
+            seconds = time.perf_counter() - start
+            return Evaluated(accuracy=found.accuracy, loss=found.loss, rows=found.rows, seconds=seconds)
+        case _:
+            assert_never(request)
+
+
+def failure_of(error: Exception) -> WorkerFailure:
+    """The reply that tells the node who can help; a bug's traceback goes to stderr."""
+    text = str(error)
+    if isinstance(error, NumericError):
+        return WorkerFailure(kind=FailureKind.NUMERIC, message=text)
+    if isinstance(error, OperatorError | Reject):
+        return WorkerFailure(kind=FailureKind.OPERATOR, message=text)
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in text:
+        detail = text.splitlines()[0] if text else "no detail"
+        hint = "not enough memory for the model or the batch: use a smaller dtype, model or batch"
+        return WorkerFailure(kind=FailureKind.MEMORY, message=f"{hint} ({detail})")
+    if not isinstance(error, SfnodeError):
+        log.error("request failed", exc_info=error)
+    return WorkerFailure(kind=FailureKind.INTERNAL, message=f"{type(error).__name__}: {text}")
+
+
+@dataclass(slots=True)
+class Connection:
+    """One node's socket, what has arrived of its next frame, and its session."""
+
+    stream: socket.socket
+    service: Service
+    received: bytearray = field(default_factory=bytearray)
+
+    def take_body(self) -> bytes | None:
+        """Cut the first whole frame off and give its body; None while it is not all there."""
+        if len(self.received) < HEADER_BYTES:
+            return None
+        end = HEADER_BYTES + body_bytes(bytes(self.received[:HEADER_BYTES]))
+        if len(self.received) < end:
+            return None
+        body = bytes(self.received[HEADER_BYTES:end])
+        del self.received[:end]
+        return body
+
+
+class Worker:
+    """Accepts connections and serves whole requests in the order in which they were completed."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._pool = ModelPool()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ)
+        self._pending: deque[tuple[Connection, bytes]] = deque()
+
+    def run(self) -> None:
+        """Serve for ever."""
+        while True:
+            for key, _ in self._selector.select(0 if self._pending else None):
+                if key.fileobj is self._listener:
+                    self._accept()
+                else:
+                    self._receive(key.data)
+            if self._pending:
+                self._answer(*self._pending.popleft())
+
+    def _accept(self) -> None:
+        stream, _ = self._listener.accept()
+        stream.settimeout(SEND_TIMEOUT_S)
+        self._selector.register(stream, selectors.EVENT_READ, Connection(stream=stream, service=Service(self._pool)))
+
+    def _receive(self, connection: Connection) -> None:
+        try:
+            data = connection.stream.recv(READ_BYTES)
+            connection.received += data
+            body = connection.take_body()
+        except (OSError, WorkerError) as error:
+            self._close(connection, str(error))
+            return
+        if not data:
+            self._close(connection, "closed by the node")
+        elif body is not None:
+            self._pending.append((connection, body))
+
+    def _answer(self, connection: Connection, body: bytes) -> None:
+        try:
+            request = decode_body(body)
+            connection.stream.sendall(encode_frame(connection.service.answer(request)))
+            if (further := connection.take_body()) is not None:  # sent without waiting for the reply
+                self._pending.append((connection, further))
+        except (OSError, WorkerError) as error:
+            self._close(connection, str(error))
+
+    def _close(self, connection: Connection, reason: str) -> None:
+        log.info("connection closed: %s", reason)
+        if connection.stream.fileno() != -1:
+            self._selector.unregister(connection.stream)
+            connection.stream.close()
+
+
+def end_with_parent(socket_path: Path) -> None:
+    """Wait until standard input closes, then end the process at once, even in the middle of a forward pass."""
+    while sys.stdin.buffer.read(1):
+        pass
+    leave(socket_path)
+
+
+def leave(socket_path: Path) -> None:
+    """Remove the socket and end; nothing in this process is worth saving."""
+    socket_path.unlink(missing_ok=True)
+    os._exit(0)
+
+
+def listen(path: Path) -> socket.socket:
+    """A Unix socket at ``path`` that only this user can connect to; OperatorError when it cannot be made."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    path.unlink(missing_ok=True)
+    before = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    except OSError as error:
+        raise OperatorError(f"worker socket {path}: {error}; give a path of at most 100 bytes") from None
+    finally:
+        os.umask(before)
+    listener.listen(128)
+    return listener
+
+
+def main() -> None:
+    """Entry point of the process."""
+    parser = argparse.ArgumentParser(description="training worker of sfnode; started by the node, not by hand")
+    parser.add_argument("--socket", type=Path, required=True)
+    parser.add_argument("--threads", type=int, default=0, help="torch threads; 0: torch's choice")
+    parser.add_argument("--nice", type=int, default=10, help="added to the process's niceness")
+    options = parser.parse_args()
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the node tells us when to end
+    signal.signal(signal.SIGTERM, lambda *_: leave(options.socket))
+    os.nice(options.nice)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    try:
+        listener = listen(options.socket)
+    except OperatorError as error:
+        sys.exit(str(error))
+    threading.Thread(target=end_with_parent, args=(options.socket,), daemon=True).start()
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    Worker(listener).run()
+
+
+if __name__ == "__main__":
+    main()

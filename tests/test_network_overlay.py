@@ -1,0 +1,182 @@
+"""Whole neighbourhoods: simultaneous dials, rings, growing from one bootstrap, nodes that only dial out."""
+
+from __future__ import annotations
+
+import logging
+import socket
+
+import pytest
+import trio
+from network_nodes import LOOPBACK, Node, network, record, start, until
+
+from protocol.wire import PeerId
+from sfnode.network import limits, overlay
+from sfnode.network.events import NetworkConfig
+from sfnode.network.network import Network
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def fixed_addresses(numbers: range) -> list[str]:
+    """Addresses of test nodes before they run."""
+    return [f"/ip4/127.0.0.1/tcp/{free_port()}/p2p/{network(number).peer}" for number in numbers]
+
+
+def is_connected(nodes: list[Node]) -> bool:
+    """True when every node can be reached from the first over sessions."""
+    neighbours = {node.peer: node.peers() for node in nodes}
+    reached: set[PeerId] = set()
+    todo = [nodes[0].peer]
+    while todo:
+        peer = todo.pop()
+        if peer not in reached:
+            reached.add(peer)
+            todo.extend(neighbours.get(peer, ()))
+    return reached == set(neighbours)
+
+
+@pytest.mark.parametrize("attempt", range(5))
+async def test_dial__from_both_ends_at_once__one_session_stays(attempt: int) -> None:
+    addresses = fixed_addresses(range(2 * attempt + 1, 2 * attempt + 3))
+    async with trio.open_nursery() as nursery:
+        nodes: list[Node] = []
+
+        async def run(number: int, own: str, other: str) -> None:
+            config = NetworkConfig(listen=(own.partition("/p2p/")[0],), bootstrap=(other,))
+            nodes.append(await start(nursery, network(number, config)))
+
+        async with trio.open_nursery() as starting:
+            starting.start_soon(run, 2 * attempt + 1, *addresses)
+            starting.start_soon(run, 2 * attempt + 2, *reversed(addresses))
+        await until(lambda: all(len(node.connected()) - len(node.disconnected()) == 1 for node in nodes))
+        await trio.sleep(0.3)
+        first, second = (node.network.neighbours() for node in nodes)
+        assert len(first) == len(second) == 1
+        assert first[0].is_outbound != second[0].is_outbound
+        assert nodes[0].network.send(nodes[1].peer, record(1))
+        assert nodes[1].network.send(nodes[0].peer, record(2))
+        await until(lambda: all(node.messages() for node in nodes))
+        nursery.cancel_scope.cancel()
+
+
+async def test_ring__32_nodes_with_fixed_neighbours__each_has_exactly_two() -> None:
+    addresses = fixed_addresses(range(1, 33))
+    async with trio.open_nursery() as nursery:
+        nodes = []
+        for index, own in enumerate(addresses):
+            config = NetworkConfig(
+                listen=(own.partition("/p2p/")[0],),
+                bootstrap=(addresses[(index + 1) % 32],),
+                neighbours_fixed=True,
+            )
+            nodes.append(await start(nursery, network(index + 1, config)))
+        await until(lambda: all(len(node.peers()) == 2 for node in nodes), within_s=20.0)
+        assert is_connected(nodes)
+        assert all(not node.disconnected() for node in nodes)
+        nursery.cancel_scope.cancel()
+
+
+async def test_growth__32_nodes_know_one_bootstrap__all_are_connected_without_it() -> None:
+    async with trio.open_nursery() as nursery:
+        bootstrap = await start(nursery, network(1))
+        nodes = []
+        for number in range(2, 33):
+            config = NetworkConfig(listen=(LOOPBACK,), bootstrap=bootstrap.addresses)
+            nodes.append(await start(nursery, network(number, config)))
+        await until(lambda: all(len(node.peers()) >= 4 for node in nodes), within_s=20.0)
+        await bootstrap.stop()
+        await until(lambda: is_connected(nodes), within_s=10.0)
+        assert all(node.network.statistics.sessions_outbound <= limits.OUTBOUND_MAX for node in nodes)
+        nursery.cancel_scope.cancel()
+
+
+async def test_outbound_only__two_such_nodes_and_one_listener__both_are_full_members() -> None:
+    async with trio.open_nursery() as nursery:
+        listener = await start(nursery, network(1))
+        config = NetworkConfig(bootstrap=listener.addresses)
+        first, second = [await start(nursery, network(number, config)) for number in (2, 3)]
+        assert first.addresses == second.addresses == ()
+        await until(lambda: len(listener.peers()) == 2)
+        for node in (first, second):
+            assert node.network.send(listener.peer, record(1))
+            assert listener.network.send(node.peer, record(2))
+            await until(node.messages)
+        await until(lambda: len(listener.messages()) == 2)
+        nursery.cancel_scope.cancel()
+
+
+async def test_bootstrap__not_there_yet__operator_is_told_and_it_is_dialled_until_it_is() -> None:
+    (address,) = fixed_addresses(range(1, 2))
+    async with trio.open_nursery() as nursery:
+        early = await start(nursery, network(2, NetworkConfig(bootstrap=(address,))))
+        await until(lambda: early.network.dial_reports)
+        (report,) = early.network.dial_reports
+        assert (report.address, report.reason) == (address, "connection refused")
+        assert 0 <= report.retry_in_s <= 1.0
+        await start(nursery, network(1, NetworkConfig(listen=(address.partition("/p2p/")[0],))))
+        await until(early.connected, within_s=10.0)
+        assert early.network.dial_reports == ()
+        nursery.cancel_scope.cancel()
+
+
+async def test_known_peers__given_to_the_next_life__are_dialled_without_the_bootstrap() -> None:
+    async with trio.open_nursery() as nursery:
+        bootstrap = await start(nursery, network(1))
+        config = NetworkConfig(listen=(LOOPBACK,), bootstrap=bootstrap.addresses)
+        friend = await start(nursery, network(2, config))
+        first_life = await start(nursery, network(3, NetworkConfig(bootstrap=bootstrap.addresses)))
+        await until(lambda: friend.peer in first_life.peers())
+        rows = first_life.network.known_peers()
+        await first_life.stop()
+        await bootstrap.stop()
+        second_life = Network(
+            config=NetworkConfig(),
+            identity_seed=bytes([0, 3]) * 16,
+            run_id=bytes(range(32)),
+            manifest_bytes=b"",
+            known_peers=rows,
+        )
+        node = await start(nursery, second_life)
+        await until(lambda: friend.peer in node.peers())
+        nursery.cancel_scope.cancel()
+
+
+async def test_two_islands__same_bootstrap_comes_back__they_merge(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "BOOTSTRAP_CHECK_S", 0.3)
+    (address,) = fixed_addresses(range(1, 2))
+    async with trio.open_nursery() as nursery:
+        islands = []
+        for number in (2, 4):
+            config = NetworkConfig(listen=(LOOPBACK,), bootstrap=(address,), outbound_target=1)
+            first = await start(nursery, network(number, config))
+            config = NetworkConfig(bootstrap=(address, *first.addresses), outbound_target=1)
+            second = await start(nursery, network(number + 1, config))
+            await until(second.connected)
+            islands += [first, second]
+        bootstrap = await start(nursery, network(1, NetworkConfig(listen=(address.partition("/p2p/")[0],))))
+        await until(lambda: is_connected([bootstrap, *islands]), within_s=15.0)
+        nursery.cancel_scope.cancel()
+
+
+async def test_outbound_session__ends_by_a_bug_of_ours__others_stay(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with trio.open_nursery() as nursery:
+        listener = await start(nursery, network(1))
+        config = NetworkConfig(bootstrap=listener.addresses)
+
+        async def fail(*_arguments: object) -> bool:
+            raise RuntimeError("bug")
+
+        monkeypatch.setattr(overlay.Overlay, "_try_address", fail)
+        with caplog.at_level(logging.CRITICAL, "sfnode.network"):
+            node = await start(nursery, network(2, config))
+            await until(lambda: node.network.statistics.streams_failed == 1)
+        assert not node.stopped.is_set()
+        nursery.cancel_scope.cancel()

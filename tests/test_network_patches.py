@@ -1,0 +1,399 @@
+"""Each work-around for py-libp2p 0.8.1: these tests fail when it is taken away."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import subprocess
+import sys
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from libp2p import new_host
+from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.io.trio import TrioTCPStream
+from libp2p.network.connection.raw_connection import RawConnection
+from libp2p.network.swarm import Swarm
+from libp2p.peer.id import ID
+from libp2p.security.insecure.transport import PLAINTEXT_PROTOCOL_ID, InsecureTransport
+from libp2p.stream_muxer.exceptions import MuxedStreamError
+from libp2p.stream_muxer.yamux import yamux
+from multiaddr import Multiaddr
+from network_nodes import address_of, check_echo, echo, ignore, running_host, seed, until
+from trio.testing import MockClock
+
+from protocol.errors import OperatorError
+from sfnode.network import host as host_module
+from sfnode.network import libp2p_patches, limits
+from sfnode.network.addresses import parse_address, parse_listen
+from sfnode.network.host import DialError, Host
+from sfnode.network.libp2p_patches import BoundedYamux, WindowedStream, drop_all_connections
+from sfnode.network.link import Link, LinkBrokenError
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def connections(host: Host) -> list[Any]:
+    """The live yamux connections of a host."""
+    return [connection.muxed_conn for connection in host._swarm.get_connections()]
+
+
+# --- the guard around stream handlers
+
+
+async def test_stream_guard__protocol_name_is_not_utf8__host_survives() -> None:
+    async with running_host(1) as victim, running_host(2, is_listening=False) as attacker:
+        await attacker.dial(address_of(victim))
+        stream = await connections(attacker)[0].open_stream()
+        await stream.write(b"\x13/multistream/1.0.0\n" + b"\x05\xff\xfe\xfd\xfc\n")
+        await until(lambda: victim.guard.failures == 1)
+        await check_echo(attacker, victim)
+
+
+@pytest.mark.parametrize("error", [ValueError("bug"), LinkBrokenError("gone"), trio.TooSlowError(), MuxedStreamError()])
+async def test_stream_guard__handler_raises__host_survives(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    async def fail_once(link: Link) -> None:
+        if not failed:
+            failed.append(link)
+            raise error
+        await echo(link)
+
+    failed: list[Link] = []
+    async with running_host(1, fail_once) as victim, running_host(2, is_listening=False) as attacker:
+        with caplog.at_level(logging.CRITICAL + 1, "sfnode.network"):
+            await attacker.dial(address_of(victim))
+            await until(lambda: victim.guard.failures == 1)
+        await check_echo(attacker, victim)
+
+
+async def test_stream_guard__peer_opens_40_streams__all_but_16_are_refused() -> None:
+    async with running_host(1) as victim, running_host(2, is_listening=False) as attacker, running_host(3) as other:
+        await attacker.dial(address_of(victim))
+        for _ in range(40):
+            await connections(attacker)[0].open_stream()
+        await until(lambda: victim.guard.refused == 40 + 1 - limits.INBOUND_STREAMS_PER_PEER_MAX)
+        await check_echo(other, victim)
+
+
+# --- inbound connections
+
+
+def is_gone(host: Host, peer: Host) -> bool:
+    """The host has no connection with that peer."""
+    return not host._swarm.get_connections(ID.from_base58(peer.peer))
+
+
+async def connect_again_and_again(victim: Host, *, dialler_number: int, cycles: int) -> None:
+    async with running_host(dialler_number, is_listening=False) as dialler:
+        for _ in range(cycles):
+            link = await dialler.dial(address_of(victim))
+            await link.aclose()
+            await until(partial(is_gone, victim, dialler))
+
+
+async def test_inbound_slots__connections_come_and_go__slots_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CONNECTIONS_MAX", 2)
+    async with running_host(1) as victim:
+        await connect_again_and_again(victim, dialler_number=2, cycles=4)
+        assert victim._swarm._inbound_limiter.borrowed_tokens == 0
+
+
+@pytest.mark.slow
+async def test_inbound_slots__300_connections_in_a_lifetime__all_accepted() -> None:
+    async with running_host(1) as victim:
+        async with trio.open_nursery() as nursery:
+            for number in range(2, 12):
+                nursery.start_soon(partial(connect_again_and_again, victim, dialler_number=number, cycles=30))
+        assert victim._swarm._inbound_limiter.borrowed_tokens == 0
+        assert victim._swarm.peerstore.peer_ids() == [ID.from_base58(victim.peer)]
+
+
+async def test_inbound_connection__opens_no_session__is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FIRST_SESSION_S", 0.1)
+    async with running_host(1) as victim, running_host(2, is_listening=False) as idler:
+        stream = await host_module._connect(address_of(victim))
+        raw = RawConnection(TrioTCPStream(stream), True)
+        await idler._swarm.upgrade_outbound_raw_conn(raw, ID.from_base58(victim.peer))
+        await until(lambda: connections(victim))
+        await until(lambda: not connections(victim) and not connections(idler), within_s=2.0)
+
+
+async def test_inbound_connection__fifth_of_one_peer__is_closed() -> None:
+    async with running_host(1, ignore) as victim, running_host(2, is_listening=False) as hoarder:
+        for _ in range(limits.CONNECTIONS_PER_PEER_MAX):
+            await hoarder.dial(address_of(victim))
+        with suppress(DialError):  # it is accepted, named by its key, and closed
+            link = await hoarder.dial(address_of(victim))
+            assert await link.receive_some(1) == b""
+        assert len(connections(victim)) == limits.CONNECTIONS_PER_PEER_MAX
+
+
+# --- yamux
+
+
+async def test_yamux_window__peer_ignores_it__connection_is_cut_and_memory_bounded() -> None:
+    async with running_host(1, ignore) as victim, running_host(2, is_listening=False) as attacker:
+        link = await attacker.dial(address_of(victim))
+        (connection,) = connections(victim)
+        link._stream.send_window = 1 << 30
+        sizes: list[int] = []
+
+        async def flood() -> None:
+            while True:
+                await link.send_all(bytes(65_000))
+                sizes.append(connection.buffered_bytes())
+
+        with trio.fail_after(5.0), pytest.raises(LinkBrokenError):
+            await flood()
+        assert 0 < max(sizes) <= limits.CONNECTION_BUFFER_BYTES_MAX
+        await until(lambda: connection.is_closed)
+
+
+async def test_yamux_frame__longer_than_a_window__connection_is_cut_before_it_is_read() -> None:
+    async with running_host(1, ignore) as victim, running_host(2, is_listening=False) as attacker:
+        link = await attacker.dial(address_of(victim))
+        (connection,) = connections(victim)
+        length = limits.STREAM_WINDOW_BYTES + 1
+        header = yamux.struct.pack(yamux.YAMUX_HEADER_FORMAT, 0, yamux.TYPE_DATA, 0, link._stream.stream_id, length)
+        await connections(attacker)[0]._write_frame(header)
+        await until(lambda: connection.is_closed)
+
+
+async def test_yamux_stream__reader_pauses_for_a_minute__writer_waits(autojump_clock: MockClock) -> None:
+    class Wire:
+        def __init__(self) -> None:
+            self.frames: list[bytes] = []
+
+        async def _write_frame(self, data: bytes) -> None:
+            self.frames.append(data)
+
+    wire = Wire()
+    stream = WindowedStream(1, wire, True)
+    stream.send_window = 3
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(stream.write, b"abcdef")
+        await trio.sleep(60.0)
+        assert [frame[12:] for frame in wire.frames] == [b"abc"]
+        stream.send_window += 10
+    assert [frame[12:] for frame in wire.frames] == [b"abc", b"def"]
+
+
+async def test_yamux_stream__small_reads__no_window_update_for_each() -> None:
+    async with running_host(1) as server, running_host(2, is_listening=False) as client:
+        link = await client.dial(address_of(server))
+        writes = 0
+        (connection,) = connections(server)
+        write_frame = connection._write_frame
+
+        async def counting(data: bytes) -> None:
+            nonlocal writes
+            writes += 1
+            await write_frame(data)
+
+        connection._write_frame = counting
+        for _ in range(50):
+            await link.send_all(b"x" * 100)
+            assert await link.receive_some(200) == b"x" * 100
+        assert writes <= 52  # the echoes; a keep-alive of the library's may come between
+
+
+async def test_yamux_window__larger_transfer__goes_through() -> None:
+    async with running_host(1) as server, running_host(2, is_listening=False) as client:
+        link = await client.dial(address_of(server))
+        received = bytearray()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(link.send_all, bytes(3_000_000))
+            while len(received) < 3_000_000:
+                received += await link.receive_some(65_536)
+        assert not any(received)
+
+
+async def test_yamux_write__cancelled_half_way__connection_is_aborted() -> None:
+    async with running_host(1, ignore) as server, running_host(2, is_listening=False) as client:
+        link = await client.dial(address_of(server))
+        (connection,) = connections(client)
+
+        async def blocked(_data: bytes) -> None:
+            await trio.sleep_forever()
+
+        connection.secured_conn.write = blocked
+        with trio.move_on_after(0.05):
+            await link.send_all(b"never arrives")
+        with trio.fail_after(1.0):
+            await connection.event_closed.wait()
+            await link.aclose()
+
+
+async def test_connection__its_own_task_fails__host_survives(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_self: object) -> None:
+        raise RuntimeError("bug in the muxer")
+
+    async with running_host(1) as victim, running_host(2, is_listening=False) as dialler:
+        await dialler.dial(address_of(victim))
+        with monkeypatch.context() as patched:
+            patched.setattr(yamux.Yamux, "handle_incoming", fail)
+            with trio.move_on_after(0.5):
+                with pytest.raises(DialError):
+                    await dialler.dial(address_of(victim))
+        await check_echo(dialler, victim)
+
+
+# --- closing
+
+
+async def test_close__many_connections__side_by_side() -> None:
+    async with running_host(1, ignore) as server, running_host(2, is_listening=False) as client:
+        for _ in range(4):
+            await client.dial(address_of(server))
+        started_s = trio.current_time()
+        await drop_all_connections(client._swarm)
+        assert trio.current_time() - started_s < 0.6  # one after another: 0.8 s at least
+        assert not connections(client)
+
+
+async def test_close__write_blocked__returns_at_once() -> None:
+    async with running_host(1, ignore) as server, running_host(2, is_listening=False) as client:
+        link = await client.dial(address_of(server))
+        (connection,) = connections(client)
+        await connection._write_lock.acquire()  # as a write that TCP does not take holds it
+        with trio.fail_after(2.0):
+            await link.aclose()
+        connection._write_lock.release()
+
+
+# --- listening
+
+
+async def test_listen__port_taken_by_another_program__operator_error_names_it() -> None:
+    with trio.socket.socket() as other:
+        await other.bind(("127.0.0.1", 0))
+        other.listen(1)
+        taken = f"/ip4/127.0.0.1/tcp/{other.getsockname()[1]}"
+        host = Host(identity_seed=seed(1), on_inbound=echo)
+        with pytest.raises(OperatorError, match=f"cannot listen on {taken}: Address already in use"):
+            async with host.running((parse_listen(taken),)):
+                pytest.fail("must not start")
+
+
+async def test_listen__second_host_slips_past_the_probe__still_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no_probe(_address: object) -> None:
+        await trio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(host_module, "_probe", no_probe)
+    async with running_host(1) as first:
+        second = Host(identity_seed=seed(2), on_inbound=echo)
+        with pytest.RaisesGroup(OperatorError, flatten_subgroups=True, allow_unwrapped=True):
+            async with second.running((first.addresses[0],)):
+                pytest.fail("two hosts would share one port")
+
+
+# --- dialling
+
+
+async def test_dial__peer_was_down_a_moment_ago__is_tried_again_at_once() -> None:
+    async with running_host(1) as gone:
+        address = address_of(gone)
+    async with running_host(2, is_listening=False) as dialler:
+        with pytest.raises(DialError, match="connection refused"):
+            await dialler.dial(address)
+        back = Host(identity_seed=seed(1), on_inbound=echo)
+        async with back.running((parse_listen(address.transport),)):
+            started_s = trio.current_time()
+            await check_echo(dialler, back)
+            assert trio.current_time() - started_s < 0.6  # 0.2 s of it is closing
+
+
+async def test_dial__listener_never_answers__gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "DIAL_S", 0.2)
+    with trio.socket.socket() as silent:
+        await silent.bind(("127.0.0.1", 0))
+        silent.listen(1)
+        port = silent.getsockname()[1]
+        async with running_host(1, is_listening=False) as dialler, running_host(2) as other:
+            address = parse_address(f"/ip4/127.0.0.1/tcp/{port}/p2p/{other.peer}")
+            with pytest.raises(DialError, match="no answer within"):
+                await dialler.dial(address)
+            assert not connections(dialler)
+
+
+async def test_dial__another_node_answers__says_so() -> None:
+    async with running_host(1) as expected, running_host(2) as other, running_host(3, is_listening=False) as dialler:
+        address = parse_address(f"{other.addresses[0].transport}/p2p/{expected.peer}")
+        with pytest.raises(DialError, match="another node answers there"):
+            await dialler.dial(address)
+
+
+async def test_security__dialler_offers_plaintext_only__is_refused() -> None:
+    keys = create_new_key_pair(seed(2))
+    forger = new_host(key_pair=keys, sec_opt={PLAINTEXT_PROTOCOL_ID: InsecureTransport(keys)})
+    async with running_host(1) as victim, forger.run(listen_addrs=[]):
+        with pytest.raises(Exception, match=r"unable to connect|security|negotiat"):
+            await forger.get_network().dial_addr(Multiaddr(victim.addresses[0].transport), ID.from_base58(victim.peer))
+        assert not connections(victim)
+
+
+# --- the process
+
+
+def test_library__other_version__operator_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda _name: "0.9.0")
+    with pytest.raises(OperatorError, match=r"needs exactly 0\.8\.1"):
+        libp2p_patches.check_library()
+
+
+def test_library__patched_name_is_gone__operator_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Swarm, "_do_handle_inbound_connection")
+    with pytest.raises(OperatorError, match=r"lacks Swarm\._do_handle_inbound_connection"):
+        libp2p_patches.check_library()
+
+
+def test_library__patched__is_idempotent() -> None:
+    libp2p_patches.patch_library()
+    libp2p_patches.patch_library()
+    assert yamux.YamuxStream is WindowedStream
+    assert issubclass(BoundedYamux, yamux.Yamux)
+
+
+SCRIPT_QUIET = """
+import trio
+from multiaddr import Multiaddr
+from network_nodes import address_of, check_echo, running_host
+from sfnode.network.host import DialError
+async def main():
+    async with running_host(1) as a, running_host(2) as b:
+        await check_echo(b, a)
+        address = address_of(a)
+        await b.dial(address)
+    async with running_host(2) as b:
+        try:
+            await b.dial(address)
+        except DialError:
+            pass
+trio.run(main)
+"""
+
+SCRIPT_WITHOUT_FASTECDSA = """
+import importlib.util, sys
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "fastecdsa" else find(name, *rest)
+import sfnode.network.host
+assert not hasattr(sys.modules["fastecdsa"], "__file__")
+"""
+
+
+@pytest.mark.parametrize("script", [SCRIPT_QUIET, SCRIPT_WITHOUT_FASTECDSA], ids=["connections", "without fastecdsa"])
+def test_library__used_in_a_fresh_process__prints_nothing(script: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=30,
+        env={"PYTHONPATH": "tests:."},
+        cwd=REPOSITORY,
+    )
+    assert (ended.returncode, ended.stderr, ended.stdout) == (0, "", "")
