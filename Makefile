@@ -14,7 +14,7 @@ PYTEST_ARGS ?=
 BIN := $(VENV)/bin
 
 # The stamp carries a checksum of what it was made from: switching branches there and back installs nothing.
-LOCK := $(shell cat pyproject.toml constraints.txt | cksum | cut -d ' ' -f 1)
+LOCK := $(shell cat pyproject.toml constraints.txt deploy/install.py | cksum | cut -d ' ' -f 1)
 STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
@@ -25,13 +25,13 @@ help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 check: ## say what this machine lacks, if anything; changes nothing
-	@sh deploy/check-system.sh $(VENV) >/dev/null && echo "nothing is missing"
+	@SFNODE_VENV=$(VENV) sh deploy/check-system.sh >/dev/null && echo "nothing is missing"
 
-$(STAMP): pyproject.toml constraints.txt
-	@python=$$(sh deploy/check-system.sh $(VENV)) && \
+$(STAMP):
+	@python=$$(SFNODE_VENV=$(VENV) sh deploy/check-system.sh) && \
 	  if [ ! -x $(BIN)/python ]; then echo "==> making $(VENV) with $$python" && "$$python" -m venv $(VENV); fi
-	@echo "==> installing sfnode and what it needs into $(VENV) (once; some minutes)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[train,dev]'
+	@echo "==> installing sfnode and what it needs into $(VENV) (once; it takes some minutes)"
+	@$(BIN)/python deploy/install.py --extras train,dev --editable $(PIP_ARGS)
 	@rm -f $(VENV)/.installed-*
 	@touch $@
 

@@ -11,8 +11,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 OURS = ("protocol", "sfnode")
 
-TORCH = frozenset("torch transformers safetensors tokenizers peft accelerate".split())
-NETWORK = frozenset("trio libp2p multiaddr anyio asyncio".split())
+TORCH = frozenset({"torch", "transformers", "safetensors", "tokenizers", "peft", "accelerate"})
+NETWORK = frozenset({"trio", "libp2p", "multiaddr", "anyio", "asyncio"})
 # Package -> what it must not reach, directly or through other modules of ours.
 LAYERS = {
     "protocol": TORCH | NETWORK | {"sfnode"},
@@ -135,7 +135,8 @@ def _is_under(names: frozenset[str]) -> Callable[[str], bool]:
 
 def _way_to(graph: dict[str, frozenset[str]], start: str, is_wanted: Callable[[str], bool]) -> tuple[str, ...]:
     """The shortest chain of imports from start to something wanted, or ()."""
-    ways, seen = [(start,)], {start}
+    ways: list[tuple[str, ...]] = [(start,)]
+    seen: set[str] = set()
     for way in ways:  # grows while it is walked: breadth first
         for target in sorted(graph.get(way[-1], frozenset()) - seen):
             if is_wanted(target):

@@ -20,7 +20,7 @@ NESTING_MAX = 3
 # Everything `protocol/` may import. All of it is pure; whoever adds a name answers for that.
 PURE_IMPORTS = frozenset(
     "__future__ abc base64 binascii bisect collections contextlib dataclasses decimal enum fractions functools hashlib "
-    "heapq hmac itertools math numbers operator re string struct tomllib types typing unicodedata "
+    "heapq hmac itertools json math numbers operator re statistics string struct tomllib types typing unicodedata "
     "msgpack nacl numpy protocol".split()
 )
 # Impure built-ins and NumPy doors to files and to the global generator. `hash` differs between processes.
@@ -40,7 +40,10 @@ LAZY_IMPORTERS = ("sfnode.cli",)  # may import, inside a function, what leads to
 
 # (module, function) -> why a fault of any kind ends there: it must not take the host or the daemon down.
 CATCH_ALL = {
-    ("sfnode.network.guard", "guarded"): "the Swarm's stream handler: one bad stream would close the host",
+    ("protocol.wire", "_unpack_untrusted"): "msgpack documents no closed list of what bad bytes raise",
+    ("sfnode.network.host", "dial"): "libp2p documents none for a handshake with whoever answers",
+    ("sfnode.network.libp2p_patches", "handle"): "stream and connection handlers: one bad peer would end the host",
+    ("sfnode.network.libp2p_patches", "start"): "a connection's reader: one bad peer would end the host",
 }
 
 VAGUE_NAMES = frozenset("utils util helpers helper manager misc common".split())
@@ -105,14 +108,16 @@ def _walked_in_order(node: ast.AST) -> Iterator[ast.expr]:
         yield node.iter
     elif isinstance(node, ast.ListComp | ast.DictComp):
         yield from (generator.iter for generator in node.generators)
-    elif isinstance(node, ast.Call) and len(node.args) == 1:
-        if dotted(node.func) in ("list", "tuple", "enumerate", "iter") or (
-            isinstance(node.func, ast.Attribute) and node.func.attr in ("join", "extend")
-        ):
-            argument = node.args[0]
-            yield argument
-            if isinstance(argument, ast.GeneratorExp):
-                yield from (generator.iter for generator in argument.generators)
+    elif isinstance(node, ast.Call) and len(node.args) == 1 and _keeps_order(node.func):
+        yield node.args[0]
+        if isinstance(node.args[0], ast.GeneratorExp):
+            yield from (generator.iter for generator in node.args[0].generators)
+
+
+def _keeps_order(function: ast.expr) -> bool:
+    if isinstance(function, ast.Attribute):
+        return function.attr in ("join", "extend")
+    return dotted(function) in ("list", "tuple", "enumerate", "iter")
 
 
 def global_randomness(module: Module) -> Iterator[str]:
@@ -126,12 +131,13 @@ def global_randomness(module: Module) -> Iterator[str]:
 
 def imports_on_top(module: Module) -> Iterator[str]:
     """No import inside a function, but for the command line's lazy way to torch."""
-    for function in functions(module):
-        for node in own_nodes(function):
-            for name in imported_names(node):
-                lazy = name.partition(".")[0] in TORCH or name.startswith("sfnode.training")
-                if not (lazy and module.is_in(*LAZY_IMPORTERS)):
-                    yield module.at(node, f"{function.name}() imports {name}")
+    may_be_lazy = module.is_in(*LAZY_IMPORTERS)
+    imports = ((function, node) for function in functions(module) for node in own_nodes(function))
+    for function, node in imports:
+        for name in imported_names(node):
+            leads_to_torch = name.partition(".")[0] in TORCH or name.startswith("sfnode.training")
+            if not (may_be_lazy and leads_to_torch):
+                yield module.at(node, f"{function.name}() imports {name}")
 
 
 def relative_imports(module: Module) -> Iterator[str]:
@@ -197,14 +203,19 @@ def _depth(node: ast.AST, depth: int) -> tuple[int, int]:
 
 
 def catch_all(module: Module) -> Iterator[str]:
-    """`except Exception` and wider only at the listed boundaries."""
+    """`except Exception` and wider only at the listed boundaries, or to clean up and raise the same again."""
     for function in functions(module):
         for node in own_nodes(function):
-            if not isinstance(node, ast.ExceptHandler) or (module.name, function.name) in CATCH_ALL:
-                continue
-            caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
-            if any(kind is None or dotted(kind) in ("Exception", "BaseException") for kind in caught):
+            is_allowed = (module.name, function.name) in CATCH_ALL
+            if isinstance(node, ast.ExceptHandler) and _swallows_everything(node) and not is_allowed:
                 yield module.at(node, f"{function.name}() catches everything and is not a listed boundary")
+
+
+def _swallows_everything(handler: ast.ExceptHandler) -> bool:
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    is_wide = any(kind is None or dotted(kind) in ("Exception", "BaseException") for kind in caught)
+    last = handler.body[-1]
+    return is_wide and not (isinstance(last, ast.Raise) and last.exc is None)
 
 
 def plain_names(module: Module) -> Iterator[str]:

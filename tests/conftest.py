@@ -1,4 +1,4 @@
-"""What all tests share: a quiet, offline, repeatable process, and where optional data lies. No fixtures of one subject."""
+"""What all tests share: a quiet, offline, repeatable process, and where optional data lies. Nothing of one subject."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
 @pytest.fixture(scope="session")
 def shared_folder() -> Path:
-    """The folder beside the checkout with real models and data (`models/`, `data/`); skips loudly where there is none."""
+    """The folder beside the checkout with real models and data (`models/`, `data/`); skips loudly when it is absent."""
     folder = REPOSITORY.parent / "shared"
     for part in ("models", "data"):
         if not (folder / part).is_dir():

@@ -31,7 +31,7 @@ class DemoRun:
     session: Session
 
     def train(self, first_step: int, last_step: int) -> list[float]:
-        """Steps first_step ... last_step - 1 of all authors, each on what the step before left; mean loss of each step."""
+        """Run steps first_step ... last_step - 1 of all authors, each on the state before it; their mean losses."""
         codec, losses = EnvelopeCodec(self.manifest), []
         for step in range(first_step, last_step):
             seeds = [seed_of(self.manifest.run_id, author.author, step) for author in AUTHORS]

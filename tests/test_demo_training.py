@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,15 @@ from sfnode.training.export import export_adapter, export_model
 
 STEPS = 20  # with a rate that makes them enough
 pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Two threads on cores that others use too spin at every small product: 60 times slower, measured."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +65,8 @@ def test_export_model__evaluated_by_the_script_of_the_docs__has_the_accuracy_tha
     export_model(trained.manifest, trained.coefficients, model_folder(), tmp_path / "out")
     (tmp_path / "evaluate.py").write_text(_script())
     command = [sys.executable, "evaluate.py", "out", str(data_file(split="eval"))]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"accuracy {trained.session.evaluate().accuracy:.4f} on 512 rows\n"
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.peer.id import ID
+from trio.testing import wait_all_tasks_blocked
 
 from protocol.errors import OperatorError, Reject, RejectReason
 from protocol.wire import PeerId
@@ -183,7 +184,7 @@ async def test_outbox__empty__take_waits_for_the_next() -> None:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(take)
-        await trio.testing.wait_all_tasks_blocked()
+        await wait_all_tasks_blocked()
         assert not taken
         outbox.put(b"x")
     assert taken == [(frame(b"x"), 1)]

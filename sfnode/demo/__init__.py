@@ -29,8 +29,10 @@ PRETRAINED_WORDS: Final = (" terrible", " great")
 
 STEPS: Final = 150
 LEARNING_RATE: Final = 2e-4
-"""A rate at which four nodes learn the task over STEPS steps, so that the picture shows a curve. Ten times as much works
-too, and is done after 25 steps."""
+"""A rate at which four nodes learn the task over STEPS steps, so that the picture shows a curve.
+
+Five times as much works too, and is done after 25 steps.
+"""
 
 
 def model_folder(name: str = MODEL_NAME) -> Path:

@@ -36,7 +36,7 @@ class PeerExchange:
         self._awaited.discard(peer)
 
     def ask(self) -> None:
-        """Ask the neighbours whose turn it is: new ones at once, then after 5, 10, 20 ... 300 s."""
+        """Ask the neighbours whose turn it is: new ones at once, then after 1, 2, 4 ... 300 s."""
         if self.config.neighbours_fixed:
             return
         now_s = trio.current_time()

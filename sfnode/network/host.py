@@ -91,6 +91,12 @@ class Host:
             raise OperatorError(f"cannot listen on {address.transport}: another program has taken the port just now")
         return found
 
+    async def stop_listening(self) -> None:
+        """Accept no further connections; those that are up stay."""
+        async with trio.open_nursery() as nursery:
+            for listener in list(self._swarm.listeners.values()):
+                nursery.start_soon(listener.close)
+
     async def dial(self, address: Address) -> Link:
         """Open a session stream to the peer at one address, within DIAL_S; DialError says why not."""
         assert address.peer is not None, "only addresses with a peer id are dialled"

@@ -18,7 +18,7 @@ RECEIVE_BYTES_PER_S: Final = 2_000_000  # 16,000 records per second; above it we
 RECEIVE_BURST_BYTES: Final = 4_000_000  # two seconds' worth: a page of 8,192 records is never delayed
 FRAME_COST_BYTES: Final = 400  # a frame counts as this many bytes more: 5,000 empty frames per second
 MANIFEST_BYTES_SERVED_MAX: Final = 4 << 20  # four copies of the largest manifest per session
-PEERS_ANSWER_INTERVAL_S: Final = 5.0  # a peer list costs 50 us to build; faster questions are left unanswered
+PEERS_ANSWER_INTERVAL_S: Final = 0.5  # a peer list costs 300 us; questions that come faster are left unanswered
 EVENTS_MAX: Final = 1_024  # undelivered events; when full the session readers wait (back-pressure on the senders)
 
 # --- yamux: enforced by the patches -------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ SIMULTANEOUS_S: Final = 25.0  # sessions closer together than one dial and one h
 DIALS_AT_ONCE_MAX: Final = 4
 UPKEEP_INTERVAL_S: Final = 1.0  # how often missing neighbours are looked for; events wake it earlier
 EXCHANGE_INTERVAL_S: Final = 300.0  # a peer list is asked for this often when all is well
-EXCHANGE_START_S: Final = 5.0  # and a new neighbour after this, then twice as much, ...: it may be new itself
+EXCHANGE_START_S: Final = 1.0  # and a new neighbour after this, then twice as long, ...: it may be new itself
 PEERS_PER_ANSWER_MAX: Final = 32
 BACKOFF_START_S: Final = 1.0
 BACKOFF_MAX_S: Final = 600.0  # a peer that is down is tried about every five minutes

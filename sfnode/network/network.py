@@ -118,6 +118,7 @@ class Network:
     async def _say_bye_to_all(self) -> None:
         self._is_stopping = True
         self._overlay.stop_dialling()
+        await self._host.stop_listening()
         sessions = self._registry.all()
         for session in sessions:
             session.say_bye("the node stops")
