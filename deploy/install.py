@@ -17,6 +17,8 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 LEFT_OUT = "fastecdsa"
+# pip ends a successful installation with these two lines, the first of them as an ERROR.
+EXPECTED_COMPLAINT = ("pip's dependency resolver does not", f"requires {LEFT_OUT}")
 
 
 def main() -> None:
@@ -25,6 +27,7 @@ def main() -> None:
     parser.add_argument("--extras", default="", help="comma-separated extras of pyproject.toml, e.g. train,dev")
     parser.add_argument("--editable", action="store_true", help="run from this checkout instead of from a copy")
     parser.add_argument("--unpinned", action="store_true", help="newest allowed versions instead of constraints.txt")
+    parser.add_argument("--only-dependencies", action="store_true", help="leave sfnode itself out")
     options, pip_arguments = parser.parse_known_args()
 
     pins = [] if options.unpinned else ["-c", str(REPOSITORY / "constraints.txt")]
@@ -33,6 +36,8 @@ def main() -> None:
     pip_install("--no-deps", *pins, *libp2p, *pip_arguments)
     others = [line for line in (*wanted, *requirements_of_libp2p()) if name_of(line) not in ("libp2p", LEFT_OUT)]
     pip_install(*pins, *others, *pip_arguments)
+    if options.only_dependencies:
+        return
     pip_install("--no-deps", *(["-e"] if options.editable else []), str(REPOSITORY), *pip_arguments)
 
 
@@ -59,9 +64,13 @@ def name_of(requirement: str) -> str:
 def pip_install(*arguments: str) -> None:
     """Run pip in this Python; its errors go to the terminal and end the installation."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments]
-    status = subprocess.run(command, check=False).returncode
-    if status:
-        sys.exit(status)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as pip:
+        assert pip.stderr is not None
+        for line in pip.stderr:
+            if not any(text in line for text in EXPECTED_COMPLAINT):
+                sys.stderr.write(line)
+    if pip.returncode:
+        sys.exit(pip.returncode)
 
 
 if __name__ == "__main__":

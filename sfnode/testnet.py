@@ -145,11 +145,11 @@ class Testnet:
         return arguments
 
     async def _wait_for_address(self, node: NodeProcess) -> None:
-        with trio.move_on_after(_START_S) as scope:
+        with trio.move_on_after(_START_S):
             while not node.address:
                 self._check_alive()
                 await trio.sleep(_POLL_S)
-        if scope.cancelled_caught:
+        if not node.address:
             raise OperatorError(f"{node.name} did not start within {_START_S:.0f} s; see {node.directory}.log")
 
     # --- watch --------------------------------------------------------------------------------------------

@@ -44,6 +44,8 @@ CATCH_ALL = {
     ("sfnode.network.host", "dial"): "libp2p documents none for a handshake with whoever answers",
     ("sfnode.network.libp2p_patches", "handle"): "stream and connection handlers: one bad peer would end the host",
     ("sfnode.network.libp2p_patches", "start"): "a connection's reader: one bad peer would end the host",
+    ("sfnode.network.overlay", "_dial_and_run"): "a session's task: its fault must not end the sessions with others",
+    ("sfnode.training.worker", "answer"): "one request of the worker: its fault must not end the other nodes' sessions",
 }
 
 VAGUE_NAMES = frozenset("utils util helpers helper manager misc common".split())

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 # Before anything imports torch or transformers: several test processes share few cores, and nothing may be downloaded.
-os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 

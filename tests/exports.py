@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from manifests import manifest_data
 from numpy.typing import NDArray
 from transformers import (
     AutoModelForCausalLM,
@@ -20,6 +19,7 @@ from transformers import (
     PreTrainedModel,
 )
 
+from manifests import manifest_data
 from protocol.coefficients import Coefficients, view_exp
 from protocol.manifest import Manifest, TensorSpec, checked
 from protocol.structure import to_plain

@@ -8,8 +8,8 @@ import pytest
 
 from protocol.keys import Signer
 from protocol.replica import Replica
-from tests.cluster import Cluster
-from tests.manifests import small_manifest
+from cluster import Cluster
+from manifests import small_manifest
 
 NORMALISED = {"core": "rademacher", "scalar": "raw", "directions": 4}
 

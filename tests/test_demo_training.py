@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import REPOSITORY
-from demo_run import DemoRun, demo_run
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
+from conftest import REPOSITORY
+from demo_run import DemoRun, demo_run
 from sfnode.demo import data_file, model_folder
 from sfnode.run_builder import MethodChoice
 from sfnode.training.export import export_adapter, export_model

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from exports import CONFIGS, TrainedRun, save_base, trained_run
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+from exports import CONFIGS, TrainedRun, save_base, trained_run
 from protocol.coefficients import view_exp
 from protocol.errors import OperatorError
 from sfnode.training.adapter import float32_parts

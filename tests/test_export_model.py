@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from exports import CONFIGS, TrainedRun, save_base, trained_run
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
+from exports import CONFIGS, TrainedRun, save_base, trained_run
 from protocol.errors import OperatorError
 from sfnode.training.export import export_adapter, export_model
 from sfnode.training.out_folder import fresh_folder
@@ -190,3 +190,17 @@ def test_fresh_folder__error_inside__leaves_nothing_behind(
     with pytest.raises(raised, match=text):
         _fail_inside(tmp_path / "out", error)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_fresh_folder__link_or_dot_given__replaces_the_folder_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = tmp_path / "real"
+    real.mkdir()
+    (tmp_path / "link").symlink_to(real)
+    for out in (tmp_path / "link", Path(".")):
+        monkeypatch.chdir(real)
+        with fresh_folder(out, force=True) as part:
+            (part / "file").write_text(str(out))
+        assert (real / "file").read_text() == str(out)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]

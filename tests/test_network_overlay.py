@@ -7,8 +7,8 @@ import socket
 
 import pytest
 import trio
-from network_nodes import LOOPBACK, Node, network, record, start, until
 
+from network_nodes import LOOPBACK, Node, network, record, start, until
 from protocol.wire import PeerId
 from sfnode.network import limits, overlay
 from sfnode.network.events import NetworkConfig
@@ -65,6 +65,7 @@ async def test_dial__from_both_ends_at_once__one_session_stays(attempt: int) -> 
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.process
 async def test_ring__32_nodes_with_fixed_neighbours__each_has_exactly_two() -> None:
     addresses = fixed_addresses(range(1, 33))
     async with trio.open_nursery() as nursery:
@@ -82,17 +83,52 @@ async def test_ring__32_nodes_with_fixed_neighbours__each_has_exactly_two() -> N
         nursery.cancel_scope.cancel()
 
 
-async def test_growth__32_nodes_know_one_bootstrap__all_are_connected_without_it() -> None:
+@pytest.mark.process
+async def test_growth__20_nodes_know_one_bootstrap_with_little_room__all_find_each_other_without_it() -> None:
     async with trio.open_nursery() as nursery:
-        bootstrap = await start(nursery, network(1))
+        bootstrap = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,), inbound_max=8)))
         nodes = []
-        for number in range(2, 33):
+        for number in range(2, 22):
             config = NetworkConfig(listen=(LOOPBACK,), bootstrap=bootstrap.addresses)
             nodes.append(await start(nursery, network(number, config)))
         await until(lambda: all(len(node.peers()) >= 4 for node in nodes), within_s=20.0)
         await bootstrap.stop()
         await until(lambda: is_connected(nodes), within_s=10.0)
         assert all(node.network.statistics.sessions_outbound <= limits.OUTBOUND_MAX for node in nodes)
+        nursery.cancel_scope.cancel()
+
+
+def skip_without_ipv6(*listen: str) -> None:
+    """Some containers have no IPv6 at all."""
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError as error:
+        if any(address.startswith("/ip6") for address in listen):
+            pytest.skip(f"this machine has no IPv6 loopback: {error}")
+
+
+@pytest.mark.parametrize("listen", ["/ip4/0.0.0.0/tcp/0", "/ip6/::1/tcp/0", "/ip6/::/tcp/0", LOOPBACK])
+async def test_listen__any_kind_of_address__can_be_dialled_as_printed(listen: str) -> None:
+    skip_without_ipv6(listen)
+    async with trio.open_nursery() as nursery:
+        announce = ("/dns4/localhost/tcp/1",)
+        listener = await start(nursery, network(1, NetworkConfig(listen=(listen,), announce=announce)))
+        assert listener.addresses[0] == f"{announce[0]}/p2p/{listener.peer}"
+        for number, address in enumerate(listener.addresses[1:]):
+            node = await start(nursery, network(number + 2, NetworkConfig(bootstrap=(address,))))
+            await until(node.connected)
+        nursery.cancel_scope.cancel()
+
+
+async def test_listen__two_addresses__both_are_served() -> None:
+    skip_without_ipv6("/ip6/::1/tcp/0")
+    async with trio.open_nursery() as nursery:
+        listener = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK, "/ip6/::1/tcp/0"))))
+        assert len(listener.addresses) == 2
+        for number, address in enumerate(listener.addresses):
+            node = await start(nursery, network(number + 2, NetworkConfig(bootstrap=(address,))))
+            await until(node.connected)
         nursery.cancel_scope.cancel()
 
 

@@ -23,9 +23,9 @@ from libp2p.security.insecure.transport import PLAINTEXT_PROTOCOL_ID, InsecureTr
 from libp2p.stream_muxer.exceptions import MuxedStreamError
 from libp2p.stream_muxer.yamux import yamux
 from multiaddr import Multiaddr
-from network_nodes import address_of, check_echo, echo, ignore, running_host, seed, until
 from trio.testing import MockClock
 
+from network_nodes import address_of, check_echo, echo, ignore, running_host, seed, until
 from protocol.errors import OperatorError
 from sfnode.network import host as host_module
 from sfnode.network import libp2p_patches, limits
@@ -242,6 +242,29 @@ async def test_connection__its_own_task_fails__host_survives(monkeypatch: pytest
         await check_echo(dialler, victim)
 
 
+# --- parts of the library that act by themselves
+
+
+async def test_host__connected__opens_no_streams_of_its_own() -> None:
+    async with running_host(1) as server, running_host(2, is_listening=False) as client:
+        await client.dial(address_of(server))
+        await trio.sleep(0.1)  # identify would come 5 ms after the connection
+        for host in (server, client):
+            assert [len(connection.streams) for connection in connections(host)] == [1]
+
+
+async def test_host__connections_came_and_went__library_has_not_dialled_limited_or_remembered() -> None:
+    async with running_host(1) as server, running_host(2, is_listening=False) as client:
+        await connect_again_and_again(server, dialler_number=3, cycles=1)
+        await check_echo(client, server)
+        for host in (server, client):
+            swarm = host._swarm
+            assert swarm._resource_manager is None
+            assert swarm._last_prune_attempt == swarm._last_auto_connect_trigger == 0.0
+            assert not hasattr(swarm.auto_connector, "_recent_disconnects")
+            assert swarm.peerstore.peer_ids() == [swarm.self_id]
+
+
 # --- closing
 
 
@@ -359,6 +382,7 @@ def test_library__patched__is_idempotent() -> None:
 
 
 SCRIPT_QUIET = """
+import logging
 import trio
 from multiaddr import Multiaddr
 from network_nodes import address_of, check_echo, running_host
@@ -368,12 +392,21 @@ async def main():
         await check_echo(b, a)
         address = address_of(a)
         await b.dial(address)
+        a._swarm.get_connections()[0].muxed_conn.abort()
+        await trio.sleep(0.1)
+        link = await b.dial(address)
+        await b._swarm.get_connections()[0].muxed_conn._write_frame(bytes([9] * 12))
+        await link.send_all(b"x")
+        stream = await trio.open_tcp_stream(address.host, address.port)
+        await stream.send_all(b"garbage" * 100)
+        await trio.sleep(0.1)
     async with running_host(2) as b:
         try:
             await b.dial(address)
         except DialError:
             pass
 trio.run(main)
+assert not logging.getLogger().handlers
 """
 
 SCRIPT_WITHOUT_FASTECDSA = """

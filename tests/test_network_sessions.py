@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 import trio
+
 from network_nodes import (
     CALM,
     LOOPBACK,
@@ -22,7 +24,6 @@ from network_nodes import (
     start,
     until,
 )
-
 from protocol.errors import OperatorError
 from protocol.wire import VERSION, Bye, Hello, ManifestPart, Message, Peers, PeersRequest, Ping, encode
 from sfnode.network import limits
@@ -32,7 +33,7 @@ from sfnode.network.events import MessageReceived, NetworkConfig, PeerConnected,
 from sfnode.network.frames import frame
 from sfnode.network.greeting import greet, own_hello
 from sfnode.network.host import Host
-from sfnode.network.link import Link
+from sfnode.network.link import Link, LinkBrokenError
 from sfnode.network.manifest_transfer import fetch_manifest
 
 HELLO = own_hello(run_id=RUN_ID, agent="stranger", listen=(), head_step=7)
@@ -44,11 +45,21 @@ async def dial(host: Host, node: Node) -> Link:
 
 
 async def read_to_end(link: Link) -> bytes:
-    """All that the other side says until it closes."""
+    """All that the other side says until it closes or cuts the connection."""
     received = b""
-    while data := await link.receive_some(65_536):
-        received += data
+    with suppress(LinkBrokenError):
+        while data := await link.receive_some(65_536):
+            received += data
     return received
+
+
+async def test_network__port_in_use__operator_error_names_the_address() -> None:
+    async with trio.open_nursery() as nursery:
+        first = await start(nursery, network(1))
+        taken = first.addresses[0].partition("/p2p/")[0]
+        with pytest.raises(OperatorError, match=f"cannot listen on {taken}: Address already in use; another program"):
+            await network(2, NetworkConfig(listen=(taken,))).run()
+        nursery.cancel_scope.cancel()
 
 
 # --- messages

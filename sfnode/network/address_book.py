@@ -136,7 +136,7 @@ class AddressBook:
         del entry.addresses[limits.ADDRESSES_PER_PEER_MAX :]
 
     def failed(self, peer: PeerId, now_s: float, *, at_least_s: float = 0.0) -> float:
-        """No session came about, or one ended. Returns after how many seconds the peer is due again (full jitter)."""
+        """No session came about. Returns after how many seconds the peer is due again (full jitter)."""
         entry = self._entries.get(peer)
         if entry is None:
             return 0.0
@@ -146,6 +146,12 @@ class AddressBook:
         wait_s = max(self._chance.uniform(0.0, backoff_s), min(at_least_s, longest_s))
         entry.due_s = now_s + wait_s
         return wait_s
+
+    def pause(self, peer: PeerId, now_s: float) -> None:
+        """A session ended: let a random moment pass before the next dial, so that not both ends dial at once."""
+        entry = self._entries.get(peer)
+        if entry is not None:
+            entry.due_s = max(entry.due_s, now_s + self._chance.uniform(0.0, limits.BACKOFF_START_S))
 
     # --- telling others
 

@@ -9,7 +9,8 @@ import errno
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any, Final
 
 import trio
@@ -197,6 +198,21 @@ async def _probe(address: Address) -> None:
             errno.EACCES: "ports below 1024 need root; choose a higher one",
         }.get(error.errno or 0, "choose another address")
         raise OperatorError(f"cannot listen on {address.transport}: {error.strerror}; {advice}") from error
+
+
+def dialable(address: Address) -> tuple[Address, ...]:
+    """Addresses to dial for one that is listened on: "every interface" becomes the main one and loopback."""
+    if not address.is_wildcard:
+        return (address,)
+    family, elsewhere, loopback = {
+        "ip4": (socket.AF_INET, "192.0.2.1", "127.0.0.1"),
+        "ip6": (socket.AF_INET6, "2001:db8::1", "::1"),
+    }[address.kind]
+    hosts = [loopback]
+    with socket.socket(family, socket.SOCK_DGRAM) as probe, suppress(OSError):
+        probe.connect((elsewhere, 9))  # sends nothing; the system picks the interface for the way out
+        hosts.insert(0, probe.getsockname()[0])
+    return tuple(replace(address, host=host) for host in dict.fromkeys(hosts))
 
 
 async def _connect(address: Address) -> trio.SocketStream:

@@ -20,7 +20,7 @@ from libp2p.network.connection import swarm_connection
 from libp2p.network.connection.raw_connection import RawConnection
 from libp2p.network.swarm import Swarm
 from libp2p.stream_muxer import muxer_multistream
-from libp2p.stream_muxer.exceptions import MuxedStreamError
+from libp2p.stream_muxer.exceptions import MuxedStreamEOF, MuxedStreamError, MuxedStreamReset
 from libp2p.stream_muxer.yamux import yamux
 from libp2p.transport.tcp import tcp
 
@@ -312,6 +312,25 @@ class WindowedStream(yamux.YamuxStream):  # type: ignore[misc]
             header = struct.pack(yamux.YAMUX_HEADER_FORMAT, 0, yamux.TYPE_DATA, 0, self.stream_id, size)
             await self.conn._write_frame(header + data[sent : sent + size])
             sent += size
+
+    async def read(self, n: int | None = -1) -> bytes:
+        """Up to ``n`` bytes as soon as there are any. Takes no lock: the library's three cost 40 us per frame."""
+        buffers, events = self.conn.stream_buffers, self.conn.stream_events
+        while not (buffer := buffers.get(self.stream_id)):
+            if self.reset_received:
+                raise MuxedStreamReset("stream was reset")
+            if buffer is None or self.recv_closed or self.closed:
+                raise MuxedStreamEOF("stream is closed for reading")
+            await events[self.stream_id].wait()
+            if self.stream_id in events:
+                events[self.stream_id] = trio.Event()
+        size = len(buffer) if n is None or n < 0 else n
+        data = bytes(buffer[:size])
+        del buffer[:size]
+        if self.closed:
+            await self.conn._finalize_stream(self, fully_closed=True)
+        await self._auto_tune_and_send_window_update(bytes_read=len(data))
+        return data
 
     async def _wait_for_window(self) -> None:
         self._window_opened = trio.Event()

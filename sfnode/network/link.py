@@ -39,21 +39,21 @@ class Link:
         except MuxedStreamEOF:
             return b""
         except _GONE as error:
-            raise LinkBrokenError(f"connection lost while reading ({type(error).__name__})") from error
+            raise LinkBrokenError("the connection was lost") from error
 
     async def send_all(self, data: bytes) -> None:
         """Send all bytes; LinkBrokenError. Waits without limit for a reader that pauses: set a deadline around it."""
         try:
             await self._stream.write(data)
         except _GONE as error:
-            raise LinkBrokenError(f"connection lost while writing ({type(error).__name__})") from error
+            raise LinkBrokenError("the connection was lost while writing") from error
 
     async def send_eof(self) -> None:
         """Tell the other side that nothing more comes; reading goes on."""
         try:
             await self._stream.close()
         except _GONE as error:
-            raise LinkBrokenError(f"connection lost while closing ({type(error).__name__})") from error
+            raise LinkBrokenError("the connection was lost while closing") from error
 
     def abort(self) -> None:
         """Cut the connection now."""

@@ -39,7 +39,7 @@ from sfnode.network.events import (
 )
 from sfnode.network.exchange import PeerExchange
 from sfnode.network.greeting import OBSERVER_RUN_ID, RefusedError
-from sfnode.network.host import Host, check_can_listen
+from sfnode.network.host import Host, check_can_listen, dialable
 from sfnode.network.link import Link, LinkBrokenError
 from sfnode.network.manifest_transfer import manifest_part, serve_observer
 from sfnode.network.overlay import Overlay
@@ -98,7 +98,7 @@ class Network:
     async def run(self, *, task_status: Readiness = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; then say bye to all neighbours, which takes at most STOP_S.
 
-        ``started`` gets the addresses that this node listens on, with its peer id. OperatorError when one is taken.
+        ``started`` gets ``addresses``. OperatorError when one cannot be listened on.
         """
         await check_can_listen(self._listen)
         stop = trio.Event()
@@ -110,7 +110,7 @@ class Network:
     async def _serve(self, stop: trio.Event, task_status: Readiness) -> None:
         async with self._host.running(self._listen), trio.open_nursery() as nursery:
             nursery.start_soon(self._overlay.run)
-            task_status.started(tuple(f"{address}/p2p/{self.peer}" for address in self._host.addresses))
+            task_status.started(self.addresses)
             await stop.wait()
             await self._say_bye_to_all()
             nursery.cancel_scope.cancel()
@@ -144,6 +144,12 @@ class Network:
     def neighbours(self) -> tuple[NeighbourInfo, ...]:
         """All running sessions."""
         return tuple(_info(session, self._book) for session in self._registry.all())
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where others can dial this node, with its peer id: announced ones first. Known once the network runs."""
+        listening = [found for address in self._host.addresses for found in dialable(address)]
+        return tuple(f"{address.transport}/p2p/{self.peer}" for address in (*self._announce, *listening))
 
     def known_peers(self) -> tuple[PeerRow, ...]:
         """What to keep on disk and give back to the next Network."""
@@ -240,6 +246,7 @@ class Network:
         finally:
             self._registry.remove(session)
             self._exchange.ended(session.peer)
+            self._book.pause(session.peer, trio.current_time())
             self._overlay.wake()
             session.finished.set()
 

@@ -81,7 +81,7 @@ class Overlay:
         if self._is_stopping:
             return ()
         now_s = trio.current_time()
-        exclude = self._registry.peers() | self._registry.discouraged() | frozenset(self._dialling)
+        exclude = self._registry.served() | self._registry.discouraged() | frozenset(self._dialling)
         free = limits.DIALS_AT_ONCE_MAX - len(self._dialling)
         if self._config.neighbours_fixed:
             return self._book.due(now_s, exclude=exclude, bootstrap_only=True)[: max(0, free)]
@@ -139,8 +139,6 @@ class Overlay:
         except Reject as error:
             self._registry.discourage(peer, limits.GARBAGE_S)
             self._failed(address, f"it sent what no honest node sends ({error})", limits.GARBAGE_S)
-        else:
-            self._book.failed(peer, trio.current_time())  # ended after running: a moment's pause before the next dial
         return True
 
     def _refused(self, address: Address, error: RefusedError, remote_host: str) -> None:

@@ -17,6 +17,7 @@ class Registry:
     def __init__(self, own_peer: PeerId) -> None:
         self._own_key = author_of_peer(own_peer)
         self._sessions: dict[PeerId, Session] = {}
+        self._arriving: list[PeerId] = []
         self._discouraged_until_s: dict[PeerId, float] = {}
 
     def get(self, peer: PeerId) -> Session | None:
@@ -28,6 +29,10 @@ class Registry:
     def peers(self) -> frozenset[PeerId]:
         return frozenset(self._sessions)
 
+    def served(self) -> frozenset[PeerId]:
+        """Peers with a running session, or with one that waits for its predecessor to end: no reason to dial them."""
+        return self.peers() | frozenset(self._arriving)
+
     def count(self, *, is_outbound: bool) -> int:
         return sum(session.is_outbound == is_outbound for session in self._sessions.values())
 
@@ -37,7 +42,11 @@ class Registry:
             if not self._replaces(session, older):
                 return False
             older.say_bye(DUPLICATE)
-            await older.finished.wait()
+            self._arriving.append(session.peer)
+            try:
+                await older.finished.wait()
+            finally:
+                self._arriving.remove(session.peer)
         self._sessions[session.peer] = session
         return True
 

@@ -1,4 +1,4 @@
-"""The baseline of `sfnode bench`: MeZO's in-place step, written from its paper (Malladi et al., arXiv 2305.17333, alg. 1).
+"""The baseline of `sfnode bench`: MeZO's in-place step, from its paper (Malladi et al., arXiv 2305.17333).
 
 Every parameter is perturbed by + eps z, - 2 eps z and + eps z again, with z drawn anew from the seed each time, and
 updated with a fourth draw. No state of a run ever comes from here.

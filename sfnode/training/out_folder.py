@@ -22,9 +22,10 @@ def fresh_folder(out: Path, *, force: bool) -> Iterator[Path]:
     Raises OperatorError when `out` is not empty (with `force` its content is replaced at that end, not
     before), is not a folder, or when writing fails; then `out` is as it was and nothing is left beside it.
     """
-    _check_free(out, force)
+    out = out.resolve()  # "." has no name to derive the temporary one from, and a link's target is what is replaced
     part = out.with_name(f".{out.name}.part-{os.getpid()}")
     try:
+        _check_free(out, force)
         out.parent.mkdir(parents=True, exist_ok=True)
         part.mkdir()
         yield part

@@ -1,0 +1,33 @@
+"""`sfnode` commands in shell scripts and documents: found as text, checked against the real command line."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import click
+
+from sfnode.cli import cli
+
+
+def commands_in(script: str) -> list[list[str]]:
+    """The arguments of each `sfnode` command in a shell script; backslashes join lines, comments are left out."""
+    joined = re.sub(r"\\\n\s*", " ", script)
+    found = re.findall(r"(?:^|[\s(/])sfnode +([^#\n]*)", joined)
+    return [shlex.split(re.split(r" *(?:[|;>]|&&|\)$|\) )", text)[0]) for text in map(_quoted, found)]
+
+
+def _quoted(text: str) -> str:
+    """A command substitution inside an argument is that argument: its own text does not matter."""
+    return re.sub(r'"\$\([^)]*\)"', "SUBSTITUTED", text)
+
+
+def parse_command(arguments: list[str]) -> None:
+    """Check a command's name, options and values without running it; click.UsageError says what is wrong."""
+    command: click.Command = cli
+    context = click.Context(cli, info_name="sfnode")
+    while isinstance(command, click.Group):
+        name, found, arguments = command.resolve_command(context, arguments)
+        assert found is not None
+        command, context = found, click.Context(found, parent=context, info_name=name)
+    command.make_context(context.info_name, list(arguments), parent=context.parent)
