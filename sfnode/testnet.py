@@ -65,6 +65,7 @@ class NodeProcess:
     address: str = ""
     status: dict[str, Any] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
+    losses: dict[int, float] = field(default_factory=dict)  # of its own estimates, by step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,19 +240,24 @@ class Testnet:
         return named[0], named[1]
 
     def _curve(self, before: dict[str, float], after: dict[str, float]) -> list[CurvePoint]:
-        """Accuracy as the first node measured it, and the mean loss of each node's estimates."""
-        points = []
+        """Held-out accuracy as the first node measured it on its way, and the mean of all nodes' training losses."""
+        accuracies = {
+            event["step"]: event["accuracy"] for event in self.nodes[0].events if event["event"] == "evaluated"
+        }
         if before:
-            points.append(CurvePoint(step=0, loss=before["loss"], accuracy=before["accuracy"]))
-        points += [
-            CurvePoint(step=event["step"], loss=event["loss"], accuracy=event["accuracy"])
-            for event in self.nodes[0].events
-            if event["event"] == "evaluated"
+            accuracies |= {0: before["accuracy"], self._signed.manifest.steps: after["accuracy"]}
+        losses: dict[int, list[float]] = {}
+        for node in self.nodes:
+            for step, loss in node.losses.items():
+                losses.setdefault(step, []).append(loss)
+        return [
+            CurvePoint(
+                step=step,
+                loss=sum(losses[step]) / len(losses[step]) if step in losses else None,
+                accuracy=accuracies.get(step),
+            )
+            for step in sorted(accuracies.keys() | losses.keys())
         ]
-        if after:
-            steps = self._signed.manifest.steps
-            points.append(CurvePoint(step=steps, loss=after["loss"], accuracy=after["accuracy"]))
-        return points
 
 
 async def _read_events(node: NodeProcess) -> None:
@@ -267,6 +273,8 @@ async def _read_events(node: NodeProcess) -> None:
 def _take_event(node: NodeProcess, event: dict[str, Any]) -> None:
     if event["event"] == "progress":
         node.status = event
+        if event["loss"] is not None:
+            node.losses[event["step"]] = event["loss"]
         return
     node.events.append(event)
     if event["event"] == "started":

@@ -36,7 +36,7 @@ RANDOMNESS_ALLOWED = {
     "sfnode.training.mezo": "the baseline that `sfnode bench` compares with; its numbers reach no state",
     "sfnode.training.bench": "inputs of a benchmark; they reach no state",
 }
-LAZY_IMPORTERS = ("sfnode.cli",)  # may import, inside a function, what leads to torch
+LAZY_IMPORTERS = ("sfnode.cli", "tests")  # may import, inside a function, what leads to torch
 
 # (module, function) -> why a fault of any kind ends there: it must not take the host or the daemon down.
 CATCH_ALL = {

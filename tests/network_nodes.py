@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from sfnode.network.addresses import Address, parse_listen
 from sfnode.network.channel import Timings
 from sfnode.network.events import MessageReceived, NetworkConfig, NetworkEvent, PeerConnected, PeerDisconnected
 from sfnode.network.host import Host, SessionHandler
-from sfnode.network.link import Link
+from sfnode.network.link import Link, LinkBrokenError
 from sfnode.network.network import Network
 
 RUN_ID = bytes(range(32))
@@ -127,9 +127,10 @@ async def ignore(link: Link) -> None:
 async def echo(link: Link) -> None:
     """Send everything back."""
     try:
-        while data := await link.receive_some(65_536):
-            await link.send_all(data)
-        await link.send_eof()
+        with suppress(LinkBrokenError):
+            while data := await link.receive_some(65_536):
+                await link.send_all(data)
+            await link.send_eof()
     finally:
         await link.aclose()
 

@@ -126,7 +126,7 @@ async def test_inbound_connection__fifth_of_one_peer__is_closed() -> None:
     async with running_host(1, ignore) as victim, running_host(2, is_listening=False) as hoarder:
         for _ in range(limits.CONNECTIONS_PER_PEER_MAX):
             await hoarder.dial(address_of(victim))
-        with suppress(DialError):  # it is accepted, named by its key, and closed
+        with suppress(DialError, LinkBrokenError):  # it is accepted, named by its key, and closed
             link = await hoarder.dial(address_of(victim))
             assert await link.receive_some(1) == b""
         assert len(connections(victim)) == limits.CONNECTIONS_PER_PEER_MAX
@@ -275,7 +275,7 @@ async def test_close__many_connections__side_by_side() -> None:
         started_s = trio.current_time()
         await drop_all_connections(client._swarm)
         assert trio.current_time() - started_s < 0.6  # one after another: 0.8 s at least
-        assert not connections(client)
+        await until(lambda: not connections(client))
 
 
 async def test_close__write_blocked__returns_at_once() -> None:

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from protocol.errors import OperatorError, SfnodeError
 from protocol.manifest import decode_run_untrusted
+from sfnode import demo
 from sfnode.cli.options import FolderPath, device_options, json_option
 from sfnode.cli.owner import TASKS, make_run
 from sfnode.data import evaluation_file, training_file
@@ -30,7 +31,7 @@ _PRINT_S = 2.0
 @click.command()
 @click.option("--nodes", default=4, show_default=True, help="Node processes.")
 @click.option("--late", default=0, show_default=True, help="Further nodes that join when half of the steps are done.")
-@click.option("--steps", default=120, show_default=True, help="Length of the run.")
+@click.option("--steps", type=click.IntRange(1), help=f"Length of the run.  [default: {demo.STEPS}]")
 @click.option("--model", default="embedded:tiny-opt", show_default=True, help="Folder, hub id or embedded:tiny-opt.")
 @click.option("--task", type=click.Choice(sorted(TASKS)), help="A task known by name.  [default: that of the demo]")
 @click.option("--template", help='Prompt, e.g. "{sentence} It was".')
@@ -44,7 +45,9 @@ _PRINT_S = 2.0
 @click.option("--scalar", type=click.Choice(["raw", "normalised"]), default=_DEFAULTS.scalar, show_default=True)
 @click.option("--directions", default=_DEFAULTS.directions, show_default=True)
 @click.option("--local-steps", default=_DEFAULTS.local_steps, show_default=True)
-@click.option("--learning-rate", default=_DEFAULTS.learning_rate, show_default=True)
+@click.option(
+    "--learning-rate", type=float, help=f"[default: {demo.LEARNING_RATE} for the demo, else {_DEFAULTS.learning_rate}]"
+)
 @click.option("--schedule", type=click.Choice(["linear", "constant"]), default=_DEFAULTS.schedule, show_default=True)
 @click.option("--trainable", default="linear", show_default=True, help="Of linear,embedding,norm,bias.")
 @click.option("--dir", "folder", type=FolderPath, help="Where to keep everything.  [default: a new temporary folder]")
@@ -82,6 +85,8 @@ def _configure(nodes: int, late: int, folder: Path, timeout: float, choices: dic
     is_demo = choices["template"] is None and choices["task"] is None
     if is_demo:
         choices["task"] = "embedded:reviews"
+    choices["steps"] = choices["steps"] or demo.STEPS
+    choices["learning_rate"] = choices["learning_rate"] or (demo.LEARNING_RATE if is_demo else _DEFAULTS.learning_rate)
     if (folder / "node0").exists():
         raise OperatorError(f"{folder} holds an earlier test network: choose another --dir")
     run_bytes, _ = make_run({**choices, "private_data": False}, key_path=folder / "owner.key", default_name="testnet")

@@ -261,6 +261,7 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types th
         except Exception:
             _log.debug("connection_failed peer=%s", self.peer_id, exc_info=True)
             self.abort()
+            await self._cleanup_on_error()
 
     async def _write_frame(self, data: bytes) -> None:
         """Write one frame. A cancelled or failed write leaves half a Noise message behind: the connection is over."""
@@ -360,14 +361,15 @@ def _bounded_muxer(muxer: Any) -> Callable[[Any, Any], Awaitable[Any]]:
 
 
 async def drop_connection(muxed: Any) -> None:
-    """Close one connection at once and for certain, and forget it. Takes about 0.2 s: the library sleeps twice.
+    """Close one connection at once and for certain.
 
-    The library's close waits without limit for the lock of a blocked write, so the socket goes first. Whoever wants
-    its last bytes read ends its stream and waits for the other side's end of stream before.
+    The library's close sleeps for 0.2 s, and waits without limit for the lock of a blocked write. Closing the socket
+    makes the connection's own task end and clean up. Whoever wants its last bytes read ends its stream before, and
+    waits for the other side's end of stream.
     """
     muxed.abort()
     with trio.CancelScope(shield=True, deadline=trio.current_time() + limits.CLOSE_S):
-        await muxed.close()
+        await muxed.event_closed.wait()
 
 
 async def drop_all_connections(swarm: Any) -> None:

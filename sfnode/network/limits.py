@@ -44,7 +44,7 @@ PING_INTERVAL_S: Final = 30.0  # below the idle time-outs of common NAT boxes
 DEAD_S: Final = 120.0  # four pings unanswered
 WRITE_S: Final = 20.0  # one stream write; a healthy but slow link (25 kbit/s) still manages 64 KiB
 BYE_S: Final = 0.7  # how long a polite end waits for the other side's end of stream
-CLOSE_S: Final = 0.5  # closing one connection: the library sleeps 0.2 s in it
+CLOSE_S: Final = 0.5  # closing one connection; takes milliseconds
 STOP_S: Final = 1.8  # the whole network, so that the daemon ends within 5 s
 SIMULTANEOUS_S: Final = 25.0  # sessions closer together than one dial and one hello were dialled from both ends at once
 

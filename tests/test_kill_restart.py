@@ -1,0 +1,103 @@
+"""Five real ``sfnode join`` daemons, killed with SIGKILL at random moments and started again, end with equal digests."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+import trio
+from daemons import JoinProcess, demo_run, free_port, log_verify, write_run
+
+from sfnode.identity import FILE_NAME, load_identity, load_or_create_seed
+from sfnode.peer import peer_id_of
+from sfnode.worker_client import worker_process
+
+NODES = 5
+STEPS = 150
+KILLS = 12
+LIMIT_S = 150
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+
+
+def make_nodes(folder: Path, worker: Path) -> list[JoinProcess]:
+    """Five nodes; each knows the two before it."""
+    addresses: list[str] = []
+    nodes = []
+    for index in range(NODES):
+        directory = folder / f"node{index}"
+        listen = f"/ip4/127.0.0.1/tcp/{free_port()}"
+        load_or_create_seed(directory / FILE_NAME)
+        peer = peer_id_of(load_identity(directory / FILE_NAME).author)
+        arguments = ["--run", str(folder / "test.run"), "--listen", listen, "--worker-socket", str(worker)]
+        for target in addresses[-2:]:
+            arguments += ["--bootstrap", target]
+        addresses.append(f"{listen}/p2p/{peer}")
+        nodes.append(JoinProcess(directory=directory, arguments=arguments))
+    return nodes
+
+
+def is_agreed(nodes: list[JoinProcess]) -> bool:
+    statuses = [node.status() for node in nodes]
+    pids = [node.process.pid for node in nodes if node.process]
+    if [status.get("pid") for status in statuses] != pids or not all(status["is_finished"] for status in statuses):
+        return False
+    return len({status["ledger_root"] for status in statuses}) == 1
+
+
+def is_training(node: JoinProcess) -> bool:
+    """Whether the present life of the node has reported an update of its own, and the run is not over for it."""
+    status = node.status()
+    assert node.process is not None
+    return status.get("pid") == node.process.pid and status["own_updates"] > 0 and not status["is_finished"]
+
+
+def kill_at_random(nodes: list[JoinProcess], chance: random.Random) -> int:
+    """Kill a random node every second or so, whatever it is doing; it starts again at once or a little later.
+
+    Returns how many of the victims were training; the others were starting.
+    """
+    deadline = time.monotonic() + LIMIT_S
+    while not all(is_training(node) for node in nodes):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    hits = 0
+    for _ in range(KILLS):
+        time.sleep(chance.uniform(0.2, 1.5))
+        victim = chance.choice(nodes)
+        hits += is_training(victim)
+        victim.kill()
+        time.sleep(chance.uniform(0.0, 1.0))
+        victim.start()
+    return hits
+
+
+def test_join_daemons__killed_at_random_and_restarted__end_with_equal_digests(tmp_path: Path) -> None:
+    write_run(demo_run(steps=STEPS), tmp_path / "test.run")
+    chance = random.Random(20_261_120)
+
+    async def main() -> list[JoinProcess]:
+        async with worker_process(threads=1) as worker:
+            nodes = make_nodes(tmp_path, worker)
+            for node in nodes:
+                node.start()
+            try:
+                assert await trio.to_thread.run_sync(kill_at_random, nodes, chance) >= KILLS // 3
+                with trio.fail_after(LIMIT_S):
+                    while not is_agreed(nodes):
+                        await trio.sleep(0.3)
+                codes = [await trio.to_thread.run_sync(node.stop) for node in nodes]
+                assert codes == [0] * NODES
+            finally:
+                for node in nodes:
+                    if node.process and node.process.poll() is None:
+                        node.kill()
+            return nodes
+
+    nodes = trio.run(main)
+    verified = [log_verify(node.directory) for node in nodes]
+    assert sum(node.starts for node in nodes) == NODES + KILLS
+    assert len({entry["state_digest"] for entry in verified}) == 1
+    assert all(entry["ok"] and entry["void_slots"] == 0 and entry["authors"] == NODES for entry in verified)
