@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from statistics import median
+from statistics import median, median_low
 
 from protocol import limits
 from protocol.hashing import Author
@@ -46,14 +46,17 @@ class StepClock:
         self._ready_since_ms = now_ms
 
     def frontier(self, highest: dict[Author, int], now_ms: int) -> int:
-        """The median of the highest steps of the authors heard of lately (of all authors when none was)."""
+        """The lower median of the highest steps of the authors heard of lately (of all authors when none was).
+
+        The lower one: of two others, the one that runs ahead must not pull this node along.
+        """
         heard = [
             step
             for author, step in highest.items()
             if author != self._own and now_ms - self._heard_ms.get(author, -_HEARD_MS - 1) <= _HEARD_MS
         ]
         others = heard or [step for author, step in highest.items() if author != self._own]
-        middle = int(median(others)) if others else 0
+        middle = median_low(others) if others else 0
         return middle - middle % self._round_steps
 
     def try_start(self, highest: dict[Author, int], now_ms: int) -> int | None:

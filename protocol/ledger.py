@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
 
 from protocol import limits
 from protocol.envelope import Envelope, EnvelopeCodec
@@ -171,16 +173,23 @@ class Ledger:
             self._shard_digests[span] = self._compute_shard_digests(span)
         return sorted(self._shard_digests[span].items())
 
-    def holdings(self, span: int, shards: frozenset[int], after: bytes) -> list[Holdings]:
-        """What is held in the named shards of ``span``, by author, for authors greater than ``after``."""
+    def holdings(self, span: int, shards: frozenset[int], after: bytes, count: int) -> list[Holdings]:
+        """What is held in the named shards of ``span``, of the first ``count`` authors greater than ``after``."""
         members = self._spans.get(span, {})
-        chosen = sorted(author for author in members if author > after and shard_of(author) in shards)
-        return [self._holdings(span, author, members[author]) for author in chosen]
+        chosen = (author for author in sorted(members) if author > after and shard_of(author) in shards)
+        return [self._holdings(span, author, members[author]) for author in islice(chosen, count)]
 
     def holdings_of(self, span: int, author: Author) -> Holdings:
         """What is held of one author in one span; empty bitmaps when nothing is."""
         bucket = self._spans.get(span, {}).get(author)
         return self._holdings(span, author, bucket or _Bucket(slots={}))
+
+    def digest_within(self, span: int, author: Author, steps: bytes) -> bytes:
+        """The digest that :meth:`holdings_of` would give if only the slots in the bitmap were held."""
+        bucket = self._spans.get(span, {}).get(author)
+        slots = bucket.slots if bucket else {}
+        within = {step: slot for step, slot in slots.items() if has_bit(steps, step % limits.SPAN_STEPS)}
+        return _bucket_digest(span, author, _Bucket(slots=within))
 
     def payload_hashes(self, span: int, author: Author) -> dict[int, bytes]:
         """First 8 bytes of the payload hash of each slot that counts, by step, ascending."""
@@ -210,6 +219,7 @@ class Ledger:
         return _inner("sfnode/span/1", *fields)
 
 
+@lru_cache(maxsize=limits.AUTHORS_MAX)
 def shard_of(author: bytes) -> int:
     """Shard 0 ... 255 of an author: the first byte of its hash, so that keys cannot be picked for free to crowd one."""
     return hash_fields("sfnode/author/1", author)[0]

@@ -6,8 +6,9 @@ bottom. The answering side keeps no state.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice, pairwise
 from typing import TypeAlias, TypeVar
 
 from protocol import limits
@@ -49,11 +50,6 @@ class Claims:
     def __init__(self) -> None:
         self._taken: set[Bucket] = set()
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is being pulled."""
-        return not self._taken
-
     def take(self, bucket: Bucket) -> bool:
         """Whether the bucket was free; it is taken now."""
         is_free = bucket not in self._taken
@@ -77,7 +73,8 @@ class SyncSession:
         self._dialogue = self._compare()
         self._records_received = 0
         self.is_complete = False
-        self.is_short = False  # the peer promised slots that it did not send
+        self.is_short = False  # the peer promised slots that it did not send; nothing more is asked of it now
+        self.has_skipped = False  # a bucket was left to a session with another peer, which may yet fail
 
     def start(self, request: int) -> Request | None:
         """The first request, to be sent under the number ``request``."""
@@ -124,35 +121,43 @@ class SyncSession:
 
     def _compare(self) -> Dialogue:
         theirs = _expect(Spans, (yield SpansRequest(request=0)))
+        _check_ascending([entry.span for entry in theirs.spans])
         own = dict(self._ledger.span_digests())
         for entry in theirs.spans:
-            if own.get(entry.span) != entry.digest:
+            if own.get(entry.span) != entry.digest and not self.is_short:
                 yield from self._compare_span(entry.span)
 
     def _compare_span(self, span: int) -> Dialogue:
         theirs = _expect(Shards, (yield ShardsRequest(request=0, span=span)))
+        _check_echo(span, theirs.span)
+        _check_ascending([entry.shard for entry in theirs.shards])
         own = dict(self._ledger.shard_digests(span))
         differing = tuple(entry.shard for entry in theirs.shards if own.get(entry.shard) != entry.digest)
         after, is_last = _FIRST, not differing
-        while not is_last:
+        while not is_last and not self.is_short:
             request = AuthorsRequest(request=0, span=span, shards=differing, after=after)
             page = _expect(Authors, (yield request))
+            _check_page(request, page)
             yield from self._pull_page(span, page)
-            after, is_last = _next_cursor(after, page)
+            after, is_last = page.authors[-1].author if page.authors else after, page.is_last
 
     def _pull_page(self, span: int, page: Authors) -> Dialogue:
         wanted: list[WantedSlots] = []
         for holdings in page.authors:
             bucket = (span, Author(holdings.author))
-            if self._claims.take(bucket):
-                self._held.append(bucket)
-                steps = yield from self._missing(span, holdings)
-                wanted.extend(self._pieces(span, holdings.author, steps))
-        for request in _grouped(wanted, self._records_per_pull()):
+            if not self._claims.take(bucket):
+                self.has_skipped = True
+                continue
+            self._held.append(bucket)
+            steps = yield from self._missing(span, holdings)
+            wanted.extend(self._pieces(span, holdings.author, steps))
+        for request in _grouped(wanted, self._slots_per_pull()):
             self._records_received = 0
             _expect(PullDone, (yield request))
             asked = sum(_as_int(slots.steps).bit_count() for slots in request.wanted)
-            self.is_short = self.is_short or self._records_received < asked
+            if self._records_received < asked:
+                self.is_short = True
+                break
         self._release()
 
     def _missing(self, span: int, theirs: AuthorHoldings) -> Generator[Request, Reply, list[int]]:
@@ -163,12 +168,18 @@ class SyncSession:
         own_valid, own_void = _as_int(own.valid), _as_int(own.void)
         their_valid, their_void = _as_int(theirs.valid), _as_int(theirs.void)
         missing = (their_valid & ~(own_valid | own_void)) | (their_void & ~own_void)
-        # Equal bitmaps do not show different payloads in a slot: compare their hashes (SPEC 8.4.4).
-        if not missing and their_valid & own_valid:
+        # Bitmaps do not show different payloads in a slot: compare hashes, unless what is held of their slots explains
+        # their digest, because this ledger only holds more (SPEC 8.4.4).
+        if not missing and their_valid & own_valid and not self._explains(span, theirs):
             request = PayloadsRequest(request=0, span=span, author=theirs.author)
             answer = _expect(Payloads, (yield request))
+            _check_echo((span, theirs.author), (answer.span, answer.author))
             missing = self._differing(span, theirs, answer)
         return [step for step in _steps_of(missing) if self._is_usable(span * _BITS + step)]
+
+    def _explains(self, span: int, theirs: AuthorHoldings) -> bool:
+        theirs_any = (_as_int(theirs.valid) | _as_int(theirs.void)).to_bytes(len(theirs.valid), "little")
+        return self._ledger.digest_within(span, Author(theirs.author), theirs_any) == theirs.digest
 
     def _differing(self, span: int, theirs: AuthorHoldings, answer: Payloads) -> int:
         steps = _steps_of(_as_int(theirs.valid))
@@ -187,11 +198,12 @@ class SyncSession:
     def _is_usable(self, step: int) -> bool:
         return self._horizon_step is None or step <= self._horizon_step
 
-    def _records_per_pull(self) -> int:
-        return max(1, limits.PULL_BYTES_MAX // self._ledger.codec.record_bytes)
+    def _slots_per_pull(self) -> int:
+        """So many that the answer fits even when all of them are void: two records each."""
+        return max(1, limits.PULL_BYTES_MAX // (2 * self._ledger.codec.record_bytes))
 
     def _pieces(self, span: int, author: bytes, steps: list[int]) -> Iterator[WantedSlots]:
-        size = self._records_per_pull()
+        size = self._slots_per_pull()
         for start in range(0, len(steps), size):
             yield WantedSlots(span=span, author=author, steps=bitmap_of(steps[start : start + size]))
 
@@ -215,8 +227,9 @@ def answer(ledger: Ledger, request: Request) -> list[Message]:
 
 
 def _answer_authors(ledger: Ledger, request: AuthorsRequest) -> Authors:
-    held = ledger.holdings(request.span, frozenset(request.shards), request.after)
-    page = held[: limits.AUTHORS_PER_PAGE_MAX]
+    page_authors = limits.AUTHORS_PER_PAGE_MAX
+    held = ledger.holdings(request.span, frozenset(request.shards), request.after, page_authors + 1)
+    page = held[:page_authors]
     return Authors(
         request=request.request,
         span=request.span,
@@ -224,7 +237,7 @@ def _answer_authors(ledger: Ledger, request: AuthorsRequest) -> Authors:
             AuthorHoldings(author=entry.author, digest=entry.digest, valid=entry.valid, void=entry.void)
             for entry in page
         ),
-        is_last=len(page) == len(held),
+        is_last=len(held) <= page_authors,
     )
 
 
@@ -232,9 +245,10 @@ def _answer_pull(ledger: Ledger, request: PullRequest) -> list[Message]:
     """Frames of records, at most PULL_BYTES_MAX in all, then their count."""
     record_bytes = ledger.codec.record_bytes
     allowed = max(2, limits.PULL_BYTES_MAX // record_bytes)  # 2: the proof of a void slot is never torn apart
-    found = [
+    wanted = (
         record for slots in request.wanted for record in ledger.records(slots.span, Author(slots.author), slots.steps)
-    ][:allowed]
+    )
+    found = list(islice(wanted, allowed))
     frames = [Records(request=request.request, data=data) for data in record_frames(found, record_bytes)]
     return [*frames, PullDone(request=request.request, records=len(found))]
 
@@ -246,13 +260,13 @@ def record_frames(records: list[bytes], record_bytes: int) -> Iterator[bytes]:
         yield b"".join(records[start : start + per_frame])
 
 
-def _grouped(wanted: list[WantedSlots], records_max: int) -> Iterator[PullRequest]:
-    """Pull requests of at most PULL_AUTHORS_MAX pieces and about ``records_max`` records each."""
+def _grouped(wanted: list[WantedSlots], slots_max: int) -> Iterator[PullRequest]:
+    """Pull requests of at most PULL_AUTHORS_MAX pieces and ``slots_max`` slots each."""
     group: list[WantedSlots] = []
     count = 0
     for slots in wanted:
         size = _as_int(slots.steps).bit_count()
-        if group and (count + size > records_max or len(group) == limits.PULL_AUTHORS_MAX):
+        if group and (count + size > slots_max or len(group) == limits.PULL_AUTHORS_MAX):
             yield PullRequest(request=0, wanted=tuple(group))
             group, count = [], 0
         group.append(slots)
@@ -261,14 +275,29 @@ def _grouped(wanted: list[WantedSlots], records_max: int) -> Iterator[PullReques
         yield PullRequest(request=0, wanted=tuple(group))
 
 
-def _next_cursor(after: bytes, page: Authors) -> tuple[bytes, bool]:
-    """Cursor behind the page. [REJECT] SPEC 8.4.3: a page that is not the last one moves the cursor forward."""
-    if page.is_last:
-        return after, True
-    last = page.authors[-1].author if page.authors else after
-    if last <= after:
+def _check_page(request: AuthorsRequest, page: Authors) -> None:
+    """Whatever an honest node cannot answer would let a liar keep the session going for ever."""
+    _check_echo(request.span, page.span)
+    _check_ascending([request.after, *(entry.author for entry in page.authors)])
+    # [REJECT] SPEC 8.4.3: a page that is not the last one gets ahead; listed authors hold something, no slot twice.
+    if not page.authors and not page.is_last:
         raise Reject(RejectReason.UNREQUESTED, "a page of authors that does not get ahead")
-    return last, False
+    for entry in page.authors:
+        valid, void = _as_int(entry.valid), _as_int(entry.void)
+        if not valid | void or valid & void:
+            raise Reject(RejectReason.UNREQUESTED, "an author with no slots, or with one both valid and void")
+
+
+def _check_ascending(keys: Sequence[int] | Sequence[bytes]) -> None:
+    # [REJECT] SPEC 8.4.3: the parts of an answer ascend, none twice.
+    if any(first >= second for first, second in pairwise(keys)):
+        raise Reject(RejectReason.UNREQUESTED, "the parts of an answer are not in ascending order")
+
+
+def _check_echo(asked: object, answered: object) -> None:
+    # [REJECT] SPEC 8.4.2: the answer repeats what was asked about.
+    if asked != answered:
+        raise Reject(RejectReason.UNREQUESTED, "an answer about another span or author than was asked for")
 
 
 def _expect(declared: type[T], reply: Reply) -> T:

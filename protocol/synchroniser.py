@@ -48,6 +48,7 @@ class Synchroniser:
         self._neighbours: dict[PeerId, _Neighbour] = {}
         self._last_request = 0
         self.is_live = False
+        self.answered_ms: int | None = None  # when a neighbour last answered a request
         self.sessions_completed = 0
         self.sessions_failed = 0
 
@@ -61,8 +62,13 @@ class Synchroniser:
         """Largest number of updates that a neighbour says it holds: what catching up aims at."""
         return max((entry.head.updates for entry in self._neighbours.values() if entry.head), default=0)
 
+    def is_open(self, peer: PeerId) -> bool:
+        """Whether ``peer`` is a neighbour."""
+        return peer in self._neighbours
+
     def open(self, peer: PeerId) -> None:
-        """A neighbour came."""
+        """A neighbour came, perhaps once more before its old session was reported as over."""
+        self.close(peer)
         self._neighbours[peer] = _Neighbour()
 
     def close(self, peer: PeerId) -> None:
@@ -126,6 +132,7 @@ class Synchroniser:
         neighbour = self._neighbours.get(peer)
         if neighbour is None or neighbour.session is None or not neighbour.session.is_answer(reply.request):
             return []  # late answer to a request that was given up: nobody's fault
+        self.answered_ms = now_ms
         return self._send(peer, neighbour, neighbour.session.receive(reply, self._next_request()), now_ms)
 
     def _send(self, peer: PeerId, neighbour: _Neighbour, request: Request | None, now_ms: int) -> list[SendMessage]:
@@ -137,8 +144,9 @@ class Synchroniser:
         return [SendMessage(peer=peer, message=request)]
 
     def _end(self, neighbour: _Neighbour, now_ms: int, *, is_failed: bool) -> None:
-        assert neighbour.session is not None
-        neighbour.session.close()
+        session = neighbour.session
+        assert session is not None
+        session.close()
         neighbour.session = None
         neighbour.mismatches = 0
         neighbour.failures = neighbour.failures + 1 if is_failed else 0
@@ -146,8 +154,8 @@ class Synchroniser:
         neighbour.rest_until_ms = now_ms + min(rest_ms, limits.SYNC_REST_MS_MAX)
         self.sessions_failed += is_failed
         self.sessions_completed += not is_failed
-        # Live: one neighbour's whole ledger was compared, and no other session is still pulling a part of it.
-        self.is_live = self.is_live or (not is_failed and self._claims.is_empty)
+        # Live: one neighbour's whole ledger was compared, and no part of it left to a session with another.
+        self.is_live = self.is_live or (not is_failed and not session.has_skipped)
 
     def _next_request(self) -> int:
         self._last_request = self._last_request % 0xFFFFFFFF + 1

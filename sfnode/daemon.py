@@ -1,7 +1,7 @@
 """The daemon: joins the pure core with the store, the network and the worker. One task owns the state.
 
-Everything that happens becomes an event in one bounded inbox; that task feeds it to the core and carries out the effects
-in their order. Nothing else in the process changes the replica.
+Everything that happens becomes an event in one bounded inbox; that task feeds it to the core and carries out the
+effects in their order. Nothing else in the process changes the replica.
 """
 
 from __future__ import annotations

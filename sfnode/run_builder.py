@@ -1,4 +1,4 @@
-"""From what an owner types to a manifest: defaults, a TOML file for people, learning rates as integers. No torch here."""
+"""From what an owner types to a manifest: defaults, a TOML file for people, learning rates as integers. No torch."""
 
 from __future__ import annotations
 

@@ -158,18 +158,21 @@ class Testnet:
     async def _watch(self, nursery: trio.Nursery, socket: Path) -> bool:
         """Until all nodes are finished and equal; False when the time is up."""
         half = self._signed.manifest.steps // 2
-        with trio.move_on_after(self._config.timeout_s):
-            while True:
-                self._check_alive()
-                self._watcher(self.nodes)
-                is_half_way = max(node.status.get("step", 0) for node in self.nodes) >= half
-                if is_half_way and len(self.nodes) == self._config.nodes and self._config.late_nodes:
-                    for index in range(self._config.late_nodes):
-                        await self._start(nursery, socket, f"late{index}", is_late=True)
-                if is_half_way and _is_agreed([node.status for node in self.nodes]):
-                    return True
-                await trio.sleep(_POLL_S)
+        deadline = trio.current_time() + self._config.timeout_s
+        while trio.current_time() < deadline:
+            self._check_alive()
+            self._watcher(self.nodes)
+            is_half_way = max(node.status.get("step", 0) for node in self.nodes) >= half
+            if is_half_way and len(self.nodes) == self._config.nodes:
+                await self._start_late(nursery, socket)
+            if is_half_way and _is_agreed([node.status for node in self.nodes]):
+                return True
+            await trio.sleep(_POLL_S)
         return False
+
+    async def _start_late(self, nursery: trio.Nursery, socket: Path) -> None:
+        for index in range(self._config.late_nodes):
+            await self._start(nursery, socket, f"late{index}", is_late=True)
 
     def _check_alive(self) -> None:
         for node in self.nodes:

@@ -103,7 +103,9 @@ async def worker_process(*, threads: int | None = None) -> AsyncIterator[Path]:
         command = [sys.executable, "-m", "sfnode.training.worker", "--socket", str(socket)]
         command += ["--threads", str(threads or default_threads())]
         # Its stdout is not ours: a node prints JSON there. What it has to say to people comes on stderr.
-        process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=_environment())
+        process = await trio.lowlevel.open_process(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=_environment()
+        )
         try:
             await _wait_until_listening(process, socket)
             yield socket

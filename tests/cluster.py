@@ -31,7 +31,7 @@ from protocol.manifest import Manifest
 from protocol.node import Node, NodeConfig
 from protocol.philox import words
 from protocol.replica import Replica
-from protocol.wire import PeerId, decode_untrusted, encode
+from protocol.wire import PeerId, Records, decode_untrusted, encode
 
 TICK_MS = 50
 
@@ -113,6 +113,16 @@ class Cluster:
         self.links.discard(frozenset((PeerId(a), PeerId(b))))
         self._tell(PeerId(a), PeerLeft(peer=PeerId(b)))
         self._tell(PeerId(b), PeerLeft(peer=PeerId(a)))
+
+    def push(self, source: str, target: str, record: bytes) -> None:
+        """``source`` floods a record of anybody's to its neighbour ``target``."""
+        self._carry(PeerId(source), SendMessage(peer=PeerId(target), message=Records(request=0, data=record)))
+
+    def node(self, name: str) -> Node:
+        """The core of a host that is up."""
+        node = self.hosts[PeerId(name)].node
+        assert node is not None
+        return node
 
     def run(self, duration_ms: int) -> None:
         end_ms = self.now_ms + duration_ms

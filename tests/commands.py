@@ -24,6 +24,10 @@ def _quoted(text: str) -> str:
 
 def parse_command(arguments: list[str]) -> None:
     """Check a command's name, options and values without running it; click.UsageError says what is wrong."""
+    if arguments[-1:] == ["--help"]:
+        arguments = arguments[:-1]
+        if not arguments:
+            return
     command: click.Command = cli
     context = click.Context(cli, info_name="sfnode")
     while isinstance(command, click.Group):

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from manifests import OWNER
-
 from protocol.manifest import Manifest, SignedManifest, TaskSpec, sign_manifest
 from sfnode import demo
 from sfnode.daemon import Daemon, DaemonConfig
@@ -46,9 +45,7 @@ def demo_run(*, steps: int, batch_rows: int = 8, name: str = "test") -> SignedMa
     model, tensors = describe_run(MODEL, "linear", task, DATA)
     method, schedule = method_plain(MethodChoice(rank=8, directions=4))
     settings = {"method": method, "schedule": schedule, "steps": steps}
-    manifest = build_manifest(
-        name=name, owner=OWNER.author, model=model, tensors=tensors, task=task, settings=settings
-    )
+    manifest = build_manifest(name=name, owner=OWNER.author, model=model, tensors=tensors, task=task, settings=settings)
     return sign_manifest(manifest, OWNER)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
-from protocol.keys import Signer
-from protocol.replica import Replica
 from cluster import Cluster
 from manifests import small_manifest
+from protocol.envelope import EnvelopeCodec
+from protocol.keys import Signer
+from protocol.replica import Replica
+from protocol.wire import PeerId
 
 NORMALISED = {"core": "rademacher", "scalar": "raw", "directions": 4}
 
@@ -24,15 +27,15 @@ def ring(cluster: Cluster, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("method", [{}, NORMALISED, {"local_steps": 2}], ids=["canonical", "rademacher", "local-steps"])
-def test_live_node__compared_with_a_node_that_only_replays__has_equal_bits(method: dict[str, object]) -> None:
+def test_live_node__compared_with_a_node_that_only_replays__has_equal_bits(method: dict[str, Any]) -> None:
     manifest = small_manifest(**method)
     cluster = Cluster(manifest, seed=1)
     ring(cluster, 4)
     cluster.run_until_agreement(120_000)
-    live = cluster.hosts["node0"].node
-    assert live is not None and live.replica.ledger.updates == 4 * 40 // manifest.method.local_steps
+    live = cluster.node("node0")
+    assert live.replica.ledger.updates == 4 * 40 // manifest.method.local_steps
 
-    records = list(cluster.hosts["node2"].disk.records)
+    records = list(cluster.hosts[PeerId("node2")].disk.records)
     random.Random(7).shuffle(records)
     replay = Replica(manifest)
     for record in records:
@@ -48,19 +51,17 @@ def test_live_node__compared_with_a_node_that_only_replays__has_equal_bits(metho
 def test_network__with_loss_crash_late_joiner_and_equivocator__agrees(seed: int) -> None:
     manifest = small_manifest()
     cluster = Cluster(manifest, seed=seed, loss=0.05)
-    names = ring(cluster, 5)
+    ring(cluster, 5)
     cluster.run(2_500)
-    cluster.crash(cluster.hosts["node1"])
+    crashed = cluster.hosts[PeerId("node1")]
+    cluster.crash(crashed)
     cheat = Signer(b"cheat".ljust(32, b"."))
-    for version, name in enumerate(names[2:5]):
-        node = cluster.hosts[name].node
-        assert node is not None
-        envelope = node.replica.ledger.codec.seal(cheat, 3, (version + 1,))
-        node._keep([node.replica.add(envelope.record) and envelope.record], source=None)
+    for version, (source, target) in enumerate([("node2", "node3"), ("node3", "node4"), ("node4", "node0")]):
+        cluster.push(source, target, EnvelopeCodec(manifest).seal(cheat, 3, (version + 1,)).record)
     cluster.run(2_000)
     late = cluster.add("late", expects_peers=True)
     cluster.link("late", "node3")
-    cluster.boot(cluster.hosts["node1"], expects_peers=True)
+    cluster.boot(crashed, expects_peers=True)
     cluster.link("node1", "node0")
     cluster.link("node1", "node2")
     cluster.run_until_agreement(300_000)

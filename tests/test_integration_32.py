@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 import trio
-from daemons import JoinProcess, daemon_in_this_process, demo_run, free_port, log_verify, write_run
 
+from daemons import JoinProcess, daemon_in_this_process, demo_run, free_port, log_verify, write_run
 from protocol.manifest import SignedManifest
 from sfnode.daemon import Daemon
+from sfnode.identity import FILE_NAME, load_identity, load_or_create_seed
 from sfnode.network.events import NetworkConfig
 from sfnode.peer import peer_id_of
-from sfnode.identity import FILE_NAME, load_identity, load_or_create_seed
 from sfnode.worker_client import worker_process
 
 NODES = 32
@@ -64,9 +64,7 @@ class Network32:
         if index == KILLED:
             self.start_process(index)
             return
-        config = NetworkConfig(
-            listen=("/ip4/127.0.0.1/tcp/0",), bootstrap=self.targets(index), neighbours_fixed=True
-        )
+        config = NetworkConfig(listen=("/ip4/127.0.0.1/tcp/0",), bootstrap=self.targets(index), neighbours_fixed=True)
         folder = self.folder / f"node{index}"
         daemon = daemon_in_this_process(self.signed, folder, network=config, worker=self.worker, neighbours_min=1)
         (self.addresses[index],) = await nursery.start(daemon.run)
@@ -106,8 +104,8 @@ class Network32:
 
     def describe(self) -> list[str]:
         lines = [
-            f"{index}: step {d.node.clock.next_step}, {d.node.replica.ledger.updates} updates, {d.node.sync.peers} peers, "
-            f"live {d.node.sync.is_live}, estimating {d.node.estimating_step}"
+            f"{index}: step {d.node.clock.next_step}, {d.node.replica.ledger.updates} updates, "
+            f"{d.node.sync.peers} peers, live {d.node.sync.is_live}, estimating {d.node.estimating_step}"
             for index, d in self.daemons.items()
         ]
         return [*lines, f"killed: {self.killed.status() if self.killed else None}"]

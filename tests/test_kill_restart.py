@@ -1,4 +1,4 @@
-"""Five real ``sfnode join`` daemons, killed with SIGKILL at random moments and started again, end with equal digests."""
+"""Five real ``sfnode join`` daemons, killed with SIGKILL at random and started again, end with equal digests."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import trio
-from daemons import JoinProcess, demo_run, free_port, log_verify, write_run
 
+from daemons import JoinProcess, demo_run, free_port, log_verify, write_run
 from sfnode.identity import FILE_NAME, load_identity, load_or_create_seed
 from sfnode.peer import peer_id_of
 from sfnode.worker_client import worker_process
@@ -74,6 +74,23 @@ def kill_at_random(nodes: list[JoinProcess], chance: random.Random) -> int:
     return hits
 
 
+def torment(nodes: list[JoinProcess], chance: random.Random) -> None:
+    """Start all, kill at random, wait until all agree, stop all in good order."""
+    try:
+        for node in nodes:
+            node.start()
+        assert kill_at_random(nodes, chance) >= KILLS // 3
+        deadline = time.monotonic() + LIMIT_S
+        while not is_agreed(nodes):
+            assert time.monotonic() < deadline, [node.status() for node in nodes]
+            time.sleep(0.3)
+        assert [node.stop() for node in nodes] == [0] * NODES
+    finally:
+        for node in nodes:
+            if node.process and node.process.poll() is None:
+                node.kill()
+
+
 def test_join_daemons__killed_at_random_and_restarted__end_with_equal_digests(tmp_path: Path) -> None:
     write_run(demo_run(steps=STEPS), tmp_path / "test.run")
     chance = random.Random(20_261_120)
@@ -81,19 +98,7 @@ def test_join_daemons__killed_at_random_and_restarted__end_with_equal_digests(tm
     async def main() -> list[JoinProcess]:
         async with worker_process(threads=1) as worker:
             nodes = make_nodes(tmp_path, worker)
-            for node in nodes:
-                node.start()
-            try:
-                assert await trio.to_thread.run_sync(kill_at_random, nodes, chance) >= KILLS // 3
-                with trio.fail_after(LIMIT_S):
-                    while not is_agreed(nodes):
-                        await trio.sleep(0.3)
-                codes = [await trio.to_thread.run_sync(node.stop) for node in nodes]
-                assert codes == [0] * NODES
-            finally:
-                for node in nodes:
-                    if node.process and node.process.poll() is None:
-                        node.kill()
+            await trio.to_thread.run_sync(torment, nodes, chance)
             return nodes
 
     nodes = trio.run(main)

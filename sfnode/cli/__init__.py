@@ -36,7 +36,7 @@ for command in (init, join, testnet, status, log, evaluate, export, identity, be
 
 
 def main() -> None:
-    """Entry point: an error of ours is one clear text and exit code 1; anything else is a bug and shows its traceback."""
+    """Entry point: an error of ours is one clear text and exit code 1; anything else is a bug, with its traceback."""
     try:
         cli()
     except SfnodeError as error:

@@ -47,7 +47,9 @@ SLOW_REPEATS: Final = 3
 DENSE_UPDATES: Final = 3  # a dense update of OPT-125m takes a second; the rest is a product
 
 
-def bench_step(shape: str, *, rows: int, tokens: int, dtype: str, device: str = "auto") -> dict[str, object]:
+def bench_step(
+    shape: str, *, rows: int, tokens: int, dtype: str, repeats: int = REPEATS, device: str = "auto"
+) -> dict[str, object]:
     """One step (both signs, ``rows`` rows each) against a bare forward pass over the same rows, and MeZO's step.
 
     The run trains all linear layers at rank 32 with 8 directions (fewer if ``rows`` is no multiple), its epoch under
@@ -87,7 +89,7 @@ def bench_step(shape: str, *, rows: int, tokens: int, dtype: str, device: str = 
             "full_forward": lambda: plain(input_ids=tokens_NT, use_cache=False),
             "mezo": lambda: mezo_step(parameters, loss, 1, manifest.epsilon, 1e-6),
         }
-        seconds = timed_in_turn(actions, where, REPEATS) | timed_in_turn(slow, where, SLOW_REPEATS)
+        seconds = timed_in_turn(actions, where, repeats) | timed_in_turn(slow, where, min(repeats, SLOW_REPEATS))
     middle = {name: median(values) for name, values in seconds.items()}
     return {
         "shape": shape,
