@@ -115,7 +115,7 @@ class Ledger:
         if horizon_step is not None and held is None and envelope.step > horizon_step:
             raise Ignore(IgnoreReason.TOO_EARLY, f"step {envelope.step} is beyond {horizon_step}")
         # [IGNORE] SPEC 7.3: the author table is full.
-        if envelope.author not in self._highest and len(self._highest) >= self._manifest.authors_max:
+        if not self.has_room_for(envelope.author):
             raise Ignore(IgnoreReason.AUTHORS_FULL, f"the run has {self._manifest.authors_max} authors already")
 
     def _put(self, envelope: Envelope, held: bytes | None) -> None:
@@ -127,6 +127,15 @@ class Ledger:
         self._highest[envelope.author] = max(envelope.step, self._highest.get(envelope.author, -1))
 
     # --- what is held -------------------------------------------------------------------------------------
+
+    @property
+    def authors_max(self) -> int:
+        """How many authors the run may have."""
+        return self._manifest.authors_max
+
+    def has_room_for(self, author: Author) -> bool:
+        """Whether the author table holds ``author`` or can take it."""
+        return author in self._highest or len(self._highest) < self._manifest.authors_max
 
     def authors(self) -> dict[Author, int]:
         """Highest step held of each author, void slots included."""

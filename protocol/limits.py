@@ -17,6 +17,7 @@ WEIGHT_MAX: Final = 1 << 16  # integer learning-rate weight
 CLIP_MAX: Final = (1 << 15) - 1  # scalars travel as int16
 NORMALISED_CLIP: Final = 127  # SPEC 5.2: round(32 g / rms) fits int8
 AUTHORS_MAX: Final = 1 << 16
+COEFFICIENTS_MAX: Final = 1 << 26  # int64 of all epochs: 512 MiB, the memory that a node without the model may take
 COEFFICIENT_BITS_MAX: Final = 53  # r^2 |C| < 2^53: U C V^T is exact in fp64 in any order of summation
 
 # --- ledger ---------------------------------------------------------------------------------------------------
@@ -41,6 +42,7 @@ REQUEST_TIMEOUT_MS: Final = 10_000  # an unanswered sync request: that peer rest
 SYNC_REST_MS: Final = 1_000  # between two sync sessions with the same peer; doubled by each failure in a row
 SYNC_REST_MS_MAX: Final = 60_000  # for a peer that stalls for ever, or promises what it never sends
 FIRST_SYNC_TIMEOUT_MS: Final = 30_000  # no peer answered for this long: go on with what the disk holds
+REPLAY_REST_MS: Final = 60_000  # between two replays of the whole ledger that a neighbour's digest made necessary
 PULL_BYTES_MAX: Final = 128 * 1024  # asked for at once; half of a neighbour's queue, verified in about 50 ms
 OUTBOX_RECORDS_MAX: Final = 8_192  # per neighbour; beyond it the neighbour catches up by anti-entropy
 STEP_WAIT_MS_MIN: Final = 200

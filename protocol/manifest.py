@@ -299,10 +299,13 @@ def _broken_rules(manifest: Manifest) -> list[tuple[bool, str]]:
     normalised = method.scalar is ScalarKind.NORMALISED
     names = [tensor.name for tensor in manifest.tensors]
     bits = coefficient_max(manifest) * method.rank**2
-    hashes = [entry.sha256 for entry in (*manifest.model.weights, *manifest.model.tokenizer)]
+    files = [*manifest.model.weights, *manifest.model.tokenizer]
+    hashes = [entry.sha256 for entry in files]
+    coefficients = coefficient_count(manifest)
     return [
         (not is_hex(manifest.owner, 64) or not is_author_key(bytes.fromhex(manifest.owner)), "owner: not a valid key"),
         (any(not is_hex(text, 64) for text in hashes), "model: a sha256 is not 64 lower-case hex digits"),
+        (any(not is_plain_file_name(entry.name) for entry in files), "model: a file name leads out of the folder"),
         (len(set(names)) != len(names), "tensors: a name is listed twice"),
         (
             any((tensor.kind is TensorKind.VECTOR) != (tensor.cols == 0) for tensor in manifest.tensors),
@@ -330,6 +333,11 @@ def _broken_rules(manifest: Manifest) -> list[tuple[bool, str]]:
         (task.data_sha256 != "" and not is_hex(task.data_sha256, 64), "task.data_sha256: not lower-case hex"),
         (manifest.admission != ADMISSION_OPEN, f"admission: only {ADMISSION_OPEN!r} is known to this version"),
         (
+            coefficients > limits.COEFFICIENTS_MAX,
+            f"bounds: {coefficients} coefficients in all epochs, at most {limits.COEFFICIENTS_MAX}: lower method.rank, "
+            f"steps or the number of tensors, or raise method.epoch_steps",
+        ),
+        (
             bits >= 1 << limits.COEFFICIENT_BITS_MAX,
             f"bounds: authors_max x epoch steps x scalars x weight x rank^2 takes {bits.bit_length()} bits, at most "
             f"{limits.COEFFICIENT_BITS_MAX}: lower authors_max, epoch_steps, clip or the learning-rate weights",
@@ -337,11 +345,23 @@ def _broken_rules(manifest: Manifest) -> list[tuple[bool, str]]:
     ]
 
 
+def coefficient_count(manifest: Manifest) -> int:
+    """How many coefficients the whole run has: of all tensors, in all epochs."""
+    rank = manifest.method.rank
+    sizes = [rank if tensor.kind is TensorKind.VECTOR else rank * rank for tensor in manifest.tensors]
+    return sum(sizes) * -(-manifest.steps // manifest.method.epoch_steps)
+
+
 def coefficient_max(manifest: Manifest) -> int:
     """Upper bound of |C| in any epoch: every author, every step, all scalars on one coordinate (SPEC 4.5)."""
     weight = max(manifest.schedule.weight_start, manifest.schedule.weight_end)
     steps = min(manifest.method.epoch_steps, manifest.steps)
     return manifest.authors_max * steps * manifest.method.scalar_mass_max * weight
+
+
+def is_plain_file_name(name: str) -> bool:
+    """Whether ``name`` is that of a file right in a folder, on any system: peers' manifests name files to be read."""
+    return name not in (".", "..") and not any(character in "/\\:\0" for character in name)
 
 
 def is_hex(text: str, length: int) -> bool:

@@ -81,6 +81,7 @@ class Node:
         self._estimating: int | None = None
         self._had_neighbours = config.neighbours_min == 0
         self._first_tick_ms: int | None = None
+        self._replay_rest_until_ms = 0
         self._effects: list[Effect] = []
         self._now_ms = 0
         self.clock.resume_after(config.reserved_step)
@@ -131,6 +132,8 @@ class Node:
     # --- messages -----------------------------------------------------------------------------------------
 
     def _receive(self, peer: PeerId, message: Message) -> None:
+        if not self.sync.is_open(peer):
+            return  # still on its way when the peer was dropped
         try:
             match message:
                 case Records():
@@ -142,7 +145,13 @@ class Node:
         except Reject as reject:
             # Bytes that no honest node can have sent: never relayed, and the session ends (SPEC 8.5).
             self.rejected[reject.reason.name] += 1
-            self._do([DropPeer(peer=peer, reason=str(reject))])
+            self._drop(peer, str(reject))
+
+    def _drop(self, peer: PeerId, reason: str) -> None:
+        """The peer is a neighbour no more, although the end of its session is still to be reported."""
+        self._flood.close(peer)
+        self.sync.close(peer)
+        self._do([DropPeer(peer=peer, reason=reason)])
 
     def _receive_records(self, peer: PeerId, message: Records) -> None:
         records = self.replica.ledger.codec.split_untrusted(message.data)
@@ -164,8 +173,9 @@ class Node:
             self._flood.is_known(peer, record)
             return []
         if isinstance(outcome, Voided):
-            # Both records are the proof of equivocation; whoever lacks one needs both.
-            return [outcome.first.record, outcome.second.record]
+            # Both records are the proof of equivocation. Whoever sent the second may lack the first, too.
+            self._flood.push(outcome.first.record, source=None)
+            return [outcome.second.record]
         if self.sync.is_live or outcome.envelope.step >= frontier:
             self.clock.hear(outcome.envelope.author, self._now_ms)
         return [record]
@@ -186,8 +196,11 @@ class Node:
 
     def _settle_mismatch(self, peer: PeerId) -> None:
         """Equal ledgers, different states: replay to learn which of the two machines is broken (SPEC 7.6)."""
+        if self._now_ms < self._replay_rest_until_ms:
+            return  # a replay costs seconds in a long run: liars must not be able to ask for one after the other
+        self._replay_rest_until_ms = self._now_ms + limits.REPLAY_REST_MS
         if self.replica.replayed_digest() == self.replica.state_digest():
-            self._do([DropPeer(peer=peer, reason="its state digest does not follow from its ledger")])
+            self._drop(peer, "its state digest does not follow from its ledger")
             return
         self._do(
             [Halt(detail="the state of this node does not follow from its own ledger: a bug, or a broken machine")]
@@ -212,11 +225,15 @@ class Node:
         """SPEC 9.2: sign nothing before the peers were asked for this author's own highest round."""
         if not self._config.is_training or self.clock.is_finished or self._first_tick_ms is None:
             return False
-        is_alone = self._now_ms - self._first_tick_ms >= limits.FIRST_SYNC_TIMEOUT_MS
-        self._had_neighbours = self._had_neighbours or self.sync.peers >= self._config.neighbours_min
-        if not self._had_neighbours and not is_alone:
+        if not self.replica.ledger.has_room_for(self._signer.author):
             return False
-        return self.sync.is_live or is_alone or not self._config.expects_peers
+        waited_ms = self._now_ms - self._first_tick_ms
+        has_enough = self.sync.peers >= self._config.neighbours_min or waited_ms >= limits.FIRST_SYNC_TIMEOUT_MS
+        self._had_neighbours = self._had_neighbours or has_enough
+        # A long catch-up is no silence: only who gets no answer goes on with what the disk holds.
+        silent_ms = self._now_ms - max(self._first_tick_ms, self.sync.answered_ms)
+        is_asked = self.sync.is_live or silent_ms >= limits.FIRST_SYNC_TIMEOUT_MS or not self._config.expects_peers
+        return self._had_neighbours and is_asked
 
     def _publish(self, step: int, scalars: tuple[int, ...]) -> None:
         if step != self._estimating:
@@ -224,7 +241,13 @@ class Node:
         self._estimating = None
         self._is_worker_free = True
         self.clock.step_finished(self._now_ms)
-        envelope = self.replica.ledger.codec.seal(self._signer, step, scalars)
+        ledger = self.replica.ledger
+        # SPEC 9.2.4: an own record of this round or a later one, or the last free place among the authors, may have
+        # gone while the worker measured. A second payload would void the first.
+        if ledger.highest_step(self.author) >= step or not ledger.has_room_for(self.author):
+            self.skipped_steps += 1
+            return
+        envelope = ledger.codec.seal(self._signer, step, scalars)
         self.replica.add(envelope.record)
         self.own_updates += 1
         self._keep([envelope.record], source=None)

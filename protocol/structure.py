@@ -75,6 +75,8 @@ def _convert(declared: Any, data: object, where: str) -> Any:
     else:
         if type(data) is not declared:
             raise Malformed(f"{where}: {_show(data)} is not of type {declared.__name__}")
+        if isinstance(data, str) and not _is_unicode(data):
+            raise Malformed(f"{where}: half of a surrogate pair is no character")
         converted = data
     _check_bound(converted, bound, where)
     return converted
@@ -119,6 +121,11 @@ def _check_bound(value: Any, bound: Bound | None, where: str) -> None:
     if not bound.low <= measured <= bound.high:
         what = "value" if isinstance(value, int) else "length"
         raise Malformed(f"{where}: {what} {measured} is outside {bound.low} ... {bound.high}")
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether the text can be written as UTF-8: JSON escapes can smuggle in what no file or terminal takes."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _show(data: object) -> str:

@@ -38,6 +38,7 @@ Request: TypeAlias = SpansRequest | ShardsRequest | AuthorsRequest | PayloadsReq
 Reply: TypeAlias = Spans | Shards | Authors | Payloads | PullDone
 Dialogue: TypeAlias = Generator[Request, Reply, None]
 Bucket: TypeAlias = tuple[int, Author]
+K = TypeVar("K", int, bytes)
 T = TypeVar("T", Spans, Shards, Authors, Payloads, PullDone)
 
 _BITS = limits.SPAN_STEPS
@@ -133,11 +134,15 @@ class SyncSession:
         _check_ascending([entry.shard for entry in theirs.shards])
         own = dict(self._ledger.shard_digests(span))
         differing = tuple(entry.shard for entry in theirs.shards if own.get(entry.shard) != entry.digest)
-        after, is_last = _FIRST, not differing
+        after, is_last, listed = _FIRST, not differing, 0
         while not is_last and not self.is_short:
             request = AuthorsRequest(request=0, span=span, shards=differing, after=after)
             page = _expect(Authors, (yield request))
             _check_page(request, page)
+            listed += len(page.authors)
+            # [REJECT] SPEC 8.4.3: no ledger holds more authors than the run may have.
+            if listed > self._ledger.authors_max:
+                raise Reject(RejectReason.UNREQUESTED, f"more than {self._ledger.authors_max} authors in one span")
             yield from self._pull_page(span, page)
             after, is_last = page.authors[-1].author if page.authors else after, page.is_last
 
@@ -288,7 +293,7 @@ def _check_page(request: AuthorsRequest, page: Authors) -> None:
             raise Reject(RejectReason.UNREQUESTED, "an author with no slots, or with one both valid and void")
 
 
-def _check_ascending(keys: Sequence[int] | Sequence[bytes]) -> None:
+def _check_ascending(keys: Sequence[K]) -> None:
     # [REJECT] SPEC 8.4.3: the parts of an answer ascend, none twice.
     if any(first >= second for first, second in pairwise(keys)):
         raise Reject(RejectReason.UNREQUESTED, "the parts of an answer are not in ascending order")

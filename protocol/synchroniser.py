@@ -48,7 +48,7 @@ class Synchroniser:
         self._neighbours: dict[PeerId, _Neighbour] = {}
         self._last_request = 0
         self.is_live = False
-        self.answered_ms: int | None = None  # when a neighbour last answered a request
+        self.answered_ms = -1  # when a neighbour last answered a request
         self.sessions_completed = 0
         self.sessions_failed = 0
 

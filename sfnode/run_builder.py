@@ -20,6 +20,7 @@ from sfnode.files import read_bytes
 _WEIGHT_BITS = 9  # the first weight lies in 512 ... 1,023: the learning rate is met to 0.1 %
 _RAW_QUANTUM_EXP = -8  # raw projected gradients in steps of 1/256; bounded by 16
 _RAW_CLIP = 4_096
+_LEARNING_RATE_MIN, _LEARNING_RATE_MAX = 1e-9, 1.0  # beyond it nothing is learnt, or everything is lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +49,13 @@ class MethodChoice:
 def method_plain(choice: MethodChoice) -> tuple[dict[str, Any], dict[str, Any]]:
     """The manifest's ``method`` and ``schedule`` as plain data."""
     is_raw = choice.scalar == "raw"
-    if not (choice.learning_rate > 0 and math.isfinite(choice.learning_rate)):
-        raise OperatorError(f"--learning-rate {choice.learning_rate}: must be a positive number, such as 0.001")
+    rate = choice.learning_rate
+    if not (_LEARNING_RATE_MIN <= rate <= _LEARNING_RATE_MAX):
+        allowed = f"{_LEARNING_RATE_MIN:g} ... {_LEARNING_RATE_MAX:g}"
+        raise OperatorError(f"--learning-rate {rate:g}: must be a number of {allowed}, such as 0.001")
     # The view moves by alpha w q z per direction, and q is g / 2^quantum_exp or 32 g / rms: solve for alpha w.
     per_unit = 2.0**_RAW_QUANTUM_EXP if is_raw else 1.0 / NORMALISED_UNIT
-    wanted = choice.learning_rate * per_unit / choice.directions
+    wanted = rate * per_unit / choice.directions
     alpha_exp = math.frexp(wanted)[1] - 1 - _WEIGHT_BITS
     weight = round_half_away(math.ldexp(wanted, -alpha_exp))
     method = {
@@ -103,9 +106,14 @@ def build_manifest(
 def read_toml(path: Path) -> dict[str, Any]:
     """Settings from a TOML file; OperatorError names the line that is wrong."""
     try:
-        return tomllib.loads(read_bytes(path, "the settings file").decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise OperatorError(f"{path}: not valid TOML: {error}") from None
+        text = read_bytes(path, "the settings file").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise OperatorError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        end = f"at line {text.rstrip().count(chr(10)) + 1}, the end of the file"
+        raise OperatorError(f"{path}: not valid TOML: {str(error).replace('at end of document', end)}") from None
 
 
 def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from daemons import JoinProcess, daemon_in_this_process, demo_run, free_port, lo
 from protocol.manifest import SignedManifest
 from sfnode.daemon import Daemon
 from sfnode.identity import FILE_NAME, load_identity, load_or_create_seed
+from sfnode.network.addresses import peer_of_author
 from sfnode.network.events import NetworkConfig
-from sfnode.peer import peer_id_of
 from sfnode.worker_client import worker_process
 
 NODES = 32
@@ -74,7 +74,7 @@ class Network32:
         folder = self.folder / f"node{index}"
         listen = f"/ip4/127.0.0.1/tcp/{free_port()}"
         load_or_create_seed(folder / FILE_NAME)
-        self.addresses[index] = f"{listen}/p2p/{peer_id_of(load_identity(folder / FILE_NAME).author)}"
+        self.addresses[index] = f"{listen}/p2p/{peer_of_author(load_identity(folder / FILE_NAME).author)}"
         arguments = ["--run", str(self.folder / "test.run"), "--listen", listen, "--neighbours-fixed"]
         arguments += ["--worker-socket", str(self.worker), "--neighbours-min", "1"]
         for target in self.targets(index):

@@ -11,7 +11,7 @@ import trio
 
 from daemons import JoinProcess, demo_run, free_port, log_verify, write_run
 from sfnode.identity import FILE_NAME, load_identity, load_or_create_seed
-from sfnode.peer import peer_id_of
+from sfnode.network.addresses import peer_of_author
 from sfnode.worker_client import worker_process
 
 NODES = 5
@@ -30,7 +30,7 @@ def make_nodes(folder: Path, worker: Path) -> list[JoinProcess]:
         directory = folder / f"node{index}"
         listen = f"/ip4/127.0.0.1/tcp/{free_port()}"
         load_or_create_seed(directory / FILE_NAME)
-        peer = peer_id_of(load_identity(directory / FILE_NAME).author)
+        peer = peer_of_author(load_identity(directory / FILE_NAME).author)
         arguments = ["--run", str(folder / "test.run"), "--listen", listen, "--worker-socket", str(worker)]
         for target in addresses[-2:]:
             arguments += ["--bootstrap", target]

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_models import model_manifest, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer, write_reviews
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -24,6 +23,7 @@ from sfnode.training.models import output_embedding
 from sfnode.training.session import Session, SharedModel
 from sfnode.training.tasks import Example, TaskData, read_task
 from sfnode.training.tensors import TensorGroup
+from tiny_models import model_manifest, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer, write_reviews
 
 STEP = 20  # in epoch 1 of 16 steps; epochs 0 and 2 are closed
 SEED = 0x5EED

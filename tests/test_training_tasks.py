@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from manifests import manifest_data
-from tiny_models import tiny_tokenizer
 from transformers import AutoTokenizer
 
+from manifests import manifest_data
 from protocol.errors import OperatorError
 from protocol.manifest import TaskSpec
 from sfnode.training.tasks import Example, PromptEncoder, read_task, row_batch, template_fields
+from tiny_models import tiny_tokenizer
 
 TASK = TaskSpec(
     **{**manifest_data()["task"], "template": "{sentence} it was", "label_words": ("bad", "good"), "max_tokens": 6}

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tiny_models import model_manifest, tiny_opt
 
 from protocol.coefficients import CoefficientLayout, view_exp
 from protocol.manifest import Manifest
@@ -17,6 +16,7 @@ from sfnode.training.session import SharedModel, live_terms
 from sfnode.training.tasks import Example, row_batch
 from sfnode.training.tensors import TensorGroup, attach
 from sfnode.training.view import fold_weights
+from tiny_models import model_manifest, tiny_opt
 
 
 def some_coefficients(manifest: Manifest, epoch: int, size: int = 2_000) -> NDArray[np.int64]:

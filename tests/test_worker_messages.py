@@ -28,7 +28,13 @@ from sfnode.worker_messages import (
 
 MESSAGES: list[Message] = [
     OpenSession(
-        manifest=b"{}\n", model="embedded:tiny-opt", data=None, eval_data="e.jsonl", author=b"a" * 32, device="cpu", dtype="fp32"
+        manifest=b"{}\n",
+        model="embedded:tiny-opt",
+        data=None,
+        eval_data="e.jsonl",
+        author=b"a" * 32,
+        device="cpu",
+        dtype="fp32",
     ),
     SetCoefficients(epochs=(EpochCoefficients(epoch=3, values=b"\x01" * 16), EpochCoefficients(epoch=4, values=b""))),
     EstimateRequest(step=7, seed=(1 << 64) - 1),
@@ -50,7 +56,15 @@ def test_worker_frame__each_message__comes_back_equal(message: Message) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"\xc1", b"\x05", msgpack.packb([250, []]), msgpack.packb([3, [1]]), msgpack.packb([3, [1, "x"]]), b"\x91" * 99],
+    [
+        b"",
+        b"\xc1",
+        b"\x05",
+        msgpack.packb([250, []]),
+        msgpack.packb([3, [1]]),
+        msgpack.packb([3, [1, "x"]]),
+        b"\x91" * 99,
+    ],
 )
 def test_worker_frame__malformed_body__raises_worker_error(body: bytes) -> None:
     with pytest.raises(WorkerError, match="cannot be read"):

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from manifests import manifest_data
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
     GPT2Config,
@@ -21,6 +20,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from manifests import manifest_data
 from protocol.manifest import Manifest, checked
 from protocol.structure import to_plain
 from sfnode.training.tensors import TensorGroup, trainable_tensors

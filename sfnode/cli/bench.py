@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from sfnode.cli.options import json_option
+from sfnode.cli.options import POSITIVE, json_option
 
 
 @click.group()
@@ -19,10 +19,10 @@ def bench() -> None:
 @click.option(
     "--shape", default="opt-125m", show_default=True, help="Model shape, random weights: opt-125m, opt-1.3b ..."
 )
-@click.option("--rows", default=16, show_default=True, help="Examples per side.")
-@click.option("--tokens", default=64, show_default=True, help="Tokens per example.")
+@click.option("--rows", type=POSITIVE, default=16, show_default=True, help="Examples per side.")
+@click.option("--tokens", type=POSITIVE, default=64, show_default=True, help="Tokens per example.")
 @click.option("--dtype", type=click.Choice(["fp32", "bf16", "fp16"]), default="fp32", show_default=True)
-@click.option("--repeats", default=5, show_default=True, help="Rounds; the median is reported.")
+@click.option("--repeats", type=POSITIVE, default=5, show_default=True, help="Rounds; the median is reported.")
 @json_option
 def step(shape: str, rows: int, tokens: int, dtype: str, repeats: int, is_json: bool) -> None:
     """One step against bare forward passes over the same rows, and against MeZO's in-place step.
@@ -37,7 +37,7 @@ def step(shape: str, rows: int, tokens: int, dtype: str, repeats: int, is_json: 
 
 @bench.command()
 @click.option("--shape", default="opt-125m", show_default=True, help="Model shape.")
-@click.option("--updates", default=1_024, show_default=True, help="Messages to apply.")
+@click.option("--updates", type=POSITIVE, default=1_024, show_default=True, help="Messages to apply.")
 @json_option
 def apply(shape: str, updates: int, is_json: bool) -> None:
     """Apply verified updates to the coefficients, against adding each one's dense direction to the weights.

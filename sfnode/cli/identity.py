@@ -10,7 +10,7 @@ import click
 from protocol.errors import OperatorError
 from sfnode.cli.options import FilePath, FolderPath, json_option
 from sfnode.identity import FILE_NAME, is_private, load_identity, load_or_create_seed
-from sfnode.peer import peer_id_of
+from sfnode.network.addresses import peer_of_author
 
 
 @click.group("id")
@@ -36,7 +36,7 @@ def show(data_dir: Path | None, key: Path | None, is_json: bool) -> None:
         raise OperatorError("give either --data-dir or --key")
     path = key or Path(data_dir or "") / FILE_NAME
     author = load_identity(path).author
-    fields = {"author": author.hex(), "peer": peer_id_of(author), "file": str(path), "is_private": is_private(path)}
+    fields = {"author": author.hex(), "peer": peer_of_author(author), "file": str(path), "is_private": is_private(path)}
     if is_json:
         click.echo(json.dumps(fields))
         return

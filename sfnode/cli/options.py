@@ -12,6 +12,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 FilePath = click.Path(dir_okay=False, path_type=Path)
 FolderPath = click.Path(file_okay=False, path_type=Path)
+POSITIVE = click.IntRange(1)
+NOT_NEGATIVE = click.IntRange(0)
 
 
 def json_option(command: F) -> F:

@@ -13,7 +13,7 @@ from protocol.errors import OperatorError
 from protocol.keys import Signer
 from protocol.manifest import TaskSpec, sign_manifest
 from sfnode import demo
-from sfnode.cli.options import FilePath, json_option
+from sfnode.cli.options import POSITIVE, FilePath, json_option
 from sfnode.data import data_spec
 from sfnode.files import write_durably
 from sfnode.identity import load_or_create_seed
@@ -37,15 +37,15 @@ TASKS = {
 @click.option("--out", type=FilePath, required=True, help="Run file to write.")
 @click.option("--owner-key", type=FilePath, help="Key that signs the run; made when missing.  [default: OUT.key]")
 @click.option("--name", help="Name of the run, for people.  [default: OUT without its ending]")
-@click.option("--steps", default=500, show_default=True, help="Length of the run.")
-@click.option("--batch-rows", default=16, show_default=True, help="Examples per step and node.")
-@click.option("--max-tokens", default=128, show_default=True, help="Longest prompt; longer ones lose their beginning.")
+@click.option("--steps", type=POSITIVE, default=500, show_default=True, help="Length of the run.")
+@click.option("--batch-rows", type=POSITIVE, default=16, show_default=True, help="Examples per step and node.")
+@click.option("--max-tokens", type=POSITIVE, default=128, show_default=True, help="Longer prompts lose their beginning.")
 @click.option("--trainable", default="linear", show_default=True, help="Of linear,embedding,norm,bias.")
-@click.option("--rank", default=_DEFAULTS.rank, show_default=True, help="Of the subspace; a power of two.")
+@click.option("--rank", type=POSITIVE, default=_DEFAULTS.rank, show_default=True, help="Of the subspace; a power of two.")
 @click.option("--core", type=click.Choice(["canonical", "rademacher"]), default=_DEFAULTS.core, show_default=True)
 @click.option("--scalar", type=click.Choice(["raw", "normalised"]), default=_DEFAULTS.scalar, show_default=True)
-@click.option("--directions", default=_DEFAULTS.directions, show_default=True, help="Per step.")
-@click.option("--local-steps", default=_DEFAULTS.local_steps, show_default=True, help="Steps per signed envelope.")
+@click.option("--directions", type=POSITIVE, default=_DEFAULTS.directions, show_default=True, help="Per step.")
+@click.option("--local-steps", type=POSITIVE, default=_DEFAULTS.local_steps, show_default=True, help="Per envelope.")
 @click.option("--learning-rate", default=_DEFAULTS.learning_rate, show_default=True, help="Per message.")
 @click.option("--schedule", type=click.Choice(["linear", "constant"]), default=_DEFAULTS.schedule, show_default=True)
 @click.option("--settings", type=FilePath, help="TOML file whose fields replace or complete all of the above.")
@@ -79,13 +79,8 @@ def make_run(choices: dict[str, Any], *, key_path: Path, default_name: str) -> t
     from sfnode.training.describe import describe_run  # imports torch
 
     task = _task_of(choices)
+    settings = _settings_of(choices)
     model, tensors = describe_run(choices["model"], choices["trainable"], task, choices["data"])
-    fields = ("rank", "core", "scalar", "directions", "local_steps", "learning_rate", "schedule")
-    choice = MethodChoice(**{name: choices[name] for name in fields})
-    method, schedule = method_plain(choice)
-    settings: dict[str, Any] = {"method": method, "schedule": schedule, "steps": choices["steps"]}
-    for section, value in (read_toml(choices["settings"]) if choices.get("settings") else {}).items():
-        settings[section] = {**settings.get(section, {}), **value} if isinstance(value, dict) else value
     signer = Signer(load_or_create_seed(key_path))
     name = choices.get("name") or default_name
     manifest = build_manifest(
@@ -101,6 +96,17 @@ def make_run(choices: dict[str, Any], *, key_path: Path, default_name: str) -> t
     return sign_manifest(manifest, signer).encode(), described
 
 
+def _settings_of(choices: dict[str, Any]) -> dict[str, Any]:
+    """Method, schedule and steps as the options say, completed by the TOML file."""
+    fields = ("rank", "core", "scalar", "directions", "local_steps", "learning_rate", "schedule")
+    method, schedule = method_plain(MethodChoice(**{name: choices[name] for name in fields}))
+    settings: dict[str, Any] = {"method": method, "schedule": schedule, "steps": choices["steps"]}
+    for section, value in (read_toml(choices["settings"]) if choices.get("settings") else {}).items():
+        held = settings.get(section)
+        settings[section] = {**held, **value} if isinstance(held, dict) and isinstance(value, dict) else value
+    return settings
+
+
 def _task_of(choices: dict[str, Any]) -> TaskSpec:
     known = choices["task"]
     template, labels = TASKS[known] if known else (None, None)
@@ -108,6 +114,8 @@ def _task_of(choices: dict[str, Any]) -> TaskSpec:
     words = tuple(choices["labels"].split(",")) if choices["labels"] else labels
     if template is None or words is None:
         raise OperatorError('say what to learn: --task sst2, or --template "{sentence} It was" --labels " no, yes"')
+    if len(words) < 2 or len(set(words)) < len(words):
+        raise OperatorError(f"--labels {','.join(words)!r}: give two or more different words, such as \" no, yes\"")
     if choices["data"] is None and known and known.startswith("embedded:"):
         choices["data"] = known
     data, sha256 = data_spec(choices["data"], is_private=choices["private_data"])

@@ -12,7 +12,7 @@ import trio
 
 from protocol.errors import OperatorError, Reject
 from protocol.manifest import Manifest, SignedManifest, decode_run_untrusted
-from sfnode.cli.options import FilePath, FolderPath, device_options, json_option
+from sfnode.cli.options import NOT_NEGATIVE, POSITIVE, FilePath, FolderPath, device_options, json_option
 from sfnode.daemon import Daemon, DaemonConfig
 from sfnode.data import EMBEDDED, evaluation_file, training_file
 from sfnode.identity import FILE_NAME, load_or_create_seed
@@ -38,11 +38,11 @@ _OBSERVER_SEED = bytes(32)  # fetching a manifest needs no identity of one's own
 )
 @click.option("--announce", multiple=True, help="Multiaddr to tell others instead of the listening one.")
 @device_options
-@click.option("--threads", type=click.IntRange(1), help="Threads of the training worker.  [default: cores]")
+@click.option("--threads", type=POSITIVE, help="Threads of the training worker.  [default: cores]")
 @click.option("--relay", is_flag=True, help="Do not train: store, serve and flood only. Needs no torch.")
-@click.option("--neighbours-min", default=0, help="Do not start to train before so many neighbours are there.")
+@click.option("--neighbours-min", type=NOT_NEGATIVE, default=0, help="Neighbours to wait for before training.")
 @click.option("--neighbours-fixed", is_flag=True, help="Dial the bootstraps only and exchange no peers.")
-@click.option("--eval-every", default=0, help="Measure the accuracy every so many steps.  [default: never]")
+@click.option("--eval-every", type=NOT_NEGATIVE, default=0, help="Measure the accuracy every so many steps.  [default: never]")
 @click.option("--worker-socket", type=FilePath, help="Use the worker that listens there: nodes can share one model.")
 @click.option("--exit-when-finished", is_flag=True, help="Stop when the run is over, instead of serving it on.")
 @json_option
@@ -131,10 +131,13 @@ async def _find_manifest(
 
 
 def _training(manifest: Manifest, options: dict[str, Any]) -> TrainingConfig:
+    eval_data = evaluation_file(manifest.task, options["eval_data"])
+    if options["eval_every"] and eval_data is None:
+        raise OperatorError("--eval-every needs --eval-data: a JSONL file of held-out examples")
     return TrainingConfig(
         model=model_reference(manifest, options["model"]),
         data=training_file(manifest.task, options["data"]),
-        eval_data=evaluation_file(manifest.task, options["eval_data"]),
+        eval_data=eval_data,
         device=options["device"],
         dtype=options["dtype"],
         threads=options["threads"],
@@ -152,10 +155,9 @@ def model_reference(manifest: Manifest, model: str | None) -> str:
             )
         return wanted
     is_folder = Path(model).expanduser().is_dir()
-    if not is_folder and model != wanted:
-        raise OperatorError(f"--model {model} is not the run's model, which is {wanted}")
-    if is_folder and wanted.startswith(EMBEDDED):
-        raise OperatorError(f"--model {model} is not the run's model, which is {wanted}")
+    if model != wanted and (not is_folder or wanted.startswith(EMBEDDED)):
+        folder = "" if wanted.startswith(EMBEDDED) else ", nor a folder with a copy of it"
+        raise OperatorError(f"--model {model} is not the run's model, which is {wanted}{folder}. Use the run's model")
     return model
 
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from protocol.errors import OperatorError, SfnodeError
 from protocol.manifest import decode_run_untrusted
 from sfnode import demo
-from sfnode.cli.options import FolderPath, device_options, json_option
+from sfnode.cli.options import NOT_NEGATIVE, POSITIVE, FolderPath, device_options, json_option
 from sfnode.cli.owner import TASKS, make_run
 from sfnode.data import evaluation_file, training_file
 from sfnode.run_builder import MethodChoice
@@ -29,22 +29,22 @@ _PRINT_S = 2.0
 
 
 @click.command()
-@click.option("--nodes", default=4, show_default=True, help="Node processes.")
-@click.option("--late", default=0, show_default=True, help="Further nodes that join when half of the steps are done.")
-@click.option("--steps", type=click.IntRange(1), help=f"Length of the run.  [default: {demo.STEPS}]")
+@click.option("--nodes", type=POSITIVE, default=4, show_default=True, help="Node processes.")
+@click.option("--late", type=NOT_NEGATIVE, default=0, show_default=True, help="Nodes that join half-way.")
+@click.option("--steps", type=POSITIVE, help=f"Length of the run.  [default: {demo.STEPS}]")
 @click.option("--model", default="embedded:tiny-opt", show_default=True, help="Folder, hub id or embedded:tiny-opt.")
 @click.option("--task", type=click.Choice(sorted(TASKS)), help="A task known by name.  [default: that of the demo]")
 @click.option("--template", help='Prompt, e.g. "{sentence} It was".')
 @click.option("--labels", help='Label words, comma-separated, spaces kept: " no, yes".')
 @click.option("--data", help="Training data (JSONL).  [default: that of the demo]")
 @click.option("--eval-data", help="Held-out data (JSONL).  [default: that of the demo]")
-@click.option("--batch-rows", default=16, show_default=True, help="Examples per step and node.")
-@click.option("--max-tokens", default=128, show_default=True, help="Longest prompt.")
-@click.option("--rank", default=_DEFAULTS.rank, show_default=True, help="Of the subspace.")
+@click.option("--batch-rows", type=POSITIVE, default=16, show_default=True, help="Examples per step and node.")
+@click.option("--max-tokens", type=POSITIVE, default=128, show_default=True, help="Longest prompt.")
+@click.option("--rank", type=POSITIVE, default=_DEFAULTS.rank, show_default=True, help="Of the subspace.")
 @click.option("--core", type=click.Choice(["canonical", "rademacher"]), default=_DEFAULTS.core, show_default=True)
 @click.option("--scalar", type=click.Choice(["raw", "normalised"]), default=_DEFAULTS.scalar, show_default=True)
-@click.option("--directions", default=_DEFAULTS.directions, show_default=True)
-@click.option("--local-steps", default=_DEFAULTS.local_steps, show_default=True)
+@click.option("--directions", type=POSITIVE, default=_DEFAULTS.directions, show_default=True)
+@click.option("--local-steps", type=POSITIVE, default=_DEFAULTS.local_steps, show_default=True)
 @click.option(
     "--learning-rate", type=float, help=f"[default: {demo.LEARNING_RATE} for the demo, else {_DEFAULTS.learning_rate}]"
 )
@@ -80,8 +80,6 @@ def testnet(nodes: int, late: int, folder: Path | None, timeout: float, is_json:
 
 
 def _configure(nodes: int, late: int, folder: Path, timeout: float, choices: dict[str, Any]) -> TestnetConfig:
-    if nodes < 1 or late < 0:
-        raise OperatorError("--nodes must be at least 1, --late at least 0")
     is_demo = choices["template"] is None and choices["task"] is None
     if is_demo:
         choices["task"] = "embedded:reviews"

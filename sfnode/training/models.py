@@ -78,7 +78,10 @@ def resolve_model(reference: str, revision: str = "") -> ModelFolder:
 def _resolve_hub(reference: str, revision: str) -> ModelFolder:
     config = _hub_file(reference, "config.json", revision)
     if config is None:
-        raise OperatorError(f"model {reference!r}: the hub repository has no config.json; it is no transformers model")
+        raise OperatorError(
+            f"model {reference!r}: no config.json: the hub cannot be reached and nothing is cached, or it is no "
+            "transformers model; check the id and the connection, or give a local folder"
+        )
     folder = config.parent
     index = _hub_file(reference, INDEX_FILE, revision)
     wanted = [SINGLE_FILE] if index is None else sorted(set(_read_json(index)["weight_map"].values()))
