@@ -1,7 +1,7 @@
 """The one tree of errors of the project, and the closed lists of reasons.
 
 The text of an error is what the operator reads: it says what failed, where, and what to do. Reasons are stable
-numbers of the specification (SPEC 8): they are appended, never renumbered and never reused.
+numbers of the specification (SPEC 8.6): they are appended, never renumbered and never reused.
 """
 
 from __future__ import annotations

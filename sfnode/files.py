@@ -14,6 +14,15 @@ from protocol.errors import OperatorError
 
 def write_durably(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Write ``data`` to ``path`` through a temporary file, fsync and rename. OperatorError says what to do."""
+    _replace(path, data, mode, is_durable=True)
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Replace ``path`` by ``data`` as JSON; without fsync, for status files that are rewritten all the time."""
+    _replace(path, json.dumps(data).encode("utf-8"), 0o644, is_durable=False)
+
+
+def _replace(path: Path, data: bytes, mode: int, *, is_durable: bool) -> None:
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -21,19 +30,13 @@ def write_durably(path: Path, data: bytes, *, mode: int = 0o644) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if is_durable:
+                os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
         with suppress(OSError):  # the folder itself may be what is wrong
             temporary.unlink()
         raise OperatorError(f"cannot write {path}: {describe_os_error(error)}") from None
-
-
-def write_json(path: Path, data: Any) -> None:
-    """Replace ``path`` by ``data`` as JSON; without fsync, for status files that are rewritten all the time."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(data))
-    os.replace(temporary, path)
 
 
 def read_bytes(path: Path, what: str) -> bytes:

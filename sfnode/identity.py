@@ -8,7 +8,7 @@ from pathlib import Path
 
 from protocol.errors import OperatorError
 from protocol.keys import KEY_BYTES, Signer
-from sfnode.files import write_durably
+from sfnode.files import read_bytes, write_durably
 
 FILE_NAME = "identity.key"
 
@@ -20,17 +20,15 @@ def load_identity(path: Path) -> Signer:
 
 def load_seed(path: Path) -> bytes:
     """The 32-byte secret seed in ``path``, as load_identity."""
+    if not path.exists():
+        raise OperatorError(f"no identity at {path}: `sfnode id new --out {path}` makes one")
+    text = read_bytes(path, "the identity").strip()
     try:
-        text = path.read_text("ascii").strip()
-        seed = bytes.fromhex(text)
-    except FileNotFoundError:
-        raise OperatorError(f"no identity at {path}: `sfnode id new --out {path}` makes one") from None
-    except (OSError, ValueError) as error:
-        raise OperatorError(f"cannot read the identity {path}: {error}. Restore it from a backup") from None
+        seed = bytes.fromhex(text.decode("ascii"))
+    except ValueError:
+        seed = b""
     if len(seed) != KEY_BYTES:
-        raise OperatorError(
-            f"identity {path}: {len(seed)} bytes where {KEY_BYTES} are needed. Restore it from a backup"
-        )
+        raise OperatorError(f"{path} is no identity: it must hold 64 hexadecimal digits. Restore it from a backup")
     return seed
 
 

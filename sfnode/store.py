@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from protocol.errors import Ignore, OperatorError, Reject, StorageDamagedError
 from protocol.manifest import SignedManifest, decode_run_untrusted
@@ -28,6 +29,19 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS records (arrival INTEGER PRIMARY KEY AUTOINCREMENT, record BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
+
+_PAGE = "SELECT arrival, record FROM records WHERE arrival > ? ORDER BY arrival LIMIT 1024"
+_PERMISSIONS = "check the permissions of the file and its folder, or use another --data-dir"
+# What the operator can mend. Every other error of SQLite is damage.
+_ADVICE = {
+    sqlite3.SQLITE_FULL: "the disk is full. Free some space and start again; nothing that was stored is lost",
+    sqlite3.SQLITE_IOERR: "the disk refused to read or write. Check its space and health, and start again",
+    sqlite3.SQLITE_READONLY: _PERMISSIONS,
+    sqlite3.SQLITE_CANTOPEN: _PERMISSIONS,
+    sqlite3.SQLITE_PERM: _PERMISSIONS,
+    sqlite3.SQLITE_BUSY: "another program has locked it. Close that one and start again",
+    sqlite3.SQLITE_LOCKED: "another program has locked it. Close that one and start again",
+}
 
 
 class Store:
@@ -66,15 +80,18 @@ class Store:
 
     def records(self) -> Iterator[tuple[int, bytes]]:
         """(arrival number, record) in the order of arrival."""
-        with self._guarded():
-            yield from self._database.execute("SELECT arrival, record FROM records ORDER BY arrival")
+        return _read_in_pages(self._database, self.directory / LEDGER_FILE)
 
     # --- facts --------------------------------------------------------------------------------------------
 
     @property
     def reserved_step(self) -> int:
         """Highest step that this node may have signed; -1 when it never reserved one."""
-        return int(self._fact("reserved_step") or -1)
+        text = self._fact("reserved_step") or "-1"
+        try:
+            return int(text)
+        except ValueError:
+            raise _damaged(self.directory / LEDGER_FILE, f"reserved_step is {text[:40]!r}") from None
 
     def reserve_step(self, step: int) -> None:
         """Make durable that ``step`` may be signed and nothing before it ever again."""
@@ -152,23 +169,35 @@ def read_records(directory: Path) -> Iterator[tuple[int, bytes]]:
     if not path.exists():
         raise OperatorError(f"{directory} holds no {LEDGER_FILE}: the node has not started yet")
     with _sqlite_errors(path):
-        database = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-        try:
-            yield from database.execute("SELECT arrival, record FROM records ORDER BY arrival")
-        finally:
-            database.close()
+        database = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)
+    try:
+        yield from _read_in_pages(database, path)
+    finally:
+        database.close()
+
+
+def _read_in_pages(database: sqlite3.Connection, path: Path) -> Iterator[tuple[int, bytes]]:
+    """All records in order. No cursor stays open while the caller works: it may stop half-way and close the database."""
+    last = -1
+    while True:
+        with _sqlite_errors(path):
+            page = database.execute(_PAGE, (last,)).fetchall()
+        if not page:
+            return
+        for arrival, record in page:
+            if not isinstance(record, bytes) or arrival <= last:
+                raise _damaged(path, f"after record {last} comes what is no record")
+            last = arrival
+            yield arrival, record
 
 
 def replay(replica: Replica, records: Iterable[tuple[int, bytes]], path: Path) -> Replica:
     """Feed stored records through the one door. StorageDamagedError names the first that does not pass."""
     for arrival, record in records:
         try:
-            replica.add(bytes(record))
+            replica.add(record)
         except Reject as reject:
-            raise StorageDamagedError(
-                f"{path}: record {arrival} is damaged ({reject}). The peers hold it too: move {path.name} away and "
-                f"start again, the node fetches the ledger anew"
-            ) from None
+            raise _damaged(path, f"record {arrival}: {reject}") from None
         except Ignore:
             continue  # a copy that a crash between commit and memory left twice
     return replica
@@ -237,12 +266,15 @@ def _sqlite_errors(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", None)
         primary = code & 0xFF if isinstance(code, int) else None
-        if primary == sqlite3.SQLITE_FULL:
-            text = f"the disk is full: cannot write {path}. Free some space and start again; nothing stored is lost"
-            raise OperatorError(text) from None
-        if primary in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-            raise OperatorError(f"cannot write {path}: {error}. Check its permissions") from None
-        raise StorageDamagedError(
-            f"{path} is damaged or cannot be written ({error}). Move it away and start again: the node fetches the "
-            f"ledger anew from its peers; keep identity.key"
-        ) from None
+        if primary in _ADVICE:
+            raise OperatorError(f"cannot use {path} ({error}): {_ADVICE[primary]}") from None
+        raise _damaged(path, str(error)) from None
+    except UnicodeDecodeError as error:
+        raise _damaged(path, str(error)) from None
+
+
+def _damaged(path: Path, detail: str) -> StorageDamagedError:
+    return StorageDamagedError(
+        f"{path} is damaged ({detail}). Move it away and start again: the node fetches the ledger anew from its "
+        f"peers; keep identity.key"
+    )

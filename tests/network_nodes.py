@@ -10,9 +10,10 @@ from typing import Any
 import trio
 
 from protocol.wire import Message, PeerId, Records
-from sfnode.network.addresses import Address, parse_listen
+from sfnode.network.addresses import Address, parse_address, parse_listen
 from sfnode.network.channel import Timings
 from sfnode.network.events import MessageReceived, NetworkConfig, NetworkEvent, PeerConnected, PeerDisconnected
+from sfnode.network.greeting import own_hello
 from sfnode.network.host import Host, SessionHandler
 from sfnode.network.link import Link, LinkBrokenError
 from sfnode.network.network import Network
@@ -159,3 +160,27 @@ async def check_echo(dialler: Host, victim: Host) -> None:
             assert await link.receive_some(100) == b"still there?"
     finally:
         await link.aclose()
+
+
+def connections(host: Host) -> list[Any]:
+    """The live yamux connections of a host."""
+    return [connection.muxed_conn for connection in host._swarm.get_connections()]
+
+
+# --- strangers that speak the protocol by hand
+
+HELLO = own_hello(run_id=RUN_ID, agent="stranger", listen=(), head_step=7)
+
+
+async def dial(host: Host, node: Node) -> Link:
+    """A link to a node, on which nothing has been said yet."""
+    return await host.dial(parse_address(node.addresses[0]))
+
+
+async def read_to_end(link: Link) -> bytes:
+    """All that the other side says until it closes or cuts the connection."""
+    received = b""
+    with suppress(LinkBrokenError):
+        while data := await link.receive_some(65_536):
+            received += data
+    return received

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import random
 import socket
+from contextlib import suppress
 
 import pytest
 import trio
@@ -16,11 +18,12 @@ from sfnode.network.network import Network
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that is free and stays so: below those that the system gives to other connections of this machine."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def fixed_addresses(numbers: range) -> list[str]:

@@ -58,13 +58,13 @@ async def test_neighbour__process_is_frozen__is_dropped_and_others_and_stop_do_n
             await until(lambda: frozen in node.peers(), within_s=20.0)
             process.send_signal(signal.SIGSTOP)
             number = 0
-            with trio.fail_after(10.0):
-                while not node.disconnected():
-                    number += node.network.send(frozen, record(number, 60_000))
-                    node.network.send(friend.peer, record(number))
-                    await trio.sleep(0.005)
+            ends_s = trio.current_time() + 10.0
+            while not node.disconnected() and trio.current_time() < ends_s:
+                number += node.network.send(frozen, record(number, 60_000))
+                node.network.send(friend.peer, record(number))
+                await trio.sleep(0.005)
             assert node.disconnected()[0].reason == "the peer has not read for 0.5 s"
-            assert len(friend.messages()) > 50
+            assert len(friend.messages()) > 10
             with trio.fail_after(2.0):
                 await node.stop()
         nursery.cancel_scope.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
@@ -33,7 +34,7 @@ CPU = torch.device("cpu")
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model")
-    tiny_opt().float().save_pretrained(folder)
+    cast(Any, tiny_opt()).float().save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
     return folder
 

@@ -29,6 +29,7 @@ from sfnode.worker_messages import (
     EvaluateRequest,
     FailureKind,
     OpenSession,
+    Request,
     SessionOpened,
     SetCoefficients,
     WorkerFailure,
@@ -50,9 +51,9 @@ def demo_manifest(**method: object) -> Manifest:
     return checked({**to_plain(manifest, as_rows=False), "model": to_plain(describe_model(folder), as_rows=False)})
 
 
-def opening(manifest: Manifest, **changes: object) -> OpenSession:
+def opening(run: Manifest, **changes: object) -> OpenSession:
     fields = {
-        "manifest": sign_manifest(manifest, OWNER).encode(),
+        "manifest": sign_manifest(run, OWNER).encode(),
         "model": MODEL,
         "data": str(demo.data_file()),
         "eval_data": str(demo.data_file(split="eval")),
@@ -84,9 +85,8 @@ def client(worker: WorkerProcess) -> Iterator[WorkerClient]:
 
 def test_worker__whole_session__answers_what_the_session_computes(client: WorkerClient, manifest: Manifest) -> None:
     opened = client.ask(opening(manifest))
-    assert opened == SessionOpened(
-        device="cpu", dtype="fp32", data_rows=1_024, eval_rows=512, model_parameters=opened.model_parameters
-    )
+    assert isinstance(opened, SessionOpened)
+    assert (opened.device, opened.dtype, opened.data_rows, opened.eval_rows) == ("cpu", "fp32", 1_024, 512)
     flat = (np.arange(CoefficientLayout(manifest).size) % 201 - 100).astype("<i8")
     epochs = (EpochCoefficients(epoch=0, values=flat.tobytes()), EpochCoefficients(epoch=1, values=flat.tobytes()))
     assert client.ask(SetCoefficients(epochs=epochs)) == CoefficientsSet()
@@ -166,17 +166,14 @@ def test_worker__overflowing_state__is_a_numeric_failure(client: WorkerClient) -
 
 
 @pytest.mark.parametrize(
-    ("request_", "complaint"),
+    ("message", "complaint"),
     [
         (EstimateRequest(step=0, seed=0), "no session is open"),
         (SetCoefficients(epochs=()), "no session is open"),
-        (CoefficientsSet(), "is no request"),
     ],
 )
-def test_worker__request_out_of_place__fails_alone(
-    request_: EstimateRequest, complaint: str, client: WorkerClient
-) -> None:
-    reply = client.ask(request_)
+def test_worker__request_out_of_place__fails_alone(message: Request, complaint: str, client: WorkerClient) -> None:
+    reply = client.ask(message)
     assert isinstance(reply, WorkerFailure)
     assert complaint in reply.message
 

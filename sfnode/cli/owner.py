@@ -39,9 +39,13 @@ TASKS = {
 @click.option("--name", help="Name of the run, for people.  [default: OUT without its ending]")
 @click.option("--steps", type=POSITIVE, default=500, show_default=True, help="Length of the run.")
 @click.option("--batch-rows", type=POSITIVE, default=16, show_default=True, help="Examples per step and node.")
-@click.option("--max-tokens", type=POSITIVE, default=128, show_default=True, help="Longer prompts lose their beginning.")
+@click.option(
+    "--max-tokens", type=POSITIVE, default=128, show_default=True, help="Longer prompts lose their beginning."
+)
 @click.option("--trainable", default="linear", show_default=True, help="Of linear,embedding,norm,bias.")
-@click.option("--rank", type=POSITIVE, default=_DEFAULTS.rank, show_default=True, help="Of the subspace; a power of two.")
+@click.option(
+    "--rank", type=POSITIVE, default=_DEFAULTS.rank, show_default=True, help="Of the subspace; a power of two."
+)
 @click.option("--core", type=click.Choice(["canonical", "rademacher"]), default=_DEFAULTS.core, show_default=True)
 @click.option("--scalar", type=click.Choice(["raw", "normalised"]), default=_DEFAULTS.scalar, show_default=True)
 @click.option("--directions", type=POSITIVE, default=_DEFAULTS.directions, show_default=True, help="Per step.")
@@ -115,7 +119,7 @@ def _task_of(choices: dict[str, Any]) -> TaskSpec:
     if template is None or words is None:
         raise OperatorError('say what to learn: --task sst2, or --template "{sentence} It was" --labels " no, yes"')
     if len(words) < 2 or len(set(words)) < len(words):
-        raise OperatorError(f"--labels {','.join(words)!r}: give two or more different words, such as \" no, yes\"")
+        raise OperatorError(f'--labels {",".join(words)!r}: give two or more different words, such as " no, yes"')
     if choices["data"] is None and known and known.startswith("embedded:"):
         choices["data"] = known
     data, sha256 = data_spec(choices["data"], is_private=choices["private_data"])

@@ -42,7 +42,9 @@ _OBSERVER_SEED = bytes(32)  # fetching a manifest needs no identity of one's own
 @click.option("--relay", is_flag=True, help="Do not train: store, serve and flood only. Needs no torch.")
 @click.option("--neighbours-min", type=NOT_NEGATIVE, default=0, help="Neighbours to wait for before training.")
 @click.option("--neighbours-fixed", is_flag=True, help="Dial the bootstraps only and exchange no peers.")
-@click.option("--eval-every", type=NOT_NEGATIVE, default=0, help="Measure the accuracy every so many steps.  [default: never]")
+@click.option(
+    "--eval-every", type=NOT_NEGATIVE, default=0, help="Measure the accuracy every so many steps.  [default: never]"
+)
 @click.option("--worker-socket", type=FilePath, help="Use the worker that listens there: nodes can share one model.")
 @click.option("--exit-when-finished", is_flag=True, help="Stop when the run is over, instead of serving it on.")
 @json_option

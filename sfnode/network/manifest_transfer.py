@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import trio
 
@@ -62,26 +62,30 @@ async def fetch_manifest(
     if not addresses:
         raise OperatorError("no bootstrap address: name at least one node of the run")
     dialled = tuple(parse_bootstrap(address) for address in addresses)
+    report = on_failure or _ignore
     host = Host(identity_seed=identity_seed, on_inbound=_decline)
     async with host.running(()):
-        for attempt in itertools.count(1):
+        for attempt, address in _rounds(dialled):
             pause_s = random.uniform(0.0, min(limits.BACKOFF_BOOTSTRAP_MAX_S, 2.0 ** min(attempt, 10)))
-            for address in dialled:
-                got = await _try_to_fetch(host, address, agent, timings or Timings())
-                if isinstance(got, bytes):
-                    return got
-                if on_failure is not None:
-                    on_failure(DialReport(address=str(address), reason=got, failures=attempt, retry_in_s=pause_s))
-            await trio.sleep(pause_s)
+            try:
+                return await _fetch_from(host, address, agent, timings or Timings())
+            except (DialError, LinkBrokenError, RefusedError, Reject) as error:
+                reason = str(error)
+            report(DialReport(address=str(address), reason=reason, failures=attempt, retry_in_s=pause_s))
+            if address == dialled[-1]:
+                await trio.sleep(pause_s)
     raise AssertionError("unreachable")
 
 
-async def _try_to_fetch(host: Host, address: Address, agent: str, timings: Timings) -> bytes | str:
-    """The manifest, or the reason why not."""
-    try:
-        return await _fetch_from(host, address, agent, timings)
-    except (DialError, LinkBrokenError, RefusedError, Reject) as error:
-        return str(error)
+def _rounds(addresses: tuple[Address, ...]) -> Iterator[tuple[int, Address]]:
+    """All addresses again and again, each with the number of the round, from 1."""
+    for number in itertools.count(1):
+        for address in addresses:
+            yield number, address
+
+
+def _ignore(_report: DialReport) -> None:
+    """Nobody wants to know."""
 
 
 async def _decline(link: Link) -> None:
