@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
 import time
 from typing import Any, TextIO
+
+from protocol.errors import OperatorError
+from sfnode.files import describe_os_error
 
 
 class Reporter:
@@ -23,14 +28,14 @@ class Reporter:
             self._write_json(name, fields)
             return
         self._close_line()
-        print(text, file=self._stream, flush=True)
+        self._print(text)
 
     def progress(self, name: str, text: str, **fields: Any) -> None:
         """Where the work stands now."""
         if self._is_json:
             self._write_json(name, fields)
             return
-        print(f"\r\x1b[2K{text}", end="", file=self._stream, flush=True)
+        self._print(f"\r\x1b[2K{text}", end="")
         self._is_line_open = True
 
     def finish(self) -> None:
@@ -39,12 +44,27 @@ class Reporter:
 
     def _close_line(self) -> None:
         if self._is_line_open:
-            print(file=self._stream)
             self._is_line_open = False
+            self._print("")
 
     def _write_json(self, name: str, fields: dict[str, Any]) -> None:
         line = {"event": name, "time": round(time.time(), 3), **fields}
-        print(json.dumps(line), file=self._stream, flush=True)
+        self._print(json.dumps(line))
+
+    def _print(self, text: str, end: str = "\n") -> None:
+        try:
+            print(text, end=end, file=self._stream, flush=True)
+        except OSError as error:  # the disk is full, or whoever read our output has left
+            _abandon(self._stream)
+            self._stream = io.StringIO()  # what is said on the way out is for nobody
+            raise OperatorError(f"cannot write to the standard output: {describe_os_error(error)}") from None
+
+
+def _abandon(stream: TextIO) -> None:
+    """Let the interpreter's own last flush of what is stuck go nowhere: it would fail again, with a traceback."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def format_rate(bytes_per_second: float) -> str:

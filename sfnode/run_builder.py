@@ -36,12 +36,12 @@ class MethodChoice:
     """
 
     rank: int = 32
-    core: str = "rademacher"
+    core: str = "canonical"
     scalar: str = "normalised"
     directions: int = 8
     local_steps: int = 1
     epoch_steps: int = 1_024
-    learning_rate: float = 1e-3
+    learning_rate: float = 5e-3
     schedule: str = "linear"
     epsilon_exp: int = -10
 

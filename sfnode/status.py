@@ -128,7 +128,13 @@ def read_status(directory: Path) -> Status:
     read_manifest(directory)
     if not is_locked(directory):
         raise OperatorError(f"no node runs on {directory}. Start it with: sfnode join --data-dir {directory} ...")
-    status = Status(**json.loads(read_bytes(directory / STATUS_FILE, "the status file")))
+    try:
+        status = Status(**json.loads(read_bytes(directory / STATUS_FILE, "the status file")))
+    except (ValueError, TypeError):
+        text = (
+            f"{directory / STATUS_FILE} cannot be read: the node is of another release, or has just started. Try again"
+        )
+        raise OperatorError(text) from None
     age_s = time.time() - status.time
     if age_s > _FRESH_S:
         raise OperatorError(f"the node on {directory} (pid {status.pid}) has not reported for {age_s:.0f} s: it hangs")

@@ -168,8 +168,10 @@ def read_records(directory: Path) -> Iterator[tuple[int, bytes]]:
     path = directory / LEDGER_FILE
     if not path.exists():
         raise OperatorError(f"{directory} holds no {LEDGER_FILE}: the node has not started yet")
+    # Without a write-ahead log nobody writes; where nothing can be written, SQLite must be told not to try.
+    is_archive = not os.access(directory, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
     with _sqlite_errors(path):
-        database = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)
+        database = sqlite3.connect(f"file:{quote(str(path))}?{'immutable=1' if is_archive else 'mode=ro'}", uri=True)
     try:
         yield from _read_in_pages(database, path)
     finally:
@@ -177,7 +179,7 @@ def read_records(directory: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _read_in_pages(database: sqlite3.Connection, path: Path) -> Iterator[tuple[int, bytes]]:
-    """All records in order. No cursor stays open while the caller works: it may stop half-way and close the database."""
+    """All records in order. No cursor stays open while the caller works: it may stop half-way and close all."""
     last = -1
     while True:
         with _sqlite_errors(path):

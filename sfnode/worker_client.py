@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from typing import TypeVar
 import trio
 
 from protocol.errors import NumericError, OperatorError, WorkerError
+from sfnode.files import describe_os_error
 from sfnode.worker_messages import (
     HEADER_BYTES,
     FailureKind,
@@ -27,6 +29,7 @@ from sfnode.worker_messages import (
 
 START_S = 120.0  # importing torch takes 3 s on an idle machine, 20 s when 32 processes start at once
 STOP_S = 2.0
+_FOLDER_BYTES_MAX = 90  # with the socket's name it stays below the 104 bytes that macOS allows
 _POLL_S = 0.05
 
 R = TypeVar("R", bound=Reply)
@@ -51,7 +54,7 @@ class WorkerSession:
             await self._stream.send_all(encode_frame(request))
             body = await self._receive(body_bytes(await self._receive(HEADER_BYTES)))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            raise WorkerError("the training worker has ended; its last output above says why") from None
+            raise WorkerError("the training worker has ended") from None
         reply = decode_body(body)
         if isinstance(reply, WorkerFailure):
             raise _error_of(reply)
@@ -86,32 +89,73 @@ def _error_of(failure: WorkerFailure) -> OperatorError | NumericError | WorkerEr
 
 async def connect(socket: Path) -> WorkerSession:
     """A session with the worker that listens on ``socket``; WorkerError when none does."""
-    try:
-        return WorkerSession(await trio.open_unix_socket(str(socket)))
-    except OSError as error:
-        raise WorkerError(f"no training worker answers on {socket}: {error}") from None
+    for is_last in (False, True):
+        try:
+            return WorkerSession(await trio.open_unix_socket(str(socket)))
+        except ConnectionRefusedError as error:  # it may be between bind and listen
+            if is_last:
+                raise WorkerError(f"no training worker answers on {socket}: {error.strerror}") from None
+            await trio.sleep(_POLL_S)
+        except OSError as error:
+            raise WorkerError(f"no training worker answers on {socket}: {error.strerror or error}") from None
+    raise AssertionError("unreachable")
 
 
 @asynccontextmanager
 async def worker_process(*, threads: int | None = None) -> AsyncIterator[Path]:
     """Run a worker process while the body runs; yields its socket. The body's sessions may come and go.
 
-    Raises WorkerError when it does not come up. The process ends with the body, or when this process dies.
+    Raises WorkerError when it does not come up, or with how it ended when the body found it gone; OperatorError when
+    there is no place for its socket. The process ends with the body, or when this process dies.
     """
-    with tempfile.TemporaryDirectory(prefix="sfnode-") as folder:
-        socket = Path(folder) / "worker.sock"  # a data directory's path may exceed the 107 bytes of a socket address
-        command = [sys.executable, "-m", "sfnode.training.worker", "--socket", str(socket)]
-        command += ["--threads", str(threads or default_threads())]
-        # Its stdout is not ours: a node prints JSON there. What it has to say to people comes on stderr.
-        process = await trio.lowlevel.open_process(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=_environment()
-        )
+    with _socket_folder() as folder:
+        socket = Path(folder) / "worker.sock"
+        process = await _start(socket, threads or default_threads())
         try:
             await _wait_until_listening(process, socket)
             yield socket
+        except WorkerError as error:
+            raise WorkerError(f"{error}{await _fate(process)}") from None
         finally:
             with trio.CancelScope(shield=True):
                 await _end(process)
+
+
+def _socket_folder() -> tempfile.TemporaryDirectory[str]:
+    """A new folder with a short path: that of a data directory may exceed the 107 bytes of a socket's address."""
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="sfnode-", ignore_cleanup_errors=True)
+    except OSError as error:
+        text = f"cannot make a folder for the training worker's socket: {describe_os_error(error)}. TMPDIR says where"
+        raise OperatorError(text) from None
+    if len(os.fsencode(folder.name)) > _FOLDER_BYTES_MAX:
+        folder.cleanup()
+        raise OperatorError(f"{folder.name} is too long a path for a socket: set TMPDIR to a shorter one, such as /tmp")
+    return folder
+
+
+async def _start(socket: Path, threads: int) -> trio.Process:
+    command = [sys.executable, "-m", "sfnode.training.worker", "--socket", str(socket), "--threads", str(threads)]
+    try:
+        # Its stdout is not ours: a node prints JSON there. What it has to say to people comes on stderr.
+        return await trio.lowlevel.open_process(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=_environment()
+        )
+    except OSError as error:
+        raise WorkerError(f"the training worker cannot be started: {error.strerror}") from None
+
+
+async def _fate(process: trio.Process) -> str:
+    """How the process ended, for people; empty while it lives."""
+    with trio.move_on_after(_POLL_S):
+        await process.wait()
+    if process.returncode is None:
+        return ""
+    if process.returncode == -signal.SIGKILL:
+        return " (killed by SIGKILL: perhaps the system ran out of memory)"
+    if process.returncode < 0:
+        return f" (killed by {signal.Signals(-process.returncode).name})"
+    return f" (exit code {process.returncode}; its last output says why)"
 
 
 def default_threads() -> int:
@@ -128,7 +172,7 @@ async def _wait_until_listening(process: trio.Process, socket: Path) -> None:
     with trio.move_on_after(START_S) as scope:
         while not await trio.Path(socket).exists():
             if process.poll() is not None:
-                raise WorkerError(f"the training worker ended at once with exit code {process.returncode}")
+                raise WorkerError("the training worker ended at once")
             await trio.sleep(_POLL_S)
     if scope.cancelled_caught:
         raise WorkerError(f"the training worker did not start within {START_S:.0f} s")

@@ -13,14 +13,16 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from protocol.coefficients import CoefficientLayout, view_exp
+from protocol.coefficients import CoefficientLayout, Coefficients, view_exp
+from protocol.envelope import Envelope
 from protocol.errors import NumericError, OperatorError
+from protocol.hashing import Author
 from protocol.manifest import Manifest, TensorKind
 from protocol.quantise import quantise
 from protocol.sampling import example_indices
 from protocol.subspace import basis, direction_factors, scale_exp
 from sfnode.training.models import output_embedding
-from sfnode.training.session import Session, SharedModel
+from sfnode.training.session import Session, SharedModel, add_own
 from sfnode.training.tasks import Example, TaskData, read_task
 from sfnode.training.tensors import TensorGroup
 from tiny_models import model_manifest, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer, write_reviews
@@ -148,15 +150,30 @@ def test_estimator__after_estimate__weights_are_untouched(tmp_path: Path) -> Non
 
 def test_estimator__local_steps__see_own_earlier_ones(tmp_path: Path) -> None:
     model = tiny_opt()
-    manifest = model_manifest(model, [TensorGroup.LINEAR], directions=4, local_steps=2, alpha_exp=-12)
+    manifest = model_manifest(model, list(TensorGroup), directions=4, local_steps=2, alpha_exp=-18)
     session = open_session(model, manifest, tmp_path)
-    first = session.estimate(SEED, STEP)
-    frozen = model_manifest(model, [TensorGroup.LINEAR], directions=4, local_steps=2, alpha_exp=-60)
-    second = open_session(model, frozen, tmp_path).estimate(SEED, STEP)
-    assert len(first.q) == 8
-    assert first.rows == 32
-    assert first.q[:4] != (0, 0, 0, 0)
-    assert first.q[4:] != second.q[4:]
+    unaware = quantise(manifest.method, session.projected_gradients(SEED, STEP, 1))
+
+    found = session.estimate(SEED, STEP)
+
+    layout = CoefficientLayout(manifest)
+    own = np.zeros(layout.size, dtype=np.int64)
+    add_own(layout, own, direction_factors(manifest, SEED, 0), np.array(found.q[:4]) * manifest.weight(STEP))
+    session.set_coefficients(STEP // manifest.method.epoch_steps, own)
+    assert found.q[4:] == quantise(manifest.method, session.projected_gradients(SEED, STEP, 1))
+    assert found.q[4:] != unaware
+    assert found.rows == 32
+
+
+@pytest.mark.parametrize("core", ["canonical", "rademacher"])
+def test_estimator__own_local_step__moves_as_the_ledger_does(core: str) -> None:
+    manifest = model_manifest(tiny_opt(), list(TensorGroup), directions=4, core=core)
+    layout, scalars = CoefficientLayout(manifest), (3, -5, 0, 127)
+    own = np.zeros(layout.size, dtype=np.int64)
+    add_own(layout, own, direction_factors(manifest, SEED), np.array(scalars) * manifest.weight(STEP))
+    ledger = Coefficients(manifest)
+    ledger.add([Envelope(author=Author(b"a" * 32), step=STEP, seed=SEED, scalars=scalars, record=b"")])
+    assert np.array_equal(own, ledger.flat(STEP // manifest.method.epoch_steps))
 
 
 def test_estimator__infinite_loss__raises_numeric_error(tmp_path: Path) -> None:

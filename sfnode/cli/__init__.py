@@ -42,6 +42,9 @@ def main() -> None:
     except SfnodeError as error:
         _fail([error])
     except BaseExceptionGroup as group:
+        if group.subgroup(KeyboardInterrupt):
+            click.echo("Aborted!", err=True)  # as click says it when the interrupt comes alone
+            sys.exit(EXIT_FAILED)
         ours, others = group.split(SfnodeError)
         if others is not None or ours is None:
             raise

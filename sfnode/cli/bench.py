@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import POSITIVE, json_option
 
 
@@ -30,6 +31,7 @@ def step(shape: str, rows: int, tokens: int, dtype: str, repeats: int, is_json: 
     \b
     Example: sfnode bench step --shape opt-125m --rows 16 --tokens 64 --dtype fp32
     """
+    check_can_train()
     from sfnode.training.bench import bench_step  # imports torch
 
     _print(bench_step(shape=shape, rows=rows, tokens=tokens, dtype=dtype, repeats=repeats), is_json)
@@ -45,6 +47,7 @@ def apply(shape: str, updates: int, is_json: bool) -> None:
     \b
     Example: sfnode bench apply --shape opt-125m --updates 1024 --json
     """
+    check_can_train()
     from sfnode.training.bench import bench_apply  # imports torch
 
     _print(bench_apply(shape=shape, updates=updates), is_json)

@@ -13,7 +13,7 @@ import click
 
 from protocol.errors import StorageDamagedError
 from protocol.replica import Replica
-from sfnode.cli.options import FolderPath, data_dir_option, json_option
+from sfnode.cli.options import NOT_NEGATIVE, FolderPath, data_dir_option, json_option
 from sfnode.status import read_status
 from sfnode.store import LEDGER_FILE, read_manifest, read_records, replay
 
@@ -89,7 +89,7 @@ def verify(directory: Path, is_json: bool) -> None:
 
 @log.command()
 @click.argument("directory", type=FolderPath)
-@click.option("--limit", default=20, show_default=True, help="Newest records to show; 0 for all.")
+@click.option("--limit", type=NOT_NEGATIVE, default=20, show_default=True, help="Newest records to show; 0 for all.")
 @json_option
 def show(directory: Path, limit: int, is_json: bool) -> None:
     """Show the records of a ledger by step and author.

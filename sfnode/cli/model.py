@@ -12,6 +12,7 @@ from protocol.coefficients import Coefficients
 from protocol.errors import OperatorError
 from protocol.manifest import SignedManifest
 from protocol.replica import Replica
+from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import FolderPath, data_dir_option, device_options, json_option
 from sfnode.cli.run import model_reference
 from sfnode.data import evaluation_file
@@ -35,6 +36,7 @@ def evaluate(
     \b
     Example: sfnode eval --data-dir ~/.sfnode/my-run --eval-data dev.jsonl
     """
+    check_can_train()
     signed, after = _load(data_dir)
     data = evaluation_file(signed.manifest.task, eval_data)
     if data is None:
@@ -66,6 +68,7 @@ def export(data_dir: Path, model: str | None, out: Path, adapter: bool, dtype: s
     \b
     Example: sfnode export --data-dir ~/.sfnode/my-run --out my-model
     """
+    check_can_train()
     from sfnode.training.export import export_adapter, export_model  # imports torch
     from sfnode.training.models import choose_dtype, resolve_model
 

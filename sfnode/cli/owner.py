@@ -13,6 +13,7 @@ from protocol.errors import OperatorError
 from protocol.keys import Signer
 from protocol.manifest import TaskSpec, sign_manifest
 from sfnode import demo
+from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import POSITIVE, FilePath, json_option
 from sfnode.data import data_spec
 from sfnode.files import write_durably
@@ -46,12 +47,30 @@ TASKS = {
 @click.option(
     "--rank", type=POSITIVE, default=_DEFAULTS.rank, show_default=True, help="Of the subspace; a power of two."
 )
-@click.option("--core", type=click.Choice(["canonical", "rademacher"]), default=_DEFAULTS.core, show_default=True)
-@click.option("--scalar", type=click.Choice(["raw", "normalised"]), default=_DEFAULTS.scalar, show_default=True)
+@click.option(
+    "--core",
+    type=click.Choice(["canonical", "rademacher"]),
+    default=_DEFAULTS.core,
+    show_default=True,
+    help="Directions: one coordinate, or all signs.",
+)
+@click.option(
+    "--scalar",
+    type=click.Choice(["raw", "normalised"]),
+    default=_DEFAULTS.scalar,
+    show_default=True,
+    help="What travels: raw, or relative to the rms.",
+)
 @click.option("--directions", type=POSITIVE, default=_DEFAULTS.directions, show_default=True, help="Per step.")
 @click.option("--local-steps", type=POSITIVE, default=_DEFAULTS.local_steps, show_default=True, help="Per envelope.")
 @click.option("--learning-rate", default=_DEFAULTS.learning_rate, show_default=True, help="Per message.")
-@click.option("--schedule", type=click.Choice(["linear", "constant"]), default=_DEFAULTS.schedule, show_default=True)
+@click.option(
+    "--schedule",
+    type=click.Choice(["linear", "constant"]),
+    default=_DEFAULTS.schedule,
+    show_default=True,
+    help="Course of the learning rate.",
+)
 @click.option("--settings", type=FilePath, help="TOML file whose fields replace or complete all of the above.")
 @json_option
 def init(out: Path, owner_key: Path | None, is_json: bool, **choices: Any) -> None:
@@ -80,6 +99,7 @@ def init(out: Path, owner_key: Path | None, is_json: bool, **choices: Any) -> No
 
 def make_run(choices: dict[str, Any], *, key_path: Path, default_name: str) -> tuple[bytes, dict[str, Any]]:
     """Content of a run file, and what to say about it. ``choices``: the options of ``sfnode init`` by name."""
+    check_can_train()
     from sfnode.training.describe import describe_run  # imports torch
 
     task = _task_of(choices)

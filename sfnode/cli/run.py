@@ -12,6 +12,7 @@ import trio
 
 from protocol.errors import OperatorError, Reject
 from protocol.manifest import Manifest, SignedManifest, decode_run_untrusted
+from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import NOT_NEGATIVE, POSITIVE, FilePath, FolderPath, device_options, json_option
 from sfnode.daemon import Daemon, DaemonConfig
 from sfnode.data import EMBEDDED, evaluation_file, training_file
@@ -133,6 +134,8 @@ async def _find_manifest(
 
 
 def _training(manifest: Manifest, options: dict[str, Any]) -> TrainingConfig:
+    if options["worker_socket"] is None:
+        check_can_train()
     eval_data = evaluation_file(manifest.task, options["eval_data"])
     if options["eval_every"] and eval_data is None:
         raise OperatorError("--eval-every needs --eval-data: a JSONL file of held-out examples")

@@ -41,17 +41,39 @@ _PRINT_S = 2.0
 @click.option("--batch-rows", type=POSITIVE, default=16, show_default=True, help="Examples per step and node.")
 @click.option("--max-tokens", type=POSITIVE, default=128, show_default=True, help="Longest prompt.")
 @click.option("--rank", type=POSITIVE, default=_DEFAULTS.rank, show_default=True, help="Of the subspace.")
-@click.option("--core", type=click.Choice(["canonical", "rademacher"]), default=_DEFAULTS.core, show_default=True)
-@click.option("--scalar", type=click.Choice(["raw", "normalised"]), default=_DEFAULTS.scalar, show_default=True)
-@click.option("--directions", type=POSITIVE, default=_DEFAULTS.directions, show_default=True)
-@click.option("--local-steps", type=POSITIVE, default=_DEFAULTS.local_steps, show_default=True)
 @click.option(
-    "--learning-rate", type=float, help=f"[default: {demo.LEARNING_RATE} for the demo, else {_DEFAULTS.learning_rate}]"
+    "--core",
+    type=click.Choice(["canonical", "rademacher"]),
+    default=_DEFAULTS.core,
+    show_default=True,
+    help="Directions: one coordinate, or all signs.",
 )
-@click.option("--schedule", type=click.Choice(["linear", "constant"]), default=_DEFAULTS.schedule, show_default=True)
+@click.option(
+    "--scalar",
+    type=click.Choice(["raw", "normalised"]),
+    default=_DEFAULTS.scalar,
+    show_default=True,
+    help="What travels: raw, or relative to the rms.",
+)
+@click.option("--directions", type=POSITIVE, default=_DEFAULTS.directions, show_default=True, help="Per step.")
+@click.option("--local-steps", type=POSITIVE, default=_DEFAULTS.local_steps, show_default=True, help="Per envelope.")
+@click.option(
+    "--learning-rate",
+    type=float,
+    help=f"Per message.  [default: {demo.LEARNING_RATE} for the demo, else {_DEFAULTS.learning_rate}]",
+)
+@click.option(
+    "--schedule",
+    type=click.Choice(["linear", "constant"]),
+    default=_DEFAULTS.schedule,
+    show_default=True,
+    help="Course of the learning rate.",
+)
 @click.option("--trainable", default="linear", show_default=True, help="Of linear,embedding,norm,bias.")
 @click.option("--dir", "folder", type=FolderPath, help="Where to keep everything.  [default: a new temporary folder]")
-@click.option("--timeout", default=3_600.0, show_default=True, help="Seconds until giving up.")
+@click.option(
+    "--timeout", type=click.FloatRange(1), default=3_600.0, show_default=True, help="Seconds until giving up."
+)
 @device_options
 @json_option
 def testnet(nodes: int, late: int, folder: Path | None, timeout: float, is_json: bool, **choices: Any) -> None:

@@ -191,12 +191,12 @@ class Session:
         return Estimate(q=tuple(scalars), loss=sum(losses) / len(losses), rows=rows)
 
     @torch.inference_mode()
-    def projected_gradients(self, seed: int, step: int) -> list[float]:
-        """g_d of the first local step of the round at ``step``, before they are quantised."""
+    def projected_gradients(self, seed: int, step: int, local_step: int = 0) -> list[float]:
+        """g_d of one local step of the round at ``step``, on the state as set, before they are quantised."""
         epoch = step // self._manifest.method.epoch_steps
-        factors = direction_factors(self._manifest, seed)
+        factors = direction_factors(self._manifest, seed, local_step)
         with self._shared.switch.using(self._closed_weights(epoch)):
-            loss_SD = self._losses(factors, epoch, self._live(epoch), self._rows(seed, 0))
+            loss_SD = self._losses(factors, epoch, self._live(epoch), self._rows(seed, local_step))
         return _projected_gradients(loss_SD, self._manifest.epsilon)
 
     @torch.inference_mode()

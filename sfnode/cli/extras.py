@@ -1,0 +1,19 @@
+"""Whether this install can train: a relay or archive node does without torch. The only question asked here."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from protocol.errors import OperatorError
+
+_NEEDED = ("torch", "transformers", "safetensors")
+
+
+def check_can_train() -> None:
+    """OperatorError unless what ``pip install 'sfnode[train]'`` brings is there. Imports nothing; microseconds."""
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise OperatorError(
+            f"this needs {' and '.join(missing)}, which this install lacks: pip install 'sfnode[train]'. Without it a "
+            f"node can still store, serve and flood: sfnode join --relay"
+        )

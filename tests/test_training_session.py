@@ -1,0 +1,108 @@
+"""Sessions on a shared model: folded epochs are remade when they change and shared when they are equal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from protocol.coefficients import CoefficientLayout
+from protocol.errors import OperatorError
+from protocol.manifest import Manifest
+from sfnode.training.session import EVALUATIONS_KEPT, Session, SharedModel
+from sfnode.training.tasks import read_task
+from sfnode.training.tensors import TensorGroup
+from tiny_models import model_manifest, tiny_opt, tiny_tokenizer, write_reviews
+
+STEP = 20  # of epoch 1
+SEED = 7
+
+
+@pytest.fixture
+def shared() -> SharedModel:
+    return SharedModel(tiny_opt())
+
+
+@pytest.fixture
+def manifest(shared: SharedModel) -> Manifest:
+    return model_manifest(shared.model, [TensorGroup.LINEAR], directions=4, alpha_exp=-16)
+
+
+def open_session(shared: SharedModel, manifest: Manifest, folder: Path) -> Session:
+    reviews = write_reviews(folder / "reviews.jsonl")
+    return Session(shared, manifest, read_task(tiny_tokenizer(), manifest.task, reviews, reviews))
+
+
+def some_coefficients(manifest: Manifest, number: int) -> NDArray[np.int64]:
+    size = CoefficientLayout(manifest).size
+    return np.random.default_rng(number).integers(-2_000, 2_000, size).astype(np.int64)
+
+
+def test_session__late_update_of_a_closed_epoch__counts_at_once(
+    shared: SharedModel, manifest: Manifest, tmp_path: Path
+) -> None:
+    session, fresh = (open_session(shared, manifest, tmp_path) for _ in range(2))
+    session.set_coefficients(0, some_coefficients(manifest, 1))
+    before = session.projected_gradients(SEED, STEP)
+    session.set_coefficients(0, some_coefficients(manifest, 2))
+    fresh.set_coefficients(0, some_coefficients(manifest, 2))
+    after = session.projected_gradients(SEED, STEP)
+    assert after == fresh.projected_gradients(SEED, STEP)
+    assert after != before
+
+
+def test_session__epoch_taken_back_to_zero__equals_the_base_model(
+    shared: SharedModel, manifest: Manifest, tmp_path: Path
+) -> None:
+    session = open_session(shared, manifest, tmp_path)
+    before = session.projected_gradients(SEED, STEP), session.evaluate()
+    session.set_coefficients(0, some_coefficients(manifest, 1))
+    assert session.projected_gradients(SEED, STEP) != before[0]
+    session.set_coefficients(0, np.zeros_like(some_coefficients(manifest, 1)))
+    assert (session.projected_gradients(SEED, STEP), session.evaluate()) == before
+
+
+def test_session__equal_closed_epochs__are_folded_once_and_freed(
+    shared: SharedModel, manifest: Manifest, tmp_path: Path
+) -> None:
+    sessions = [open_session(shared, manifest, tmp_path) for _ in range(3)]
+    for session in sessions:
+        session.set_coefficients(0, some_coefficients(manifest, 1))
+        session.estimate(SEED, STEP)
+    assert len(shared.folds) == 1
+    del session
+    sessions.clear()
+    assert len(shared.folds) == 0
+
+
+def test_session__other_state__is_evaluated_anew(shared: SharedModel, manifest: Manifest, tmp_path: Path) -> None:
+    one, other = (open_session(shared, manifest, tmp_path) for _ in range(2))
+    base = one.evaluate()
+    assert base.rows == 16
+    assert one.evaluate(5).rows == 5
+    other.set_coefficients(0, some_coefficients(manifest, 1))
+    assert other.evaluate().loss != base.loss
+    assert one.evaluate() == base
+
+
+def test_session__many_states__evaluations_are_bounded(shared: SharedModel, manifest: Manifest, tmp_path: Path) -> None:
+    session = open_session(shared, manifest, tmp_path)
+    for number in range(EVALUATIONS_KEPT + 3):
+        session.set_coefficients(0, some_coefficients(manifest, number))
+        session.evaluate(1)
+    assert len(shared.evaluations) == EVALUATIONS_KEPT
+
+
+def test_session__no_evaluation_data__is_refused(shared: SharedModel, manifest: Manifest, tmp_path: Path) -> None:
+    data = read_task(tiny_tokenizer(), manifest.task, write_reviews(tmp_path / "reviews.jsonl"), None)
+    with pytest.raises(OperatorError, match="no evaluation data"):
+        Session(shared, manifest, data).evaluate()
+
+
+def test_session__coefficients_of_another_run__are_refused(
+    shared: SharedModel, manifest: Manifest, tmp_path: Path
+) -> None:
+    with pytest.raises(OperatorError, match="3 coefficients, the run has"):
+        open_session(shared, manifest, tmp_path).set_coefficients(0, np.zeros(3, dtype=np.int64))
