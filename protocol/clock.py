@@ -25,6 +25,7 @@ class StepClock:
         self._paces_ms: deque[int] = deque(maxlen=_PACES_KEPT)
         self._ready_since_ms: int | None = None
         self._started_ms: int | None = None
+        self._half_ms: int | None = None  # since when half of the active authors are in
         self.next_step = 0
 
     @property
@@ -67,13 +68,16 @@ class StepClock:
             return None
         if self._ready_since_ms is None:
             self._ready_since_ms = now_ms
-        is_complete = not self._is_waiting_for_any(highest)
-        # SPEC 9.1.2: nobody waits longer than a limit that follows the observed pace.
-        if not is_complete and now_ms - self._ready_since_ms < self.wait_limit_ms():
+        behind, active = self._count_active(highest)
+        if self._half_ms is None and 2 * behind <= active:
+            self._half_ms = now_ms
+        # SPEC 9.1.2: nobody waits longer than a limit that follows the pace of the faster half: whoever answers just
+        # before the limit must not raise it, step by step.
+        if behind and now_ms - self._ready_since_ms < self.wait_limit_ms():
             return None
-        if is_complete and self._started_ms is not None:
-            self._paces_ms.append(now_ms - self._started_ms)
-        self._started_ms = now_ms
+        if self._half_ms is not None and self._started_ms is not None:
+            self._paces_ms.append(self._half_ms - self._started_ms)
+        self._started_ms, self._half_ms = now_ms, None
         return self.next_step
 
     def wait_limit_ms(self) -> int:
@@ -83,8 +87,9 @@ class StepClock:
         wanted = int(limits.STEP_WAIT_FACTOR * median(self._paces_ms))
         return max(limits.STEP_WAIT_MS_MIN, min(limits.STEP_WAIT_MS_MAX, wanted))
 
-    def _is_waiting_for_any(self, highest: dict[Author, int]) -> bool:
-        """SPEC 9.1.1: an active author's update for step ``next_step - (1 + staleness) rounds`` is missing."""
+    def _count_active(self, highest: dict[Author, int]) -> tuple[int, int]:
+        """SPEC 9.1.1: of how many active authors step ``next_step - (1 + staleness) rounds`` is missing, and of all."""
         needed = self.next_step - self._round_steps * (1 + self._staleness)
         oldest_active = needed - self._round_steps * limits.ACTIVE_WINDOW_STEPS
-        return any(author != self._own and oldest_active <= step < needed for author, step in highest.items())
+        active = [step for author, step in highest.items() if author != self._own and step >= oldest_active]
+        return sum(step < needed for step in active), len(active)

@@ -288,11 +288,14 @@ class Node:
         return self.clock.frontier(self.replica.ledger.authors(), self._now_ms)
 
     def _horizon_step(self) -> int | None:
-        """Last step acceptable now; unbounded while catching up, when every step lies ahead."""
+        """Last step acceptable now; unbounded while catching up, when every step lies ahead.
+
+        What the neighbours say counts, too: after a night's sleep the run is far beyond the own frontier.
+        """
         if not self.sync.is_live:
             return None
         ahead = limits.STEPS_AHEAD_MAX * self.manifest.method.local_steps
-        return max(self.frontier(), self.clock.next_step) + ahead
+        return max(self.frontier(), self.clock.next_step, self.sync.head_step) + ahead
 
     def _do(self, effects: Sequence[Effect]) -> None:
         self._effects.extend(effects)

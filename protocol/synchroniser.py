@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median_low
 
 from protocol import limits
 from protocol.errors import Reject, RejectReason
@@ -61,6 +62,12 @@ class Synchroniser:
     def target_updates(self) -> int:
         """Largest number of updates that a neighbour says it holds: what catching up aims at."""
         return max((entry.head.updates for entry in self._neighbours.values() if entry.head), default=0)
+
+    @property
+    def head_step(self) -> int:
+        """Where the neighbours say that the run is: the lower median of their heads' frontiers; -1 without any."""
+        steps = [entry.head.step for entry in self._neighbours.values() if entry.head]
+        return median_low(steps) if steps else -1
 
     def is_open(self, peer: PeerId) -> bool:
         """Whether ``peer`` is a neighbour."""

@@ -169,7 +169,12 @@ class Trainer:
 
     async def _evaluate(self, session: WorkerSession, job: Evaluate) -> None:
         await self._set_coefficients(session)
-        result = await session.request(EvaluateRequest(rows_max=0), Evaluated)
+        try:
+            result = await session.request(EvaluateRequest(rows_max=0), Evaluated)
+        except NumericError as error:
+            text = f"evaluation at step {job.step} skipped: {error}"
+            self._reporter.event("evaluation_skipped", text, step=job.step, reason=str(error))
+            return
         self.statistics.accuracy = result.accuracy
         self._reporter.event(
             "evaluated",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from protocol.errors import NumericError, OperatorError, WorkerError
 from sfnode.files import describe_os_error
 from sfnode.worker_messages import (
     HEADER_BYTES,
+    Evaluated,
     FailureKind,
     Reply,
     Request,
@@ -58,6 +60,8 @@ class WorkerSession:
         reply = decode_body(body)
         if isinstance(reply, WorkerFailure):
             raise _error_of(reply)
+        if isinstance(reply, Evaluated) and not math.isfinite(reply.loss):
+            raise NumericError("the loss on the evaluation data is not finite: the weights or the dtype overflow")
         if not isinstance(reply, expected):
             raise WorkerError(f"the training worker answered {type(reply).__name__} to {type(request).__name__}")
         return reply

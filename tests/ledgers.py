@@ -12,7 +12,7 @@ from protocol.keys import Signer
 from protocol.ledger import Ledger
 from protocol.manifest import Manifest
 from protocol.sync import Claims, SyncSession, answer
-from protocol.wire import Records, decode_untrusted, encode
+from protocol.wire import Message, Records, decode_untrusted, encode
 
 
 @lru_cache(maxsize=512)
@@ -57,17 +57,18 @@ def compare(asker: Ledger, other: Ledger, *, horizon_step: int | None = None) ->
     while request is not None:
         cost.round_trips += 1
         cost.bytes_asked += len(encode(request)) + 4
-        following = None
-        for message in answer(other, request):
-            payload = encode(message)
-            cost.bytes_answered += len(payload) + 4
-            arrived = decode_untrusted(payload)
-            if isinstance(arrived, Records):
-                records = asker.codec.split_untrusted(arrived.data)
-                session.count_records(len(records))
-                for record in records:
-                    add(asker, record)
-            else:
-                following = session.receive(arrived, cost.round_trips + 1)  # type: ignore[arg-type]
-        request = following
+        payloads = [encode(message) for message in answer(other, request)]
+        cost.bytes_answered += sum(len(payload) + 4 for payload in payloads)
+        *frames, reply = (decode_untrusted(payload) for payload in payloads)
+        for frame in frames:
+            _take(asker, session, frame)
+        request = session.receive(reply, cost.round_trips + 1)  # type: ignore[arg-type]
     return session, cost
+
+
+def _take(asker: Ledger, session: SyncSession, frame: Message) -> None:
+    assert isinstance(frame, Records)
+    records = asker.codec.split_untrusted(frame.data)
+    session.count_records(len(records))
+    for record in records:
+        add(asker, record)

@@ -9,6 +9,7 @@ import pytest
 
 from cli_calls import assert_teaches, call
 from daemons import demo_run, write_run
+from sfnode.cli import extras
 from sfnode.identity import FILE_NAME
 
 INIT = ("init", "--model", "embedded:tiny-opt", "--task", "embedded:reviews")
@@ -223,6 +224,28 @@ def test_join__bad_flag__names_flag_value_and_what_is_allowed(
 def test_join__malformed_bootstrap_without_run_file__fails_at_once(tmp_path: Path) -> None:
     outcome = call("join", "--bootstrap", "203.0.113.7:4001", "--data-dir", tmp_path / "node")
     assert_teaches(outcome, "bootstrap address '203.0.113.7:4001'", "/ip4/<address>/tcp/<port>")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        (*INIT, "--out", "new.run"),
+        ("join", "--run", "RUN", "--data-dir", "node"),
+        ("eval", "--data-dir", "node"),
+        ("export", "--data-dir", "node", "--out", "model"),
+        ("testnet", "--dir", "net"),
+        ("bench", "step"),
+        ("bench", "apply"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_training_command__install_without_torch__says_what_to_install(
+    command: tuple[str, ...], run_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "torch" else extras)
+    outcome = call(*(str(run_file) if part == "RUN" else part for part in command))
+    assert_teaches(outcome, "needs torch", "pip install 'sfnode[train]'", "join --relay")
 
 
 # --- data directories -------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from cli_calls import assert_teaches, call
 from daemons import demo_run, free_port, log_verify, write_run
 from network_nodes import ignore, network, running_host, seed, start, until
 from protocol.envelope import EnvelopeCodec
@@ -70,6 +71,8 @@ def test_join__bootstrap_comes_up_later__is_told_of_and_found(
     bootstrap = joins("bootstrap", "--run", run_file, "--listen", f"/ip4/127.0.0.1/tcp/{port}", "--relay")
     late.wait_for_event("started")
     late.wait_for_event("peer_joined")
+    wrong_model = call("join", "--bootstrap", address, "--data-dir", tmp_path / "wrong", "--model", "facebook/opt-125m")
+    assert_teaches(wrong_model, "--model facebook/opt-125m", "not the run's model", "embedded:tiny-opt")
     wait_for_updates(late)
     stop(late, signal.SIGTERM)  # while it trains
     stop(bootstrap, signal.SIGINT)  # while it serves

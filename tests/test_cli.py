@@ -171,9 +171,9 @@ def test_log_show__newest_records__come_in_the_order_of_their_steps(directory: P
 
 def test_id__new_key__is_shown_alike_as_text_and_as_json(tmp_path: Path) -> None:
     key = tmp_path / "identity.key"
-    made = call("id", "new", "--out", key)
+    made = json.loads(call("id", "new", "--out", key, "--json").stdout)
     shown = json.loads(call("id", "show", "--data-dir", tmp_path, "--json").stdout)
-    assert made.stdout == f"author  {shown['author']}\n"
+    assert made == shown
     assert shown["peer"] == peer_of_author(bytes.fromhex(shown["author"]))
     assert shown["file"] == str(key) and shown["is_private"] is True
     assert key.stat().st_mode & 0o777 == 0o600
@@ -195,14 +195,13 @@ def test_id__key_that_others_can_read__is_shown_with_a_warning(tmp_path: Path) -
 
 
 @pytest.mark.process
-def test_init_and_eval__json__parse_and_agree(tmp_path: Path) -> None:
+def test_run__from_init_to_export__tells_the_same_in_json(tmp_path: Path) -> None:
     out = tmp_path / "a.run"
     arguments = ("--model", "embedded:tiny-opt", "--task", "embedded:reviews", "--steps", 8, "--out", out, "--json")
     made = json.loads(call("init", *arguments).stdout)
     assert made["file"] == str(out) and made["name"] == "a" and made["model"] == "embedded:tiny-opt"
-    joined = call(
-        "join", "--run", out, "--data-dir", tmp_path / "node", "--exit-when-finished", "--threads", 1, "--json"
-    )
+    node = tmp_path / "node"
+    joined = call("join", "--run", out, "--data-dir", node, "--exit-when-finished", "--threads", 1, "--json")
     assert joined.code == 0, joined
     events = [json.loads(line) for line in joined.stdout.splitlines()]
     assert {event["event"] for event in events} >= {"started", "worker_ready", "progress", "finished"}
@@ -211,3 +210,10 @@ def test_init_and_eval__json__parse_and_agree(tmp_path: Path) -> None:
     told = json.loads(call("eval", "--data-dir", node, "--compare", "--json").stdout)
     assert told["state_digest"] == verified["state_digest"]
     assert told["before"]["rows"] == told["after"]["rows"] > 0
+    exported = json.loads(call("export", "--data-dir", node, "--out", tmp_path / "model", "--json").stdout)
+    assert exported == {
+        "folder": str(tmp_path / "model"),
+        "is_adapter": False,
+        "state_digest": verified["state_digest"],
+    }
+    assert (tmp_path / "model" / "model.safetensors").is_file()

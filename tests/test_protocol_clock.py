@@ -95,6 +95,21 @@ def test_wait_limit__steps_that_ended_by_the_limit__do_not_raise_it() -> None:
     assert paced.wait_limit_ms() == before_ms == 600
 
 
+def test_wait_limit__one_author_answers_just_before_it__is_not_raised() -> None:
+    """A bug once: pace was the time until the last author had answered, so that one of six could make every wait up to
+    30 s long by always answering at nine tenths of the limit."""
+    paced, now_ms = clock(staleness=0), 0
+    assert paced.try_start({}, now_ms) == 0
+    for step in range(1, 30):
+        paced.step_finished(now_ms + 100)
+        now_ms += 100
+        others = {A: step - 1, B: step - 1, C: step - 2}
+        assert paced.try_start(others, now_ms) is None
+        now_ms += paced.wait_limit_ms() * 9 // 10
+        assert paced.try_start({**others, C: step - 1}, now_ms) == step
+    assert paced.wait_limit_ms() == limits.STEP_WAIT_MS_MIN
+
+
 def test_clock__behind_the_active_authors__jumps_to_their_lower_median() -> None:
     behind = clock()
     for author in (A, B, C):

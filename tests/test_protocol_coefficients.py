@@ -96,11 +96,15 @@ def reference(manifest: Manifest, updates: list[Envelope]) -> dict[int, list[lis
         for number, scalar in enumerate(update.scalars):
             amount = scalar * manifest.weight(update.step + number // method.directions)
             for p, (a, b) in enumerate(reference_cores(manifest, update.seed, number)):
-                columns = [1] if manifest.tensors[p].kind is TensorKind.VECTOR else b
-                for i, a_i in enumerate(a):
-                    for j, b_j in enumerate(columns):
-                        epoch[p][i * len(columns) + j] += amount * a_i * b_j
+                is_vector = manifest.tensors[p].kind is TensorKind.VECTOR
+                add_outer(epoch[p], amount, a, [1] if is_vector else b)
     return state
+
+
+def add_outer(flat: list[int], amount: int, a: list[int], b: list[int]) -> None:
+    for i, a_i in enumerate(a):
+        for j, b_j in enumerate(b):
+            flat[i * len(b) + j] += amount * a_i * b_j
 
 
 @pytest.mark.parametrize("method", SHAPES, ids=[str(shape) for shape in SHAPES])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 from ledgers import ledger_of, seal
@@ -18,6 +19,7 @@ from node_cores import (
     node,
     other_head,
     own,
+    pushed,
     sent,
     start_effects,
     tell,
@@ -37,6 +39,7 @@ from protocol.manifest import checked
 from protocol.sync import answer
 from protocol.wire import (
     Head,
+    PeerId,
     PullDone,
     ShardsRequest,
     Spans,
@@ -195,3 +198,32 @@ def test_sync__live_node__asks_only_when_the_difference_lasts() -> None:
     other = other_head(seal(MANIFEST, 0, 0))
     assert tell(live, X, other, 200) == []
     assert len(sent(tell(live, X, other, 2_200), SpansRequest)) == 1
+
+
+def test_sync__live_node_was_away_for_a_thousand_steps__catches_up_in_one_session() -> None:
+    """A bug once: the horizon followed the own frontier alone, and each session brought 64 steps."""
+    manifest = checked({**manifest_data(epoch_steps=512, clip=100), "steps": 2_000})
+    away = node(manifest=manifest, is_training=False)
+    join(away, X)
+    tell(away, X, head_of(away.replica.ledger, away.replica.state_digest()), 100)
+    assert away.sync.is_live
+    full = ledger_of(manifest, [seal(manifest, 0, step) for step in range(0, 1_000, 50)])
+    ahead = replace(head_of(full, OTHER_STATE), step=950)
+    tell(away, X, ahead, 60_000)
+    request = next_request(tell(away, X, ahead, 62_000))
+    while request:
+        effects = [effect for message in answer(full, request) for effect in tell(away, X, message, 62_010)]
+        request = next_request(effects)
+    assert away.replica.ledger.root() == full.root()
+
+
+def test_horizon__one_neighbour_of_three_says_the_run_is_far_ahead__does_not_move() -> None:
+    manifest = checked({**manifest_data(epoch_steps=512, clip=100), "steps": 2_000})
+    live = node(manifest=manifest, is_training=False)
+    liar = PeerId("liar")
+    join(live, X, Y, liar)
+    same = head_of(live.replica.ledger, live.replica.state_digest())
+    for peer, step in ((X, 0), (Y, 0), (liar, 1_900)):
+        tell(live, peer, replace(same, step=step), 100)
+    tell(live, liar, pushed(seal(manifest, 0, 1_900)), 200)
+    assert live.ignored == {"TOO_EARLY": 1}

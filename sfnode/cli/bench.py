@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from sfnode.cli.extras import check_can_train
-from sfnode.cli.options import POSITIVE, json_option
+from sfnode.cli.options import POSITIVE, dtype_option, json_option
 
 
 @click.group()
@@ -22,7 +22,7 @@ def bench() -> None:
 )
 @click.option("--rows", type=POSITIVE, default=16, show_default=True, help="Examples per side.")
 @click.option("--tokens", type=POSITIVE, default=64, show_default=True, help="Tokens per example.")
-@click.option("--dtype", type=click.Choice(["fp32", "bf16", "fp16"]), default="fp32", show_default=True)
+@dtype_option
 @click.option("--repeats", type=POSITIVE, default=5, show_default=True, help="Rounds; the median is reported.")
 @json_option
 def step(shape: str, rows: int, tokens: int, dtype: str, repeats: int, is_json: bool) -> None:

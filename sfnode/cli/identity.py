@@ -34,20 +34,13 @@ def show(data_dir: Path | None, key: Path | None, is_json: bool) -> None:
     """
     if (data_dir is None) == (key is None):
         raise OperatorError("give either --data-dir or --key")
-    path = key or Path(data_dir or "") / FILE_NAME
-    author = load_identity(path).author
-    fields = {"author": author.hex(), "peer": peer_of_author(author), "file": str(path), "is_private": is_private(path)}
-    if is_json:
-        click.echo(json.dumps(fields))
-        return
-    click.echo(f"author  {fields['author']}\npeer    {fields['peer']}\nfile    {fields['file']}")
-    if not fields["is_private"]:
-        click.echo(f"Warning: others can read this key: chmod 600 {path}", err=True)
+    _print(key or Path(data_dir or "") / FILE_NAME, is_json)
 
 
 @identity.command()
 @click.option("--out", type=FilePath, required=True, help="File to make.")
-def new(out: Path) -> None:
+@json_option
+def new(out: Path, is_json: bool) -> None:
     """Make a new key file.
 
     \b
@@ -56,4 +49,15 @@ def new(out: Path) -> None:
     if out.exists():
         raise OperatorError(f"{out} exists: a key is never overwritten")
     load_or_create_seed(out)
-    click.echo(f"author  {load_identity(out).author.hex()}")
+    _print(out, is_json)
+
+
+def _print(path: Path, is_json: bool) -> None:
+    author = load_identity(path).author
+    fields = {"author": author.hex(), "peer": peer_of_author(author), "file": str(path), "is_private": is_private(path)}
+    if is_json:
+        click.echo(json.dumps(fields))
+        return
+    click.echo(f"author  {fields['author']}\npeer    {fields['peer']}\nfile    {path}")
+    if not fields["is_private"]:
+        click.echo(f"Warning: others can read this key: chmod 600 {path}", err=True)

@@ -13,7 +13,7 @@ from protocol.errors import OperatorError
 from protocol.manifest import SignedManifest
 from protocol.replica import Replica
 from sfnode.cli.extras import check_can_train
-from sfnode.cli.options import FolderPath, data_dir_option, device_options, json_option
+from sfnode.cli.options import FolderPath, data_dir_option, device_options, dtype_option, json_option
 from sfnode.cli.run import model_reference
 from sfnode.data import evaluation_file
 from sfnode.evaluation import evaluate_states
@@ -60,9 +60,10 @@ def evaluate(
 @click.option("--model", help="Model folder, when the run's model is a local one.")
 @click.option("--out", type=FolderPath, required=True, help="Folder to write.")
 @click.option("--adapter", is_flag=True, help="Write a PEFT LoRA adapter instead of the whole model.")
-@click.option("--dtype", type=click.Choice(["fp32", "bf16", "fp16"]), default="fp32", show_default=True)
+@dtype_option
 @click.option("--force", is_flag=True, help="Replace the folder when it is not empty.")
-def export(data_dir: Path, model: str | None, out: Path, adapter: bool, dtype: str, force: bool) -> None:
+@json_option
+def export(data_dir: Path, model: str | None, out: Path, adapter: bool, dtype: str, force: bool, is_json: bool) -> None:
     """Write the trained model as a Hugging Face folder, or as a LoRA adapter.
 
     \b
@@ -79,7 +80,11 @@ def export(data_dir: Path, model: str | None, out: Path, adapter: bool, dtype: s
         export_adapter(manifest, coefficients, base, out, force)
     else:
         export_model(manifest, coefficients, base, out, choose_dtype(dtype), force)
-    click.echo(f"written  {out} (state {coefficients.digest().hex()[:16]})")
+    digest = coefficients.digest().hex()
+    if is_json:
+        click.echo(json.dumps({"folder": str(out), "is_adapter": adapter, "state_digest": digest}))
+        return
+    click.echo(f"written  {out} (state {digest[:16]})")
 
 
 def _load(data_dir: Path) -> tuple[SignedManifest, Coefficients]:

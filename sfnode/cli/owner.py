@@ -14,7 +14,7 @@ from protocol.keys import Signer
 from protocol.manifest import TaskSpec, sign_manifest
 from sfnode import demo
 from sfnode.cli.extras import check_can_train
-from sfnode.cli.options import POSITIVE, FilePath, json_option
+from sfnode.cli.options import POSITIVE, FilePath, json_option, method_options
 from sfnode.data import data_spec
 from sfnode.files import write_durably
 from sfnode.identity import load_or_create_seed
@@ -39,38 +39,8 @@ TASKS = {
 @click.option("--owner-key", type=FilePath, help="Key that signs the run; made when missing.  [default: OUT.key]")
 @click.option("--name", help="Name of the run, for people.  [default: OUT without its ending]")
 @click.option("--steps", type=POSITIVE, default=500, show_default=True, help="Length of the run.")
-@click.option("--batch-rows", type=POSITIVE, default=16, show_default=True, help="Examples per step and node.")
-@click.option(
-    "--max-tokens", type=POSITIVE, default=128, show_default=True, help="Longer prompts lose their beginning."
-)
-@click.option("--trainable", default="linear", show_default=True, help="Of linear,embedding,norm,bias.")
-@click.option(
-    "--rank", type=POSITIVE, default=_DEFAULTS.rank, show_default=True, help="Of the subspace; a power of two."
-)
-@click.option(
-    "--core",
-    type=click.Choice(["canonical", "rademacher"]),
-    default=_DEFAULTS.core,
-    show_default=True,
-    help="Directions: one coordinate, or all signs.",
-)
-@click.option(
-    "--scalar",
-    type=click.Choice(["raw", "normalised"]),
-    default=_DEFAULTS.scalar,
-    show_default=True,
-    help="What travels: raw, or relative to the rms.",
-)
-@click.option("--directions", type=POSITIVE, default=_DEFAULTS.directions, show_default=True, help="Per step.")
-@click.option("--local-steps", type=POSITIVE, default=_DEFAULTS.local_steps, show_default=True, help="Per envelope.")
+@method_options
 @click.option("--learning-rate", default=_DEFAULTS.learning_rate, show_default=True, help="Per message.")
-@click.option(
-    "--schedule",
-    type=click.Choice(["linear", "constant"]),
-    default=_DEFAULTS.schedule,
-    show_default=True,
-    help="Course of the learning rate.",
-)
 @click.option("--settings", type=FilePath, help="TOML file whose fields replace or complete all of the above.")
 @json_option
 def init(out: Path, owner_key: Path | None, is_json: bool, **choices: Any) -> None:

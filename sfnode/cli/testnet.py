@@ -17,7 +17,7 @@ from rich.table import Table
 from protocol.errors import OperatorError, SfnodeError
 from protocol.manifest import decode_run_untrusted
 from sfnode import demo
-from sfnode.cli.options import NOT_NEGATIVE, POSITIVE, FolderPath, device_options, json_option
+from sfnode.cli.options import NOT_NEGATIVE, POSITIVE, FolderPath, device_options, json_option, method_options
 from sfnode.cli.owner import TASKS, make_run
 from sfnode.data import evaluation_file, training_file
 from sfnode.run_builder import MethodChoice
@@ -38,38 +38,12 @@ _PRINT_S = 2.0
 @click.option("--labels", help='Label words, comma-separated, spaces kept: " no, yes".')
 @click.option("--data", help="Training data (JSONL).  [default: that of the demo]")
 @click.option("--eval-data", help="Held-out data (JSONL).  [default: that of the demo]")
-@click.option("--batch-rows", type=POSITIVE, default=16, show_default=True, help="Examples per step and node.")
-@click.option("--max-tokens", type=POSITIVE, default=128, show_default=True, help="Longest prompt.")
-@click.option("--rank", type=POSITIVE, default=_DEFAULTS.rank, show_default=True, help="Of the subspace.")
-@click.option(
-    "--core",
-    type=click.Choice(["canonical", "rademacher"]),
-    default=_DEFAULTS.core,
-    show_default=True,
-    help="Directions: one coordinate, or all signs.",
-)
-@click.option(
-    "--scalar",
-    type=click.Choice(["raw", "normalised"]),
-    default=_DEFAULTS.scalar,
-    show_default=True,
-    help="What travels: raw, or relative to the rms.",
-)
-@click.option("--directions", type=POSITIVE, default=_DEFAULTS.directions, show_default=True, help="Per step.")
-@click.option("--local-steps", type=POSITIVE, default=_DEFAULTS.local_steps, show_default=True, help="Per envelope.")
+@method_options
 @click.option(
     "--learning-rate",
     type=float,
     help=f"Per message.  [default: {demo.LEARNING_RATE} for the demo, else {_DEFAULTS.learning_rate}]",
 )
-@click.option(
-    "--schedule",
-    type=click.Choice(["linear", "constant"]),
-    default=_DEFAULTS.schedule,
-    show_default=True,
-    help="Course of the learning rate.",
-)
-@click.option("--trainable", default="linear", show_default=True, help="Of linear,embedding,norm,bias.")
 @click.option("--dir", "folder", type=FolderPath, help="Where to keep everything.  [default: a new temporary folder]")
 @click.option(
     "--timeout", type=click.FloatRange(1), default=3_600.0, show_default=True, help="Seconds until giving up."

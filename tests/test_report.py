@@ -1,0 +1,72 @@
+"""What a node prints: JSON lines for programs, a living line for people, one clear error when nobody can read it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from protocol.errors import OperatorError
+from sfnode.report import Reporter, format_rate
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_reporter__stream_that_is_no_terminal__gets_a_json_line_each() -> None:
+    stream = io.StringIO()
+    reporter = Reporter(stream=stream)
+    reporter.event("started", "hello", port=4001)
+    reporter.progress("progress", "step 1", step=1)
+    reporter.finish()
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert (first["event"], first["port"]) == ("started", 4001) and first["time"] > 1e9
+    assert (second["event"], second["step"]) == ("progress", 1)
+
+
+def test_reporter__terminal__keeps_events_and_replaces_progress() -> None:
+    stream = Terminal()
+    reporter = Reporter(stream=stream)
+    reporter.progress("progress", "step 1")
+    reporter.progress("progress", "step 2")
+    reporter.event("peer_joined", "a peer joined")
+    reporter.progress("progress", "step 3")
+    reporter.finish()
+    reporter.finish()
+    assert stream.getvalue() == "\r\x1b[2Kstep 1\r\x1b[2Kstep 2\na peer joined\n\r\x1b[2Kstep 3\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux: /dev/full is a disk that is always full")
+def test_reporter__output_on_a_full_disk__is_an_error_and_then_silence() -> None:
+    with open("/dev/full", "w") as full:
+        reporter = Reporter(stream=full)
+        with pytest.raises(OperatorError, match=r"cannot write to the standard output: the disk is full"):
+            reporter.event("started", "hello")
+        reporter.event("stopping", "goodbye")
+
+
+def test_reporter__reader_gone__leaves_no_traceback_at_exit() -> None:
+    script = "from sfnode.report import Reporter\nimport sys\nsys.stdin.read()\nReporter().event('a', 'b')\n"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdin and process.stdout and process.stderr
+    process.stdout.close()
+    process.stdin.close()
+    last = process.stderr.read().splitlines()[-1]
+    process.stderr.close()
+    assert process.wait() == 1
+    assert last == b"protocol.errors.OperatorError: cannot write to the standard output: Broken pipe"
+
+
+def test_format_rate__any_size__has_a_fitting_unit() -> None:
+    rates = [0.0, 999.0, 3_100.0, 2.5e6, 7e12]
+    assert [format_rate(rate) for rate in rates] == ["0.0 B/s", "999.0 B/s", "3.1 kB/s", "2.5 MB/s", "7000.0 GB/s"]
