@@ -22,6 +22,7 @@ class StepClock:
         self._staleness = manifest.staleness
         self._steps = manifest.steps
         self._heard_ms: dict[Author, int] = {}
+        self._interval_ms: dict[Author, int] = {}  # smoothed time between two updates of an author
         self._paces_ms: deque[int] = deque(maxlen=_PACES_KEPT)
         self._ready_since_ms: int | None = None
         self._started_ms: int | None = None
@@ -35,6 +36,9 @@ class StepClock:
 
     def hear(self, author: Author, now_ms: int) -> None:
         """A new update of ``author`` has just come."""
+        if author in self._heard_ms:
+            interval_ms = now_ms - self._heard_ms[author]
+            self._interval_ms[author] = (3 * self._interval_ms.get(author, interval_ms) + interval_ms) // 4
         self._heard_ms[author] = now_ms
 
     def resume_after(self, step: int) -> None:
@@ -75,6 +79,8 @@ class StepClock:
         # before the limit must not raise it, step by step.
         if behind and now_ms - self._ready_since_ms < self.wait_limit_ms():
             return None
+        if self._is_far_ahead(highest, now_ms):
+            return None
         if self._half_ms is not None and self._started_ms is not None:
             self._paces_ms.append(self._half_ms - self._started_ms)
         self._started_ms, self._half_ms = now_ms, None
@@ -86,6 +92,23 @@ class StepClock:
             return limits.STEP_WAIT_MS_START
         wanted = int(limits.STEP_WAIT_FACTOR * median(self._paces_ms))
         return max(limits.STEP_WAIT_MS_MIN, min(limits.STEP_WAIT_MS_MAX, wanted))
+
+    def _is_far_ahead(self, highest: dict[Author, int], now_ms: int) -> bool:
+        """SPEC 9.1.4: this node would run away from a slower majority that is at work.
+
+        An author is at work while it has been silent for less than AT_WORK_INTERVALS of its own usual intervals.
+        """
+        at_work = [
+            highest[author]
+            for author, heard_ms in self._heard_ms.items()
+            if author in highest and author != self._own and now_ms - heard_ms <= self._patience_ms(author)
+        ]
+        ahead = self._round_steps * limits.ROUNDS_AHEAD_MAX
+        return bool(at_work) and self.next_step > median_low(at_work) + ahead
+
+    def _patience_ms(self, author: Author) -> int:
+        usual_ms = self._interval_ms.get(author, limits.STEP_WAIT_MS_MAX)
+        return max(limits.STEP_WAIT_MS_START, min(_HEARD_MS, limits.AT_WORK_INTERVALS * usual_ms))
 
     def _count_active(self, highest: dict[Author, int]) -> tuple[int, int]:
         """SPEC 9.1.1: of how many active authors step ``next_step - (1 + staleness) rounds`` is missing, and of all."""

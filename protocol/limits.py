@@ -49,4 +49,6 @@ STEP_WAIT_MS_MIN: Final = 200
 STEP_WAIT_MS_MAX: Final = 30_000
 STEP_WAIT_MS_START: Final = 5_000  # before any pace was observed
 STEP_WAIT_FACTOR: Final = 2  # times the observed median pace
+ROUNDS_AHEAD_MAX: Final = 8  # ahead of the median of the authors at work; a fast node must not spend its steps alone
+AT_WORK_INTERVALS: Final = 8  # an author silent for longer than so many of its usual intervals has left
 ACTIVE_WINDOW_STEPS: Final = 2  # an author behind by more rounds than this is not waited for

@@ -167,3 +167,33 @@ def test_clock__single_step_run__is_one_step_long() -> None:
     assert short.try_start({}, 0) == 0
     short.step_finished(1)
     assert short.is_finished
+
+
+def long_run_clock() -> StepClock:
+    return StepClock(small_manifest(steps=400), OWN)
+
+
+def test_clock__faster_than_a_majority_at_work__stays_within_the_rounds_ahead() -> None:
+    """Found by reading: a node ten times faster than three others had spent its run while they were at an eighth."""
+    fast = long_run_clock()
+    slow = dict.fromkeys((A, B, C), 0)
+    for now_ms in range(0, 60_000, 50):
+        if now_ms % 1_000 == 950:
+            slow = {author: step + 1 for author, step in slow.items()}
+            for author in slow:
+                fast.hear(author, now_ms)
+        if fast.try_start(slow, now_ms) is not None:
+            fast.step_finished(now_ms)
+    assert slow[A] == 60
+    assert slow[A] <= fast.next_step <= slow[A] + limits.ROUNDS_AHEAD_MAX + 1
+
+
+def test_clock__majority_leaves__goes_on_alone_after_its_patience() -> None:
+    left_behind = long_run_clock()
+    others = dict.fromkeys((A, B, C), 20)
+    for author in others:
+        for now_ms in (0, 500, 1_000):
+            left_behind.hear(author, now_ms)
+    left_behind.resume_after(20 + limits.ROUNDS_AHEAD_MAX + 2)
+    assert left_behind.try_start(others, 2_000) is None
+    assert left_behind.try_start(others, 1_000 + limits.STEP_WAIT_MS_START + 1) is not None
