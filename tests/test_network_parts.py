@@ -13,7 +13,8 @@ from libp2p.peer.id import ID
 from trio.testing import wait_all_tasks_blocked
 
 from protocol.errors import OperatorError, Reject, RejectReason
-from protocol.wire import PeerId
+from protocol.limits import ADDRESSES_PER_PEER_MAX, FRAME_BYTES_MAX
+from protocol.wire import PeerId, Peers, encode
 from sfnode.network import limits
 from sfnode.network.address_book import AddressBook, PeerRow
 from sfnode.network.addresses import (
@@ -26,8 +27,11 @@ from sfnode.network.addresses import (
     peer_of_author,
     reachable_addresses,
 )
+from sfnode.network.events import NetworkConfig
+from sfnode.network.exchange import PeerExchange
 from sfnode.network.frames import FrameParser, frame
 from sfnode.network.outbox import Outbox
+from sfnode.network.registry import Registry
 
 
 def peer(number: int) -> PeerId:
@@ -287,3 +291,18 @@ def test_address_book__share__tells_of_reached_and_connected_peers_only() -> Non
     known.succeeded(peer(2), address(2), unix_ms=1)
     shared = known.share(exclude=peer(2), connected=frozenset({peer(3)}))
     assert shared == (peer(3), peer(1))
+
+
+def test_exchange__book_full_of_long_names__answers_with_what_fits_into_a_frame() -> None:
+    """Found by reading: 32 peers with 8 addresses of the longest kind made a frame that no peer would accept."""
+    known = book()
+    for number in range(1, limits.PEERS_PER_ANSWER_MAX + 1):
+        host = ".".join(["a" * 60] * 3 + ["b" * 50])
+        addresses = tuple(f"/dns4/{host}/tcp/{4_001 + port}" for port in range(ADDRESSES_PER_PEER_MAX))
+        known.learn(peer(number), addresses, source=peer(number))
+        known.succeeded(peer(number), addresses[0], unix_ms=1)
+    exchange = PeerExchange(config=NetworkConfig(), book=known, registry=Registry(OWN))
+    everything = exchange.recommend(peer(99), "203.0.113.7", bytes_max=1 << 20)
+    fitting = exchange.recommend(peer(99), "203.0.113.7", bytes_max=FRAME_BYTES_MAX)
+    assert len(encode(Peers(peers=everything))) > FRAME_BYTES_MAX >= len(encode(Peers(peers=fitting)))
+    assert 0 < len(fitting) < len(everything) == limits.PEERS_PER_ANSWER_MAX

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import trio
 
-from protocol.wire import PeerAddress, PeerId, Peers, PeersRequest
+from protocol.limits import FRAME_BYTES_MAX
+from protocol.wire import PeerAddress, PeerId, Peers, PeersRequest, encode
 from sfnode.network import limits
 from sfnode.network.address_book import AddressBook
 from sfnode.network.addresses import author_of_peer, parse_untrusted, reachable_addresses
@@ -53,10 +54,11 @@ class PeerExchange:
         answered_s = self._answered_s.get(session.peer)
         if answered_s is None or now_s - answered_s >= limits.PEERS_ANSWER_INTERVAL_S:
             self._answered_s[session.peer] = now_s
-            session.send(Peers(peers=self.recommend(session.peer, session.channel.link.remote_host)))
+            peers = self.recommend(session.peer, session.channel.link.remote_host, bytes_max=FRAME_BYTES_MAX)
+            session.send(Peers(peers=peers))
 
-    def recommend(self, peer: PeerId, observed_host: str) -> tuple[PeerAddress, ...]:
-        """What to tell this peer, which we see at that IP address, of others."""
+    def recommend(self, peer: PeerId, observed_host: str, *, bytes_max: int) -> tuple[PeerAddress, ...]:
+        """What to tell this peer, which we see at that IP address, of others: as many as fit into ``bytes_max``."""
         if self.config.neighbours_fixed:
             return ()
         found: list[PeerAddress] = []
@@ -65,6 +67,8 @@ class PeerExchange:
             reachable = reachable_addresses(addresses, observed_host=observed_host)
             if reachable:
                 found.append(PeerAddress(peer=known, addresses=reachable))
+        while found and len(encode(Peers(peers=tuple(found)))) > bytes_max:  # a liar may have told us long names
+            found.pop()
         return tuple(found)
 
     def receive_untrusted(self, session: Session, message: Peers) -> bool:

@@ -312,10 +312,8 @@ class Network:
 
     def _recommend(self, channel: Channel) -> tuple[PeerAddress, ...]:
         """Peers to dial instead of this full node, as many as fit into the frame of a stranger."""
-        peers = self._exchange.recommend(channel.peer, channel.link.remote_host)
-        while peers and len(encode(Peers(peers=peers))) > limits.HELLO_FRAME_BYTES_MAX:
-            peers = peers[:-1]
-        return peers
+        host = channel.link.remote_host
+        return self._exchange.recommend(channel.peer, host, bytes_max=limits.HELLO_FRAME_BYTES_MAX)
 
 
 def _info(session: Session, book: AddressBook) -> NeighbourInfo:
