@@ -80,3 +80,7 @@ class NumericError(SfnodeError):
 
 class WorkerError(SfnodeError):
     """The training worker cannot serve: it ended, or refused the request."""
+
+
+class WorkerMemoryError(WorkerError):
+    """The worker ran out of memory: the operator's to mend when a model is loaded, a lost step later on."""

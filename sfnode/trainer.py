@@ -10,7 +10,7 @@ from pathlib import Path
 import trio
 
 from protocol.coefficients import Coefficients
-from protocol.errors import NumericError, WorkerError
+from protocol.errors import NumericError, OperatorError, WorkerError, WorkerMemoryError
 from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Event, StartEstimate, WorkerReady
 from protocol.hashing import Author
 from protocol.manifest import SignedManifest
@@ -140,7 +140,10 @@ class Trainer:
             device=config.device,
             dtype=config.dtype,
         )
-        opened = await session.request(request, SessionOpened)
+        try:
+            opened = await session.request(request, SessionOpened)
+        except WorkerMemoryError as error:
+            raise OperatorError(str(error)) from None
         self._sent = {}
         self._reporter.event(
             "worker_ready",

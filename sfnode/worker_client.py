@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import trio
 
-from protocol.errors import NumericError, OperatorError, WorkerError
+from protocol.errors import NumericError, OperatorError, WorkerError, WorkerMemoryError
 from sfnode.files import describe_os_error
 from sfnode.worker_messages import (
     HEADER_BYTES,
@@ -83,8 +83,10 @@ class WorkerSession:
 
 def _error_of(failure: WorkerFailure) -> OperatorError | NumericError | WorkerError:
     match failure.kind:
-        case FailureKind.OPERATOR | FailureKind.MEMORY:
+        case FailureKind.OPERATOR:
             return OperatorError(failure.message)
+        case FailureKind.MEMORY:
+            return WorkerMemoryError(failure.message)
         case FailureKind.NUMERIC:
             return NumericError(failure.message)
         case FailureKind.INTERNAL:

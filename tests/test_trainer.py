@@ -209,6 +209,15 @@ async def test_trainer__worker_that_dies_again_and_again__is_tried_less_and_less
         assert bench.told("worker_lost")[-1]["pause_s"] == 1  # it had worked for a minute
 
 
+async def test_trainer__memory_runs_out_in_mid_run__costs_a_step_and_a_restart(tmp_path: Path) -> None:
+    refusal = WorkerFailure(kind=FailureKind.MEMORY, message="not enough memory")
+    async with running(tmp_path, failing(EstimateRequest, refusal)) as bench:
+        assert await bench.next() == WorkerReady()
+        bench.estimate(0)
+        assert await bench.next() == EstimateLost(step=0)
+        assert "not enough memory" in bench.told("worker_lost")[-1]["reason"]
+
+
 @pytest.mark.parametrize("kind", [FailureKind.OPERATOR, FailureKind.MEMORY])
 async def test_trainer__model_that_cannot_be_used__ends_the_node_with_the_reason(
     kind: FailureKind, tmp_path: Path

@@ -14,7 +14,7 @@ import trio
 import trio.testing
 
 from fake_worker import fake_worker
-from protocol.errors import NumericError, OperatorError, SfnodeError, WorkerError
+from protocol.errors import NumericError, OperatorError, SfnodeError, WorkerError, WorkerMemoryError
 from sfnode import worker_client
 from sfnode.worker_client import connect, default_threads, worker_process
 from sfnode.worker_messages import (
@@ -51,7 +51,7 @@ async def test_session__requests_one_after_the_other__get_their_replies(tmp_path
     ("kind", "error"),
     [
         (FailureKind.OPERATOR, OperatorError),
-        (FailureKind.MEMORY, OperatorError),
+        (FailureKind.MEMORY, WorkerMemoryError),
         (FailureKind.NUMERIC, NumericError),
         (FailureKind.INTERNAL, WorkerError),
     ],

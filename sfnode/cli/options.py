@@ -25,7 +25,7 @@ def method_options(command: F) -> F:
     """How a new run trains: the options of MethodChoice but the learning rate, the batch, and what is trained."""
     options = (
         _option("batch-rows", POSITIVE, 16, "Examples per step and node."),
-        _option("max-tokens", POSITIVE, 128, "Longest prompt; longer ones lose their beginning."),
+        _option("max-tokens", POSITIVE, None, "Longest prompt; longer ones lose their start.  [default: 128 or less]"),
         _option("trainable", str, "linear", "Of linear,embedding,norm,bias."),
         _option("rank", POSITIVE, _DEFAULTS.rank, "Of the subspace; a power of two."),
         _option("core", click.Choice(["canonical", "rademacher"]), _DEFAULTS.core, "A direction's: one sign, or all."),

@@ -70,8 +70,9 @@ def init(out: Path, owner_key: Path | None, is_json: bool, **choices: Any) -> No
 def make_run(choices: dict[str, Any], *, key_path: Path, default_name: str) -> tuple[bytes, dict[str, Any]]:
     """Content of a run file, and what to say about it. ``choices``: the options of ``sfnode init`` by name."""
     check_can_train()
-    from sfnode.training.describe import describe_run  # imports torch
+    from sfnode.training.describe import default_max_tokens, describe_run  # imports torch
 
+    choices["max_tokens"] = choices["max_tokens"] or default_max_tokens(choices["model"])
     task = _task_of(choices)
     settings = _settings_of(choices)
     model, tensors = describe_run(choices["model"], choices["trainable"], task, choices["data"])

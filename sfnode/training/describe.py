@@ -8,15 +8,19 @@ from protocol.errors import OperatorError
 from protocol.manifest import ModelSpec, TaskSpec, TensorSpec
 from sfnode.data import locate
 from sfnode.training.models import (
+    check_positions,
     choose_device,
     choose_dtype,
     describe_model,
     load_causal_lm,
     load_tokenizer,
+    positions_of,
     resolve_model,
 )
 from sfnode.training.tasks import PromptEncoder, read_examples
 from sfnode.training.tensors import TensorGroup, trainable_tensors
+
+_MAX_TOKENS = 128  # covers a sentence with its prompt; every token of the longest row costs a forward pass
 
 
 def describe_run(
@@ -35,11 +39,17 @@ def describe_run(
     groups = _groups(trainable)
     folder = resolve_model(model)
     spec = describe_model(folder)
+    check_positions(folder.path, task.max_tokens)
     encoder = PromptEncoder(load_tokenizer(folder.path), task)
     if data is not None:
         read_examples(Path(locate(data)), encoder)
     loaded = load_causal_lm(folder.path, choose_device("cpu"), choose_dtype("fp32"))
     return spec, trainable_tensors(loaded, groups)
+
+
+def default_max_tokens(model: str) -> int:
+    """128, or what the model can take if that is less."""
+    return min(_MAX_TOKENS, positions_of(resolve_model(model).path) or _MAX_TOKENS)
 
 
 def _groups(text: str) -> tuple[TensorGroup, ...]:

@@ -130,6 +130,26 @@ def check_model(folder: Path, spec: ModelSpec) -> None:
             )
 
 
+def positions_of(folder: Path) -> int | None:
+    """Longest prompt in tokens that the model can take, as its config says; None when it says nothing."""
+    try:
+        config = json.loads((folder / "config.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        raise OperatorError(f"{folder / 'config.json'} cannot be read as JSON: fetch the model again") from None
+    named = (config.get(key) for key in ("max_position_embeddings", "n_positions"))
+    return next((value for value in named if isinstance(value, int)), None)
+
+
+def check_positions(folder: Path, max_tokens: int) -> None:
+    """OperatorError when prompts of ``max_tokens`` tokens are longer than the model can take."""
+    positions = positions_of(folder)
+    if positions is not None and max_tokens > positions:
+        raise OperatorError(
+            f"prompts of up to {max_tokens} tokens are too long for the model {folder.name}, which takes {positions}: "
+            f"make the run with --max-tokens {positions} or fewer"
+        )
+
+
 def hash_file(folder: Path, name: str) -> FileHash:
     """Name and SHA-256 of ``folder / name``."""
     hasher = hashlib.sha256()

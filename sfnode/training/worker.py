@@ -30,6 +30,7 @@ from protocol.hashing import RunId
 from protocol.manifest import decode_run_untrusted
 from sfnode.training.models import (
     check_model,
+    check_positions,
     choose_device,
     choose_dtype,
     load_causal_lm,
@@ -76,6 +77,7 @@ class ModelPool:
         folder = resolve_model(request.model, manifest.model.revision)
         if (folder.path, manifest.run_id) not in self._checked:
             check_model(folder.path, manifest.model)
+            check_positions(folder.path, manifest.task.max_tokens)
             self._checked.add((folder.path, manifest.run_id))
         device, dtype = choose_device(request.device), choose_dtype(request.dtype)
         key = (folder.path, str(device), request.dtype)
@@ -268,7 +270,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=0, help="torch threads; 0: torch's choice")
     parser.add_argument("--nice", type=int, default=10, help="added to the process's niceness")
     options = parser.parse_args()
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s"
+    )
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the node tells us when to end
     signal.signal(signal.SIGTERM, lambda *_: leave(options.socket))
     os.nice(options.nice)
