@@ -1,9 +1,9 @@
 """The float view of the integer state: W = W0 - sum over epochs of 2^k U C V^T, folded exactly (SPEC 4.5).
 
 With +-1 bases each epoch's sum is an integer matrix, exact in an fp64 product whatever the order of summation, thread
-count or device (the manifest bounds it below 2^53); epochs are added in their order, exactly while their sum stays below
-2^53 too; then one multiplication by a power of two, one addition, one rounding. So equal states give equal bits even in
-the floats. `evaluate` and `export` both use this fold, and therefore the same weights.
+count or device (the manifest bounds it below 2^53); epochs are added in their order, exactly while their sum stays
+below 2^53 too; then one multiplication by a power of two, one addition, one rounding. So equal states give equal bits
+even in the floats. `evaluate` and `export` both use this fold, and therefore the same weights.
 """
 
 from __future__ import annotations
