@@ -38,7 +38,7 @@ $(STAMP):
 install: $(STAMP) ## make .venv and install, if that has not been done
 
 demo: $(STAMP) ## four nodes and a late fifth train a tiny model on this machine
-	@$(BIN)/sfnode testnet --nodes 4 --late 1
+	@$(BIN)/sfnode testnet --nodes 4 --late 1 --points-min 20
 
 lint: $(STAMP) ## style and types
 	@echo "==> ruff check"  && $(BIN)/ruff check --quiet .

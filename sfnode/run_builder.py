@@ -18,8 +18,10 @@ from protocol.structure import to_plain
 from sfnode.files import read_bytes
 
 _WEIGHT_BITS = 9  # the first weight lies in 512 ... 1,023: the learning rate is met to 0.1 %
-_RAW_QUANTUM_EXP = -8  # raw projected gradients in steps of 1/256; bounded by 16
-_RAW_CLIP = 4_096
+# Raw projected gradients in steps of 1/32, bounded by 32: on SST-2 with a 4 M parameter OPT their median is 4 and 6 %
+# exceed 16. With 1,024 authors, 8 directions and 1,024 steps an epoch this just keeps U C V^T exact (SPEC 4.5).
+_RAW_QUANTUM_EXP = -5
+_RAW_CLIP = 1_024
 _LEARNING_RATE_MIN, _LEARNING_RATE_MAX = 1e-9, 1.0  # beyond it nothing is learnt, or everything is lost
 
 
@@ -37,11 +39,11 @@ class MethodChoice:
 
     rank: int = 32
     core: str = "canonical"
-    scalar: str = "normalised"
+    scalar: str = "raw"
     directions: int = 8
     local_steps: int = 1
     epoch_steps: int = 1_024
-    learning_rate: float = 5e-3
+    learning_rate: float = 3e-4
     schedule: str = "linear"
     epsilon_exp: int = -10
 

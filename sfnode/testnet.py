@@ -37,7 +37,7 @@ Watcher = Callable[["list[NodeProcess]"], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TestnetConfig:
+class LocalNetworkConfig:
     """What to start.
 
     Attributes:
@@ -69,7 +69,7 @@ class NodeProcess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TestnetResult:
+class Outcome:
     """The outcome; ``is_agreed`` only if all nodes and the offline replay hold the same state."""
 
     is_agreed: bool
@@ -85,16 +85,16 @@ class TestnetResult:
     payload_bytes: int
 
 
-class Testnet:
+class LocalNetwork:
     """Runs one test network. ``nodes`` can be watched while it works."""
 
-    def __init__(self, config: TestnetConfig, watcher: Watcher) -> None:
+    def __init__(self, config: LocalNetworkConfig, watcher: Watcher) -> None:
         self._config = config
         self._watcher = watcher
         self._signed = decode_run_untrusted(config.run_bytes)
         self.nodes: list[NodeProcess] = []
 
-    async def run(self) -> TestnetResult:
+    async def run(self) -> Outcome:
         """Start, watch, stop, check. OperatorError when a node does not start."""
         config = self._config
         write_durably(config.folder / RUN_FILE, config.run_bytes)
@@ -198,7 +198,7 @@ class Testnet:
             if node.process.poll() is None:
                 node.process.kill()
 
-    async def _check(self, socket: Path, *, is_agreed: bool, is_stopped: bool, seconds: float) -> TestnetResult:
+    async def _check(self, socket: Path, *, is_agreed: bool, is_stopped: bool, seconds: float) -> Outcome:
         """Replay the last node's ledger offline, measure the model before and after, draw the picture."""
         replica = self._replay(self.nodes[-1].directory)
         replayed = replica.state_digest().hex()
@@ -207,7 +207,7 @@ class Testnet:
         picture = self._config.folder / PICTURE_FILE
         draw_training_curve(curve, f"{self._signed.manifest.name}: {len(self.nodes)} nodes", picture)
         digests = [node.status.get("state_digest", "") for node in self.nodes]
-        return TestnetResult(
+        return Outcome(
             is_agreed=is_agreed and set(digests) == {replayed},
             is_stopped_cleanly=is_stopped,
             statuses=[{"name": node.name, **node.status} for node in self.nodes],

@@ -22,7 +22,7 @@ _DTYPES = click.Choice(["fp32", "bf16", "fp16"])
 
 
 def method_options(command: F) -> F:
-    """How a new run trains: the options of MethodChoice but the learning rate, the batch, and what is trained."""
+    """How a new run trains: the options of MethodChoice, the batch, and what is trained."""
     options = (
         _option("batch-rows", POSITIVE, 16, "Examples per step and node."),
         _option("max-tokens", POSITIVE, None, "Longest prompt; longer ones lose their start.  [default: 128 or less]"),
@@ -32,6 +32,7 @@ def method_options(command: F) -> F:
         _option("scalar", click.Choice(["raw", "normalised"]), _DEFAULTS.scalar, "Gradients as they are, or by rms."),
         _option("directions", POSITIVE, _DEFAULTS.directions, "Per step."),
         _option("local-steps", POSITIVE, _DEFAULTS.local_steps, "Steps per signed envelope."),
+        _option("learning-rate", float, _DEFAULTS.learning_rate, "Per message; updates of all nodes add up."),
         _option("schedule", click.Choice(["linear", "constant"]), _DEFAULTS.schedule, "Of the learning rate."),
     )
     for option in reversed(options):

@@ -40,7 +40,6 @@ TASKS = {
 @click.option("--name", help="Name of the run, for people.  [default: OUT without its ending]")
 @click.option("--steps", type=POSITIVE, default=500, show_default=True, help="Length of the run.")
 @method_options
-@click.option("--learning-rate", default=_DEFAULTS.learning_rate, show_default=True, help="Per message.")
 @click.option("--settings", type=FilePath, help="TOML file whose fields replace or complete all of the above.")
 @json_option
 def init(out: Path, owner_key: Path | None, is_json: bool, **choices: Any) -> None:

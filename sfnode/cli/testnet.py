@@ -21,7 +21,7 @@ from sfnode.cli.options import NOT_NEGATIVE, POSITIVE, FolderPath, device_option
 from sfnode.cli.owner import TASKS, make_run
 from sfnode.data import evaluation_file, training_file
 from sfnode.run_builder import MethodChoice
-from sfnode.testnet import NodeProcess, Testnet, TestnetConfig, TestnetResult
+from sfnode.testnet import LocalNetwork, LocalNetworkConfig, NodeProcess, Outcome
 from sfnode.trainer import TrainingConfig
 
 _DEFAULTS = MethodChoice()
@@ -39,21 +39,18 @@ _PRINT_S = 2.0
 @click.option("--data", help="Training data (JSONL).  [default: that of the demo]")
 @click.option("--eval-data", help="Held-out data (JSONL).  [default: that of the demo]")
 @method_options
-@click.option(
-    "--learning-rate",
-    type=float,
-    help=f"Per message.  [default: {demo.LEARNING_RATE} for the demo, else {_DEFAULTS.learning_rate}]",
-)
 @click.option("--dir", "folder", type=FolderPath, help="Where to keep everything.  [default: a new temporary folder]")
 @click.option(
     "--timeout", type=click.FloatRange(1), default=3_600.0, show_default=True, help="Seconds until giving up."
 )
+@click.option("--points-min", type=float, help="Fail unless the held-out accuracy rises by so many points.")
 @device_options
 @json_option
 def testnet(nodes: int, late: int, folder: Path | None, timeout: float, is_json: bool, **choices: Any) -> None:
     """Run a network of real node processes on this machine until all hold the same model.
 
-    Exit code 0 only if every state digest is equal, the offline replay of a ledger included, and all stopped cleanly.
+    Exit code 0 only if every state digest is equal, the offline replay of a ledger included, all stopped cleanly, and
+    the accuracy rose as --points-min asks.
 
     \b
     Example: sfnode testnet --nodes 4 --late 1 --steps 120
@@ -62,25 +59,37 @@ def testnet(nodes: int, late: int, folder: Path | None, timeout: float, is_json:
     config = _configure(nodes, late, folder, timeout, choices)
     view = _View(config)
     try:
-        result = trio.run(Testnet(config, view.show).run)
+        result = trio.run(LocalNetwork(config, view.show).run)
     finally:
         view.close()
     if is_json:
         click.echo(json.dumps(_as_json(result)))
     else:
         _print_result(result)
+    _check(result, folder, choices["points_min"])
+
+
+def _check(result: Outcome, folder: Path, points_min: float | None) -> None:
+    """SfnodeError unless the nodes agree, stopped cleanly and learnt what was asked for."""
     if not result.is_agreed:
         raise SfnodeError(f"the nodes do not agree: {sorted(set(result.state_digests))}; everything is in {folder}")
     if not result.is_stopped_cleanly:
         raise SfnodeError(f"a node did not stop cleanly; see the logs in {folder}")
+    if points_min is None:
+        return
+    if not result.after:
+        raise OperatorError("--points-min needs held-out data: give --eval-data")
+    points = 100 * (result.after["accuracy"] - result.before["accuracy"])
+    if points < points_min:
+        raise SfnodeError(
+            f"held-out accuracy changed by {points:+.1f} points, at least {points_min:+.1f} were asked for"
+        )
 
 
-def _configure(nodes: int, late: int, folder: Path, timeout: float, choices: dict[str, Any]) -> TestnetConfig:
-    is_demo = choices["template"] is None and choices["task"] is None
-    if is_demo:
+def _configure(nodes: int, late: int, folder: Path, timeout: float, choices: dict[str, Any]) -> LocalNetworkConfig:
+    if choices["template"] is None and choices["task"] is None:
         choices["task"] = "embedded:reviews"
     choices["steps"] = choices["steps"] or demo.STEPS
-    choices["learning_rate"] = choices["learning_rate"] or (demo.LEARNING_RATE if is_demo else _DEFAULTS.learning_rate)
     if (folder / "node0").exists():
         raise OperatorError(f"{folder} holds an earlier test network: choose another --dir")
     run_bytes, _ = make_run({**choices, "private_data": False}, key_path=folder / "owner.key", default_name="testnet")
@@ -92,7 +101,7 @@ def _configure(nodes: int, late: int, folder: Path, timeout: float, choices: dic
         device=choices["device"],
         dtype=choices["dtype"],
     )
-    return TestnetConfig(
+    return LocalNetworkConfig(
         folder=folder, run_bytes=run_bytes, nodes=nodes, late_nodes=late, training=training, timeout_s=timeout
     )
 
@@ -100,7 +109,7 @@ def _configure(nodes: int, late: int, folder: Path, timeout: float, choices: dic
 class _View:
     """Shows the network while it works: a live table on a terminal, a line every few seconds elsewhere (on stderr)."""
 
-    def __init__(self, config: TestnetConfig) -> None:
+    def __init__(self, config: LocalNetworkConfig) -> None:
         self._folder = config.folder
         self._printed = 0.0
         console = Console(stderr=True)
@@ -143,7 +152,7 @@ def _table(statuses: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _print_result(result: TestnetResult) -> None:
+def _print_result(result: Outcome) -> None:
     Console(width=120).print(_table(result.statuses))
     updates = result.statuses[0].get("updates", 0)
     wire = sum(status.get("bytes_out", 0) for status in result.statuses)
@@ -157,11 +166,11 @@ def _print_result(result: TestnetResult) -> None:
     click.echo(f"all equal  {'yes' if result.is_agreed else 'NO'}")
 
 
-def _forward_rows(result: TestnetResult) -> int:
+def _forward_rows(result: Outcome) -> int:
     return sum(int(status.get("forward_rows", 0)) for status in result.statuses)
 
 
-def _as_json(result: TestnetResult) -> dict[str, Any]:
+def _as_json(result: Outcome) -> dict[str, Any]:
     return {
         "agree": result.is_agreed,
         "state_digests": result.state_digests,

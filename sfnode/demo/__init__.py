@@ -28,11 +28,7 @@ PRETRAINED_WORDS: Final = (" terrible", " great")
 """The words by which pre-training taught what a review means: an upper bound for the task."""
 
 STEPS: Final = 150
-LEARNING_RATE: Final = 2e-4
-"""A rate at which four nodes learn the task over STEPS steps, so that the picture shows a curve.
-
-Five times as much works too, and is done after 25 steps.
-"""
+"""Long enough for four nodes to learn the task at the default learning rate, in about a minute."""
 
 
 def model_folder(name: str = MODEL_NAME) -> Path:

@@ -271,24 +271,39 @@ def live_terms(
 ) -> dict[str, Term]:
     """Term of every tensor: M_g = -2^k C + s_g eps 2^scale a_d b_d^T for the groups g = (sign, direction).
 
-    Computed in fp64 and rounded once to the loss dtype.
+    -2^k C is computed in fp64 and rounded once to the loss dtype; the perturbation is exact in it.
     """
-    layout, method = CoefficientLayout(manifest), manifest.method
-    a_DPr, b_DPr = factors.a.astype(np.float64), factors.b.astype(np.float64)
-    bases = shared.bases(manifest, epoch)
+    layout, bases = CoefficientLayout(manifest), shared.bases(manifest, epoch)
     terms: dict[str, Term] = {}
-    for index, tensor in enumerate(manifest.tensors):
-        u, v = bases[index]
-        core = -(2.0 ** view_exp(manifest, index)) * layout.tensor(live, index)
-        step = manifest.epsilon * 2.0 ** scale_exp(method, tensor) * a_DPr[:, index]
-        if v is None:
-            delta = _on(np.concatenate([core + step, core - step]), shared)
-            terms[tensor.name] = VectorTerm(delta=(delta @ u.to(delta.dtype).t()))
+    for is_matrix in (True, False):
+        chosen = np.flatnonzero(layout.is_matrix == is_matrix)
+        if not len(chosen):
             continue
-        step_Drr = step[:, :, None] * b_DPr[:, index, None, :]
-        m_Grr = _on(np.concatenate([core + step_Drr, core - step_Drr]), shared)
-        terms[tensor.name] = MatrixTerm(u=u, v=v, m=m_Grr)
+        moved_PG = _moved(manifest, live, factors, chosen, shared)
+        for index, moved in zip(chosen.tolist(), moved_PG, strict=True):
+            u, v = bases[index]
+            if v is None:
+                term: Term = VectorTerm(delta=moved @ u.to(moved.dtype).t())
+            else:
+                term = MatrixTerm(u=u, v=v, m=moved)
+            terms[manifest.tensors[index].name] = term
     return terms
+
+
+def _moved(
+    manifest: Manifest, live: Int64Array, factors: DirectionFactors, chosen: Int64Array, shared: SharedModel
+) -> Tensor:
+    """M of the ``chosen`` tensors at once, either all matrices or all vectors: [P, 2D, r, r] or [P, 2D, r]."""
+    layout, first = CoefficientLayout(manifest), int(chosen[0])
+    scale = 2.0 ** scale_exp(manifest.method, manifest.tensors[first])  # of all tensors of a kind
+    live_P = np.stack([layout.tensor(live, index) for index in chosen.tolist()]).astype(np.float64)
+    core_P = live_P * -(2.0 ** view_exp(manifest, first))
+    step_PD = (manifest.epsilon * scale) * factors.a[:, chosen].swapaxes(0, 1).astype(np.float64)
+    core, step = _on(core_P, shared).unsqueeze(1), _on(step_PD, shared)
+    if layout.is_matrix[first]:
+        b_PDr = _on(factors.b[:, chosen].swapaxes(0, 1).astype(np.float64), shared)
+        step = step.unsqueeze(3) * b_PDr.unsqueeze(2)
+    return torch.cat([core + step, core - step], dim=1)
 
 
 def _on(values: NDArray[np.float64], shared: SharedModel) -> Tensor:
