@@ -134,8 +134,10 @@ def positions_of(folder: Path) -> int | None:
     """Longest prompt in tokens that the model can take, as its config says; None when it says nothing."""
     try:
         config = json.loads((folder / "config.json").read_text("utf-8"))
+    except FileNotFoundError:
+        raise OperatorError(f"{folder / 'config.json'} is missing: {folder} is not a model folder") from None
     except (OSError, ValueError):
-        raise OperatorError(f"{folder / 'config.json'} cannot be read as JSON: fetch the model again") from None
+        raise OperatorError(f"{folder / 'config.json'} is not a valid JSON file: fetch the model again") from None
     named = (config.get(key) for key in ("max_position_embeddings", "n_positions"))
     return next((value for value in named if isinstance(value, int)), None)
 
