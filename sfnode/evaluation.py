@@ -9,15 +9,13 @@ from protocol.coefficients import Coefficients
 from protocol.hashing import Author
 from protocol.manifest import SignedManifest
 from sfnode.trainer import TrainingConfig
-from sfnode.worker_client import connect, worker_process
+from sfnode.worker_client import coefficients_of, connect, worker_process
 from sfnode.worker_messages import (
     CoefficientsSet,
-    EpochCoefficients,
     Evaluated,
     EvaluateRequest,
     OpenSession,
     SessionOpened,
-    SetCoefficients,
 )
 
 _NOBODY = Author(bytes(32))
@@ -49,11 +47,7 @@ async def _evaluate_on(
             dtype=config.dtype,
         )
         await session.request(request, SessionOpened)
-        epochs = tuple(
-            EpochCoefficients(epoch=epoch, values=state.flat(epoch).astype("<i8").tobytes()) for epoch in state.epochs()
-        )
-        if epochs:
-            await session.request(SetCoefficients(epochs=epochs), CoefficientsSet)
+        await session.request(coefficients_of(state, state.epochs()), CoefficientsSet)
         results.append(await session.request(EvaluateRequest(rows_max=0), Evaluated))
         await session.aclose()
     return results

@@ -15,17 +15,15 @@ from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Eve
 from protocol.hashing import Author
 from protocol.manifest import SignedManifest
 from sfnode.report import Reporter
-from sfnode.worker_client import WorkerSession, connect, worker_process
+from sfnode.worker_client import WorkerSession, coefficients_of, connect, worker_process
 from sfnode.worker_messages import (
     CoefficientsSet,
-    EpochCoefficients,
     Estimated,
     EstimateRequest,
     Evaluated,
     EvaluateRequest,
     OpenSession,
     SessionOpened,
-    SetCoefficients,
 )
 
 _RESTART_S_MAX = 60.0  # a worker that dies at once is started again after 1, 2, 4 ... 60 s
@@ -195,8 +193,5 @@ class Trainer:
         changed = [epoch for epoch in sorted(revisions) if self._sent.get(epoch) != revisions[epoch]]
         if not changed:
             return
-        epochs = tuple(
-            EpochCoefficients(epoch=epoch, values=coefficients.flat(epoch).astype("<i8").tobytes()) for epoch in changed
-        )
-        await session.request(SetCoefficients(epochs=epochs), CoefficientsSet)
+        await session.request(coefficients_of(coefficients, changed), CoefficientsSet)
         self._sent = revisions

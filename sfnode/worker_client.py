@@ -8,21 +8,24 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import trio
 
+from protocol.coefficients import Coefficients
 from protocol.errors import NumericError, OperatorError, WorkerError, WorkerMemoryError
 from sfnode.files import describe_os_error
 from sfnode.worker_messages import (
     HEADER_BYTES,
+    EpochCoefficients,
     Evaluated,
     FailureKind,
     Reply,
     Request,
+    SetCoefficients,
     WorkerFailure,
     body_bytes,
     decode_body,
@@ -79,6 +82,15 @@ class WorkerSession:
         taken = bytes(self._buffer[:count])
         del self._buffer[:count]
         return taken
+
+
+def coefficients_of(coefficients: Coefficients, epochs: Iterable[int]) -> SetCoefficients:
+    """The request that puts the named epochs of ``coefficients`` into a session."""
+    return SetCoefficients(
+        epochs=tuple(
+            EpochCoefficients(epoch=epoch, values=coefficients.flat(epoch).astype("<i8").tobytes()) for epoch in epochs
+        )
+    )
 
 
 def _error_of(failure: WorkerFailure) -> OperatorError | NumericError | WorkerError:
