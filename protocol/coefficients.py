@@ -48,6 +48,7 @@ class Coefficients:
         self._manifest = manifest
         self._epochs: dict[int, Int64Array] = {}
         self._revisions: dict[int, int] = {}
+        self._digests: dict[int, Digest | None] = {}  # by epoch, None where all is zero; absent after a change
 
     def add(self, updates: Iterable[Envelope]) -> None:
         """Add updates, in any order. A few microseconds each, whatever the size of the model."""
@@ -64,21 +65,33 @@ class Coefficients:
 
     def epochs(self) -> tuple[int, ...]:
         """Epochs with any coefficient other than zero, ascending."""
-        return tuple(epoch for epoch in sorted(self._epochs) if self._epochs[epoch].any())
+        return tuple(epoch for epoch in sorted(self._epochs) if self._epoch_digest(epoch))
 
     def revisions(self) -> dict[int, int]:
         """How often each epoch was changed: what differs from an earlier look has new coefficients."""
         return dict(self._revisions)
 
     def digest(self) -> Digest:
-        """The state digest (SPEC 7.4): equal for equal states, and independent of how they came about."""
-        fields = [part for epoch in self.epochs() for part in (u32(epoch), self._epochs[epoch].astype("<i8").tobytes())]
+        """The state digest (SPEC 7.4): equal for equal states, and independent of how they came about.
+
+        Hashes only the epochs that changed since the last call: a long run has many, and lately one or two change.
+        """
+        digests = [(epoch, self._epoch_digest(epoch)) for epoch in sorted(self._epochs)]
+        fields = [part for epoch, digest in digests if digest for part in (u32(epoch), digest)]
         return hash_fields("sfnode/state/1", self._manifest.run_id, *fields)
 
     def set_flat(self, epoch: int, values: Int64Array) -> None:
         """Replace an epoch's coefficients by a copy of ``values``: for a process that is told the state."""
         assert values.shape == (self.layout.size,)
         self._epochs[epoch] = values.astype(np.int64)
+        self._digests.pop(epoch, None)
+
+    def _epoch_digest(self, epoch: int) -> Digest | None:
+        """Digest of one epoch's coefficients; None when all of them are zero."""
+        if epoch not in self._digests:
+            flat = self._epochs[epoch]
+            self._digests[epoch] = hash_fields("sfnode/epoch/1", flat.astype("<i8").tobytes()) if flat.any() else None
+        return self._digests[epoch]
 
     def _accumulate(self, updates: Iterable[Envelope], *, sign: int) -> None:
         by_epoch: dict[int, list[Envelope]] = {}
@@ -88,6 +101,7 @@ class Coefficients:
         for epoch, members in by_epoch.items():
             flat = self._epochs.setdefault(epoch, np.zeros(self.layout.size, dtype=np.int64))
             self._revisions[epoch] = self._revisions.get(epoch, 0) + 1
+            self._digests.pop(epoch, None)
             for start in range(0, len(members), chunk):
                 self._accumulate_chunk(flat, members[start : start + chunk], sign)
 
