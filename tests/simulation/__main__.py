@@ -1,0 +1,5 @@
+"""python -m tests.simulation: see --help."""
+
+from simulation.command import main
+
+main()

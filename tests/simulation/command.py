@@ -1,0 +1,139 @@
+"""The command line of the simulation: one seed exactly, or many of them on all cores."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from itertools import count, islice
+
+import click
+
+from simulation.scenario import Fault, draw
+from simulation.world import Result, run_seed
+
+_CHUNK = 8
+
+
+@click.command()
+@click.option("--seed", type=int, help="Run this one seed and show all about it.")
+@click.option("--seeds", type=int, default=300, show_default=True, help="Run so many seeds that count.")
+@click.option("--first", type=int, default=0, show_default=True, help="The first of them.")
+@click.option("--processes", type=int, default=2, show_default=True, help="How many run at once.")
+@click.option("--json", "is_json", is_flag=True, help="Print the result as JSON.")
+def main(seed: int | None, seeds: int, first: int, processes: int, is_json: bool) -> None:
+    """Simulate whole networks of real node cores, break them, heal them, and demand that they agree.
+
+    Example: python -m tests.simulation --seed 17
+    """
+    if seed is not None:
+        sys.exit(show_one(seed, is_json=is_json))
+    sys.exit(run_many(seeds, first, processes, is_json=is_json))
+
+
+def show_one(seed: int, *, is_json: bool) -> int:
+    """Run one seed; returns the exit code."""
+    result = run_seed(seed)
+    if is_json:
+        click.echo(json.dumps(asdict(result)))
+    else:
+        click.echo(f"{draw(seed)}")
+        for name, value in asdict(result).items():
+            click.echo(f"{name:>11}  {value}")
+    return 1 if result.violation else 0
+
+
+def run_many(seeds: int, first: int, processes: int, *, is_json: bool) -> int:
+    """Run seeds until so many counted; returns the exit code."""
+    started_s = time.monotonic()
+    tally = Tally()
+    with ProcessPoolExecutor(processes) as pool:
+        for result in _results(pool, first, seeds, processes):
+            tally.add(result)
+            if result.violation:
+                click.echo(f"seed {result.seed} ({result.topology}): {result.violation}")
+                click.echo(f"  again: python -m tests.simulation --seed {result.seed}")
+            if (tally.counted + tally.absent) % 100 == 0 and sys.stderr.isatty():
+                click.echo(f"  {tally.counted} of {seeds} seeds", err=True)
+            if tally.counted >= seeds:
+                break
+        pool.shutdown(cancel_futures=True)
+    seconds = time.monotonic() - started_s
+    click.echo(json.dumps(tally.as_plain(seconds)) if is_json else tally.text(seconds))
+    return 1 if tally.violations else 0
+
+
+def _results(pool: ProcessPoolExecutor, first: int, seeds: int, processes: int) -> Iterator[Result]:
+    """Results in the order of their seeds, computed only a little ahead of what was taken."""
+    numbers = count(first)
+    while True:
+        yield from pool.map(run_seed, islice(numbers, min(seeds, 16 * processes)), chunksize=_CHUNK)
+
+
+class Tally:
+    """Figures over many seeds."""
+
+    def __init__(self) -> None:
+        self.counted = 0
+        self.absent = 0  # a demanded fault did not happen: the run counts for nothing
+        self.violations: list[int] = []
+        self.injected: Counter[str] = Counter()
+        self.topologies: Counter[str] = Counter()
+        self.agreed_ms: list[int] = []
+        self.updates = 0
+        self.events = 0
+
+    def add(self, result: Result) -> None:
+        """One more seed."""
+        if result.violation:
+            self.violations.append(result.seed)
+        elif result.missing:
+            self.absent += 1
+            return
+        self.counted += 1
+        self.injected.update(result.injected)
+        self.topologies[result.topology] += 1
+        self.agreed_ms.append(result.agreed_ms)
+        self.updates += result.updates
+        self.events += result.events
+
+    def as_plain(self, seconds: float) -> dict[str, object]:
+        """All figures, for programs."""
+        ordered = sorted(self.agreed_ms)
+        return {
+            "seeds": self.counted,
+            "not_counted": self.absent,
+            "violations": self.violations,
+            "topologies": dict(sorted(self.topologies.items())),
+            "injected": {fault.value: self.injected[fault.value] for fault in Fault},
+            "agreed_s": {
+                "median": ordered[len(ordered) // 2] / 1_000,
+                "p99": ordered[len(ordered) * 99 // 100] / 1_000,
+                "max": ordered[-1] / 1_000,
+            },
+            "updates": self.updates,
+            "events": self.events,
+            "seconds": round(seconds, 1),
+        }
+
+    def text(self, seconds: float) -> str:
+        """All figures, for people; the last line says it all."""
+        plain = self.as_plain(seconds)
+        faults = [f"  {self.injected[fault.value]:>9,}  {fault.value}" for fault in Fault]
+        topologies = ", ".join(f"{name} {number}" for name, number in sorted(self.topologies.items()))
+        agreed = plain["agreed_s"]
+        assert isinstance(agreed, dict)
+        return "\n".join(
+            [
+                "faults injected:",
+                *faults,
+                f"topologies: {topologies}; {self.absent} seeds did not count: a demanded fault did not happen",
+                f"simulation: {self.counted:,} seeds, {len(self.violations)} violations, {self.events:,} events, "
+                f"{sum(self.injected.values()):,} faults; agreement {agreed['median']} s (median), {agreed['p99']} s "
+                f"(99 %), {agreed['max']} s (longest) after the faults; {seconds:.0f} s",
+            ]
+        )

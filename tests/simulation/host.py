@@ -1,0 +1,344 @@
+"""An honest machine: a disk, a worker, and while it is up a real node core, whose effects it carries out in order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from protocol.errors import NumericError, Reject, StorageDamagedError
+from protocol.events import (
+    DropPeer,
+    Effect,
+    EstimateFinished,
+    EstimateLost,
+    EstimateSkipped,
+    Event,
+    MessageArrived,
+    PeerJoined,
+    PeerLeft,
+    ReserveStep,
+    SendMessage,
+    StartEstimate,
+    StoreRecords,
+    Ticked,
+    WorkerReady,
+)
+from protocol.keys import Signer
+from protocol.limits import FLUSH_INTERVAL_MS
+from protocol.manifest import Method
+from protocol.node import Node, NodeConfig
+from protocol.philox import words
+from protocol.quantise import quantise
+from protocol.replica import Replica
+from protocol.wire import PeerId, decode_untrusted, encode
+from sfnode.store import replay
+from simulation.disk import Disk
+from simulation.environment import Environment
+from simulation.scenario import Fault, stream
+from simulation.watch import Life, Watch, require
+
+CrashPoint = Callable[[Effect], bool]
+
+# Named points of a crash: an effect, and whether the process dies before or after it was carried out.
+CRASH_POINTS: dict[str, tuple[CrashPoint, bool]] = {
+    "reserved, not yet estimating": (lambda effect: isinstance(effect, ReserveStep), False),
+    "before a step is reserved": (lambda effect: isinstance(effect, ReserveStep), True),
+    "signed, not yet stored": (lambda effect: isinstance(effect, StoreRecords) and effect.is_own, True),
+    "own update stored, not yet sent": (lambda effect: isinstance(effect, StoreRecords) and effect.is_own, False),
+    "received, not yet stored": (lambda effect: isinstance(effect, StoreRecords) and not effect.is_own, True),
+    "sent to one of several": (lambda effect: isinstance(effect, SendMessage), False),
+}
+_SKIPPED, _LOST = 0.06, 0.06  # chances of one estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostConfig:
+    """What one machine is like.
+
+    Attributes:
+        is_training: a relay does not train.
+        expects_peers: as of :class:`NodeConfig`, at the first start; later starts always do.
+        estimate_ms: how long its worker takes, at least; at most double.
+    """
+
+    is_training: bool = True
+    expects_peers: bool = True
+    estimate_ms: int = 100
+
+
+class Host:
+    """A machine whose processes come and go; only its disk and its key stay."""
+
+    is_hostile = False
+
+    def __init__(self, environment: Environment, watch: Watch, name: str, config: HostConfig) -> None:
+        self.name = PeerId(name)
+        self.signer = Signer(name.encode().ljust(32, b"."))
+        self.node: Node | None = None
+        self.life = Life()
+        self.peers: set[PeerId] = set()
+        self.armed: Fault | None = None  # what happens at its next chance
+        self._environment = environment
+        self._watch = watch
+        self._config = config
+        self._manifest = environment.scenario.manifest
+        self._random = stream(environment.scenario.seed, f"host {name}")
+        self._boots = 0
+        self._is_paused = False
+        self._inbox: list[Event] = []  # what came during the pause
+        self._crash_point = self._random.choice(sorted(CRASH_POINTS))
+        self._disk: Disk | None = None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a process runs."""
+        return self.node is not None
+
+    @property
+    def disk(self) -> Disk:
+        """What outlives a process."""
+        if self._disk is None:
+            self._disk = Disk(Replica(self._manifest).ledger.codec.record_bytes)
+        return self._disk
+
+    # --- processes ----------------------------------------------------------------------------------------
+
+    def boot(self) -> None:
+        """Start a process from the disk alone."""
+        if self.node is not None:
+            return
+        self._boots += 1
+        self.life = Life()
+        replica = self._replay()
+        config = NodeConfig(
+            is_training=self._config.is_training,
+            expects_peers=self._config.expects_peers or self._boots > 1,
+            reserved_step=self.disk.reserved_step,
+        )
+        self.node = Node(self._manifest, self.signer, config, replica)
+        self.life.reserved_step = self.disk.reserved_step
+        self._environment.trace("boot", self.name)
+        self._after(self._random.randrange(300), WorkerReady())
+        self._tick()
+
+    def stop(self, *, down_ms: int) -> None:
+        """The process dies; it is started again after a while."""
+        if self.node is None:
+            return
+        self._environment.trace("stop", self.name)
+        self.node = None
+        self._is_paused = False
+        self._inbox = []
+        for peer in sorted(self.peers):
+            self._environment.link(self.name, peer).down()
+        self.peers.clear()
+        self._environment.schedule(down_ms, self.boot)
+
+    def pause(self, duration_ms: int) -> None:
+        """The laptop sleeps: nothing happens until it wakes, then everything at once."""
+        self._is_paused = True
+        self._environment.schedule(duration_ms, self.wake)
+
+    def wake(self) -> None:
+        """Everything that came meanwhile, in its order."""
+        self._is_paused = False
+        inbox, self._inbox = self._inbox, []
+        for event in inbox:
+            self.handle(event)
+
+    def spare(self) -> None:
+        """The faults are over."""
+        self.armed = None
+        self.wake()
+
+    def forget(self) -> None:
+        """The disk lost what was durable: this author may have to sign a round twice (SPEC 12)."""
+        self._watch.forgetful.add(bytes(self.signer.author))
+
+    def _replay(self) -> Replica:
+        """The replica that the disk gives; a damaged one is moved away, as the daemon tells its operator to do."""
+        replica = Replica(self._manifest)
+        durable_size, verified = self.disk.size - self.disk.unsynced, self._environment.signatures
+        try:
+            records = self.disk.recover()
+            replay(replica, enumerate(records), Path("simulated.sqlite3"))
+        except StorageDamagedError:
+            self.disk.wipe()
+            records, replica = [], Replica(self._manifest)
+        if self.disk.size < durable_size:
+            self.forget()
+        for record in records:
+            self.life.holding.add(record)
+        self.life.verified = self.life.loaded = self._environment.signatures - verified
+        return replica
+
+    def _tick(self) -> None:
+        life = self.life
+
+        def tick() -> None:
+            if self.life is life and self.node is not None:
+                self.handle(Ticked())
+                self._environment.schedule(FLUSH_INTERVAL_MS, tick)
+
+        self._environment.schedule(self._random.randrange(FLUSH_INTERVAL_MS), tick)
+
+    # --- events -------------------------------------------------------------------------------------------
+
+    def receive(self, source: PeerId, data: bytes) -> None:
+        """A frame from a neighbour: decoded as the network layer does it, which cuts off who sends bad bytes."""
+        try:
+            message = decode_untrusted(data)
+        except Reject as reject:
+            self._cut_off(source, str(reject))
+            return
+        self.handle(MessageArrived(peer=source, message=message))
+
+    def peer_joined(self, peer: PeerId) -> None:
+        """A session is open."""
+        self.peers.add(peer)
+        self.handle(PeerJoined(peer=peer))
+
+    def peer_left(self, peer: PeerId, delay_ms: int) -> None:
+        """A session is over; the process hears of it after a while."""
+        if peer in self.peers:
+            self.peers.discard(peer)
+            self._after(delay_ms, PeerLeft(peer=peer))
+
+    def handle(self, event: Event) -> None:
+        """Let the core handle the event, now or when the machine wakes, and do what it asks for."""
+        if self.node is None:
+            return
+        if self._is_paused:
+            self._inbox.append(event)
+            return
+        self._environment.trace(type(event).__name__, self.name)
+        verified = self._environment.signatures
+        effects = self.node.handle(event, self._environment.now_ms)
+        self.life.verified += self._environment.signatures - verified
+        self._watch.see(self.life, self.node, effects)
+        self._carry_out(effects)
+
+    def _after(self, delay_ms: int, event: Event) -> None:
+        """Handle the event later, unless the process has died until then."""
+        life = self.life
+
+        def happen() -> None:
+            if self.life is life:
+                self.handle(event)
+
+        self._environment.schedule(delay_ms, happen)
+
+    # --- effects ------------------------------------------------------------------------------------------
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        life = self.life
+        for effect in effects:
+            if self._is_struck(effect, is_before=True):
+                return
+            self._do(effect)
+            if self.life is not life or self.node is None or self._is_struck(effect, is_before=False):
+                return
+
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case StoreRecords():
+                self._store(effect)
+            case ReserveStep():
+                self.disk.reserve(effect.step)
+            case StartEstimate():
+                self._estimate(effect)
+            case SendMessage():
+                self.send(effect)
+            case DropPeer():
+                self._cut_off(effect.peer, effect.reason)
+
+    def _store(self, effect: StoreRecords) -> None:
+        self.disk.store(effect.records, is_durable=effect.is_own)
+        if effect.is_own:
+            self._environment.trace("own", *effect.records)
+            for record in effect.records:
+                self._watch.see_own(record)
+
+    def send(self, effect: SendMessage) -> None:
+        """Send what the core asks for."""
+        self._environment.link(self.name, effect.peer).carry(self.name, encode(effect.message))
+
+    def _cut_off(self, peer: PeerId, reason: str) -> None:
+        """A neighbour that sent what no honest node can send."""
+        require(self._environment.hosts[peer].is_hostile, f"an honest node was cut off: {reason}")
+        self._environment.link(self.name, peer).ban()
+
+    def _estimate(self, effect: StartEstimate) -> None:
+        assert self.node is not None
+        duration_ms = self._random.randint(self._config.estimate_ms, 2 * self._config.estimate_ms)
+        if self._happens(Fault.WORKER_LOST, _LOST):
+            self._after(duration_ms, EstimateLost(step=effect.step))
+            self._after(duration_ms + 700, WorkerReady())
+        elif self._happens(Fault.WORKER_SKIP, _SKIPPED):
+            self._after(duration_ms, EstimateSkipped(step=effect.step))
+        else:
+            self._after(duration_ms, self._measure(effect, self.node))
+
+    def _measure(self, effect: StartEstimate, node: Node) -> EstimateFinished | EstimateSkipped:
+        """Scalars that follow from (seed, state): an estimate on a wrong state shows as another history."""
+        state = int.from_bytes(node.replica.state_digest()[:8], "big")
+        return measured(self._manifest.method, effect.step, effect.seed ^ state)
+
+    # --- faults -------------------------------------------------------------------------------------------
+
+    def _happens(self, fault: Fault, chance: float) -> bool:
+        environment = self._environment
+        if not environment.is_faulty or fault not in environment.scenario.faults or self._random.random() >= chance:
+            return False
+        environment.count(fault)
+        return True
+
+    def _is_struck(self, effect: Effect, *, is_before: bool) -> bool:
+        """Whether the armed fault strikes here: the process is dead then."""
+        fault = self.armed
+        is_write = isinstance(effect, StoreRecords | ReserveStep)
+        match fault:
+            case Fault.CRASH_POINT:
+                is_point, dies_before = CRASH_POINTS[self._crash_point]
+                strikes = is_point(effect) and is_before == dies_before
+            case Fault.DISK_FULL:
+                strikes = is_write and is_before  # the store raises, the daemon ends, and nothing is lost
+            case Fault.LOST_TAIL | Fault.TORN_WRITE:
+                strikes = is_write and not is_before and self.disk.unsynced > 0
+            case _:
+                return False
+        if strikes:
+            self._strike(fault)
+        return strikes
+
+    def _strike(self, fault: Fault) -> None:
+        self.armed = None
+        self._environment.count(fault)
+        if fault in (Fault.LOST_TAIL, Fault.TORN_WRITE):
+            self.disk.cut_power(self._random, is_torn=fault is Fault.TORN_WRITE)
+        self._crash_point = self._random.choice(sorted(CRASH_POINTS))
+        self.stop(down_ms=self._random.randrange(300, 5_000))
+
+
+def measured(method: Method, step: int, key: int) -> EstimateFinished | EstimateSkipped:
+    """What a worker answers: scalars drawn from ``key``, quantised like real ones."""
+    drawn = words(key, method.scalars)
+    scale = method.clip * 2.0**method.quantum_exp
+    slopes = [(int(word) / 2**31 - 1) * scale for word in drawn]
+    scalars: list[int] = []
+    try:
+        for start in range(0, len(slopes), method.directions):
+            scalars += quantise(method, slopes[start : start + method.directions])
+    except NumericError:
+        return EstimateSkipped(step=step)
+    return EstimateFinished(step=step, scalars=tuple(scalars))
+
+
+def random_scalars(method: Method, chosen: random.Random) -> tuple[int, ...]:
+    """Valid scalars, for peers that make them up."""
+    while True:
+        answer = measured(method, 0, chosen.getrandbits(64))
+        if isinstance(answer, EstimateFinished):
+            return answer.scalars

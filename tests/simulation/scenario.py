@@ -1,0 +1,128 @@
+"""What one seed stands for: the run, the network, and which faults are demanded of it. Drawn once, then only read."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+from manifests import small_manifest
+from protocol.manifest import Manifest
+from simulation.topology import TOPOLOGIES
+
+
+class Fault(StrEnum):
+    """Everything that is done to the network. One that is demanded but did not happen makes a run count for nothing."""
+
+    # network
+    LOSS = "message lost"
+    DUPLICATION = "message duplicated"
+    REORDERING = "message overtaken"
+    CORRUPTION = "bytes corrupted"
+    PARTITION = "network split"
+    FLAPPING = "link flapped"
+    ASYMMETRY = "lost one way"
+    SLOW_READER = "slow reader"
+    STALL = "link stalled"
+    # disk
+    LOST_TAIL = "unsynced tail lost"
+    TORN_WRITE = "torn write"
+    BIT_FLIP = "bit flipped on disk"
+    DISK_FULL = "disk full"
+    # process
+    KILL = "process killed"
+    CRASH_POINT = "crashed at a named point"
+    PAUSE = "process paused"
+    WORKER_LOST = "worker died"
+    WORKER_SKIP = "loss not finite"
+    # peers
+    LATE_JOINER = "late joiner"
+    EQUIVOCATION = "equivocation"
+    SPAM = "spam"
+    LIE = "lie about the ledger"
+    REPLAY = "record of another run"
+
+
+# Steps chosen so that a run lasts about as long as the time in which everything breaks.
+_RUNS: dict[str, dict[str, object]] = {
+    "canonical": {"steps": 40},
+    "rademacher": {"steps": 40, "core": "rademacher", "directions": 4},
+    "normalised": {"steps": 40, "directions": 4, "scalar": "normalised", "clip": 127},
+    "rounds": {"steps": 80, "local_steps": 2},
+    "spans": {"steps": 40 * 64, "local_steps": 64, "epoch_steps": 256},
+}
+# Small enough to be reached in a small network: paging, full queues and horizons are exercised, too.
+TIGHT_LIMITS = {
+    "OUTBOX_RECORDS_MAX": 12,
+    "AUTHORS_PER_PAGE_MAX": 2,
+    "PULL_BYTES_MAX": 1_500,
+    "RECORDS_PER_FRAME_MAX": 3,
+    "STEPS_AHEAD_MAX": 10,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One simulated world.
+
+    Attributes:
+        run: name of the run's kind; ``manifest`` is made of it.
+        honest: nodes that follow the protocol, without late joiners; the first ``outbound_only`` of the odd ones can
+            only dial out: a lost link of theirs takes longer to come back.
+        faults: demanded ones, sorted.
+        safety_ms: how long everything breaks; then the faults stop.
+        delay_ms: shortest and longest time on a link.
+        loss: chance of each message to be lost, where LOSS is demanded.
+        is_tight: whether TIGHT_LIMITS hold instead of the protocol's.
+        is_closely_watched: whether digests are compared after every event, not only when nodes compare theirs.
+    """
+
+    seed: int
+    run: str
+    topology: str
+    honest: int
+    outbound_only: int
+    faults: tuple[Fault, ...]
+    safety_ms: int
+    delay_ms: tuple[int, int]
+    loss: float
+    is_tight: bool
+    is_closely_watched: bool
+
+    @property
+    def manifest(self) -> Manifest:
+        """The run's manifest."""
+        return _manifest(self.run)
+
+
+@lru_cache
+def _manifest(run: str) -> Manifest:
+    return small_manifest(**_RUNS[run])  # type: ignore[arg-type]
+
+
+def stream(seed: int, purpose: str) -> random.Random:
+    """The random numbers of one purpose: drawing more of one kind does not change those of another."""
+    return random.Random(hashlib.sha256(f"sfnode simulation {seed} {purpose}".encode()).digest())
+
+
+def draw(seed: int) -> Scenario:
+    """The scenario of a seed. Topologies take turns; each fault is there in two of five runs, never less than two."""
+    chosen = stream(seed, "scenario")
+    faults = {fault for fault in Fault if chosen.random() < 0.4} | set(chosen.sample(list(Fault), 2))
+    shortest_ms = chosen.choice((1, 5, 20, 80))
+    honest = chosen.randint(3, 7)
+    return Scenario(
+        seed=seed,
+        run=chosen.choice(sorted(_RUNS)),
+        topology=TOPOLOGIES[seed % len(TOPOLOGIES)],
+        honest=honest,
+        outbound_only=chosen.choice((0, 0, 1, 2)),
+        faults=tuple(sorted(faults)),
+        safety_ms=chosen.randrange(8_000, 16_000),
+        delay_ms=(shortest_ms, shortest_ms * chosen.choice((2, 4, 12))),
+        loss=chosen.choice((0.01, 0.05, 0.2)),
+        is_tight=chosen.random() < 0.3,
+        is_closely_watched=chosen.random() < 0.5,
+    )

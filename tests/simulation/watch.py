@@ -1,0 +1,195 @@
+"""The invariants, watched from outside after every event. What the core says of itself is compared, never believed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from protocol import limits
+from protocol.events import DropPeer, Effect, Halt, ReserveStep, SendMessage, StartEstimate, StoreRecords
+from protocol.hashing import Author
+from protocol.keys import SIGNATURE_BYTES
+from protocol.node import Node
+from protocol.wire import Head, PeerId, Records
+
+Slot = tuple[bytes, int]
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
+
+
+def require(holds: object, text: str) -> None:
+    """Raise Violation unless ``holds``."""
+    if not holds:
+        raise Violation(text)
+
+
+def slot_of(record: bytes) -> Slot:
+    """(author, round) of a record (SPEC 6.1)."""
+    return record[:32], int.from_bytes(record[32:36], "big")
+
+
+@dataclass
+class Holding:
+    """The set of records that one process was seen to store, kept apart from its own ledger."""
+
+    payloads: dict[Slot, set[bytes]] = field(default_factory=dict)
+    updates: int = 0
+    void_slots: int = 0
+    set_hash: int = 0  # of the slots, in no order
+
+    def add(self, record: bytes) -> None:
+        """One more record; Violation where the slot holds the payload already, or two others."""
+        slot, payload = slot_of(record), record[:-SIGNATURE_BYTES]
+        held = self.payloads.setdefault(slot, set())
+        require(payload not in held, "a payload was stored twice")
+        require(len(held) < 2, "a third payload was stored for one slot")
+        if not held:
+            self.updates += 1
+            self.set_hash ^= _number(b"counts", payload)
+        else:
+            (first,) = held
+            self.updates -= 1
+            self.void_slots += 1
+            self.set_hash ^= _number(b"counts", first) ^ _number(b"void", slot[0], slot[1].to_bytes(4, "big"))
+        held.add(payload)
+
+
+@dataclass
+class Life:
+    """What was seen of one process from its start on."""
+
+    holding: Holding = field(default_factory=Holding)
+    verified: int = 0  # signatures
+    loaded: int = 0  # records accepted from the disk at the start
+    accepted: int = 0
+    rejected: int = 0
+    reserved_step: int = -1
+
+
+class Watch:
+    """Sees every effect of every honest node."""
+
+    def __init__(self, *, is_close: bool) -> None:
+        self._is_close = is_close
+        self._digest_of_root: dict[bytes, bytes] = {}
+        self._set_of_root: dict[bytes, int] = {}
+        self._root_of_set: dict[int, bytes] = {}
+        self._signed: dict[Slot, bytes] = {}
+        self.forgetful: set[bytes] = set()  # authors whose disk lost what was durable: SPEC 12 promises them less
+        self.acknowledged: dict[Slot, bytes] = {}
+
+    def see(self, life: Life, node: Node, effects: Sequence[Effect]) -> None:
+        """One event was handled; these are its effects, not yet carried out."""
+        before = (life.holding.updates, life.holding.void_slots)
+        for effect in effects:
+            match effect:
+                case StoreRecords():
+                    self._see_stored(life, node, effect)
+                case ReserveStep():
+                    require(effect.step > life.reserved_step, f"step {effect.step} was reserved twice")
+                    life.reserved_step = effect.step
+                case StartEstimate():
+                    require(effect.step == life.reserved_step, f"step {effect.step} is estimated without reservation")
+                case SendMessage():
+                    self._see_sent(life, node, effect)
+                case DropPeer():
+                    life.rejected += 1
+                case Halt():
+                    raise Violation(f"an honest node halted: {effect.detail}")
+        self._check_ledger(life, node, before)
+        check_tables(node)
+
+    def see_own(self, record: bytes) -> None:
+        """A node's own record is durable: acknowledged, never to be lost."""
+        slot, payload = slot_of(record), record[:-SIGNATURE_BYTES]
+        if slot[0] in self.forgetful:
+            return
+        first = self._signed.setdefault(slot, payload)
+        require(first == payload, f"an honest node signed two payloads for step {slot[1]}")
+        self.acknowledged[slot] = payload
+
+    def compare_digests(self, life: Life, root: bytes, state_digest: bytes) -> None:
+        """The root is a function of the set and back; the state digest is a function of the root."""
+        known = self._digest_of_root.setdefault(root, state_digest)
+        require(known == state_digest, "equal ledgers with different state digests")
+        set_hash = life.holding.set_hash
+        require(self._set_of_root.setdefault(root, set_hash) == set_hash, "different sets with equal roots")
+        require(self._root_of_set.setdefault(set_hash, root) == root, "equal sets with different roots")
+
+    def _see_stored(self, life: Life, node: Node, effect: StoreRecords) -> None:
+        for record in effect.records:
+            life.holding.add(record)
+            life.accepted += 1
+            if effect.is_own:
+                require(slot_of(record)[0] == node.author, "another author's record was stored as an own one")
+                require(slot_of(record)[1] == life.reserved_step, "a step was signed that was not the reserved one")
+
+    def _see_sent(self, life: Life, node: Node, effect: SendMessage) -> None:
+        if isinstance(effect.message, Head):
+            self.compare_digests(life, effect.message.root, effect.message.state_digest)
+        elif isinstance(effect.message, Records):
+            for record in node.replica.ledger.codec.split_untrusted(effect.message.data):
+                held = life.holding.payloads.get(slot_of(record), set())
+                require(record[:-SIGNATURE_BYTES] in held, "a record was sent that was not stored before")
+
+    def _check_ledger(self, life: Life, node: Node, before: tuple[int, int]) -> None:
+        """The ledger holds what was stored, only grows, and was not bought with needless signature checks."""
+        ledger, holding = node.replica.ledger, life.holding
+        now = (ledger.updates, ledger.void_slots)
+        require(now == (holding.updates, holding.void_slots), "the ledger holds other records than were stored")
+        require(sum(now) >= sum(before) and now[1] >= before[1], "a ledger shrank, or a void slot came back")
+        paid_for = life.loaded + life.accepted + life.rejected
+        require(life.verified <= paid_for, f"{life.verified} signatures were verified for {paid_for} messages")
+        if self._is_close and now != before:
+            self.compare_digests(life, ledger.root(), node.replica.state_digest())
+
+
+def check_tables(node: Node) -> None:
+    """Every table of a node is within its bound. Reads private parts: this is an inspection."""
+    neighbours = node.sync.peers
+    outboxes = node._flood._outboxes
+    require(len(outboxes) == neighbours, "an outbox without a neighbour, or the reverse")
+    for outbox in outboxes.values():
+        require(len(outbox._waiting) <= limits.OUTBOX_RECORDS_MAX, "an outbox exceeds its bound")
+    authors = node.replica.ledger.authors()
+    require(len(authors) <= node.manifest.authors_max, "the author table exceeds its bound")
+    require(set(node.clock._heard_ms) <= set(authors), "the step clock remembers an author that the ledger lacks")
+    claimed = node.sync._claims._taken
+    held = [bucket for entry in node.sync._neighbours.values() if entry.session for bucket in entry.session._held]
+    require(len(held) == len(claimed) and set(held) == claimed, "a bucket is claimed by no session, or by two")
+
+
+def check_end(nodes: dict[PeerId, Node], watch: Watch) -> None:
+    """All honest nodes hold one set and one state, in which no acknowledged update is missing."""
+    roots = {node.replica.ledger.root() for node in nodes.values()}
+    digests = {node.replica.state_digest() for node in nodes.values()}
+    require(len(roots) == 1 and len(digests) == 1, "honest nodes ended with different ledgers or states")
+    some = next(iter(nodes.values()))
+    require(some.replica.replayed_digest() in digests, "a live node differs from one that only replays")
+    for (author, step), payload in watch.acknowledged.items():
+        if author in watch.forgetful:
+            continue
+        record = _held_record(some, author, step)
+        is_void = record is None and _is_void(some, author, step)
+        require(is_void or (record is not None and record[:-SIGNATURE_BYTES] == payload), "an own update was lost")
+
+
+def _held_record(node: Node, author: bytes, step: int) -> bytes | None:
+    found = _records(node, author, step)
+    return found[0] if len(found) == 1 else None
+
+
+def _is_void(node: Node, author: bytes, step: int) -> bool:
+    return len(_records(node, author, step)) == 2
+
+
+def _records(node: Node, author: bytes, step: int) -> list[bytes]:
+    bit = (1 << step % limits.SPAN_STEPS).to_bytes(limits.SPAN_STEPS // 8, "little")
+    return list(node.replica.ledger.records(step // limits.SPAN_STEPS, Author(author), bit))
+
+
+def _number(*parts: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(b"|".join(parts), digest_size=16).digest(), "big")

@@ -1,0 +1,237 @@
+"""One simulated world: made from a scenario, broken for a while, healed, and held to its promises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import get_args
+from unittest.mock import patch
+
+from protocol import envelope, limits
+from protocol.node import Node
+from protocol.structure import _field_types
+from protocol.wire import Message, PeerId
+from simulation.environment import Environment
+from simulation.faults import Calendar
+from simulation.host import Host, HostConfig
+from simulation.hostile import Equivocator, Intruder, Liar, Replayer, Spammer
+from simulation.link import Link
+from simulation.scenario import TIGHT_LIMITS, Fault, Scenario, draw, stream
+from simulation.topology import edges
+from simulation.watch import Violation, Watch, check_end
+
+AGREEMENT_MS = 120_000  # after the faults stop: every node is done and all hold the same digests
+_LOOK_MS = 500
+_OUTBOUND_ONLY_DIAL_MS = 2_500  # the other end cannot dial: the one that can must notice first
+_VERDICTS: dict[tuple[bytes, bytes, bytes], bool] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """How one seed went. ``missing``: demanded faults that did not happen; the run counts for nothing then.
+
+    ``agreed_ms``: virtual milliseconds from the end of the faults to agreement. ``violation`` is empty when none.
+    """
+
+    seed: int
+    topology: str
+    nodes: int
+    updates: int
+    void_slots: int
+    agreed_ms: int
+    events: int
+    injected: dict[str, int]
+    missing: tuple[str, ...]
+    trace: str
+    violation: str
+
+
+class World:
+    """Hosts, links and the calendar of faults of one scenario."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.environment = Environment(scenario)
+        self.watch = Watch(is_close=scenario.is_closely_watched)
+        self.hosts: list[Host] = []
+        self._links: list[Link] = []
+        self._random = stream(scenario.seed, "world")
+        self._settle(scenario)
+        self._invite(scenario)
+        self.calendar = Calendar(self.environment, self.hosts, self._links)
+
+    @property
+    def honest(self) -> list[Host]:
+        """Hosts that must agree in the end: all but the liars."""
+        return [host for host in self.hosts if not host.is_hostile]
+
+    def nodes(self) -> dict[PeerId, Node]:
+        """The honest nodes that are up."""
+        return {host.name: host.node for host in self.honest if host.node is not None}
+
+    def run(self) -> int:
+        """Safety, then liveness; returns the virtual milliseconds from the end of the faults to agreement."""
+        environment = self.environment
+        environment.run_until(environment.scenario.safety_ms)
+        self._heal()
+        healed_ms = environment.now_ms
+        while not self._agree():
+            if environment.now_ms - healed_ms >= AGREEMENT_MS:
+                raise Violation(f"no agreement {AGREEMENT_MS // 1_000} s after the faults stopped: {self._describe()}")
+            environment.run_until(environment.now_ms + _LOOK_MS)
+        check_end(self.nodes(), self.watch)
+        return environment.now_ms - healed_ms
+
+    # --- making -------------------------------------------------------------------------------------------
+
+    def _settle(self, scenario: Scenario) -> None:
+        """The honest nodes and the links between them, one of them an equivocator where that is demanded."""
+        names = [f"node{number}" for number in range(scenario.honest)]
+        for number, name in enumerate(names):
+            is_cheat = Fault.EQUIVOCATION in scenario.faults and number == scenario.honest - 1
+            made = Equivocator if is_cheat else Host
+            host = made(self.environment, self.watch, name, self._config(0 if is_cheat else number))
+            self._add(host)
+            host.boot()
+        outbound_only = set(names[1::2][: scenario.outbound_only])
+        for a, b in edges(scenario.topology, scenario.honest, self._random):
+            is_slow = bool({names[a], names[b]} & outbound_only)
+            self._connect(names[a], names[b], is_slow=is_slow)
+
+    def _config(self, number: int) -> HostConfig:
+        return HostConfig(
+            is_training=number < 2 or self._random.random() < 0.85,
+            expects_peers=number > 0,
+            estimate_ms=self._random.choice((60, 120, 120, 250)),
+        )
+
+    def _invite(self, scenario: Scenario) -> None:
+        """Late joiners and hostile peers, each a neighbour of one or two honest nodes."""
+        faults = scenario.faults
+        if Fault.LIE in faults:
+            self._add(liar := Liar(self.environment, self.watch, "liar", self._config(2)))
+            liar.boot()
+            self._attach("liar", 2)
+        if Fault.SPAM in faults:
+            self._add(Spammer(self.environment, "spammer"))
+            self._attach("spammer", 2)
+        if Fault.REPLAY in faults:
+            victims = [host.signer for host in self.honest]
+            self._add(Replayer(self.environment, "replayer", victims))
+            self._attach("replayer", 1)
+        if Fault.LATE_JOINER in faults:
+            self.environment.schedule(self._random.randrange(2_000, scenario.safety_ms), self._join_late)
+
+    def _join_late(self) -> None:
+        self.environment.count(Fault.LATE_JOINER)
+        late = Host(self.environment, self.watch, "late", self._config(2))
+        self._add(late)
+        late.boot()
+        self._attach("late", self._random.randint(1, 2))
+
+    def _add(self, host: Host | Intruder) -> None:
+        self.environment.hosts[host.name] = host
+        if isinstance(host, Host):
+            self.hosts.append(host)
+
+    def _attach(self, name: str, count: int) -> None:
+        settled = [host.name for host in self.hosts if host.name.startswith("node")]
+        for neighbour in self._random.sample(settled, count):
+            self._connect(name, neighbour, is_slow=False)
+
+    def _connect(self, a: str, b: str, *, is_slow: bool) -> None:
+        dial_ms = {"dial_ms": _OUTBOUND_ONLY_DIAL_MS} if is_slow else {}
+        link = Link(self.environment, PeerId(a), PeerId(b), **dial_ms)
+        self.environment.links[frozenset(link.ends)] = link
+        self._links.append(link)
+
+    # --- the end of the faults ----------------------------------------------------------------------------
+
+    def _heal(self) -> None:
+        self.environment.is_faulty = False
+        for link in self._links:
+            link.heal()
+        for host in self.hosts:
+            host.spare()
+            host.boot()
+
+    def _agree(self) -> bool:
+        nodes = self.nodes()
+        if len(nodes) < len(self.honest) or not all(is_done(node) for node in nodes.values()):
+            return False
+        return len({node.replica.ledger.root() for node in nodes.values()}) == 1
+
+    def _describe(self) -> str:
+        return "; ".join(
+            f"{name}: next step {node.clock.next_step}, {node.replica.ledger.updates} updates, "
+            f"root {node.replica.ledger.root().hex()[:8]}"
+            for name, node in self.nodes().items()
+        )
+
+
+def is_done(node: Node) -> bool:
+    """Whether the node has no step left to contribute; a relay never has one."""
+    return node.is_finished or not node._config.is_training
+
+
+def run_seed(seed: int) -> Result:
+    """Run one seed from its beginning to its end."""
+    return run_scenario(draw(seed))
+
+
+def run_scenario(scenario: Scenario) -> Result:
+    """Run one scenario; a violation, or whatever else escapes the core, is part of the result."""
+    with changed_limits(TIGHT_LIMITS if scenario.is_tight else {}):
+        world = World(scenario)
+        agreed_ms, violation = 0, ""
+        with counted_signatures(world.environment):
+            try:
+                agreed_ms = world.run()
+            except Exception as error:  # whatever escapes the core is a finding, and belongs to its seed
+                violation = f"{type(error).__name__}: {error}"
+        return _result(world, agreed_ms, violation)
+
+
+def _result(world: World, agreed_ms: int, violation: str) -> Result:
+    environment, scenario = world.environment, world.environment.scenario
+    ledgers = [node.replica.ledger for node in world.nodes().values()]
+    return Result(
+        seed=scenario.seed,
+        topology=scenario.topology,
+        nodes=len(world.hosts),
+        updates=max((ledger.updates for ledger in ledgers), default=0),
+        void_slots=max((ledger.void_slots for ledger in ledgers), default=0),
+        agreed_ms=agreed_ms,
+        events=environment.events,
+        injected={fault.value: count for fault, count in sorted(environment.injected.items())},
+        missing=tuple(fault.value for fault in scenario.faults if not environment.injected[fault]),
+        trace=environment.trace_hash,
+        violation=violation,
+    )
+
+
+@contextmanager
+def changed_limits(values: dict[str, int]) -> Iterator[None]:
+    """Other limits than the protocol's while this lasts. Bounds of the wire format stay as they are."""
+    for message in get_args(Message):
+        _field_types(message)  # they are read from the limits at the first use: let that be now
+    with patch.dict(vars(limits), values):
+        yield
+
+
+@contextmanager
+def counted_signatures(environment: Environment) -> Iterator[None]:
+    """Count verifications. Eight nodes verify the same record: the verdict is a pure function, and is remembered."""
+    verify = vars(envelope)["is_signed"]
+
+    def counted(author: bytes, message: bytes, signature: bytes) -> bool:
+        environment.signatures += 1
+        key = (author, message, signature)
+        if key not in _VERDICTS:
+            if len(_VERDICTS) > 20_000:
+                _VERDICTS.clear()
+            _VERDICTS[key] = verify(author, message, signature)
+        return _VERDICTS[key]
+
+    with patch.object(envelope, "is_signed", counted):
+        yield
