@@ -35,7 +35,10 @@ class StepClock:
         return self.next_step >= self._steps
 
     def hear(self, author: Author, now_ms: int) -> None:
-        """A new update of ``author`` has just come."""
+        """``author`` has just come further: an update of a higher step than all before.
+
+        Whoever signs old steps only is not at work: it would hold back those who are.
+        """
         if author in self._heard_ms:
             interval_ms = now_ms - self._heard_ms[author]
             self._interval_ms[author] = (3 * self._interval_ms.get(author, interval_ms) + interval_ms) // 4
@@ -107,8 +110,9 @@ class StepClock:
         return bool(at_work) and self.next_step > median_low(at_work) + ahead
 
     def _patience_ms(self, author: Author) -> int:
-        usual_ms = self._interval_ms.get(author, limits.STEP_WAIT_MS_MAX)
-        return max(limits.STEP_WAIT_MS_START, min(_HEARD_MS, limits.AT_WORK_INTERVALS * usual_ms))
+        if author not in self._interval_ms:
+            return limits.STEP_WAIT_MS_MAX
+        return max(limits.STEP_WAIT_MS_START, min(_HEARD_MS, limits.AT_WORK_INTERVALS * self._interval_ms[author]))
 
     def _count_active(self, highest: dict[Author, int]) -> tuple[int, int]:
         """SPEC 9.1.1: of how many active authors step ``next_step - (1 + staleness) rounds`` is missing, and of all."""

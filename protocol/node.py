@@ -176,8 +176,10 @@ class Node:
             # Both records are the proof of equivocation. Whoever sent the second may lack the first, too.
             self._flood.push(outcome.first.record, source=None)
             return [outcome.second.record]
-        if self.sync.is_live or outcome.envelope.step >= frontier:
-            self.clock.hear(outcome.envelope.author, self._now_ms)
+        author, step = outcome.envelope.author, outcome.envelope.step
+        is_further = step == self.replica.ledger.highest_step(author)
+        if is_further and (self.sync.is_live or step >= frontier):
+            self.clock.hear(author, self._now_ms)
         return [record]
 
     def _keep(self, fresh: list[bytes], *, source: PeerId | None) -> None:
