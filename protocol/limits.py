@@ -39,6 +39,7 @@ TEXT_LENGTH_MAX: Final = 256  # agent, reason
 FLUSH_INTERVAL_MS: Final = 50  # one frame costs about 230 us: at most 20 flood frames per second and neighbour
 HEAD_INTERVAL_MS: Final = 2_000  # how often neighbours compare digests
 REQUEST_TIMEOUT_MS: Final = 10_000  # an unanswered sync request: that peer rests, another is asked
+ANSWER_MS_MAX: Final = 60_000  # for all parts of an answer: 128 KiB at 2 kB/s; who sends them slower holds up others
 SYNC_REST_MS: Final = 1_000  # between two sync sessions with the same peer; doubled by each failure in a row
 SYNC_REST_MS_MAX: Final = 60_000  # for a peer that stalls for ever, or promises what it never sends
 FIRST_SYNC_TIMEOUT_MS: Final = 30_000  # no peer answered for this long: go on with what the disk holds

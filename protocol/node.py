@@ -155,7 +155,7 @@ class Node:
 
     def _receive_records(self, peer: PeerId, message: Records) -> None:
         records = self.replica.ledger.codec.split_untrusted(message.data)
-        self.sync.count_records(peer, message.request, len(records))
+        self.sync.count_records(peer, message.request, len(records), self._now_ms)
         frontier, horizon_step = self.frontier(), self._horizon_step()
         fresh: list[bytes] = []
         try:
@@ -270,7 +270,7 @@ class Node:
         self.replica.sum_some(_SUMMED_PER_TICK)
         for peer in self.sync.peers_due_for_head(self._now_ms):
             self._send_head(peer)
-        self.sync.tick(self._now_ms)
+        self._do(self.sync.tick(self._now_ms))
 
     def _send_head(self, peer: PeerId) -> None:
         """Skipped while updates wait to be summed: the digest would cost a long computation now."""

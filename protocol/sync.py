@@ -70,9 +70,10 @@ class SyncSession:
         self._claims = claims
         self._horizon_step = horizon_step
         self._held: list[Bucket] = []
-        self._in_flight: Request | None = None
+        self.in_flight: Request | None = None
         self._dialogue = self._compare()
-        self._records_received = 0
+        self._records_received = 0  # in answer to the pull in flight
+        self.has_progressed = False  # the peer sent at least one record that was asked for
         self.is_complete = False
         self.is_short = False  # the peer promised slots that it did not send; nothing more is asked of it now
         self.has_skipped = False  # a bucket was left to a session with another peer, which may yet fail
@@ -90,17 +91,18 @@ class SyncSession:
 
     def is_answer(self, request: int) -> bool:
         """Whether ``request`` is the number of the request in flight; late answers to given-up ones have another."""
-        return self._in_flight is not None and self._in_flight.request == request
+        return self.in_flight is not None and self.in_flight.request == request
 
     def count_records(self, count: int) -> None:
         """So many records came in answer to the pull in flight."""
         self._records_received += count
+        self.has_progressed = self.has_progressed or count > 0
 
     def close(self) -> None:
         """Give the session up: whatever it claimed is free again."""
         self._dialogue.close()
         self._release()
-        self._in_flight = None
+        self.in_flight = None
 
     def _advance(self, reply: Reply | None, request: int) -> Request | None:
         try:
@@ -108,10 +110,10 @@ class SyncSession:
         except StopIteration:
             self.is_complete = True
             self._release()
-            self._in_flight = None
+            self.in_flight = None
             return None
-        self._in_flight = replace(following, request=request)
-        return self._in_flight
+        self.in_flight = replace(following, request=request)
+        return self.in_flight
 
     def _release(self) -> None:
         for bucket in self._held:

@@ -32,12 +32,14 @@ _MISMATCHES_BEFORE_SYNC = 2  # a live ledger is always some records behind: only
 @dataclass(slots=True)
 class _Neighbour:
     session: SyncSession | None = None
-    deadline_ms: int = 0
+    asked_ms: int = 0  # when the request in flight was sent
+    heard_ms: int = 0  # when it was, or when a part of its answer came
+    is_asked_again: bool = False
     rest_until_ms: int = 0
     head_sent_ms: int | None = None
     head: Head | None = None
     mismatches: int = 0
-    failures: int = 0  # sessions in a row
+    failures: int = 0  # sessions in a row that brought nothing
 
 
 class Synchroniser:
@@ -123,17 +125,27 @@ class Synchroniser:
             case _:
                 raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} is not for the node core")
 
-    def count_records(self, peer: PeerId, request: int, count: int) -> None:
+    def count_records(self, peer: PeerId, request: int, count: int, now_ms: int) -> None:
         """Records came from ``peer``; those that answer its session's pull are counted towards it."""
         neighbour = self._neighbours.get(peer)
         if neighbour and neighbour.session and neighbour.session.is_answer(request):
             neighbour.session.count_records(count)
+            neighbour.heard_ms = now_ms
 
-    def tick(self, now_ms: int) -> None:
-        """Give up sessions whose peer does not answer."""
-        for neighbour in self._neighbours.values():
-            if neighbour.session and now_ms >= neighbour.deadline_ms:
+    def tick(self, now_ms: int) -> list[SendMessage]:
+        """Ask once more where no answer came; give up sessions whose peer does not answer (SPEC 8.4.7)."""
+        again: list[SendMessage] = []
+        for peer, neighbour in self._neighbours.items():
+            if neighbour.session is None or neighbour.session.in_flight is None:
+                continue
+            silent_ms = now_ms - neighbour.heard_ms
+            is_over = now_ms - neighbour.asked_ms >= limits.ANSWER_MS_MAX
+            if is_over or silent_ms >= limits.REQUEST_TIMEOUT_MS:
                 self._end(neighbour, now_ms, is_failed=True)
+            elif silent_ms >= limits.REQUEST_TIMEOUT_MS // 2 and not neighbour.is_asked_again:
+                neighbour.is_asked_again = True
+                again.append(SendMessage(peer=peer, message=neighbour.session.in_flight))
+        return again
 
     def _continue(self, peer: PeerId, reply: Reply, now_ms: int) -> list[SendMessage]:
         neighbour = self._neighbours.get(peer)
@@ -147,7 +159,8 @@ class Synchroniser:
             assert neighbour.session is not None
             self._end(neighbour, now_ms, is_failed=neighbour.session.is_short)
             return []
-        neighbour.deadline_ms = now_ms + limits.REQUEST_TIMEOUT_MS
+        neighbour.asked_ms = neighbour.heard_ms = now_ms
+        neighbour.is_asked_again = False
         return [SendMessage(peer=peer, message=request)]
 
     def _end(self, neighbour: _Neighbour, now_ms: int, *, is_failed: bool) -> None:
@@ -156,7 +169,8 @@ class Synchroniser:
         session.close()
         neighbour.session = None
         neighbour.mismatches = 0
-        neighbour.failures = neighbour.failures + 1 if is_failed else 0
+        # A lossy link breaks most long sessions, and each of them brings something: that is no reason to rest longer.
+        neighbour.failures = neighbour.failures + 1 if is_failed and not session.has_progressed else 0
         rest_ms = limits.SYNC_REST_MS << min(neighbour.failures, 16)
         neighbour.rest_until_ms = now_ms + min(rest_ms, limits.SYNC_REST_MS_MAX)
         self.sessions_failed += is_failed
