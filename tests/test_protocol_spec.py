@@ -18,7 +18,7 @@ from protocol.wire import Kind
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = (ROOT / "protocol" / "SPEC.md").read_text("utf-8")
-SOURCES = sorted([*(ROOT / "protocol").glob("*.py"), *(ROOT / "sfnode").rglob("*.py"), *(ROOT / "tests").glob("*.py")])
+SOURCES = sorted([*(ROOT / "protocol").glob("*.py"), *(ROOT / "sfnode").rglob("*.py"), *(ROOT / "tests").rglob("*.py")])
 
 
 def numbers_of_spec() -> set[str]:

@@ -1,0 +1,123 @@
+// The set of valid envelopes: slots, void slots, the author table and the digests (SPEC 7.1 to 7.3, 7.5).
+
+import { SPAN_STEPS, bucketDigest, payloadHash, rootDigest, shardDigest, shardOf, spanDigest } from "./digests.mjs";
+import { checkCheapRules, checkCostlyRules } from "./envelope.mjs";
+import { Rejected } from "./verdicts.mjs";
+
+export class Ledger {
+  #run;
+  #authors = new Map(); // hex of the author -> {author, shard, spans: Map of span -> Map of step -> slot}
+  updates = 0; // slots that count
+  voidSlots = 0;
+
+  constructor(run) {
+    this.#run = run;
+  }
+
+  /**
+   * Passes one record through every rule in the order of 6.2.
+   * Returns {verdict: "counts" | "voids" | "ignore" | "reject", reason, envelope, removed}; `removed` is the payload
+   * that counted until a second one made the slot void. horizon: largest step that a new slot may have (7.3.1).
+   */
+  add(record, horizon = Infinity) {
+    try {
+      const envelope = checkCheapRules(this.#run, record);
+      const reason = this.#ignoreReason(envelope, horizon);
+      if (reason !== null) return { verdict: "ignore", reason };
+      checkCostlyRules(this.#run, envelope);
+      return this.#keep(envelope, record);
+    } catch (error) {
+      if (!(error instanceof Rejected)) throw error;
+      return { verdict: "reject", reason: error.reason };
+    }
+  }
+
+  #ignoreReason(envelope, horizon) {
+    const slot = this.slot(envelope.author, envelope.step);
+    if (slot !== undefined) {
+      if (slot.isVoid) return "SLOT_VOID";
+      return slot.payload.equals(envelope.payload) ? "ALREADY_HELD" : null;
+    }
+    if (envelope.step > horizon) return "TOO_EARLY";
+    const isNewAuthor = !this.#authors.has(envelope.author.toString("hex"));
+    return isNewAuthor && this.#authors.size >= this.#run.manifest.authors_max ? "AUTHORS_FULL" : null;
+  }
+
+  #keep(envelope, record) {
+    const slots = this.#slotsOf(envelope.author, Math.floor(envelope.step / SPAN_STEPS));
+    const slot = slots.get(envelope.step);
+    if (slot === undefined) {
+      slots.set(envelope.step, { payload: envelope.payload, isVoid: false, records: [record] });
+      this.updates += 1;
+      return { verdict: "counts", reason: null, envelope, removed: null };
+    }
+    const removed = slot.payload;
+    slots.set(envelope.step, { payload: null, isVoid: true, records: [...slot.records, record] });
+    this.updates -= 1;
+    this.voidSlots += 1;
+    return { verdict: "voids", reason: null, envelope, removed };
+  }
+
+  #slotsOf(author, span) {
+    const name = author.toString("hex");
+    if (!this.#authors.has(name)) this.#authors.set(name, { author, shard: shardOf(author), spans: new Map() });
+    const { spans } = this.#authors.get(name);
+    if (!spans.has(span)) spans.set(span, new Map());
+    return spans.get(span);
+  }
+
+  /** {payload, isVoid, records} or undefined. records: the one that counts, or the two that made the slot void. */
+  slot(author, step) {
+    return this.slots(Math.floor(step / SPAN_STEPS), author).get(step);
+  }
+
+  /** Map of step -> slot of one author within a span. */
+  slots(span, author) {
+    return this.#authors.get(author.toString("hex"))?.spans.get(span) ?? new Map();
+  }
+
+  /** Map of shard -> list of [author, bucket digest] of those with a slot in this span. */
+  #bucketsByShard(span) {
+    const grouped = new Map();
+    for (const { author, shard, spans } of this.#authors.values()) {
+      if (!spans.has(span)) continue;
+      if (!grouped.has(shard)) grouped.set(shard, []);
+      grouped.get(shard).push([author, bucketDigest(span, author, spans.get(span))]);
+    }
+    return grouped;
+  }
+
+  /** List of [author, bucket digest] of those with a slot in this span. */
+  buckets(span) {
+    return [...this.#bucketsByShard(span).values()].flat();
+  }
+
+  /** List of [shard, digest], ascending. */
+  shards(span) {
+    const digests = [...this.#bucketsByShard(span)].map(([shard, buckets]) => [shard, shardDigest(buckets)]);
+    return digests.sort(([a], [b]) => a - b);
+  }
+
+  /** List of [span, digest], ascending. */
+  spans() {
+    const numbers = new Set([...this.#authors.values()].flatMap((entry) => [...entry.spans.keys()]));
+    return [...numbers].sort((a, b) => a - b).map((span) => [span, spanDigest(this.shards(span))]);
+  }
+
+  root() {
+    return rootDigest(this.#run.runId, this.spans());
+  }
+
+  /** Steps of an author's slots within a span, ascending: {valid: those that count, void}. */
+  steps(span, author) {
+    const slots = this.slots(span, author);
+    const all = [...slots.keys()].sort((a, b) => a - b);
+    return { valid: all.filter((step) => !slots.get(step).isVoid), void: all.filter((step) => slots.get(step).isVoid) };
+  }
+
+  /** Payload hash of each slot that counts, by step. */
+  payloadHashes(span, author) {
+    const slots = this.slots(span, author);
+    return this.steps(span, author).valid.map((step) => payloadHash(slots.get(step).payload));
+  }
+}

@@ -1,0 +1,65 @@
+// Rules between the manifest's fields (SPEC 1.4). All reject MANIFEST_FIELD.
+
+import { isValidAuthorKey } from "./ed25519.mjs";
+import { rejectUnless } from "./verdicts.mjs";
+
+const COEFFICIENTS_MAX = 2 ** 26;
+const SCALARS_MAX = 1024;
+const LOWER_HEX_64 = /^[0-9a-f]{64}$/;
+const FORBIDDEN_IN_FILE_NAMES = /[/\\:\0]/;
+
+function demand(condition, rule) {
+  rejectUnless(condition, "MANIFEST_FIELD", `rule 1.4.${rule}`);
+}
+
+export function checkRules(manifest) {
+  checkKeysAndFiles(manifest);
+  checkTensors(manifest.tensors);
+  checkMethod(manifest);
+  checkTask(manifest.task);
+  demand(coefficientCount(manifest) <= COEFFICIENTS_MAX, 10);
+  demand(BigInt(manifest.method.rank) ** 2n * coefficientBound(manifest) < 2n ** 53n, 11);
+}
+
+function checkKeysAndFiles({ owner, model }) {
+  demand(isValidAuthorKey(Buffer.from(owner, "hex")), 1);
+  for (const { name } of [...model.weights, ...model.tokenizer]) {
+    demand(name !== "." && name !== ".." && !FORBIDDEN_IN_FILE_NAMES.test(name), 2);
+  }
+}
+
+function checkTensors(tensors) {
+  demand(new Set(tensors.map(({ name }) => name)).size === tensors.length, 3);
+  demand(
+    tensors.every(({ kind, cols }) => (kind === "vector") === (cols === 0)),
+    3,
+  );
+}
+
+function checkMethod({ method, steps, task }) {
+  const { rank, directions, local_steps: localSteps } = method;
+  demand(Number.isInteger(Math.log2(rank)), 4);
+  demand(directions * localSteps <= SCALARS_MAX, 5);
+  demand(steps % localSteps === 0 && method.epoch_steps % localSteps === 0 && task.batch_rows % directions === 0, 5);
+  demand(method.scalar === "raw" || (directions >= 2 && method.clip === 127), 6);
+  demand(method.basis === "random" && method.basis_sha256 === "", 7);
+}
+
+function checkTask({ data, data_sha256: digest }) {
+  demand(digest === "" || LOWER_HEX_64.test(digest), 1);
+  demand((digest === "") === (data === "private"), 8);
+}
+
+/** Coefficients of the whole run: what rule 10 bounds. */
+export function coefficientCount({ steps, method, tensors }) {
+  const { rank } = method;
+  const perEpoch = tensors.reduce((sum, { kind }) => sum + (kind === "matrix" ? rank * rank : rank), 0);
+  return Math.ceil(steps / method.epoch_steps) * perEpoch;
+}
+
+/** C_max of 4.5 (BigInt): bounds every coefficient. */
+export function coefficientBound({ method, schedule, steps, authors_max: authors }) {
+  const perStep = method.directions * (method.scalar === "raw" ? method.clip : 33);
+  const weight = Math.max(schedule.weight_start, schedule.weight_end);
+  return [authors, Math.min(method.epoch_steps, steps), perStep, weight].map(BigInt).reduce((a, b) => a * b);
+}

@@ -1,0 +1,163 @@
+// Checks the modules here against every worked number of SPEC.md. Usage: node protocol/conformance/selfcheck.mjs
+
+import { Coefficients, epochDigest } from "./coefficients.mjs";
+import { payloadHash } from "./digests.mjs";
+import { checkRecord, makeRecord } from "./envelope.mjs";
+import { basisKey, hashFields, keyOf, seedOf } from "./hashing.mjs";
+import { Ledger } from "./ledger.mjs";
+import { readManifest } from "./manifest.mjs";
+import { coefficientBound } from "./manifest_rules.mjs";
+import { philox, signs, words } from "./philox.mjs";
+import { apply } from "./replay.mjs";
+import { exampleRows, keepsEnergyRule, quantise, roundHalfAway, weightOf } from "./scalars.mjs";
+import { EXAMPLE_MANIFEST, EXAMPLE_RECORD } from "./spec_examples.mjs";
+import { canonicalCores, rademacherCores, randomBasis } from "./subspace.mjs";
+import { decodeMessage, encodeMessage } from "./wire.mjs";
+
+const COUNTING_RUN_ID = Buffer.from(Array.from({ length: 32 }, (_, index) => index));
+const SEED = 0x669780d2e34f4b19n;
+const failures = [];
+let checked = 0;
+
+/** Compares texts: hexadecimal digits, signs or numbers as they stand in SPEC.md. */
+function check(section, found, expected) {
+  checked += 1;
+  if (String(found) !== String(expected)) failures.push(`${section}: expected ${expected}, found ${found}`);
+}
+
+function hex(value) {
+  if (Buffer.isBuffer(value)) return value.toString("hex");
+  return Array.from([value].flat(), (word) => word.toString(16).padStart(8, "0")).join(" ");
+}
+
+function marks(signList) {
+  return Array.from(signList, (sign) => (sign > 0 ? "+" : "-")).join("");
+}
+
+/** Rows of a matrix of signs, as 4.1 writes them. */
+function markRows(signList, length) {
+  return marks(signList).match(new RegExp(`.{${length}}`, "g")).join(" ");
+}
+
+function checkHashing() {
+  const [empty, abc] = [Buffer.alloc(0), Buffer.from("abc")];
+  const example = "b815b1ad7a7f43eac254eb73b66057b6d8ab3e7e8648b71df4a06c1794dcf3fe";
+  check("2.1", hex(hashFields("sfnode/example/1", empty, abc)), example);
+  check("2.2 key", keyOf("sfnode/example/1", empty, abc).toString(16), "b815b1ad7a7f43ea");
+  check("2.2 seed", seedOf(COUNTING_RUN_ID, EXAMPLE_RECORD.subarray(0, 32), 7).toString(16), "669780d2e34f4b19");
+}
+
+function checkGenerator() {
+  const ones = 0xffffffff;
+  const digitsOfPi = [0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344];
+  check("3.1 zeros", hex(philox([0, 0, 0, 0], [0, 0])), "6627e8d5 e169c58d bc57ac4c 9b00dbd8");
+  check("3.1 ones", hex(philox([ones, ones, ones, ones], [ones, ones])), "408f276d 41c83b0e a20bc7c6 6d5451fd");
+  check("3.1 pi", hex(philox(digitsOfPi, [0xa4093822, 0x299f31d0])), "d16cfe09 94fdcceb 5001e420 24126ea1");
+  const key = 0x0123456789abcdefn;
+  check("3.2", hex([...words(key, 6, 2)]), "46c5fd35 5f6468e3 a253a1cd 767e3b04 26db1478 ac58cde7");
+  check("3.3", marks(signs(key, 8, 2)), "-+-+--++");
+}
+
+function checkSubspace() {
+  check("4.1 key", basisKey(COUNTING_RUN_ID, 1, 2).toString(16), "7dc7990d9379e8f0");
+  const { u, v } = randomBasis(COUNTING_RUN_ID, 1, 2, { rows: 3, cols: 2, rank: 4 });
+  check("4.1 U", markRows(u, 4), "--+- ---+ ++--");
+  check("4.1 V", markRows(v, 4), "++-+ +++-");
+  check("4.3 words", hex([...words(SEED, 2, 1)]), "fc47967d 31aa450f");
+  check("4.3 d = 0", canonicalCores(SEED, 32, 3, 0).join(" "), "29,19,-1 7,2,-1 15,8,1");
+  check("4.3 d = 1", canonicalCores(SEED, 32, 3, 1).join(" "), "9,26,-1 7,8,-1 27,18,1");
+  check("4.3 word", hex(words(SEED, 1, 2)[0]), "56ee8971");
+  check("4.3 rademacher", rademacherCores(SEED, 4, 2, 0).flat().map(marks).join(" "), "-+++ ---+ -++- +++-");
+}
+
+function checkScalars(manifest) {
+  check("5.1", [0.5, -0.5, 2.5, 0.49999999999999994].map(roundHalfAway), "1,-1,3,0");
+  check("5.2 raw", quantise(manifest.method, [0.5, -(2 ** -9), 0.0019, 99]), "128,-1,0,1000");
+  const normalised = quantise({ scalar: "normalised" }, [0.5, -1, 2, 0.25]);
+  check("5.2 normalised", normalised, "14,-28,56,7");
+  check("5.2 energy", keepsEnergyRule(normalised), true);
+  check("5.3", [0, 1, 2, 20, 38, 39].map((step) => weightOf(manifest, step)), "500,490,479,295,110,100");
+  check("5.4", exampleRows(SEED, 4, 1000), "600,351,774,0");
+  check("4.5 bound", coefficientBound(manifest), "8192000000");
+}
+
+function checkRecordAndLedger(run) {
+  check("1.2 run id", hex(run.runId), "d93c6b51b8c54eb4babba8819bfb252f89818e2359bf8153d36ff1340530d610");
+  check("6.1", hex(makeRecord(run.runId, Buffer.alloc(32), 7, [-300])), hex(EXAMPLE_RECORD));
+  check("6.2", checkRecord(run, EXAMPLE_RECORD).scalars, "-300");
+  const [ledger, coefficients] = [new Ledger(run), new Coefficients(run)];
+  checkEmpty(ledger, coefficients);
+  check("7.1 first", apply(ledger, coefficients, EXAMPLE_RECORD).verdict, "counts");
+  check("7.1 again", apply(ledger, coefficients, EXAMPLE_RECORD).reason, "ALREADY_HELD");
+  checkOne(ledger, coefficients);
+  const second = makeRecord(run.runId, Buffer.alloc(32), 7, [5]);
+  check("7.2", apply(ledger, coefficients, second).verdict, "voids");
+  check("7.2 further", apply(ledger, coefficients, EXAMPLE_RECORD).reason, "SLOT_VOID");
+  checkVoid(ledger, coefficients);
+}
+
+const EMPTY_STATE = "3e15810cc5808effffefab0be261e73fd0df37db2048d9505455cbfd7678b696";
+
+function checkEmpty(ledger, coefficients) {
+  check("7.4 empty", hex(coefficients.digest()), EMPTY_STATE);
+  check("7.5 empty", hex(ledger.root()), "6d623d8527a60da5fe23e4bfaa18e63a8d2c05dba5b695ce79b8a73c0a0fcd19");
+}
+
+function checkOne(ledger, coefficients) {
+  const flat = coefficients.flat(0);
+  const nonZero = [...flat.entries()].filter(([, value]) => value !== 0).join(" ");
+  check("7.4 flat", nonZero, "52,128400 66,-128400 123,-128400");
+  check("7.4 epoch", hex(epochDigest(flat)), "70e3a4bcc4dbd8aa04d44241c139a2a6220247e4690e15221e0959e3fbefb760");
+  check("7.4", hex(coefficients.digest()), "52e85ab1a26394d85f2fc536da2d7829c601a7c6aa272acb88196a31b6e4dd52");
+  check("7.5 payload", hex(payloadHash(EXAMPLE_RECORD.subarray(0, 46))), "3db2a6e26696a92c");
+  check("7.5 bucket", hex(ledger.buckets(0)[0][1]), "5c3642cd223714d4a00a45792ce21403");
+  check("7.5 shard", hex(ledger.shards(0)[0][1]), "da25d24361d6f95aebf0c52f08e097d4");
+  check("7.5 span", hex(ledger.spans()[0][1]), "025525136aca98ac25cc14b71102ff48");
+  check("7.5 root", hex(ledger.root()), "fda58ba751cbb4f888f2d4f2a5c7d988dc82599f899940e4e47c9c4e38adc871");
+}
+
+function checkVoid(ledger, coefficients) {
+  check("7.5 void bucket", hex(ledger.buckets(0)[0][1]), "7369d66eb1cf088dac72c45a9e7a4057");
+  check("7.5 void root", hex(ledger.root()), "b9b9ab6f4d63554cd8b7a986617c2545cc60aa161621bb4bd6c0578555a7d644");
+  check("7.5 void state", hex(coefficients.digest()), EMPTY_STATE);
+}
+
+function checkMessages() {
+  check("8.1 Ping", hex(encodeMessage("Ping", 300)), "9201cd012c");
+  check("8.1 PeersRequest", hex(encodeMessage("PeersRequest")), "9103");
+  check("8.1 SpansRequest", hex(encodeMessage("SpansRequest", 5)), "920a05");
+  check("8.1 PullDone", hex(encodeMessage("PullDone", 5, 1)), "93130501");
+  const zeros = Buffer.alloc(32);
+  const hello = encodeMessage("Hello", 1, zeros, "sfnode/0.1", ["/ip4/10.0.0.1/tcp/4001"], 0);
+  const expected = `960001c420${hex(zeros)}aa73666e6f64652f302e3191b62f6970342f31302e302e302e312f7463702f3430303100`;
+  check("8.1 Hello", hex(hello), expected);
+  check("8.2", decodeMessage(hello).fields.agent, "sfnode/0.1");
+  checkSessionSizes(zeros);
+}
+
+/** Bytes of 8.4's example session, with the 4 bytes of a frame header. */
+function checkSessionSizes(author) {
+  const [digest, bitmap] = [Buffer.alloc(16), Buffer.alloc(128)];
+  const sizes = [
+    encodeMessage("SpansRequest", 1),
+    encodeMessage("Spans", 1, [[0, digest]]),
+    encodeMessage("ShardsRequest", 2, 0),
+    encodeMessage("AuthorsRequest", 3, 0, [180], author),
+    encodeMessage("Authors", 3, 0, [[author, digest, bitmap, bitmap]], true),
+    encodeMessage("PullRequest", 4, [[0, author, bitmap]]),
+  ].map((message) => message.length + 4);
+  check("8.4", sizes, "7,28,8,45,323,174");
+  const answer = encodeMessage("Records", 4, EXAMPLE_RECORD).length + encodeMessage("PullDone", 4, 1).length + 8;
+  check("8.4 answer", answer, 127);
+}
+
+const run = readManifest(EXAMPLE_MANIFEST);
+checkHashing();
+checkGenerator();
+checkSubspace();
+checkScalars(run.manifest);
+checkRecordAndLedger(run);
+checkMessages();
+for (const failure of failures) console.log(failure);
+console.log(`selfcheck: ${checked - failures.length} of ${checked} worked numbers agree`);
+process.exitCode = failures.length === 0 ? 0 : 1;

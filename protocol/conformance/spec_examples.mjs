@@ -1,0 +1,17 @@
+// The example run and record of SPEC.md, read from it: its blocks marked "vector: manifest" and "vector: record".
+
+import { readFileSync } from "node:fs";
+
+const lines = readFileSync(new URL("../SPEC.md", import.meta.url), "utf8").split("\n");
+
+function linesAfter(mark, count) {
+  const start = lines.findIndex((line) => line.endsWith(`<!-- vector: ${mark} -->`));
+  if (start < 0) throw new Error(`SPEC.md has no block ${mark}`);
+  return lines.slice(start + 1, start + 1 + count);
+}
+
+/** Canonical bytes of the example run's manifest. */
+export const EXAMPLE_MANIFEST = Buffer.from(linesAfter("manifest", 2)[1], "ascii");
+
+/** The record of 6.1. */
+export const EXAMPLE_RECORD = Buffer.from(linesAfter("record", 2).join("").replace(/[` ]/g, ""), "hex");

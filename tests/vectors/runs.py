@@ -1,0 +1,54 @@
+"""The manifests that envelopes, ledgers and sync vectors are about, and records made for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from manifests import manifest_data
+from protocol.envelope import EnvelopeCodec
+from protocol.keys import Signer
+from protocol.manifest import Manifest, checked
+
+AUTHOR = Signer(bytes(32))
+_TENSOR = {"name": "a", "kind": "matrix", "rows": 4, "cols": 4}
+
+
+def run(method: dict[str, Any], **fields: Any) -> Manifest:
+    """A valid manifest: these parts of ``method`` and these fields replaced."""
+    data = manifest_data(**method) | fields
+    data["task"]["batch_rows"] = data["method"]["directions"]
+    return checked(data)
+
+
+def constant(weight: int) -> dict[str, object]:
+    """A schedule of one weight."""
+    return {"kind": "constant", "weight_start": weight, "weight_end": weight}
+
+
+EXAMPLE = checked(manifest_data())  # of SPEC 1.2
+NORMALISED = run({"scalar": "normalised", "clip": 127, "directions": 4, "local_steps": 2, "core": "rademacher"})
+# Rounds of three steps; no power of two anywhere but the rank. Two epochs.
+ROUNDS = run({"directions": 2, "local_steps": 3, "clip": 100, "epoch_steps": 6, "rank": 4}, steps=12)
+ROUNDS_RADEMACHER = run(
+    {"directions": 2, "local_steps": 3, "clip": 100, "epoch_steps": 6, "rank": 4, "core": "rademacher"}, steps=12
+)
+# The longest records: 2,156 bytes.
+WIDEST = run({"directions": 256, "local_steps": 4, "clip": 32_767, "rank": 1}, authors_max=4, tensors=[_TENSOR])
+
+MANIFESTS = {
+    "example": EXAMPLE,
+    "normalised": NORMALISED,
+    "rounds": ROUNDS,
+    "rounds, Rademacher": ROUNDS_RADEMACHER,
+    "widest": WIDEST,
+}
+
+
+def texts(manifests: dict[str, Manifest]) -> dict[str, str]:
+    """The member ``manifests`` of a vector file."""
+    return {name: manifest.canonical.decode("ascii") for name, manifest in manifests.items()}
+
+
+def record(manifest: Manifest, step: int, *scalars: int, author: Signer = AUTHOR) -> bytes:
+    """A signed record; nothing but its seed and signature is made to be right."""
+    return EnvelopeCodec(manifest).seal(author, step, scalars).record

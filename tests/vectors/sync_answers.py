@@ -1,0 +1,175 @@
+"""Answers that no honest neighbour gives to a request, and some that look odd but are fine (SPEC 8.4.1 to 8.4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ledgers import ledger_of, signer
+from protocol.ledger import Ledger, bitmap_of
+from protocol.sync import Claims, Reply, Request, SyncSession
+from protocol.wire import (
+    AuthorHoldings,
+    Authors,
+    AuthorsRequest,
+    Payloads,
+    PayloadsRequest,
+    PullDone,
+    PullRequest,
+    ShardDigest,
+    Shards,
+    ShardsRequest,
+    SpanDigest,
+    Spans,
+    SpansRequest,
+    encode,
+)
+from vectors.notation import Case, case, judged
+from vectors.runs import EXAMPLE, record, run
+
+_D16 = b"\x05" * 16
+_KEYS = sorted(signer(number).author for number in range(4))
+_FEW = run({"rank": 1}, authors_max=2)
+_BIT, _NONE = bitmap_of([3]), bytes(128)
+
+
+def checked_answers() -> Iterator[Case]:
+    """Every answer under the request that it answers, with its verdict."""
+    for group in (_to_spans, _to_shards, _to_authors, _to_payloads, _to_pulls, _of_other_kinds):
+        yield from group()
+
+
+def _checked(
+    name: str, before: Sequence[Reply], reply: Reply, reason: str | None, ledger: Ledger | None = None
+) -> Case:
+    """Lead a session by honest answers to its next request, then give it ``reply``."""
+    ledger = ledger or Ledger(EXAMPLE)
+    session = SyncSession(ledger, Claims(), None)
+    request = session.start(6)
+    for honest in before:
+        session.count_records(1)  # pulls that brought what they promised
+        request = session.receive(honest, 6)
+    assert request is not None
+    found = judged(lambda: _received(session, reply))
+    assert found["reason"] == reason, (name, found)
+    messages = {"request": encode(request).hex(), "answer": encode(reply).hex()}
+    return case(f"check: {name}", "check_answer", {"authors_max": ledger.authors_max, **messages}, found)
+
+
+def _received(session: SyncSession, reply: Reply) -> dict[str, Any]:
+    session.receive(reply, 7)
+    return {}
+
+
+def _spans(*spans: int) -> Spans:
+    return Spans(request=6, spans=tuple(SpanDigest(span=span, digest=_D16) for span in spans))
+
+
+def _shards(*shards: int, span: int = 3) -> Shards:
+    return Shards(request=6, span=span, shards=tuple(ShardDigest(shard=shard, digest=_D16) for shard in shards))
+
+
+def _entry(author: bytes, valid: bytes = _BIT, void: bytes = _NONE) -> AuthorHoldings:
+    return AuthorHoldings(author=author, digest=_D16, valid=valid, void=void)
+
+
+def _authors(*entries: AuthorHoldings, is_last: bool = True, span: int = 3) -> Authors:
+    return Authors(request=6, span=span, authors=entries, is_last=is_last)
+
+
+_BEFORE_AUTHORS: tuple[Reply, ...] = (_spans(3), _shards(5))
+
+
+def _to_spans() -> Iterator[Case]:
+    for name, spans, reason in (
+        ("none", (), None),
+        ("ascending, with gaps", (0, 3, 1_023), None),
+        ("one twice", (3, 3), "UNREQUESTED"),
+        ("descending", (3, 1), "UNREQUESTED"),
+        ("the last one out of order", (0, 1, 2, 9, 8), "UNREQUESTED"),
+    ):
+        yield _checked(f"spans, {name}", (), _spans(*spans), reason)
+
+
+def _to_shards() -> Iterator[Case]:
+    before = (_spans(3),)
+    for name, reply, reason in (
+        ("ascending", _shards(0, 5, 255), None),
+        ("none", _shards(), None),
+        ("another span", _shards(5, span=4), "UNREQUESTED"),
+        ("one twice", _shards(5, 5), "UNREQUESTED"),
+        ("descending", _shards(5, 4), "UNREQUESTED"),
+    ):
+        yield _checked(f"shards, {name}", before, reply, reason)
+
+
+def _to_authors() -> Iterator[Case]:
+    second_page = (*_BEFORE_AUTHORS, _authors(_entry(_KEYS[1]), is_last=False), PullDone(request=6, records=1))
+    for name, before, reply, reason in (
+        ("ascending", _BEFORE_AUTHORS, _authors(_entry(_KEYS[0]), _entry(_KEYS[1])), None),
+        ("an empty last page", _BEFORE_AUTHORS, _authors(), None),
+        ("an empty page that is not the last", _BEFORE_AUTHORS, _authors(is_last=False), "UNREQUESTED"),
+        ("another span", _BEFORE_AUTHORS, _authors(_entry(_KEYS[0]), span=2), "UNREQUESTED"),
+        ("one twice", _BEFORE_AUTHORS, _authors(_entry(_KEYS[0]), _entry(_KEYS[0])), "UNREQUESTED"),
+        ("descending", _BEFORE_AUTHORS, _authors(_entry(_KEYS[1]), _entry(_KEYS[0])), "UNREQUESTED"),
+        ("the key of zeros is not after the start", _BEFORE_AUTHORS, _authors(_entry(bytes(32))), "UNREQUESTED"),
+        ("a key that is no point", _BEFORE_AUTHORS, _authors(_entry(bytes(31) + b"\x02")), None),
+        ("after the key asked for", second_page, _authors(_entry(_KEYS[2])), None),
+        ("the key asked for again", second_page, _authors(_entry(_KEYS[1])), "UNREQUESTED"),
+        ("before the key asked for", second_page, _authors(_entry(_KEYS[0])), "UNREQUESTED"),
+        ("no slot", _BEFORE_AUTHORS, _authors(_entry(_KEYS[0], _NONE)), "UNREQUESTED"),
+        ("a void slot alone", _BEFORE_AUTHORS, _authors(_entry(_KEYS[0], _NONE, _BIT)), None),
+        ("a slot valid and void", _BEFORE_AUTHORS, _authors(_entry(_KEYS[0], _BIT, _BIT)), "UNREQUESTED"),
+        ("valid and void slots", _BEFORE_AUTHORS, _authors(_entry(_KEYS[0], _BIT, bitmap_of([4]))), None),
+    ):
+        yield _checked(f"authors, {name}", before, reply, reason)
+    for count, reason in ((2, None), (3, "UNREQUESTED")):
+        reply = _authors(*map(_entry, _KEYS[:count]))
+        yield _checked(f"authors, {count} where the run has two", _BEFORE_AUTHORS, reply, reason, Ledger(_FEW))
+
+
+def _to_payloads() -> Iterator[Case]:
+    """The asking ledger holds step 3 of span 0, so it asks for the payload."""
+    author = signer(0).author
+    before = (_spans(0), _shards(5, span=0), _authors(_entry(author), span=0))
+    for name, span, other, length, reason in (
+        ("as asked", 0, author, 8, None),
+        ("none: the session fails, nobody is at fault", 0, author, 0, None),
+        ("half a hash: the same", 0, author, 4, None),
+        ("another span", 1, author, 8, "UNREQUESTED"),
+        ("another author", 0, signer(1).author, 8, "UNREQUESTED"),
+    ):
+        reply = Payloads(request=6, span=span, author=other, hashes=bytes(length))
+        ledger = ledger_of(EXAMPLE, [record(EXAMPLE, 3, 1, author=signer(0))])
+        yield _checked(f"payloads, {name}", before, reply, reason, ledger)
+
+
+def _to_pulls() -> Iterator[Case]:
+    before = (*_BEFORE_AUTHORS, _authors(_entry(_KEYS[0])))
+    for records in (0, 1, 1_000):
+        yield _checked(f"pull, done after {records}", before, PullDone(request=6, records=records), None)
+
+
+def _of_other_kinds() -> Iterator[Case]:
+    """Each kind of answer to each kind of request."""
+    author = signer(0).author
+    held = [record(EXAMPLE, 3, 1, author=signer(0))]
+    ways: dict[type[Request], tuple[Sequence[Reply], list[bytes]]] = {
+        SpansRequest: ((), []),
+        ShardsRequest: ((_spans(3),), []),
+        AuthorsRequest: (_BEFORE_AUTHORS, []),
+        PayloadsRequest: ((_spans(0), _shards(5, span=0), _authors(_entry(author), span=0)), held),
+        PullRequest: ((*_BEFORE_AUTHORS, _authors(_entry(_KEYS[0]))), []),
+    }
+    replies: tuple[Reply, ...] = (
+        _spans(),
+        _shards(),
+        _authors(),
+        Payloads(request=6, span=0, author=author, hashes=bytes(8)),
+        PullDone(request=6, records=0),
+    )
+    for place, (asked, (before, records)) in enumerate(ways.items()):
+        for index, reply in enumerate(replies):
+            name = f"{type(reply).__name__} to {asked.__name__}"
+            if index != place:
+                yield _checked(name, before, reply, "UNREQUESTED", ledger_of(EXAMPLE, records))
