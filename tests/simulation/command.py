@@ -83,7 +83,8 @@ class Tally:
         self.violations: list[int] = []
         self.injected: Counter[str] = Counter()
         self.topologies: Counter[str] = Counter()
-        self.agreed_ms: list[int] = []
+        self.agreed_ms: list[tuple[int, int]] = []  # with the seed
+        self.missing: Counter[str] = Counter()
         self.updates = 0
         self.events = 0
 
@@ -93,11 +94,12 @@ class Tally:
             self.violations.append(result.seed)
         elif result.missing:
             self.absent += 1
+            self.missing.update(result.missing)
             return
         self.counted += 1
         self.injected.update(result.injected)
         self.topologies[result.topology] += 1
-        self.agreed_ms.append(result.agreed_ms)
+        self.agreed_ms.append((result.agreed_ms, result.seed))
         self.updates += result.updates
         self.events += result.events
 
@@ -107,14 +109,16 @@ class Tally:
         return {
             "seeds": self.counted,
             "not_counted": self.absent,
+            "missing": dict(sorted(self.missing.items())),
             "violations": self.violations,
             "topologies": dict(sorted(self.topologies.items())),
             "injected": {fault.value: self.injected[fault.value] for fault in Fault},
             "agreed_s": {
-                "median": ordered[len(ordered) // 2] / 1_000,
-                "p99": ordered[len(ordered) * 99 // 100] / 1_000,
-                "max": ordered[-1] / 1_000,
+                "median": ordered[len(ordered) // 2][0] / 1_000,
+                "p99": ordered[len(ordered) * 99 // 100][0] / 1_000,
+                "max": ordered[-1][0] / 1_000,
             },
+            "slowest_seeds": [seed for _, seed in ordered[:-6:-1]],
             "updates": self.updates,
             "events": self.events,
             "seconds": round(seconds, 1),
@@ -126,12 +130,15 @@ class Tally:
         faults = [f"  {self.injected[fault.value]:>9,}  {fault.value}" for fault in Fault]
         topologies = ", ".join(f"{name} {number}" for name, number in sorted(self.topologies.items()))
         agreed = plain["agreed_s"]
-        assert isinstance(agreed, dict)
+        slowest = plain["slowest_seeds"]
+        assert isinstance(agreed, dict) and isinstance(slowest, list)
         return "\n".join(
             [
                 "faults injected:",
                 *faults,
-                f"topologies: {topologies}; {self.absent} seeds did not count: a demanded fault did not happen",
+                f"topologies: {topologies}",
+                f"{self.absent} more seeds did not count: a demanded fault did not happen",
+                f"slowest to agree: seeds {', '.join(map(str, slowest))}",
                 f"simulation: {self.counted:,} seeds, {len(self.violations)} violations, {self.events:,} events, "
                 f"{sum(self.injected.values()):,} faults; agreement {agreed['median']} s (median), {agreed['p99']} s "
                 f"(99 %), {agreed['max']} s (longest) after the faults; {seconds:.0f} s",

@@ -25,7 +25,7 @@ class Calendar:
 
     def _plan(self, fault: Fault) -> None:
         safety_ms = self._environment.scenario.safety_ms
-        self._at(self._random.randrange(safety_ms // 20, safety_ms // 2), lambda: self._happen(fault))
+        self._at(self._random.randrange(safety_ms // 20, safety_ms // 2), lambda: self.happen(fault))
 
     def _at(self, delay_ms: int, action: Callable[[], None]) -> None:
         def act() -> None:
@@ -34,7 +34,7 @@ class Calendar:
 
         self._environment.schedule(delay_ms, act)
 
-    def _happen(self, fault: Fault) -> None:
+    def happen(self, fault: Fault) -> None:
         """Let a fault happen now; those that come by chance, or with a peer, are none of the calendar's."""
         match fault:
             case Fault.PARTITION:

@@ -124,5 +124,5 @@ def draw(seed: int) -> Scenario:
         delay_ms=(shortest_ms, shortest_ms * chosen.choice((2, 4, 12))),
         loss=chosen.choice((0.01, 0.05, 0.2)),
         is_tight=chosen.random() < 0.3,
-        is_closely_watched=chosen.random() < 0.5,
+        is_closely_watched=chosen.random() < 0.2,
     )

@@ -23,6 +23,7 @@ from simulation.watch import Violation, Watch, check_end
 
 AGREEMENT_MS = 120_000  # after the faults stop: every node is done and all hold the same digests
 _LOOK_MS = 500
+_INSIST_MS = 2_000
 _OUTBOUND_ONLY_DIAL_MS = 2_500  # the other end cannot dial: the one that can must notice first
 _VERDICTS: dict[tuple[bytes, bytes, bytes], bool] = {}
 
@@ -72,7 +73,12 @@ class World:
     def run(self) -> int:
         """Safety, then liveness; returns the virtual milliseconds from the end of the faults to agreement."""
         environment = self.environment
-        environment.run_until(environment.scenario.safety_ms)
+        safety_ms = environment.scenario.safety_ms
+        environment.run_until(safety_ms)
+        while (missing := self.missing()) and environment.now_ms < 2 * safety_ms:
+            for fault in missing:
+                self.calendar.happen(fault)
+            environment.run_until(environment.now_ms + _INSIST_MS)
         self._heal()
         healed_ms = environment.now_ms
         while not self._agree():
@@ -81,6 +87,11 @@ class World:
             environment.run_until(environment.now_ms + _LOOK_MS)
         check_end(self.nodes(), self.watch)
         return environment.now_ms - healed_ms
+
+    def missing(self) -> tuple[Fault, ...]:
+        """Demanded faults that have not happened."""
+        environment = self.environment
+        return tuple(fault for fault in environment.scenario.faults if not environment.injected[fault])
 
     # --- making -------------------------------------------------------------------------------------------
 
@@ -204,7 +215,7 @@ def _result(world: World, agreed_ms: int, violation: str) -> Result:
         agreed_ms=agreed_ms,
         events=environment.events,
         injected={fault.value: count for fault, count in sorted(environment.injected.items())},
-        missing=tuple(fault.value for fault in scenario.faults if not environment.injected[fault]),
+        missing=tuple(fault.value for fault in world.missing()),
         trace=environment.trace_hash,
         violation=violation,
     )
