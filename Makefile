@@ -1,16 +1,19 @@
 # Everything from a fresh clone, on a machine that has Python 3.11+ and make:
 #
 #   make demo    five real nodes on this machine train a tiny model together (under 3 minutes after installation)
-#   make test    what a change must pass: style, types, tests (under 15 minutes)
+#   make test    what a change must pass: style, types, tests, simulation, mutants (under 15 minutes)
 #
 # The first run installs into .venv; later runs need no network. `make help` lists the rest.
 #
 #   PYTHON=/path/to/python3.12   which Python makes the virtual environment
+#   SEEDS=10000  SECONDS=900     how long `make simulate` and `make fuzz` take
 #   PIP_ARGS='...'               more arguments for pip, for instance PyTorch's CPU-only index (README)
 
 VENV ?= .venv
 PIP_ARGS ?=
 PYTEST_ARGS ?=
+SEEDS ?= 300
+SECONDS ?= 60
 BIN := $(VENV)/bin
 
 # The stamp carries a checksum of what it was made from: switching branches there and back installs nothing.
@@ -19,10 +22,10 @@ STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check install demo test test-all lint format lock clean distclean
+.PHONY: help check install demo test test-all lint simulate mutants conformance fuzz coverage format lock clean distclean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 check: ## say what this machine lacks, if anything; changes nothing
 	@SFNODE_VENV=$(VENV) sh deploy/check-system.sh >/dev/null && echo "nothing is missing"
@@ -48,10 +51,24 @@ lint: $(STAMP) ## style and types
 test: lint ## what a change must pass
 	@echo "==> pytest"
 	@$(BIN)/pytest -m 'not slow' $(PYTEST_ARGS)
+	@echo "==> make simulate SEEDS=$(SEEDS)" && $(MAKE) --no-print-directory simulate
+	@echo "==> make mutants" && $(MAKE) --no-print-directory mutants
 
 test-all: lint ## the same, and the tests that take many minutes
 	@echo "==> pytest, slow tests too"
 	@$(BIN)/pytest $(PYTEST_ARGS)
+
+simulate: $(STAMP) ## break simulated networks of real node cores, SEEDS of them, and demand that they agree
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+
+mutants: $(STAMP) ## switch on deliberate bugs, one at a time: each must be caught
+	@$(BIN)/python -m tests.mutants
+
+conformance: $(STAMP) ## the JavaScript reader against every vector and the ledger of a real run (needs Node 20+)
+	@$(BIN)/python tests/conformance.py
+
+fuzz: $(STAMP) ## feed every decoder with what it does not expect, for SECONDS
+	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
 
 format: $(STAMP) ## let ruff lay out and fix what it can
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .

@@ -46,11 +46,10 @@ def test_sync__answer_comes_to_the_second_request__session_goes_on() -> None:
     join(asker, X)
     full = ledger_of(MANIFEST, [seal(MANIFEST, 0, 0)])
     tell(asker, X, other_head(seal(MANIFEST, 0, 0)), 0)
-    (again,) = sent(asker.handle(Ticked(), RETRY_MS), SpansRequest)
-    request = again[1]
-    while request:
-        effects = [effect for message in answer(full, request) for effect in tell(asker, X, message, RETRY_MS + 10)]  # type: ignore[arg-type]
-        request = next_request(effects)  # type: ignore[assignment]
+    request = next_request(asker.handle(Ticked(), RETRY_MS))
+    while request is not None:
+        effects = [effect for message in answer(full, request) for effect in tell(asker, X, message, RETRY_MS + 10)]
+        request = next_request(effects)
     assert asker.replica.ledger.root() == full.root() and asker.sync.sessions_completed == 1
 
 
