@@ -29,6 +29,11 @@ def test_reader__every_vector__agrees() -> None:
     assert finished.stdout.strip().splitlines()[-1].startswith("conformance: ")
 
 
+def test_reader__worked_numbers_of_the_specification__agree() -> None:
+    finished = conformance.run_reader("selfcheck.mjs")
+    assert finished.returncode == 0, finished.stdout[-4_000:]
+
+
 @pytest.mark.process
 def test_reader__a_vector_that_is_wrong__is_named(tmp_path: Path) -> None:
     for path in (conformance.ROOT / "protocol" / "vectors").glob("*.json"):

@@ -142,11 +142,11 @@ function checkSessionSizes(author) {
     encodeMessage("SpansRequest", 1),
     encodeMessage("Spans", 1, [[0, digest]]),
     encodeMessage("ShardsRequest", 2, 0),
-    encodeMessage("AuthorsRequest", 3, 0, [180], author),
+    encodeMessage("AuthorsRequest", 3, 0, [61], author),
     encodeMessage("Authors", 3, 0, [[author, digest, bitmap, bitmap]], true),
     encodeMessage("PullRequest", 4, [[0, author, bitmap]]),
   ].map((message) => message.length + 4);
-  check("8.4", sizes, "7,28,8,45,323,174");
+  check("8.4", sizes, "7,28,8,44,323,174");
   const answer = encodeMessage("Records", 4, EXAMPLE_RECORD).length + encodeMessage("PullDone", 4, 1).length + 8;
   check("8.4 answer", answer, 127);
 }
