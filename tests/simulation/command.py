@@ -13,6 +13,10 @@ from itertools import count, islice
 
 import click
 
+from protocol.errors import Reject
+from protocol.events import Ticked
+from protocol.wire import decode_untrusted
+from simulation.environment import Part
 from simulation.scenario import Fault, draw
 from simulation.world import Result, run_seed
 
@@ -24,20 +28,21 @@ _CHUNK = 8
 @click.option("--seeds", type=int, default=300, show_default=True, help="Run so many seeds that count.")
 @click.option("--first", type=int, default=0, show_default=True, help="The first of them.")
 @click.option("--processes", type=int, default=2, show_default=True, help="How many run at once.")
+@click.option("--log", "is_logged", is_flag=True, help="With --seed: print every event, with its virtual time in ms.")
 @click.option("--json", "is_json", is_flag=True, help="Print the result as JSON.")
-def main(seed: int | None, seeds: int, first: int, processes: int, is_json: bool) -> None:
+def main(seed: int | None, seeds: int, first: int, processes: int, is_logged: bool, is_json: bool) -> None:
     """Simulate whole networks of real node cores, break them, heal them, and demand that they agree.
 
     Example: python -m tests.simulation --seed 17
     """
     if seed is not None:
-        sys.exit(show_one(seed, is_json=is_json))
+        sys.exit(show_one(seed, is_logged=is_logged, is_json=is_json))
     sys.exit(run_many(seeds, first, processes, is_json=is_json))
 
 
-def show_one(seed: int, *, is_json: bool) -> int:
+def show_one(seed: int, *, is_logged: bool, is_json: bool) -> int:
     """Run one seed; returns the exit code."""
-    result = run_seed(seed)
+    result = run_seed(seed, _log if is_logged else None)
     if is_json:
         click.echo(json.dumps(asdict(result)))
     else:
@@ -45,6 +50,21 @@ def show_one(seed: int, *, is_json: bool) -> int:
         for name, value in asdict(result).items():
             click.echo(f"{name:>11}  {value}")
     return 1 if result.violation else 0
+
+
+def _log(now_ms: int, parts: tuple[Part, ...]) -> None:
+    """One line per event; ticks, which are most of them, are left out."""
+    if parts[0] != Ticked.__name__:
+        click.echo(f"{now_ms:>8} " + " ".join(_readable(part) for part in parts))
+
+
+def _readable(part: Part) -> str:
+    if not isinstance(part, bytes):
+        return str(part)
+    try:
+        return type(decode_untrusted(part)).__name__
+    except Reject:
+        return f"<{len(part)} bytes>"
 
 
 def run_many(seeds: int, first: int, processes: int, *, is_json: bool) -> int:

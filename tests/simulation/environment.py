@@ -12,6 +12,7 @@ from protocol.wire import PeerId
 from simulation.scenario import Fault, Scenario, stream
 from simulation.watch import require
 
+Part = bytes | str | int
 EVENTS_MAX = 400_000  # ten times what the busiest seeds take
 
 
@@ -58,6 +59,7 @@ class Environment:
         self.injected: Counter[Fault] = Counter()
         self.events = 0
         self.signatures = 0  # verified so far, by anybody
+        self.log: Callable[[int, tuple[Part, ...]], None] | None = None  # told of whatever is traced
         self.hosts: dict[PeerId, Peer] = {}
         self.links: dict[frozenset[PeerId], Carrier] = {}
         self.random = stream(scenario.seed, "network")
@@ -86,9 +88,12 @@ class Environment:
     def count(self, fault: Fault) -> None:
         """A fault has just happened."""
         self.injected[fault] += 1
+        self.trace("fault", fault)
 
-    def trace(self, *parts: bytes | str | int) -> None:
+    def trace(self, *parts: Part) -> None:
         """Whatever happens goes into one hash: two runs of a seed are equal, or the hash tells."""
+        if self.log is not None:
+            self.log(self.now_ms, parts)
         self._trace.update(self.now_ms.to_bytes(8, "big"))
         for part in parts:
             data = part if isinstance(part, bytes) else str(part).encode()

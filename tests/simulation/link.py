@@ -74,7 +74,7 @@ class Link:
         if not self.is_up:
             return
         world, direction = self._world, self.directions[source]
-        world.trace(b"send", source, self.other(source), data)
+        world.trace("send", source, self.other(source), data)
         if world.now_ms < direction.lost_until_ms:
             world.count(Fault.ASYMMETRY)
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import get_args
@@ -12,7 +12,7 @@ from protocol import envelope, limits
 from protocol.node import Node
 from protocol.structure import _field_types
 from protocol.wire import Message, PeerId
-from simulation.environment import Environment
+from simulation.environment import Environment, Part
 from simulation.faults import Calendar
 from simulation.host import Host, HostConfig
 from simulation.hostile import Equivocator, Intruder, Liar, Replayer, Spammer
@@ -185,15 +185,16 @@ def is_done(node: Node) -> bool:
     return node.is_finished or not node._config.is_training
 
 
-def run_seed(seed: int) -> Result:
-    """Run one seed from its beginning to its end."""
-    return run_scenario(draw(seed))
+def run_seed(seed: int, log: Callable[[int, tuple[Part, ...]], None] | None = None) -> Result:
+    """Run one seed from its beginning to its end; ``log`` is told of every event."""
+    return run_scenario(draw(seed), log)
 
 
-def run_scenario(scenario: Scenario) -> Result:
+def run_scenario(scenario: Scenario, log: Callable[[int, tuple[Part, ...]], None] | None = None) -> Result:
     """Run one scenario; a violation, or whatever else escapes the core, is part of the result."""
     with changed_limits(TIGHT_LIMITS if scenario.is_tight else {}):
         world = World(scenario)
+        world.environment.log = log
         agreed_ms, violation = 0, ""
         with counted_signatures(world.environment):
             try:
