@@ -156,7 +156,8 @@ class Node:
     def _receive_records(self, peer: PeerId, message: Records) -> None:
         records = self.replica.ledger.codec.split_untrusted(message.data)
         self.sync.count_records(peer, message.request, len(records), self._now_ms)
-        frontier, horizon_step = self.frontier(), self._horizon_step()
+        frontier = self.frontier()
+        horizon_step = self.sync.horizon_of(peer, message.request, otherwise=self._horizon_step())
         fresh: list[bytes] = []
         try:
             for record in records:
@@ -194,7 +195,7 @@ class Node:
         if head.root == self.replica.ledger.root() and head.state_digest != self.replica.state_digest():
             self._settle_mismatch(peer)
             return
-        self._do(self.sync.receive_head(peer, head, self._now_ms, self._horizon_step()))
+        self._do(self.sync.receive_head(peer, head, self._now_ms, self._horizon_step(head.step)))
 
     def _settle_mismatch(self, peer: PeerId) -> None:
         """Equal ledgers, different states: replay to learn which of the two machines is broken (SPEC 7.6)."""
@@ -289,15 +290,18 @@ class Node:
         """Where the run is: the median of the active authors' highest steps."""
         return self.clock.frontier(self.replica.ledger.authors(), self._now_ms)
 
-    def _horizon_step(self) -> int | None:
+    def _horizon_step(self, asked_step: int | None = None) -> int | None:
         """Last step acceptable now; unbounded while catching up, when every step lies ahead.
 
-        What the neighbours say counts, too: after a night's sleep the run is far beyond the own frontier.
+        What the neighbours say counts, too: after a night's sleep the run is far beyond the own frontier. Of records that
+        are pushed their lower median, so that one liar does not move it; of what is asked of a neighbour, that
+        neighbour's own frontier ``asked_step``: two nodes that came back together would hold each other back.
         """
         if not self.sync.is_live:
             return None
         ahead = limits.STEPS_AHEAD_MAX * self.manifest.method.local_steps
-        return max(self.frontier(), self.clock.next_step, self.sync.head_step) + ahead
+        neighbours = self.sync.head_step if asked_step is None else asked_step
+        return max(self.frontier(), self.clock.next_step, neighbours) + ahead
 
     def _do(self, effects: Sequence[Effect]) -> None:
         self._effects.extend(effects)

@@ -68,7 +68,7 @@ class SyncSession:
     def __init__(self, ledger: Ledger, claims: Claims, horizon_step: int | None) -> None:
         self._ledger = ledger
         self._claims = claims
-        self._horizon_step = horizon_step
+        self.horizon_step = horizon_step
         self._held: list[Bucket] = []
         self.in_flight: Request | None = None
         self._dialogue = self._compare()
@@ -203,7 +203,7 @@ class SyncSession:
         return result
 
     def _is_usable(self, step: int) -> bool:
-        return self._horizon_step is None or step <= self._horizon_step
+        return self.horizon_step is None or step <= self.horizon_step
 
     def _slots_per_pull(self) -> int:
         """So many that the answer fits even when all of them are void: two records each."""

@@ -99,7 +99,7 @@ class Synchroniser:
         self._neighbours[peer].head_sent_ms = now_ms
 
     def receive_head(self, peer: PeerId, head: Head, now_ms: int, horizon_step: int | None) -> list[SendMessage]:
-        """Compare roots; start a session when the ledgers differ for long enough."""
+        """Compare roots; start a session when the ledgers differ for long enough, up to ``horizon_step``."""
         neighbour = self._neighbours.get(peer)
         if neighbour is None:
             return []
@@ -131,6 +131,13 @@ class Synchroniser:
         if neighbour and neighbour.session and neighbour.session.is_answer(request):
             neighbour.session.count_records(count)
             neighbour.heard_ms = now_ms
+
+    def horizon_of(self, peer: PeerId, request: int, otherwise: int | None) -> int | None:
+        """Last step acceptable of records that ``peer`` sends: its session's where they answer it."""
+        neighbour = self._neighbours.get(peer)
+        if neighbour and neighbour.session and neighbour.session.is_answer(request):
+            return neighbour.session.horizon_step
+        return otherwise
 
     def tick(self, now_ms: int) -> list[SendMessage]:
         """Ask once more where no answer came; give up sessions whose peer does not answer (SPEC 8.4.7)."""

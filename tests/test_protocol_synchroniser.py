@@ -227,3 +227,22 @@ def test_horizon__one_neighbour_of_three_says_the_run_is_far_ahead__does_not_mov
         tell(live, peer, replace(same, step=step), 100)
     tell(live, liar, pushed(seal(manifest, 0, 1_900)), 200)
     assert live.ignored == {"TOO_EARLY": 1}
+
+
+def test_horizon__behind_together_with_a_neighbour__does_not_hold_back_what_a_third_one_has() -> None:
+    """Found by the simulation: two nodes on an island were 20 rounds behind. The one at the bridge took the lower of
+    its two neighbours' frontiers for the run's, asked for nothing beyond it, and both stayed behind."""
+    manifest = checked({**manifest_data(epoch_steps=512, clip=100), "steps": 2_000})
+    bridge = node(manifest=manifest, is_training=False)
+    join(bridge, X, Y)
+    same = head_of(bridge.replica.ledger, bridge.replica.state_digest())
+    tell(bridge, X, same, 100)
+    tell(bridge, Y, same, 100)
+    full = ledger_of(manifest, [seal(manifest, 0, step) for step in range(1_500, 1_520)])
+    ahead = replace(head_of(full, OTHER_STATE), step=1_510)
+    tell(bridge, Y, ahead, 2_000)
+    request = next_request(tell(bridge, Y, ahead, 4_000))
+    while request is not None:
+        effects = [effect for message in answer(full, request) for effect in tell(bridge, Y, message, 4_010)]
+        request = next_request([effect for effect in effects if isinstance(effect, SendMessage) and effect.peer == Y])
+    assert bridge.replica.ledger.root() == full.root()

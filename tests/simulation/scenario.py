@@ -57,7 +57,7 @@ _RUNS: dict[str, dict[str, object]] = {
 TIGHT_LIMITS = {
     "OUTBOX_RECORDS_MAX": 12,
     "AUTHORS_PER_PAGE_MAX": 2,
-    "PULL_BYTES_MAX": 1_500,
+    "PULL_BYTES_MAX": 4_000,
     "RECORDS_PER_FRAME_MAX": 3,
     "STEPS_AHEAD_MAX": 10,
 }
