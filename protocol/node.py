@@ -293,9 +293,9 @@ class Node:
     def _horizon_step(self, asked_step: int | None = None) -> int | None:
         """Last step acceptable now; unbounded while catching up, when every step lies ahead.
 
-        What the neighbours say counts, too: after a night's sleep the run is far beyond the own frontier. Of records that
-        are pushed their lower median, so that one liar does not move it; of what is asked of a neighbour, that
-        neighbour's own frontier ``asked_step``: two nodes that came back together would hold each other back.
+        What the neighbours say counts, too: after a night's sleep the run is far beyond the own frontier. Of what is
+        pushed their lower median, so that one liar does not move it; of what is asked of a neighbour, ``asked_step``,
+        that neighbour's own frontier: two nodes that came back together would hold each other back.
         """
         if not self.sync.is_live:
             return None
