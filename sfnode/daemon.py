@@ -253,7 +253,7 @@ def _decode_peers(text: str) -> tuple[PeerRow, ...]:
     """The saved address book; an unreadable one is worth no stop: bootstraps bring the peers back."""
     try:
         return tuple(from_plain_untrusted(PeerRow, row, "known_peers") for row in json.loads(text))
-    except (ValueError, TypeError, Malformed):
+    except (ValueError, TypeError, RecursionError, Malformed):
         return ()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from protocol.errors import OperatorError
 from protocol.node import Node
+from protocol.structure import Malformed, from_plain_untrusted
 from sfnode.files import read_bytes, write_json
 from sfnode.network.network import Network
 from sfnode.report import format_rate
@@ -129,8 +130,9 @@ def read_status(directory: Path) -> Status:
     if not is_locked(directory):
         raise OperatorError(f"no node runs on {directory}. Start it with: sfnode join --data-dir {directory} ...")
     try:
-        status = Status(**json.loads(read_bytes(directory / STATUS_FILE, "the status file")))
-    except (ValueError, TypeError):
+        data = json.loads(read_bytes(directory / STATUS_FILE, "the status file"))
+        status = from_plain_untrusted(Status, data, "status")
+    except (ValueError, RecursionError, Malformed):
         text = (
             f"{directory / STATUS_FILE} cannot be read: the node is of another release, or has just started. Try again"
         )

@@ -187,7 +187,7 @@ def _read_in_pages(database: sqlite3.Connection, path: Path) -> Iterator[tuple[i
         if not page:
             return
         for arrival, record in page:
-            if not isinstance(record, bytes) or arrival <= last:
+            if not isinstance(record, bytes) or not isinstance(arrival, int) or arrival <= last:
                 raise _damaged(path, f"after record {last} comes what is no record")
             last = arrival
             yield arrival, record
@@ -273,6 +273,8 @@ def _sqlite_errors(path: Path) -> Iterator[None]:
         raise _damaged(path, str(error)) from None
     except UnicodeDecodeError as error:
         raise _damaged(path, str(error)) from None
+    except MemoryError:  # SQLite takes the lengths in some damaged pages for a lack of memory
+        raise _damaged(path, "or this machine is out of memory: SQLite could not read a page") from None
 
 
 def _damaged(path: Path, detail: str) -> StorageDamagedError:
