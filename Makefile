@@ -15,6 +15,7 @@ PYTEST_ARGS ?=
 SEEDS ?= 300
 SECONDS ?= 60
 BIN := $(VENV)/bin
+CORE_TESTS := $(wildcard tests/test_protocol_*.py tests/test_property_*.py) tests/test_convergence.py tests/test_state_machines.py
 
 # The stamp carries a checksum of what it was made from: switching branches there and back installs nothing.
 LOCK := $(shell cat pyproject.toml constraints.txt deploy/install.py | cksum | cut -d ' ' -f 1)
@@ -69,6 +70,10 @@ conformance: $(STAMP) ## the JavaScript reader against every vector and the ledg
 
 fuzz: $(STAMP) ## feed every decoder with what it does not expect, for SECONDS
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
+
+coverage: $(STAMP) ## branch coverage of protocol/ by its own tests; fails under 95 %
+	@$(BIN)/coverage run --branch --source=protocol -m pytest -q --no-header --durations=0 $(CORE_TESTS)
+	@$(BIN)/coverage report --show-missing --precision=2 --fail-under=95
 
 format: $(STAMP) ## let ruff lay out and fix what it can
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .

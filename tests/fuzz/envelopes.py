@@ -1,0 +1,141 @@
+"""Target ``envelope``: a record's verdict and reason are those of SPEC 6 followed by hand, rule by rule."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator
+
+import nacl.bindings
+import nacl.exceptions
+
+from fuzz.catalogue import Target
+from fuzz.verdicts import reason_of
+from ledgers import seal, signer
+from manifests import small_manifest
+from protocol.envelope import EnvelopeCodec
+from protocol.errors import Reject
+from protocol.manifest import Manifest, ScalarKind
+
+MANIFESTS = (
+    small_manifest(),
+    small_manifest(local_steps=4, directions=2),
+    small_manifest(scalar="normalised", directions=4, clip=127),
+    small_manifest(scalar="normalised", directions=2, local_steps=2, clip=127),
+)
+CODECS = tuple(EnvelopeCodec(manifest) for manifest in MANIFESTS)
+# Bits of the first byte: which manifest; put the right seed in; sign anew with a known key.
+_WHICH, _SEEDED, _SIGNED = 3, 4, 8
+_AUTHOR = signer(1)
+
+
+def check_record(data: bytes) -> None:
+    """Split, decode and check one record of one of the runs."""
+    flags, record = data[:1] or b"\0", data[1:]
+    which = flags[0] & _WHICH
+    manifest, codec = MANIFESTS[which], CODECS[which]
+    if len(record) == codec.record_bytes:
+        record = _repaired(manifest, record, flags[0])
+    verdicts = [_verdict(codec, record) for _ in range(2)]
+    assert verdicts[0] == verdicts[1]
+    expected = reason_to_reject(manifest, record)
+    assert verdicts[0] == expected, f"verdict {verdicts[0]}, by the specification {expected}"
+    _check_split(codec, record)
+
+
+def _repaired(manifest: Manifest, record: bytes, flags: int) -> bytes:
+    """Random bytes would never pass the rules on seed and signature."""
+    payload = record[:-64]
+    if flags & _SIGNED:
+        payload = _AUTHOR.author + payload[32:]
+    if flags & _SEEDED:
+        payload = payload[:36] + seed_bytes(manifest, payload[:36]) + payload[44:]
+    signature = _AUTHOR.sign(b"sfnode/envelope1" + manifest.run_id + payload) if flags & _SIGNED else record[-64:]
+    return payload + signature
+
+
+def seed_bytes(manifest: Manifest, author_and_step: bytes) -> bytes:
+    """SPEC 2.2."""
+    fields = (b"sfnode/seed/1", manifest.run_id, author_and_step[:32], author_and_step[32:36])
+    hashed = b"".join(len(field).to_bytes(4, "big") + field for field in fields)
+    return hashlib.sha256(hashed).digest()[:8]
+
+
+def _verdict(codec: EnvelopeCodec, record: bytes) -> str | None:
+    try:
+        envelope = codec.decode_untrusted(record)
+        codec.check_signed(envelope)
+    except Reject as reject:
+        return reason_of(reject)
+    scalars = struct.pack(f">{len(envelope.scalars)}h", *envelope.scalars)
+    payload = envelope.author + struct.pack(">IQ", envelope.step, envelope.seed) + scalars
+    assert (envelope.record, envelope.payload) == (record, payload)
+    return None
+
+
+def reason_to_reject(manifest: Manifest, record: bytes) -> str | None:
+    """The rules of SPEC 6.2 in their order, by offsets."""
+    method, count = manifest.method, manifest.method.directions * manifest.method.local_steps
+    if len(record) != 108 + 2 * count:
+        return "SIZE"
+    step = int.from_bytes(record[32:36], "big")
+    if step >= manifest.steps:
+        return "STEP_RANGE"
+    if step % method.local_steps:
+        return "STEP_ALIGNMENT"
+    scalars = [int.from_bytes(record[at : at + 2], "big", signed=True) for at in range(44, 44 + 2 * count, 2)]
+    if any(not -method.clip <= scalar <= method.clip for scalar in scalars):
+        return "SCALAR_RANGE"
+    rounds = [scalars[at : at + method.directions] for at in range(0, count, method.directions)]
+    if method.scalar is ScalarKind.NORMALISED and not all(map(_has_energy, rounds)):
+        return "SCALAR_ENERGY"
+    if record[36:44] != seed_bytes(manifest, record[:36]):
+        return "SEED"
+    if not nacl.bindings.crypto_core_ed25519_is_valid_point(record[:32]):
+        return "AUTHOR_KEY"
+    try:
+        message = b"sfnode/envelope1" + manifest.run_id + record[:-64]
+        nacl.bindings.crypto_sign_open(record[-64:] + message, record[:32])
+    except nacl.exceptions.BadSignatureError:
+        return "SIGNATURE"
+    return None
+
+
+def _has_energy(scalars: list[int]) -> bool:
+    """SPEC 5.2 in fractions: 31.5^2 D <= E <= 32.5^2 D, the lower bound only if none is clipped."""
+    energy = sum(scalar**2 for scalar in scalars)
+    is_clipped = any(abs(scalar) == 127 for scalar in scalars)
+    return energy <= 32.5**2 * len(scalars) and (is_clipped or energy >= 31.5**2 * len(scalars))
+
+
+def _check_split(codec: EnvelopeCodec, data: bytes) -> None:
+    for run in (data, data * 3):
+        records, reason = _split(codec, run)
+        assert (reason == "SIZE") == (len(run) % codec.record_bytes != 0)
+        assert reason or b"".join(records) == run
+        assert all(len(record) == codec.record_bytes for record in records)
+
+
+def _split(codec: EnvelopeCodec, data: bytes) -> tuple[list[bytes], str | None]:
+    try:
+        return codec.split_untrusted(data), None
+    except Reject as reject:
+        return [], reason_of(reject)
+
+
+def record_seeds() -> Iterator[bytes]:
+    """A valid record of each run, as it is and signed anew; one with each kind of fault."""
+    for which, manifest in enumerate(MANIFESTS):
+        scalars = (32, -32) * (manifest.method.scalars // 2) or (-300,)
+        record = seal(manifest, 1, 8, *scalars)
+        yield bytes([which]) + record
+        yield bytes([which | _SEEDED | _SIGNED]) + record
+        yield bytes([which | _SEEDED]) + bytes(32) + record[32:]
+        yield bytes([which]) + record[:-1]
+        yield bytes([which]) + record[:-1] + bytes([record[-1] ^ 1])
+        yield bytes([which]) + seal(manifest, 1, 8, *(1 for _ in scalars))
+        yield bytes([which]) + seal(manifest, 1, 2**20, *scalars)
+        yield bytes([which]) + seal(manifest, 1, 2, *scalars)
+
+
+TARGETS = {"envelope": Target(check=check_record, seeds=record_seeds)}

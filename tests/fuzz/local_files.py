@@ -1,0 +1,234 @@
+"""Targets ``known-peers``, ``status``, ``worker``, ``store``, ``replay``: what a node reads from disk and worker.
+
+These bytes are our own, but disks fail and releases differ: the documented error, or something usable.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from pathlib import Path
+
+from fuzz.catalogue import Target
+from fuzz.choices import Choices
+from fuzz.verdicts import check_text
+from ledgers import seal
+from manifests import small_manifest
+from protocol.errors import OperatorError, StorageDamagedError, WorkerError
+from protocol.replica import Replica
+from protocol.structure import to_plain
+from sfnode import status as status_module
+from sfnode import worker_messages
+from sfnode.daemon import _decode_peers
+from sfnode.network import limits
+from sfnode.network.address_book import AddressBook, PeerRow
+from sfnode.network.addresses import parse_untrusted, peer_of_author
+from sfnode.status import Status, read_status
+from sfnode.store import LEDGER_FILE, read_records, replay
+
+MANIFEST = small_manifest()
+OWN = peer_of_author(bytes(32))
+FOLDER = Path("folder")
+
+
+# --- known peers
+
+
+def check_known_peers(data: bytes) -> None:
+    """Rows or none; the book takes them within its bounds and writes them back as they can be read again."""
+    rows = _decode_peers(data.decode("utf-8", "surrogateescape"))
+    book = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(1))
+    book.restore(rows)
+    kept = book.rows()
+    assert len(kept) <= limits.KNOWN_PEERS_MAX
+    assert all(len(row.addresses) <= limits.ADDRESSES_PER_PEER_MAX for row in kept)
+    text = json.dumps([to_plain(row, as_rows=False) for row in kept])
+    assert _decode_peers(text) == kept
+    for peer in book.due(0.0, exclude=frozenset()):
+        parse_untrusted(book.addresses(peer))
+    book.share(exclude=OWN, connected=frozenset())
+
+
+def known_peer_seeds() -> Iterator[bytes]:
+    """An empty book, one, many, and rows with a fault."""
+    row = PeerRow(
+        peer=peer_of_author(bytes(31) + b"\1"), addresses=("/ip4/192.0.2.1/tcp/1",), last_success_unix_ms=5, failures=0
+    )
+    plain = to_plain(row, as_rows=False)
+    yield b"[]"
+    yield json.dumps([plain]).encode()
+    yield json.dumps([{**plain, "peer": str(number), "failures": number} for number in range(3)]).encode()
+    yield json.dumps([{**plain, "peer": OWN}, {**plain, "addresses": ["/a"] * 9, "last_success_unix_ms": -5}]).encode()
+    yield b'[{"peer":1}]'
+    yield b"{}"
+    yield b"[[1,[],1,1]]"
+
+
+# --- status
+
+
+def check_status(data: bytes) -> None:
+    """OperatorError, or a status whose line can be written."""
+    with _disk_says(data):
+        try:
+            status = read_status(FOLDER)
+        except OperatorError:
+            return
+    status_module._line(status, status).encode()
+
+
+@contextmanager
+def _disk_says(data: bytes) -> Iterator[None]:
+    """A node runs and its status file holds ``data``. Not ``mock.patch``: that takes longer than the check."""
+    names = ("read_manifest", "is_locked", "read_bytes")
+    originals = [getattr(status_module, name) for name in names]
+    for name, value in zip(names, (None, True, data), strict=True):
+        setattr(status_module, name, lambda *_, value=value: value)
+    try:
+        yield
+    finally:
+        for name, original in zip(names, originals, strict=True):
+            setattr(status_module, name, original)
+
+
+def status_seeds() -> Iterator[bytes]:
+    """A snapshot in the far future (else it is too old by the time of the test), and some that are wrong."""
+    values: dict[str, object] = {field.name: 1 for field in fields(Status)}
+    values.update(run="r", run_id="00", author="00", ledger_root="", state_digest="", is_finished=False, loss=0.5)
+    status = Status(**{**values, "time": 1e12, "step": 3, "steps": 40})  # type: ignore[arg-type]
+    plain = asdict(status)
+    yield json.dumps(plain).encode()
+    yield json.dumps({**plain, "catching_up": 5, "loss": None}).encode()
+    yield json.dumps({**plain, "time": 5}).encode()
+    yield json.dumps({**plain, "time": "5"}).encode()
+    yield json.dumps({**plain, "loss": "0.5"}).encode()
+    yield json.dumps({**plain, "x": 5}).encode()
+    yield b"{}"
+    yield b"[]"
+
+
+# --- worker
+
+
+def check_worker(data: bytes) -> None:
+    """WorkerError, or a message that is the same after another way through the frames."""
+    try:
+        length = worker_messages.body_bytes(data[:4].ljust(4, b"\0"))
+        assert length <= worker_messages.FRAME_BYTES_MAX
+    except WorkerError:
+        pass
+    body = data[4:]
+    try:
+        message = worker_messages.decode_body(body)
+    except WorkerError as error:
+        check_text(error)
+        return
+    frame = worker_messages.encode_frame(message)
+    assert worker_messages.body_bytes(frame[:4]) == len(frame) - 4
+    again = worker_messages.decode_body(frame[4:])
+    assert repr(again) == repr(message)  # repr: a loss that is no number does not equal itself
+
+
+def worker_seeds() -> Iterator[bytes]:
+    """A message of each kind."""
+    messages: tuple[worker_messages.Message, ...] = (
+        worker_messages.OpenSession(
+            manifest=b"m", model="a", data=None, eval_data="b", author=bytes(32), device="cpu", dtype="fp32"
+        ),
+        worker_messages.SetCoefficients(epochs=(worker_messages.EpochCoefficients(epoch=1, values=bytes(16)),)),
+        worker_messages.EstimateRequest(step=3, seed=2**63),
+        worker_messages.EvaluateRequest(rows_max=0),
+        worker_messages.SessionOpened(device="cpu", dtype="fp32", data_rows=1, eval_rows=0, model_parameters=5),
+        worker_messages.CoefficientsSet(),
+        worker_messages.Estimated(step=1, q=(5, -5), loss=0.5, rows=2, seconds=0.1),
+        worker_messages.Evaluated(accuracy=0.5, loss=0.7, rows=2, seconds=0.1),
+        worker_messages.WorkerFailure(kind=worker_messages.FailureKind.MEMORY, message="text"),
+    )
+    for message in messages:
+        yield worker_messages.encode_frame(message)
+
+
+# --- store
+
+
+def check_store(data: bytes) -> None:
+    """Any bytes as the database: records, or an error that says what to do; what was read is replayed or refused."""
+    path = _FOLDER_PATH / LEDGER_FILE
+    path.write_bytes(data)
+    for suffix in ("-wal", "-shm", "-journal"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    try:
+        records = list(read_records(_FOLDER_PATH))
+        replay(Replica(MANIFEST), records, path)
+    except (OperatorError, StorageDamagedError) as error:
+        check_text(error, str(path))
+
+
+_FOLDER = tempfile.TemporaryDirectory(prefix="sfnode-fuzz-store-", ignore_cleanup_errors=True)
+_FOLDER_PATH = Path(_FOLDER.name)
+
+
+def store_seeds() -> Iterator[bytes]:
+    """A small database with two records, and none."""
+    yield _database([seal(MANIFEST, 0, 0), seal(MANIFEST, 1, 0)])
+    yield _database([])
+    yield b""
+
+
+def _database(records: list[bytes]) -> bytes:
+    path = _FOLDER_PATH / "seed.sqlite3"
+    path.unlink(missing_ok=True)
+    database = sqlite3.connect(path)
+    try:
+        database.execute("PRAGMA page_size = 512")
+        database.execute("CREATE TABLE records (arrival INTEGER PRIMARY KEY AUTOINCREMENT, record BLOB NOT NULL)")
+        database.execute("CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID")
+        database.executemany("INSERT INTO records (record) VALUES (?)", [(record,) for record in records])
+        database.commit()
+    finally:
+        database.close()
+    return path.read_bytes()
+
+
+def check_replay(data: bytes) -> None:
+    """Stored bytes go through the one door: StorageDamagedError names the first bad record, copies are passed over."""
+    choices = Choices(data)
+    pool = [*_POOL, choices.changed(choices.pick(_POOL))]
+    records = [choices.pick(pool) for _ in range(choices.below(5))]
+    replica = Replica(MANIFEST)
+    is_good, is_refused = all(record in _POOL for record in records), False
+    try:
+        replay(replica, list(enumerate(records)), FOLDER)
+    except StorageDamagedError as error:
+        check_text(error, str(FOLDER))
+        is_refused = True
+    assert not (is_good and is_refused)
+    if is_refused:
+        return
+    good = {record for record in records if record in _POOL}
+    assert {envelope.record for envelope in replica.ledger.envelopes()} <= set(_POOL)
+    assert not is_good or replica.ledger.updates == len(good)
+
+
+_POOL = tuple(seal(MANIFEST, author, 3) for author in range(3))
+
+
+def replay_seeds() -> Iterator[bytes]:
+    """Good records, copies, and each kind of fault."""
+    for how in range(4):
+        yield bytes([0, how, 100, 7, 3, 0, 1, 2, 3])
+    yield bytes([0, 0, 0, _POOL[0][0], 4, 3, 3, 1, 1])
+
+
+TARGETS = {
+    "known-peers": Target(check=check_known_peers, seeds=known_peer_seeds),
+    "status": Target(check=check_status, seeds=status_seeds),
+    "worker": Target(check=check_worker, seeds=worker_seeds),
+    "store": Target(check=check_store, seeds=store_seeds),
+    "replay": Target(check=check_replay, seeds=replay_seeds),
+}

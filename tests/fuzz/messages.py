@@ -1,0 +1,56 @@
+"""One valid message of each kind, in the order of their numbers."""
+
+from __future__ import annotations
+
+from protocol.wire import (
+    AuthorHoldings,
+    Authors,
+    AuthorsRequest,
+    Bye,
+    Head,
+    Hello,
+    ManifestPart,
+    ManifestRequest,
+    Message,
+    Payloads,
+    PayloadsRequest,
+    PeerAddress,
+    Peers,
+    PeersRequest,
+    Ping,
+    Pong,
+    PullDone,
+    PullRequest,
+    Records,
+    ShardDigest,
+    Shards,
+    ShardsRequest,
+    SpanDigest,
+    Spans,
+    SpansRequest,
+    WantedSlots,
+)
+
+A, B, D16, MAP, VOID = b"\1" * 32, b"\2" * 32, b"\3" * 16, b"\4" * 128, b"\x10" * 128
+MESSAGES: tuple[Message, ...] = (
+    Hello(version=1, run_id=bytes(32), agent="sfnode/0.1", listen=("/ip4/10.0.0.1/tcp/4001",), head_step=0),
+    Ping(nonce=300),
+    Pong(nonce=2**64 - 1),
+    PeersRequest(),
+    Peers(peers=(PeerAddress(peer="12D3", addresses=("/dns4/\u00fc/tcp/1",)), PeerAddress(peer="Qm", addresses=()))),
+    ManifestRequest(offset=70_000),
+    ManifestPart(total=3, offset=1, data=b"ab"),
+    Bye(reason="other run"),
+    Records(request=0, data=b"\0" * 110),
+    Head(root=A, state_digest=B, updates=2**40, step=5),
+    SpansRequest(request=5),
+    Spans(request=5, spans=(SpanDigest(span=0, digest=D16), SpanDigest(span=1_023, digest=D16))),
+    ShardsRequest(request=128, span=3),
+    Shards(request=255, span=3, shards=(ShardDigest(shard=255, digest=D16),)),
+    AuthorsRequest(request=256, span=3, shards=(0, 7), after=bytes(32)),
+    Authors(request=1, span=0, authors=(AuthorHoldings(author=A, digest=D16, valid=MAP, void=VOID),), is_last=True),
+    PayloadsRequest(request=1, span=0, author=A),
+    Payloads(request=1, span=0, author=A, hashes=b"12345678"),
+    PullRequest(request=1, wanted=(WantedSlots(span=0, author=A, steps=MAP),)),
+    PullDone(request=5, records=1),
+)

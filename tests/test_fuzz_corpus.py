@@ -1,0 +1,177 @@
+"""The checked-in fuzz inputs, without atheris: none escapes, they reach every door, and the checks can fail."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from types import FrameType
+
+import pytest
+
+from architecture import REPOSITORY, functions, read_modules
+from fuzz.catalogue import BY_NAME, ENTRIES, Entry, bounded, corpus_files, load
+from fuzz.schema import MESSAGES, reason_to_reject
+from protocol.wire import Kind, Ping
+
+CORPUS_BYTES_MAX = 300_000
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_fuzz_corpus__every_checked_in_input__passes(entry: Entry) -> None:
+    check = bounded(load(entry).check)
+    for path in corpus_files(entry):
+        try:
+            check(path.read_bytes())
+        except Exception as error:
+            error.add_note(f"replay: python -m tests.fuzz --target {entry.name} --input {path}")
+            raise
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_fuzz_corpus__seeds__are_what_the_target_makes_of_valid_objects(entry: Entry) -> None:
+    """`python -m tests.fuzz --renew` writes them anew after a change of format."""
+    seeds = list(load(entry).seeds())
+    checked_in = [path.read_bytes() for path in corpus_files(entry) if path.name.startswith("seed-")]
+    assert len(seeds) == len(checked_in) >= 3
+    assert entry.name == "store" or seeds == checked_in  # SQLite's version is written into its files
+    assert max(map(len, seeds)) <= entry.bytes_max
+
+
+def test_fuzz_corpus__size__stays_small() -> None:
+    assert sum(path.stat().st_size for entry in ENTRIES for path in corpus_files(entry)) <= CORPUS_BYTES_MAX
+
+
+def _untrusted_functions() -> set[tuple[str, str]]:
+    """(module, function) of everything that says in its name that a peer or a file feeds it."""
+    modules = read_modules("protocol", "sfnode")
+    named = ((module.name, function.name) for module in modules for function in functions(module))
+    return {place for place in named if place[1].endswith("_untrusted")}
+
+
+@pytest.mark.process
+def test_fuzz_corpus__every_untrusted_function__is_called_by_it() -> None:
+    wanted, called = _untrusted_functions(), set()
+
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call" and frame.f_code.co_name.endswith("_untrusted"):
+            called.add((str(frame.f_globals["__name__"]), frame.f_code.co_name))
+
+    inputs = [(load(entry).check, path.read_bytes()) for entry in ENTRIES for path in corpus_files(entry)[:24]]
+    previous = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        for check, data in inputs:
+            check(data)
+    finally:
+        sys.setprofile(previous)
+    assert len(wanted) >= 10
+    assert wanted <= called, f"no target reaches {sorted(wanted - called)}"
+
+
+def test_schema__kinds__are_those_of_the_decoder() -> None:
+    assert list(MESSAGES) == [kind.value for kind in Kind]
+    assert reason_to_reject(b"\x92\x01\x05") is None
+
+
+# --- the checks can fail: a planted fault makes some checked-in input escape
+
+Fault = Callable[[pytest.MonkeyPatch], None]
+
+
+def _nothing(*_arguments: object, **_named: object) -> None:
+    """Instead of a check."""
+
+
+def _replaced(place: str, value: object) -> Fault:
+    return lambda monkeypatch: monkeypatch.setattr(place, value)
+
+
+FAULTS: tuple[tuple[str, Fault], ...] = (
+    ("wire", _replaced("protocol.wire.limits.FRAME_BYTES_MAX", 64)),
+    ("rows", _replaced("protocol.structure._check_bound", _nothing)),
+    ("structure", _replaced("protocol.structure._is_unicode", lambda text: True)),
+    ("envelope", _replaced("protocol.envelope._check_energy", _nothing)),
+    ("envelope", _replaced("protocol.envelope.is_signed", lambda *_: True)),
+    ("manifest", _replaced("protocol.manifest.is_signed", lambda *_: True)),
+    ("manifest-fields", _replaced("protocol.manifest._broken_rules", lambda manifest: [])),
+    ("frames", _replaced("sfnode.network.frames.FrameParser.feed_untrusted", _nothing)),
+    ("channel", _replaced("sfnode.network.channel.decode_untrusted", lambda payload: Ping(nonce=0))),
+    ("greeting", _replaced("sfnode.network.greeting._check", lambda own, theirs, channel: theirs)),
+    ("addresses", _replaced("sfnode.network.addresses._check_host", lambda kind, host: host)),
+    ("exchange", _replaced("sfnode.network.exchange.author_of_peer", _nothing)),
+    ("known-peers", _replaced("sfnode.daemon.Malformed", ZeroDivisionError)),
+    ("worker", _replaced("sfnode.worker_messages.Malformed", ZeroDivisionError)),
+    ("store", _replaced("sfnode.store.sqlite3.Error", ZeroDivisionError)),
+    ("replay", _replaced("sfnode.store.Reject", ZeroDivisionError)),
+    ("ledger", _replaced("protocol.replica.Coefficients.remove", _nothing)),
+    ("ledger", _replaced("protocol.ledger.Ledger.has_room_for", lambda self, author: True)),
+    ("answer", _replaced("protocol.sync.islice", lambda items, count: items)),
+    ("sync", _replaced("protocol.sync.SyncSession._differing", lambda *_: 0)),
+    ("sync", _replaced("protocol.sync.SyncSession._release", _nothing)),
+    ("node", _replaced("protocol.node.Node._keep", _nothing)),
+    ("node", _replaced("protocol.synchroniser.Synchroniser.tick", _nothing)),
+)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("name", "plant"), FAULTS, ids=[f"{index}-{fault[0]}" for index, fault in enumerate(FAULTS)])
+def test_fuzz_target__planted_fault__is_found_by_the_corpus(
+    name: str, plant: Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = BY_NAME[name]
+    check, inputs = load(entry).check, [path.read_bytes() for path in corpus_files(entry)]
+    plant(monkeypatch)
+    assert any(_escapes(check, data) for data in inputs)
+
+
+def _escapes(check: Callable[[bytes], None], data: bytes) -> bool:
+    with suppress(Exception):  # any exception is a finding
+        check(data)
+        return False
+    return True
+
+
+# --- the command
+
+
+def _fuzz(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.fuzz", *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=100, check=False)
+
+
+@pytest.mark.process
+@pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="needs atheris (Linux on x86-64 only)")
+def test_fuzz__some_executions_of_one_target__a_line_of_figures_and_zero() -> None:
+    done = _fuzz("--target", "frames", "--executions", "3000")
+    assert done.returncode == 0, done.stdout + done.stderr
+    words = done.stdout.splitlines()[-1].split()
+    assert words[0] == "fuzz:" and int(words[1].replace(",", "")) >= 3_000
+    assert done.stdout.endswith("executions of 1 targets, none escaped\n")
+
+
+@pytest.mark.process
+def test_fuzz__input_that_escapes__traceback_and_exit_code(tmp_path: object) -> None:
+    path = f"{tmp_path}/input"
+    seed = next(iter(load(BY_NAME["frames"]).seeds()))
+    with open(path, "wb") as file:
+        file.write(seed)
+    assert _fuzz("--target", "frames", "--input", path).returncode == 0
+    assert _fuzz("--target", "frames", "--input", f"{path}-none").returncode != 0
+
+
+def _imports(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield ast.unparse(node)
+
+
+def test_fuzz_targets__imports__leave_atheris_to_the_engine() -> None:
+    """So that the corpus runs where atheris does not."""
+    folder = REPOSITORY / "tests" / "fuzz"
+    using = {path.stem for path in folder.glob("*.py") if any("atheris" in line for line in _imports(path.read_text()))}
+    assert using == {"engine"}
