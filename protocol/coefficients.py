@@ -6,6 +6,7 @@ Integer addition is exact and commutes, so equal sets give equal bits in any ord
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +14,12 @@ from numpy.typing import NDArray
 from protocol.envelope import Envelope
 from protocol.hashing import Digest, hash_fields, u32
 from protocol.manifest import CoreKind, Manifest, TensorKind
-from protocol.subspace import canonical_coordinates, direction_numbers, rademacher_signs, scale_exp
+from protocol.subspace import canonical_coordinates, rademacher_signs, scale_exp
 
 Int64Array = NDArray[np.int64]
 
-_CORES_PER_CHUNK = 1 << 18  # cores expanded at once: about 20 MB of temporaries
+_UPDATES_PER_BATCH = 4_096  # decoded at once: 2 MB, where a whole run's would be hundreds
+_CORES_PER_CHUNK = 1 << 15  # cores expanded at once: 1 MB of temporaries stays in the cache, and in the process
 
 
 class CoefficientLayout:
@@ -31,6 +33,7 @@ class CoefficientLayout:
         self.size = int(ends[-1])
         self.offsets = ends - np.array(sizes, dtype=np.int64)
         self.is_matrix = np.array([tensor.kind is TensorKind.MATRIX for tensor in manifest.tensors])
+        self.row_strides = np.where(self.is_matrix, rank, 1)
 
     def tensor(self, flat: Int64Array, index: int) -> Int64Array:
         """View of one tensor's coefficients in ``flat``: int64[r, r] for a matrix, int64[r] for a vector."""
@@ -94,6 +97,11 @@ class Coefficients:
         return self._digests[epoch]
 
     def _accumulate(self, updates: Iterable[Envelope], *, sign: int) -> None:
+        coming = iter(updates)
+        while batch := list(islice(coming, _UPDATES_PER_BATCH)):
+            self._accumulate_batch(batch, sign)
+
+    def _accumulate_batch(self, updates: Sequence[Envelope], sign: int) -> None:
         by_epoch: dict[int, list[Envelope]] = {}
         for update in updates:
             by_epoch.setdefault(update.step // self._manifest.method.epoch_steps, []).append(update)
@@ -106,18 +114,19 @@ class Coefficients:
                 self._accumulate_chunk(flat, members[start : start + chunk], sign)
 
     def _accumulate_chunk(self, flat: Int64Array, members: Sequence[Envelope], sign: int) -> None:
+        """All local steps at once: a round's directions are numbered through (SPEC 4.2)."""
         method = self._manifest.method
         seeds = [member.seed for member in members]
-        scalars_nkd = np.array([member.scalars for member in members], dtype=np.int64)
-        scalars_nkd = scalars_nkd.reshape(len(members), method.local_steps, method.directions)
-        for local_step in range(method.local_steps):
-            weights_n = np.array([self._manifest.weight(member.step + local_step) for member in members])
-            amounts_nd = sign * weights_n[:, None] * scalars_nkd[:, local_step]
-            numbers = direction_numbers(method, local_step)
-            if method.core is CoreKind.CANONICAL:
-                self._add_canonical(flat, seeds, numbers, amounts_nd)
-            else:
-                self._add_rademacher(flat, seeds, numbers, amounts_nd)
+        scalars_nd = np.array([member.scalars for member in members], dtype=np.int64)
+        weights_nk = np.array(
+            [[self._manifest.weight(member.step + k) for k in range(method.local_steps)] for member in members]
+        )
+        amounts_nd = sign * np.repeat(weights_nk, method.directions, axis=1) * scalars_nd
+        numbers = np.arange(method.scalars, dtype=np.uint32)
+        if method.core is CoreKind.CANONICAL:
+            self._add_canonical(flat, seeds, numbers, amounts_nd)
+        else:
+            self._add_rademacher(flat, seeds, numbers, amounts_nd)
 
     def _add_canonical(
         self, flat: Int64Array, seeds: Sequence[int], numbers: NDArray[np.uint32], amounts_nd: Int64Array
@@ -125,8 +134,13 @@ class Coefficients:
         """C[i, j] += amount * s, one coordinate per tensor and direction; a vector's C[i]."""
         layout = self.layout
         row, column, sign = canonical_coordinates(seeds, numbers, len(layout.offsets), layout.rank)
-        position = np.where(layout.is_matrix, row * layout.rank + column, row) + layout.offsets
-        np.add.at(flat, position.reshape(-1), (sign * amounts_nd[..., None]).reshape(-1))
+        column *= layout.is_matrix
+        position = row
+        position *= layout.row_strides
+        position += column
+        position += layout.offsets
+        sign *= amounts_nd[..., None]
+        np.add.at(flat, position.reshape(-1), sign.reshape(-1))
 
     def _add_rademacher(
         self, flat: Int64Array, seeds: Sequence[int], numbers: NDArray[np.uint32], amounts_nd: Int64Array

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from protocol.errors import Reject, RejectReason
 from protocol.hashing import Author
-from protocol.keys import KEY_BYTES, SIGNATURE_BYTES, Signer, is_author_key, is_signed
+from protocol.keys import KEY_BYTES, SIGNATURE_BYTES, Signer, check_verifier, is_author_key, is_signed
 from protocol.limits import NORMALISED_CLIP
 from protocol.manifest import Manifest, ScalarKind
 from protocol.subspace import seed_of
@@ -47,7 +47,9 @@ class EnvelopeCodec:
     """Encodes, decodes and checks the envelopes of one run."""
 
     def __init__(self, manifest: Manifest) -> None:
+        check_verifier()
         self._manifest = manifest
+        self._clip = manifest.method.clip
         self._scalars = struct.Struct(f">{manifest.method.scalars}h")
         self._prefix = _SIGNED_TAG + manifest.run_id
         self.record_bytes = _HEAD.size + self._scalars.size + SIGNATURE_BYTES
@@ -107,9 +109,9 @@ class EnvelopeCodec:
 
     def _check_scalars(self, envelope: Envelope) -> None:
         # [REJECT] SPEC 6.2.3: |q| <= clip; normalised scalars have the energy that normalising gives.
+        if max(envelope.scalars) > self._clip or min(envelope.scalars) < -self._clip:
+            raise Reject(RejectReason.SCALAR_RANGE, f"a scalar exceeds the clip bound {self._clip}")
         method = self._manifest.method
-        if max(map(abs, envelope.scalars)) > method.clip:
-            raise Reject(RejectReason.SCALAR_RANGE, f"a scalar exceeds the clip bound {method.clip}")
         if method.scalar is ScalarKind.NORMALISED:
             for start in range(0, method.scalars, method.directions):
                 _check_energy(envelope.scalars[start : start + method.directions])

@@ -6,15 +6,16 @@ order in which the set came.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from operator import itemgetter
 
 from protocol import limits
 from protocol.envelope import Envelope, EnvelopeCodec
 from protocol.errors import Ignore, IgnoreReason
-from protocol.hashing import Author, Digest, hash_fields, u32
+from protocol.hashing import Author, Digest, FieldHasher, hash_fields, u32
 from protocol.keys import SIGNATURE_BYTES
 from protocol.manifest import Manifest
 
@@ -23,6 +24,9 @@ PAYLOAD_HASH_BYTES = 8
 
 # A slot with one record counts; one with two different payloads is void and keeps the pair as its proof.
 _Slot = bytes | tuple[bytes, bytes]
+
+# Slots are named by their step within the span. These very objects are the keys: 32 bytes less for each record held.
+_OFFSETS = tuple(range(limits.SPAN_STEPS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +57,104 @@ class Holdings:
     void: bytes
 
 
-@dataclass(slots=True)
 class _Bucket:
-    """One author's slots in one span, by step; ``digest`` is None after a change."""
+    """One author's slots in one span, by offset, and their digest.
 
-    slots: dict[int, _Slot]
-    digest: bytes | None = None
+    Slots mostly come in the order of their steps. As long as they do, each is hashed once, when it comes; after one
+    that came late the digest is computed anew when it is asked for.
+    """
+
+    __slots__ = ("_author", "_hashed_to", "_hasher", "_span", "slots")
+
+    def __init__(self, span: int, author: Author) -> None:
+        self.slots: dict[int, _Slot] = {}
+        self._span = span
+        self._author = author
+        self._hasher: FieldHasher | None = self._hasher_over(())
+        self._hashed_to = -1
+
+    def put(self, offset: int, slot: _Slot) -> None:
+        """Fill a slot, or void it."""
+        self.slots[offset] = slot
+        if offset <= self._hashed_to:
+            self._hasher = None
+        elif self._hasher:
+            self._hasher.append(self._field(offset, slot))
+            self._hashed_to = offset
+
+    def by_step(self) -> list[tuple[int, _Slot]]:
+        """The slots in the order of their steps."""
+        return sorted(self.slots.items(), key=itemgetter(0))
+
+    def digest(self) -> bytes:
+        """Hash over the slots by step: the payload of one that counts, the bare step of a void one (SPEC 7.5)."""
+        if self._hasher is None:
+            self._hasher, self._hashed_to = self._hasher_over(sorted(self.slots)), max(self.slots)
+        return self._hasher.digest()[:INNER_DIGEST_BYTES]
+
+    def digest_within(self, steps: bytes) -> bytes:
+        """The digest if only the slots in the bitmap were held."""
+        within = [offset for offset in sorted(self.slots) if has_bit(steps, offset)]
+        return self._hasher_over(within).digest()[:INNER_DIGEST_BYTES]
+
+    def _hasher_over(self, offsets: Iterable[int]) -> FieldHasher:
+        fields = [self._field(offset, self.slots[offset]) for offset in offsets]
+        return FieldHasher("sfnode/bucket/1", u32(self._span), self._author, *fields)
+
+    def _field(self, offset: int, slot: _Slot) -> bytes:
+        return slot[:-SIGNATURE_BYTES] if isinstance(slot, bytes) else u32(self._span * limits.SPAN_STEPS + offset)
+
+
+class _Span:
+    """All buckets of one span by shard and author, and the digests over them; those of changed shards are absent."""
+
+    __slots__ = ("_digest", "_number", "_shard_digests", "_shards")
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._shards: dict[int, dict[Author, _Bucket]] = {}
+        self._shard_digests: dict[int, bytes] = {}
+        self._digest: bytes | None = None
+
+    def get(self, author: Author) -> _Bucket | None:
+        """The author's bucket, if it holds anything."""
+        return self._shards.get(shard_of(author), {}).get(author)
+
+    def put(self, author: Author, offset: int, slot: _Slot) -> None:
+        """Fill a slot of the author, or void it."""
+        shard = shard_of(author)
+        members = self._shards.setdefault(shard, {})
+        if author not in members:
+            members[author] = _Bucket(self._number, author)
+        members[author].put(_OFFSETS[offset], slot)
+        self._shard_digests.pop(shard, None)
+        self._digest = None
+
+    def buckets(self) -> Iterator[tuple[Author, _Bucket]]:
+        """Every author's bucket, in no particular order."""
+        for members in self._shards.values():
+            yield from members.items()
+
+    def buckets_of(self, shards: frozenset[int]) -> list[tuple[Author, _Bucket]]:
+        """The buckets in the named shards, by author."""
+        chosen = [item for shard in sorted(shards) for item in self._shards.get(shard, {}).items()]
+        return sorted(chosen, key=itemgetter(0))
+
+    def shard_digests(self) -> list[tuple[int, bytes]]:
+        """(shard, 16-byte digest) of every shard that holds anything, ascending."""
+        for shard in sorted(self._shards.keys() - self._shard_digests.keys()):
+            parts = [
+                part for author, bucket in sorted(self._shards[shard].items()) for part in (author, bucket.digest())
+            ]
+            self._shard_digests[shard] = _inner("sfnode/shard/1", *parts)
+        return sorted(self._shard_digests.items())
+
+    def digest(self) -> bytes:
+        """The span's digest (SPEC 7.5)."""
+        if self._digest is None:
+            fields = [part for shard, digest in self.shard_digests() for part in (bytes([shard]), digest)]
+            self._digest = _inner("sfnode/span/1", *fields)
+        return self._digest
 
 
 class Ledger:
@@ -67,8 +163,8 @@ class Ledger:
     def __init__(self, manifest: Manifest) -> None:
         self.codec = EnvelopeCodec(manifest)
         self._manifest = manifest
-        self._spans: dict[int, dict[Author, _Bucket]] = {}
-        self._shard_digests: dict[int, dict[int, bytes]] = {}  # by span; a span is absent after a change
+        self._spans: dict[int, _Span] = {}
+        self._root: Digest | None = None  # absent after a change
         self._highest: dict[Author, int] = {}
         self.updates = 0
         self.void_slots = 0
@@ -100,8 +196,9 @@ class Ledger:
 
     def _held(self, envelope: Envelope) -> bytes | None:
         """The record that counts in the envelope's slot; Ignore when the slot is void or holds the same payload."""
-        bucket = self._spans.get(envelope.step // limits.SPAN_STEPS, {}).get(envelope.author)
-        slot = bucket.slots.get(envelope.step) if bucket else None
+        span, offset = divmod(envelope.step, limits.SPAN_STEPS)
+        bucket = self._bucket(span, envelope.author)
+        slot = bucket.slots.get(offset) if bucket else None
         if isinstance(slot, tuple):
             # [IGNORE] SPEC 7.2: a void slot stays void; further versions change nothing.
             raise Ignore(IgnoreReason.SLOT_VOID, f"step {envelope.step} of {envelope.author.hex()[:16]} is void")
@@ -119,12 +216,13 @@ class Ledger:
             raise Ignore(IgnoreReason.AUTHORS_FULL, f"the run has {self._manifest.authors_max} authors already")
 
     def _put(self, envelope: Envelope, held: bytes | None) -> None:
-        span = envelope.step // limits.SPAN_STEPS
-        bucket = self._spans.setdefault(span, {}).setdefault(envelope.author, _Bucket(slots={}))
-        bucket.slots[envelope.step] = envelope.record if held is None else (held, envelope.record)
-        bucket.digest = None
-        self._shard_digests.pop(span, None)
-        self._highest[envelope.author] = max(envelope.step, self._highest.get(envelope.author, -1))
+        span, offset = divmod(envelope.step, limits.SPAN_STEPS)
+        if span not in self._spans:
+            self._spans[span] = _Span(span)
+        self._spans[span].put(envelope.author, offset, envelope.record if held is None else (held, envelope.record))
+        self._root = None
+        if envelope.step > self._highest.get(envelope.author, -1):
+            self._highest[envelope.author] = envelope.step
 
     # --- what is held -------------------------------------------------------------------------------------
 
@@ -149,9 +247,9 @@ class Ledger:
         """Every envelope that counts, by (step, author)."""
         for span in sorted(self._spans):
             members = [
-                (step, author, slot)
-                for author, bucket in self._spans[span].items()
-                for step, slot in bucket.slots.items()
+                (offset, author, slot)
+                for author, bucket in self._spans[span].buckets()
+                for offset, slot in bucket.slots.items()
                 if isinstance(slot, bytes)
             ]
             for _, _, record in sorted(members):
@@ -159,73 +257,51 @@ class Ledger:
 
     def records(self, span: int, author: Author, steps: bytes) -> Iterator[bytes]:
         """Records of the slots that the bitmap names, by step; both records of a void one."""
-        bucket = self._spans.get(span, {}).get(author)
-        for step in sorted(bucket.slots) if bucket else ():
-            if bucket and has_bit(steps, step % limits.SPAN_STEPS):
-                slot = bucket.slots[step]
+        bucket = self._bucket(span, author)
+        for offset, slot in bucket.by_step() if bucket else ():
+            if has_bit(steps, offset):
                 yield from slot if isinstance(slot, tuple) else (slot,)
 
     # --- digests ------------------------------------------------------------------------------------------
 
     def root(self) -> Digest:
         """The ledger digest: equal roots, equal sets (SPEC 7.5)."""
-        fields = [part for span, digest in self.span_digests() for part in (u32(span), digest)]
-        return hash_fields("sfnode/ledger/1", self._manifest.run_id, *fields)
+        if self._root is None:
+            fields = [part for span, digest in self.span_digests() for part in (u32(span), digest)]
+            self._root = hash_fields("sfnode/ledger/1", self._manifest.run_id, *fields)
+        return self._root
 
     def span_digests(self) -> list[tuple[int, bytes]]:
         """(span, 16-byte digest) of every span that holds anything, ascending."""
-        return [(span, self._span_digest(span)) for span in sorted(self._spans)]
+        return [(span, self._spans[span].digest()) for span in sorted(self._spans)]
 
     def shard_digests(self, span: int) -> list[tuple[int, bytes]]:
         """(shard, 16-byte digest) of every shard of ``span`` that holds anything, ascending."""
-        if span not in self._shard_digests:
-            self._shard_digests[span] = self._compute_shard_digests(span)
-        return sorted(self._shard_digests[span].items())
+        return self._spans[span].shard_digests() if span in self._spans else []
 
     def holdings(self, span: int, shards: frozenset[int], after: bytes, count: int) -> list[Holdings]:
         """What is held in the named shards of ``span``, of the first ``count`` authors greater than ``after``."""
-        members = self._spans.get(span, {})
-        chosen = (author for author in sorted(members) if author > after and shard_of(author) in shards)
-        return [self._holdings(span, author, members[author]) for author in islice(chosen, count)]
+        listed = self._spans[span].buckets_of(shards) if span in self._spans else []
+        later = ((author, bucket) for author, bucket in listed if author > after)
+        return [_holdings(author, bucket) for author, bucket in islice(later, count)]
 
     def holdings_of(self, span: int, author: Author) -> Holdings:
         """What is held of one author in one span; empty bitmaps when nothing is."""
-        bucket = self._spans.get(span, {}).get(author)
-        return self._holdings(span, author, bucket or _Bucket(slots={}))
+        return _holdings(author, self._bucket(span, author) or _Bucket(span, author))
 
     def digest_within(self, span: int, author: Author, steps: bytes) -> bytes:
         """The digest that :meth:`holdings_of` would give if only the slots in the bitmap were held."""
-        bucket = self._spans.get(span, {}).get(author)
-        slots = bucket.slots if bucket else {}
-        within = {step: slot for step, slot in slots.items() if has_bit(steps, step % limits.SPAN_STEPS)}
-        return _bucket_digest(span, author, _Bucket(slots=within))
+        return (self._bucket(span, author) or _Bucket(span, author)).digest_within(steps)
 
     def payload_hashes(self, span: int, author: Author) -> dict[int, bytes]:
         """First 8 bytes of the payload hash of each slot that counts, by step, ascending."""
-        bucket = self._spans.get(span, {}).get(author)
-        slots = sorted(bucket.slots.items()) if bucket else []
-        return {step: _payload_hash(slot) for step, slot in slots if isinstance(slot, bytes)}
+        bucket = self._bucket(span, author)
+        first = span * limits.SPAN_STEPS
+        slots = bucket.by_step() if bucket else []
+        return {first + offset: _payload_hash(slot) for offset, slot in slots if isinstance(slot, bytes)}
 
-    def _holdings(self, span: int, author: Author, bucket: _Bucket) -> Holdings:
-        valid = [step for step, slot in bucket.slots.items() if isinstance(slot, bytes)]
-        void = [step for step, slot in bucket.slots.items() if isinstance(slot, tuple)]
-        return Holdings(
-            author=author,
-            digest=_bucket_digest(span, author, bucket) if bucket.slots else bytes(INNER_DIGEST_BYTES),
-            valid=bitmap_of(valid),
-            void=bitmap_of(void),
-        )
-
-    def _compute_shard_digests(self, span: int) -> dict[int, bytes]:
-        fields: dict[int, list[bytes]] = {}
-        members = self._spans.get(span, {})
-        for author in sorted(members):
-            fields.setdefault(shard_of(author), []).extend((author, _bucket_digest(span, author, members[author])))
-        return {shard: _inner("sfnode/shard/1", *parts) for shard, parts in fields.items()}
-
-    def _span_digest(self, span: int) -> bytes:
-        fields = [part for shard, digest in self.shard_digests(span) for part in (bytes([shard]), digest)]
-        return _inner("sfnode/span/1", *fields)
+    def _bucket(self, span: int, author: Author) -> _Bucket | None:
+        return self._spans[span].get(author) if span in self._spans else None
 
 
 @lru_cache(maxsize=limits.AUTHORS_MAX)
@@ -247,15 +323,13 @@ def has_bit(bitmap: bytes, index: int) -> bool:
     return bool(bitmap[index // 8] >> (index % 8) & 1)
 
 
-def _bucket_digest(span: int, author: Author, bucket: _Bucket) -> bytes:
-    """Hash over the slots by step: the payload of one that counts, the bare step of a void one (SPEC 7.5)."""
-    if bucket.digest is None:
-        fields = [
-            slot[:-SIGNATURE_BYTES] if isinstance(slot, bytes) else u32(step)
-            for step, slot in sorted(bucket.slots.items())
-        ]
-        bucket.digest = _inner("sfnode/bucket/1", u32(span), author, *fields)
-    return bucket.digest
+def _holdings(author: Author, bucket: _Bucket) -> Holdings:
+    return Holdings(
+        author=author,
+        digest=bucket.digest() if bucket.slots else bytes(INNER_DIGEST_BYTES),
+        valid=bitmap_of([offset for offset, slot in bucket.slots.items() if isinstance(slot, bytes)]),
+        void=bitmap_of([offset for offset, slot in bucket.slots.items() if isinstance(slot, tuple)]),
+    )
 
 
 def _payload_hash(record: bytes) -> bytes:

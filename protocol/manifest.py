@@ -270,9 +270,14 @@ def decode_run_untrusted(data: bytes) -> SignedManifest:
 
 def _parse_json_untrusted(line: bytes) -> object:
     try:
-        return json.loads(line)
+        return json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise Reject(RejectReason.MANIFEST_FORMAT, "the first line is not JSON") from None
+
+
+def _refuse_constant(name: str) -> object:
+    """Python's reader takes NaN and Infinity, which are no JSON."""
+    raise ValueError(name)
 
 
 def checked(data: object) -> Manifest:

@@ -80,10 +80,14 @@ def canonical_coordinates(
     words_ndbw = _blocks(seeds, directions, -(-tensors // _LANES), _STREAM_CANONICAL)
     lanes = np.ascontiguousarray(words_ndbw, dtype="<u4").view("<u2")
     lanes_ndp = lanes.reshape(*lanes.shape[:2], -1)[..., :tensors].astype(np.int64)
-    log2_rank = rank.bit_length() - 1
     row = lanes_ndp & (rank - 1)
-    column = (lanes_ndp >> log2_rank) & (rank - 1)
-    return row, column, 1 - 2 * (lanes_ndp >> 15)
+    sign = lanes_ndp >> 15
+    sign *= -2
+    sign += 1
+    column = lanes_ndp
+    column >>= rank.bit_length() - 1
+    column &= rank - 1
+    return row, column, sign
 
 
 def rademacher_signs(

@@ -13,10 +13,11 @@ from nacl import bindings
 
 from ledgers import seal, signer
 from manifests import small_manifest
+from protocol import keys
 from protocol.envelope import EnvelopeCodec
-from protocol.errors import Ignore, IgnoreReason, Reject, RejectReason
+from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject, RejectReason
 from protocol.hashing import Author
-from protocol.keys import Signer, is_author_key, is_signed
+from protocol.keys import Signer, check_verifier, is_author_key, is_signed
 from protocol.ledger import Accepted, Ledger
 from protocol.quantise import quantise
 from protocol.subspace import seed_of
@@ -279,3 +280,12 @@ def test_envelope__accepted__is_the_sealed_one() -> None:
     record = seal(RAW, 1, 0)
     outcome = Ledger(RAW).add(record)
     assert isinstance(outcome, Accepted) and outcome.envelope.record == record
+
+
+def test_verifier__that_multiplies_by_the_cofactor__is_refused_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later libsodium does so. A node on it would take records that others reject, and split the network for good."""
+    check_verifier.cache_clear()
+    monkeypatch.setattr(keys, "is_signed", lambda *_: True)
+    with pytest.raises(OperatorError, match=r"pip install pynacl=="):
+        EnvelopeCodec(small_manifest())
+    check_verifier.cache_clear()
