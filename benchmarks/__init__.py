@@ -1,0 +1,1 @@
+"""Measurements of the protocol: `python -m benchmarks.NAME` from the repository's root. No test, and not installed."""

@@ -1,0 +1,140 @@
+"""A line chart as SVG text, with linear or logarithmic axes. Written by hand: no plotting library is needed.
+
+`sfnode.picture` draws the one picture of a run, with two panels and a step axis; this one draws any lines.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from xml.sax.saxutils import escape
+
+WIDTH, HEIGHT = 960, 540
+LEFT, RIGHT, TOP, BOTTOM = 84, 800, 104, 470
+INK, MUTED, GRID = "#1f2933", "#66727f", "#e6e9ed"
+STYLE = (
+    "text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;font-size:13px}"
+    ".title{font-size:20px;font-weight:600}.strong{font-size:14px;font-weight:600}"
+    "polyline{fill:none;stroke-linejoin:round;stroke-linecap:round;stroke-width:2.5}"
+)
+_LABEL_GAP = 17  # pixels between names of lines that end close together
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """One axis: its name, its kind, and its ticks as (value, label) unless they follow from the values."""
+
+    name: str
+    is_log: bool
+    ticks: tuple[tuple[float, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Points in order; without a name it has no label and no dots."""
+
+    name: str
+    points: tuple[Point, ...]
+    colour: str
+    dashes: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """Everything that a picture shows."""
+
+    title: str
+    note: str
+    x: Axis
+    y: Axis
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """Values to pixels along one axis."""
+
+    is_log: bool
+    values: tuple[float, float]
+    pixels: tuple[float, float]
+
+    def at(self, value: float) -> float:
+        low, high, value = (math.log10(v) if self.is_log else v for v in (*self.values, value))
+        return self.pixels[0] + (self.pixels[1] - self.pixels[0]) * (value - low) / (high - low)
+
+
+def render_chart(chart: Chart) -> str:
+    """The picture as SVG text; the same chart gives the same bytes."""
+    x = _Scale(chart.x.is_log, _range([p[0] for line in chart.lines for p in line.points], chart.x), (LEFT, RIGHT))
+    y = _Scale(chart.y.is_log, _range([p[1] for line in chart.lines for p in line.points], chart.y), (BOTTOM, TOP))
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}">',
+        f"<title>{escape(chart.title)}</title><style>{STYLE}</style>",
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
+        _text(LEFT, 44, chart.title, css="title", fill=INK),
+        _text(LEFT, 70, chart.note),
+        *_grid(chart, x, y),
+        *(part for line in chart.lines for part in _drawn(line, x, y)),
+        *_names(chart, y),
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _range(values: list[float], axis: Axis) -> tuple[float, float]:
+    """From the lowest to the highest value, rounded outwards on the value axis; a linear one starts at zero."""
+    low, high = min(values), max(values)
+    if not axis.is_log:
+        return 0.0, high * 1.08
+    return (low, high) if axis.name != "s" else (10 ** math.floor(math.log10(low)), 10 ** math.ceil(math.log10(high)))
+
+
+def _ticks(axis: Axis, values: tuple[float, float]) -> list[tuple[float, str]]:
+    if axis.ticks:
+        return list(axis.ticks)
+    low, high = values
+    if axis.is_log:
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        marks = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
+    else:
+        gap = 10 ** math.floor(math.log10(high / 3))
+        gap *= next(factor for factor in (1, 2, 5, 10) if high / (factor * gap) <= 8)
+        marks = [index * gap for index in range(int(high / gap) + 1)]
+    return [(mark, f"{mark:,.10g}") for mark in marks if low * 0.999 <= mark <= high * 1.001]
+
+
+def _grid(chart: Chart, x: _Scale, y: _Scale) -> list[str]:
+    parts = []
+    for value, label in _ticks(chart.y, y.values):
+        parts.append(f'<path d="M{LEFT} {y.at(value):.1f}H{RIGHT}" stroke="{GRID}"/>')
+        parts.append(_text(LEFT - 10, y.at(value) + 4.5, label, anchor="end"))
+    parts.append(f'<path d="M{LEFT} {BOTTOM}H{RIGHT}" stroke="{MUTED}"/>')
+    for value, label in _ticks(chart.x, x.values):
+        parts.append(f'<path d="M{x.at(value):.1f} {BOTTOM}v5" stroke="{MUTED}"/>')
+        parts.append(_text(x.at(value), BOTTOM + 21, label, anchor="middle"))
+    return [*parts, _text((LEFT + RIGHT) / 2, BOTTOM + 46, chart.x.name, anchor="middle")]
+
+
+def _drawn(line: Line, x: _Scale, y: _Scale) -> list[str]:
+    places = [(x.at(value), y.at(other)) for value, other in line.points]
+    dashes = f' stroke-dasharray="{line.dashes}" stroke-opacity="0.55"' if line.dashes else ""
+    joined = " ".join(f"{across:.1f},{down:.1f}" for across, down in places)
+    dots = [f'<circle cx="{a:.1f}" cy="{d:.1f}" r="3.5" fill="{line.colour}"/>' for a, d in places if line.name]
+    return [f'<polyline points="{joined}" stroke="{line.colour}"{dashes}/>', *dots]
+
+
+def _names(chart: Chart, y: _Scale) -> list[str]:
+    """Each line's name at its right end, moved apart where they would cover each other."""
+    ends = sorted((y.at(line.points[-1][1]), line.name, line.colour) for line in chart.lines if line.name)
+    parts, last = [], -math.inf
+    for place, name, colour in ends:
+        last = max(place, last + _LABEL_GAP)
+        parts.append(_text(RIGHT + 14, last + 4.5, name, css="strong", fill=colour))
+    return parts
+
+
+def _text(x: float, y: float, text: str, *, css: str = "", fill: str = MUTED, anchor: str = "start") -> str:
+    kind = f' class="{css}"' if css else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{fill}" text-anchor="{anchor}"{kind}>{escape(text)}</text>'

@@ -1,0 +1,79 @@
+"""What a head costs: the ledger's root and the state digest after one more update, and after one more of each author.
+
+    python -m benchmarks.heads --json
+
+Also the frontier, which a node needs for every frame of records. OPT-125m's tensors; median of some repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from statistics import median
+from time import thread_time
+from typing import Any
+
+import click
+
+from benchmarks.measures import report, say
+from benchmarks.network import idle_node
+from benchmarks.runs import Shape, TrustingCodec, manifest_of, unsigned_records
+from protocol.replica import Replica
+
+AUTHORS = (100, 1_000, 10_000)
+_STEPS_HELD = 300  # of each author, in the current span
+_UPDATES_HELD = 300_000  # and not more in all
+_REPEATS = 9
+
+
+def measure(authors: int, steps_held: int = _STEPS_HELD) -> dict[str, Any]:
+    """Milliseconds of CPU."""
+    shape = Shape(authors=authors, steps=steps_held + 2 * _REPEATS)
+    manifest = manifest_of(shape)
+    replica = Replica(manifest)
+    replica.ledger.codec = TrustingCodec(manifest)
+    records = unsigned_records(manifest, shape)
+    _add(replica, records, steps_held * authors)
+    node = idle_node(manifest, "node", replica)
+    _both(replica)
+    times: dict[str, list[float]] = {}
+    for _ in range(_REPEATS):
+        for name, count in (("one", 1), ("all", authors - 1)):
+            _add(replica, records, count)
+            times.setdefault(f"sum_{name}_ms", []).append(_ms(replica.coefficients))
+            times.setdefault(f"root_after_{name}_ms", []).append(_ms(replica.ledger.root))
+            times.setdefault(f"state_after_{name}_ms", []).append(_ms(replica.state_digest))
+        times.setdefault("frontier_ms", []).append(_ms(node.frontier))
+    return {"authors": authors, **{name: round(median(taken), 3) for name, taken in times.items()}}
+
+
+def _both(replica: Replica) -> None:
+    replica.ledger.root()
+    replica.state_digest()
+
+
+def _add(replica: Replica, records: Iterator[bytes], count: int) -> None:
+    for _ in range(count):
+        replica.add(next(records))
+
+
+def _ms(run: Callable[[], object]) -> float:
+    started = thread_time()
+    run()
+    return 1e3 * (thread_time() - started)
+
+
+@click.command()
+@click.option("--authors", default=",".join(map(str, AUTHORS)), show_default=True, help="Numbers of authors.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def main(authors: str, as_json: bool) -> None:
+    """Cost of a head."""
+    rows = []
+    for count in map(int, authors.split(",")):
+        say(f"{count:,} authors")
+        rows.append(measure(count, min(_STEPS_HELD, _UPDATES_HELD // count)))
+    lines = ["  ".join(f"{name} {value:g}" for name, value in row.items()) for row in rows]
+    report({"heads": rows}, as_json=as_json, lines=lines)
+
+
+if __name__ == "__main__":
+    main()

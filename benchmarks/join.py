@@ -1,0 +1,143 @@
+"""An empty node joins through four peers: all honest, or one that lies in one of three ways and one that stalls.
+
+    python -m benchmarks.join --json
+
+Real cores in virtual time; the joiner checks every signature. Virtual seconds hold link delays and waiting alone; what
+the joiner computes is told beside them, in CPU seconds.
+"""
+
+from __future__ import annotations
+
+import random
+from statistics import median
+from typing import Any
+
+import click
+
+from benchmarks.impostors import Impostor, empty_promises, garbage, stalls, wrong_digests
+from benchmarks.measures import report, say
+from benchmarks.network import Core, Link, Network, Traffic, idle_node
+from benchmarks.runs import Shape, manifest_of, sealed_records, trusted_replica
+from protocol.manifest import Manifest
+from protocol.node import Node
+from protocol.wire import PeerId
+
+_LIMIT_MS = 600_000
+_LOOK_MS = 100
+_SUMMED = 64  # a node says its head when no more updates than this wait to be summed
+_HONEST = ("honest 1", "honest 2", "honest 3", "honest 4")
+# Who the four are; the rest of the name, up to the digit, is what they do.
+SCENARIOS = {
+    "four honest": _HONEST,
+    "wrong digests": (*_HONEST[:2], "wrong digests", "stalls"),
+    "empty promises": (*_HONEST[:2], "empty promises", "stalls"),
+    "garbage": (*_HONEST[:2], "garbage", "stalls"),
+}
+_BENDS = {"wrong digests": wrong_digests, "empty promises": empty_promises, "garbage": garbage, "stalls": stalls}
+
+
+def measure(shape: Shape, seeds: int = 1) -> dict[str, list[dict[str, Any]]]:
+    """Every scenario with the same ledger, once for each seed: link delays differ, and with them who answers first."""
+    manifest = manifest_of(shape)
+    records = list(sealed_records(manifest, shape))
+    result: dict[str, list[dict[str, Any]]] = {}
+    for name, peers in SCENARIOS.items():
+        say(f"{name}: {', '.join(peers)}")
+        result[name] = [_join(manifest, records, peers, seed) for seed in range(seeds)]
+    return result
+
+
+def _join(manifest: Manifest, records: list[bytes], peers: tuple[str, ...], seed: int) -> dict[str, Any]:
+    network = Network(seed=seed, link=Link())
+    expected = trusted_replica(manifest, records)
+    root = expected.ledger.root()
+    joiner = idle_node(manifest, "joiner")
+    me = network.add("joiner", joiner)
+    for name in peers:
+        network.add(name, _peer(manifest, name, records, seed))
+    network.run(2_000)
+    started_ms = network.now_ms
+    for name in peers:
+        network.connect(me, PeerId(name))
+    while joiner.replica.ledger.root() != root or not joiner.sync.is_live:
+        _go_on(network, started_ms)
+    live_ms = network.now_ms - started_ms
+    while joiner.replica.unsummed > _SUMMED:
+        _go_on(network, started_ms)
+    summed_ms = network.now_ms - started_ms
+    assert joiner.replica.state_digest() == expected.state_digest()
+    return {"live_s": live_ms / 1e3, "summed_s": summed_ms / 1e3, **_fetched(network, me, peers, joiner)}
+
+
+def _peer(manifest: Manifest, name: str, records: list[bytes], seed: int) -> Core:
+    """A peer that holds everything; each took it in in another order."""
+    shuffled = list(records)
+    random.Random(f"{seed} {name}").shuffle(shuffled)
+    node = idle_node(manifest, name, trusted_replica(manifest, shuffled))
+    return Impostor(node, _BENDS[name]) if name in _BENDS else node
+
+
+def _go_on(network: Network, started_ms: int) -> None:
+    network.run(_LOOK_MS)
+    if network.now_ms - started_ms > _LIMIT_MS:
+        raise RuntimeError(f"not live after {_LIMIT_MS} virtual ms")
+
+
+def _fetched(network: Network, me: PeerId, peers: tuple[str, ...], joiner: Node) -> dict[str, Any]:
+    """Bytes down to the joiner, by peer and in all, against the records alone; CPU seconds of it and of the peers."""
+    down = {name: network.traffic[PeerId(name), me] for name in peers}
+    up = sum(sum(network.traffic[me, PeerId(name)].bytes.values()) for name in peers)
+    least = joiner.replica.ledger.updates * joiner.replica.ledger.codec.record_bytes
+    total = sum(sum(traffic.bytes.values()) for traffic in down.values())
+    return {
+        "updates": joiner.replica.ledger.updates,
+        "bytes_least": least,
+        "bytes_down": total,
+        "overhead_percent": round(100 * (total / least - 1), 1),
+        "bytes_up": up,
+        "share_percent": {name: _share(traffic, down) for name, traffic in down.items()},
+        "sessions_completed": joiner.sync.sessions_completed,
+        "sessions_failed": joiner.sync.sessions_failed,
+        "dropped": [str(peer) for _, peer, _ in network.dropped],
+        "joiner_cpu_s": round(sum(network.cpu_seconds[me].values()), 2),
+        "peers_cpu_s": {name: round(sum(network.cpu_seconds[PeerId(name)].values()), 2) for name in peers},
+    }
+
+
+def _share(traffic: Traffic, down: dict[str, Traffic]) -> float:
+    """Percent of the pulled bytes that came over this link."""
+    return round(100 * traffic.bytes["pull"] / sum(other.bytes["pull"] for other in down.values()), 1)
+
+
+def _told(name: str, runs: list[dict[str, Any]]) -> list[str]:
+    """A scenario in three lines: medians, and the worst in brackets."""
+
+    def middle(key: str) -> str:
+        values = [run[key] for run in runs]
+        return f"{median(values):.1f} ({max(values):.1f})"
+
+    shares = {peer: median(run["share_percent"][peer] for run in runs) for peer in runs[0]["share_percent"]}
+    return [
+        f"{name}: live after {middle('live_s')} s, all summed after {middle('summed_s')} s",
+        f"  {runs[0]['updates']:,} updates, {runs[0]['bytes_least'] / 1e6:.2f} MB of records, overhead "
+        f"{middle('overhead_percent')} %; joiner {middle('joiner_cpu_s')} s of CPU",
+        f"  median shares {shares}; dropped {sum(len(run['dropped']) for run in runs)} peers in {len(runs)} runs",
+    ]
+
+
+@click.command()
+@click.option("--authors", default=10, show_default=True)
+@click.option("--steps", default=4_000, show_default=True, help="Updates of each author.")
+@click.option(
+    "--seeds", default=5, show_default=True, help="Runs of each scenario; medians are told, worst in brackets."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def main(authors: int, steps: int, seeds: int, as_json: bool) -> None:
+    """Anti-entropy join of an empty node against four peers."""
+    result = measure(Shape(authors=authors, steps=steps), seeds)
+    lines = [line for name, runs in result.items() for line in _told(name, runs)]
+    report(result, as_json=as_json, lines=lines)
+
+
+if __name__ == "__main__":
+    main()
