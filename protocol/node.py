@@ -54,12 +54,14 @@ class NodeConfig:
         expects_peers: it has been told of, or knows, other nodes: ask them for its own highest round before signing.
         neighbours_min: do not start the first step before so many neighbours are there.
         reserved_step: highest step that the store holds a reservation for; -1 for none.
+        first_request: u32, drawn anew at each start: requests are numbered from there on (SPEC 8.4.1).
     """
 
     is_training: bool = True
     expects_peers: bool = False
     neighbours_min: int = 0
     reserved_step: int = -1
+    first_request: int = 0
 
 
 class Node:
@@ -69,7 +71,7 @@ class Node:
         self.manifest = manifest
         self.replica = replica
         self.clock = StepClock(manifest, signer.author)
-        self.sync = Synchroniser(replica.ledger)
+        self.sync = Synchroniser(replica.ledger, config.first_request)
         self.ignored: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
         self.own_updates = 0

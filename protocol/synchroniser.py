@@ -45,11 +45,12 @@ class _Neighbour:
 class Synchroniser:
     """Runs at most one session per neighbour, several neighbours in parallel, and answers theirs."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, first_request: int = 0) -> None:
+        """``first_request``: another number in each life of a node, so that no answer to an earlier one fits."""
         self._ledger = ledger
         self._claims = Claims()
         self._neighbours: dict[PeerId, _Neighbour] = {}
-        self._last_request = 0
+        self._last_request = first_request
         self.is_live = False
         self.answered_ms = -1  # when a neighbour last answered a request
         self.sessions_completed = 0

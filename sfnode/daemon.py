@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -110,6 +111,7 @@ class Daemon:
             expects_peers=bool(config.network.bootstrap or known_peers),
             neighbours_min=config.neighbours_min,
             reserved_step=self._store.reserved_step,
+            first_request=secrets.randbits(32),
         )
         self.node = Node(self.manifest, signer, node_config, replica)
         self.network = Network(

@@ -103,3 +103,19 @@ def test_sync__sessions_in_flight__send_nothing_but_what_is_due() -> None:
     asker, _, _ = pulling()
     effects = asker.handle(Ticked(), 100)
     assert not [e for e in effects if isinstance(e, SendMessage) and isinstance(e.message, PullRequest)]
+
+
+def test_sync__answer_meant_for_an_earlier_life_of_the_node__is_passed_over() -> None:
+    """Found while simulating mutants: a neighbour that lags answers, on the new connection, what the node asked before
+    it was restarted. When both lives numbered their requests from 1, the node took that for a lie and cut it off."""
+    full = ledger_of(MANIFEST, [seal(MANIFEST, 0, 0)])
+    numbers = []
+    for first_request in (100, 4_000_000_000):
+        life = node(is_training=False, first_request=first_request)
+        join(life, X)
+        request = next_request(tell(life, X, other_head(seal(MANIFEST, 0, 0)), 0))
+        assert request is not None
+        numbers.append(request.request)
+    late = PullDone(request=numbers[0], records=0)
+    assert tell(life, X, late, 10) == [] and not life.rejected
+    assert request is not None and next_request(tell(life, X, answer(full, request)[0], 20)) is not None

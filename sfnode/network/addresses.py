@@ -15,7 +15,7 @@ _ED25519_ID_PREFIX: Final = bytes.fromhex("002408011220")
 _ED25519_ID_BYTES: Final = len(_ED25519_ID_PREFIX) + 32
 _ED25519_ID_DIGITS: Final = 52  # always so many base58 digits, because the second byte is not zero
 _BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-_HOST_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,62}\.?)*")
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}(\.[A-Za-z0-9][A-Za-z0-9-]{0,62})*\.?")
 _KINDS: Final = ("ip4", "ip6", "dns", "dns4", "dns6")
 
 
@@ -82,7 +82,10 @@ def parse_address(text: str) -> Address:
     if len(parts) == 7:
         author_of_peer(parts[6])
         peer = PeerId(parts[6])
-    return Address(kind=parts[1], host=_check_host(parts[1], parts[2]), port=_check_port(parts[4]), peer=peer)
+    kind, host = parts[1], _check_host(parts[1], parts[2])
+    if kind == "ip6" and (mapped := ipaddress.IPv6Address(host).ipv4_mapped):
+        kind, host = "ip4", str(mapped)
+    return Address(kind=kind, host=host, port=_check_port(parts[4]), peer=peer)
 
 
 def _check_host(kind: str, host: str) -> str:
@@ -91,7 +94,10 @@ def _check_host(kind: str, host: str) -> str:
     if kind == "ip4":
         return str(ipaddress.IPv4Address(host))
     if kind == "ip6":
-        return str(ipaddress.IPv6Address(host))
+        parsed = ipaddress.IPv6Address(host)
+        if parsed.scope_id:
+            raise ValueError(f"the zone of {host!r} means something on one machine only")
+        return str(parsed)
     if len(host) > 253 or _HOST_NAME.fullmatch(host) is None:
         raise ValueError(f"not a host name: {host!r}")
     return host
@@ -158,6 +164,8 @@ def reachable_addresses(listen: tuple[Address, ...], *, observed_host: str) -> t
     nobody can make us dial our own machine.
     """
     observed = ipaddress.ip_address(observed_host)
+    if isinstance(observed, ipaddress.IPv6Address) and observed.ipv4_mapped:
+        observed = observed.ipv4_mapped
     found: list[str] = []
     for address in listen:
         meant = replace(address, kind=f"ip{observed.version}", host=str(observed)) if address.is_wildcard else address

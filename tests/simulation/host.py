@@ -36,8 +36,9 @@ from protocol.wire import PeerId, decode_untrusted, encode
 from sfnode.store import replay
 from simulation.disk import Disk
 from simulation.environment import Environment
+from simulation.holding import Life, require
 from simulation.scenario import Fault, stream
-from simulation.watch import Life, Watch, require
+from simulation.watch import Watch
 
 CrashPoint = Callable[[Effect], bool]
 
@@ -116,6 +117,7 @@ class Host:
             is_training=self._config.is_training,
             expects_peers=self._config.expects_peers or self._boots > 1,
             reserved_step=self.disk.reserved_step,
+            first_request=self._random.getrandbits(32),
         )
         self.node = Node(self._manifest, self.signer, config, replica)
         self.life.reserved_step = self.disk.reserved_step
@@ -217,7 +219,7 @@ class Host:
         verified = self._environment.signatures
         effects = self.node.handle(event, self._environment.now_ms)
         self.life.verified += self._environment.signatures - verified
-        self._watch.see(self.life, self.node, effects)
+        self._watch.see(self.life, self.node, event, effects, self._environment.now_ms)
         self._carry_out(effects)
 
     def _after(self, delay_ms: int, event: Event) -> None:
@@ -263,6 +265,8 @@ class Host:
 
     def send(self, effect: SendMessage) -> None:
         """Send what the core asks for."""
+        if self.node is not None:
+            self._watch.promises.see_send(self.signer.author, self.node, effect.message)
         self._environment.link(self.name, effect.peer).carry(self.name, encode(effect.message))
 
     def _cut_off(self, peer: PeerId, reason: str) -> None:
@@ -272,6 +276,7 @@ class Host:
 
     def _estimate(self, effect: StartEstimate) -> None:
         assert self.node is not None
+        self._watch.promises.see_estimate(self.signer.author, effect.step)
         duration_ms = self._random.randint(self._config.estimate_ms, 2 * self._config.estimate_ms)
         if self._happens(Fault.WORKER_LOST, _LOST):
             self._after(duration_ms, EstimateLost(step=effect.step))

@@ -70,7 +70,7 @@ class Liar(Host):
         message: Message | None = effect.message
         if not isinstance(message, Records) and self._random.random() < _LIES:
             self._environment.count(Fault.LIE)
-            message = None if self._random.random() < 0.2 else self._lie(effect.message)
+            message = self._random.choice((None, self._lie(effect.message), _other_kind(effect.message)))
         if message is not None:
             super().send(replace(effect, message=message))
 
@@ -126,6 +126,13 @@ class Liar(Host):
                 replace(message, span=message.span ^ 1),
             ]
         )
+
+
+def _other_kind(message: Message) -> Message:
+    """An answer of another kind under the right number; what is no answer stays as it is."""
+    if isinstance(message, Spans | Shards | Authors | Payloads):
+        return PullDone(request=message.request, records=0)
+    return message
 
 
 class Intruder:

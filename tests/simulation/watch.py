@@ -2,71 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from protocol import limits
-from protocol.events import DropPeer, Effect, Halt, ReserveStep, SendMessage, StartEstimate, StoreRecords
+from protocol.events import DropPeer, Effect, Event, Halt, ReserveStep, SendMessage, StartEstimate, StoreRecords
 from protocol.hashing import Author
 from protocol.keys import SIGNATURE_BYTES
 from protocol.node import Node
 from protocol.wire import Head, PeerId, Records
-
-Slot = tuple[bytes, int]
-
-
-class Violation(AssertionError):
-    """An invariant does not hold."""
-
-
-def require(holds: object, text: str) -> None:
-    """Raise Violation unless ``holds``."""
-    if not holds:
-        raise Violation(text)
-
-
-def slot_of(record: bytes) -> Slot:
-    """(author, round) of a record (SPEC 6.1)."""
-    return record[:32], int.from_bytes(record[32:36], "big")
-
-
-@dataclass
-class Holding:
-    """The set of records that one process was seen to store, kept apart from its own ledger."""
-
-    payloads: dict[Slot, set[bytes]] = field(default_factory=dict)
-    updates: int = 0
-    void_slots: int = 0
-    set_hash: int = 0  # of the slots, in no order
-
-    def add(self, record: bytes) -> None:
-        """One more record; Violation where the slot holds the payload already, or two others."""
-        slot, payload = slot_of(record), record[:-SIGNATURE_BYTES]
-        held = self.payloads.setdefault(slot, set())
-        require(payload not in held, "a payload was stored twice")
-        require(len(held) < 2, "a third payload was stored for one slot")
-        if not held:
-            self.updates += 1
-            self.set_hash ^= _number(b"counts", payload)
-        else:
-            (first,) = held
-            self.updates -= 1
-            self.void_slots += 1
-            self.set_hash ^= _number(b"counts", first) ^ _number(b"void", slot[0], slot[1].to_bytes(4, "big"))
-        held.add(payload)
-
-
-@dataclass
-class Life:
-    """What was seen of one process from its start on."""
-
-    holding: Holding = field(default_factory=Holding)
-    verified: int = 0  # signatures
-    loaded: int = 0  # records accepted from the disk at the start
-    accepted: int = 0
-    rejected: int = 0
-    reserved_step: int = -1
+from simulation.holding import Life, Slot, Violation, require, slot_of
+from simulation.promises import Promises
 
 
 class Watch:
@@ -78,10 +23,15 @@ class Watch:
         self._set_of_root: dict[bytes, int] = {}
         self._root_of_set: dict[int, bytes] = {}
         self._signed: dict[Slot, bytes] = {}
-        self.forgetful: set[bytes] = set()  # authors whose disk lost what was durable: SPEC 12 promises them less
+        self.promises = Promises()
         self.acknowledged: dict[Slot, bytes] = {}
 
-    def see(self, life: Life, node: Node, effects: Sequence[Effect]) -> None:
+    @property
+    def forgetful(self) -> set[bytes]:
+        """Authors whose disk lost what was durable: SPEC 12 promises them less."""
+        return self.promises.forgetful
+
+    def see(self, life: Life, node: Node, event: Event, effects: Sequence[Effect], now_ms: int) -> None:
         """One event was handled; these are its effects, not yet carried out."""
         before = (life.holding.updates, life.holding.void_slots)
         for effect in effects:
@@ -100,6 +50,7 @@ class Watch:
                 case Halt():
                     raise Violation(f"an honest node halted: {effect.detail}")
         self._check_ledger(life, node, before)
+        self.promises.see(life, node, event, effects, now_ms)
         check_tables(node)
 
     def see_own(self, record: bytes) -> None:
@@ -110,6 +61,7 @@ class Watch:
         first = self._signed.setdefault(slot, payload)
         require(first == payload, f"an honest node signed two payloads for step {slot[1]}")
         self.acknowledged[slot] = payload
+        self.promises.see_own(record)
 
     def compare_digests(self, life: Life, root: bytes, state_digest: bytes) -> None:
         """The root is a function of the set and back; the state digest is a function of the root."""
@@ -172,24 +124,10 @@ def check_end(nodes: dict[PeerId, Node], watch: Watch) -> None:
     for (author, step), payload in watch.acknowledged.items():
         if author in watch.forgetful:
             continue
-        record = _held_record(some, author, step)
-        is_void = record is None and _is_void(some, author, step)
-        require(is_void or (record is not None and record[:-SIGNATURE_BYTES] == payload), "an own update was lost")
-
-
-def _held_record(node: Node, author: bytes, step: int) -> bytes | None:
-    found = _records(node, author, step)
-    return found[0] if len(found) == 1 else None
-
-
-def _is_void(node: Node, author: bytes, step: int) -> bool:
-    return len(_records(node, author, step)) == 2
+        held = [record[:-SIGNATURE_BYTES] for record in _records(some, author, step)]
+        require(held == [payload], "an own update was lost, or its slot is void")
 
 
 def _records(node: Node, author: bytes, step: int) -> list[bytes]:
     bit = (1 << step % limits.SPAN_STEPS).to_bytes(limits.SPAN_STEPS // 8, "little")
     return list(node.replica.ledger.records(step // limits.SPAN_STEPS, Author(author), bit))
-
-
-def _number(*parts: bytes) -> int:
-    return int.from_bytes(hashlib.blake2b(b"|".join(parts), digest_size=16).digest(), "big")

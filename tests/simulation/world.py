@@ -14,12 +14,13 @@ from protocol.structure import _field_types
 from protocol.wire import Message, PeerId
 from simulation.environment import Environment, Part
 from simulation.faults import Calendar
+from simulation.holding import Violation
 from simulation.host import Host, HostConfig
 from simulation.hostile import Equivocator, Intruder, Liar, Replayer, Spammer
 from simulation.link import Link
 from simulation.scenario import TIGHT_LIMITS, Fault, Scenario, draw, stream
 from simulation.topology import edges
-from simulation.watch import Violation, Watch, check_end
+from simulation.watch import Watch, check_end
 
 AGREEMENT_MS = 120_000  # after the faults stop: every node is done and all hold the same digests
 _LOOK_MS = 500

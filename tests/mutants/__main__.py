@@ -1,0 +1,5 @@
+"""python -m tests.mutants: see --help."""
+
+from mutants.command import main
+
+main()

@@ -1,0 +1,45 @@
+"""All mutants, in the order of the table, and the control: the same looks with no mutant on."""
+
+from __future__ import annotations
+
+from mutants import of_bytes, of_ledger, of_model, of_node, of_storage, of_sync
+from mutants.detectors import SEEDS_MAX, Detector, Directed, HashSeeds, Simulation, Tests, Vectors
+from mutants.mutant import Mutant
+
+_SEEDS_PER_CONTROL = 15  # so that several processes share the work
+
+MUTANTS = (
+    *of_ledger.SLOTS,
+    *of_ledger.DIGESTS,
+    *of_model.SUMS,
+    *of_model.MEANING,
+    *of_node.RECORDS,
+    *of_node.SIGNING,
+    *of_node.FLOOD,
+    *of_node.CLOCK,
+    *of_storage.STORAGE,
+    *of_sync.DIALOGUE,
+    *of_sync.SESSIONS,
+    *of_bytes.ENVELOPES,
+    *of_bytes.MESSAGES,
+)
+
+
+def _controls() -> list[Mutant]:
+    """Everything that the detectors look at, once, while nothing is wrong."""
+    detectors: list[Detector] = [
+        Simulation(seeds=_SEEDS_PER_CONTROL, first=first) for first in range(0, SEEDS_MAX, _SEEDS_PER_CONTROL)
+    ]
+    used = [mutant.detector for mutant in MUTANTS]
+    files = {name for detector in used if isinstance(detector, Vectors) for name in detector.files}
+    names = {name for detector in used if isinstance(detector, Tests) for name in detector.names}
+    detectors += [Vectors(tuple(sorted(files))), Tests(tuple(sorted(names))), HashSeeds()]
+    detectors += [detector for detector in used if isinstance(detector, Directed)]
+    return [
+        Mutant(name=f"control-{number}", breaks="nothing", edits=(), detector=detector)
+        for number, detector in enumerate(detectors, start=1)
+    ]
+
+
+CONTROLS = tuple(_controls())
+BY_NAME = {mutant.name: mutant for mutant in (*CONTROLS, *MUTANTS)}

@@ -1,0 +1,107 @@
+"""Bugs at the trust boundary: envelopes, keys, messages, manifests."""
+
+from __future__ import annotations
+
+from mutants.detectors import Simulation, Vectors
+from mutants.mutant import Mutant
+from mutants.patch import Edit
+
+_ENVELOPE, _MANIFEST = "protocol.envelope", "protocol.manifest"
+
+ENVELOPES = (
+    Mutant(
+        name="signature-without-run-id",
+        breaks="the signature does not cover the run",
+        edits=(Edit(_ENVELOPE, "EnvelopeCodec.__init__", "_SIGNED_TAG + manifest.run_id", "_SIGNED_TAG"),),
+        detector=Vectors(("envelopes.json",)),
+    ),
+    Mutant(
+        name="run-id-nowhere",
+        breaks="neither signature nor seed covers the run: a record of another run counts in this one",
+        edits=(
+            Edit(_ENVELOPE, "EnvelopeCodec.__init__", "_SIGNED_TAG + manifest.run_id", "_SIGNED_TAG"),
+            Edit("protocol.subspace", "seed_of", "run_id, author, u32(step)", "author, u32(step)"),
+        ),
+        detector=Simulation("nobody has signed so"),
+    ),
+    Mutant(
+        name="signature-not-checked",
+        breaks="any signature will do",
+        edits=(
+            Edit(
+                "protocol.keys",
+                "is_signed",
+                "except BadSignatureError:\n        return False",
+                "except BadSignatureError:\n        return True",
+            ),
+        ),
+        detector=Simulation("nobody has signed so"),
+    ),
+    Mutant(
+        name="seed-not-checked",
+        breaks="an author may choose its directions",
+        edits=(
+            Edit(
+                _ENVELOPE,
+                "EnvelopeCodec.check_signed",
+                "if envelope.seed != seed_of(self._manifest.run_id, envelope.author, envelope.step):",
+                "if False:",
+            ),
+        ),
+        detector=Vectors(("envelopes.json",)),
+    ),
+    Mutant(
+        name="key-not-checked",
+        breaks="keys of small or mixed order are let in",
+        edits=(Edit(_ENVELOPE, "EnvelopeCodec.check_signed", "if not is_author_key(envelope.author):", "if False:"),),
+        detector=Vectors(("envelopes.json",)),
+    ),
+    Mutant(
+        name="lower-clip-not-checked",
+        breaks="scalars may lie below the lower bound",
+        edits=(Edit(_ENVELOPE, "EnvelopeCodec._check_scalars", "or min(envelope.scalars) < -self._clip", ""),),
+        detector=Vectors(("envelopes.json",)),
+    ),
+    Mutant(
+        name="energy-of-the-first-local-step",
+        breaks="only the first local step's scalars must be normalised: the others may shout",
+        edits=(Edit(_ENVELOPE, "EnvelopeCodec._check_scalars", "range(0, method.scalars, method.directions)", "(0,)"),),
+        detector=Vectors(("envelopes.json",)),
+    ),
+    Mutant(
+        name="step-one-beyond-the-end",
+        breaks="the step after the last one is accepted",
+        edits=(Edit(_ENVELOPE, "EnvelopeCodec._check_step", "envelope.step >= self", "envelope.step > self"),),
+        detector=Vectors(("envelopes.json",)),
+    ),
+)
+
+MESSAGES = (
+    Mutant(
+        name="other-encodings-accepted",
+        breaks="a message may be written in several ways",
+        edits=(Edit("protocol.wire", "decode_untrusted", "if encode(message) != payload:", "if False:"),),
+        detector=Vectors(("messages.json",)),
+    ),
+    Mutant(
+        name="booleans-are-integers",
+        breaks="true passes for 1, as Python thinks",
+        edits=(Edit("protocol.structure", "_convert", "type(data) is not declared", "not isinstance(data, declared)"),),
+        detector=Vectors(("messages.json",)),
+    ),
+    Mutant(
+        name="manifest-in-other-bytes",
+        breaks="a manifest that is not in canonical form is accepted: one document has several run ids",
+        edits=(
+            Edit(_MANIFEST, "decode_run_untrusted", "if manifest.canonical != lines[0]:", "if False:"),
+            Edit(_MANIFEST, "decode_run_untrusted", "if signed.encode() != data:", "if False:"),
+        ),
+        detector=Vectors(("manifests.json",)),
+    ),
+    Mutant(
+        name="manifest-signature-not-checked",
+        breaks="anybody may change the manifest on the way",
+        edits=(Edit(_MANIFEST, "decode_run_untrusted", "if not is_signed(", "if False and not is_signed("),),
+        detector=Vectors(("manifests.json",)),
+    ),
+)

@@ -1,0 +1,238 @@
+"""Bugs of the node core: verdicts, the order of effects, signing safety, the flood, the step clock."""
+
+from __future__ import annotations
+
+from mutants.detectors import Directed, Simulation, Tests
+from mutants.directed import made_up_keys_that_sign_old_steps
+from mutants.mutant import Mutant
+from mutants.patch import Edit
+
+_NODE, _FLOOD, _CLOCK = "protocol.node", "protocol.flood", "protocol.clock"
+_IGNORED = "        self.ignored[ignore.reason.name] += 1\n"
+
+RECORDS = (
+    Mutant(
+        name="dedup-before-store",
+        breaks="a record counts as seen before it was accepted: one that came too early is never taken again",
+        edits=(
+            Edit(
+                _NODE,
+                "Node._admit",
+                "    try:\n",
+                "    seen = self.__dict__.setdefault('seen', set())\n"
+                "    if record in seen:\n"
+                "        return []\n"
+                "    seen.add(record)\n"
+                "    try:\n",
+            ),
+        ),
+        detector=Simulation("no agreement"),
+    ),
+    Mutant(
+        name="ignored-is-rejected",
+        breaks="whatever is of no use now cuts its sender off, copies included",
+        edits=(
+            Edit(
+                _NODE,
+                "Node._admit",
+                _IGNORED,
+                "        from protocol.errors import RejectReason\n"
+                "        raise Reject(RejectReason.SIZE, str(ignore)) from None\n",
+            ),
+        ),
+        detector=Simulation("an honest node was cut off"),
+    ),
+    Mutant(
+        name="relays-of-equivocators-punished",
+        breaks="whoever relays a further version for a void slot is cut off, though it did nothing wrong",
+        edits=(
+            Edit(
+                _NODE,
+                "Node._admit",
+                _IGNORED,
+                "        if ignore.reason.name == 'SLOT_VOID':\n"
+                "            from protocol.errors import RejectReason\n"
+                "            raise Reject(RejectReason.SIZE, str(ignore)) from None\n" + _IGNORED,
+            ),
+        ),
+        detector=Simulation("slot_void"),
+    ),
+    Mutant(
+        name="proof-not-stored",
+        breaks="the second payload voids the slot in memory and is not stored: after a restart the first one counts",
+        edits=(Edit(_NODE, "Node._admit", "return [outcome.second.record]", "return []"),),
+        detector=Simulation("the ledger holds other records"),
+    ),
+    Mutant(
+        name="relayed-before-stored",
+        breaks="records are sent on before they are stored",
+        edits=(
+            Edit(
+                _NODE,
+                "Node.handle",
+                "self._do([SendMessage(peer=peer, message=message) for peer, message in self._flood.flush(now_ms)])",
+                "self._effects[:0] = [SendMessage(peer=p, message=m) for p, m in self._flood.flush(now_ms)]",
+            ),
+        ),
+        detector=Simulation("sent that was not stored"),
+    ),
+    Mutant(
+        name="pulled-records-not-verified",
+        breaks="signatures of pulled records are not looked at, since a neighbour has verified them",
+        edits=(
+            Edit(
+                _NODE,
+                "Node._admit",
+                "        outcome = self.replica.add(record, horizon_step=horizon_step)\n",
+                "        codec = self.replica.ledger.codec\n"
+                "        if self.sync._neighbours[peer].session:\n"
+                "            codec.check_signed = lambda envelope: None\n"
+                "        try:\n"
+                "            outcome = self.replica.add(record, horizon_step=horizon_step)\n"
+                "        finally:\n"
+                "            codec.__dict__.pop('check_signed', None)\n",
+            ),
+        ),
+        detector=Simulation("nobody has signed so"),
+    ),
+    Mutant(
+        name="halt-on-any-mismatch",
+        breaks="a neighbour's false state digest stops an honest node",
+        edits=(
+            Edit(
+                _NODE,
+                "Node._settle_mismatch",
+                "if self.replica.replayed_digest() == self.replica.state_digest():",
+                "if False:",
+            ),
+        ),
+        detector=Simulation("an honest node halted"),
+    ),
+    Mutant(
+        name="dropped-peer-keeps-its-outbox",
+        breaks="records go on piling up for a peer that was cut off",
+        edits=(Edit(_NODE, "Node._drop", "    self._flood.close(peer)\n", ""),),
+        detector=Simulation("an outbox without a neighbour"),
+    ),
+    Mutant(
+        name="head-told-once",
+        breaks="neighbours compare ledgers when they meet and never again",
+        edits=(
+            Edit(
+                _NODE,
+                "Node._tick",
+                "for peer in self.sync.peers_due_for_head(self._now_ms):",
+                "for peer in ():",
+            ),
+        ),
+        detector=Simulation("no agreement"),
+    ),
+)
+
+SIGNING = (
+    Mutant(
+        name="reservation-forgotten",
+        breaks="after a restart the node does not look at the step that its disk has reserved",
+        edits=(Edit(_NODE, "Node.__init__", "    self.clock.resume_after(config.reserved_step)\n", ""),),
+        detector=Simulation("reserved twice"),
+    ),
+    Mutant(
+        name="estimate-before-reservation",
+        breaks="the worker starts before the step is durable",
+        edits=(
+            Edit(
+                _NODE,
+                "Node._start_step_if_due",
+                "[ReserveStep(step=step), StartEstimate(step=step, seed=seed)]",
+                "[StartEstimate(step=step, seed=seed), ReserveStep(step=step)]",
+            ),
+        ),
+        detector=Simulation("estimated without reservation"),
+    ),
+    Mutant(
+        name="own-update-not-durable",
+        breaks="the node's own update is stored like those of others, without waiting for the disk, and sent",
+        edits=(Edit(_NODE, "Node._keep", "is_own=source is None", "is_own=False"),),
+        detector=Simulation("never made durable"),
+    ),
+    Mutant(
+        name="live-from-the-start",
+        breaks="a node that knows of peers signs before it has asked them for its own highest round",
+        edits=(Edit("protocol.synchroniser", "Synchroniser.__init__", "self.is_live = False", "self.is_live = True"),),
+        detector=Simulation("before any of them had answered"),
+    ),
+    Mutant(
+        name="signed-without-another-look",
+        breaks="an own record that came while the worker measured is not looked at before the next one is signed",
+        edits=(Edit(_NODE, "Node._publish", "ledger.highest_step(self.author) >= step or", ""),),
+        detector=Tests(
+            (
+                "tests/test_protocol_node.py"
+                "::test_node__own_record_of_the_step_comes_while_it_measures__signs_no_second_payload",
+            )
+        ),
+    ),
+)
+
+FLOOD = (
+    Mutant(
+        name="outbox-without-bound",
+        breaks="whatever waits for a slow neighbour is kept: memory without end",
+        edits=(Edit(_FLOOD, "Outbox.push", "len(self._waiting) >= limits.OUTBOX_RECORDS_MAX", "False"),),
+        detector=Simulation("an outbox exceeds its bound"),
+    ),
+    Mutant(
+        name="echo-to-the-source",
+        breaks="a record is sent back to the neighbour it came from",
+        edits=(Edit(_FLOOD, "Flood.push", "if peer != source:", "if True:"),),
+        detector=Simulation("told of a record that it has sent"),
+    ),
+    Mutant(
+        name="one-outbox-for-all",
+        breaks="neighbours share one queue: what one was sent the others are never told",
+        edits=(
+            Edit(
+                _FLOOD,
+                "Flood.open",
+                "self._outboxes[peer] = Outbox()",
+                "self._outboxes[peer] = next(iter(self._outboxes.values()), Outbox())",
+            ),
+        ),
+        detector=Simulation("never told of it"),
+    ),
+    Mutant(
+        name="half-of-the-proof-flooded",
+        breaks="of an equivocator's two records only the second is flooded",
+        edits=(Edit(_NODE, "Node._admit", "        self._flood.push(outcome.first.record, source=None)\n", ""),),
+        detector=Simulation("never told of it"),
+    ),
+)
+
+CLOCK = (
+    Mutant(
+        name="waits-for-ever",
+        breaks="an author that was active and is gone is waited for without a limit",
+        edits=(Edit(_CLOCK, "StepClock.try_start", "now_ms - self._ready_since_ms < self.wait_limit_ms()", "True"),),
+        detector=Simulation("no agreement"),
+    ),
+    Mutant(
+        name="jumps-to-the-foremost",
+        breaks="the frontier is the highest step of any author: one key drags everybody along",
+        edits=(Edit(_CLOCK, "StepClock.frontier", "median_low(others)", "max(others)"),),
+        detector=Tests(
+            ("tests/test_protocol_clock.py::test_clock__one_of_two_others_runs_ahead__does_not_drag_this_node_along",)
+        ),
+    ),
+    Mutant(
+        name="old-steps-keep-an-author-at-work",
+        breaks="an author that signs old steps only counts as at work and holds the others back",
+        edits=(Edit(_NODE, "Node._admit", "if is_further and", "if"),),
+        detector=Directed(made_up_keys_that_sign_old_steps),
+    ),
+    Mutant(
+        name="jump-off-the-grid-of-rounds",
+        breaks="the frontier is not rounded down to the first step of a round",
+        edits=(Edit(_CLOCK, "StepClock.frontier", "middle - middle % self._round_steps", "middle + 1"),),
+        detector=Simulation("step_alignment"),
+    ),
+)

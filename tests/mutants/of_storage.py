@@ -1,0 +1,68 @@
+"""Bugs of what the daemon does with effects, and of the store. The simulation's host and disk stand in for both."""
+
+from __future__ import annotations
+
+from mutants.detectors import Simulation, Tests
+from mutants.mutant import Mutant
+from mutants.patch import Edit
+
+_HOST, _STORE = "simulation.host", "sfnode.store"
+
+STORAGE = (
+    Mutant(
+        name="no-fsync-before-send",
+        breaks="the daemon does not wait for the disk before it sends the node's own update",
+        edits=(Edit(_HOST, "Host._store", "is_durable=effect.is_own", "is_durable=False"),),
+        detector=Simulation("an own update was lost"),
+    ),
+    Mutant(
+        name="sent-before-stored",
+        breaks="the daemon sends first and writes afterwards",
+        edits=(
+            Edit(
+                _HOST,
+                "Host._carry_out",
+                "for effect in effects:",
+                "for effect in sorted(effects, key=lambda effect: not isinstance(effect, SendMessage)):",
+            ),
+        ),
+        detector=Simulation("sent and is not durable"),
+    ),
+    Mutant(
+        name="reservation-after-estimate",
+        breaks="the daemon starts the worker before it makes the step durable",
+        edits=(
+            Edit(
+                _HOST,
+                "Host._carry_out",
+                "for effect in effects:",
+                "for effect in sorted(effects, key=lambda effect: isinstance(effect, ReserveStep)):",
+            ),
+        ),
+        detector=Simulation("estimated twice"),
+    ),
+    Mutant(
+        name="reservation-not-durable",
+        breaks="a reservation is written and not synced: a power cut takes it back",
+        edits=(Edit("simulation.disk", "Disk.reserve", "    self._sync()\n", ""),),
+        detector=Simulation("estimated twice"),
+    ),
+    Mutant(
+        name="horizon-at-replay",
+        breaks="the own disk is read under the horizon: records far ahead are lost by a restart",
+        edits=(Edit(_STORE, "replay", "replica.add(record)", "replica.add(record, horizon_step=8)"),),
+        detector=Simulation("the ledger holds other records"),
+    ),
+    Mutant(
+        name="damaged-record-passed-over",
+        breaks="a stored record that does not verify is left out in silence",
+        edits=(Edit(_STORE, "replay", 'raise _damaged(path, f"record {arrival}: {reject}") from None', "continue"),),
+        detector=Simulation("the ledger holds other records"),
+    ),
+    Mutant(
+        name="store-without-fsync",
+        breaks="SQLite is never told to wait for the disk",
+        edits=(Edit(_STORE, "Store._transaction", "{'FULL' if is_durable else 'NORMAL'}", "NORMAL"),),
+        detector=Tests(("tests/test_store.py::test_store__own_records__are_committed_with_fsync_and_others_without",)),
+    ),
+)

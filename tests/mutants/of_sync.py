@@ -1,0 +1,202 @@
+"""Bugs of anti-entropy: both ends of the dialogue, its sessions and their rests."""
+
+from __future__ import annotations
+
+from mutants.detectors import Directed, Simulation, Tests, Vectors
+from mutants.directed import rest_after_a_good_session
+from mutants.mutant import Mutant
+from mutants.patch import Edit
+
+_SYNC, _SYNCHRONISER = "protocol.sync", "protocol.synchroniser"
+_SYNC_TESTS, _SYNCHRONISER_TESTS = "tests/test_protocol_sync.py::", "tests/test_protocol_synchroniser.py::"
+_BEHIND_TOGETHER = "test_horizon__behind_together_with_a_neighbour__does_not_hold_back_what_a_third_one_has"
+_RETRY_TESTS = "tests/test_protocol_sync_retries.py::"
+
+DIALOGUE = (
+    Mutant(
+        name="answer-ignores-the-cursor",
+        breaks="every page of authors starts from the beginning, whatever was asked for",
+        edits=(Edit(_SYNC, "_answer_authors", "request.after,", "bytes(32),"),),
+        detector=Simulation("not in ascending order"),
+    ),
+    Mutant(
+        name="cursor-not-moved-on",
+        breaks="the asking side asks for the same page of authors again and again",
+        edits=(
+            Edit(
+                _SYNC,
+                "SyncSession._compare_span",
+                "after, is_last = page.authors[-1].author if page.authors else after, page.is_last",
+                "is_last = page.is_last",
+            ),
+        ),
+        detector=Simulation("no agreement"),
+    ),
+    Mutant(
+        name="first-page-only",
+        breaks="every page of authors says that it is the last: a joiner needs a session for each",
+        edits=(Edit(_SYNC, "_answer_authors", "is_last=len(held) <= page_authors", "is_last=True"),),
+        detector=Tests((_SYNC_TESTS + "test_sync__two_hundred_authors__come_in_pages",)),
+    ),
+    Mutant(
+        name="payloads-not-compared",
+        breaks="two nodes that hold different payloads in the same slots find nothing missing",
+        edits=(
+            Edit(
+                _SYNC,
+                "SyncSession._missing",
+                "if not missing and their_valid & own_valid and not self._explains(span, theirs):",
+                "if False:",
+            ),
+        ),
+        detector=Simulation("no agreement"),
+    ),
+    Mutant(
+        name="voids-not-asked-for",
+        breaks="a slot that is void there and counts here is not asked for",
+        edits=(Edit(_SYNC, "SyncSession._missing", "| (their_void & ~own_void)", ""),),
+        detector=Simulation("no agreement"),
+    ),
+    Mutant(
+        name="half-of-the-proof-answered",
+        breaks="a pull of a void slot is answered with one of its two records",
+        edits=(
+            Edit(
+                "protocol.ledger",
+                "Ledger.records",
+                "yield from slot if isinstance(slot, tuple) else (slot,)",
+                "yield slot[0] if isinstance(slot, tuple) else slot",
+            ),
+        ),
+        detector=Simulation("no agreement"),
+    ),
+    Mutant(
+        name="claims-never-released",
+        breaks="a bucket once pulled is never asked for again",
+        edits=(Edit(_SYNC, "SyncSession._release", "self._claims.release(bucket)", "pass"),),
+        detector=Simulation("claimed by no session"),
+    ),
+    Mutant(
+        name="answer-of-another-kind-accepted",
+        breaks="any answer is taken for the one that was asked for",
+        edits=(Edit(_SYNC, "_expect", "if not isinstance(reply, declared):", "if False:"),),
+        detector=Simulation("AttributeError"),
+    ),
+    Mutant(
+        name="pages-need-not-get-ahead",
+        breaks="a liar's empty pages keep a session going for ever",
+        edits=(Edit(_SYNC, "_check_page", "if not page.authors and not page.is_last:", "if False:"),),
+        detector=Vectors(("sync.json",)),
+    ),
+    Mutant(
+        name="short-answer-is-complete",
+        breaks="a pull that brought less than was promised counts as done, and makes the node live",
+        edits=(Edit(_SYNC, "SyncSession._pull_page", "if self._records_received < asked:", "if False:"),),
+        detector=Tests((_SYNC_TESTS + "test_session__peer_promises_and_sends_nothing__is_short_and_asks_no_more",)),
+    ),
+)
+
+SESSIONS = (
+    Mutant(
+        name="session-never-given-up",
+        breaks="a session whose answers were lost waits for them for ever",
+        edits=(
+            Edit(
+                _SYNCHRONISER, "Synchroniser.tick", "if is_over or silent_ms >= limits.REQUEST_TIMEOUT_MS:", "if False:"
+            ),
+        ),
+        detector=Tests(
+            (_RETRY_TESTS + "test_sync__answer_in_parts_that_never_end__is_given_up_and_its_bucket_is_free",)
+        ),
+    ),
+    Mutant(
+        name="nothing-asked-twice",
+        breaks="a request whose answer was lost is not repeated: long sessions never end on a lossy link",
+        edits=(Edit(_SYNCHRONISER, "Synchroniser.tick", "and not neighbour.is_asked_again", "and False"),),
+        detector=Tests(
+            (_RETRY_TESTS + "test_sync__no_answer_for_half_the_time__asks_once_more_under_the_same_number",)
+        ),
+    ),
+    Mutant(
+        name="asked-again-at-every-tick",
+        breaks="a slow neighbour is asked the same thing twenty times a second",
+        edits=(Edit(_SYNCHRONISER, "Synchroniser.tick", "            neighbour.is_asked_again = True\n", ""),),
+        detector=Tests(
+            (_RETRY_TESTS + "test_sync__no_answer_for_half_the_time__asks_once_more_under_the_same_number",)
+        ),
+    ),
+    Mutant(
+        name="late-answer-accepted",
+        breaks="the number of an answer is not compared with that of the request in flight",
+        edits=(
+            Edit(
+                _SYNCHRONISER,
+                "Synchroniser._continue",
+                "or not neighbour.session.is_answer(reply.request)",
+                "",
+            ),
+        ),
+        detector=Simulation("was asked for"),
+    ),
+    Mutant(
+        name="rest-without-bound",
+        breaks="the rest after failed sessions doubles without end",
+        edits=(Edit(_SYNCHRONISER, "Synchroniser._end", "min(rest_ms, limits.SYNC_REST_MS_MAX)", "rest_ms"),),
+        detector=Tests(
+            (_SYNCHRONISER_TESTS + "test_sync__peer_never_answers__is_given_up_and_rests_longer_each_time",)
+        ),
+    ),
+    Mutant(
+        name="rest-never-shortens",
+        breaks="a session that ended well does not take back the long rest that failures have earned",
+        edits=(
+            Edit(
+                _SYNCHRONISER,
+                "Synchroniser._end",
+                "not session.has_progressed else 0",
+                "not session.has_progressed else neighbour.failures",
+            ),
+        ),
+        detector=Directed(rest_after_a_good_session),
+    ),
+    Mutant(
+        name="live-after-a-skipped-bucket",
+        breaks="a node is live although a part of the ledger was left to a session that may fail",
+        edits=(Edit(_SYNCHRONISER, "Synchroniser._end", " and not session.has_skipped", ""),),
+        detector=Tests(
+            (_SYNCHRONISER_TESTS + "test_sync__bucket_left_to_a_session_that_fails__does_not_count_as_held",)
+        ),
+    ),
+    Mutant(
+        name="closed-session-keeps-its-claims",
+        breaks="what a neighbour that leaves was asked for is never asked of another",
+        edits=(Edit(_SYNCHRONISER, "Synchroniser.close", "        neighbour.session.close()\n", "        pass\n"),),
+        detector=Simulation("claimed by no session"),
+    ),
+    Mutant(
+        name="pulled-up-to-the-median",
+        breaks="what a neighbour is asked for ends where most neighbours are: two that come back together stay behind",
+        edits=(
+            Edit(
+                "protocol.node",
+                "Node._receive_head",
+                "self._horizon_step(head.step)",
+                "self._horizon_step()",
+            ),
+        ),
+        detector=Tests((_SYNCHRONISER_TESTS + _BEHIND_TOGETHER,)),
+    ),
+    Mutant(
+        name="horizon-of-a-frozen-node",
+        breaks="the horizon follows nothing but the node's own next step",
+        edits=(
+            Edit(
+                "protocol.node",
+                "Node._horizon_step",
+                "max(self.frontier(), self.clock.next_step, neighbours) + ahead",
+                "self.clock.next_step",
+            ),
+        ),
+        detector=Simulation("no agreement"),
+    ),
+)
