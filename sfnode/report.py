@@ -28,14 +28,14 @@ class Reporter:
             self._write_json(name, fields)
             return
         self._close_line()
-        self._print(text)
+        self._print(printable_lines(text))
 
     def progress(self, name: str, text: str, **fields: Any) -> None:
         """Where the work stands now."""
         if self._is_json:
             self._write_json(name, fields)
             return
-        self._print(f"\r\x1b[2K{text}", end="")
+        self._print(f"\r\x1b[2K{printable(text)}", end="")
         self._is_line_open = True
 
     def finish(self) -> None:
@@ -65,6 +65,19 @@ def _abandon(stream: TextIO) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
+
+
+def printable(text: str) -> str:
+    """``text`` with whatever is no visible character escaped.
+
+    Names and reasons come from peers: they may not move the cursor, forge a line or turn the direction of writing.
+    """
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+def printable_lines(text: str) -> str:
+    """The same for our own text of several lines, whose parts have been through :func:`printable`."""
+    return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def format_rate(bytes_per_second: float) -> str:

@@ -14,6 +14,7 @@ import click
 from protocol.errors import StorageDamagedError
 from protocol.replica import Replica
 from sfnode.cli.options import NOT_NEGATIVE, FolderPath, data_dir_option, json_option
+from sfnode.report import printable
 from sfnode.status import read_status
 from sfnode.store import LEDGER_FILE, read_manifest, read_records, replay
 
@@ -43,7 +44,7 @@ def status(data_dir: Path, is_json: bool) -> None:
         "state": current.state_digest or "catching up",
     }
     for name, value in rows.items():
-        click.echo(f"{name:<8} {value}")
+        click.echo(f"{name:<8} {printable(str(value))}")
 
 
 @click.group()

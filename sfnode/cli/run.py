@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ from sfnode.data import EMBEDDED, evaluation_file, training_file
 from sfnode.identity import FILE_NAME, load_or_create_seed
 from sfnode.network.events import DialReport, NetworkConfig
 from sfnode.network.manifest_transfer import fetch_manifest
-from sfnode.report import Reporter
+from sfnode.report import Reporter, printable
 from sfnode.store import MANIFEST_FILE, decode_run_file, read_manifest
 from sfnode.trainer import TrainingConfig
 
@@ -80,12 +81,19 @@ async def _stop_on_signal(scope: trio.CancelScope, reporter: Reporter) -> None:
             scope.cancel()
 
 
+def folder_name(manifest: Manifest) -> str:
+    """Name of the run's folder below the node's home. A run's name is free text that may come from a stranger: of other
+    characters than these it could lead anywhere."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", manifest.name).strip("-.")[:64] or "run"
+    return f"{name}-{manifest.run_id.hex()[:12]}"
+
+
 async def _prepare_and_run(
     reporter: Reporter, run_file: Path | None, bootstrap: tuple[str, ...], options: dict[str, Any]
 ) -> None:
     signed = await _find_manifest(reporter, run_file, bootstrap, options["data_dir"])
     manifest = signed.manifest
-    data_dir = (options["data_dir"] or HOME / f"{manifest.name}-{manifest.run_id.hex()[:12]}").expanduser()
+    data_dir = (options["data_dir"] or HOME / folder_name(manifest)).expanduser()
     config = DaemonConfig(
         signed=signed,
         data_dir=data_dir,
@@ -104,7 +112,7 @@ async def _prepare_and_run(
     daemon = Daemon(config, reporter)
     async with trio.open_nursery() as nursery:
         addresses = await nursery.start(daemon.run)
-        text = f"run {manifest.name} ({manifest.run_id.hex()[:16]}), data in {data_dir}\n" + (
+        text = f"run {printable(manifest.name)} ({manifest.run_id.hex()[:16]}), data in {data_dir}\n" + (
             "\n".join(f"listening on {address}" for address in addresses) or "not listening: this node dials out only"
         )
         reporter.event("started", text, run_id=manifest.run_id.hex(), data_dir=str(data_dir), addresses=list(addresses))

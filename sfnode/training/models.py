@@ -128,6 +128,13 @@ def check_model(folder: Path, spec: ModelSpec) -> None:
                 f"{folder / expected.name} is not the run's file: SHA-256 {found.sha256[:16]}..., the run of "
                 f"{spec.id} needs {expected.sha256[:16]}...; use the run's model (revision {spec.revision or 'none'})"
             )
+    # A tokenizer is read from whatever of these lies there: a file beside those that were hashed would change it.
+    named = {expected.name for expected in (*spec.weights, *spec.tokenizer)}
+    for name in (*TOKENIZER_FILES, SINGLE_FILE, INDEX_FILE):
+        if name not in named and (folder / name).exists():
+            raise OperatorError(
+                f"{folder / name} is no file of the run's model {spec.id}, but would be loaded with it: remove it"
+            )
 
 
 def positions_of(folder: Path) -> int | None:
@@ -170,6 +177,9 @@ def weight_files(folder: Path) -> tuple[str, ...]:
         names = ("config.json", INDEX_FILE, *shards)
     else:
         names = ("config.json", SINGLE_FILE)
+    for name in names[1:]:
+        if Path(name).name != name or not name.endswith((".safetensors", INDEX_FILE)):
+            raise OperatorError(f"{folder / INDEX_FILE} names {name!r}, which is no safetensors file of this folder")
     for name in names:
         if not (folder / name).is_file():
             hint = "only safetensors are read, never pickles: convert the model" if name == SINGLE_FILE else "copy it"
@@ -202,6 +212,7 @@ def load_causal_lm(folder: Path, device: torch.device, dtype: torch.dtype) -> Pr
         OperatorError: an architecture that transformers does not know, a damaged file, or a tensor that is missing.
     """
     weight_files(folder)
+    _check_config(folder)
     quiet: Any = transformers_logging  # its functions carry no types
     quiet.set_verbosity_error()
     quiet.disable_progress_bar()
@@ -215,7 +226,7 @@ def load_causal_lm(folder: Path, device: torch.device, dtype: torch.dtype) -> Pr
             local_files_only=True,
             output_loading_info=True,
         )
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, ImportError, RuntimeError, SafetensorError) as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
         raise OperatorError(f"{folder} cannot be loaded as a causal language model: {_first_line(error)}") from error
@@ -224,6 +235,21 @@ def load_causal_lm(folder: Path, device: torch.device, dtype: torch.dtype) -> Pr
         raise OperatorError(f"{folder}: the weights lack {len(missing)} tensors of config.json's model: {missing[0]}")
     result: PreTrainedModel = model.to(device).eval().requires_grad_(False)
     return result
+
+
+def _check_config(folder: Path) -> None:
+    """OperatorError where config.json asks for an attention kernel from the hub: native code that would be fetched."""
+    try:
+        config = json.loads((folder / "config.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        raise OperatorError(f"{folder / 'config.json'} is not a valid JSON file: fetch the model again") from None
+    for key in ("attn_implementation", "_attn_implementation"):
+        value = str(config.get(key) if isinstance(config, dict) else "")
+        if "/" in value:
+            raise OperatorError(
+                f"{folder / 'config.json'} asks for code from elsewhere ({key}: {value[:80]}). sfnode runs no code "
+                "that comes with a model: remove that line, or use another model"
+            )
 
 
 def output_embedding(model: PreTrainedModel) -> nn.Linear:
