@@ -72,7 +72,7 @@ fuzz: $(STAMP) ## feed every decoder with what it does not expect, for SECONDS
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
 
 coverage: $(STAMP) ## branch coverage of protocol/ by its own tests; fails under 95 %
-	@$(BIN)/coverage run --branch --source=protocol -m pytest -q --no-header --durations=0 $(CORE_TESTS)
+	@$(BIN)/coverage run --branch --source=protocol -m pytest -o addopts= -q $(CORE_TESTS)
 	@$(BIN)/coverage report --show-missing --precision=2 --fail-under=95
 
 format: $(STAMP) ## let ruff lay out and fix what it can
