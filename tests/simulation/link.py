@@ -38,12 +38,18 @@ class Link:
         self._world = world
         self._dial_ms = dial_ms
         self._session = 0
+        self._end_is_known_ms = 0
         self._random = world.random
         world.schedule(self._random.randrange(dial_ms), self._dial)
 
     def other(self, end: PeerId) -> PeerId:
         """The end that is not ``end``."""
         return self.ends[1] if end == self.ends[0] else self.ends[0]
+
+    @property
+    def _free_ms(self) -> int:
+        """From when on a new session may begin."""
+        return max(self.cut_until_ms, self._end_is_known_ms)
 
     def heal(self) -> None:
         """No fault any more; what was sent before may still be on its way."""
@@ -58,7 +64,7 @@ class Link:
         self.is_up = False
         self._session += 1
         # The network tells of a session's end before it tells of the next session's beginning.
-        self.cut_until_ms = max(self.cut_until_ms, self._world.now_ms + _END_IS_KNOWN_MS)
+        self._end_is_known_ms = self._world.now_ms + _END_IS_KNOWN_MS
         for end in self.ends:
             self._world.hosts[end].peer_left(self.other(end), self._random.randrange(_END_IS_KNOWN_MS))
 
@@ -146,7 +152,7 @@ class Link:
         """For ever: whoever may be connected and is not, tries again."""
         world = self._world
         are_up = all(world.hosts[end].is_up for end in self.ends)
-        if not self.is_up and not self.is_banned and are_up and world.now_ms >= self.cut_until_ms:
+        if not self.is_up and not self.is_banned and are_up and world.now_ms >= self._free_ms:
             self.is_up = True
             for end in self.ends:
                 world.hosts[end].peer_joined(self.other(end))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 from unittest.mock import patch
 
-from protocol import envelope, limits
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol import coefficients, envelope, limits
 from protocol.node import Node
 from protocol.structure import _field_types
 from protocol.wire import Message, PeerId
@@ -26,7 +29,10 @@ AGREEMENT_MS = 120_000  # after the faults stop: every node is done and all hold
 _LOOK_MS = 500
 _INSIST_MS = 2_000
 _OUTBOUND_ONLY_DIAL_MS = 2_500  # the other end cannot dial: the one that can must notice first
+Array = NDArray[Any]
+Cores = Callable[[Sequence[int], Array, int, int], tuple[Array, ...]]
 _VERDICTS: dict[tuple[bytes, bytes, bytes], bool] = {}
+_CACHED = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +203,7 @@ def run_scenario(scenario: Scenario, log: Callable[[int, tuple[Part, ...]], None
         world = World(scenario)
         world.environment.log = log
         agreed_ms, violation = 0, ""
-        with counted_signatures(world.environment):
+        with counted_signatures(world.environment), remembered_cores():
             try:
                 agreed_ms = world.run()
             except Exception as error:  # whatever escapes the core is a finding, and belongs to its seed
@@ -233,6 +239,28 @@ def changed_limits(values: dict[str, int]) -> Iterator[None]:
 
 
 @contextmanager
+def remembered_cores() -> Iterator[None]:
+    """Eight nodes sum the same update: its cores are a pure function of the seed, and are computed once a world."""
+    names = ("canonical_coordinates", "rademacher_signs")
+    with patch.dict(vars(coefficients), {name: _remembered(vars(coefficients)[name]) for name in names}):
+        yield
+
+
+def _remembered(compute: Cores) -> Cores:
+    known: dict[tuple[int, bytes, int, int], tuple[Array, ...]] = {}
+
+    def cores(seeds: Sequence[int], directions: Array, tensors: int, rank: int) -> tuple[Array, ...]:
+        keys = [(seed, directions.tobytes(), tensors, rank) for seed in seeds]
+        for seed, key in zip(seeds, keys, strict=True):
+            if key not in known:
+                known[key] = compute([seed], directions, tensors, rank)
+        parts = zip(*(known[key] for key in keys), strict=True)
+        return tuple(np.concatenate(part) for part in parts)  # a copy: the caller computes in place
+
+    return cores
+
+
+@contextmanager
 def counted_signatures(environment: Environment) -> Iterator[None]:
     """Count verifications. Eight nodes verify the same record: the verdict is a pure function, and is remembered."""
     verify = vars(envelope)["is_signed"]
@@ -241,7 +269,7 @@ def counted_signatures(environment: Environment) -> Iterator[None]:
         environment.signatures += 1
         key = (author, message, signature)
         if key not in _VERDICTS:
-            if len(_VERDICTS) > 20_000:
+            if len(_VERDICTS) > _CACHED:
                 _VERDICTS.clear()
             _VERDICTS[key] = verify(author, message, signature)
         return _VERDICTS[key]
