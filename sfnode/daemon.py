@@ -44,7 +44,7 @@ from sfnode.files import write_json
 from sfnode.network.address_book import PeerRow
 from sfnode.network.events import MessageReceived, NetworkConfig, PeerConnected, PeerDisconnected
 from sfnode.network.network import Network, Readiness
-from sfnode.report import Reporter, printable
+from sfnode.report import Reporter
 from sfnode.status import StatusWriter
 from sfnode.store import LEDGER_FILE, STATUS_FILE, Store, replay
 from sfnode.trainer import Evaluate, Job, Trainer, TrainingConfig
@@ -162,7 +162,7 @@ class Daemon:
                     self.reporter.event("peer_joined", f"peer {event.peer} joined", peer=event.peer)
                     await inbox.send(PeerJoined(peer=event.peer))
                 case PeerDisconnected():
-                    text = f"peer {event.peer} left: {printable(event.reason)}"
+                    text = f"peer {event.peer} left: {event.reason}"
                     self.reporter.event("peer_left", text, peer=event.peer, reason=event.reason)
                     await inbox.send(PeerLeft(peer=event.peer))
                 case MessageReceived():

@@ -22,16 +22,20 @@ class Reporter:
         self._is_json = not self._stream.isatty() if is_json is None else is_json
         self._is_line_open = False
 
-    def event(self, name: str, text: str, **fields: Any) -> None:
-        """Something happened: ``text`` for people, ``name`` and ``fields`` for programs."""
+    def event(self, name: str, *lines: str, **fields: Any) -> None:
+        """Something happened: ``lines`` for people, ``name`` and ``fields`` for programs.
+
+        A line may hold text of strangers: it stays one line, and whatever is no visible character is escaped.
+        """
         if self._is_json:
             self._write_json(name, fields)
             return
         self._close_line()
-        self._print(printable_lines(text))
+        for line in lines:
+            self._print(printable(line))
 
     def progress(self, name: str, text: str, **fields: Any) -> None:
-        """Where the work stands now."""
+        """Where the work stands now; ``text`` as a line of ``event``."""
         if self._is_json:
             self._write_json(name, fields)
             return
@@ -52,8 +56,10 @@ class Reporter:
         self._print(json.dumps(line))
 
     def _print(self, text: str, end: str = "\n") -> None:
+        encoding = self._stream.encoding or "utf-8"  # none: a stream in memory, which takes all characters
+        shown = text.encode(encoding, "backslashreplace").decode(encoding)
         try:
-            print(text, end=end, file=self._stream, flush=True)
+            print(shown, end=end, file=self._stream, flush=True)
         except OSError as error:  # the disk is full, or whoever read our output has left
             _abandon(self._stream)
             self._stream = io.StringIO()  # what is said on the way out is for nobody
@@ -73,11 +79,6 @@ def printable(text: str) -> str:
     Names and reasons come from peers: they may not move the cursor, forge a line or turn the direction of writing.
     """
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
-
-
-def printable_lines(text: str) -> str:
-    """The same for our own text of several lines, whose parts have been through :func:`printable`."""
-    return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def format_rate(bytes_per_second: float) -> str:

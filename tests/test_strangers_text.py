@@ -50,7 +50,7 @@ def test_printable__escape_sequences_new_lines_and_direction_marks__are_shown_no
 def test_reporter__reason_of_a_peer_with_an_escape_sequence__leaves_the_terminal_alone() -> None:
     stream = io.StringIO()
     reporter = Reporter(is_json=False, stream=stream)
-    reporter.event("peer_left", f"peer X left: {printable(chr(27) + '[31m' + chr(10) + 'forged')}\nsecond line of ours")
+    reporter.event("peer_left", f"peer X left: {chr(27) + '[31m' + chr(10) + 'forged'}", "second line of ours")
     assert stream.getvalue() == "peer X left: \\x1b[31m\\nforged\nsecond line of ours\n"
 
 

@@ -15,7 +15,7 @@ from sfnode.cli.model import evaluate, export
 from sfnode.cli.owner import init
 from sfnode.cli.run import join
 from sfnode.cli.testnet import testnet
-from sfnode.report import printable_lines
+from sfnode.report import printable
 
 EXIT_FAILED = 1
 
@@ -61,5 +61,5 @@ def _leaves(group: BaseExceptionGroup[SfnodeError]) -> list[SfnodeError]:
 
 def _fail(errors: list[SfnodeError]) -> None:
     for text in dict.fromkeys(str(error) for error in errors):
-        click.echo(f"Error: {printable_lines(text)}", err=True)
+        click.echo(f"Error: {printable(text)}", err=True)
     sys.exit(EXIT_FAILED)

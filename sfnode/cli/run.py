@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sys
@@ -12,7 +13,7 @@ import click
 import trio
 
 from protocol.errors import OperatorError, Reject
-from protocol.manifest import Manifest, SignedManifest, decode_run_untrusted
+from protocol.manifest import Manifest, SignedManifest, decode_run_untrusted, is_plain_file_name
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import NOT_NEGATIVE, POSITIVE, FilePath, FolderPath, device_options, json_option
 from sfnode.daemon import Daemon, DaemonConfig
@@ -20,7 +21,7 @@ from sfnode.data import EMBEDDED, evaluation_file, training_file
 from sfnode.identity import FILE_NAME, load_or_create_seed
 from sfnode.network.events import DialReport, NetworkConfig
 from sfnode.network.manifest_transfer import fetch_manifest
-from sfnode.report import Reporter, printable
+from sfnode.report import Reporter
 from sfnode.store import MANIFEST_FILE, decode_run_file, read_manifest
 from sfnode.trainer import TrainingConfig
 
@@ -88,12 +89,20 @@ def folder_name(manifest: Manifest) -> str:
     return f"{name}-{manifest.run_id.hex()[:12]}"
 
 
+def default_data_dir(manifest: Manifest, home: Path) -> Path:
+    """Where a node of this run keeps its state, in a folder of ``home``; one that an earlier release made is kept."""
+    earlier = f"{manifest.name}-{manifest.run_id.hex()[:12]}"  # the name as it is
+    if is_plain_file_name(earlier) and os.path.isdir(home / earlier):  # False for too long a name, where Path raises
+        return home / earlier
+    return home / folder_name(manifest)
+
+
 async def _prepare_and_run(
     reporter: Reporter, run_file: Path | None, bootstrap: tuple[str, ...], options: dict[str, Any]
 ) -> None:
     signed = await _find_manifest(reporter, run_file, bootstrap, options["data_dir"])
     manifest = signed.manifest
-    data_dir = (options["data_dir"] or HOME / folder_name(manifest)).expanduser()
+    data_dir = (options["data_dir"] or default_data_dir(manifest, HOME.expanduser())).expanduser()
     config = DaemonConfig(
         signed=signed,
         data_dir=data_dir,
@@ -112,10 +121,10 @@ async def _prepare_and_run(
     daemon = Daemon(config, reporter)
     async with trio.open_nursery() as nursery:
         addresses = await nursery.start(daemon.run)
-        text = f"run {printable(manifest.name)} ({manifest.run_id.hex()[:16]}), data in {data_dir}\n" + (
-            "\n".join(f"listening on {address}" for address in addresses) or "not listening: this node dials out only"
-        )
-        reporter.event("started", text, run_id=manifest.run_id.hex(), data_dir=str(data_dir), addresses=list(addresses))
+        text = f"run {manifest.name} ({manifest.run_id.hex()[:16]}), data in {data_dir}"
+        listening = [f"listening on {address}" for address in addresses] or ["not listening: this node dials out only"]
+        fields = {"run_id": manifest.run_id.hex(), "data_dir": str(data_dir), "addresses": list(addresses)}
+        reporter.event("started", text, *listening, **fields)
 
 
 async def _find_manifest(

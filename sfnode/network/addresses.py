@@ -16,6 +16,7 @@ _ED25519_ID_BYTES: Final = len(_ED25519_ID_PREFIX) + 32
 _ED25519_ID_DIGITS: Final = 52  # always so many base58 digits, because the second byte is not zero
 _BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}(\.[A-Za-z0-9][A-Za-z0-9-]{0,62})*\.?")
+_THIS_NETWORK: Final = ipaddress.IPv4Network("0.0.0.0/8")  # some systems take all of it for loopback
 _KINDS: Final = ("ip4", "ip6", "dns", "dns4", "dns6")
 
 
@@ -71,6 +72,19 @@ class Address:
         if self.kind in ("ip4", "ip6"):
             return ipaddress.ip_address(self.host).is_loopback
         return self.host.lower().rstrip(".") == "localhost"
+
+    @property
+    def is_link_local(self) -> bool:
+        """True for 169.254.0.0/16 and fe80::/10: each network has its own; clouds keep a machine's secrets there."""
+        return self.kind in ("ip4", "ip6") and ipaddress.ip_address(self.host).is_link_local
+
+    @property
+    def is_of_one_machine(self) -> bool:
+        """False for a host name, which may stand for any address, and for addresses of no machine or of many."""
+        if self.kind == "ip4":
+            host = ipaddress.IPv4Address(self.host)
+            return not (host.is_multicast or host.is_reserved or host in _THIS_NETWORK)
+        return self.kind == "ip6" and not ipaddress.IPv6Address(self.host).is_multicast
 
 
 def parse_address(text: str) -> Address:
@@ -157,18 +171,45 @@ def parse_untrusted(texts: tuple[str, ...]) -> tuple[Address, ...]:
     return tuple(found)
 
 
-def reachable_addresses(listen: tuple[Address, ...], *, observed_host: str) -> tuple[str, ...]:
-    """What a neighbour's own list of listening addresses means to us, who see it at IP address ``observed_host``.
+def believable_addresses(told: tuple[Address, ...], *, observed_host: str, is_of_itself: bool) -> tuple[str, ...]:
+    """What a neighbour that we see at IP address ``observed_host`` tells of addresses, as far as we dial them.
 
-    "Every interface" becomes the address we see. Loopback counts only if we see the neighbour on loopback too, so that
-    nobody can make us dial our own machine.
+    Whoever owns a domain decides what a name in it stands for, and systems take numbers for names ("127.1"): a name
+    could lead to our own machine or network. A neighbour's name for itself means the address where we see it, as
+    "every interface" does; names of others, and "every interface" of others, mean nothing (``is_of_itself`` false).
     """
-    observed = ipaddress.ip_address(observed_host)
-    if isinstance(observed, ipaddress.IPv6Address) and observed.ipv4_mapped:
-        observed = observed.ipv4_mapped
+    kind, host = _kind_and_host(observed_host)
+    meant: list[Address] = []
+    for address in told:
+        is_vague = address.is_wildcard or address.kind not in ("ip4", "ip6")
+        if is_vague and is_of_itself:
+            meant.append(replace(address, kind=kind, host=host))
+        elif not is_vague and address.is_of_one_machine:
+            meant.append(address)
+    return reachable_addresses(tuple(meant), observed_host=observed_host)
+
+
+def reachable_addresses(listen: tuple[Address, ...], *, observed_host: str) -> tuple[str, ...]:
+    """What addresses mean to somebody who is seen at, or sees their teller at, IP address ``observed_host``.
+
+    "Every interface" becomes that address. Loopback counts only if that one is loopback too, so that nobody can make
+    anybody dial his own machine; and link-local only among those who are on one link.
+    """
+    kind, host = _kind_and_host(observed_host)
+    observed = Address(kind=kind, host=host, port=0, peer=None)
     found: list[str] = []
     for address in listen:
-        meant = replace(address, kind=f"ip{observed.version}", host=str(observed)) if address.is_wildcard else address
-        if meant.transport not in found and (observed.is_loopback or not meant.is_loopback):
+        meant = replace(address, kind=kind, host=host) if address.is_wildcard else address
+        if (meant.is_loopback and not observed.is_loopback) or (meant.is_link_local and not observed.is_link_local):
+            continue
+        if meant.transport not in found:
             found.append(meant.transport)
     return tuple(found)
+
+
+def _kind_and_host(ip: str) -> tuple[str, str]:
+    """An IP address as in an Address. The zone of a link-local one is left out: it means something here only."""
+    parsed = ipaddress.ip_address(ip.partition("%")[0])
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped:
+        parsed = parsed.ipv4_mapped
+    return f"ip{parsed.version}", str(parsed)

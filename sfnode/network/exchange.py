@@ -8,7 +8,7 @@ from protocol.limits import FRAME_BYTES_MAX
 from protocol.wire import PeerAddress, PeerId, Peers, PeersRequest, encode
 from sfnode.network import limits
 from sfnode.network.address_book import AddressBook
-from sfnode.network.addresses import author_of_peer, parse_untrusted, reachable_addresses
+from sfnode.network.addresses import author_of_peer, believable_addresses, parse_untrusted, reachable_addresses
 from sfnode.network.events import NetworkConfig
 from sfnode.network.registry import Registry
 from sfnode.network.session import Session
@@ -21,6 +21,8 @@ class PeerExchange:
         self.config = config
         self._book = book
         self._registry = registry
+        own = parse_untrusted((*config.listen, *config.announce))  # those with a port that is fixed
+        self._own = frozenset(address.transport for address in own)
         self._ask_next: dict[PeerId, tuple[float, float]] = {}  # when (s), and how long to wait after that (s)
         self._answered_s: dict[PeerId, float] = {}
         self._awaited: set[PeerId] = set()  # neighbours that owe us an answer
@@ -88,8 +90,9 @@ class PeerExchange:
                 author_of_peer(told.peer)
             except ValueError:
                 continue
-            addresses = parse_untrusted(told.addresses)
-            if told.peer != source:  # "every interface" of somebody else says nothing
-                addresses = tuple(address for address in addresses if not address.is_wildcard)
-            reachable = reachable_addresses(addresses, observed_host=observed_host)
-            self._book.learn(PeerId(told.peer), reachable, source=source)
+            known = self._book.addresses(PeerId(told.peer))  # from the operator, perhaps: names of his are not replaced
+            new = tuple(address for address in parse_untrusted(told.addresses) if address.transport not in known)
+            is_of_itself = told.peer == source
+            believed = believable_addresses(new, observed_host=observed_host, is_of_itself=is_of_itself)
+            others = tuple(address for address in believed if address not in self._own)
+            self._book.learn(PeerId(told.peer), others, source=source)

@@ -1,6 +1,7 @@
 """From a model reference to a folder, its hashes, and a model in memory. Perturbing it is `perturbed`'s business.
 
-Safetensors only and no code from the model's repository: nothing that is downloaded is ever executed.
+Safetensors only and no code from the model's repository: nothing that is downloaded is ever executed. What is loaded
+is made of the files that a manifest names, with their hashes; what else lies in the folder is not seen (`model_view`).
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from transformers.utils import logging as transformers_logging
 from transformers.utils.hub import cached_file
 
 from protocol.errors import OperatorError
-from protocol.manifest import FileHash, ModelSpec
+from protocol.manifest import FileHash, ModelSpec, is_plain_file_name
 from sfnode import demo
+from sfnode.training.model_view import CONFIG_FILE, check_configs, only_these, read_config
 
 EMBEDDED: Final = "embedded:"
 DTYPES: Final = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -76,7 +78,7 @@ def resolve_model(reference: str, revision: str = "") -> ModelFolder:
 
 
 def _resolve_hub(reference: str, revision: str) -> ModelFolder:
-    config = _hub_file(reference, "config.json", revision)
+    config = _hub_file(reference, CONFIG_FILE, revision)
     if config is None:
         raise OperatorError(
             f"model {reference!r}: no config.json: the hub cannot be reached and nothing is cached, or it is no "
@@ -84,7 +86,7 @@ def _resolve_hub(reference: str, revision: str) -> ModelFolder:
         )
     folder = config.parent
     index = _hub_file(reference, INDEX_FILE, revision)
-    wanted = [SINGLE_FILE] if index is None else sorted(set(_read_json(index)["weight_map"].values()))
+    wanted = (SINGLE_FILE,) if index is None else _shards(index)
     for name in (*wanted, *TOKENIZER_FILES):
         _hub_file(reference, name, revision)
     return ModelFolder(path=folder, id=reference, revision=folder.name)  # a cached snapshot's folder is its commit
@@ -104,7 +106,7 @@ def _hub_file(reference: str, name: str, revision: str) -> Path | None:
 
 def describe_model(folder: ModelFolder) -> ModelSpec:
     """Hash everything that defines the model: config, safetensors (with their index), tokenizer. Reads all of it."""
-    tokenizer = [name for name in TOKENIZER_FILES if (folder.path / name).is_file()]
+    tokenizer = _tokenizer_files(folder.path)
     if not tokenizer:
         raise OperatorError(f"{folder.path} holds no tokenizer ({', '.join(TOKENIZER_FILES[:3])} ...): copy it there")
     return ModelSpec(
@@ -116,7 +118,10 @@ def describe_model(folder: ModelFolder) -> ModelSpec:
 
 
 def check_model(folder: Path, spec: ModelSpec) -> None:
-    """OperatorError unless every file that ``spec`` names is in ``folder`` with that very content."""
+    """OperatorError unless what would be loaded from ``folder`` is what ``spec`` names, with that very content.
+
+    Files of other kinds may lie there: they are not loaded.
+    """
     for expected in (*spec.weights, *spec.tokenizer):
         if not (folder / expected.name).is_file():
             raise OperatorError(
@@ -128,23 +133,32 @@ def check_model(folder: Path, spec: ModelSpec) -> None:
                 f"{folder / expected.name} is not the run's file: SHA-256 {found.sha256[:16]}..., the run of "
                 f"{spec.id} needs {expected.sha256[:16]}...; use the run's model (revision {spec.revision or 'none'})"
             )
-    # A tokenizer is read from whatever of these lies there: a file beside those that were hashed would change it.
+    check_configs(folder)
+    _check_nothing_else(folder, spec)
+
+
+def _check_nothing_else(folder: Path, spec: ModelSpec) -> None:
+    """OperatorError when a file would be loaded that ``spec`` does not name, or one that it names would not."""
     named = {expected.name for expected in (*spec.weights, *spec.tokenizer)}
-    for name in (*TOKENIZER_FILES, SINGLE_FILE, INDEX_FILE):
-        if name not in named and (folder / name).exists():
+    for name in (*weight_files(folder), *_tokenizer_files(folder)):
+        if name not in named:
             raise OperatorError(
                 f"{folder / name} is no file of the run's model {spec.id}, but would be loaded with it: remove it"
+            )
+    for expected in spec.tokenizer:
+        if expected.name not in TOKENIZER_FILES:
+            raise OperatorError(
+                f"the run's model {spec.id} has a tokenizer file {expected.name}, which this sfnode does not load: "
+                "install the release that the run was made with"
             )
 
 
 def positions_of(folder: Path) -> int | None:
     """Longest prompt in tokens that the model can take, as its config says; None when it says nothing."""
     try:
-        config = json.loads((folder / "config.json").read_text("utf-8"))
+        config = read_config(folder / CONFIG_FILE)
     except FileNotFoundError:
-        raise OperatorError(f"{folder / 'config.json'} is missing: {folder} is not a model folder") from None
-    except (OSError, ValueError):
-        raise OperatorError(f"{folder / 'config.json'} is not a valid JSON file: fetch the model again") from None
+        raise OperatorError(f"{folder / CONFIG_FILE} is missing: {folder} is not a model folder") from None
     named = (config.get(key) for key in ("max_position_embeddings", "n_positions"))
     return next((value for value in named if isinstance(value, int)), None)
 
@@ -170,21 +184,35 @@ def hash_file(folder: Path, name: str) -> FileHash:
 
 def weight_files(folder: Path) -> tuple[str, ...]:
     """config.json, then the safetensors files (after their index, if there are several); OperatorError if any lacks."""
-    if not (folder / "config.json").is_file():
-        raise OperatorError(f"{folder / 'config.json'} is missing: {folder} is not a model folder")
+    if not (folder / CONFIG_FILE).is_file():
+        raise OperatorError(f"{folder / CONFIG_FILE} is missing: {folder} is not a model folder")
     if (folder / INDEX_FILE).is_file():
-        shards = tuple(sorted(set(_read_json(folder / INDEX_FILE)["weight_map"].values())))
-        names = ("config.json", INDEX_FILE, *shards)
+        names = (CONFIG_FILE, INDEX_FILE, *_shards(folder / INDEX_FILE))
     else:
-        names = ("config.json", SINGLE_FILE)
-    for name in names[1:]:
-        if Path(name).name != name or not name.endswith((".safetensors", INDEX_FILE)):
-            raise OperatorError(f"{folder / INDEX_FILE} names {name!r}, which is no safetensors file of this folder")
+        names = (CONFIG_FILE, SINGLE_FILE)
     for name in names:
         if not (folder / name).is_file():
             hint = "only safetensors are read, never pickles: convert the model" if name == SINGLE_FILE else "copy it"
             raise OperatorError(f"{folder / name} is missing; {hint}")
     return names
+
+
+def _shards(index: Path) -> tuple[str, ...]:
+    """The files that an index names, each once; OperatorError unless they are safetensors beside it."""
+    try:
+        named = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()), key=str)
+    except (ValueError, RecursionError, KeyError, AttributeError, TypeError):
+        raise OperatorError(f"{index} is not an index of safetensors files: fetch it again") from None
+    for name in named:
+        if not isinstance(name, str) or not is_plain_file_name(name) or not name.endswith(".safetensors"):
+            raise OperatorError(
+                f"{index} names {name!r}, which is no safetensors file of this folder: convert the model"
+            )
+    return tuple(named)
+
+
+def _tokenizer_files(folder: Path) -> tuple[str, ...]:
+    return tuple(name for name in TOKENIZER_FILES if (folder / name).is_file())
 
 
 def choose_device(name: str) -> torch.device:
@@ -211,15 +239,25 @@ def load_causal_lm(folder: Path, device: torch.device, dtype: torch.dtype) -> Pr
     Raises:
         OperatorError: an architecture that transformers does not know, a damaged file, or a tensor that is missing.
     """
-    weight_files(folder)
-    _check_config(folder)
     quiet: Any = transformers_logging  # its functions carry no types
     quiet.set_verbosity_error()
     quiet.disable_progress_bar()
+    with only_these(folder, weight_files(folder)) as view:
+        model, info = _load_weights(view, folder, dtype)
+    if missing := sorted(info["missing_keys"]):
+        # transformers would go on with random weights in their place
+        raise OperatorError(f"{folder}: the weights lack {len(missing)} tensors of config.json's model: {missing[0]}")
+    model.name_or_path = model.config.name_or_path = str(folder)
+    result: PreTrainedModel = model.to(device).eval().requires_grad_(False)
+    return result
+
+
+def _load_weights(view: Path, folder: Path, dtype: torch.dtype) -> tuple[Any, dict[str, Any]]:
+    """The model in ``view``, which shows files of ``folder``, and what transformers says of the loading."""
     load: Any = AutoModelForCausalLM.from_pretrained
     try:
-        model, info = load(
-            folder,
+        loaded: tuple[Any, dict[str, Any]] = load(
+            view,
             dtype=dtype,
             use_safetensors=True,
             trust_remote_code=False,
@@ -229,27 +267,9 @@ def load_causal_lm(folder: Path, device: torch.device, dtype: torch.dtype) -> Pr
     except (OSError, ValueError, KeyError, TypeError, ImportError, RuntimeError, SafetensorError) as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
-        raise OperatorError(f"{folder} cannot be loaded as a causal language model: {_first_line(error)}") from error
-    if missing := sorted(info["missing_keys"]):
-        # transformers would go on with random weights in their place
-        raise OperatorError(f"{folder}: the weights lack {len(missing)} tensors of config.json's model: {missing[0]}")
-    result: PreTrainedModel = model.to(device).eval().requires_grad_(False)
-    return result
-
-
-def _check_config(folder: Path) -> None:
-    """OperatorError where config.json asks for an attention kernel from the hub: native code that would be fetched."""
-    try:
-        config = json.loads((folder / "config.json").read_text("utf-8"))
-    except (OSError, ValueError):
-        raise OperatorError(f"{folder / 'config.json'} is not a valid JSON file: fetch the model again") from None
-    for key in ("attn_implementation", "_attn_implementation"):
-        value = str(config.get(key) if isinstance(config, dict) else "")
-        if "/" in value:
-            raise OperatorError(
-                f"{folder / 'config.json'} asks for code from elsewhere ({key}: {value[:80]}). sfnode runs no code "
-                "that comes with a model: remove that line, or use another model"
-            )
+        reason = _first_line(error).replace(str(view), str(folder))
+        raise OperatorError(f"{folder} cannot be loaded as a causal language model: {reason}") from error
+    return loaded
 
 
 def output_embedding(model: PreTrainedModel) -> nn.Linear:
@@ -262,21 +282,15 @@ def output_embedding(model: PreTrainedModel) -> nn.Linear:
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """The tokenizer in ``folder``; OperatorError when it cannot be read."""
-    try:
-        result: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            folder, trust_remote_code=False, local_files_only=True
-        )
-    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
-        raise OperatorError(f"{folder}: the tokenizer cannot be loaded: {_first_line(error)}") from error
-    return result
-
-
-def _read_json(path: Path) -> dict[str, dict[str, str]]:
-    try:
-        result: dict[str, dict[str, str]] = json.loads(path.read_text("utf-8"))
-        result["weight_map"].values()
-    except (ValueError, KeyError, AttributeError, TypeError):
-        raise OperatorError(f"{path} is not an index of safetensors files: fetch it again") from None
+    with only_these(folder, (CONFIG_FILE, *_tokenizer_files(folder))) as view:
+        try:
+            result: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+                view, trust_remote_code=False, local_files_only=True
+            )
+        except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
+            reason = _first_line(error).replace(str(view), str(folder))
+            raise OperatorError(f"{folder}: the tokenizer cannot be loaded: {reason}") from error
+    result.name_or_path = str(folder)
     return result
 
 
