@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from protocol.errors import StorageDamagedError
 
-_HEADER = struct.Struct(">BII")  # kind, length, CRC-32
+_HEADER = struct.Struct(">BII")  # kind, length, CRC-32 of kind and body
 _RECORDS, _RESERVATION = 0, 1
 _CHECKPOINT_BYTES = 4_096
 
@@ -27,7 +27,10 @@ class Disk:
         self._bytes = bytearray()
         self._synced = 0
         self._main = 0  # up to here frames lie in the main file
+        self._promised: set[bytes] = set()  # durable records
+        self._promised_step = -1  # durable reservation
         self.reserved_step = -1
+        self.has_forgotten = False  # at the last start something durable was missing
 
     @property
     def unsynced(self) -> int:
@@ -44,12 +47,13 @@ class Disk:
         self._append(_RECORDS, b"".join(records))
         if is_durable:
             self._sync()
+            self._promised.update(records)
 
     def reserve(self, step: int) -> None:
         """Make a reservation durable."""
         self._append(_RESERVATION, step.to_bytes(4, "big"))
         self._sync()
-        self.reserved_step = step
+        self.reserved_step = self._promised_step = step
 
     def cut_power(self, chosen: random.Random, *, is_torn: bool) -> None:
         """Lose a part of what was not synced; where ``is_torn``, the write at the edge is half done."""
@@ -70,6 +74,7 @@ class Disk:
         self._bytes.clear()
         self._synced = self._main = 0
         self.reserved_step = -1
+        self._compare_with_promised([])
 
     def recover(self) -> list[bytes]:
         """What a process finds at its start: all records in order; ``reserved_step`` is set.
@@ -92,10 +97,18 @@ class Disk:
         del self._bytes[end:]
         self._synced = len(self._bytes)
         self.reserved_step = reserved_step
+        self._compare_with_promised(records)
         return records
 
+    def _compare_with_promised(self, records: list[bytes]) -> None:
+        """What was lost is promised no more, but the host has to know that something was."""
+        is_whole = self._promised.issubset(records) and self.reserved_step >= self._promised_step
+        self.has_forgotten = not is_whole
+        self._promised.intersection_update(records)
+        self._promised_step = self.reserved_step
+
     def _append(self, kind: int, body: bytes) -> None:
-        self._bytes += _HEADER.pack(kind, len(body), zlib.crc32(body)) + body
+        self._bytes += _HEADER.pack(kind, len(body), _checksum(kind, body)) + body
 
     def _sync(self) -> None:
         self._synced = len(self._bytes)
@@ -109,8 +122,12 @@ class Disk:
             kind, length, checksum = _HEADER.unpack_from(self._bytes, start)
             end = start + _HEADER.size + length
             body = bytes(self._bytes[start + _HEADER.size : end])
-            is_checked = start < self._main or zlib.crc32(body) == checksum
+            is_checked = start < self._main or _checksum(kind, body) == checksum
             if end > len(self._bytes) or kind > _RESERVATION or not is_checked:
                 return
             yield kind, body, end
             start = end
+
+
+def _checksum(kind: int, body: bytes) -> int:
+    return zlib.crc32(body, kind)

@@ -162,14 +162,14 @@ class Host:
     def _replay(self) -> Replica:
         """The replica that the disk gives; a damaged one is moved away, as the daemon tells its operator to do."""
         replica = Replica(self._manifest)
-        durable_size, verified = self.disk.size - self.disk.unsynced, self._environment.signatures
+        verified = self._environment.signatures
         try:
             records = self.disk.recover()
             replay(replica, enumerate(records), Path("simulated.sqlite3"))
         except StorageDamagedError:
             self.disk.wipe()
             records, replica = [], Replica(self._manifest)
-        if self.disk.size < durable_size:
+        if self.disk.has_forgotten:
             self.forget()
         for record in records:
             self.life.holding.add(record)
