@@ -36,13 +36,15 @@ from protocol.flood import Flood
 from protocol.hashing import Author
 from protocol.keys import Signer
 from protocol.ledger import Voided
-from protocol.manifest import Manifest
+from protocol.manifest import CoreKind, Manifest
 from protocol.replica import Replica
 from protocol.subspace import seed_of
 from protocol.synchroniser import Synchroniser
 from protocol.wire import Head, Message, PeerId, Records
 
-_SUMMED_PER_TICK = 64  # updates summed into the coefficients at once: keeps one tick below about 20 ms
+# Cores summed into the coefficients at once: keeps one tick at about 10 ms. An update has one per direction and tensor.
+_CORES_PER_TICK = {CoreKind.CANONICAL: 400_000, CoreKind.RADEMACHER: 40_000}
+_SUMMED_PER_TICK_MIN, _SUMMED_PER_TICK_MAX = 16, 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,7 @@ class Node:
         self._replay_rest_until_ms = 0
         self._effects: list[Effect] = []
         self._now_ms = 0
+        self._summed_per_tick = _summed_per_tick(manifest)
         self.clock.resume_after(config.reserved_step)
 
     @property
@@ -97,6 +100,11 @@ class Node:
     def is_finished(self) -> bool:
         """Whether this node has no step left to contribute."""
         return self.clock.is_finished and self._estimating is None
+
+    @property
+    def is_summed(self) -> bool:
+        """Whether so few updates wait to be summed that the state digest costs one tick at most."""
+        return self.replica.unsummed <= self._summed_per_tick
 
     @property
     def estimating_step(self) -> int | None:
@@ -160,12 +168,14 @@ class Node:
         self.sync.count_records(peer, message.request, len(records), self._now_ms)
         frontier = self.frontier()
         horizon_step = self.sync.horizon_of(peer, message.request, otherwise=self._horizon_step())
+        # What a node asked for while it catches up, its other neighbours have: they are not told (SPEC 8.3).
+        is_news = self.sync.is_live or message.request == 0
         fresh: list[bytes] = []
         try:
             for record in records:
                 fresh.extend(self._admit(record, peer, frontier, horizon_step))
         finally:
-            self._keep(fresh, source=peer)
+            self._keep(fresh, source=peer, is_news=is_news)
 
     def _admit(self, record: bytes, peer: PeerId, frontier: int, horizon_step: int | None) -> list[bytes]:
         """Through the one door; returns the records to store and relay. Raises Reject."""
@@ -185,12 +195,12 @@ class Node:
             self.clock.hear(author, self._now_ms)
         return [record]
 
-    def _keep(self, fresh: list[bytes], *, source: PeerId | None) -> None:
+    def _keep(self, fresh: list[bytes], *, source: PeerId | None, is_news: bool = True) -> None:
         """Durable first, then relayed: "seen" means stored."""
         if not fresh:
             return
         self._do([StoreRecords(records=tuple(fresh), is_own=source is None)])
-        for record in fresh:
+        for record in fresh if is_news else ():
             self._flood.push(record, source=source)
 
     def _receive_head(self, peer: PeerId, head: Head) -> None:
@@ -270,14 +280,14 @@ class Node:
     def _tick(self) -> None:
         if self._first_tick_ms is None:
             self._first_tick_ms = self._now_ms
-        self.replica.sum_some(_SUMMED_PER_TICK)
+        self.replica.sum_some(self._summed_per_tick)
         for peer in self.sync.peers_due_for_head(self._now_ms):
             self._send_head(peer)
         self._do(self.sync.tick(self._now_ms))
 
     def _send_head(self, peer: PeerId) -> None:
         """Skipped while updates wait to be summed: the digest would cost a long computation now."""
-        if self.replica.unsummed > _SUMMED_PER_TICK:
+        if not self.is_summed:
             return
         self.sync.head_sent(peer, self._now_ms)
         head = Head(
@@ -307,3 +317,8 @@ class Node:
 
     def _do(self, effects: Sequence[Effect]) -> None:
         self._effects.extend(effects)
+
+
+def _summed_per_tick(manifest: Manifest) -> int:
+    cores = manifest.method.scalars * len(manifest.tensors)
+    return max(_SUMMED_PER_TICK_MIN, min(_SUMMED_PER_TICK_MAX, _CORES_PER_TICK[manifest.method.core] // cores))

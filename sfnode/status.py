@@ -93,7 +93,6 @@ class StatusWriter:
     def _snapshot(self, node: Node, network: Network, trainer: Trainer | None) -> Status:
         ledger, totals = node.replica.ledger, network.statistics
         training = trainer.statistics if trainer else None
-        is_summed = node.replica.unsummed <= 64
         return Status(
             run=node.manifest.name,
             run_id=node.manifest.run_id.hex(),
@@ -113,8 +112,8 @@ class StatusWriter:
             accuracy=training.accuracy if training else None,
             forward_rows=training.forward_rows if training else 0,
             worker_restarts=training.restarts if training else 0,
-            ledger_root=ledger.root().hex() if is_summed else "",
-            state_digest=node.replica.state_digest().hex() if is_summed else "",
+            ledger_root=ledger.root().hex() if node.is_summed else "",
+            state_digest=node.replica.state_digest().hex() if node.is_summed else "",
             bytes_in=totals.bytes_in,
             bytes_out=totals.bytes_out,
             payload_bytes=ledger.updates * ledger.codec.record_bytes,

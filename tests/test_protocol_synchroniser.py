@@ -41,6 +41,7 @@ from protocol.wire import (
     Head,
     PeerId,
     PullDone,
+    Records,
     ShardsRequest,
     Spans,
     SpansRequest,
@@ -246,3 +247,18 @@ def test_horizon__behind_together_with_a_neighbour__does_not_hold_back_what_a_th
         effects = [effect for message in answer(full, request) for effect in tell(bridge, Y, message, 4_010)]
         request = next_request([effect for effect in effects if isinstance(effect, SendMessage) and effect.peer == Y])
     assert bridge.replica.ledger.root() == full.root()
+
+
+def test_sync__records_that_a_joiner_pulled__are_not_flooded_to_its_other_neighbours() -> None:
+    """A joiner sent 15 MB for the 5 MB that it fetched: to neighbours who had them."""
+    joining = node(is_training=False)
+    join(joining, X, Y)
+    records = [seal(MANIFEST, 0, step) for step in range(5)]
+    full = ledger_of(MANIFEST, records)
+    pull = ask(joining, X, full, 30)
+    assert pull is not None
+    effects = [effect for message in answer(full, pull) for effect in tell(joining, X, message, 40)]
+    effects += joining.handle(Ticked(), 500)
+    assert joining.replica.ledger.updates == 5 and joining.sync.is_live
+    assert sent(effects, Records) == []
+    assert [peer for peer, _ in sent(tell(joining, X, pushed(seal(MANIFEST, 0, 5)), 600), Records)] == [Y]

@@ -1,7 +1,7 @@
 """Promises of the specification about what a node signs, asks and floods, over all its lives; part of the watch.
 
 Whatever is watched here follows from the events that a node was given and the effects that it asked for; of the core
-itself only the manifest, the author and the local choices are read.
+itself only the manifest, the author, the local choices and whether it is live are read.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Promises:
             process = self._processes[node.author] = _Process(life=life, since_ms=now_ms)
         self._see_event(process, event)
         stored = [record[:-_SIGNATURE_BYTES] for e in effects if isinstance(e, StoreRecords) for record in e.records]
-        self._see_news(process, event, stored, _frame(event, node), now_ms)
+        self._see_news(process, node, event, stored, now_ms)
         for effect in effects:
             match effect:
                 case StoreRecords():
@@ -145,12 +145,13 @@ class Promises:
             case MessageArrived(message=Head()):
                 process.has_heard = True
 
-    def _see_news(self, process: _Process, event: Event, stored: list[bytes], frame: list[bytes], now_ms: int) -> None:
+    def _see_news(self, process: _Process, node: Node, event: Event, stored: list[bytes], now_ms: int) -> None:
         """SPEC 8.3: a new record goes to all but its source, the first one of a newly void slot to all. In this order:
-        the first ones while a frame is read, and what was new in it when all of it is stored."""
+        the first ones while a frame is read, and what was new in it when all of it is stored. What a node pulled
+        before it is live goes to nobody."""
         source = process.neighbours.get(event.peer) if isinstance(event, MessageArrived) else None
         waiting = list(stored)
-        for payload in frame or stored:
+        for payload in _frame(event, node) or stored:
             if payload in waiting:
                 firsts = process.life.holding.payloads[slot_of(payload)].difference(waiting)
                 for first, neighbour in product(firsts, process.neighbours.values()):
@@ -158,10 +159,11 @@ class Promises:
                 waiting.remove(payload)
             elif source:
                 source.owed_ms.pop(payload, None)  # it has shown that it holds the record
+        is_news = node.sync.is_live or not _is_answer(event)
         for payload, neighbour in product(stored, process.neighbours.values()):
             if neighbour is source:
                 neighbour.known.add(payload)
-            else:
+            elif is_news:
                 neighbour.owe(payload, now_ms)
 
     def _see_sent(self, process: _Process, effect: SendMessage, node: Node) -> None:
@@ -175,6 +177,11 @@ class Promises:
             neighbour.known.add(payload)
             neighbour.owed_ms.pop(payload, None)
         neighbour.is_full = False
+
+
+def _is_answer(event: Event) -> bool:
+    """Whether the event brings records that were asked for."""
+    return isinstance(event, MessageArrived) and isinstance(event.message, Records) and event.message.request != 0
 
 
 def _frame(event: Event, node: Node) -> list[bytes]:
