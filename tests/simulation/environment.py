@@ -42,8 +42,8 @@ class Carrier(Protocol):
     def carry(self, source: PeerId, data: bytes) -> None:
         """Send a frame to the other end. It may be lost."""
 
-    def down(self) -> None:
-        """Break the connection."""
+    def down(self, dying: PeerId | None = None) -> None:
+        """Break the connection; what the ``dying`` end sent before still arrives."""
 
     def ban(self) -> None:
         """Break it for good."""

@@ -134,7 +134,7 @@ class Host:
         self._is_paused = False
         self._inbox = []
         for peer in sorted(self.peers):
-            self._environment.link(self.name, peer).down()
+            self._environment.link(self.name, peer).down(dying=self.name)
         self.peers.clear()
         self._environment.schedule(down_ms, self.boot)
 

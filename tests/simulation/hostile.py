@@ -12,17 +12,21 @@ from protocol.keys import Signer
 from protocol.wire import (
     AuthorHoldings,
     Authors,
+    AuthorsRequest,
     Head,
     Message,
     Payloads,
     PeerId,
     PullDone,
+    PullRequest,
     Records,
     ShardDigest,
     Shards,
+    ShardsRequest,
     SpanDigest,
     Spans,
     SpansRequest,
+    decode_untrusted,
     encode,
 )
 from simulation.environment import Environment
@@ -182,6 +186,14 @@ class Spammer(Intruder):
     """Garbage, bad signatures, copies, records from far ahead, requests in bursts, identities that cost nothing."""
 
     fault = Fault.SPAM
+    _asked = 7  # number of a neighbour's last request: what it sends may look like the answer
+
+    def receive(self, source: PeerId, data: bytes) -> None:
+        """Keep some of what comes, and what was asked."""
+        super().receive(source, data)
+        message = decode_untrusted(data)
+        if isinstance(message, SpansRequest | ShardsRequest | AuthorsRequest | PullRequest):
+            self._asked = message.request
 
     def _frames(self) -> list[bytes]:
         draw = self._random
@@ -200,7 +212,7 @@ class Spammer(Intruder):
         if kind == 4:
             return [encode(Records(request=0, data=record[:-1] + bytes([record[-1] ^ 1])))]
         if kind == 5:
-            return [encode(Records(request=7, data=record * 3))]
+            return [encode(Records(request=self._asked, data=record * 3))]
         return [encode(Records(request=0, data=record))]
 
     def _record(self) -> bytes:

@@ -12,6 +12,7 @@ from simulation.scenario import Fault
 _DIAL_MS = 400
 _NEW_IDENTITY_MS = 3_000  # a hostile peer that was cut off comes back under another name
 _END_IS_KNOWN_MS = 60
+_LAST_WORDS_MS = 1_500  # of a process that has died; what a stalled link holds back longer is lost
 _BUFFER_MS = 4_000  # what would wait longer than this for a slow reader is dropped
 _CHANCES = {Fault.DUPLICATION: 0.03, Fault.REORDERING: 0.05, Fault.CORRUPTION: 0.015}
 
@@ -39,6 +40,7 @@ class Link:
         self._dial_ms = dial_ms
         self._session = 0
         self._end_is_known_ms = 0
+        self._last_words: tuple[PeerId | None, int] = (None, -1)
         self._random = world.random
         world.schedule(self._random.randrange(dial_ms), self._dial)
 
@@ -57,16 +59,23 @@ class Link:
         for direction in self.directions.values():
             direction.lost_until_ms = direction.stalled_until_ms = direction.slow_until_ms = 0
 
-    def down(self) -> None:
-        """The connection breaks: what is on its way is lost, and both ends are told."""
+    def down(self, dying: PeerId | None = None) -> None:
+        """The connection breaks: what is on its way is lost, and both ends are told.
+
+        But what a ``dying`` process has handed to its kernel still arrives: the other end reads it before the end.
+        """
         if not self.is_up:
             return
+        now_ms = self._world.now_ms
         self.is_up = False
+        self._last_words = (dying, self._session)
         self._session += 1
+        unread_ms = max(0, min(self.directions[dying].last_arrival_ms - now_ms, _LAST_WORDS_MS)) if dying else 0
         # The network tells of a session's end before it tells of the next session's beginning.
-        self._end_is_known_ms = self._world.now_ms + _END_IS_KNOWN_MS
+        self._end_is_known_ms = now_ms + unread_ms + _END_IS_KNOWN_MS
         for end in self.ends:
-            self._world.hosts[end].peer_left(self.other(end), self._random.randrange(_END_IS_KNOWN_MS))
+            delay_ms = self._random.randrange(_END_IS_KNOWN_MS) + (0 if end == dying else unread_ms)
+            self._world.hosts[end].peer_left(self.other(end), delay_ms)
 
     def ban(self) -> None:
         """One end will have no more to do with the other."""
@@ -118,7 +127,8 @@ class Link:
         is_corrupt = self._hits(Fault.CORRUPTION, size=len(data))
 
         def deliver() -> None:
-            if self._session != session or not self.is_up:
+            is_last_word = self._last_words == (source, session) and not self.is_up
+            if not is_last_word and (self._session != session or not self.is_up):
                 return
             if is_corrupt:
                 self._break(data)
