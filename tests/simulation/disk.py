@@ -27,7 +27,8 @@ class Disk:
         self._bytes = bytearray()
         self._synced = 0
         self._main = 0  # up to here frames lie in the main file
-        self._promised: set[bytes] = set()  # durable records
+        self._written: list[bytes] = []  # records that wait for the disk
+        self._promised: set[bytes] = set()  # durable ones
         self._promised_step = -1  # durable reservation
         self.reserved_step = -1
         self.has_forgotten = False  # at the last start something durable was missing
@@ -45,15 +46,15 @@ class Disk:
     def store(self, records: tuple[bytes, ...], *, is_durable: bool) -> None:
         """Append one transaction of records; durable ones wait for the disk, and take all before them along."""
         self._append(_RECORDS, b"".join(records))
+        self._written.extend(records)
         if is_durable:
             self._sync()
-            self._promised.update(records)
 
     def reserve(self, step: int) -> None:
         """Make a reservation durable."""
         self._append(_RESERVATION, step.to_bytes(4, "big"))
+        self.reserved_step = step
         self._sync()
-        self.reserved_step = self._promised_step = step
 
     def cut_power(self, chosen: random.Random, *, is_torn: bool) -> None:
         """Lose a part of what was not synced; where ``is_torn``, the write at the edge is half done."""
@@ -101,10 +102,11 @@ class Disk:
         return records
 
     def _compare_with_promised(self, records: list[bytes]) -> None:
-        """What was lost is promised no more, but the host has to know that something was."""
+        """Whether all that was durable was found; what was found is durable from now on."""
         is_whole = self._promised.issubset(records) and self.reserved_step >= self._promised_step
         self.has_forgotten = not is_whole
-        self._promised.intersection_update(records)
+        self._written = []
+        self._promised = set(records)
         self._promised_step = self.reserved_step
 
     def _append(self, kind: int, body: bytes) -> None:
@@ -112,6 +114,9 @@ class Disk:
 
     def _sync(self) -> None:
         self._synced = len(self._bytes)
+        self._promised.update(self._written)
+        self._promised_step = self.reserved_step
+        self._written = []
         if self._synced - self._main > _CHECKPOINT_BYTES:
             self._main = self._synced
 
