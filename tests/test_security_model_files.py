@@ -243,6 +243,13 @@ def test_tokenizer_config__asks_for_code_from_elsewhere__is_refused(model: Path)
         load_tokenizer(model)
 
 
+def test_config__asks_for_a_package_that_is_missing__operator_is_told(model: Path) -> None:
+    """A fault once: the loader's ImportError came through as an internal error."""
+    change(model / "config.json", quantization_config={"quant_method": "bitsandbytes", "load_in_8bit": True})
+    with pytest.raises(OperatorError, match="cannot be loaded"):
+        load_causal_lm(model, CPU, torch.float32)
+
+
 HARMLESS = {
     "auto_map": {"AutoModelForCausalLM": "own.Model"},
     "attn_implementation": "eager",
