@@ -109,14 +109,27 @@ def test_testnet__interrupt__ends_all_its_processes(tmp_path: Path) -> None:
 
 def start_command(*arguments: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "sfnode", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        preexec_fn=listen_to_interrupts,  # noqa: PLW1509 - the tests start no threads
+    )
+
+
+def listen_to_interrupts() -> None:
+    """A shell without job control starts `make test &` with SIGINT ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def assert_interrupted(process: subprocess.Popen[bytes]) -> None:
     """SIGINT ends the command without a traceback, and with it everything that it started."""
     family = children(process)
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=STOP_S)
+    try:
+        _, stderr = process.communicate(timeout=STOP_S)
+    finally:
+        process.kill()
     assert process.returncode == 1
     assert stderr.endswith(b"Aborted!\n")
     assert b"Traceback" not in stderr
