@@ -23,7 +23,7 @@ STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check install demo test test-all lint simulate mutants conformance fuzz coverage format lock clean distclean
+.PHONY: help check install demo test test-all lint simulate mutants conformance fuzz coverage learn format lock clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -74,6 +74,9 @@ fuzz: $(STAMP) ## feed every decoder with what it does not expect, for SECONDS
 coverage: $(STAMP) ## branch coverage of protocol/ by its own tests; fails under 95 %
 	@$(BIN)/coverage run --branch --source=protocol -m pytest -o addopts= -q $(CORE_TESTS)
 	@$(BIN)/coverage report --show-missing --precision=2 --fail-under=95
+
+learn: $(STAMP) ## accuracy against forward rows for MeZO, SubCGE and ours, on real data in ../shared; writes docs/learning.md
+	@$(BIN)/python -m benchmarks.learn
 
 format: $(STAMP) ## let ruff lay out and fix what it can
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .

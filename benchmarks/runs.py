@@ -14,8 +14,9 @@ from protocol.errors import Ignore
 from protocol.hashing import Author
 from protocol.keys import Signer
 from protocol.ledger import Ledger
-from protocol.manifest import FileHash, Manifest, ModelSpec, TaskSpec, TensorKind, TensorSpec
+from protocol.manifest import FileHash, Manifest, ModelSpec, TensorKind, TensorSpec
 from protocol.replica import Replica
+from protocol.task import Objective, TaskKind, TaskSpec
 from sfnode.run_builder import MethodChoice, build_manifest, method_plain
 
 OWNER = Signer(b"benchmark owner".ljust(32, b"."))
@@ -72,6 +73,9 @@ def manifest_of(shape: Shape, tensors: Sequence[TensorSpec] | None = None) -> Ma
         model=ModelSpec(id="local:none", revision="", weights=_file("model"), tokenizer=_file("tokenizer")),
         tensors=tuple(tensors or opt_125m_tensors()),
         task=TaskSpec(
+            kind=TaskKind.CLASSIFICATION,
+            completion="",
+            objective=Objective.LOSS,
             template="{sentence} It was",
             label_words=(" bad", " good"),
             data="private",

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from protocol.envelope import Envelope
 from protocol.hashing import Digest, hash_fields, u32
-from protocol.manifest import CoreKind, Manifest, TensorKind
+from protocol.manifest import Manifest, TensorKind
+from protocol.method import CoreKind
 from protocol.subspace import canonical_coordinates, rademacher_signs, scale_exp
 
 Int64Array = NDArray[np.int64]

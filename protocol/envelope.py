@@ -12,7 +12,8 @@ from protocol.errors import Reject, RejectReason
 from protocol.hashing import Author
 from protocol.keys import KEY_BYTES, SIGNATURE_BYTES, Signer, check_verifier, is_author_key, is_signed
 from protocol.limits import NORMALISED_CLIP
-from protocol.manifest import Manifest, ScalarKind
+from protocol.manifest import Manifest
+from protocol.method import ScalarKind
 from protocol.subspace import seed_of
 
 _HEAD = struct.Struct(">32sIQ")  # author, step, seed

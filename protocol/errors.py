@@ -29,6 +29,8 @@ class RejectReason(IntEnum):
     MANIFEST_SIGNATURE = 15
     UNREQUESTED = 16
     RUN_ID = 17
+    BASIS = 18
+    AUDIT_FORMAT = 19
 
 
 class IgnoreReason(IntEnum):

@@ -17,8 +17,12 @@ WEIGHT_MAX: Final = 1 << 16  # integer learning-rate weight
 CLIP_MAX: Final = (1 << 15) - 1  # scalars travel as int16
 NORMALISED_CLIP: Final = 127  # SPEC 5.2: round(32 g / rms) fits int8
 AUTHORS_MAX: Final = 1 << 16
+BASIS_ENTRY_MAX: Final = 127  # int8
+BASIS_BYTES_MAX: Final = 1 << 28  # OPT-6.7b at rank 32 takes 80 MB
+BASIS_UNIT_EXP_MAX: Final = 6  # one is at most 64 of 127: entries of unit variance must fit
+NORMALISED_MASS: Final = 33  # largest sum of |q| over D normalised scalars, divided by D (SPEC 4.5)
 COEFFICIENTS_MAX: Final = 1 << 26  # int64 of all epochs: 512 MiB, the memory that a node without the model may take
-COEFFICIENT_BITS_MAX: Final = 53  # r^2 |C| < 2^53: U C V^T is exact in fp64 in any order of summation
+COEFFICIENT_BITS_MAX: Final = 53  # (r x basis_max)^2 |C| < 2^53: U C V^T is exact in fp64 in any order of summation
 
 # --- ledger ---------------------------------------------------------------------------------------------------
 SPAN_STEPS: Final = 1_024  # steps per digest bucket: one author's bitmap is 128 bytes
@@ -29,7 +33,7 @@ FRAME_BYTES_MAX: Final = 65_536
 RECORDS_PER_FRAME_MAX: Final = 512
 AUTHORS_PER_PAGE_MAX: Final = 128  # 128 x ~310 bytes stay below a frame
 PULL_AUTHORS_MAX: Final = 256  # author bitmaps in one pull request
-MANIFEST_PART_BYTES_MAX: Final = 32_768
+PART_BYTES_MAX: Final = 32_768  # of the manifest or the basis, in one message
 PEERS_PER_MESSAGE_MAX: Final = 64
 ADDRESSES_PER_PEER_MAX: Final = 8
 ADDRESS_LENGTH_MAX: Final = 256

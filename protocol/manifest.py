@@ -7,6 +7,7 @@ ignored one would compute another model.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -16,15 +17,12 @@ from protocol import limits
 from protocol.errors import Reject, RejectReason
 from protocol.hashing import Author, RunId, hash_fields
 from protocol.keys import SIGNATURE_BYTES, Signer, is_author_key, is_signed
-from protocol.structure import Bound, Malformed, from_plain_untrusted, to_plain
+from protocol.method import BasisKind, Method, Schedule, ScheduleKind, broken_method_rules
+from protocol.structure import Bound, Hex32, Malformed, Name, from_plain_untrusted, is_hex, to_plain
+from protocol.task import TaskSpec, broken_task_rules
 
 FORMAT = 1
 ADMISSION_OPEN = "open"
-DATA_PRIVATE = "private"
-
-Name = Annotated[str, Bound(1, limits.NAME_LENGTH_MAX)]
-Hex32 = Annotated[str, Bound(64, 64)]
-OptionalHex32 = Annotated[str, Bound(0, 64)]
 
 
 class TensorKind(StrEnum):
@@ -32,34 +30,6 @@ class TensorKind(StrEnum):
 
     MATRIX = "matrix"
     VECTOR = "vector"
-
-
-class BasisKind(StrEnum):
-    """Where the subspace comes from: the generator, or a file named by its hash."""
-
-    RANDOM = "random"
-    PUBLISHED = "published"
-
-
-class CoreKind(StrEnum):
-    """Distribution of (a, b): one signed coordinate, or all signs."""
-
-    CANONICAL = "canonical"
-    RADEMACHER = "rademacher"
-
-
-class ScalarKind(StrEnum):
-    """What a projected gradient becomes on the wire: multiples of a quantum, or normalised by their own rms."""
-
-    RAW = "raw"
-    NORMALISED = "normalised"
-
-
-class ScheduleKind(StrEnum):
-    """Course of the learning-rate weight over the run."""
-
-    CONSTANT = "constant"
-    LINEAR = "linear"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,77 +65,6 @@ class TensorSpec:
     kind: TensorKind
     rows: Annotated[int, Bound(1, 1 << 24)]
     cols: Annotated[int, Bound(0, 1 << 24)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskSpec:
-    """What is learnt.
-
-    Attributes:
-        template: prompt with field names of the data in braces, e.g. "{sentence} It was".
-        label_words: word of label 0, 1, ...; each one token, with its leading space.
-        data: "private" (each node its own), or a name of the public data, e.g. "file:train.jsonl".
-        data_sha256: hash of the public data file; empty when private.
-        max_tokens: longest prompt; longer ones lose their beginning.
-        batch_rows: examples per step, shared evenly by the directions; each costs two forward rows.
-    """
-
-    template: Annotated[str, Bound(1, 4_096)]
-    label_words: Annotated[tuple[Name, ...], Bound(2, 256)]
-    data: Name
-    data_sha256: OptionalHex32
-    max_tokens: Annotated[int, Bound(4, 1 << 16)]
-    batch_rows: Annotated[int, Bound(1, 1 << 16)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Method:
-    """The estimator and the update rule. All scales are powers of two, so that scaling never rounds.
-
-    Attributes:
-        rank: r, of the subspace of every tensor; a power of two.
-        epoch_steps: T, steps before the subspace is redrawn.
-        basis, basis_sha256: the subspace's source; the hash only for a published one.
-        core, scalar: see the enums.
-        epsilon_exp: epsilon = 2^epsilon_exp, half the width of the finite difference.
-        directions: D per step.
-        local_steps: K steps per envelope.
-        alpha_exp: alpha = 2^alpha_exp scales coefficients to weights.
-        quantum_exp: raw scalars are multiples of 2^quantum_exp.
-        clip: largest |q|.
-    """
-
-    rank: Annotated[int, Bound(1, limits.RANK_MAX)]
-    epoch_steps: Annotated[int, Bound(1, limits.STEPS_MAX)]
-    basis: BasisKind
-    basis_sha256: OptionalHex32
-    core: CoreKind
-    scalar: ScalarKind
-    epsilon_exp: Annotated[int, Bound(-30, 0)]
-    directions: Annotated[int, Bound(1, limits.DIRECTIONS_MAX)]
-    local_steps: Annotated[int, Bound(1, limits.LOCAL_STEPS_MAX)]
-    alpha_exp: Annotated[int, Bound(-60, 0)]
-    quantum_exp: Annotated[int, Bound(-40, 10)]
-    clip: Annotated[int, Bound(1, limits.CLIP_MAX)]
-
-    @property
-    def scalars(self) -> int:
-        """Scalars in one envelope: D x K."""
-        return self.directions * self.local_steps
-
-    @property
-    def scalar_mass_max(self) -> int:
-        """Largest sum of |q| over the directions of one step that a valid envelope can carry (SPEC 5.2)."""
-        return self.directions * (self.clip if self.scalar is ScalarKind.RAW else 33)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
-    """Integer learning-rate weight w(step) from ``weight_start`` (step 0) to ``weight_end`` (the last step)."""
-
-    kind: ScheduleKind
-    weight_start: Annotated[int, Bound(1, limits.WEIGHT_MAX)]
-    weight_end: Annotated[int, Bound(0, limits.WEIGHT_MAX)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,9 +200,8 @@ def checked(data: object) -> Manifest:
 def _broken_rules(manifest: Manifest) -> list[tuple[bool, str]]:
     """The rules between fields (SPEC 1.4), each with its complaint."""
     method, task = manifest.method, manifest.task
-    normalised = method.scalar is ScalarKind.NORMALISED
     names = [tensor.name for tensor in manifest.tensors]
-    bits = coefficient_max(manifest) * method.rank**2
+    bits = coefficient_max(manifest) * (method.rank * method.basis_max) ** 2
     files = [*manifest.model.weights, *manifest.model.tokenizer]
     hashes = [entry.sha256 for entry in files]
     coefficients = coefficient_count(manifest)
@@ -316,26 +214,17 @@ def _broken_rules(manifest: Manifest) -> list[tuple[bool, str]]:
             any((tensor.kind is TensorKind.VECTOR) != (tensor.cols == 0) for tensor in manifest.tensors),
             "tensors: cols must be 0 for a vector and positive for a matrix",
         ),
-        (method.rank & (method.rank - 1) != 0, f"method.rank: {method.rank} is not a power of two"),
-        (method.scalars > limits.SCALARS_MAX, f"method: directions x local_steps exceeds {limits.SCALARS_MAX}"),
+        *broken_method_rules(method),
         (manifest.steps % method.local_steps != 0, "steps: not a multiple of method.local_steps"),
-        (method.epoch_steps % method.local_steps != 0, "method.epoch_steps: not a multiple of method.local_steps"),
-        (task.batch_rows % method.directions != 0, "task.batch_rows: not a multiple of method.directions"),
-        (normalised and method.directions < 2, "method.directions: normalised scalars need at least 2"),
         (
-            normalised and method.clip != limits.NORMALISED_CLIP,
-            f"method.clip: must be {limits.NORMALISED_CLIP} with normalised scalars",
+            task.batch_rows * method.shares % method.directions != 0,
+            "task.batch_rows: not a multiple of method.directions / method.shares",
         ),
         (
-            method.basis is BasisKind.PUBLISHED,
-            "method.basis: 'published' is reserved; this version supports 'random' only",
+            method.basis is BasisKind.PUBLISHED and basis_bytes(manifest.tensors, method.rank) > limits.BASIS_BYTES_MAX,
+            f"method.basis: the file of a published basis would exceed {limits.BASIS_BYTES_MAX} bytes: lower the rank",
         ),
-        (method.basis_sha256 != "", "method.basis_sha256: must be empty with a random basis"),
-        (
-            (task.data == DATA_PRIVATE) != (task.data_sha256 == ""),
-            "task.data_sha256: given exactly when data is public",
-        ),
-        (task.data_sha256 != "" and not is_hex(task.data_sha256, 64), "task.data_sha256: not lower-case hex"),
+        *broken_task_rules(task),
         (manifest.admission != ADMISSION_OPEN, f"admission: only {ADMISSION_OPEN!r} is known to this version"),
         (
             coefficients > limits.COEFFICIENTS_MAX,
@@ -344,8 +233,9 @@ def _broken_rules(manifest: Manifest) -> list[tuple[bool, str]]:
         ),
         (
             bits >= 1 << limits.COEFFICIENT_BITS_MAX,
-            f"bounds: authors_max x epoch steps x scalars x weight x rank^2 takes {bits.bit_length()} bits, at most "
-            f"{limits.COEFFICIENT_BITS_MAX}: lower authors_max, epoch_steps, clip or the learning-rate weights",
+            f"bounds: authors_max x epoch steps x scalars x weight x (rank x basis_max)^2 takes {bits.bit_length()} "
+            f"bits, at most {limits.COEFFICIENT_BITS_MAX}: lower authors_max, epoch_steps, clip or the learning-rate "
+            "weights",
         ),
     ]
 
@@ -364,11 +254,11 @@ def coefficient_max(manifest: Manifest) -> int:
     return manifest.authors_max * steps * manifest.method.scalar_mass_max * weight
 
 
+def basis_bytes(tensors: Sequence[TensorSpec], rank: int) -> int:
+    """Length of a published basis of ``tensors`` (SPEC 4.6): magic, two numbers, two per tensor, int8 entries."""
+    return 24 + sum(8 + rank * (tensor.rows + tensor.cols) for tensor in tensors)
+
+
 def is_plain_file_name(name: str) -> bool:
     """Whether ``name`` is that of a file right in a folder, on any system: peers' manifests name files to be read."""
     return name not in (".", "..") and not any(character in "/\\:\0" for character in name)
-
-
-def is_hex(text: str, length: int) -> bool:
-    """Whether ``text`` is exactly ``length`` lower-case hexadecimal digits."""
-    return len(text) == length and all(digit in "0123456789abcdef" for digit in text)

@@ -36,7 +36,8 @@ from protocol.flood import Flood
 from protocol.hashing import Author
 from protocol.keys import Signer
 from protocol.ledger import Voided
-from protocol.manifest import CoreKind, Manifest
+from protocol.manifest import Manifest
+from protocol.method import CoreKind
 from protocol.replica import Replica
 from protocol.subspace import seed_of
 from protocol.synchroniser import Synchroniser

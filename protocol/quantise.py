@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from protocol.errors import NumericError
 from protocol.hashing import round_half_away
-from protocol.manifest import Method, ScalarKind
+from protocol.method import Method, ScalarKind
 
 NORMALISED_UNIT = 32  # an rms projected gradient becomes 32: rounding costs 1.5 % of it
 

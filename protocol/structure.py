@@ -13,6 +13,8 @@ from enum import Enum
 from functools import cache
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
+from protocol import limits
+
 T = TypeVar("T")
 
 
@@ -33,6 +35,9 @@ U16 = Annotated[int, Bound(0, (1 << 16) - 1)]
 U32 = Annotated[int, Bound(0, (1 << 32) - 1)]
 U64 = Annotated[int, Bound(0, (1 << 64) - 1)]
 Bytes32 = Annotated[bytes, Bound(32, 32)]
+Name = Annotated[str, Bound(1, limits.NAME_LENGTH_MAX)]
+Hex32 = Annotated[str, Bound(64, 64)]
+OptionalHex32 = Annotated[str, Bound(0, 64)]
 
 
 def to_plain(value: Any, *, as_rows: bool) -> Any:
@@ -131,3 +136,8 @@ def _is_unicode(text: str) -> bool:
 def _show(data: object) -> str:
     text = repr(data) if isinstance(data, (int, str, bytes, float, type(None))) else type(data).__name__
     return text if len(text) <= 64 else text[:61] + "..."
+
+
+def is_hex(text: str, length: int) -> bool:
+    """Whether ``text`` is exactly ``length`` lower-case hexadecimal digits."""
+    return len(text) == length and all(digit in "0123456789abcdef" for digit in text)

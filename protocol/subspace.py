@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.hashing import Author, RunId, key_of, u32
-from protocol.manifest import CoreKind, Manifest, Method, TensorKind, TensorSpec
+from protocol.manifest import Manifest, TensorKind, TensorSpec
+from protocol.method import CoreKind, Method
 from protocol.philox import philox4x32, signs, signs_of_words, split_key
 
 Int8Array = NDArray[np.int8]
@@ -23,7 +24,7 @@ _STREAM_BASIS_V = 1
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """One tensor's subspace in one epoch: ``u`` int8[rows, r], ``v`` int8[cols, r] (None for a vector), all +-1."""
+    """One tensor's subspace in one epoch: ``u`` int8[rows, r], ``v`` int8[cols, r] (None for a vector)."""
 
     u: Int8Array
     v: Int8Array | None
@@ -53,6 +54,15 @@ def basis(run_id: RunId, epoch: int, tensor_index: int, tensor: TensorSpec, rank
 
 def scale_exp(method: Method, tensor: TensorSpec) -> int:
     """s with direction z = 2^s U a b^T V^T (a vector: 2^s U a) of about unit variance per entry (SPEC 4.4).
+
+    That of the core, and the units of a published basis, which come off once for each factor.
+    """
+    factors = 2 if tensor.kind is TensorKind.MATRIX else 1
+    return core_exp(method, tensor) - factors * method.basis_unit_exp
+
+
+def core_exp(method: Method, tensor: TensorSpec) -> int:
+    """The same for a basis with entries of unit variance.
 
     Canonical cores give +-1 entries: s = 0. A Rademacher core sums r^2 signs of variance r^2: s = -log2 r, exactly
     unit. A vector's sums r signs of variance r: s = -ceil(log2(r) / 2), unit, or one half where r is no power of 4.

@@ -29,7 +29,7 @@ Bitmap = Annotated[bytes, Bound(limits.SPAN_STEPS // 8, limits.SPAN_STEPS // 8)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """First message in both directions. An observer, who only wants the manifest, sends a run id of zeros."""
+    """First message in both directions. An observer, who only wants manifest and basis, sends a run id of zeros."""
 
     version: U32
     run_id: Bytes32
@@ -85,7 +85,7 @@ class ManifestPart:
 
     total: U32
     offset: U32
-    data: Annotated[bytes, Bound(0, limits.MANIFEST_PART_BYTES_MAX)]
+    data: Annotated[bytes, Bound(0, limits.PART_BYTES_MAX)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +235,22 @@ class PullDone:
     records: U32
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BasisRequest:
+    """Asks for the run's published basis from byte ``offset`` on; observers only."""
+
+    offset: U32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BasisPart:
+    """A piece of the published basis; ``total`` is its whole length in bytes."""
+
+    total: U32
+    offset: U32
+    data: Annotated[bytes, Bound(0, limits.PART_BYTES_MAX)]
+
+
 Message: TypeAlias = (
     Hello
     | Ping
@@ -256,6 +272,8 @@ Message: TypeAlias = (
     | Payloads
     | PullRequest
     | PullDone
+    | BasisRequest
+    | BasisPart
 )
 
 
@@ -282,6 +300,8 @@ class Kind(IntEnum):
     PAYLOADS = 17
     PULL_REQUEST = 18
     PULL_DONE = 19
+    BASIS_REQUEST = 20
+    BASIS_PART = 21
 
 
 _CLASS_OF_KIND: dict[int, type[Message]] = {
@@ -305,6 +325,8 @@ _CLASS_OF_KIND: dict[int, type[Message]] = {
     Kind.PAYLOADS: Payloads,
     Kind.PULL_REQUEST: PullRequest,
     Kind.PULL_DONE: PullDone,
+    Kind.BASIS_REQUEST: BasisRequest,
+    Kind.BASIS_PART: BasisPart,
 }
 _KIND_OF_CLASS = {declared: kind for kind, declared in _CLASS_OF_KIND.items()}
 

@@ -40,6 +40,7 @@ from protocol.manifest import SignedManifest
 from protocol.node import Node, NodeConfig
 from protocol.replica import Replica
 from protocol.structure import Malformed, from_plain_untrusted, to_plain
+from sfnode.basis_file import BasisFile
 from sfnode.files import write_json
 from sfnode.network.address_book import PeerRow
 from sfnode.network.events import MessageReceived, NetworkConfig, PeerConnected, PeerDisconnected
@@ -59,13 +60,17 @@ _QUIET_S = 5.0  # all own steps done and nothing new for two comparisons of head
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonConfig:
-    """What one daemon is told. ``training`` None makes a relay, which stores, serves and floods but needs no torch."""
+    """What one daemon is told. ``training`` None makes a relay, which stores, serves and floods but needs no torch.
+
+    ``basis``: file of the run's published basis, to be served; None for a random one.
+    """
 
     signed: SignedManifest
     data_dir: Path
     identity_seed: bytes
     network: NetworkConfig
     training: TrainingConfig | None
+    basis: Path | None = None
     neighbours_min: int = 0
     eval_every_steps: int = 0
     is_exiting_when_finished: bool = False
@@ -120,6 +125,7 @@ class Daemon:
             run_id=self.manifest.run_id,
             manifest_bytes=config.signed.encode(),
             known_peers=known_peers,
+            basis=BasisFile(config.basis) if config.basis else None,
         )
         if config.training is not None:
             self.trainer = Trainer(config.training, config.signed, signer.author, replica.coefficients, self.reporter)

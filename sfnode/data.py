@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from protocol.errors import OperatorError
-from protocol.manifest import DATA_PRIVATE, TaskSpec
+from protocol.task import DATA_PRIVATE, TaskSpec
 from sfnode import demo
 from sfnode.files import read_bytes
 
@@ -31,7 +31,7 @@ def training_file(task: TaskSpec, data: str | None) -> str:
         data = task.data
     if data is None:
         what = "your own JSONL file" if task.data == DATA_PRIVATE else f"the run's data, {task.data.removeprefix(FILE)}"
-        raise OperatorError(f"--data is missing: give {what} (fields as in the template {task.template!r})")
+        raise OperatorError(f"--data is missing: give {what} (fields as in {task.template + task.completion!r})")
     path = locate(data)
     if task.data_sha256 and sha256_of(path) != task.data_sha256:
         raise OperatorError(

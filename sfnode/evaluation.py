@@ -39,6 +39,7 @@ async def _evaluate_on(
         session = await connect(socket)
         request = OpenSession(
             manifest=signed.encode(),
+            basis=None if config.basis is None else str(config.basis),
             model=config.model,
             data=None,
             eval_data=config.eval_data,

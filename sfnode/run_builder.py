@@ -11,13 +11,17 @@ from typing import Any
 
 from protocol.errors import OperatorError, Reject
 from protocol.hashing import round_half_away
-from protocol.limits import NORMALISED_CLIP
-from protocol.manifest import ADMISSION_OPEN, FORMAT, Manifest, ModelSpec, TaskSpec, TensorSpec, checked
+from protocol.limits import COEFFICIENT_BITS_MAX, NORMALISED_CLIP, NORMALISED_MASS
+from protocol.manifest import ADMISSION_OPEN, FORMAT, Manifest, ModelSpec, TensorSpec, checked
+from protocol.method import BasisKind
 from protocol.quantise import NORMALISED_UNIT
 from protocol.structure import to_plain
+from protocol.task import TaskSpec
 from sfnode.files import read_bytes
 
-_WEIGHT_BITS = 9  # the first weight lies in 512 ... 1,023: the learning rate is met to 0.1 %
+_AUTHORS_MAX = 1_024
+_WEIGHT_BITS_MAX = 10  # the first weight lies in 512 ... 1,023: the learning rate is met to 0.1 %
+_WEIGHT_BITS_MIN = 4  # 8 ... 15: to 6 %, and a schedule goes down in as many stairs
 # Raw projected gradients in steps of 1/32, bounded by 32: on SST-2 with a 4 M parameter OPT their median is 4 and 6 %
 # exceed 16. With 1,024 authors, 8 directions and 1,024 steps an epoch this just keeps U C V^T exact (SPEC 4.5).
 _RAW_QUANTUM_EXP = -5
@@ -35,6 +39,8 @@ class MethodChoice:
             lr x mean of (g / rms g) z, so that it is a length and not a rate.
         schedule: "linear" to zero, or "constant".
         epsilon_exp: epsilon = 2^epsilon_exp.
+        basis_sha256, basis_unit_exp, basis_max: of a published basis, as in the manifest; without a hash it is random.
+        sides, shares: as in the manifest.
     """
 
     rank: int = 32
@@ -46,6 +52,11 @@ class MethodChoice:
     learning_rate: float = 3e-4
     schedule: str = "linear"
     epsilon_exp: int = -10
+    basis_sha256: str = ""
+    basis_unit_exp: int = 0
+    basis_max: int = 1
+    sides: int = 2
+    shares: int = 1
 
 
 def method_plain(choice: MethodChoice) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -58,13 +69,17 @@ def method_plain(choice: MethodChoice) -> tuple[dict[str, Any], dict[str, Any]]:
     # The view moves by alpha w q z per direction, and q is g / 2^quantum_exp or 32 g / rms: solve for alpha w.
     per_unit = 2.0**_RAW_QUANTUM_EXP if is_raw else 1.0 / NORMALISED_UNIT
     wanted = rate * per_unit / choice.directions
-    alpha_exp = math.frexp(wanted)[1] - 1 - _WEIGHT_BITS
+    alpha_exp = math.frexp(wanted)[1] - _weight_bits(choice)
     weight = round_half_away(math.ldexp(wanted, -alpha_exp))
     method = {
         "rank": choice.rank,
         "epoch_steps": choice.epoch_steps,
-        "basis": "random",
-        "basis_sha256": "",
+        "basis": BasisKind.PUBLISHED.value if choice.basis_sha256 else BasisKind.RANDOM.value,
+        "basis_sha256": choice.basis_sha256,
+        "basis_unit_exp": choice.basis_unit_exp,
+        "basis_max": choice.basis_max,
+        "sides": choice.sides,
+        "shares": choice.shares,
         "core": choice.core,
         "scalar": choice.scalar,
         "epsilon_exp": choice.epsilon_exp,
@@ -76,6 +91,13 @@ def method_plain(choice: MethodChoice) -> tuple[dict[str, Any], dict[str, Any]]:
     }
     weight_end = weight if choice.schedule == "constant" else 0
     return method, {"kind": choice.schedule, "weight_start": weight, "weight_end": weight_end}
+
+
+def _weight_bits(choice: MethodChoice) -> int:
+    """How large the weights may be with U C V^T exact (SPEC 4.5) for so many authors: large ones meet a rate better."""
+    mass = choice.directions * (_RAW_CLIP if choice.scalar == "raw" else NORMALISED_MASS)
+    others = _AUTHORS_MAX * choice.epoch_steps * mass * (choice.rank * choice.basis_max) ** 2
+    return max(_WEIGHT_BITS_MIN, min(_WEIGHT_BITS_MAX, COEFFICIENT_BITS_MAX - (others - 1).bit_length()))
 
 
 def build_manifest(
@@ -97,7 +119,7 @@ def build_manifest(
         "task": to_plain(task, as_rows=False),
         "staleness": 1,
         "admission": ADMISSION_OPEN,
-        "authors_max": 1_024,
+        "authors_max": _AUTHORS_MAX,
     }
     try:
         return checked(_merged(plain, settings))

@@ -31,7 +31,8 @@ _RESTART_S_MAX = 60.0  # a worker that dies at once is started again after 1, 2,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingConfig:
-    """Local choices for training; see the options of ``sfnode join`` of the same names."""
+    """Local choices for training; see the options of ``sfnode join`` of the same names. ``basis``: a file, for a run
+    whose basis is published."""
 
     model: str
     data: str | None
@@ -40,6 +41,7 @@ class TrainingConfig:
     dtype: str = "fp32"
     threads: int | None = None
     worker_socket: Path | None = None
+    basis: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +133,7 @@ class Trainer:
         config = self._config
         request = OpenSession(
             manifest=self._signed.encode(),
+            basis=None if self._config.basis is None else str(self._config.basis),
             model=config.model,
             data=config.data,
             eval_data=config.eval_data,

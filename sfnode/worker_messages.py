@@ -37,6 +37,7 @@ class OpenSession:
 
     Attributes:
         manifest: content of the signed run file; its model hashes are checked against the folder.
+        basis: file of the run's published basis; None where the basis is random.
         model: folder of the model, ``embedded:NAME``, or a hub id (then the manifest's revision is used).
         data: JSONL file to train on; None for a session that only evaluates.
         eval_data: JSONL file to evaluate on, or None.
@@ -46,6 +47,7 @@ class OpenSession:
     """
 
     manifest: bytes
+    basis: str | None
     model: str
     data: str | None
     eval_data: str | None

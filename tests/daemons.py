@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from manifests import OWNER
-from protocol.manifest import Manifest, SignedManifest, TaskSpec, sign_manifest
+from protocol.manifest import Manifest, SignedManifest, sign_manifest
+from protocol.task import Objective, TaskKind, TaskSpec
 from sfnode import demo
 from sfnode.daemon import Daemon, DaemonConfig
 from sfnode.data import data_spec
@@ -35,6 +36,9 @@ def demo_run(*, steps: int, batch_rows: int = 8, name: str = "test") -> SignedMa
 
     data, sha256 = data_spec(DATA, is_private=False)
     task = TaskSpec(
+        kind=TaskKind.CLASSIFICATION,
+        completion="",
+        objective=Objective.LOSS,
         template=demo.TEMPLATE,
         label_words=demo.LABEL_WORDS,
         data=data,

@@ -7,11 +7,13 @@ from hashlib import sha256
 
 import torch
 
+from protocol.bases import Bases
 from protocol.coefficients import Coefficients
 from protocol.envelope import EnvelopeCodec
 from protocol.keys import Signer
-from protocol.manifest import Manifest, TaskSpec
+from protocol.manifest import Manifest
 from protocol.subspace import seed_of
+from protocol.task import Objective, TaskKind, TaskSpec
 from sfnode.demo import LABEL_WORDS, TEMPLATE, data_file, model_folder
 from sfnode.run_builder import MethodChoice, build_manifest, method_plain
 from sfnode.training.models import describe_model, load_causal_lm, load_tokenizer, resolve_model
@@ -54,6 +56,9 @@ def demo_run(choice: MethodChoice, steps: int) -> DemoRun:
     model = load_causal_lm(model_folder(), torch.device("cpu"), torch.float32)
     data, held_out = data_file(split="train"), data_file(split="eval")
     task = TaskSpec(
+        kind=TaskKind.CLASSIFICATION,
+        completion="",
+        objective=Objective.LOSS,
         template=TEMPLATE,
         label_words=LABEL_WORDS,
         data="embedded:reviews",
@@ -70,5 +75,5 @@ def demo_run(choice: MethodChoice, steps: int) -> DemoRun:
         task=task,
         settings={"method": method, "schedule": schedule, "steps": steps},
     )
-    session = Session(SharedModel(model), manifest, read_task(load_tokenizer(folder.path), task, data, held_out))
+    session = Session(SharedModel(model), Bases(manifest), read_task(load_tokenizer(folder.path), task, data, held_out))
     return DemoRun(manifest=manifest, coefficients=Coefficients(manifest), session=session)

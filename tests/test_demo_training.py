@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM
 
 from conftest import REPOSITORY
 from demo_run import DemoRun, demo_run
+from protocol.bases import Bases
 from sfnode.demo import data_file, model_folder
 from sfnode.run_builder import MethodChoice
 from sfnode.training.export import export_adapter, export_model
@@ -62,7 +63,7 @@ def _script() -> str:
 def test_export_model__evaluated_by_the_script_of_the_docs__has_the_accuracy_that_we_report(
     trained: DemoRun, tmp_path: Path
 ) -> None:
-    export_model(trained.manifest, trained.coefficients, model_folder(), tmp_path / "out")
+    export_model(Bases(trained.manifest), trained.coefficients, model_folder(), tmp_path / "out")
     (tmp_path / "evaluate.py").write_text(_script())
     command = [sys.executable, "evaluate.py", "out", str(data_file(split="eval"))]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -72,8 +73,8 @@ def test_export_model__evaluated_by_the_script_of_the_docs__has_the_accuracy_tha
 
 
 def test_export_adapter__of_a_trained_demo__gives_the_logits_of_the_folder(trained: DemoRun, tmp_path: Path) -> None:
-    export_model(trained.manifest, trained.coefficients, model_folder(), tmp_path / "folder")
-    export_adapter(trained.manifest, trained.coefficients, model_folder(), tmp_path / "adapter")
+    export_model(Bases(trained.manifest), trained.coefficients, model_folder(), tmp_path / "folder")
+    export_adapter(Bases(trained.manifest), trained.coefficients, model_folder(), tmp_path / "adapter")
     tokens = torch.arange(60).view(3, 20) * 12 + 3
     folder, base = (
         AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)

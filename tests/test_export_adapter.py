@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from exports import CONFIGS, TrainedRun, save_base, trained_run
+from protocol.bases import Bases
 from protocol.coefficients import view_exp
 from protocol.errors import OperatorError
 from sfnode.training.adapter import float32_parts
@@ -29,7 +30,7 @@ MAGNITUDES = {1: 1_000, 2: 1 << 30, 3: 1 << 48}
 
 
 def _adapter(run: TrainedRun, out: Path) -> tuple[dict[str, torch.Tensor], dict[str, object]]:
-    export_adapter(run.manifest, run.coefficients, run.base, out)
+    export_adapter(Bases(run.manifest), run.coefficients, run.base, out)
     return load_file(out / "adapter_model.safetensors"), json.loads((out / "adapter_config.json").read_text())
 
 
@@ -74,8 +75,8 @@ def _exact_product(b: torch.Tensor, a: torch.Tensor, exponent: int) -> NDArray[n
 @pytest.mark.parametrize("family", CONFIGS)
 def test_export_adapter__loaded_by_peft__gives_the_logits_of_the_exported_folder(family: str, tmp_path: Path) -> None:
     run = trained_run(save_base(family, tmp_path / "base"))
-    export_adapter(run.manifest, run.coefficients, run.base, tmp_path / "adapter")
-    export_model(run.manifest, run.coefficients, run.base, tmp_path / "folder")
+    export_adapter(Bases(run.manifest), run.coefficients, run.base, tmp_path / "adapter")
+    export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / "folder")
     base, folder = (AutoModelForCausalLM.from_pretrained(path) for path in (run.base, tmp_path / "folder"))
     with torch.no_grad():
         before, expected = base(TOKENS).logits, folder(TOKENS).logits
@@ -87,8 +88,8 @@ def test_export_adapter__loaded_by_peft__gives_the_logits_of_the_exported_folder
 @pytest.mark.parametrize("family", CONFIGS)
 def test_export_adapter__merged_by_peft__gives_the_weights_of_the_exported_folder(family: str, tmp_path: Path) -> None:
     run = trained_run(save_base(family, tmp_path / "base"))
-    export_adapter(run.manifest, run.coefficients, run.base, tmp_path / "adapter")
-    export_model(run.manifest, run.coefficients, run.base, tmp_path / "folder")
+    export_adapter(Bases(run.manifest), run.coefficients, run.base, tmp_path / "adapter")
+    export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / "folder")
     merged = _with_peft(run, tmp_path / "adapter").merge_and_unload()  # type: ignore[operator]
     folder = AutoModelForCausalLM.from_pretrained(tmp_path / "folder")
     for name, expected in folder.named_parameters():
@@ -100,7 +101,7 @@ def test_export_adapter__merged_by_peft__gives_the_weights_of_the_exported_folde
 )
 def test_export_adapter__some_layers_trained__peft_adapts_exactly_those(family: str, only: str, tmp_path: Path) -> None:
     run = trained_run(save_base(family, tmp_path / "base"), only=only)
-    export_adapter(run.manifest, run.coefficients, run.base, tmp_path / "out")
+    export_adapter(Bases(run.manifest), run.coefficients, run.base, tmp_path / "out")
     model = _with_peft(run, tmp_path / "out")
     adapted = {name.removesuffix(".lora_A") for name, _ in model.named_modules() if name.endswith(".lora_A")}
     assert adapted == {"base_model.model." + tensor.name.removesuffix(".weight") for tensor in run.manifest.tensors}
@@ -111,7 +112,7 @@ def test_export_adapter__more_names_than_peft_keeps__still_adapts_exactly_those(
     config = CONFIGS["opt"].__class__(**{**CONFIGS["opt"].to_dict(), "num_hidden_layers": 12})
     run = trained_run(save_base(config, tmp_path / "base"), only="_proj")
     assert len(run.manifest.tensors) == 48
-    export_adapter(run.manifest, run.coefficients, run.base, tmp_path / "out")
+    export_adapter(Bases(run.manifest), run.coefficients, run.base, tmp_path / "out")
     adapted = {name for name, _ in _with_peft(run, tmp_path / "out").named_modules() if name.endswith(".lora_A")}
     assert len(adapted) == 48
     assert not any("fc" in name for name in adapted)
@@ -119,8 +120,8 @@ def test_export_adapter__more_names_than_peft_keeps__still_adapts_exactly_those(
 
 def test_export_adapter__untied_head_trained__is_held_too(tmp_path: Path) -> None:
     run = trained_run(save_base("llama", tmp_path / "base"), groups=(TensorGroup.EMBEDDING,), only="lm_head")
-    export_adapter(run.manifest, run.coefficients, run.base, tmp_path / "out")
-    export_model(run.manifest, run.coefficients, run.base, tmp_path / "folder")
+    export_adapter(Bases(run.manifest), run.coefficients, run.base, tmp_path / "out")
+    export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / "folder")
     with torch.no_grad():
         found = _with_peft(run, tmp_path / "out")(TOKENS).logits
         expected = AutoModelForCausalLM.from_pretrained(tmp_path / "folder")(TOKENS).logits
@@ -140,14 +141,14 @@ def test_export_adapter__other_tensors_trained__says_which_and_what_to_do(
 ) -> None:
     run = trained_run(save_base("opt", tmp_path / "base"), groups=(TensorGroup.LINEAR, group))
     with pytest.raises(OperatorError, match="linear layers only: export the whole model") as caught:
-        export_adapter(run.manifest, run.coefficients, run.base, tmp_path / "out")
+        export_adapter(Bases(run.manifest), run.coefficients, run.base, tmp_path / "out")
     assert name.rpartition(".")[2] in str(caught.value)
     assert not (tmp_path / "out").exists()
 
 
 def test_export_adapter__run_without_updates__changes_nothing(tmp_path: Path) -> None:
     run = trained_run(save_base("opt", tmp_path / "base"), epochs=())
-    export_adapter(run.manifest, run.coefficients, run.base, tmp_path / "out")
+    export_adapter(Bases(run.manifest), run.coefficients, run.base, tmp_path / "out")
     with torch.no_grad():
         found = _with_peft(run, tmp_path / "out")(TOKENS).logits
         assert torch.equal(found, AutoModelForCausalLM.from_pretrained(run.base)(TOKENS).logits)

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from exports import CONFIGS, TrainedRun, save_base, trained_run
+from protocol.bases import Bases
 from protocol.errors import OperatorError
 from sfnode.training.export import export_adapter, export_model
 from sfnode.training.out_folder import fresh_folder
@@ -43,7 +44,7 @@ def _everything_in(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("family", CONFIGS)
 def test_export_model__every_kind_of_tensor__is_the_exact_view_rounded_once(family: str, tmp_path: Path) -> None:
     run = trained_run(save_base(family, tmp_path / "base"), groups=tuple(TensorGroup))
-    export_model(run.manifest, run.coefficients, run.base, tmp_path / "out")
+    export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / "out")
     before, after = (dict(_load(folder).named_parameters()) for folder in (run.base, tmp_path / "out"))
     trained = {tensor.name: index for index, tensor in enumerate(run.manifest.tensors)}
     assert set(trained) <= set(after)
@@ -59,7 +60,7 @@ def test_export_model__every_kind_of_tensor__is_the_exact_view_rounded_once(fami
 
 def test_export_model__tied_head__follows_the_trained_embedding(tmp_path: Path) -> None:
     run = trained_run(save_base("opt", tmp_path / "base"), groups=(TensorGroup.EMBEDDING,))
-    export_model(run.manifest, run.coefficients, run.base, tmp_path / "out")
+    export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / "out")
     model = _load(tmp_path / "out")
     head, embedding = model.get_parameter("lm_head.weight"), model.get_parameter("model.decoder.embed_tokens.weight")
     assert head is embedding
@@ -72,8 +73,8 @@ def test_export_model__tied_head__follows_the_trained_embedding(tmp_path: Path) 
 def test_export_model__another_dtype__rounds_the_float32_weights(
     run: TrainedRun, tmp_path: Path, dtype: torch.dtype
 ) -> None:
-    export_model(run.manifest, run.coefficients, run.base, tmp_path / "wide")
-    export_model(run.manifest, run.coefficients, run.base, tmp_path / "narrow", dtype)
+    export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / "wide")
+    export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / "narrow", dtype)
     wide, narrow = (load_file(tmp_path / name / "model.safetensors") for name in ("wide", "narrow"))
     assert all(torch.equal(narrow[name], weight.to(dtype)) for name, weight in wide.items())
     assert json.loads((tmp_path / "narrow" / "config.json").read_text())["dtype"] == str(dtype).removeprefix("torch.")
@@ -81,13 +82,13 @@ def test_export_model__another_dtype__rounds_the_float32_weights(
 
 def test_export_model__run_without_updates__is_the_base_model(tmp_path: Path) -> None:
     run = trained_run(save_base("opt", tmp_path / "base"), epochs=())
-    export_model(run.manifest, run.coefficients, run.base, tmp_path / "out")
+    export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / "out")
     with torch.no_grad():
         assert torch.equal(_load(tmp_path / "out")(TOKENS).logits, _load(run.base)(TOKENS).logits)
 
 
 def test_export_model__folder__tells_its_origin_and_has_the_tokenizer(run: TrainedRun, tmp_path: Path) -> None:
-    export_model(run.manifest, run.coefficients, run.base, tmp_path / "deep" / "out")
+    export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / "deep" / "out")
     origin = json.loads((tmp_path / "deep" / "out" / "sfnode.json").read_text())
     assert origin["run_id"] == run.manifest.run_id.hex()
     assert origin["state_digest"] == run.coefficients.digest().hex()
@@ -97,12 +98,12 @@ def test_export_model__folder__tells_its_origin_and_has_the_tokenizer(run: Train
 
 def test_export_model__same_state_twice__is_the_same_bytes(run: TrainedRun, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        export_model(run.manifest, run.coefficients, run.base, tmp_path / name)
+        export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / name)
     assert _everything_in(tmp_path / "one") == _everything_in(tmp_path / "two")
 
 
 def test_export_model__files__can_be_read_like_any_new_file(run: TrainedRun, tmp_path: Path) -> None:
-    export_model(run.manifest, run.coefficients, run.base, tmp_path / "out")
+    export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / "out")
     (tmp_path / "new").touch()
     expected = (tmp_path / "new").stat().st_mode
     assert {path.stat().st_mode for path in (tmp_path / "out").iterdir()} == {expected}
@@ -114,7 +115,7 @@ def test_export_model__folder_not_empty__is_refused_and_left_alone(run: TrainedR
     (out / "mine.txt").write_text("precious")
     for export in (export_model, export_adapter):
         with pytest.raises(OperatorError, match=r"not empty.*--force"):
-            export(run.manifest, run.coefficients, run.base, out)
+            export(Bases(run.manifest), run.coefficients, run.base, out)
     assert _everything_in(out) == {"mine.txt": b"precious"}
 
 
@@ -122,7 +123,7 @@ def test_export_model__folder_not_empty_and_force__replaces_it(run: TrainedRun, 
     out = tmp_path / "out"
     out.mkdir()
     (out / "old.txt").write_text("old")
-    export_model(run.manifest, run.coefficients, run.base, out, force=True)
+    export_model(Bases(run.manifest), run.coefficients, run.base, out, force=True)
     assert not (out / "old.txt").exists()
     assert (out / "model.safetensors").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "out"]
@@ -131,14 +132,14 @@ def test_export_model__folder_not_empty_and_force__replaces_it(run: TrainedRun, 
 def test_export_model__out_is_a_file__is_an_operator_error(run: TrainedRun, tmp_path: Path) -> None:
     (tmp_path / "out").touch()
     with pytest.raises(OperatorError, match="is a file"):
-        export_model(run.manifest, run.coefficients, run.base, tmp_path / "out", force=True)
+        export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / "out", force=True)
 
 
 def test_export_model__another_base_model__is_an_operator_error(run: TrainedRun, tmp_path: Path) -> None:
     other = save_base("gpt2", tmp_path / "other")
     for export in (export_model, export_adapter):
         with pytest.raises(OperatorError, match="is not the run's file"):
-            export(run.manifest, run.coefficients, other, tmp_path / "out")
+            export(Bases(run.manifest), run.coefficients, other, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -164,7 +165,7 @@ def test_export_model__write_fails_half_way__leaves_everything_as_it_was(
         (out / "mine.txt").write_text("precious")
     for export in (export_model, export_adapter):
         with _disk_for(file_bytes), pytest.raises(OperatorError, match=r"cannot write .*out: File too large"):
-            export(run.manifest, run.coefficients, run.base, out, force=force)
+            export(Bases(run.manifest), run.coefficients, run.base, out, force=force)
     assert sorted(path.name for path in tmp_path.iterdir()) == (["base", "out"] if force else ["base"])
     assert not force or _everything_in(out) == {"mine.txt": b"precious"}
 

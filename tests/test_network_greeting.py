@@ -30,7 +30,7 @@ from sfnode.network.channel import Channel, Traffic
 from sfnode.network.events import NetworkConfig, PeerConnected, PeerDisconnected
 from sfnode.network.frames import frame
 from sfnode.network.greeting import greet
-from sfnode.network.manifest_transfer import fetch_manifest
+from sfnode.network.transfer import fetch_manifest
 
 BEFORE_HELLO = {
     "frame of 2 KiB": frame(bytes(2_048)),

@@ -51,10 +51,10 @@ def test_envelope__example_of_the_specification__has_these_bytes() -> None:
     assert envelope.record.hex() == (
         "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29"
         "00000007"
-        "bcfd0e3d14f3889b"
+        "764b83fd0db87ea3"
         "fed4"
-        "5e67d9f93802cb11621f1d7e60f7c96b7ef178c7778df2a34244d2578a4f4d87"
-        "55963d0a1a5d94a0bb8b22f7ebe46a915f27c5d67af8c65cab38858719958a0d"
+        "1abdf5d6f0894bbb34eb4e1ae249c231c39695655e4682abb45f0d50460de375"
+        "eeed69936851fefc7f8ca5092e5ad409f58b4ec0916e01b5aefc6aa4c628e803"
     )
     assert EnvelopeCodec(RAW).decode_untrusted(envelope.record) == envelope
 

@@ -130,17 +130,17 @@ def test_ledger__rejected_records__leave_no_trace() -> None:
 
 def test_digests__examples_of_the_specification__are_equal() -> None:
     ledger, key = Ledger(MANIFEST), Signer(bytes(32))
-    assert ledger.root().hex() == "6d623d8527a60da5fe23e4bfaa18e63a8d2c05dba5b695ce79b8a73c0a0fcd19"
+    assert ledger.root().hex() == "c9e70baf24cb33baddc82ef66092fdc3c56a08163a0a15d9b4cc0f2474ddfea2"
     ledger.add(ledger.codec.seal(key, 7, (-300,)).record)
-    assert ledger.payload_hashes(0, key.author) == {7: bytes.fromhex("3db2a6e26696a92c")}
-    assert ledger.holdings_of(0, key.author).digest.hex() == "5c3642cd223714d4a00a45792ce21403"
-    assert ledger.shard_digests(0) == [(180, bytes.fromhex("da25d24361d6f95aebf0c52f08e097d4"))]
+    assert ledger.payload_hashes(0, key.author) == {7: bytes.fromhex("a0db3edd2bc7456f")}
+    assert ledger.holdings_of(0, key.author).digest.hex() == "d049c7a2d7cdde41de41a30cb99d1487"
+    assert ledger.shard_digests(0) == [(180, bytes.fromhex("597a2161cce4612f22c8fef1d73b72c4"))]
     assert shard_of(key.author) == 180
-    assert ledger.span_digests() == [(0, bytes.fromhex("025525136aca98ac25cc14b71102ff48"))]
-    assert ledger.root().hex() == "fda58ba751cbb4f888f2d4f2a5c7d988dc82599f899940e4e47c9c4e38adc871"
+    assert ledger.span_digests() == [(0, bytes.fromhex("2893015f234a39c60c1bd5a796cefece"))]
+    assert ledger.root().hex() == "d45641ffb0bb34ef051213edba6a1b4e52fbb5e9a13a770250b1cc8e6b1ee71f"
     ledger.add(ledger.codec.seal(key, 7, (5,)).record)
     assert ledger.holdings_of(0, key.author).digest.hex() == "7369d66eb1cf088dac72c45a9e7a4057"
-    assert ledger.root().hex() == "b9b9ab6f4d63554cd8b7a986617c2545cc60aa161621bb4bd6c0578555a7d644"
+    assert ledger.root().hex() == "20e58b78bc7dd8a91ca1a6ea670ae108a0a3f9b89743ddf26c67d97ff0e275d0"
 
 
 def test_root__any_single_difference__differs() -> None:

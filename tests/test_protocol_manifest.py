@@ -11,10 +11,17 @@ from manifests import OWNER, manifest_data, small_manifest
 from protocol import limits
 from protocol.errors import Reject, RejectReason
 from protocol.keys import Signer
-from protocol.manifest import SignedManifest, checked, coefficient_count, decode_run_untrusted, sign_manifest
+from protocol.manifest import (
+    SignedManifest,
+    basis_bytes,
+    checked,
+    coefficient_count,
+    decode_run_untrusted,
+    sign_manifest,
+)
 from protocol.structure import to_plain
 
-RUN_ID = "d93c6b51b8c54eb4babba8819bfb252f89818e2359bf8153d36ff1340530d610"
+RUN_ID = "6cf2dcced15fd51c1f2556ca329730bf2f9d3e0453facdd742c36e1edab676b6"
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
@@ -75,8 +82,14 @@ BROKEN_FIELDS = [
     ("tensors.0.rows", 0, "manifest.tensors[0].rows"),
     ("tensors.0.cols", 0, "tensors: cols"),
     ("tensors.1.cols", 4, "tensors: cols"),
-    ("task.template", "", "manifest.task.template"),
-    ("task.label_words", ["one"], "manifest.task.label_words"),
+    ("task.kind", "cloze", "manifest.task.kind"),
+    ("task.kind", "choice", "task.label_words"),
+    ("task.template", "x" * 4_097, "manifest.task.template"),
+    ("task.completion", "x", "task.completion"),
+    ("task.label_words", ["one"], "task.label_words"),
+    ("task.label_words", [], "task.label_words"),
+    ("task.label_words", ["x"] * 257, "manifest.task.label_words"),
+    ("task.objective", "margin", "manifest.task.objective"),
     ("task.label_words.0", "", "manifest.task.label_words[0]"),
     ("task.data", "file:x", "task.data_sha256"),
     ("task.data_sha256", "0" * 64, "task.data_sha256"),
@@ -85,7 +98,14 @@ BROKEN_FIELDS = [
     ("method.rank", 12, "method.rank"),
     ("method.rank", 256, "manifest.method.rank"),
     ("method.epoch_steps", 0, "manifest.method.epoch_steps"),
-    ("method.basis", "published", "method.basis"),
+    ("method.basis", "published", "method.basis_sha256"),
+    ("method.basis_unit_exp", 1, "method.basis_unit_exp"),
+    ("method.basis_unit_exp", 7, "manifest.method.basis_unit_exp"),
+    ("method.basis_max", 2, "method.basis_max"),
+    ("method.basis_max", 128, "manifest.method.basis_max"),
+    ("method.sides", 3, "manifest.method.sides"),
+    ("method.shares", 2, "method.shares"),
+    ("method.shares", 0, "manifest.method.shares"),
     ("method.basis_sha256", "0" * 64, "method.basis_sha256"),
     ("method.core", "dense", "manifest.method.core"),
     ("method.scalar", "float", "manifest.method.scalar"),
@@ -125,6 +145,11 @@ def test_manifest__one_field_broken__is_refused_by_name(path: str, value: Any, t
         ({"scalar": "normalised", "directions": 2, "clip": 126}, "method.clip"),
         ({"directions": 256, "local_steps": 8}, "directions x local_steps"),
         ({"epoch_steps": 15, "local_steps": 2}, "method.epoch_steps"),
+        ({"directions": 8, "shares": 3}, "method.shares"),
+        ({"directions": 64, "shares": 2}, "task.batch_rows"),
+        ({"basis": "published", "basis_sha256": "A" * 64}, "method.basis_sha256"),
+        ({"basis_sha256": "a" * 64}, "method.basis_sha256"),
+        ({"basis": "published", "basis_sha256": "a" * 64, "basis_max": 127, "rank": 16}, "basis_max)^2"),
     ],
 )
 def test_manifest__fields_that_do_not_fit_together__are_refused(method: dict[str, Any], text: str) -> None:
@@ -141,7 +166,7 @@ def test_manifest__any_field_missing__is_refused_by_name() -> None:
         return found
 
     cases = missing_one(manifest_data())
-    assert len(cases) == 37
+    assert len(cases) == 44
     for name, data in cases:
         check_refused(data, RejectReason.MANIFEST_FIELD, f"field '{name}' is missing")
 
@@ -164,6 +189,65 @@ def test_manifest__more_coefficients_than_memory__is_refused() -> None:
     most = limits.COEFFICIENTS_MAX // per_step
     assert coefficient_count(checked({**data, "steps": most})) == most * per_step
     check_refused({**data, "steps": most + 1}, RejectReason.MANIFEST_FIELD, "coefficients in all epochs")
+
+
+CHOICE = {"kind": "choice", "label_words": [], "completion": " {choice}"}
+COMPLETION = {"kind": "completion", "label_words": [], "completion": "{text}"}
+
+
+def with_task(task: dict[str, Any]) -> dict[str, Any]:
+    """Plain data of the small manifest with parts of its task replaced."""
+    data = manifest_data()
+    return {**data, "task": {**data["task"], **task}}
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        {"objective": "f1"},
+        {"template": ""},
+        CHOICE,
+        {**CHOICE, "objective": "accuracy"},
+        {**COMPLETION, "template": ""},
+    ],
+)
+def test_manifest__task_of_any_kind__is_valid(task: dict[str, Any]) -> None:
+    manifest = checked(with_task(task))
+    assert decode_run_untrusted(sign_manifest(manifest, OWNER).encode()).manifest == manifest
+
+
+@pytest.mark.parametrize(
+    ("task", "text"),
+    [
+        ({**CHOICE, "completion": ""}, "task.completion"),
+        ({**CHOICE, "label_words": [" a", " b"]}, "task.label_words"),
+        ({**COMPLETION, "label_words": [" a"]}, "task.label_words"),
+        ({**COMPLETION, "objective": "accuracy"}, "task.objective"),
+    ],
+)
+def test_manifest__task_of_mixed_kinds__is_refused(task: dict[str, Any], text: str) -> None:
+    check_refused(with_task(task), RejectReason.MANIFEST_FIELD, text)
+
+
+def test_manifest__file_of_a_published_basis_too_large_to_serve__is_refused() -> None:
+    published = {"basis": "published", "basis_sha256": "a" * 64, "rank": 16, "clip": 1}
+    largest = {"name": "a", "kind": "matrix", "rows": (1 << 24) - 18, "cols": 16}
+    data = {**manifest_data(**published), "tensors": [largest]}
+    assert basis_bytes(checked(data).tensors, 16) == limits.BASIS_BYTES_MAX
+    above = {**data, "tensors": [{**largest, "cols": 17}]}
+    check_refused(above, RejectReason.MANIFEST_FIELD, "published basis would exceed")
+    random = {"basis": "random", "basis_sha256": ""}
+    checked({**above, "method": {**above["method"], **random}})
+
+
+def test_manifest__larger_basis_entries__leave_less_room_for_coefficients() -> None:
+    """1.4.11: 2^16 authors x 2^20 steps x 2^11 = 2^47."""
+    data = manifest_data(rank=1, clip=1, epoch_steps=1 << 20, basis="published", basis_sha256="a" * 64, basis_max=7)
+    data |= {"authors_max": 1 << 16, "steps": 1 << 20}
+    data["schedule"] = {"kind": "constant", "weight_start": 1 << 11, "weight_end": 0}
+    checked(data)
+    data["method"]["basis_max"] = 8
+    check_refused(data, RejectReason.MANIFEST_FIELD, "takes 54 bits")
 
 
 # --- bytes

@@ -16,6 +16,8 @@ from protocol.wire import (
     AuthorHoldings,
     Authors,
     AuthorsRequest,
+    BasisPart,
+    BasisRequest,
     Bye,
     Head,
     Hello,
@@ -66,6 +68,8 @@ MESSAGES: list[Message] = [
     Payloads(request=1, span=0, author=A, hashes=b"12345678"),
     PullRequest(request=1, wanted=(WantedSlots(span=0, author=A, steps=MAP),)),
     PullDone(request=5, records=1),
+    BasisRequest(offset=32_768),
+    BasisPart(total=40_000, offset=32_768, data=b"\x7f\x81"),
 ]
 NAMES = [type(message).__name__ for message in MESSAGES]
 Reason = RejectReason
@@ -82,7 +86,7 @@ def verdict(payload: bytes) -> RejectReason | None:
 
 
 def test_messages__of_all_kinds__are_in_this_list_in_their_order() -> None:
-    assert [encode(message)[1] for message in MESSAGES] == [kind.value for kind in Kind] == list(range(20))
+    assert [encode(message)[1] for message in MESSAGES] == [kind.value for kind in Kind] == list(range(22))
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=NAMES)
@@ -143,7 +147,7 @@ def test_message__any_structure__is_rejected_or_canonical(data: object) -> None:
         (b"\x91\xc3", Reason.FRAME),
         (b"\x91\xa0", Reason.FRAME),
         (b"\x81\x01\x02", Reason.FRAME),
-        (b"\x91\x14", Reason.MESSAGE_KIND),
+        (b"\x91\x16", Reason.MESSAGE_KIND),
         (b"\x91\xff", Reason.MESSAGE_KIND),
         (b"\x91\x01", Reason.MESSAGE_FIELD),
         (b"\x93\x01\x05\x05", Reason.MESSAGE_FIELD),
@@ -178,7 +182,7 @@ def test_message__not_well_formed__is_rejected_with_its_reason(payload: bytes, r
         (0, "head_step", 2**32),
         (4, "peers", (PeerAddress(peer="a", addresses=()),) * 65),
         (4, "peers", (PeerAddress(peer="", addresses=()),)),
-        (6, "data", bytes(limits.MANIFEST_PART_BYTES_MAX + 1)),
+        (6, "data", bytes(limits.PART_BYTES_MAX + 1)),
         (7, "reason", "x" * 257),
         (9, "root", bytes(33)),
         (9, "updates", -1),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import hashlib
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -13,14 +15,17 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from protocol.bases import Bases, decode_basis_untrusted, encode_basis
 from protocol.coefficients import CoefficientLayout, Coefficients, view_exp
 from protocol.envelope import Envelope
 from protocol.errors import NumericError, OperatorError
 from protocol.hashing import Author
-from protocol.manifest import Manifest, TensorKind
+from protocol.manifest import Manifest, TensorKind, checked
+from protocol.method import BasisKind
 from protocol.quantise import quantise
 from protocol.sampling import example_indices
-from protocol.subspace import basis, direction_factors, scale_exp
+from protocol.structure import to_plain
+from protocol.subspace import Basis, direction_factors, scale_exp
 from sfnode.training.models import output_embedding
 from sfnode.training.session import Session, SharedModel, add_own
 from sfnode.training.tasks import Example, TaskData, read_task
@@ -46,31 +51,33 @@ def some_coefficients(manifest: Manifest, epoch: int) -> np.ndarray[tuple[int], 
     return ((np.arange(size) * 7919 + 31 * epoch) % 4001 - 2000).astype(np.int64)
 
 
-def weights_brute_force(manifest: Manifest, base: dict[str, Tensor], epochs: tuple[int, ...]) -> dict[str, Tensor]:
+def weights_brute_force(bases: Bases, base: dict[str, Tensor], epochs: tuple[int, ...]) -> dict[str, Tensor]:
     """W0 - sum of 2^k U C V^T, one dense product after the other."""
+    manifest = bases.manifest
     layout = CoefficientLayout(manifest)
     weights = {name: weight.clone() for name, weight in base.items()}
     for index, tensor in enumerate(manifest.tensors):
         for epoch in epochs:
-            bases = basis(manifest.run_id, epoch, index, tensor, manifest.method.rank)
+            space = bases.of(epoch, index)
             core = layout.tensor(some_coefficients(manifest, epoch), index)
-            moved = bases.u.astype(float) @ core.astype(float)
-            if bases.v is not None:
-                moved = moved @ bases.v.T.astype(float)
+            moved = space.u.astype(float) @ core.astype(float)
+            if space.v is not None:
+                moved = moved @ space.v.T.astype(float)
             weights[tensor.name] -= 2.0 ** view_exp(manifest, index) * torch.from_numpy(moved)
     return weights
 
 
-def add_direction(manifest: Manifest, weights: dict[str, Tensor], direction: int, amount: float) -> dict[str, Tensor]:
+def add_direction(bases: Bases, weights: dict[str, Tensor], direction: int, amount: float) -> dict[str, Tensor]:
     """W + amount * z_d."""
+    manifest = bases.manifest
     factors = direction_factors(manifest, SEED)
     moved = {name: weight.clone() for name, weight in weights.items()}
     for index, tensor in enumerate(manifest.tensors):
-        bases = basis(manifest.run_id, STEP // manifest.method.epoch_steps, index, tensor, manifest.method.rank)
-        z = bases.u.astype(float) @ factors.a[direction, index].astype(float)
+        space = bases.of(STEP // manifest.method.epoch_steps, index)
+        z = space.u.astype(float) @ factors.a[direction, index].astype(float)
         if tensor.kind is TensorKind.MATRIX:
-            assert bases.v is not None
-            z = np.outer(z, bases.v.astype(float) @ factors.b[direction, index].astype(float))
+            assert space.v is not None
+            z = np.outer(z, space.v.astype(float) @ factors.b[direction, index].astype(float))
         moved[tensor.name] += amount * 2.0 ** scale_exp(manifest.method, tensor) * torch.from_numpy(z)
     return moved
 
@@ -89,30 +96,50 @@ def loss_brute_force(
     return math.fsum(losses) / len(losses)
 
 
-def gradients_brute_force(model: PreTrainedModel, manifest: Manifest, session: Session) -> list[float]:
+def gradients_brute_force(model: PreTrainedModel, bases: Bases, session: Session) -> list[float]:
+    manifest, method = bases.manifest, bases.manifest.method
     base = {name: parameter.clone() for name, parameter in model.named_parameters()}
-    weights = weights_brute_force(manifest, base, (0, 1, 2))
+    weights = weights_brute_force(bases, base, (0, 1, 2))
     rows = [session.data.examples[i] for i in example_indices(manifest, SEED, 0, len(session.data.examples)).tolist()]
-    share = len(rows) // manifest.method.directions
+    share = len(rows) * method.shares // method.directions
     found = []
-    for direction in range(manifest.method.directions):
-        members = rows[direction * share : (direction + 1) * share]
-        plus, minus = (
+    for direction in range(method.directions):
+        block = direction // method.shares
+        members = rows[block * share : (block + 1) * share]
+        amounts = (manifest.epsilon, -manifest.epsilon if method.sides == 2 else 0.0)
+        plus, other = (
             loss_brute_force(
-                model,
-                add_direction(manifest, weights, direction, sign * manifest.epsilon),
-                members,
-                session.data.label_tokens,
+                model, add_direction(bases, weights, direction, amount), members, session.data.label_tokens
             )
-            for sign in (1, -1)
+            for amount in amounts
         )
-        found.append((plus - minus) / (2 * manifest.epsilon))
+        found.append((plus - other) / (method.sides * manifest.epsilon))
     return found
 
 
-def open_session(model: PreTrainedModel, manifest: Manifest, folder: Path) -> Session:
-    data = read_task(tiny_tokenizer(), manifest.task, write_reviews(folder / "reviews.jsonl"), None)
-    return Session(SharedModel(model), manifest, data)
+def small_published(manifest: Manifest) -> Bases:
+    """The same run with a published basis, whose entries differ in size."""
+    chosen = []
+    for index, tensor in enumerate(manifest.tensors):
+        sides = [np.arange(size * manifest.method.rank) * 37 + index for size in (tensor.rows, tensor.cols)]
+        u, v = (((side % 23) - 11).astype(np.int8).reshape(-1, manifest.method.rank) for side in sides)
+        chosen.append(Basis(u=u, v=v if tensor.kind is TensorKind.MATRIX else None))
+    data = encode_basis(manifest.method.rank, chosen)
+    method = dataclasses.replace(
+        manifest.method,
+        basis=BasisKind.PUBLISHED,
+        basis_sha256=hashlib.sha256(data).hexdigest(),
+        basis_unit_exp=3,
+        basis_max=11,
+    )
+    published = checked(to_plain(dataclasses.replace(manifest, method=method), as_rows=False))
+    return Bases(published, decode_basis_untrusted(published, data))
+
+
+def open_session(model: PreTrainedModel, run: Manifest | Bases, folder: Path) -> Session:
+    bases = Bases(run) if isinstance(run, Manifest) else run
+    data = read_task(tiny_tokenizer(), bases.manifest.task, write_reviews(folder / "reviews.jsonl"), None)
+    return Session(SharedModel(model), bases, data)
 
 
 @pytest.mark.parametrize(("name", "group", "core"), CASES)
@@ -131,10 +158,36 @@ def test_estimator__each_kind_of_tensor__equals_finite_difference(
 
     found = session.projected_gradients(SEED, STEP)
 
-    expected = gradients_brute_force(plain, manifest, session)
+    expected = gradients_brute_force(plain, Bases(manifest), session)
     assert min(map(abs, expected)) > 1e-7  # the case says something
     assert found == pytest.approx(expected, rel=1e-6)
     assert session.estimate(SEED, STEP).q == quantise(manifest.method, expected)
+
+
+@pytest.mark.parametrize("is_published", [False, True])
+@pytest.mark.parametrize(("sides", "shares"), [(1, 1), (1, 4), (2, 2), (1, 2), (2, 4)])
+def test_estimator__sides_and_shares__equal_finite_difference(
+    sides: int, shares: int, is_published: bool, tmp_path: Path
+) -> None:
+    model = tiny_llama()
+    plain = copy.deepcopy(model)
+    manifest = model_manifest(
+        model, list(TensorGroup), core="rademacher", directions=4, rank=4, alpha_exp=-20, epsilon_exp=-8, sides=sides,
+        shares=shares, clip=10,
+    )  # fmt: skip
+    bases = small_published(manifest) if is_published else Bases(manifest)
+    session = open_session(model, bases, tmp_path)
+    for epoch in (0, 1, 2):
+        session.set_coefficients(epoch, some_coefficients(manifest, epoch))
+
+    found = session.projected_gradients(SEED, STEP)
+
+    expected = gradients_brute_force(plain, bases, session)
+    assert min(map(abs, expected)) > 1e-7  # the case says something
+    assert found == pytest.approx(expected, rel=1e-6)
+    batch = manifest.task.batch_rows
+    spent = batch * shares * 2 if sides == 2 else batch * shares + batch
+    assert session.estimate(SEED, STEP).rows == spent
 
 
 def test_estimator__after_estimate__weights_are_untouched(tmp_path: Path) -> None:
@@ -188,6 +241,6 @@ def test_estimator__infinite_loss__raises_numeric_error(tmp_path: Path) -> None:
 def test_estimator__no_training_data__raises_operator_error() -> None:
     model = tiny_opt()
     manifest = model_manifest(model, [TensorGroup.LINEAR], directions=4)
-    session = Session(SharedModel(model), manifest, TaskData(label_tokens=(3, 4)))
+    session = Session(SharedModel(model), Bases(manifest), TaskData(label_tokens=(3, 4)))
     with pytest.raises(OperatorError, match="no training data"):
         session.estimate(SEED, STEP)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from protocol.bases import Bases
 from protocol.coefficients import CoefficientLayout
 from protocol.errors import OperatorError
 from protocol.manifest import Manifest
@@ -32,7 +33,7 @@ def manifest(shared: SharedModel) -> Manifest:
 
 def open_session(shared: SharedModel, manifest: Manifest, folder: Path) -> Session:
     reviews = write_reviews(folder / "reviews.jsonl")
-    return Session(shared, manifest, read_task(tiny_tokenizer(), manifest.task, reviews, reviews))
+    return Session(shared, Bases(manifest), read_task(tiny_tokenizer(), manifest.task, reviews, reviews))
 
 
 def some_coefficients(manifest: Manifest, number: int) -> NDArray[np.int64]:
@@ -98,7 +99,7 @@ def test_session__many_states__evaluations_are_bounded(shared: SharedModel, mani
 def test_session__no_evaluation_data__is_refused(shared: SharedModel, manifest: Manifest, tmp_path: Path) -> None:
     data = read_task(tiny_tokenizer(), manifest.task, write_reviews(tmp_path / "reviews.jsonl"), None)
     with pytest.raises(OperatorError, match="no evaluation data"):
-        Session(shared, manifest, data).evaluate()
+        Session(shared, Bases(manifest), data).evaluate()
 
 
 def test_session__coefficients_of_another_run__are_refused(

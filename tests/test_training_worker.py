@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from manifests import OWNER
+from protocol.bases import Bases
 from protocol.coefficients import CoefficientLayout
 from protocol.manifest import Manifest, checked, sign_manifest
 from protocol.structure import to_plain
@@ -94,7 +95,7 @@ def test_worker__whole_session__answers_what_the_session_computes(client: Worker
 
     folder = resolve_model(MODEL).path
     data = read_task(load_tokenizer(folder), manifest.task, demo.data_file(), demo.data_file(split="eval"))
-    session = Session(SharedModel(load_causal_lm(folder, torch.device("cpu"), torch.float32)), manifest, data)
+    session = Session(SharedModel(load_causal_lm(folder, torch.device("cpu"), torch.float32)), Bases(manifest), data)
     session.set_coefficients(0, flat)
     session.set_coefficients(1, flat)
     threads = torch.get_num_threads()

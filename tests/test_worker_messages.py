@@ -28,6 +28,7 @@ from sfnode.worker_messages import (
 
 MESSAGES: list[Message] = [
     OpenSession(
+        basis=None,
         manifest=b"{}\n",
         model="embedded:tiny-opt",
         data=None,

@@ -36,14 +36,14 @@ def tiny_opt() -> PreTrainedModel:
         vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=2, ffn_dim=32, num_attention_heads=2,
         max_position_embeddings=32, word_embed_proj_dim=16, dropout=0.1,
     )  # fmt: skip
-    return _lively(OPTForCausalLM(config))
+    return lively(OPTForCausalLM(config))
 
 
 def tiny_gpt2() -> PreTrainedModel:
     """Conv1D layers (transposed weights), tied head."""
     torch.manual_seed(2)
     config = GPT2Config(vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=2, n_positions=32)
-    return _lively(GPT2LMHeadModel(config))
+    return lively(GPT2LMHeadModel(config))
 
 
 def tiny_llama(*, tied: bool = False) -> PreTrainedModel:
@@ -53,10 +53,10 @@ def tiny_llama(*, tied: bool = False) -> PreTrainedModel:
         vocab_size=VOCABULARY, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, max_position_embeddings=32, tie_word_embeddings=tied, attention_bias=True,
     )  # fmt: skip
-    return _lively(LlamaForCausalLM(config))
+    return lively(LlamaForCausalLM(config))
 
 
-def _lively(model: Any) -> PreTrainedModel:
+def lively(model: Any) -> PreTrainedModel:
     """Random values in every parameter (zeros and ones would hide faults), double precision, dropout off."""
     with torch.no_grad():
         for parameter in model.parameters():

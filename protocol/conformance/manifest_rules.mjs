@@ -1,8 +1,10 @@
 // Rules between the manifest's fields (SPEC 1.4). All reject MANIFEST_FIELD.
 
+import { basisFileBytes } from "./basis_file.mjs";
 import { isValidAuthorKey } from "./ed25519.mjs";
 import { rejectUnless } from "./verdicts.mjs";
 
+const BASIS_BYTES_MAX = 2 ** 28;
 const COEFFICIENTS_MAX = 2 ** 26;
 const SCALARS_MAX = 1024;
 const LOWER_HEX_64 = /^[0-9a-f]{64}$/;
@@ -16,9 +18,11 @@ export function checkRules(manifest) {
   checkKeysAndFiles(manifest);
   checkTensors(manifest.tensors);
   checkMethod(manifest);
+  checkBasis(manifest);
   checkTask(manifest.task);
   demand(coefficientCount(manifest) <= COEFFICIENTS_MAX, 10);
-  demand(BigInt(manifest.method.rank) ** 2n * coefficientBound(manifest) < 2n ** 53n, 11);
+  const factor = BigInt(manifest.method.rank * manifest.method.basis_max) ** 2n;
+  demand(factor * coefficientBound(manifest) < 2n ** 53n, 11);
 }
 
 function checkKeysAndFiles({ owner, model }) {
@@ -37,15 +41,25 @@ function checkTensors(tensors) {
 }
 
 function checkMethod({ method, steps, task }) {
-  const { rank, directions, local_steps: localSteps } = method;
+  const { rank, directions, shares, local_steps: localSteps } = method;
   demand(Number.isInteger(Math.log2(rank)), 4);
   demand(directions * localSteps <= SCALARS_MAX, 5);
-  demand(steps % localSteps === 0 && method.epoch_steps % localSteps === 0 && task.batch_rows % directions === 0, 5);
+  demand(steps % localSteps === 0 && method.epoch_steps % localSteps === 0, 5);
+  demand(directions % shares === 0 && (task.batch_rows * shares) % directions === 0, 5);
   demand(method.scalar === "raw" || (directions >= 2 && method.clip === 127), 6);
-  demand(method.basis === "random" && method.basis_sha256 === "", 7);
 }
 
-function checkTask({ data, data_sha256: digest }) {
+function checkBasis(manifest) {
+  const { basis, basis_sha256: digest, basis_unit_exp: unitExponent, basis_max: largest } = manifest.method;
+  if (basis === "random") demand(digest === "" && unitExponent === 0 && largest === 1, 7);
+  else demand(LOWER_HEX_64.test(digest) && basisFileBytes(manifest) <= BASIS_BYTES_MAX, 7);
+}
+
+function checkTask({ kind, completion, label_words: labelWords, objective, data, data_sha256: digest }) {
+  const isClassification = kind === "classification";
+  demand(isClassification ? labelWords.length >= 2 : labelWords.length === 0, 12);
+  demand((completion === "") === isClassification, 12);
+  demand(kind !== "completion" || objective === "loss", 12);
   demand(digest === "" || LOWER_HEX_64.test(digest), 1);
   demand((digest === "") === (data === "private"), 8);
 }

@@ -1,5 +1,6 @@
 // Checks the modules here against every worked number of SPEC.md. Usage: node protocol/conformance/selfcheck.mjs
 
+import { readBasisFile } from "./basis_file.mjs";
 import { Coefficients, epochDigest } from "./coefficients.mjs";
 import { payloadHash } from "./digests.mjs";
 import { checkRecord, makeRecord } from "./envelope.mjs";
@@ -10,7 +11,7 @@ import { coefficientBound } from "./manifest_rules.mjs";
 import { philox, signs, words } from "./philox.mjs";
 import { apply } from "./replay.mjs";
 import { exampleRows, keepsEnergyRule, quantise, roundHalfAway, weightOf } from "./scalars.mjs";
-import { EXAMPLE_MANIFEST, EXAMPLE_RECORD } from "./spec_examples.mjs";
+import { EXAMPLE_BASIS, EXAMPLE_MANIFEST, EXAMPLE_RECORD } from "./spec_examples.mjs";
 import { canonicalCores, rademacherCores, randomBasis } from "./subspace.mjs";
 import { decodeMessage, encodeMessage } from "./wire.mjs";
 
@@ -70,6 +71,17 @@ function checkSubspace() {
   check("4.3 rademacher", rademacherCores(SEED, 4, 2, 0).flat().map(marks).join(" "), "-+++ ---+ -++- +++-");
 }
 
+function checkBasisFile() {
+  const digest = "de2b5a6f95ea47b898d7524152262b040e64f5a7ebf6df72d99e23a6c5bd4436";
+  const method = { rank: 2, basis_sha256: digest, basis_max: 8 };
+  const tensors = [
+    { rows: 2, cols: 1 },
+    { rows: 1, cols: 0 },
+  ];
+  const bases = readBasisFile({ method, tensors }, EXAMPLE_BASIS);
+  check("4.6", bases.map(({ u, v }) => `${u} ${v}`).join(" "), "1,-2,3,-4 5,-6 7,-8 null");
+}
+
 function checkScalars(manifest) {
   check("5.1", [0.5, -0.5, 2.5, 0.49999999999999994].map(roundHalfAway), "1,-1,3,0");
   check("5.2 raw", quantise(manifest.method, [0.5, -(2 ** -9), 0.0019, 99]), "128,-1,0,1000");
@@ -82,7 +94,7 @@ function checkScalars(manifest) {
 }
 
 function checkRecordAndLedger(run) {
-  check("1.2 run id", hex(run.runId), "d93c6b51b8c54eb4babba8819bfb252f89818e2359bf8153d36ff1340530d610");
+  check("1.2 run id", hex(run.runId), "6cf2dcced15fd51c1f2556ca329730bf2f9d3e0453facdd742c36e1edab676b6");
   check("6.1", hex(makeRecord(run.runId, Buffer.alloc(32), 7, [-300])), hex(EXAMPLE_RECORD));
   check("6.2", checkRecord(run, EXAMPLE_RECORD).scalars, "-300");
   const [ledger, coefficients] = [new Ledger(run), new Coefficients(run)];
@@ -96,29 +108,29 @@ function checkRecordAndLedger(run) {
   checkVoid(ledger, coefficients);
 }
 
-const EMPTY_STATE = "3e15810cc5808effffefab0be261e73fd0df37db2048d9505455cbfd7678b696";
+const EMPTY_STATE = "f3799629f628ed1efe61ffa79f5dc40ee5814d28ecb710314edfe860e5b179d7";
 
 function checkEmpty(ledger, coefficients) {
   check("7.4 empty", hex(coefficients.digest()), EMPTY_STATE);
-  check("7.5 empty", hex(ledger.root()), "6d623d8527a60da5fe23e4bfaa18e63a8d2c05dba5b695ce79b8a73c0a0fcd19");
+  check("7.5 empty", hex(ledger.root()), "c9e70baf24cb33baddc82ef66092fdc3c56a08163a0a15d9b4cc0f2474ddfea2");
 }
 
 function checkOne(ledger, coefficients) {
   const flat = coefficients.flat(0);
   const nonZero = [...flat.entries()].filter(([, value]) => value !== 0).join(" ");
-  check("7.4 flat", nonZero, "52,128400 66,-128400 123,-128400");
-  check("7.4 epoch", hex(epochDigest(flat)), "70e3a4bcc4dbd8aa04d44241c139a2a6220247e4690e15221e0959e3fbefb760");
-  check("7.4", hex(coefficients.digest()), "52e85ab1a26394d85f2fc536da2d7829c601a7c6aa272acb88196a31b6e4dd52");
-  check("7.5 payload", hex(payloadHash(EXAMPLE_RECORD.subarray(0, 46))), "3db2a6e26696a92c");
-  check("7.5 bucket", hex(ledger.buckets(0)[0][1]), "5c3642cd223714d4a00a45792ce21403");
-  check("7.5 shard", hex(ledger.shards(0)[0][1]), "da25d24361d6f95aebf0c52f08e097d4");
-  check("7.5 span", hex(ledger.spans()[0][1]), "025525136aca98ac25cc14b71102ff48");
-  check("7.5 root", hex(ledger.root()), "fda58ba751cbb4f888f2d4f2a5c7d988dc82599f899940e4e47c9c4e38adc871");
+  check("7.4 flat", nonZero, "46,128400 71,128400 122,128400");
+  check("7.4 epoch", hex(epochDigest(flat)), "0824908418d50020ed391ffebcfedf1b02b72791564d6ad66227cf1ed76cdad2");
+  check("7.4", hex(coefficients.digest()), "a102f6a66adedd498310c2c6b7914ba212fcb0fd68c8b711b190c7fd46a03e02");
+  check("7.5 payload", hex(payloadHash(EXAMPLE_RECORD.subarray(0, 46))), "a0db3edd2bc7456f");
+  check("7.5 bucket", hex(ledger.buckets(0)[0][1]), "d049c7a2d7cdde41de41a30cb99d1487");
+  check("7.5 shard", hex(ledger.shards(0)[0][1]), "597a2161cce4612f22c8fef1d73b72c4");
+  check("7.5 span", hex(ledger.spans()[0][1]), "2893015f234a39c60c1bd5a796cefece");
+  check("7.5 root", hex(ledger.root()), "d45641ffb0bb34ef051213edba6a1b4e52fbb5e9a13a770250b1cc8e6b1ee71f");
 }
 
 function checkVoid(ledger, coefficients) {
   check("7.5 void bucket", hex(ledger.buckets(0)[0][1]), "7369d66eb1cf088dac72c45a9e7a4057");
-  check("7.5 void root", hex(ledger.root()), "b9b9ab6f4d63554cd8b7a986617c2545cc60aa161621bb4bd6c0578555a7d644");
+  check("7.5 void root", hex(ledger.root()), "20e58b78bc7dd8a91ca1a6ea670ae108a0a3f9b89743ddf26c67d97ff0e275d0");
   check("7.5 void state", hex(coefficients.digest()), EMPTY_STATE);
 }
 
@@ -155,6 +167,7 @@ const run = readManifest(EXAMPLE_MANIFEST);
 checkHashing();
 checkGenerator();
 checkSubspace();
+checkBasisFile();
 checkScalars(run.manifest);
 checkRecordAndLedger(run);
 checkMessages();

@@ -1,4 +1,4 @@
-// The example run and record of SPEC.md, read from it: its blocks marked "vector: manifest" and "vector: record".
+// Examples of SPEC.md, read from it: its blocks marked "vector: manifest", "vector: record" and "vector: basis".
 
 import { readFileSync } from "node:fs";
 
@@ -10,8 +10,15 @@ function linesAfter(mark, count) {
   return lines.slice(start + 1, start + 1 + count);
 }
 
+function hexOf(parts) {
+  return Buffer.from(parts.join("").replace(/[` .]/g, ""), "hex");
+}
+
 /** Canonical bytes of the example run's manifest. */
 export const EXAMPLE_MANIFEST = Buffer.from(linesAfter("manifest", 2)[1], "ascii");
 
 /** The record of 6.1. */
-export const EXAMPLE_RECORD = Buffer.from(linesAfter("record", 2).join("").replace(/[` ]/g, ""), "hex");
+export const EXAMPLE_RECORD = hexOf(linesAfter("record", 2));
+
+/** The file of 4.6. */
+export const EXAMPLE_BASIS = hexOf(linesAfter("basis", 1));

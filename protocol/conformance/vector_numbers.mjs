@@ -1,12 +1,13 @@
 // Cases of hashing.json, generator.json, subspace.json, scalars.json and ed25519.json: `input` to what is expected.
 
+import { readBasisFile } from "./basis_file.mjs";
 import { isValidAuthorKey, publicKeyOf, sign, verify } from "./ed25519.mjs";
 import { hashFields, keyOf, seedOf } from "./hashing.mjs";
 import { philox, signs, words } from "./philox.mjs";
 import { exampleRows, keepsEnergyRule, quantise, roundHalfAway, weightOf } from "./scalars.mjs";
 import { canonicalCores, rademacherCores, randomBasis, scaleExponent } from "./subspace.mjs";
-import { fromFloat64, fromHex, fromKey, fromWord, rowsOf } from "./vector_notation.mjs";
-import { toDecimal, toHex, toKey, toSigns, toWord } from "./vector_notation.mjs";
+import { fromBytesStar, fromFloat64, fromHex, fromKey, fromWord, rowsOf } from "./vector_notation.mjs";
+import { toDecimal, toHex, toKey, toSigns, toWord, verdictOf } from "./vector_notation.mjs";
 
 export const HASHING = {
   hash_fields: ({ domain, fields }) => ({ digest: toHex(hashFields(domain, ...fields.map(fromHex))) }),
@@ -36,8 +37,15 @@ export const SUBSPACE = {
     const cores = canonicalCores(fromKey(seed), rank, tensors, direction);
     return { cores: cores.map(([row, column, sign]) => [row, column, toSigns([sign])]) };
   },
-  scale: ({ core, rank, kind }) => ({ scale_exp: scaleExponent({ core, rank }, kind) }),
+  scale: ({ kind, ...method }) => ({ scale_exp: scaleExponent(method, kind) }),
   direction: weightDirection,
+  basis_file({ method, tensors, data }) {
+    const rows = (flat) => rowsOf([...flat], method.rank);
+    return verdictOf(() => {
+      const bases = readBasisFile({ method, tensors }, fromBytesStar(data));
+      return { bases: bases.map(({ u, v }) => ({ u: rows(u), v: v === null ? null : rows(v) })) };
+    });
+  },
 };
 
 /** z of 4.2 for every tensor: (U a)(V b)^T, for a vector U a. */
@@ -47,7 +55,7 @@ function weightDirection({ run_id: runId, epoch, tensors, rank, core, seed, dire
     const { u, v } = randomBasis(fromHex(runId), epoch, p, { ...tensor, rank });
     const [left, right] = [project(u, cores[p][0], rank), project(v, cores[p][1], rank)];
     const entries = tensor.kind === "vector" ? left : left.map((x) => right.map((y) => x * y + 0));
-    return { scale_exp: scaleExponent({ core, rank }, tensor.kind), entries };
+    return { scale_exp: scaleExponent({ core, rank, basis_unit_exp: 0 }, tensor.kind), entries };
   });
   return { directions };
 }

@@ -18,6 +18,8 @@ export const REJECT_REASONS = Object.freeze({
   MANIFEST_SIGNATURE: 15,
   UNREQUESTED: 16,
   RUN_ID: 17,
+  BASIS: 18,
+  AUDIT_FORMAT: 19,
 });
 
 export const IGNORE_REASONS = Object.freeze({ ALREADY_HELD: 1, SLOT_VOID: 2, TOO_EARLY: 3, AUTHORS_FULL: 4 });

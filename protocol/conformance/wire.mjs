@@ -1,4 +1,4 @@
-// The twenty messages (SPEC 8.1) and how bytes become one (SPEC 8.2): a verdict, or {kind, name, fields}.
+// The messages (SPEC 8.1) and how bytes become one (SPEC 8.2): a verdict, or {kind, name, fields}.
 
 import { BadMsgpack, pack, unpack } from "./msgpack.mjs";
 import { Rejected, rejectUnless } from "./verdicts.mjs";
@@ -62,6 +62,8 @@ const MESSAGES = [
   ["Payloads", { request: u32, span, author, hashes: bytes(0, 8192) }],
   ["PullRequest", { request: u32, wanted: list(1, 256, tuple(span, author, bitmap)) }],
   ["PullDone", { request: u32, records: u32 }],
+  ["BasisRequest", { offset: u32 }],
+  ["BasisPart", { total: u32, offset: u32, data: bytes(0, 32768) }],
 ];
 
 export const MESSAGE_NAMES = MESSAGES.map(([name]) => name);

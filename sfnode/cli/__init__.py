@@ -8,6 +8,8 @@ import click
 
 from protocol.errors import SfnodeError
 from sfnode import __version__
+from sfnode.cli.audit import audit
+from sfnode.cli.basis import basis
 from sfnode.cli.bench import bench
 from sfnode.cli.identity import identity
 from sfnode.cli.inspect import log, status
@@ -32,7 +34,7 @@ def cli() -> None:
     """
 
 
-for command in (init, join, testnet, status, log, evaluate, export, identity, bench):
+for command in (init, join, testnet, status, log, evaluate, export, audit, basis, identity, bench):
     cli.add_command(command)
 
 

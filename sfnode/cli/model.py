@@ -12,6 +12,7 @@ from protocol.coefficients import Coefficients
 from protocol.errors import OperatorError
 from protocol.manifest import SignedManifest
 from protocol.replica import Replica
+from sfnode.basis_file import basis_in, read_bases
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import FolderPath, data_dir_option, device_options, dtype_option, json_option
 from sfnode.cli.run import model_reference
@@ -42,7 +43,12 @@ def evaluate(
     if data is None:
         raise OperatorError("--eval-data is missing: give a JSONL file of held-out examples")
     config = TrainingConfig(
-        model=model_reference(signed.manifest, model), data=None, eval_data=data, device=device, dtype=dtype
+        model=model_reference(signed.manifest, model),
+        data=None,
+        eval_data=data,
+        device=device,
+        dtype=dtype,
+        basis=basis_in(data_dir.expanduser(), signed.manifest),
     )
     states = [Coefficients(signed.manifest), after] if compare else [after]
     results = trio.run(evaluate_states, signed, config, states)
@@ -75,11 +81,12 @@ def export(data_dir: Path, model: str | None, out: Path, adapter: bool, dtype: s
 
     signed, coefficients = _load(data_dir)
     manifest = signed.manifest
+    bases = read_bases(manifest, basis_in(data_dir.expanduser(), manifest))
     base = resolve_model(model_reference(manifest, model), manifest.model.revision).path
     if adapter:
-        export_adapter(manifest, coefficients, base, out, force)
+        export_adapter(bases, coefficients, base, out, force)
     else:
-        export_model(manifest, coefficients, base, out, choose_dtype(dtype), force)
+        export_model(bases, coefficients, base, out, choose_dtype(dtype), force)
     digest = coefficients.digest().hex()
     if is_json:
         click.echo(json.dumps({"folder": str(out), "is_adapter": adapter, "state_digest": digest}))

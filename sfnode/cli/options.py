@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
+from protocol.task import Objective
 from sfnode.run_builder import MethodChoice
+from sfnode.tasks_known import KNOWN_TASKS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -19,18 +21,21 @@ NOT_NEGATIVE = click.IntRange(0)
 
 _DEFAULTS = MethodChoice()
 _DTYPES = click.Choice(["fp32", "bf16", "fp16"])
+_LIST = "list"
+_OBJECTIVES = click.Choice([each.value for each in Objective])
 
 
 def method_options(command: F) -> F:
     """How a new run trains: the options of MethodChoice, the batch, and what is trained."""
     options = (
         _option("batch-rows", POSITIVE, 16, "Examples per step and node."),
-        _option("max-tokens", POSITIVE, None, "Longest prompt; longer ones lose their start.  [default: 128 or less]"),
         _option("trainable", str, "linear", "Of linear,embedding,norm,bias."),
         _option("rank", POSITIVE, _DEFAULTS.rank, "Of the subspace; a power of two."),
         _option("core", click.Choice(["canonical", "rademacher"]), _DEFAULTS.core, "A direction's: one sign, or all."),
         _option("scalar", click.Choice(["raw", "normalised"]), _DEFAULTS.scalar, "Gradients as they are, or by rms."),
         _option("directions", POSITIVE, _DEFAULTS.directions, "Per step."),
+        _option("sides", click.IntRange(1, 2), _DEFAULTS.sides, "2: central differences; 1: forward ones, cheaper."),
+        _option("shares", POSITIVE, _DEFAULTS.shares, "Directions that are probed with the same examples."),
         _option("local-steps", POSITIVE, _DEFAULTS.local_steps, "Steps per signed envelope."),
         _option("learning-rate", float, _DEFAULTS.learning_rate, "Per message; updates of all nodes add up."),
         _option("schedule", click.Choice(["linear", "constant"]), _DEFAULTS.schedule, "Of the learning rate."),
@@ -38,6 +43,41 @@ def method_options(command: F) -> F:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def task_options(command: F) -> F:
+    """What a run learns: a task known by name, or templates of one's own; the objective; the longest row."""
+    options = (
+        click.option(
+            "--task",
+            type=click.Choice([*sorted(KNOWN_TASKS), _LIST]),
+            callback=_list_tasks,
+            is_eager=True,
+            help="A task known by name; `--task list` shows them.",
+        ),
+        click.option("--template", help='Prompt with the data\'s fields in braces, e.g. "{sentence} It was".'),
+        click.option(
+            "--completion",
+            help='What follows the prompt instead of a label word: " {choice}" (each of the row\'s choices), '
+            '" {response}", or "{text}".',
+        ),
+        click.option("--labels", help='Label words, comma-separated, spaces kept: " no, yes" are " no" and " yes".'),
+        _option("objective", _OBJECTIVES, Objective.LOSS.value, "The loss, or 1 - a metric."),
+        _option("max-tokens", POSITIVE, None, "Longest row; a longer prompt loses its start.  [default: 128 or less]"),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _list_tasks(context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value == _LIST:
+        for name, task in sorted(KNOWN_TASKS.items()):
+            labels = f"  labels {','.join(task.label_words)!r}" if task.label_words else ""
+            completion = f"  completion {task.completion!r}" if task.completion else ""
+            click.echo(f"{name:<17} {task.about}\n{'':<17} template {task.template!r}{completion}{labels}")
+        context.exit()
+    return value
 
 
 def _option(name: str, kind: Any, default: object, text: str) -> Callable[[F], F]:

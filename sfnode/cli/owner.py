@@ -7,38 +7,36 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from protocol.envelope import EnvelopeCodec
 from protocol.errors import OperatorError
 from protocol.keys import Signer
-from protocol.manifest import TaskSpec, sign_manifest
-from sfnode import demo
+from protocol.manifest import sign_manifest
+from protocol.task import Objective, TaskKind, TaskSpec
+from sfnode.basis_file import basis_settings, read_bases
 from sfnode.cli.extras import check_can_train
-from sfnode.cli.options import POSITIVE, FilePath, json_option, method_options
+from sfnode.cli.options import POSITIVE, FilePath, json_option, method_options, task_options
 from sfnode.data import data_spec
 from sfnode.files import write_durably
 from sfnode.identity import load_or_create_seed
 from sfnode.run_builder import MethodChoice, build_manifest, method_plain, read_toml
+from sfnode.tasks_known import KNOWN_TASKS, kind_of
 
-_DEFAULTS = MethodChoice()
-# Tasks known by name: template and label words.
-TASKS = {
-    "sst2": ("{sentence} It was", (" terrible", " great")),
-    "embedded:reviews": (demo.TEMPLATE, demo.LABEL_WORDS),
-}
+_WITH_BASIS = {"core": "rademacher", "scalar": "normalised", "learning_rate": 3e-3}  # docs/learning.md
+_BATCH_ROWS = 16  # where a command does not train, and so has no such option
 
 
 @click.command()
 @click.option("--model", required=True, help="Hub id, local folder, or embedded:tiny-opt.")
-@click.option("--task", type=click.Choice(sorted(TASKS)), help="A task known by name.")
-@click.option("--template", help='Prompt with the data\'s fields in braces, e.g. "{sentence} It was".')
-@click.option("--labels", help='Label words, comma-separated, spaces kept: " no, yes" are " no" and " yes".')
+@task_options
 @click.option("--data", help="Public training data: a JSONL file or embedded:reviews. Its hash goes into the manifest.")
 @click.option("--private-data", is_flag=True, help="Every node trains on its own file, which never leaves its machine.")
 @click.option("--out", type=FilePath, required=True, help="Run file to write.")
 @click.option("--owner-key", type=FilePath, help="Key that signs the run; made when missing.  [default: OUT.key]")
 @click.option("--name", help="Name of the run, for people.  [default: OUT without its ending]")
 @click.option("--steps", type=POSITIVE, default=500, show_default=True, help="Length of the run.")
+@click.option("--basis", type=FilePath, help="Published basis (`sfnode basis make`) instead of random ones.")
 @method_options
 @click.option("--settings", type=FilePath, help="TOML file whose fields replace or complete all of the above.")
 @json_option
@@ -54,6 +52,7 @@ def init(out: Path, owner_key: Path | None, is_json: bool, **choices: Any) -> No
     signed_bytes, fields = make_run(choices, key_path=key_path, default_name=out.stem)
     write_durably(out, signed_bytes)
     fields["file"] = str(out)
+    basis = f" --basis {choices['basis']}" if choices["basis"] else ""
     if is_json:
         click.echo(json.dumps(fields))
         return
@@ -62,17 +61,16 @@ def init(out: Path, owner_key: Path | None, is_json: bool, **choices: Any) -> No
         f"model    {fields['model']}, {fields['tensors']} trainable tensors\n"
         f"update   {fields['record_bytes']} bytes per step and node\n"
         f"written  {out}, signed with {key_path}\n"
-        f"next     sfnode join --run {out} --listen /ip4/0.0.0.0/tcp/4001"
+        f"next     sfnode join --run {out}{basis} --listen /ip4/0.0.0.0/tcp/4001"
     )
 
 
 def make_run(choices: dict[str, Any], *, key_path: Path, default_name: str) -> tuple[bytes, dict[str, Any]]:
     """Content of a run file, and what to say about it. ``choices``: the options of ``sfnode init`` by name."""
     check_can_train()
-    from sfnode.training.describe import default_max_tokens, describe_run  # imports torch
+    from sfnode.training.describe import describe_run  # imports torch
 
-    choices["max_tokens"] = choices["max_tokens"] or default_max_tokens(choices["model"])
-    task = _task_of(choices)
+    task = task_of(choices)
     settings = _settings_of(choices)
     model, tensors = describe_run(choices["model"], choices["trainable"], task, choices["data"])
     signer = Signer(load_or_create_seed(key_path))
@@ -80,6 +78,8 @@ def make_run(choices: dict[str, Any], *, key_path: Path, default_name: str) -> t
     manifest = build_manifest(
         name=name, owner=signer.author, model=model, tensors=tensors, task=task, settings=settings
     )
+    if choices.get("basis"):
+        read_bases(manifest, choices["basis"])  # made for these tensors?
     described = {
         "run_id": manifest.run_id.hex(),
         "name": name,
@@ -92,8 +92,9 @@ def make_run(choices: dict[str, Any], *, key_path: Path, default_name: str) -> t
 
 def _settings_of(choices: dict[str, Any]) -> dict[str, Any]:
     """Method, schedule and steps as the options say, completed by the TOML file."""
-    fields = ("rank", "core", "scalar", "directions", "local_steps", "learning_rate", "schedule")
-    method, schedule = method_plain(MethodChoice(**{name: choices[name] for name in fields}))
+    fields = ("rank", "core", "scalar", "directions", "sides", "shares", "local_steps", "learning_rate", "schedule")
+    chosen = {name: choices[name] for name in fields} | _published_settings(choices)
+    method, schedule = method_plain(MethodChoice(**chosen))
     settings: dict[str, Any] = {"method": method, "schedule": schedule, "steps": choices["steps"]}
     for section, value in (read_toml(choices["settings"]) if choices.get("settings") else {}).items():
         held = settings.get(section)
@@ -101,23 +102,55 @@ def _settings_of(choices: dict[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _task_of(choices: dict[str, Any]) -> TaskSpec:
-    known = choices["task"]
-    template, labels = TASKS[known] if known else (None, None)
-    template = choices["template"] or template
-    words = tuple(choices["labels"].split(",")) if choices["labels"] else labels
-    if template is None or words is None:
-        raise OperatorError('say what to learn: --task sst2, or --template "{sentence} It was" --labels " no, yes"')
-    if len(words) < 2 or len(set(words)) < len(words):
-        raise OperatorError(f'--labels {",".join(words)!r}: give two or more different words, such as " no, yes"')
-    if choices["data"] is None and known and known.startswith("embedded:"):
-        choices["data"] = known
-    data, sha256 = data_spec(choices["data"], is_private=choices["private_data"])
+def _published_settings(choices: dict[str, Any]) -> dict[str, Any]:
+    """With --basis: its rank, hash and bounds, and what learns best with it wherever the owner says nothing."""
+    if not choices.get("basis"):
+        return {}
+    source = click.get_current_context().get_parameter_source
+    found = basis_settings(choices["basis"])
+    if source("rank") is not ParameterSource.DEFAULT and choices["rank"] != found["rank"]:
+        raise OperatorError(f"--rank {choices['rank']}: the basis {choices['basis']} has rank {found['rank']}")
+    unsaid = {name: value for name, value in _WITH_BASIS.items() if source(name) is ParameterSource.DEFAULT}
+    return unsaid | found
+
+
+def task_of(choices: dict[str, Any]) -> TaskSpec:
+    """The task that the options of `task_options` and --data, --private-data, --batch-rows describe."""
+    from sfnode.training.describe import default_max_tokens  # imports torch
+
+    template, completion, words = _texts_of(choices)
+    if choices["data"] is None and choices["task"] and choices["task"].startswith("embedded:"):
+        choices["data"] = choices["task"]
+    data, sha256 = data_spec(choices["data"], is_private=choices.get("private_data", False))
     return TaskSpec(
+        kind=kind_of(completion),
         template=template,
+        completion=completion,
         label_words=words,
+        objective=Objective(choices["objective"]),
         data=data,
         data_sha256=sha256,
-        max_tokens=choices["max_tokens"],
-        batch_rows=choices["batch_rows"],
+        max_tokens=choices["max_tokens"] or default_max_tokens(choices["model"]),
+        batch_rows=choices.get("batch_rows", _BATCH_ROWS),
     )
+
+
+def _texts_of(choices: dict[str, Any]) -> tuple[str, str, tuple[str, ...]]:
+    """Template, completion and label words: those given, else those of the known task."""
+    known = KNOWN_TASKS.get(choices["task"])
+    completion = choices["completion"] if choices["completion"] is not None else known.completion if known else ""
+    template = choices["template"] if choices["template"] is not None else known.template if known else None
+    given = tuple(choices["labels"].split(",")) if choices["labels"] else None
+    if kind_of(completion) is not TaskKind.CLASSIFICATION:
+        if given is not None:
+            raise OperatorError("--labels: a task with a --completion has no label words; leave one of them out")
+        return template or "", completion, ()
+    words = given or (known.label_words if known else ())
+    if template is None or not words:
+        raise OperatorError(
+            'say what to learn: --task sst2 (--task list shows all), or --template "{sentence} It was" '
+            '--labels " no, yes", or --completion "{text}"'
+        )
+    if len(words) < 2 or len(set(words)) < len(words):
+        raise OperatorError(f'--labels {",".join(words)!r}: give two or more different words, such as " no, yes"')
+    return template, completion, words

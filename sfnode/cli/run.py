@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import signal
 import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +18,23 @@ import trio
 
 from protocol.errors import OperatorError, Reject
 from protocol.manifest import Manifest, SignedManifest, decode_run_untrusted, is_plain_file_name
+from protocol.method import BasisKind
+from sfnode.basis_file import basis_in, read_bases, store_basis
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import NOT_NEGATIVE, POSITIVE, FilePath, FolderPath, device_options, json_option
 from sfnode.daemon import Daemon, DaemonConfig
 from sfnode.data import EMBEDDED, evaluation_file, training_file
+from sfnode.files import read_bytes
 from sfnode.identity import FILE_NAME, load_or_create_seed
 from sfnode.network.events import DialReport, NetworkConfig
-from sfnode.network.manifest_transfer import fetch_manifest
+from sfnode.network.transfer import Download, basis_of, fetch, fetch_manifest
 from sfnode.report import Reporter
 from sfnode.store import MANIFEST_FILE, decode_run_file, read_manifest
 from sfnode.trainer import TrainingConfig
 
 HOME = Path("~/.sfnode")
-_OBSERVER_SEED = bytes(32)  # fetching a manifest needs no identity of one's own
+_SEED_BYTES = 32  # fetching needs an identity, but none that is known: a new one each time
+_PROGRESS_S = 1.0
 
 
 @click.command()
@@ -35,6 +43,7 @@ _OBSERVER_SEED = bytes(32)  # fetching a manifest needs no identity of one's own
 @click.option("--model", help="Hub id, local folder or embedded:tiny-opt.  [default: the manifest's]")
 @click.option("--data", help="Training data (JSONL).  [default: that of an embedded task]")
 @click.option("--eval-data", help="Held-out data (JSONL), for --eval-every.")
+@click.option("--basis", type=FilePath, help="Published basis of the run, for its first node: others fetch it.")
 @click.option("--data-dir", type=FolderPath, help=f"Where this node keeps its state.  [default: {HOME}/RUN]")
 @click.option(
     "--listen", multiple=True, help="Multiaddr to listen on, e.g. /ip4/0.0.0.0/tcp/4001. None: dial out only."
@@ -103,6 +112,8 @@ async def _prepare_and_run(
     signed = await _find_manifest(reporter, run_file, bootstrap, options["data_dir"])
     manifest = signed.manifest
     data_dir = (options["data_dir"] or default_data_dir(manifest, HOME.expanduser())).expanduser()
+    training = None if options["relay"] else _training(manifest, options)
+    basis = await _find_basis(reporter, manifest, options["basis"], bootstrap, data_dir)
     config = DaemonConfig(
         signed=signed,
         data_dir=data_dir,
@@ -113,7 +124,8 @@ async def _prepare_and_run(
             bootstrap=bootstrap,
             neighbours_fixed=options["neighbours_fixed"],
         ),
-        training=None if options["relay"] else _training(manifest, options),
+        training=training and replace(training, basis=basis),
+        basis=basis,
         neighbours_min=options["neighbours_min"],
         eval_every_steps=options["eval_every"],
         is_exiting_when_finished=options["exit_when_finished"],
@@ -138,16 +150,65 @@ async def _find_manifest(
     if not bootstrap:
         raise OperatorError("say which run: --run FILE, --bootstrap MULTIADDR, or the --data-dir of a node that exists")
 
-    def tell(report: DialReport) -> None:
-        text = f"cannot reach {report.address}: {report.reason}; next try in {report.retry_in_s:.0f} s"
-        reporter.event("dial_failed", text, address=report.address, reason=report.reason)
-
     reporter.event("fetching_manifest", "asking the bootstrap for the run's manifest", bootstrap=list(bootstrap))
-    data = await fetch_manifest(bootstrap, _OBSERVER_SEED, on_failure=tell)
+    data = await fetch_manifest(bootstrap, secrets.token_bytes(_SEED_BYTES), on_failure=_teller(reporter, "reach"))
     try:
         return decode_run_untrusted(data)
     except Reject as reject:
         raise OperatorError(f"the bootstrap sent a bad manifest: {reject.detail}. Use another bootstrap") from None
+
+
+async def _find_basis(
+    reporter: Reporter, manifest: Manifest, given: Path | None, bootstrap: tuple[str, ...], data_dir: Path
+) -> Path | None:
+    """File of the run's published basis in ``data_dir``: of --basis, already there, or from a bootstrap; in this order.
+
+    None for a run whose basis is random.
+    """
+    if manifest.method.basis is BasisKind.RANDOM:
+        if given is not None:
+            raise OperatorError("--basis is of no use: the run's basis is random. Leave it out")
+        return None
+    if given is not None:
+        return store_basis(manifest, read_bytes(given, "the basis"), origin=str(given), data_dir=data_dir)
+    held = basis_in(data_dir, manifest)
+    try:
+        read_bases(manifest, held)
+        return held
+    except OperatorError as error:
+        if not bootstrap:
+            raise
+        if held is not None:
+            reporter.event("basis_damaged", f"{error}: asking the bootstrap", file=str(held))
+    return await _fetch_basis(reporter, manifest, bootstrap, data_dir)
+
+
+async def _fetch_basis(reporter: Reporter, manifest: Manifest, bootstrap: tuple[str, ...], data_dir: Path) -> Path:
+    wanted = basis_of(manifest)
+    text = f"asking the bootstrap for the run's published basis, {wanted.total:,} bytes"
+    reporter.event("fetching_basis", text, bootstrap=list(bootstrap), total_bytes=wanted.total)
+    told_s = time.monotonic()
+
+    def tell(received: int, total: int) -> None:
+        nonlocal told_s
+        if received == total or time.monotonic() - told_s >= _PROGRESS_S:
+            told_s = time.monotonic()
+            text = f"fetching the basis, {received:,} of {total:,} bytes"
+            reporter.progress("basis_progress", text, received_bytes=received, total_bytes=total)
+
+    download, seed = Download(wanted, tell), secrets.token_bytes(_SEED_BYTES)
+    data = await fetch(download, bootstrap, seed, on_failure=_teller(reporter, "fetch it from"))
+    path = store_basis(manifest, data, origin="the file that the run's owner published", data_dir=data_dir)
+    reporter.event("basis_fetched", f"the basis is here: {path}", file=str(path))
+    return path
+
+
+def _teller(reporter: Reporter, what: str) -> Callable[[DialReport], None]:
+    def tell(report: DialReport) -> None:
+        text = f"cannot {what} {report.address}: {report.reason}; next try in {report.retry_in_s:.0f} s"
+        reporter.event("dial_failed", text, address=report.address, reason=report.reason)
+
+    return tell
 
 
 def _training(manifest: Manifest, options: dict[str, Any]) -> TrainingConfig:

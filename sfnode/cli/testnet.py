@@ -17,8 +17,16 @@ from rich.table import Table
 from protocol.errors import OperatorError, SfnodeError
 from protocol.manifest import decode_run_untrusted
 from sfnode import demo
-from sfnode.cli.options import NOT_NEGATIVE, POSITIVE, FolderPath, device_options, json_option, method_options
-from sfnode.cli.owner import TASKS, make_run
+from sfnode.cli.options import (
+    NOT_NEGATIVE,
+    POSITIVE,
+    FolderPath,
+    device_options,
+    json_option,
+    method_options,
+    task_options,
+)
+from sfnode.cli.owner import make_run
 from sfnode.data import evaluation_file, training_file
 from sfnode.run_builder import MethodChoice
 from sfnode.testnet import LocalNetwork, LocalNetworkConfig, NodeProcess, Outcome
@@ -33,9 +41,7 @@ _PRINT_S = 2.0
 @click.option("--late", type=NOT_NEGATIVE, default=0, show_default=True, help="Nodes that join half-way.")
 @click.option("--steps", type=POSITIVE, help=f"Length of the run.  [default: {demo.STEPS}]")
 @click.option("--model", default="embedded:tiny-opt", show_default=True, help="Folder, hub id or embedded:tiny-opt.")
-@click.option("--task", type=click.Choice(sorted(TASKS)), help="A task known by name.  [default: that of the demo]")
-@click.option("--template", help='Prompt, e.g. "{sentence} It was".')
-@click.option("--labels", help='Label words, comma-separated, spaces kept: " no, yes".')
+@task_options
 @click.option("--data", help="Training data (JSONL).  [default: that of the demo]")
 @click.option("--eval-data", help="Held-out data (JSONL).  [default: that of the demo]")
 @method_options
@@ -87,7 +93,7 @@ def _check(result: Outcome, folder: Path, points_min: float | None) -> None:
 
 
 def _configure(nodes: int, late: int, folder: Path, timeout: float, choices: dict[str, Any]) -> LocalNetworkConfig:
-    if choices["template"] is None and choices["task"] is None:
+    if choices["template"] is None and choices["completion"] is None and choices["task"] is None:
         choices["task"] = "embedded:reviews"
     choices["steps"] = choices["steps"] or demo.STEPS
     if (folder / "node0").exists():

@@ -11,11 +11,12 @@ from protocol.wire import VERSION, Bye, Hello, Message, PeerAddress, Peers
 from sfnode.network.channel import Channel
 from sfnode.network.link import LinkBrokenError
 
-OBSERVER_RUN_ID: Final = bytes(32)  # says: I only want the manifest
+OBSERVER_RUN_ID: Final = bytes(32)  # says: I only want manifest and basis
 # What a bye may begin with: the dialler keeps away longer when the reason does not change by itself.
 OTHER_RUN: Final = "other run"
 OTHER_VERSION: Final = "other protocol version"
 FULL: Final = "full"
+NO_BASIS: Final = "no basis here"
 DISCOURAGED: Final = "not now"
 DUPLICATE: Final = "there is a newer session between us"
 

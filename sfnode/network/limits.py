@@ -17,7 +17,7 @@ OUTBOX_BYTES_MAX: Final = 262_144  # unsent bytes per neighbour; beyond it send(
 RECEIVE_BYTES_PER_S: Final = 2_000_000  # 16,000 records per second; above it we pause reading that peer
 RECEIVE_BURST_BYTES: Final = 4_000_000  # two seconds' worth: a page of 8,192 records is never delayed
 FRAME_COST_BYTES: Final = 400  # a frame counts as this many bytes more: 5,000 empty frames per second
-MANIFEST_BYTES_SERVED_MAX: Final = 4 << 20  # four copies of the largest manifest per session
+OBSERVER_BYTES_MAX: Final = 4 << 20  # four copies of the largest manifest per observer; and the basis once
 PEERS_ANSWER_INTERVAL_S: Final = 0.5  # a peer list costs 300 us; questions that come faster are left unanswered
 EVENTS_MAX: Final = 1_024  # undelivered events; when full the session readers wait (back-pressure on the senders)
 
@@ -34,8 +34,10 @@ FIRST_SESSION_S: Final = 15.0  # an accepted connection that opened no session b
 OUTBOUND_TARGET: Final = 6  # random graphs of this degree stay connected when a third of the nodes vanish
 OUTBOUND_MAX: Final = 8  # two more than the target, for re-checking bootstraps
 INBOUND_MAX: Final = 28  # at 40 MB and 230 us per frame for all, see above
-OBSERVERS_MAX: Final = 4  # strangers that fetch the manifest at the same time
+OBSERVERS_MAX: Final = 8  # strangers that fetch manifest or basis at the same time
 OBSERVER_S: Final = 60.0  # enough for the largest manifest at 20 kB/s
+OBSERVER_BYTES_PER_S_MIN: Final = 50_000  # of a basis, after that minute: who is slower dials again and goes on
+PARTS_AHEAD_MAX: Final = 8  # of a basis, asked for at once: a stream's window
 
 # --- waiting times ----------------------------------------------------------------------------------------------
 DIAL_S: Final = 15.0  # name lookup, TCP, Noise, Yamux and protocol negotiation of one address

@@ -13,6 +13,8 @@ import trio
 from protocol.errors import Reject, RejectReason
 from protocol.limits import ADDRESSES_PER_PEER_MAX
 from protocol.wire import (
+    BasisPart,
+    BasisRequest,
     Hello,
     ManifestPart,
     ManifestRequest,
@@ -41,10 +43,10 @@ from sfnode.network.exchange import PeerExchange
 from sfnode.network.greeting import OBSERVER_RUN_ID, RefusedError
 from sfnode.network.host import Host, check_can_listen, dialable
 from sfnode.network.link import Link, LinkBrokenError
-from sfnode.network.manifest_transfer import manifest_part, serve_observer
 from sfnode.network.overlay import Overlay
 from sfnode.network.registry import Registry
 from sfnode.network.session import Session
+from sfnode.network.transfer import BasisSource, manifest_part, serve_observer
 
 _log = logging.getLogger("sfnode.network")
 
@@ -67,6 +69,7 @@ class Network:
         run_id: bytes,
         manifest_bytes: bytes,
         known_peers: tuple[PeerRow, ...] = (),
+        basis: BasisSource | None = None,
     ) -> None:
         self._config = config
         self._listen = tuple(parse_listen(text) for text in config.listen)
@@ -74,6 +77,7 @@ class Network:
         bootstrap = tuple(parse_bootstrap(text) for text in config.bootstrap)
         self._run_id = run_id
         self._manifest_bytes = manifest_bytes
+        self._basis = basis
         self._host = Host(identity_seed=identity_seed, on_inbound=self._on_inbound)
         self.peer = self._host.peer
         self.head_step = 0  # told to new neighbours; the node keeps it up to date
@@ -186,7 +190,7 @@ class Network:
             await link.aclose()
 
     async def _on_inbound(self, link: Link) -> None:
-        """Somebody has dialled us: hear its hello, then refuse it, serve it the manifest or run a session."""
+        """Somebody has dialled us: hear its hello, then refuse it, serve it manifest and basis or run a session."""
         channel = self._channel(link)
         try:
             await self._receive_stranger(channel)
@@ -230,7 +234,7 @@ class Network:
         self._observers += 1
         try:
             await channel.send_now(self._hello())
-            await serve_observer(channel, self._manifest_bytes)
+            await serve_observer(channel, self._manifest_bytes, self._basis)
         finally:
             self._observers -= 1
 
@@ -284,8 +288,9 @@ class Network:
                 self._overlay.wake()
             case ManifestRequest(offset=offset):
                 session.send(manifest_part(self._manifest_bytes, offset))
-            case ManifestPart():
-                raise Reject(RejectReason.UNREQUESTED, "a manifest part that was not asked for")
+            case ManifestPart() | BasisPart() | BasisRequest():
+                # [REJECT] SPEC 8.1.3: neighbours ask each other for no basis, and for no manifest but at the beginning
+                raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} between neighbours")
             case _:
                 await self._tell(MessageReceived(peer=session.peer, message=message, wire_bytes=size))
 

@@ -1,7 +1,7 @@
 """The update of a run as low-rank factors for PEFT's LoRA, without any rounding.
 
 A tensor's update is -2^k sum_e U_e C_e V_e^T: low-rank as it stands, so no decomposition is
-needed. One factor has entries +-1; the other is an integer matrix times a power of two,
+needed. One factor has the basis's small integers; the other is an integer matrix times a power of two,
 split into float32 parts that add up to it exactly.
 """
 
@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from protocol.bases import Bases
 from protocol.coefficients import Coefficients, view_exp
-from protocol.manifest import Manifest
-from protocol.subspace import basis
 
 Float32Array = NDArray[np.float32]
 Float64Array = NDArray[np.float64]
@@ -26,21 +25,21 @@ class LowRankUpdate:
 
     Attributes:
         left: float32[rows, R]; -2^k U C, epoch by epoch and part by part.
-        right: float32[R, cols]; V^T with entries +-1, once for each part.
+        right: float32[R, cols]; V^T, once for each part.
     """
 
     left: Float32Array
     right: Float32Array
 
 
-def low_rank_updates(manifest: Manifest, coefficients: Coefficients) -> tuple[LowRankUpdate, ...]:
+def low_rank_updates(bases: Bases, coefficients: Coefficients) -> tuple[LowRankUpdate, ...]:
     """The exact updates of all tensors of the run, which must be matrices, all of the same rank R.
 
     R = rank x epochs x parts: one part where every |U C| <= 2^24, two below 2^48, three otherwise (their bound is
     2^53). A run without an update has one epoch of zeros.
     """
     epochs = coefficients.epochs() or (0,)
-    exact = [_exact_factors(manifest, coefficients, index, epochs) for index in range(len(manifest.tensors))]
+    exact = [_exact_factors(bases, coefficients, index, epochs) for index in range(len(bases.manifest.tensors))]
     split = [float32_parts(left) for left, _ in exact]
     parts = max(map(len, split))
     return tuple(
@@ -58,13 +57,13 @@ def float32_parts(values: Float64Array) -> list[Float32Array]:
 
 
 def _exact_factors(
-    manifest: Manifest, coefficients: Coefficients, index: int, epochs: tuple[int, ...]
+    bases: Bases, coefficients: Coefficients, index: int, epochs: tuple[int, ...]
 ) -> tuple[Float64Array, Float32Array]:
-    """-2^k U C float64[rows, r epochs] and V^T float32[r epochs, cols]. Exact: |U C| <= r |C| < 2^53 (SPEC 4.5)."""
-    tensor, scale = manifest.tensors[index], 2.0 ** view_exp(manifest, index)
+    """-2^k U C float64[rows, r epochs] and V^T float32[r epochs, cols]. Exact: |U C| < 2^53 (SPEC 4.5)."""
+    scale = 2.0 ** view_exp(bases.manifest, index)
     lefts, rights = [], []
     for epoch in epochs:
-        space = basis(manifest.run_id, epoch, index, tensor, manifest.method.rank)
+        space = bases.of(epoch, index)
         assert space.v is not None, "a vector has no low-rank factors"
         values_rr = coefficients.layout.tensor(coefficients.flat(epoch), index).astype(np.float64)
         lefts.append(space.u.astype(np.float64) @ values_rr * -scale)

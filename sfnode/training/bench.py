@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import OPTConfig, OPTForCausalLM, PreTrainedModel
 
+from protocol.bases import Bases
 from protocol.coefficients import CoefficientLayout, Coefficients
 from protocol.envelope import Envelope, EnvelopeCodec
 from protocol.errors import OperatorError
@@ -66,7 +67,7 @@ def bench_step(
     model = random_model(shape, where, choose_dtype(dtype))
     plain = shared_copy(model)
     manifest = bench_manifest(trainable_tensors(model), rows=rows, tokens=tokens)
-    session = Session(SharedModel(model), manifest, _random_data(rows, tokens))
+    session = Session(SharedModel(model), Bases(manifest), _random_data(rows, tokens))
     for epoch in (0, 1):
         session.set_coefficients(epoch, _some_coefficients(manifest, epoch))
     step = manifest.method.epoch_steps  # the first of epoch 1
@@ -131,7 +132,7 @@ def bench_apply(shape: str, *, updates: int, device: str = "auto") -> dict[str, 
     def apply() -> None:
         coefficients = Coefficients(manifest)
         coefficients.add(envelopes)
-        live_terms(shared, manifest, 0, coefficients.flat(0), factors)
+        live_terms(shared, Bases(manifest), 0, coefficients.flat(0), factors)
 
     def dense() -> None:
         for seed in range(DENSE_UPDATES):
@@ -209,7 +210,10 @@ def bench_manifest(tensors: Sequence[TensorSpec], *, rows: int, tokens: int, dir
             "model": {"id": "local:bench", "revision": "", "weights": [file], "tokenizer": [file]},
             "tensors": [to_plain(tensor, as_rows=False) for tensor in tensors],
             "task": {
+                "kind": "classification",
                 "template": "{text}",
+                "completion": "",
+                "objective": "loss",
                 "label_words": ["a", "b"],
                 "data": "private",
                 "data_sha256": "",
@@ -221,6 +225,10 @@ def bench_manifest(tensors: Sequence[TensorSpec], *, rows: int, tokens: int, dir
                 "epoch_steps": 1 << 10,
                 "basis": "random",
                 "basis_sha256": "",
+                "basis_unit_exp": 0,
+                "basis_max": 1,
+                "sides": 2,
+                "shares": 1,
                 "core": "canonical",
                 "scalar": "raw",
                 "epsilon_exp": -10,

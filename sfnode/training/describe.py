@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from protocol.errors import OperatorError
-from protocol.manifest import ModelSpec, TaskSpec, TensorSpec
+from protocol.manifest import ModelSpec, TensorSpec
+from protocol.task import TaskSpec
 from sfnode.data import locate
 from sfnode.training.models import (
     check_positions,
@@ -36,7 +37,7 @@ def describe_run(
     Raises:
         OperatorError: a file is missing or malformed, a label word is several tokens, or a group is unknown.
     """
-    groups = _groups(trainable)
+    groups = chosen_groups(trainable)
     folder = resolve_model(model)
     spec = describe_model(folder)
     check_positions(folder.path, task.max_tokens)
@@ -52,7 +53,8 @@ def default_max_tokens(model: str) -> int:
     return min(_MAX_TOKENS, positions_of(resolve_model(model).path) or _MAX_TOKENS)
 
 
-def _groups(text: str) -> tuple[TensorGroup, ...]:
+def chosen_groups(text: str) -> tuple[TensorGroup, ...]:
+    """Groups from comma-separated names, as --trainable takes them; OperatorError for an unknown one."""
     known = [group.value for group in TensorGroup]
     wanted = [name.strip() for name in text.split(",")]
     if unknown := [name for name in wanted if name not in known]:

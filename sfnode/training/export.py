@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
+from protocol.bases import Bases
 from protocol.coefficients import Coefficients
 from protocol.errors import OperatorError
 from protocol.manifest import Manifest
@@ -33,7 +34,7 @@ _LOCAL_IDS: Final = ("embedded:", "local:")  # of models that are on no hub
 
 
 def export_model(
-    manifest: Manifest,
+    bases: Bases,
     coefficients: Coefficients,
     base_folder: Path,
     out_folder: Path,
@@ -49,11 +50,12 @@ def export_model(
         OperatorError: the base model is not the run's, `out_folder` is not empty (and no `force`), or cannot be
             written; it is then left as it was.
     """
+    manifest = bases.manifest
     check_model(base_folder, manifest.model)
     with fresh_folder(out_folder, force=force) as part:
         model = load_causal_lm(base_folder, torch.device("cpu"), torch.float32)
         _check_tensors(manifest, places(model))
-        _fold(model, manifest, coefficients)
+        _fold(model, bases, coefficients)
         model.to(dtype)  # type: ignore[arg-type]
         model.save_pretrained(part)
         for file in manifest.model.tokenizer:
@@ -62,7 +64,7 @@ def export_model(
 
 
 def export_adapter(
-    manifest: Manifest, coefficients: Coefficients, base_folder: Path, out_folder: Path, force: bool = False
+    bases: Bases, coefficients: Coefficients, base_folder: Path, out_folder: Path, force: bool = False
 ) -> None:
     """Write a LoRA adapter that `PeftModel.from_pretrained` loads on the base model: exactly the run's update.
 
@@ -72,11 +74,12 @@ def export_adapter(
     Raises:
         OperatorError: a tensor is trained that LoRA cannot hold (a bias, norm or embedding), or as `export_model`.
     """
+    manifest = bases.manifest
     check_model(base_folder, manifest.model)
     layers = _linear_layers(manifest, base_folder)
     with fresh_folder(out_folder, force=force) as part:
         factors: dict[str, Tensor] = {}
-        updates = low_rank_updates(manifest, coefficients)
+        updates = low_rank_updates(bases, coefficients)
         for layer, update in zip(layers, updates, strict=True):
             factors |= _lora_factors(layer, update)
         save_file(factors, part / "adapter_model.safetensors", metadata={"format": "pt"})
@@ -84,12 +87,12 @@ def export_adapter(
         _write_json(part / ORIGIN_FILE, _origin(manifest, coefficients))
 
 
-def _fold(model: PreTrainedModel, manifest: Manifest, coefficients: Coefficients) -> None:
+def _fold(model: PreTrainedModel, bases: Bases, coefficients: Coefficients) -> None:
     """Put the view of the coefficients into the model's own parameters, so that tied ones follow."""
     parameters = dict(model.named_parameters())
     epochs = {epoch: coefficients.flat(epoch) for epoch in coefficients.epochs()}
     with torch.no_grad():
-        for name, weight in fold_weights(manifest, epochs, parameters).items():
+        for name, weight in fold_weights(bases, epochs, parameters).items():
             parameters[name].copy_(weight)
 
 
@@ -161,7 +164,9 @@ def _origin(manifest: Manifest, coefficients: Coefficients) -> dict[str, object]
         "state_digest": coefficients.digest().hex(),
         "base_model": manifest.model.id,
         "base_revision": manifest.model.revision,
+        "kind": manifest.task.kind.value,
         "template": manifest.task.template,
+        "completion": manifest.task.completion,
         "label_words": list(manifest.task.label_words),
         "max_tokens": manifest.task.max_tokens,
     }

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 import torch
 from safetensors import SafetensorError
-from torch import nn
+from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 from transformers.utils.hub import cached_file
@@ -26,6 +26,8 @@ from sfnode.training.model_view import CONFIG_FILE, check_configs, only_these, r
 
 EMBEDDED: Final = "embedded:"
 DTYPES: Final = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+# Weights of linear layers in fewer bits, and the dtype that everything else is in (`quantised`)
+QUANTISED: Final = {"int8": torch.bfloat16, "int8-fp32": torch.float32, "int4": torch.bfloat16}
 DEVICES: Final = ("auto", "cpu", "cuda", "mps")
 SINGLE_FILE: Final = "model.safetensors"
 INDEX_FILE: Final = "model.safetensors.index.json"
@@ -278,6 +280,31 @@ def output_embedding(model: PreTrainedModel) -> nn.Linear:
     if not isinstance(head, nn.Linear):
         raise OperatorError(f"{type(model).__name__} has no linear output embedding: not a causal language model")
     return head
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogitScale:
+    """What some models do with the head's output: ``cap * tanh(factor * logits / cap)``; no cap where ``cap`` is 0.
+
+    Sources: Gemma 2 (arXiv 2408.00118, section 2) caps, Cohere and Granite multiply.
+    """
+
+    factor: float = 1.0
+    cap: float = 0.0
+
+    def of(self, logits: Tensor) -> Tensor:
+        """The scaled and capped logits."""
+        scaled = logits if self.factor == 1.0 else logits * self.factor
+        return (scaled / self.cap).tanh() * self.cap if self.cap else scaled
+
+
+def logit_scale(model: PreTrainedModel) -> LogitScale:
+    """As the model's configuration says. A guess from names: check it against the model (`session.check_head`)."""
+    config: Any = model.config.get_text_config()
+    cap = getattr(config, "final_logit_softcapping", None) or getattr(config, "logits_soft_cap", None)
+    factor = getattr(config, "logit_scale", None) or 1.0
+    divisor = getattr(config, "logits_scaling", None) or 1.0
+    return LogitScale(factor=float(factor) / float(divisor), cap=float(cap or 0.0))
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:

@@ -10,26 +10,30 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 from transformers import PreTrainedModel
 
-from protocol.coefficients import CoefficientLayout, view_exp
-from protocol.errors import NumericError, OperatorError
+from protocol.bases import Bases
+from protocol.coefficients import CoefficientLayout
+from protocol.errors import OperatorError
 from protocol.hashing import RunId
 from protocol.manifest import Manifest
+from protocol.method import Method
 from protocol.quantise import quantise
 from protocol.sampling import example_indices
-from protocol.subspace import DirectionFactors, basis, direction_factors, scale_exp
+from protocol.subspace import Basis, DirectionFactors, core_exp, direction_factors
+from sfnode.training.candidates import CandidateBatch, batch_of
 from sfnode.training.models import output_embedding
+from sfnode.training.objective import group_objectives
 from sfnode.training.perturbed import Batch, MatrixTerm, Term, VectorTerm
-from sfnode.training.tasks import Example, RowBatch, TaskData, row_batch
+from sfnode.training.scoring import Head, Scores, score_candidates, score_words, word_logits
+from sfnode.training.tasks import Example, RowBatch, TaskData
 from sfnode.training.tensors import WeightSwitch, attach
 from sfnode.training.view import fold_weights
 
@@ -43,7 +47,7 @@ _CHECK_TOLERANCE: Final = {torch.float64: 1e-6, torch.float32: 1e-3}  # of the l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Result of a round: K x D scalars, mean loss of the perturbed rows, forward rows spent."""
+    """Result of a round: K x D scalars, mean of the objective over the perturbed rows, forward rows spent."""
 
     q: tuple[int, ...]
     loss: float
@@ -52,7 +56,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """Accuracy 0 ... 1, mean loss, rows."""
+    """Means over the rows: `Scores.right` (a share of tokens for completions) as accuracy 0 ... 1, and loss; rows."""
 
     accuracy: float
     loss: float
@@ -78,8 +82,9 @@ class SharedModel:
         self.evaluations: OrderedDict[tuple[bytes, ...], Evaluation] = OrderedDict()
         self._bases: OrderedDict[tuple[RunId, int], tuple[tuple[Tensor, Tensor | None], ...]] = OrderedDict()
         head = output_embedding(model)
-        self._head_name = next(name for name, weight in self.switch.base.items() if weight is head.weight)
-        self._head = head
+        head_name = next(name for name, weight in self.switch.base.items() if weight is head.weight)
+        self.head = head
+        self._scored_head = Head(head, head_name, self.batch)
         check_head(self)
 
     @property
@@ -97,35 +102,36 @@ class SharedModel:
         """Dtype of head, softmax, loss and cores: fp32, or fp64 for an fp64 model."""
         return torch.promote_types(self.dtype, torch.float32)
 
-    def bases(self, manifest: Manifest, epoch: int) -> tuple[tuple[Tensor, Tensor | None], ...]:
-        """(u, v) of every tensor of the run in the model's dtype on its device; v is None for a vector."""
-        key = (manifest.run_id, epoch)
+    def bases(self, bases: Bases, epoch: int) -> tuple[tuple[Tensor, Tensor | None], ...]:
+        """(u, v) of every tensor of the run in the model's dtype on its device; v is None for a vector.
+
+        Entries are in ones, not in units of the basis: exact in every dtype, and fp16 products do not overflow.
+        """
+        key = (bases.manifest.run_id, epoch)
         if key not in self._bases:
-            self._bases[key] = tuple(self._basis(manifest, epoch, index) for index in range(len(manifest.tensors)))
+            tensors = range(len(bases.manifest.tensors))
+            unit = 2.0**-bases.manifest.method.basis_unit_exp
+            self._bases[key] = tuple(self._basis(bases.of(epoch, index), unit) for index in tensors)
         self._bases.move_to_end(key)
         while len(self._bases) > BASES_KEPT:
             self._bases.popitem(last=False)
         return self._bases[key]
 
-    def _basis(self, manifest: Manifest, epoch: int, index: int) -> tuple[Tensor, Tensor | None]:
-        found = basis(manifest.run_id, epoch, index, manifest.tensors[index], manifest.method.rank)
-        u = torch.from_numpy(found.u).to(self.device, self.dtype)
-        return u, None if found.v is None else torch.from_numpy(found.v).to(self.device, self.dtype)
+    def _basis(self, found: Basis, unit: float) -> tuple[Tensor, Tensor | None]:
+        u = torch.from_numpy(found.u).to(self.device, self.dtype) * unit
+        return u, None if found.v is None else torch.from_numpy(found.v).to(self.device, self.dtype) * unit
 
     def label_logits(self, rows: RowBatch, label_tokens: Sequence[int]) -> Tensor:
         """Logits of the label words after each prompt, [N, labels] in the loss dtype. Head at the last token only."""
-        hidden_NTC: Tensor = self.model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
-        hidden_NC = hidden_NTC[torch.arange(len(hidden_NTC), device=self.device), rows.last].to(self.loss_dtype)
-        words = torch.tensor(label_tokens, device=self.device)
-        head_bias = cast("Tensor | None", self._head.bias)
-        bias = None if head_bias is None else head_bias[words].to(self.loss_dtype)
-        logits_NL = functional.linear(hidden_NC, self._head.weight[words].to(self.loss_dtype), bias)
-        term = self.batch.terms.get(self._head_name)
-        if isinstance(term, MatrixTerm):
-            h_GNr = (hidden_NC @ term.v.to(self.loss_dtype)).view(self.batch.groups, -1, term.v.shape[1])
-            mixed_Nr = torch.bmm(h_GNr, term.m.transpose(1, 2)).flatten(0, 1)
-            logits_NL += mixed_Nr @ term.u[words].to(self.loss_dtype).t()
-        return logits_NL
+        hidden_NTH: Tensor = self.model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
+        return word_logits(hidden_NTH, self._scored_head, rows.last, label_tokens, self.loss_dtype)
+
+    def scores(self, rows: RowBatch | CandidateBatch, label_tokens: Sequence[int]) -> Scores:
+        """Losses and predictions of ``rows``; ``label_tokens`` are used where the rows are prompts alone."""
+        if isinstance(rows, RowBatch):
+            return score_words(self.label_logits(rows, label_tokens), rows)
+        hidden_RTH: Tensor = self.model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
+        return score_candidates(hidden_RTH, self._scored_head, rows, self.loss_dtype)
 
 
 @torch.inference_mode()
@@ -148,10 +154,11 @@ def check_head(shared: SharedModel) -> None:
 class Session:
     """One node's run on a shared model, with the node's examples."""
 
-    def __init__(self, shared: SharedModel, manifest: Manifest, data: TaskData) -> None:
+    def __init__(self, shared: SharedModel, bases: Bases, data: TaskData) -> None:
         self.data = data
         self._shared = shared
-        self._manifest = manifest
+        self._bases = bases
+        manifest = self._manifest = bases.manifest
         self._layout = CoefficientLayout(manifest)
         self._epochs: dict[int, Int64Array] = {}
         self._fold: FoldedWeights | None = None
@@ -179,16 +186,18 @@ class Session:
         live = self._live(epoch)
         scalars: list[int] = []
         losses: list[float] = []
+        spent = 0
         with self._shared.switch.using(self._closed_weights(epoch)):
             for local_step in range(method.local_steps):
                 factors = direction_factors(self._manifest, seed, local_step)
-                loss_SD = self._losses(factors, epoch, live, self._rows(seed, local_step))
-                q = quantise(method, _projected_gradients(loss_SD, self._manifest.epsilon))
+                rows = self._rows(seed, local_step)
+                loss_G = self._losses(factors, epoch, live, rows)
+                q = quantise(method, projected_gradients(method, loss_G))
                 add_own(self._layout, live, factors, np.array(q) * self._manifest.weight(step + local_step))
                 scalars += q
-                losses.append(float(loss_SD.mean()))
-        rows = 2 * self._manifest.task.batch_rows * method.local_steps
-        return Estimate(q=tuple(scalars), loss=sum(losses) / len(losses), rows=rows)
+                losses.append(float(loss_G.mean()))
+                spent += len(rows.tokens)
+        return Estimate(q=tuple(scalars), loss=sum(losses) / len(losses), rows=spent)
 
     @torch.inference_mode()
     def projected_gradients(self, seed: int, step: int, local_step: int = 0) -> list[float]:
@@ -196,8 +205,8 @@ class Session:
         epoch = step // self._manifest.method.epoch_steps
         factors = direction_factors(self._manifest, seed, local_step)
         with self._shared.switch.using(self._closed_weights(epoch)):
-            loss_SD = self._losses(factors, epoch, self._live(epoch), self._rows(seed, local_step))
-        return _projected_gradients(loss_SD, self._manifest.epsilon)
+            loss_G = self._losses(factors, epoch, self._live(epoch), self._rows(seed, local_step))
+        return projected_gradients(self._manifest.method, loss_G)
 
     @torch.inference_mode()
     def evaluate(self, rows_max: int = 0) -> Evaluation:
@@ -211,7 +220,7 @@ class Session:
         key = (self._manifest.run_id, _digest(self._epochs), hashlib.sha256(repr(examples).encode()).digest())
         known = self._shared.evaluations
         if key not in known:
-            weights = fold_weights(self._manifest, self._epochs, self._shared.switch.base)
+            weights = fold_weights(self._bases, self._epochs, self._shared.switch.base)
             with self._shared.switch.using(weights):
                 known[key] = self._evaluate(examples)
         known.move_to_end(key)
@@ -220,35 +229,35 @@ class Session:
         return known[key]
 
     def _evaluate(self, examples: Sequence[Example]) -> Evaluation:
-        correct, total = 0, 0.0
+        right, loss = 0.0, 0.0
         for members in _chunks(examples, EVALUATION_TOKENS):
-            rows = row_batch(members, self.data.pad, self._shared.device)
-            logits_NL = self._shared.label_logits(rows, self.data.label_tokens)
-            correct += int((logits_NL.argmax(dim=1) == rows.labels).sum())
-            total += float(functional.cross_entropy(logits_NL, rows.labels, reduction="sum"))
-        return Evaluation(accuracy=correct / len(examples), loss=total / len(examples), rows=len(examples))
+            rows = batch_of(self.data, members, 1, self._shared.device)
+            found = self._shared.scores(rows, self.data.label_tokens)
+            right += float(found.right.sum())
+            loss += float(found.loss.sum())
+        return Evaluation(accuracy=right / len(examples), loss=loss / len(examples), rows=len(examples))
 
     def _live(self, epoch: int) -> Int64Array:
         held = self._epochs.get(epoch)
         return np.zeros(self._layout.size, dtype=np.int64) if held is None else held.copy()
 
-    def _rows(self, seed: int, local_step: int) -> RowBatch:
-        """Both signs of the batch: [+ rows, - rows], padded alike, so that rounding is common to both."""
-        indices = example_indices(self._manifest, seed, local_step, len(self.data.examples)).tolist()
-        chosen = [self.data.examples[index] for index in indices]
-        return row_batch(chosen + chosen, self.data.pad, self._shared.device)
+    def _rows(self, seed: int, local_step: int) -> RowBatch | CandidateBatch:
+        """The rows of all groups in their order (`group_blocks`), padded alike, so that rounding is common to all."""
+        indices = example_indices(self._manifest, seed, local_step, len(self.data.examples))
+        blocks = indices.reshape(self._manifest.method.blocks, -1)
+        of_groups = group_blocks(self._manifest.method)
+        chosen = [self.data.examples[index] for index in blocks[of_groups].reshape(-1).tolist()]
+        return batch_of(self.data, chosen, len(of_groups), self._shared.device)
 
-    def _losses(self, factors: DirectionFactors, epoch: int, live: Int64Array, rows: RowBatch) -> Tensor:
-        """Mean loss [2, D] of W + eps z_d (first row) and W - eps z_d."""
-        directions = self._manifest.method.directions
-        terms = live_terms(self._shared, self._manifest, epoch, live, factors)
-        with self._shared.batch.carrying(terms, 2 * directions, rows.tokens.numel()):
-            logits_NL = self._shared.label_logits(rows, self.data.label_tokens)
-        loss_N = functional.cross_entropy(logits_NL, rows.labels, reduction="none")
-        loss_SD = loss_N.view(2, directions, -1).mean(dim=2).to("cpu", torch.float64)
-        if not bool(loss_SD.isfinite().all()):
-            raise NumericError("the loss is not finite: the model overflowed; this step is skipped")
-        return loss_SD
+    def _losses(
+        self, factors: DirectionFactors, epoch: int, live: Int64Array, rows: RowBatch | CandidateBatch
+    ) -> Tensor:
+        """The objective of every group of rows (`live_terms`), fp64[G] on the CPU."""
+        groups = len(group_blocks(self._manifest.method))
+        terms = live_terms(self._shared, self._bases, epoch, live, factors)
+        with self._shared.batch.carrying(terms, groups, rows.tokens.numel()):
+            found = self._shared.scores(rows, self.data.label_tokens)
+        return group_objectives(self._manifest.task.objective, found, rows.labels, groups)
 
     def _closed_weights(self, live_epoch: int) -> dict[str, Tensor]:
         closed = {epoch: flat for epoch, flat in self._epochs.items() if epoch != live_epoch and flat.any()}
@@ -260,20 +269,23 @@ class Session:
             self._fold = None  # frees the old copies before the new ones are made, unless another session holds them
             fold = self._shared.folds.get(key)
             if fold is None:
-                fold = FoldedWeights(fold_weights(self._manifest, closed, self._shared.switch.base))
+                fold = FoldedWeights(fold_weights(self._bases, closed, self._shared.switch.base))
                 self._shared.folds[key] = fold
             self._fold, self._fold_key = fold, key
         return self._fold.weights
 
 
 def live_terms(
-    shared: SharedModel, manifest: Manifest, epoch: int, live: Int64Array, factors: DirectionFactors
+    shared: SharedModel, bases: Bases, epoch: int, live: Int64Array, factors: DirectionFactors
 ) -> dict[str, Term]:
-    """Term of every tensor: M_g = -2^k C + s_g eps 2^scale a_d b_d^T for the groups g = (sign, direction).
+    """Term of every tensor: M_g = -2^k C + s_g eps 2^scale a_d b_d^T for each group g.
+
+    The groups are s = +1 for all directions, then s = -1 for all of them (two sides), or s = 0 for each block (one).
 
     -2^k C is computed in fp64 and rounded once to the loss dtype; the perturbation is exact in it.
     """
-    layout, bases = CoefficientLayout(manifest), shared.bases(manifest, epoch)
+    manifest = bases.manifest
+    layout, tensors_P = CoefficientLayout(manifest), shared.bases(bases, epoch)
     terms: dict[str, Term] = {}
     for is_matrix in (True, False):
         chosen = np.flatnonzero(layout.is_matrix == is_matrix)
@@ -281,7 +293,7 @@ def live_terms(
             continue
         moved_PG = _moved(manifest, live, factors, chosen, shared)
         for index, moved in zip(chosen.tolist(), moved_PG, strict=True):
-            u, v = bases[index]
+            u, v = tensors_P[index]
             if v is None:
                 term: Term = VectorTerm(delta=moved @ u.to(moved.dtype).t())
             else:
@@ -293,17 +305,19 @@ def live_terms(
 def _moved(
     manifest: Manifest, live: Int64Array, factors: DirectionFactors, chosen: Int64Array, shared: SharedModel
 ) -> Tensor:
-    """M of the ``chosen`` tensors at once, either all matrices or all vectors: [P, 2D, r, r] or [P, 2D, r]."""
+    """M of the ``chosen`` tensors at once, either all matrices or all vectors: [P, G, r, r] or [P, G, r]."""
     layout, first = CoefficientLayout(manifest), int(chosen[0])
-    scale = 2.0 ** scale_exp(manifest.method, manifest.tensors[first])  # of all tensors of a kind
+    scale = 2.0 ** core_exp(manifest.method, manifest.tensors[first])  # of all tensors of a kind
     live_P = np.stack([layout.tensor(live, index) for index in chosen.tolist()]).astype(np.float64)
-    core_P = live_P * -(2.0 ** view_exp(manifest, first))
+    core_P = live_P * -(scale * 2.0**manifest.method.alpha_exp)
     step_PD = (manifest.epsilon * scale) * factors.a[:, chosen].swapaxes(0, 1).astype(np.float64)
     core, step = _on(core_P, shared).unsqueeze(1), _on(step_PD, shared)
     if layout.is_matrix[first]:
         b_PDr = _on(factors.b[:, chosen].swapaxes(0, 1).astype(np.float64), shared)
         step = step.unsqueeze(3) * b_PDr.unsqueeze(2)
-    return torch.cat([core + step, core - step], dim=1)
+    if manifest.method.sides == 2:
+        return torch.cat([core + step, core - step], dim=1)
+    return torch.cat([core + step, core.expand(-1, manifest.method.blocks, *core.shape[2:])], dim=1)
 
 
 def _on(values: NDArray[np.float64], shared: SharedModel) -> Tensor:
@@ -319,8 +333,20 @@ def add_own(layout: CoefficientLayout, flat: Int64Array, factors: DirectionFacto
         target += a_Dr.T @ b_DPr[:, index] if layout.is_matrix[index] else a_Dr.sum(axis=0)
 
 
-def _projected_gradients(loss_SD: Tensor, epsilon: float) -> list[float]:
-    result: list[float] = ((loss_SD[0] - loss_SD[1]) / (2 * epsilon)).tolist()
+def group_blocks(method: Method) -> Int64Array:
+    """The block of examples that each group of rows is made of, int64[G]; the groups are those of `live_terms`."""
+    of_direction = np.arange(method.directions) // method.shares
+    return np.concatenate([of_direction, of_direction if method.sides == 2 else np.arange(method.blocks)])
+
+
+def projected_gradients(method: Method, loss_G: Tensor) -> list[float]:
+    """g_d of all directions from the groups' losses (SPEC 5.2)."""
+    plus_D, other = loss_G[: method.directions], loss_G[method.directions :]
+    if method.sides == 2:
+        difference_D = (plus_D - other) / 2
+    else:
+        difference_D = plus_D - other.repeat_interleave(method.shares)
+    result: list[float] = (difference_D * 2.0**-method.epsilon_exp).tolist()
     return result
 
 
@@ -336,8 +362,11 @@ def _digest(epochs: dict[int, Int64Array]) -> bytes:
 def _chunks(examples: Sequence[Example], tokens_max: int) -> list[list[Example]]:
     """Examples by length, in chunks that have at most ``tokens_max`` tokens once padded."""
     chunks: list[list[Example]] = [[]]
-    for example in sorted(examples, key=lambda example: len(example.tokens)):
-        if chunks[-1] and (len(chunks[-1]) + 1) * len(example.tokens) > tokens_max:
+    rows = 0
+    for example in sorted(examples, key=lambda example: example.width):
+        if chunks[-1] and (rows + example.rows) * example.width > tokens_max:
             chunks.append([])
+            rows = 0
         chunks[-1].append(example)
+        rows += example.rows
     return chunks

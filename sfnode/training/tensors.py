@@ -18,6 +18,8 @@ from protocol.errors import OperatorError
 from protocol.manifest import TensorKind, TensorSpec
 from sfnode.training.models import output_embedding
 from sfnode.training.perturbed import BIAS, WEIGHT, Batch, Slot, batch_normal, is_norm, perturbed_class
+from sfnode.training.probe import faults_of_use
+from sfnode.training.quantised import Correction, Weight
 
 _AFFINE_TOLERANCE: Final = 1e-3  # relative; a norm of another kind differs by its whole size
 
@@ -45,11 +47,35 @@ class Place:
 
 
 def trainable_tensors(model: PreTrainedModel, groups: Sequence[TensorGroup] = DEFAULT_GROUPS) -> tuple[TensorSpec, ...]:
-    """Specs of all trainable tensors of ``groups``, in the checkpoint's order; tied ones once, by their first name."""
-    found = [spec_of(place) for place in places(model).values() if place.group in groups]
+    """Specs of all trainable tensors of ``groups``, in the checkpoint's order; tied ones once, by their first name.
+
+    What cannot be trained is not among them (`left_out` says what and why). Runs the model over a few tokens.
+    """
+    chosen = [place for place in places(model).values() if place.group in groups]
+    faults = _faults(model, chosen)
+    found = [spec_of(place) for place in chosen if place.name not in faults]
     if not found:
         raise OperatorError(f"the model has no trainable tensor of the groups {', '.join(groups)}")
     return tuple(found)
+
+
+def left_out(model: PreTrainedModel) -> dict[str, str]:
+    """Every tensor of the model that no group can train, with the reason, in the checkpoint's order."""
+    known = places(model)
+    faults = _faults(model, known.values())
+    names = [name for name, _ in model.named_parameters() if name not in known or name in faults]
+    return {name: faults.get(name) or _why_not(model, name) for name in names}
+
+
+def _faults(model: PreTrainedModel, chosen: Iterable[Place]) -> dict[str, str]:
+    """Why the model's use of its layers forbids to train some of ``chosen``, by the tensor's name."""
+    listed = list(chosen)
+    faults = faults_of_use(model, [place.module for place in listed])
+    return {
+        place.name: f"{place.name} cannot be trained: {faults[id(place.module)]}; leave it out of the run's tensors"
+        for place in listed
+        if id(place.module) in faults
+    }
 
 
 def places(model: PreTrainedModel) -> dict[str, Place]:
@@ -61,7 +87,8 @@ def places(model: PreTrainedModel) -> dict[str, Place]:
         for attribute, parameter in module.named_parameters(recurse=False):
             group = _group(module, attribute, is_head=module is head)
             name = by_parameter[id(parameter)]
-            if group is not None and name not in found:
+            is_number = parameter.is_floating_point()  # or packed by a library that quantised the checkpoint
+            if group is not None and is_number and name not in found:
                 found[name] = Place(name=name, module=module, attribute=attribute, group=group)
     return {name: found[name] for name in by_parameter.values() if name in found}
 
@@ -92,6 +119,7 @@ def attach(model: PreTrainedModel, tensors: Iterable[TensorSpec], batch: Batch) 
         OperatorError: a name that the model lacks, a tensor that cannot be trained, or another shape.
     """
     known = places(model)
+    chosen = []
     for tensor in tensors:
         place = known.get(tensor.name)
         if place is None:
@@ -99,6 +127,10 @@ def attach(model: PreTrainedModel, tensors: Iterable[TensorSpec], batch: Batch) 
         if spec_of(place) != tensor:
             shape = tuple(getattr(place.module, place.attribute).shape)
             raise OperatorError(f"tensor {tensor.name}: {shape} in the model, {tensor.rows} x {tensor.cols} in the run")
+        chosen.append(place)
+    for fault in _faults(model, [place for place in chosen if not hasattr(place.module, "sfnode_slot")]).values():
+        raise OperatorError(fault)
+    for place in chosen:
         _attach_one(place, batch)
 
 
@@ -113,6 +145,7 @@ def _attach_one(place: Place, batch: Batch) -> None:
             _check_affine(place)
         module.__class__ = kind
         slot = Slot(batch=batch, weight=None, bias=None)
+    assert slot.batch is batch, "one SharedModel to a model: the layers would listen to the first one only"
     names = {WEIGHT: slot.weight, BIAS: slot.bias, place.attribute: place.name}
     vars(module)["sfnode_slot"] = Slot(batch=slot.batch, weight=names[WEIGHT], bias=names[BIAS])
 
@@ -159,15 +192,25 @@ class WeightSwitch:
                 self.base[name] = parameter
 
     @contextmanager
-    def using(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
-        """Within the block the model computes with ``weights`` (by name) instead of its own."""
+    def using(self, weights: Mapping[str, Weight]) -> Iterator[None]:
+        """Within the block the model computes with ``weights`` (by name) instead of its own, or with corrected ones."""
         try:
             for name, weight in weights.items():
-                self._put(name, nn.Parameter(weight, requires_grad=False))
+                if isinstance(weight, Correction):
+                    self._correct(name, weight)
+                else:
+                    self._put(name, nn.Parameter(weight, requires_grad=False))
             yield
         finally:
-            for name in weights:
-                self._put(name, self.base[name])
+            for name, weight in weights.items():
+                if isinstance(weight, Correction):
+                    self._correct(name, None)
+                else:
+                    self._put(name, self.base[name])
+
+    def _correct(self, name: str, correction: Correction | None) -> None:
+        for module, _ in self._owners[name]:
+            vars(module)["sfnode_correction"] = correction
 
     def _put(self, name: str, weight: Tensor) -> None:
         for module, attribute in self._owners[name]:

@@ -28,6 +28,7 @@ from transformers import PreTrainedTokenizerBase
 from protocol.errors import NumericError, OperatorError, Reject, SfnodeError, WorkerError
 from protocol.hashing import RunId
 from protocol.manifest import decode_run_untrusted
+from sfnode.basis_file import read_bases
 from sfnode.training.models import (
     check_model,
     check_positions,
@@ -85,7 +86,8 @@ class ModelPool:
             self._models[key] = SharedModel(load_causal_lm(folder.path, device, dtype)), load_tokenizer(folder.path)
         shared, tokenizer = self._models[key]
         data, evaluation_data = (Path(name) if name else None for name in (request.data, request.eval_data))
-        return shared, Session(shared, manifest, read_task(tokenizer, manifest.task, data, evaluation_data))
+        bases = read_bases(manifest, Path(request.basis) if request.basis else None)
+        return shared, Session(shared, bases, read_task(tokenizer, manifest.task, data, evaluation_data))
 
 
 class Service:

@@ -54,6 +54,8 @@ ENTRIES: Final = (
     Entry(name="structure", module="structures", bytes_max=256, share=120, purpose="plain data as any declared class"),
     Entry(name="envelope", module="envelopes", bytes_max=256, share=1_200, purpose="a record, against SPEC 6 by hand"),
     Entry(name="manifest", module="run_files", bytes_max=2_048, share=600, purpose="any bytes as a run file"),
+    Entry(name="basis", module="basis_files", bytes_max=256, share=300, purpose="any bytes as a published basis"),
+    Entry(name="audit", module="audit_reports", bytes_max=2_048, share=200, purpose="any bytes as an audit report"),
     Entry(name="manifest-fields", module="run_files", bytes_max=128, share=80, purpose="signed run files, odd fields"),
     Entry(name="frames", module="streams", bytes_max=512, share=1_200, purpose="a byte stream cut anywhere"),
     Entry(name="channel", module="streams", bytes_max=1_024, share=600, purpose="a byte stream as messages"),
@@ -84,7 +86,7 @@ INSTRUMENTED: Final = (
     "sfnode.network.exchange",
     "sfnode.network.frames",
     "sfnode.network.greeting",
-    "sfnode.network.manifest_transfer",
+    "sfnode.network.transfer",
 )
 
 

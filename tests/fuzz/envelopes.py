@@ -15,7 +15,8 @@ from ledgers import seal, signer
 from manifests import small_manifest
 from protocol.envelope import EnvelopeCodec
 from protocol.errors import Reject
-from protocol.manifest import Manifest, ScalarKind
+from protocol.manifest import Manifest
+from protocol.method import ScalarKind
 
 MANIFESTS = (
     small_manifest(),

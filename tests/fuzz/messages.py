@@ -6,6 +6,8 @@ from protocol.wire import (
     AuthorHoldings,
     Authors,
     AuthorsRequest,
+    BasisPart,
+    BasisRequest,
     Bye,
     Head,
     Hello,
@@ -53,4 +55,6 @@ MESSAGES: tuple[Message, ...] = (
     Payloads(request=1, span=0, author=A, hashes=b"12345678"),
     PullRequest(request=1, wanted=(WantedSlots(span=0, author=A, steps=MAP),)),
     PullDone(request=5, records=1),
+    BasisRequest(offset=32_768),
+    BasisPart(total=40_000, offset=32_768, data=b"\x7f\x81"),
 )

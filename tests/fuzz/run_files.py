@@ -20,6 +20,7 @@ from protocol.errors import Reject
 from protocol.hashing import hash_fields
 from protocol.manifest import (
     Manifest,
+    basis_bytes,
     checked,
     coefficient_count,
     coefficient_max,
@@ -27,6 +28,8 @@ from protocol.manifest import (
     is_plain_file_name,
     sign_manifest,
 )
+from protocol.method import BasisKind
+from protocol.task import Objective, TaskKind
 
 REASONS = frozenset({"SIZE", "MANIFEST_FORMAT", "MANIFEST_FIELD", "MANIFEST_SIGNATURE"})
 _NOT_OF_CONTENT = frozenset({"SIZE", "MANIFEST_SIGNATURE"})
@@ -64,6 +67,9 @@ _VALUES: tuple[object, ...] = (
     "normalised",
     "rademacher",
     "published",
+    "choice",
+    "completion",
+    "f1",
     "vector",
     "matrix",
     "private",
@@ -119,15 +125,28 @@ def check_promises(manifest: Manifest) -> None:
     """What the rest of the code takes for granted of a manifest that was accepted."""
     method = manifest.method
     assert coefficient_count(manifest) <= limits.COEFFICIENTS_MAX
-    assert coefficient_max(manifest) * method.rank**2 < 2**53
+    assert coefficient_max(manifest) * (method.rank * method.basis_max) ** 2 < 2**53
     assert all(0 <= manifest.weight(step) <= limits.WEIGHT_MAX for step in (0, manifest.steps // 2, manifest.steps - 1))
-    assert method.rank.bit_count() == 1 and manifest.task.batch_rows % method.directions == 0
+    assert method.rank.bit_count() == 1 and method.blocks * method.shares == method.directions
+    assert manifest.task.batch_rows % method.blocks == 0
+    _check_promises_of_kinds(manifest)
     assert manifest.steps % method.local_steps == method.epoch_steps % method.local_steps == 0
     assert EnvelopeCodec(manifest).record_bytes == 108 + 2 * method.directions * method.local_steps
     assert CoefficientLayout(manifest).size <= limits.COEFFICIENTS_MAX
     assert all(is_plain_file_name(entry.name) for entry in manifest.model.weights + manifest.model.tokenizer)
     assert all(-127 <= view_exp(manifest, index) <= 0 for index in range(min(4, len(manifest.tensors))))
     assert manifest.canonical.isascii() and manifest == checked(json.loads(manifest.canonical))
+
+
+def _check_promises_of_kinds(manifest: Manifest) -> None:
+    method, task = manifest.method, manifest.task
+    if method.basis is BasisKind.PUBLISHED:
+        assert len(bytes.fromhex(method.basis_sha256)) == 32
+        assert basis_bytes(manifest.tensors, method.rank) <= limits.BASIS_BYTES_MAX
+    else:
+        assert (method.basis_sha256, method.basis_unit_exp, method.basis_max) == ("", 0, 1)
+    assert (len(task.label_words) >= 2) is (task.completion == "") is (task.kind is TaskKind.CLASSIFICATION)
+    assert task.kind is not TaskKind.COMPLETION or task.objective is Objective.LOSS
 
 
 def check_fields(data: bytes) -> None:
@@ -166,6 +185,9 @@ def run_file_seeds() -> Iterator[bytes]:
     whole = sign_manifest(small_manifest(), OWNER).encode()
     yield whole
     yield sign_manifest(small_manifest(scalar="normalised", directions=4, clip=127, core="rademacher"), OWNER).encode()
+    scale = {"basis_unit_exp": 3, "basis_max": 8, "sides": 1, "directions": 4, "shares": 2}
+    published = manifest_data(basis="published", basis_sha256="a" * 64, **scale)
+    yield sign_manifest(checked(published), OWNER).encode()
     line, signature, _ = whole.split(b"\n")
     yield whole[:-1]
     yield line + b"\n" + b"00" * 64 + b"\n"

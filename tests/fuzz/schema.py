@@ -86,6 +86,8 @@ MESSAGES: dict[int, Row] = {
     17: Row((U32, SPAN, B32, Octets(0, 8_192))),
     18: Row((U32, Several(Row((SPAN, B32, BITMAP)), 1, 256))),
     19: Row((U32, U32)),
+    20: Row((U32,)),
+    21: Row((U32, U32, Octets(0, 32_768))),
 }
 
 

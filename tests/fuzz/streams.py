@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from typing import Any, cast
@@ -14,19 +15,40 @@ from fuzz.messages import MESSAGES
 from fuzz.verdicts import reason_of
 from manifests import OWNER, small_manifest
 from protocol.errors import Reject
-from protocol.limits import FRAME_BYTES_MAX, MANIFEST_BYTES_MAX
+from protocol.limits import BASIS_BYTES_MAX, FRAME_BYTES_MAX, MANIFEST_BYTES_MAX
 from protocol.manifest import sign_manifest
-from protocol.wire import Bye, Hello, ManifestPart, ManifestRequest, Message, PeerId, Ping, decode_untrusted, encode
+from protocol.wire import (
+    BasisPart,
+    BasisRequest,
+    Bye,
+    Hello,
+    ManifestPart,
+    ManifestRequest,
+    Message,
+    PeerId,
+    Ping,
+    decode_untrusted,
+    encode,
+)
 from sfnode.network import limits
 from sfnode.network.channel import Channel, Timings, Traffic
 from sfnode.network.frames import FrameParser, frame
 from sfnode.network.greeting import OBSERVER_RUN_ID, RefusedError, await_hello, greet, own_hello
 from sfnode.network.link import Link, LinkBrokenError
-from sfnode.network.manifest_transfer import _receive_manifest, serve_observer
+from sfnode.network.transfer import MANIFEST, Download, Wanted, serve_observer
 
 RUN_FILE = sign_manifest(small_manifest(), OWNER).encode()
 _OWN = own_hello(run_id=b"\1" * 32, agent="sfnode", listen=(), head_step=0)
 _CHUNKS_MAX = 64
+_BASIS = bytes(range(256)) * 200  # two parts
+_WANTED = Wanted(
+    name="basis",
+    request=BasisRequest,
+    part=BasisPart,
+    bytes_max=BASIS_BYTES_MAX,
+    total=300,
+    sha256=hashlib.sha256(bytes(300)).hexdigest(),
+)
 Outcome = tuple[list[bytes], str | None]  # payloads, and the reason of the Reject that ended them
 
 
@@ -157,13 +179,13 @@ def _joined(messages: list[Message]) -> bytes:
     return b"".join(frame(encode(message)) for message in messages)
 
 
-# --- greeting and manifest transfer
+# --- greeting, manifest and basis
 
 
 def check_greeting(data: bytes) -> None:
-    """Only the documented errors come out of the first words, on either side, and of the manifest's transfer."""
+    """Only the documented errors come out of the first words, on either side, and of what observers fetch."""
     choices = Choices(data)
-    scene: Callable[[Channel], Coroutine[Any, Any, None]] = choices.pick((_dialler, _dialled, _observed, _observer))
+    scene: Callable[[Channel], Coroutine[Any, Any, None]] = choices.pick(_SCENES)
     channel, link, _ = _channel(choices)
     reasons: list[str] = []
     try:
@@ -188,14 +210,37 @@ async def _dialled(channel: Channel) -> None:
 
 async def _observed(channel: Channel) -> None:
     """We serve a stranger."""
+    await serve_observer(channel, RUN_FILE, _Basis())
+
+
+async def _observed_without_basis(channel: Channel) -> None:
+    """The same, of a run whose basis is random."""
     await serve_observer(channel, RUN_FILE)
 
 
 async def _observer(channel: Channel) -> None:
     """We fetch a manifest from a stranger."""
     channel.trust()
-    manifest = await _receive_manifest(channel)
+    manifest = await Download(MANIFEST).run(channel)
     assert 0 < len(manifest) <= MANIFEST_BYTES_MAX
+
+
+async def _observer_of_basis(channel: Channel) -> None:
+    """We fetch a basis from a stranger; a wrong one is never taken."""
+    channel.trust()
+    assert await Download(_WANTED).run(channel) == bytes(300)
+
+
+class _Basis:
+    """A basis in memory."""
+
+    total = len(_BASIS)
+
+    def read(self, offset: int, bytes_max: int) -> bytes:
+        return _BASIS[offset : offset + bytes_max]
+
+
+_SCENES = (_dialler, _dialled, _observed, _observer, _observed_without_basis, _observer_of_basis)
 
 
 # --- seeds
@@ -225,6 +270,8 @@ def greeting_seeds() -> Iterator[bytes]:
     observer = Hello(version=1, run_id=OBSERVER_RUN_ID, agent="a", listen=(), head_step=3)
     part = ManifestPart(total=300, offset=0, data=bytes(200))
     words: list[list[Message]] = [
+        [ManifestPart(total=3, offset=0, data=b"abc")],
+        [BasisPart(total=300, offset=0, data=bytes(300))],
         [hello],
         [replace(hello, version=2)],
         [replace(hello, run_id=b"\2" * 32)],
@@ -232,14 +279,16 @@ def greeting_seeds() -> Iterator[bytes]:
         [MESSAGES[4], Bye(reason="full")],
         [Bye(reason="other run")],
         [ManifestRequest(offset=0), ManifestRequest(offset=2**32 - 1), Ping(nonce=1), Bye(reason="")],
-        [ManifestPart(total=3, offset=0, data=b"abc")],
         [part, ManifestPart(total=300, offset=200, data=bytes(100))],
         [part, part],
         [MESSAGES[9]],
         [],
+        [BasisRequest(offset=0), BasisRequest(offset=32_768), BasisRequest(offset=2**32 - 1), Bye(reason="")],
+        [BasisPart(total=300, offset=0, data=b"x" * 300)],
+        [BasisPart(total=300, offset=0, data=bytes(299)), BasisPart(total=300, offset=299, data=b"")],
     ]
-    for scene in range(4):
-        for number, said in enumerate(words):
+    for number, said in enumerate(words):
+        for scene in range(len(_SCENES)):
             yield bytes([scene, number % 2, 3]) + _joined(said)
 
 

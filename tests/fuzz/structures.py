@@ -11,8 +11,10 @@ from fuzz.catalogue import Target
 from fuzz.choices import Choices
 from fuzz.verdicts import check_text
 from manifests import manifest_data
-from protocol.manifest import Manifest, Method, ModelSpec, Schedule, TaskSpec, TensorSpec
+from protocol.manifest import Manifest, ModelSpec, TensorSpec
+from protocol.method import Method, Schedule
 from protocol.structure import Malformed, from_plain_untrusted, to_plain
+from protocol.task import TaskSpec
 from protocol.wire import AuthorHoldings, Authors, Head, Hello, Peers, PullRequest
 from sfnode.network.address_book import PeerRow
 from sfnode.worker_messages import Estimated, OpenSession, SetCoefficients, WorkerFailure
@@ -114,7 +116,7 @@ def _valid(declared: type[Any]) -> object:
         Hello: [1, bytes(32), "a", ["/b"], 0],
         Peers: [[["a", ["/b"]]]],
         PullRequest: [1, [[0, bytes(32), bytes(128)]]],
-        OpenSession: [b"m", "model", None, "eval", bytes(32), "cpu", "fp32"],
+        OpenSession: [b"m", None, "model", None, "eval", bytes(32), "cpu", "fp32"],
         SetCoefficients: [[[0, bytes(8)]]],
     }
     return parts[declared]

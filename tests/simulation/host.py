@@ -27,7 +27,7 @@ from protocol.events import (
 )
 from protocol.keys import Signer
 from protocol.limits import FLUSH_INTERVAL_MS
-from protocol.manifest import Method
+from protocol.method import Method
 from protocol.node import Node, NodeConfig
 from protocol.philox import words
 from protocol.quantise import quantise

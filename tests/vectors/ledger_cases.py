@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from ledgers import signer
 from protocol.keys import Signer
 from protocol.ledger import shard_of
-from protocol.manifest import CoreKind, Manifest, coefficient_max
+from protocol.manifest import Manifest, coefficient_max
+from protocol.method import CoreKind
 from protocol.subspace import canonical_coordinates, rademacher_signs, seed_of
 from vectors.ledger_events import Player
 from vectors.notation import Case, Document, case, compact, document

@@ -16,6 +16,9 @@ from vectors.notation import Case, Document, against, case, document, judged, te
 
 Data: TypeAlias = dict[str, Any]
 
+PUBLISHED: Data = {"method.basis": "published", "method.basis_sha256": "0123456789abcdef" * 4}
+CHOICE: Data = {"task.kind": "choice", "task.label_words": [], "task.completion": " {choice}"}
+COMPLETION: Data = {"task.kind": "completion", "task.label_words": [], "task.completion": "{text}"}
 # path, least and largest value or length (SPEC 1.1); what else must change for the largest to be valid
 NUMBERS: tuple[tuple[str, int, int, Data], ...] = (
     ("tensors.0.rows", 1, 1 << 24, {}),
@@ -24,8 +27,12 @@ NUMBERS: tuple[tuple[str, int, int, Data], ...] = (
     ("task.batch_rows", 1, 1 << 16, {}),
     ("method.rank", 1, 128, {}),
     ("method.epoch_steps", 1, 1 << 20, {}),
+    ("method.basis_unit_exp", 0, 6, PUBLISHED),
+    ("method.basis_max", 1, 127, PUBLISHED),
     ("method.epsilon_exp", -30, 0, {}),
+    ("method.sides", 1, 2, {}),
     ("method.directions", 1, 256, {"task.batch_rows": 512}),
+    ("method.shares", 1, 256, {"method.directions": 256, "task.batch_rows": 256}),
     ("method.local_steps", 1, 64, {"steps": 128, "method.epoch_steps": 64}),
     ("method.alpha_exp", -60, 0, {}),
     ("method.quantum_exp", -40, 10, {}),
@@ -43,7 +50,8 @@ TEXTS: tuple[tuple[str, int, int, Data], ...] = (
     ("model.weights.0.name", 1, 256, {}),
     ("model.tokenizer.0.name", 1, 256, {}),
     ("tensors.0.name", 1, 256, {}),
-    ("task.template", 1, 4_096, {}),
+    ("task.template", 0, 4_096, {}),
+    ("task.completion", 1, 4_096, CHOICE),  # 1.4.12: none for a classification only
     ("task.label_words.1", 1, 256, {}),
     ("task.data", 1, 256, {"task.data_sha256": "a" * 64}),
 )
@@ -51,10 +59,12 @@ HASHES = ("owner", "model.weights.0.sha256", "model.tokenizer.0.sha256")
 LISTS: tuple[tuple[str, int, int], ...] = (
     ("model.weights", 1, 1_024),
     ("model.tokenizer", 1, 64),
-    ("task.label_words", 2, 256),
+    ("task.label_words", 2, 256),  # 1.4.12: none for other kinds only
 )
 CHOICES = {
     "tensors.0.kind": ("scalar", "Matrix", ""),
+    "task.kind": ("Choice", "text"),
+    "task.objective": ("f2", "Loss"),
     "method.basis": ("fixed",),
     "method.core": ("gaussian",),
     "method.scalar": ("RAW",),
@@ -158,6 +168,19 @@ def _valid() -> Iterator[Case]:
     yield _field("valid: constant weight, one step", {"schedule.kind": "constant", "steps": 1}, is_valid=True)
     twins = {"task.label_words": [" yes", " yes"], "tensors": [{**base()["tensors"][0], "name": n} for n in "aA"]}
     yield _field("valid: equal label words, names that differ in case", twins, is_valid=True)
+    yield from _valid_tasks()
+
+
+def _valid_tasks() -> Iterator[Case]:
+    yield _field("valid: choices of the row's own", CHOICE, is_valid=True)
+    yield _field("valid: a completion without a prompt", {**COMPLETION, "task.template": ""}, is_valid=True)
+    for objective in ("accuracy", "f1"):
+        yield _field(f"valid: label words, {objective}", {"task.objective": objective}, is_valid=True)
+        yield _field(f"valid: choices, {objective}", {**CHOICE, "task.objective": objective}, is_valid=True)
+    scale = {"method.basis_unit_exp": 3, "method.basis_max": 31}
+    yield _field("valid: a published basis", {**PUBLISHED, **scale}, is_valid=True)
+    shared = {"method.sides": 1, "method.directions": 32, "method.shares": 2}
+    yield _field("valid: one side, 32 directions in 16 blocks of one row", shared, is_valid=True)
 
 
 # --- bounds of every field ----------------------------------------------------------------------------------------
@@ -177,7 +200,7 @@ def _numbers() -> Iterator[Case]:
 
 def _texts() -> Iterator[Case]:
     for path, low, high, more in TEXTS:
-        letter = "{" if path == "task.template" else "x"
+        letter = "{" if path in ("task.template", "task.completion") else "x"
         for length in (low, high, high + 1, low - 1):
             if length >= 0:
                 row = {**more, path: letter * length}
@@ -270,16 +293,32 @@ def _broken_rules() -> Iterator[tuple[int, str, Data]]:
     yield 5, "steps no multiple of K", {"method.local_steps": 16}
     yield 5, "epoch_steps no multiple of K", {"method.local_steps": 5}
     yield 5, "B no multiple of D", {"method.directions": 3}
+    yield 5, "D no multiple of shares", {"method.directions": 4, "method.shares": 3}
+    yield 5, "shares above D", {"method.shares": 2}
+    yield 5, "B x shares no multiple of D", {"method.directions": 64, "method.shares": 2}
     yield 6, "normalised with one direction", {"method.scalar": "normalised", "method.clip": 127}
     yield 6, "normalised with clip 126", {"method.scalar": "normalised", "method.clip": 126, "method.directions": 2}
-    yield 7, "published basis", {"method.basis": "published", "method.basis_sha256": "a" * 64}
+    yield 7, "published basis without a hash", {"method.basis": "published"}
+    yield 7, "published basis with a short hash", {**PUBLISHED, "method.basis_sha256": "a" * 63}
+    yield 7, "published basis with a hash in upper case", {**PUBLISHED, "method.basis_sha256": "A" * 64}
     yield 7, "random basis with a hash", {"method.basis_sha256": "a" * 64}
+    yield 7, "random basis with units", {"method.basis_unit_exp": 1}
+    yield 7, "random basis with larger entries", {"method.basis_max": 2}
     yield 8, "private data with a hash", {"task.data_sha256": "a" * 64}
     yield 8, "public data without a hash", {"task.data": "file:x"}
+    yield 12, "classification with a completion", {"task.completion": "x"}
+    yield 12, "classification without label words", {"task.label_words": []}
+    yield 12, "choice with label words", {**CHOICE, "task.label_words": [" no", " yes"]}
+    yield 12, "choice without a completion", {**CHOICE, "task.completion": ""}
+    yield 12, "completion with a label word", {**COMPLETION, "task.label_words": [" no"]}
+    yield 12, "completion without a completion", {**COMPLETION, "task.completion": ""}
+    for objective in ("accuracy", "f1"):
+        yield 12, f"completion, {objective}", {**COMPLETION, "task.objective": objective}
 
 
 def _bounds() -> Iterator[Case]:
-    """1.4.5, 1.4.10 and 1.4.11 at their limits."""
+    """1.4.5, 1.4.7, 1.4.10 and 1.4.11 at their limits."""
+    yield from _basis_bounds()
     wide = {"task.batch_rows": 256, "method.directions": 256, "method.clip": 1}
     for local_steps in (4, 8):
         row = {**wide, "method.local_steps": local_steps}
@@ -300,3 +339,16 @@ def _bounds() -> Iterator[Case]:
     for weight in (1_985, 1_986):  # 2^36 x 66 x weight: 2^53 / (2^37 x 33) = 1985.9...
         row = {**normalised, "method.directions": 2, "schedule.weight_end": weight}
         yield _field(f"rule 1.4.11: normalised, 33 x 2 x {weight} x 2^36", row, is_valid=weight == 1_985)
+
+
+def _basis_bounds() -> Iterator[Case]:
+    """What a published basis makes of 1.4.7 and 1.4.11."""
+    file = {**PUBLISHED, "method.rank": 16}
+    for rows in ((1 << 24) - 18, (1 << 24) - 17):  # 24 + 8 + 16 x (rows + 16): 2^28, and 16 more
+        row = {**file, "tensors.0.rows": rows, "tensors.0.cols": 16}
+        yield _field(f"rule 1.4.7: a file for {rows} x 16", row, is_valid=rows == (1 << 24) - 18)
+    yield _field("rule 1.4.7: no file, no bound", {"tensors.0.rows": 1 << 24, "method.rank": 64}, is_valid=True)
+    long: Data = {"method.rank": 1, "method.epoch_steps": 1 << 20, "steps": 1 << 20, "authors_max": 1 << 16}
+    for largest in (7, 8):  # 2^16 x 2^20 x 2^11 x largest^2
+        row = {**PUBLISHED, **long, "method.clip": 1, "schedule.weight_start": 1 << 11, "method.basis_max": largest}
+        yield _field(f"rule 1.4.11: {largest}^2 x 2^47", row, is_valid=largest == 7)

@@ -45,6 +45,8 @@ BOUNDS: dict[Kind, tuple[Row, Row]] = {
     Kind.PAYLOADS: ([0, 0, bytes(32), b""], [_U32, 1_023, _D32, b"\0" * 8_192]),
     Kind.PULL_REQUEST: ([0, [[0, bytes(32), bytes(128)]]], [_U32, [[1_023, _D32, _BITMAP]] * 256]),
     Kind.PULL_DONE: ([0, 0], [_U32, _U32]),
+    Kind.BASIS_REQUEST: ([0], [_U32]),
+    Kind.BASIS_PART: ([0, 0, b""], [_U32, _U32, b"\0" * 32_768]),
 }
 # One beyond a bound, or of another type: kind, place of the field, bad values.
 BAD_FIELDS: tuple[tuple[Kind, int, tuple[Any, ...]], ...] = (
@@ -87,6 +89,10 @@ BAD_FIELDS: tuple[tuple[Kind, int, tuple[Any, ...]], ...] = (
     (Kind.PULL_REQUEST, 1, ([], [[1_024, _D32, _BITMAP]], [[0, _D32, _BITMAP[1:]]], [[0, _D32[1:], _BITMAP]])),
     (Kind.PULL_REQUEST, 1, ([[0, _D32, _BITMAP]] * 257, [[0, _D32]])),
     (Kind.PULL_DONE, 1, (_U32 + 1, -1, True)),
+    (Kind.BASIS_REQUEST, 0, (_U32 + 1, -1)),
+    (Kind.BASIS_PART, 0, (_U32 + 1,)),
+    (Kind.BASIS_PART, 1, (_U32 + 1,)),
+    (Kind.BASIS_PART, 2, (b"\0" * 32_769, "text")),
 )
 
 

@@ -11,7 +11,8 @@ from protocol.envelope import EnvelopeCodec
 from protocol.errors import NumericError
 from protocol.hashing import round_half_away
 from protocol.keys import Signer
-from protocol.manifest import Manifest, Method, ScalarKind, checked
+from protocol.manifest import Manifest, checked
+from protocol.method import Method, ScalarKind
 from protocol.quantise import quantise
 from protocol.sampling import example_indices
 from vectors.notation import Case, Document, case, document, float_text, judged, key_text

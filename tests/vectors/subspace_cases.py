@@ -1,4 +1,4 @@
-"""Vectors of bases, cores and directions (SPEC 4.1 to 4.4)."""
+"""Vectors of bases, cores and directions (SPEC 4.1 to 4.4, 4.6)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from manifests import manifest_data
-from protocol.manifest import CoreKind, Method, TensorKind, TensorSpec, checked
+from protocol.manifest import TensorKind, TensorSpec, checked
+from protocol.method import CoreKind, Method
 from protocol.subspace import basis, canonical_coordinates, rademacher_signs, scale_exp
+from vectors.basis_file_cases import basis_files
 from vectors.generator_cases import RUN
 from vectors.notation import Case, Document, case, document, key_text, signs_text
 
@@ -20,7 +22,8 @@ _RANKS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 def subspace() -> Document:
     """subspace.json"""
-    return document("Bases, cores, scales and directions: SPEC 4", [*_bases(), *_cores(), *_scales(), *_directions()])
+    cases = [*_bases(), *_cores(), *_scales(), *_directions(), *basis_files()]
+    return document("Bases, cores, scales and directions: SPEC 4", cases)
 
 
 def tensor(rows: int, cols: int) -> TensorSpec:
@@ -86,20 +89,21 @@ def _core_texts(core: CoreKind, seed: int, rank: int, direction: int, tensors: i
     return [[signs_text(a_p), signs_text(b_p)] for a_p, b_p in zip(a[0, 0].tolist(), b[0, 0].tolist(), strict=True)]
 
 
-def _method(core: CoreKind, rank: int) -> Method:
-    return checked(manifest_data(rank=rank, core=core.value, clip=1)).method
+def _method(core: CoreKind, rank: int, unit_exp: int = 0) -> Method:
+    published = {"basis": "published", "basis_sha256": "0" * 64, "basis_unit_exp": unit_exp} if unit_exp else {}
+    return checked(manifest_data(rank=rank, core=core.value, clip=1, **published)).method
 
 
 def _scales() -> list[Case]:
     shapes = {TensorKind.MATRIX: tensor(2, 2), TensorKind.VECTOR: tensor(2, 0)}
     return [
         case(
-            f"scale: {core.value}, r = {rank}, {kind.value}",
+            f"scale: {core.value}, r = {rank}, {kind.value}, units of 2^-{unit_exp}",
             "scale",
-            {"core": core.value, "rank": rank, "kind": kind.value},
-            {"scale_exp": scale_exp(_method(core, rank), spec)},
+            {"core": core.value, "rank": rank, "kind": kind.value, "basis_unit_exp": unit_exp},
+            {"scale_exp": scale_exp(_method(core, rank, unit_exp), spec)},
         )
-        for core, rank, (kind, spec) in product(CoreKind, _RANKS, shapes.items())
+        for core, rank, (kind, spec), unit_exp in product(CoreKind, _RANKS, shapes.items(), (0, 3, 6))
     ]
 
 

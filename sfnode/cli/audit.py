@@ -1,0 +1,122 @@
+"""``sfnode audit``: repeat what others claim to have measured."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import click
+import trio
+
+from protocol.audit import AuditReport, decode_report_untrusted, make_report
+from protocol.envelope import Envelope
+from protocol.errors import OperatorError, Reject
+from protocol.hashing import Author
+from protocol.keys import Signer
+from protocol.manifest import SignedManifest
+from protocol.replica import Replica
+from protocol.structure import is_hex
+from sfnode.audit import Audit, audit_messages, check_auditable, choose_messages, report_name
+from sfnode.basis_file import basis_in
+from sfnode.cli.extras import check_can_train
+from sfnode.cli.options import POSITIVE, FilePath, FolderPath, data_dir_option, device_options, json_option
+from sfnode.cli.run import model_reference
+from sfnode.data import training_file
+from sfnode.files import read_bytes, write_durably
+from sfnode.identity import FILE_NAME, load_identity
+from sfnode.store import LEDGER_FILE, read_manifest, read_records, replay
+from sfnode.trainer import TrainingConfig
+
+
+@click.command()
+@data_dir_option
+@click.option("--model", help="Model folder, when the run's model is a local one.")
+@click.option("--data", help="The run's public data (JSONL).  [default: that of an embedded task]")
+@click.option("--author", help="Audit this author's messages only: 64 hex digits.  [default: anybody's]")
+@click.option("--messages", type=POSITIVE, default=8, show_default=True, help="How many, chosen at random.")
+@click.option("--check", type=FilePath, help="Repeat what this report says, instead of choosing.")
+@click.option("--out", type=FolderPath, help="Write a signed report of each mismatch into this folder.")
+@device_options
+@json_option
+def audit(data_dir: Path, check: Path | None, out: Path | None, is_json: bool, **options: Any) -> None:
+    """Measure messages of a public run again and compare. Exit code 1 if a message is not what its author claims.
+
+    \b
+    Example: sfnode audit --data-dir ~/.sfnode/my-run --data train.jsonl --messages 20
+             sfnode audit --data-dir ~/.sfnode/my-run --data train.jsonl --check 0123456789abcdef-17.audit
+    """
+    check_can_train()
+    directory = data_dir.expanduser()
+    signed = read_manifest(directory)
+    check_auditable(signed.manifest)
+    config = _config(signed, directory, options)
+    ledger = replay(Replica(signed.manifest), read_records(directory), directory / LEDGER_FILE).ledger
+    if check is None:
+        chosen = choose_messages(ledger, _author(options["author"]), options["messages"], random.SystemRandom())
+    else:
+        chosen = [_reported(signed, check)]
+    found = trio.run(audit_messages, signed, config, ledger, chosen)
+    reports = _write_reports(found, signed, directory, out) if out is not None else []
+    _say(found, reports, is_json)
+    if found.mismatches:
+        raise SystemExit(1)
+
+
+def _config(signed: SignedManifest, directory: Path, options: dict[str, Any]) -> TrainingConfig:
+    return TrainingConfig(
+        model=model_reference(signed.manifest, options["model"]),
+        data=training_file(signed.manifest.task, options["data"]),
+        device=options["device"],
+        dtype=options["dtype"],
+        basis=basis_in(directory, signed.manifest),
+    )
+
+
+def _author(text: str | None) -> Author | None:
+    if text is None:
+        return None
+    if not is_hex(text, 64):
+        raise OperatorError(f"--author {text!r}: give the author's key as 64 lower-case hex digits (`sfnode log show`)")
+    return Author(bytes.fromhex(text))
+
+
+def _reported(signed: SignedManifest, path: Path) -> Envelope:
+    try:
+        return decode_report_untrusted(signed.manifest, read_bytes(path, "the audit report"))[1]
+    except Reject as reject:
+        raise OperatorError(f"{path} is no valid audit report of this run: {reject.detail}") from None
+
+
+def _write_reports(found: Audit, signed: SignedManifest, directory: Path, out: Path) -> list[AuditReport]:
+    signer: Signer = load_identity(directory / FILE_NAME)
+    reports = []
+    for finding in found.mismatches:
+        report, data = make_report(signed.manifest, signer, finding.envelope, finding.measured, found.tolerance)
+        write_durably(out.expanduser() / report_name(finding.envelope), data)
+        reports.append(report)
+    return reports
+
+
+def _say(found: Audit, reports: list[AuditReport], is_json: bool) -> None:
+    if is_json:
+        rows = [
+            {
+                "author": finding.envelope.author.hex(),
+                "step": finding.envelope.step,
+                "claimed": finding.envelope.scalars,
+                "measured": finding.measured,
+                "deviation": finding.deviation,
+                "is_mismatch": finding.deviation > found.tolerance,
+            }
+            for finding in found.findings
+        ]
+        click.echo(json.dumps({"tolerance": found.tolerance, "messages": rows, "reports": len(reports)}))
+        return
+    click.echo(f"{'author':<16}  {'step':>6}  {'deviation':>9}  tolerance {found.tolerance:.2f}")
+    for finding in found.findings:
+        verdict = "NOT WHAT WAS CLAIMED" if finding.deviation > found.tolerance else "agrees"
+        author = finding.envelope.author.hex()[:16]
+        click.echo(f"{author}  {finding.envelope.step:>6}  {finding.deviation:>9.3f}  {verdict}")
+    click.echo(f"{len(found.findings)} messages measured again, {len(found.mismatches)} mismatches")

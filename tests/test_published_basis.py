@@ -1,0 +1,184 @@
+"""A run with a published basis: the owner's node gets the file, every other node fetches it and ends equal."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import trio
+
+from daemons import DATA, MODEL, demo_run, free_port, log_verify, run_sfnode, write_run
+from manifests import OWNER
+from protocol.bases import encode_basis
+from protocol.errors import OperatorError
+from protocol.manifest import Manifest, SignedManifest, checked, sign_manifest
+from protocol.structure import to_plain
+from protocol.subspace import Basis, Int8Array
+from running_nodes import Joins, address_in, wait_until
+from sfnode.basis_file import BASIS_FILE, BasisFile, read_bases, store_basis
+from sfnode.run_builder import MethodChoice, method_plain
+from sfnode.worker_client import worker_process
+
+STEPS, RANK = 12, 8
+
+
+def basis_for(manifest: Manifest) -> bytes:
+    """Entries +-8, in units of 1/8: as good as a random basis of signs."""
+    generator = np.random.default_rng(7)
+
+    def signs(rows: int) -> Int8Array:
+        return (16 * generator.integers(0, 2, (rows, RANK)) - 8).astype(np.int8)
+
+    bases = [Basis(u=signs(each.rows), v=signs(each.cols) if each.cols else None) for each in manifest.tensors]
+    return encode_basis(RANK, bases)
+
+
+@pytest.fixture(scope="module")
+def published() -> tuple[SignedManifest, bytes]:
+    """A short run of the embedded model, and its basis."""
+    random = demo_run(steps=STEPS).manifest
+    data = basis_for(random)
+    choice = MethodChoice(
+        rank=RANK,
+        directions=4,
+        basis_sha256=hashlib.sha256(data).hexdigest(),
+        basis_unit_exp=3,
+        basis_max=8,
+        sides=1,
+        shares=2,
+    )
+    plain = {**to_plain(random, as_rows=False), "method": method_plain(choice)[0]}
+    return sign_manifest(checked(plain), OWNER), data
+
+
+@pytest.mark.process
+@pytest.mark.timeout(180)
+def test_join__bootstrap_only__fetches_the_basis_trains_and_serves_it_on(
+    published: tuple[SignedManifest, bytes], tmp_path: Path
+) -> None:
+    signed, data = published
+    write_run(signed, tmp_path / "test.run")
+    (tmp_path / "owner.basis").write_bytes(data)
+
+    async def main() -> None:
+        async with worker_process(threads=1) as worker:
+            await trio.to_thread.run_sync(_train, tmp_path, worker)
+
+    trio.run(main)
+    verified = [log_verify(tmp_path / name) for name in ("owner", "second", "relay")]
+    assert len({entry["state_digest"] for entry in verified}) == 1
+    assert all(entry["ok"] and entry["authors"] == 2 and entry["void_slots"] == 0 for entry in verified)
+    assert [(tmp_path / name / BASIS_FILE).read_bytes() == data for name in ("owner", "second", "relay")] == [True] * 3
+    evaluated = run_sfnode("eval", "--data-dir", str(tmp_path / "second"), "--eval-data", DATA, "--json")
+    assert evaluated.returncode == 0, evaluated.stderr
+    assert json.loads(evaluated.stdout)["state_digest"] == verified[0]["state_digest"]
+
+
+def _train(folder: Path, worker: Path) -> None:
+    """Owner, a second author that knows the owner only, and a relay that knows the second only."""
+    ports = {name: free_port() for name in ("owner", "second")}
+    owner, second = (address_in(folder / name, ports[name]) for name in ("owner", "second"))
+    training = ("--worker-socket", worker, "--model", MODEL, "--neighbours-min", 1)
+    with Joins(folder) as join:
+        given = ("--run", folder / "test.run", "--basis", folder / "owner.basis")
+        nodes = [join("owner", *given, *training, "--listen", f"/ip4/127.0.0.1/tcp/{ports['owner']}")]
+        nodes[0].wait_for_event("started")
+        listen = ("--listen", f"/ip4/127.0.0.1/tcp/{ports['second']}")
+        nodes.append(join("second", "--bootstrap", owner, *training, *listen))
+        fetched = nodes[1].wait_for_event("basis_fetched")
+        assert Path(fetched["file"]) == folder / "second" / BASIS_FILE
+        nodes[1].wait_for_event("started")
+        nodes.append(join("relay", "--bootstrap", second, "--relay"))
+        nodes[2].wait_for_event("basis_fetched")
+        wait_until(lambda: all(node.status().get("is_finished") for node in nodes[:2]), "both have finished", 120.0)
+        wait_until(lambda: len({str(node.status().get("ledger_root")) for node in nodes}) == 1, "equal ledgers")
+        for node in nodes:
+            assert node.stop() == 0
+        progress = [event for event in nodes[1].events() if event["event"] == "basis_progress"]
+        assert progress[-1]["received_bytes"] == progress[-1]["total_bytes"] == fetched_bytes(folder)
+
+
+def fetched_bytes(folder: Path) -> int:
+    return (folder / "owner.basis").stat().st_size
+
+
+# --- what the operator is told
+
+
+def test_join__basis_for_a_run_with_a_random_one__operator_error(tmp_path: Path) -> None:
+    write_run(demo_run(steps=STEPS), tmp_path / "test.run")
+    (tmp_path / "a.basis").write_bytes(b"x")
+    given = ("--run", str(tmp_path / "test.run"), "--basis", str(tmp_path / "a.basis"), "--relay")
+    result = run_sfnode("join", *given, "--data-dir", str(tmp_path / "node"))
+    assert result.returncode != 0 and "the run's basis is random" in result.stderr
+
+
+def test_join__basis_is_nowhere_or_another_or_damaged__operator_error(
+    published: tuple[SignedManifest, bytes], tmp_path: Path
+) -> None:
+    signed, data = published
+    write_run(signed, tmp_path / "test.run")
+    (tmp_path / "a.basis").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    join = ("join", "--run", str(tmp_path / "test.run"), "--relay", "--data-dir", str(tmp_path / "node"))
+    nowhere = run_sfnode(*join)
+    assert nowhere.returncode != 0 and "join with --bootstrap" in nowhere.stderr
+    another = run_sfnode(*join, "--basis", str(tmp_path / "a.basis"))
+    assert another.returncode != 0 and "a.basis is not the run's basis: the SHA-256" in another.stderr
+    assert not (tmp_path / "node" / BASIS_FILE).exists()
+    (tmp_path / "node").mkdir(exist_ok=True)
+    (tmp_path / "node" / BASIS_FILE).write_bytes(data[:-1])
+    damaged = run_sfnode(*join)
+    assert damaged.returncode != 0 and f"{BASIS_FILE} is not the run's basis" in damaged.stderr
+
+
+@pytest.mark.process
+def test_join__basis_on_the_disk_is_damaged__is_fetched_again(
+    published: tuple[SignedManifest, bytes], tmp_path: Path
+) -> None:
+    signed, data = published
+    write_run(signed, tmp_path / "test.run")
+    (tmp_path / "owner.basis").write_bytes(data)
+    port = free_port()
+    (tmp_path / "second").mkdir()
+    (tmp_path / "second" / BASIS_FILE).write_bytes(data[:-1])
+    with Joins(tmp_path) as join:
+        given = ("--run", tmp_path / "test.run", "--relay")
+        listen = ("--listen", f"/ip4/127.0.0.1/tcp/{port}")
+        owner = join("owner", *given, "--basis", tmp_path / "owner.basis", *listen)
+        owner.wait_for_event("started")
+        second = join("second", *given, "--bootstrap", address_in(tmp_path / "owner", port))
+        second.wait_for_event("basis_damaged")
+        second.wait_for_event("started")
+        assert (tmp_path / "second" / BASIS_FILE).read_bytes() == data
+        for node in (owner, second):
+            assert node.stop() == 0
+
+
+# --- the file
+
+
+def test_basis_file__read_in_parts__is_the_whole(published: tuple[SignedManifest, bytes], tmp_path: Path) -> None:
+    signed, data = published
+    path = store_basis(signed.manifest, data, origin="test", data_dir=tmp_path)
+    file = BasisFile(path)
+    parts = [file.read(start, 1_000) for start in range(0, file.total, 1_000)]
+    assert (path, b"".join(parts), file.total) == (tmp_path / BASIS_FILE, data, len(data))
+    assert file.read(file.total, 5) == file.read(1 << 32, 5) == b""
+    read = read_bases(signed.manifest, path)
+    assert [read.of(epoch, 0).u.tobytes() for epoch in (0, 3)] == [read.of(1, 0).u.tobytes()] * 2
+
+
+def test_basis_file__missing_or_not_the_runs__operator_error(
+    published: tuple[SignedManifest, bytes], tmp_path: Path
+) -> None:
+    signed, data = published
+    with pytest.raises(OperatorError, match="cannot read the basis"):
+        BasisFile(tmp_path / "none")
+    with pytest.raises(OperatorError, match="the sender is not the run's basis"):
+        store_basis(signed.manifest, data[::-1], origin="the sender", data_dir=tmp_path)
+    with pytest.raises(OperatorError, match="a published basis, and it is not here"):
+        read_bases(signed.manifest, None)
+    assert list(tmp_path.iterdir()) == []

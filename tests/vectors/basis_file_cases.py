@@ -1,0 +1,105 @@
+"""Vectors of published bases (SPEC 4.6): files as they should be, and every way in which they should not."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from manifests import manifest_data
+from protocol.bases import MAGIC, decode_basis_untrusted, encode_basis
+from protocol.manifest import Manifest, checked
+from protocol.subspace import Basis
+from vectors.notation import Case, case, judged
+
+Rows: TypeAlias = list[list[int]]
+Sides: TypeAlias = tuple[Rows, Rows | None]
+
+EXAMPLE: tuple[Sides, ...] = (([[1, -2], [3, -4]], [[5, -6]]), ([[7, -8]], None))  # of SPEC 4.6
+
+
+def basis_files() -> list[Case]:
+    """Cases of the function ``basis_file``."""
+    return [*_good(), *_faults()]
+
+
+def encoded(sides: Sequence[Sides]) -> bytes:
+    """The file of these bases."""
+    return encode_basis(len(sides[0][0][0]), [Basis(u=_int8(u), v=None if v is None else _int8(v)) for u, v in sides])
+
+
+def _int8(rows: Rows) -> Any:
+    return np.array(rows, dtype=np.int8)
+
+
+def manifest_for(sides: Sequence[Sides], data: bytes, largest: int) -> Manifest:
+    """A run that names ``data`` and whose tensors have these shapes."""
+    rank = len(sides[0][0][0])
+    found = manifest_data(
+        rank=rank, basis="published", basis_sha256=hashlib.sha256(data).hexdigest(), basis_max=largest, clip=1
+    )
+    tensors = [
+        {"name": str(index), "kind": "vector" if v is None else "matrix", "rows": len(u), "cols": len(v or ())}
+        for index, (u, v) in enumerate(sides)
+    ]
+    return checked({**found, "tensors": tensors, "authors_max": 4})
+
+
+def _case(name: str, manifest: Manifest, data: bytes, *, is_good: bool) -> Case:
+    def members() -> dict[str, Any]:
+        bases = decode_basis_untrusted(manifest, data)
+        return {"bases": [{"u": each.u.tolist(), "v": None if each.v is None else each.v.tolist()} for each in bases]}
+
+    found = judged(members)
+    assert found["reason"] == (None if is_good else "BASIS"), (name, found)
+    method = manifest.method
+    chosen = {"rank": method.rank, "basis_sha256": method.basis_sha256, "basis_max": method.basis_max}
+    tensors = [{"kind": each.kind.value, "rows": each.rows, "cols": each.cols} for each in manifest.tensors]
+    return case(f"basis file: {name}", "basis_file", {"method": chosen, "tensors": tensors, "data": data.hex()}, found)
+
+
+def _good() -> Iterator[Case]:
+    chosen: dict[str, tuple[Sequence[Sides], int]] = {
+        "example of SPEC 4.6": (EXAMPLE, 8),
+        "one entry, and it is zero": ([([[0]], None)], 1),
+        "largest entries, both signs": ([([[127, -127]], [[-127, 127]])], 127),
+        "a matrix between vectors": ([([[1]], None), ([[2], [3]], [[4]]), ([[5]], None)], 100),
+        "r = 4, not square": ([([[1, 2, 3, 4]] * 3, [[-1, -2, -3, -4]] * 2)], 4),
+    }
+    for name, (sides, largest) in chosen.items():
+        data = encoded(sides)
+        yield _case(name, manifest_for(sides, data, largest), data, is_good=True)
+
+
+def _faults() -> Iterator[Case]:
+    good = encoded(EXAMPLE)
+    wrong = {
+        "rule 4.6.2: no bytes": b"",
+        "rule 4.6.2: the magic alone": MAGIC,
+        "rule 4.6.2: another magic": good.replace(b"basis/1", b"basis/2"),
+        "rule 4.6.2: a byte too few": good[:-1],
+        "rule 4.6.2: a byte too many": good + b"\0",
+        "rule 4.6.2: another rank": _changed(good, 16, 1),
+        "rule 4.6.2: another number of tensors": _changed(good, 20, 1),
+        "rule 4.6.2: other rows": _changed(good, 24, 1),
+        "rule 4.6.2: other columns": _changed(good, 28, 2),
+        "rule 4.6.2: numbers in little-endian": good[:16] + b"".join(_little(good[16:40])) + good[40:],
+        "rule 4.6.2: another order of tensors": encoded(EXAMPLE[::-1]),
+        "rule 4.6.3: an entry above": _changed(good, 44, 9, size=1),
+        "rule 4.6.3: an entry below": good[:-1] + b"\xf7",
+    }
+    for name, data in wrong.items():
+        yield _case(name, manifest_for(EXAMPLE, data, 8), data, is_good=False)
+    lowest = good[:-1] + b"\x80"
+    yield _case("rule 4.6.3: -128", manifest_for(EXAMPLE, lowest, 127), lowest, is_good=False)
+    yield _case("rule 4.6.1: another file", manifest_for(EXAMPLE, lowest, 8), good, is_good=False)
+
+
+def _changed(data: bytes, offset: int, number: int, *, size: int = 4) -> bytes:
+    return data[:offset] + number.to_bytes(size, "big") + data[offset + size :]
+
+
+def _little(numbers: bytes) -> Iterator[bytes]:
+    return (numbers[start : start + 4][::-1] for start in range(0, len(numbers), 4))
