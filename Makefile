@@ -76,7 +76,7 @@ coverage: $(STAMP) ## branch coverage of protocol/ by its own tests; fails under
 	@$(BIN)/coverage report --show-missing --precision=2 --fail-under=95
 
 learn: $(STAMP) ## accuracy against forward rows for MeZO, SubCGE and ours, on real data in ../shared; writes docs/learning.md
-	@$(BIN)/python -m benchmarks.learn
+	@$(BIN)/python -m benchmarks.learn --write docs
 
 format: $(STAMP) ## let ruff lay out and fix what it can
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .

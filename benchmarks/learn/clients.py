@@ -1,0 +1,185 @@
+"""The network's own method: real estimates, real signed envelopes, the real sum of integers. Only the wire is missing.
+
+Any number of clients, each with its own key, seeds and therefore examples and directions, makes its estimate of a step
+at the same state; then all messages of the step are added, as nodes do that keep in step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from transformers import PreTrainedModel
+
+from benchmarks.learn.plain import Measured
+from benchmarks.learn.problems import Task, task_spec
+from benchmarks.measures import say
+from benchmarks.runs import OWNER, signer
+from protocol.bases import Bases, decode_basis_untrusted, encode_basis
+from protocol.coefficients import Coefficients
+from protocol.envelope import Envelope, EnvelopeCodec
+from protocol.errors import NumericError
+from protocol.manifest import FileHash, Manifest, ModelSpec, TensorSpec
+from protocol.subspace import Basis, seed_of
+from protocol.task import Objective
+from sfnode.basis_file import UNIT_EXP
+from sfnode.run_builder import MethodChoice, build_manifest, method_plain
+from sfnode.training.calibration import Source, forward_basis, gradient_basis
+from sfnode.training.session import Session, SharedModel
+from sfnode.training.tasks import TaskData
+from sfnode.training.tensors import TensorGroup, trainable_tensors
+
+_CALIBRATION_BATCH = 16  # examples back-propagated at once
+_BACKWARD_ROWS = 2  # a backward pass costs about two forward passes
+_SEEDS_BETWEEN = 1_000  # author numbers of one seed: more than clients
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """A run of the network.
+
+    Attributes:
+        steps: how many, which is also the length of a linear schedule; tune_steps: of each trial of a learning rate.
+        rates: learning rates to choose from (`sfnode init --learning-rate`), each for every message.
+        rows: examples a step and client, shared by the directions (`Method.shares`).
+        basis: "random", or the `calibration.Source` of a published one, made from ``calibration_rows``
+            training examples, others for every seed.
+        trainable: groups of tensors, comma-separated.
+        others: as in the manifest.
+    """
+
+    steps: int
+    tune_steps: int
+    rates: tuple[float, ...]
+    rows: int = 16
+    rank: int = 16
+    core: str = "rademacher"
+    scalar: str = "normalised"
+    directions: int = 8
+    sides: int = 2
+    shares: int = 1
+    epoch_steps: int = 1_024
+    schedule: str = "linear"
+    epsilon_exp: int = -10
+    basis: str = "random"
+    calibration_rows: int = 128
+    trainable: str = "linear"
+    objective: str = "loss"
+    clients: int = 1
+
+    @property
+    def rows_each_step(self) -> int:
+        """Forward rows of all clients: every direction's share on one or both sides; one-sided, the shared pass too."""
+        perturbed = self.rows * self.shares * self.sides
+        return self.clients * (perturbed if self.sides == 2 else perturbed + self.rows)
+
+    @property
+    def rows_before(self) -> int:
+        """What the owner spends on the basis, in forward rows."""
+        if self.basis == "random":
+            return 0
+        return self.calibration_rows * (1 + (_BACKWARD_ROWS if self.basis == Source.GRADIENT else 0))
+
+
+class Clients:
+    """All clients of a run, on one model."""
+
+    def __init__(self, recipe: Network, task: Task, data: TaskData, model: PreTrainedModel, *, rate: float, seed: int):
+        shared = SharedModel(model)
+        tensors = trainable_tensors(model, [TensorGroup(name) for name in recipe.trainable.split(",")])
+        published = _published(recipe, data, shared, tensors, seed)
+        bases = _bases(recipe, task, tensors, published, rate)
+        self.manifest = bases.manifest
+        self.rows = recipe.rows_before
+        self._recipe, self._seed = recipe, seed
+        self._session = Session(shared, bases, data)
+        self._codec = EnvelopeCodec(self.manifest)
+        self._coefficients = Coefficients(self.manifest)
+
+    def train(self) -> Iterator[int]:
+        """Yields the forward rows spent so far, first those before the run, then after every step."""
+        yield self.rows
+        for step in range(self._recipe.steps):
+            authors = [self._seed * _SEEDS_BETWEEN + client for client in range(self._recipe.clients)]
+            messages = [message for author in authors if (message := self._message(author, step))]
+            self._coefficients.add(messages)
+            epoch = step // self.manifest.method.epoch_steps
+            self._session.set_coefficients(epoch, self._coefficients.flat(epoch))
+            yield self.rows
+
+    def measure(self, rows: int) -> Measured:
+        """Accuracy and loss on the first ``rows`` evaluation examples."""
+        found = self._session.evaluate(rows)
+        return Measured(accuracy=found.accuracy, loss=found.loss)
+
+    def _message(self, author: int, step: int) -> Envelope | None:
+        """What a receiver makes of the author's signed record; None where the author has to skip the step."""
+        key = signer(author)
+        self.rows += self._recipe.rows_each_step // self._recipe.clients
+        try:
+            estimate = self._session.estimate(seed_of(self.manifest.run_id, key.author, step), step)
+        except NumericError as error:
+            say(f"  client {author} skips step {step}: {error}")
+            return None
+        return self._codec.decode_untrusted(self._codec.seal(key, step, estimate.q).record)
+
+
+def _bases(
+    recipe: Network, task: Task, tensors: Sequence[TensorSpec], published: Sequence[Basis] | None, rate: float
+) -> Bases:
+    choice = MethodChoice(
+        rank=recipe.rank,
+        core=recipe.core,
+        scalar=recipe.scalar,
+        directions=recipe.directions,
+        sides=recipe.sides,
+        shares=recipe.shares,
+        epoch_steps=recipe.epoch_steps,
+        learning_rate=rate,
+        schedule=recipe.schedule,
+        epsilon_exp=recipe.epsilon_exp,
+    )
+    if published is None:
+        return Bases(_manifest(recipe, task, tensors, choice))
+    file = encode_basis(recipe.rank, published)
+    sides = [side for each in published for side in (each.u, each.v) if side is not None]
+    choice = replace(
+        choice,
+        basis_sha256=hashlib.sha256(file).hexdigest(),
+        basis_unit_exp=UNIT_EXP,
+        basis_max=max(int(np.abs(side).max()) for side in sides),
+    )
+    manifest = _manifest(recipe, task, tensors, choice)
+    return Bases(manifest, decode_basis_untrusted(manifest, file))
+
+
+def _published(
+    recipe: Network, data: TaskData, shared: SharedModel, tensors: Sequence[TensorSpec], seed: int
+) -> tuple[Basis, ...] | None:
+    """The basis that the owner makes before the run; None for a random one."""
+    if recipe.basis == "random":
+        return None
+    first = seed * recipe.calibration_rows % len(data.examples)
+    examples = data.examples[first : first + recipe.calibration_rows]
+    match Source(recipe.basis):
+        case Source.GRADIENT:
+            size = _CALIBRATION_BATCH
+            batches = [examples[start : start + size] for start in range(0, len(examples), size)]
+            return gradient_basis(shared, tensors, batches, data, recipe.rank)
+        case Source.FORWARD:
+            return forward_basis(shared, tensors, examples, data, recipe.rank)
+
+
+def _manifest(recipe: Network, task: Task, tensors: Sequence[TensorSpec], choice: MethodChoice) -> Manifest:
+    file = (FileHash(name="none", sha256="0" * 64),)  # nothing is loaded by this manifest
+    method, schedule = method_plain(choice)
+    return build_manifest(
+        name="learn",
+        owner=OWNER.author,
+        model=ModelSpec(id="local:learn", revision="", weights=file, tokenizer=file),
+        tensors=tuple(tensors),
+        task=task_spec(task, rows=recipe.rows, objective=Objective(recipe.objective)),
+        settings={"method": method, "schedule": schedule, "steps": recipe.steps},
+    )

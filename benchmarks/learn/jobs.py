@@ -1,0 +1,84 @@
+"""Runs in processes of one thread each, and their curves on disk: what was computed once is not computed again.
+
+A kept curve is used where task, recipe, rate and seed are the same; whoever changes the program, or a default,
+removes the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import re
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, fields
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.learn.curves import Job, Point, play
+from benchmarks.learn.problems import Folders
+from benchmarks.learn.recipes import Recipe
+
+_DIGEST_LETTERS = 12
+
+
+class Curves:
+    """The curves of jobs, from disk or computed.
+
+    Args:
+        folders: of data and models.
+        kept: folder of curves on disk.
+        processes: how many compute at once.
+    """
+
+    def __init__(self, folders: Folders, kept: Path, processes: int) -> None:
+        self._play = partial(_kept_or_played, folders=folders, kept=kept)
+        self._processes = processes
+        kept.mkdir(parents=True, exist_ok=True)
+
+    def of(self, jobs: Sequence[Job]) -> list[list[Point]]:
+        """One curve for each job, in their order."""
+        if self._processes == 1:
+            return [self._play(job) for job in jobs]
+        context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+        with ProcessPoolExecutor(self._processes, mp_context=context, initializer=_one_thread) as pool:
+            return list(pool.map(self._play, jobs))
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def _kept_or_played(job: Job, *, folders: Folders, kept: Path) -> list[Point]:
+    description = _describe(job)
+    path = kept / f"{re.sub(r'[^a-zA-Z0-9.]+', '-', job.title)}-{_digest(description)}.json"
+    if path.exists():
+        return [Point(**point) for point in json.loads(path.read_text("utf-8"))["points"]]
+    points = play(job, folders)
+    document = {"job": description, "points": [asdict(point) for point in points]}
+    unfinished = path.with_suffix(".part")
+    unfinished.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+    unfinished.replace(path)
+    return points
+
+
+def _describe(job: Job) -> dict[str, Any]:
+    """Everything that a curve depends on; not how settings came about, nor how a recipe is called.
+
+    Values that are defaults are left out, so that a new setting leaves the curves kept without it in force.
+    """
+    recipe = {name: value for name, value in _not_defaults(job.recipe).items() if name not in ("rates", "tune_steps")}
+    described = {name: value for name, value in _not_defaults(job).items() if name != "name"}
+    return {**described, "kind": type(job.recipe).__name__, "recipe": recipe, "task": asdict(job.task)}
+
+
+def _not_defaults(value: Job | Recipe) -> dict[str, Any]:
+    return {each.name: held for each in fields(value) if (held := getattr(value, each.name)) != each.default}
+
+
+def _digest(description: dict[str, Any]) -> str:
+    return sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:_DIGEST_LETTERS]

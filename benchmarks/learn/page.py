@@ -1,0 +1,164 @@
+"""The measured parts of docs/learning.md: what stands between a pair of marks is written here, the rest by hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from statistics import median
+
+from benchmarks.learn.comparison import Compared
+from benchmarks.learn.curves import Point, first_reach
+from benchmarks.learn.pictures import TITLES
+from benchmarks.learn.results import Reached, Results, at_end, is_first_order, reached, targets
+from benchmarks.learn.scaling import Scaled
+
+Row = Sequence[str]
+
+
+def fill(page: str, results: Results) -> str:
+    """``page`` with every measured part renewed; ValueError when it has no place for one."""
+    for name, lines in parts(results).items():
+        pattern = re.compile(rf"(<!-- measured: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+        body = "\n".join(lines) + "\n"
+        page, count = pattern.subn(lambda found, body=body: found[1] + body + found[2], page)  # type: ignore[misc]
+        if count != 1:
+            raise ValueError(f"the page has {count} places for {name}")
+    return page
+
+
+def parts(results: Results) -> dict[str, list[str]]:
+    """Lines of Markdown by the name of the mark."""
+    return {
+        "noise": _noise(results),
+        "reach": _reach(results),
+        "rates": _rates(results),
+        "clients": _clients(results),
+        "metric": _metric(results),
+    }
+
+
+def _noise(results: Results) -> list[str]:
+    rows = [(TITLES[task], f"{noise.all:.1f}", f"{noise.linear:.1f}") for task, noise in results.noise.items()]
+    return _table(("task", "all parameters", "linear layers' weights"), rows)
+
+
+def _reach(results: Results) -> list[str]:
+    goals = targets(results.compared)
+    by_name = {(each.task, each.name): each for each in reached(results.compared)}
+    lines: list[str] = []
+    for task, goal in goals.items():
+        compared = [each for each in results.compared if each.task == task]
+        rows = [_reach_row(each, by_name[task, each.name]) for each in compared]
+        lines += [f"**{TITLES[task]}**: {_percent(goal)} is to be reached, from {_percent(_start(compared[0]))}.", ""]
+        heads = (
+            "",
+            f"forward rows to {_percent(goal)}",
+            "each seed",
+            "MeZO's rows / these",
+            "at the end",
+            "after rows",
+        )
+        lines += [*_table(heads, rows), ""]
+    return lines[:-1]
+
+
+def _reach_row(compared: Compared, found: Reached) -> Row:
+    ends = ", ".join(_percent(curve[-1].accuracy, "") for curve in compared.curves)
+    name = f"*{compared.name}*" if is_first_order(compared.name) else compared.name
+    middle = median(float("inf") if row is None else row for row in found.rows)
+    return (
+        name,
+        _rows(None if middle == float("inf") else middle),
+        ", ".join(_rows(row) for row in found.rows),
+        "-" if not found.share else f"**{1 / found.share:.1f}**",
+        f"{_percent(at_end(compared))} ({ends})",
+        f"{compared.curves[0][-1].rows:,}",
+    )
+
+
+def _rates(results: Results) -> list[str]:
+    names = dict.fromkeys(each.name for each in results.compared)
+    tasks = dict.fromkeys(each.task for each in results.compared)
+    found = {(each.name, each.task): each for each in results.compared}
+    rows = [(name, *(_tried(found[name, task]) if (name, task) in found else "-" for task in tasks)) for name in names]
+    return _table(("", *(TITLES[task] for task in tasks)), rows)
+
+
+def _tried(compared: Compared) -> str:
+    if not compared.tried:
+        return f"{compared.rate:g}"
+    return ", ".join(
+        f"**{rate:g}**: {loss:.3f}" if rate == compared.rate else f"{rate:g}: {loss:.3f}"
+        for rate, loss in compared.tried.items()
+    )
+
+
+def _clients(results: Results) -> list[str]:
+    goal = targets(results.compared).get("sst2")
+    if goal is None or not results.scaled:
+        return ["Not measured."]
+    rows = [_clients_row(each, goal) for each in results.scaled]
+    heads = ("clients", "rate", f"steps to {_percent(goal)}", "each seed", "rows of all", "best", "last", "last loss")
+    return _table(heads, rows)
+
+
+def _clients_row(scaled: Scaled, goal: float) -> Row:
+    points = [first_reach(curve, goal) for curve in scaled.curves]
+    lasts = [curve[-1] for curve in scaled.curves]
+    bests = [max(point.accuracy for point in curve) for curve in scaled.curves]
+    return (
+        str(scaled.clients),
+        f"{scaled.rate:g}",
+        _middle([None if point is None else point.step for point in points]),
+        ", ".join(_rows(None if point is None else point.step) for point in points),
+        _middle([None if point is None else point.rows for point in points]),
+        _percent(median(bests)),
+        f"{_percent(median(last.accuracy for last in lasts))} after {lasts[0].step}",
+        f"{median(last.loss for last in lasts):.2f}",
+    )
+
+
+def _metric(results: Results) -> list[str]:
+    rows = [
+        (
+            TITLES[each.task],
+            each.name,
+            _percent(_start(each)),
+            f"{_percent(at_end(each))} ({', '.join(_percent(curve[-1].accuracy, '') for curve in each.curves)})",
+            _losses(each.curves),
+            f"{each.curves[0][-1].rows:,}",
+        )
+        for each in results.metric
+    ]
+    if not rows:
+        return ["Not measured."]
+    return _table(("task", "", "start", "end", "loss from - to", "forward rows"), rows)
+
+
+def _losses(curves: Sequence[Sequence[Point]]) -> str:
+    return f"{curves[0][0].loss:.2f} - {median(curve[-1].loss for curve in curves):.2f}"
+
+
+def _start(compared: Compared) -> float:
+    return compared.curves[0][0].accuracy
+
+
+def _middle(values: Sequence[int | None]) -> str:
+    middle = median(float("inf") if value is None else value for value in values)
+    return _rows(None if middle == float("inf") else middle)
+
+
+def _rows(value: float | None) -> str:
+    return "not reached" if value is None else f"{value:,.0f}"
+
+
+def _percent(share: float, unit: str = " %") -> str:
+    return f"{100 * share:.1f}{unit}"
+
+
+def _table(heads: Row, rows: Sequence[Row]) -> list[str]:
+    return [_line(heads), _line(["---"] * len(heads)), *(_line(row) for row in rows)]
+
+
+def _line(cells: Row) -> str:
+    return "| " + " | ".join(cells) + " |"

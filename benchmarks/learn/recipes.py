@@ -1,0 +1,60 @@
+"""What takes part in the comparison, by name. To add a configuration: one entry in NETWORKS.
+
+Every recipe has a list of learning rates. With more than one, the best is chosen for each task on its tuning file with
+a seed of its own, by the mean loss of the last three evaluations, before the reported seeds run.
+"""
+
+from __future__ import annotations
+
+from benchmarks.learn.clients import Network
+from benchmarks.learn.plain import BackPropagation, Mezo
+
+Recipe = Mezo | BackPropagation | Network
+
+MEZO = "MeZO"
+MEZO_STEPS = 1_000
+
+REFERENCES: dict[str, Recipe] = {
+    MEZO: Mezo(steps=MEZO_STEPS, tune_steps=400, rates=(1e-4, 2e-4, 3e-4)),
+    "SubCGE": Network(
+        steps=500,
+        tune_steps=400,
+        rates=(3e-4, 1e-3),
+        rank=32,
+        core="canonical",
+        scalar="raw",
+        directions=1,
+        schedule="constant",
+    ),
+    "AdamW": BackPropagation(steps=150, tune_steps=75, rates=(1e-4, 3e-4), is_lora=False),
+    "LoRA": BackPropagation(steps=150, tune_steps=75, rates=(1e-3, 3e-3), is_lora=True),
+}
+
+NETWORKS: dict[str, Network] = {
+    "random basis": Network(steps=300, tune_steps=150, rates=(1e-3, 3e-3), rank=32, directions=16),
+    "forward basis": Network(steps=150, tune_steps=150, rates=(2e-3, 5e-3), directions=16, basis="forward"),
+    "gradient basis": Network(steps=150, tune_steps=150, rates=(1e-3, 3e-3), basis="gradient"),
+}
+
+RECIPES: dict[str, Recipe] = {**REFERENCES, **NETWORKS}
+
+# More clients, at the learning rate that was chosen for one.
+SCALED = "gradient basis"
+SCALED_TASK = "sst2"
+
+# The objective is the accuracy on the step's rows itself. At the start every row is far on one side: a difference of
+# accuracies is other than zero only with a wide step and many rows, so all directions share one batch of 32.
+METRIC_TASK = "sst2"
+METRICS: dict[str, Recipe] = {
+    "accuracy itself": Network(
+        steps=80,
+        tune_steps=80,
+        rates=(3e-3,),
+        rows=32,
+        directions=8,
+        shares=8,
+        epsilon_exp=-6,
+        basis="forward",
+        objective="accuracy",
+    ),
+}

@@ -1,0 +1,144 @@
+"""All that was measured, as plain data for docs/learning/results.json, and the figures that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from benchmarks.learn.comparison import Compared
+from benchmarks.learn.curves import Point, first_reach
+from benchmarks.learn.noise import Noise
+from benchmarks.learn.recipes import MEZO, RECIPES
+from benchmarks.learn.scaling import Scaled
+
+Curve = Sequence[Point]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """Everything of one call.
+
+    Attributes:
+        seeds: of the reported runs.
+        noise: by task.
+        compared: every recipe on every task.
+        scaled: more clients, on one task.
+        metric: the run whose objective is the accuracy itself, and what it is compared with.
+    """
+
+    seeds: tuple[int, ...]
+    noise: dict[str, Noise]
+    compared: tuple[Compared, ...]
+    scaled: tuple[Scaled, ...]
+    metric: tuple[Compared, ...]
+
+
+def to_plain(results: Results) -> dict[str, Any]:
+    """For JSON; a point is [step, rows, accuracy, loss]."""
+    return {
+        "seeds": list(results.seeds),
+        "noise": {task: asdict(noise) for task, noise in results.noise.items()},
+        "compared": [_compared_plain(each) for each in results.compared],
+        "scaled": [
+            {"clients": each.clients, "rate": each.rate, "curves": _curves_plain(each.curves)}
+            for each in results.scaled
+        ],
+        "metric": [_compared_plain(each) for each in results.metric],
+    }
+
+
+def from_plain(plain: Mapping[str, Any]) -> Results:
+    """The inverse of `to_plain`."""
+    return Results(
+        seeds=tuple(plain["seeds"]),
+        noise={task: Noise(**noise) for task, noise in plain["noise"].items()},
+        compared=tuple(_compared(each) for each in plain["compared"]),
+        scaled=tuple(
+            Scaled(clients=each["clients"], rate=each["rate"], curves=_curves(each["curves"]))
+            for each in plain["scaled"]
+        ),
+        metric=tuple(_compared(each) for each in plain["metric"]),
+    )
+
+
+def _compared_plain(compared: Compared) -> dict[str, Any]:
+    return {
+        "task": compared.task,
+        "name": compared.name,
+        "rate": compared.rate,
+        "tried": {str(rate): round(loss, 4) for rate, loss in compared.tried.items()},
+        "curves": _curves_plain(compared.curves),
+    }
+
+
+def _compared(plain: Mapping[str, Any]) -> Compared:
+    tried = {float(rate): loss for rate, loss in plain["tried"].items()}
+    return Compared(
+        task=plain["task"], name=plain["name"], rate=plain["rate"], tried=tried, curves=_curves(plain["curves"])
+    )
+
+
+def _curves_plain(curves: Iterable[Curve]) -> list[list[list[float]]]:
+    return [[[point.step, point.rows, point.accuracy, point.loss] for point in curve] for curve in curves]
+
+
+def _curves(plain: Iterable[Iterable[Sequence[float]]]) -> tuple[tuple[Point, ...], ...]:
+    return tuple(
+        tuple(
+            Point(step=int(step), rows=int(rows), accuracy=accuracy, loss=loss) for step, rows, accuracy, loss in curve
+        )
+        for curve in plain
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """When one recipe on one task had what MeZO has at its end.
+
+    Attributes:
+        rows: by seed, None where it did not; the median counts those as infinitely many.
+        share: median rows / MeZO's rows in all; None where the median seed did not reach it.
+    """
+
+    task: str
+    name: str
+    rows: tuple[int | None, ...]
+    share: float | None
+
+
+def targets(compared: Iterable[Compared]) -> dict[str, float]:
+    """Accuracy to reach, by task: MeZO's after its last step, median over the seeds."""
+    return {each.task: at_end(each) for each in compared if each.name == MEZO}
+
+
+def at_end(compared: Compared) -> float:
+    """Accuracy after the last step, median over the seeds."""
+    return median(curve[-1].accuracy for curve in compared.curves)
+
+
+def reached(compared: Sequence[Compared]) -> list[Reached]:
+    """Every recipe on every task that MeZO ran on."""
+    goals = targets(compared)
+    spent = {each.task: each.curves[0][-1].rows for each in compared if each.name == MEZO}
+    found = []
+    for each in compared:
+        if each.task not in goals:
+            continue
+        points = [first_reach(curve, goals[each.task]) for curve in each.curves]
+        rows = tuple(None if point is None else point.rows for point in points)
+        middle = median(float("inf") if row is None else row for row in rows)
+        share = None if middle == float("inf") else middle / spent[each.task]
+        found.append(Reached(task=each.task, name=each.name, rows=rows, share=share))
+    return found
+
+
+def median_curve(curves: Sequence[Curve]) -> list[tuple[int, float]]:
+    """(rows, accuracy), the median over the seeds at each evaluation."""
+    return [(points[0].rows, median(point.accuracy for point in points)) for points in zip(*curves, strict=True)]
+
+
+def is_first_order(name: str) -> bool:
+    """Whether the recipe back-propagates at every step: a ceiling, not a competitor."""
+    return type(RECIPES.get(name)).__name__ == "BackPropagation"
