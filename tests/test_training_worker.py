@@ -55,6 +55,7 @@ def demo_manifest(**method: object) -> Manifest:
 def opening(run: Manifest, **changes: object) -> OpenSession:
     fields = {
         "manifest": sign_manifest(run, OWNER).encode(),
+        "basis": None,
         "model": MODEL,
         "data": str(demo.data_file()),
         "eval_data": str(demo.data_file(split="eval")),

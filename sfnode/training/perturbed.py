@@ -4,11 +4,16 @@ A forward pass carries G groups of rows, and every group g has its own matrices:
 ``W + U M_pg V^T``. The layer computes ``x W^T`` as ever and adds ``((x V) M_pg^T) U^T``. Both signs and all directions
 of an estimate therefore share one pass. What the matrices are is the business of `session`.
 
-Shapes: N rows, T tokens, G groups (N = G x rows per group, groups contiguous), I and O inputs and outputs, r rank.
+What this costs is memory traffic more than arithmetic. So a plain Linear writes ``[h | 1] [U | bias]^T`` where its own
+bias would be written first, and the product with W is added to that: no pass over the output that it had not anyway.
+
+Shapes: N rows, T tokens, A = N T, G groups (N = G x rows per group, groups contiguous), I and O inputs and outputs,
+r rank.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,11 +37,13 @@ class MatrixTerm:
     Attributes:
         u: [rows, r] and v: [cols, r] in the dtype of the weights.
         m: [G, r, r] in fp32 (fp64 for an fp64 model): bf16 would round a small epsilon away beside a large C.
+        up: `with_spare_row` of u, if there is one: layers that have a bias are faster with it.
     """
 
     u: Tensor
     v: Tensor
     m: Tensor
+    up: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,47 @@ class VectorTerm:
 Term: TypeAlias = MatrixTerm | VectorTerm
 
 
+def with_spare_row(u: Tensor) -> Tensor:
+    """u [rows, r] as [r + 1, rows], contiguous; the last row is where a layer puts its bias during its own product."""
+    result = u.new_zeros(u.shape[1] + 1, u.shape[0])
+    result[:-1] = u.t()
+    return result
+
+
+class Projections:
+    """x V of all layers that read one input (queries, keys and values; gate and up) in one product.
+
+    A thin product costs the reading of x, whatever its width. Which layers read the same tensor is learnt from the pass
+    before; a model that writes to it between two of them is not supported, and none is known.
+    """
+
+    def __init__(self) -> None:
+        self._readers: dict[str, tuple[str, ...]] = {}  # by the first of them
+        self._input: weakref.ref[Tensor] | None = None
+        self._names: list[str] = []  # that have read it so far
+        self._found: dict[str, Tensor] = {}
+
+    def of(self, x: Tensor, name: str, terms: Mapping[str, Term]) -> Tensor:
+        """x v of the term ``name``: [A, r] in the dtype of x, perhaps part of a wider matrix."""
+        if self._input is None or self._input() is not x:
+            self.end_pass()
+            self._input = weakref.ref(x)
+        self._names.append(name)
+        if name not in self._found:
+            found = {each: terms.get(each) for each in self._readers.get(name, (name,))}
+            v_of = {each: term.v for each, term in found.items() if isinstance(term, MatrixTerm)}
+            v = torch.cat(list(v_of.values()), dim=1) if len(v_of) > 1 else v_of[name]
+            parts = torch.split(x.reshape(-1, x.shape[-1]) @ v, [part.shape[1] for part in v_of.values()], dim=1)
+            self._found = dict(zip(v_of, parts, strict=True))
+        return self._found.pop(name)
+
+    def end_pass(self) -> None:
+        """No more layers will read the last input."""
+        if self._names:
+            self._readers[self._names[0]] = tuple(dict.fromkeys(self._names))
+        self._input, self._names, self._found = None, [], {}
+
+
 class Batch:
     """What the forward pass under way adds; shared by all layers of one model and empty between passes."""
 
@@ -56,6 +104,8 @@ class Batch:
         self.terms: Mapping[str, Term] = {}
         self.groups = 0
         self.tokens = 0  # N x T
+        self.projections = Projections()
+        self._beside_ones = torch.ones(0, 0)
 
     @contextmanager
     def carrying(self, terms: Mapping[str, Term], groups: int, tokens: int) -> Iterator[None]:
@@ -65,6 +115,7 @@ class Batch:
             yield
         finally:
             self.terms = {}
+            self.projections.end_pass()
 
     def grouped(self, flat: Tensor, name: str) -> Tensor:
         """[N T, C] as [G, N T / G, C]. A layer that sees a part of the tokens only cannot tell whose they are."""
@@ -74,6 +125,15 @@ class Batch:
                 "(experts or pooling); leave it out of the run's tensors"
             )
         return flat.view(self.groups, -1, flat.shape[-1])
+
+    def beside_ones(self, flat: Tensor, dtype: torch.dtype) -> Tensor:
+        """[flat | 1] in ``dtype``, valid until the next call: one small buffer serves all layers. flat: [A, C]."""
+        rows, columns = flat.shape
+        held = self._beside_ones
+        if held.shape != (rows, columns + 1) or held.dtype != dtype or held.device != flat.device:
+            held = self._beside_ones = torch.ones(rows, columns + 1, dtype=dtype, device=flat.device)
+        held[:, :columns] = flat
+        return held
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +155,9 @@ class Slot:
         return term if isinstance(term, VectorTerm) else None
 
 
-def add_low_rank(y: Tensor, h: Tensor, m: Tensor, up: Tensor, batch_name: tuple[Batch, str]) -> None:
-    """y += (h m_g) up^T in place. y: [N T, O], h: [N T, r], m: [G, r, r], up: [O, r]."""
-    batch, name = batch_name
-    mixed = torch.bmm(batch.grouped(h, name).to(m.dtype), m).to(y.dtype)
-    y.addmm_(mixed.view(h.shape), up.t())
+def mixed_of(h: Tensor, m: Tensor, batch: Batch, name: str) -> Tensor:
+    """h m_g, in the dtype of m. h: [N T, r], m: [G, r, r]."""
+    return torch.bmm(batch.grouped(h, name).to(m.dtype), m.contiguous()).view(h.shape)
 
 
 def add_vector(y: Tensor, term: VectorTerm, slot: Slot, name: str) -> None:
@@ -114,26 +172,56 @@ class _Layer(nn.Module):
 
 
 class PerturbedLinear(_Layer):
-    """Goes before any Linear-like class whose weight is stored [O, I] (quantised ones too): adds to its output."""
+    """Goes before nn.Linear itself, whose product it takes over while a term is added."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    def forward(self, x: Tensor) -> Tensor:
+        slot = self.sfnode_slot
+        term = slot.matrix()
+        if term is None or not slot.weight:
+            return _with_bias(super().forward(x), slot)
+        h_Ar = slot.batch.projections.of(x, slot.weight, slot.batch.terms)
+        mixed_Ar = mixed_of(h_Ar, term.m.transpose(1, 2), slot.batch, slot.weight)
+        y_AO = _before_product(mixed_Ar, term, self.bias, slot.batch)
+        y_AO.addmm_(x.reshape(-1, x.shape[-1]), self.weight.t())
+        return _with_bias(y_AO.view(*x.shape[:-1], -1), slot)
+
+
+def _before_product(mixed_Ar: Tensor, term: MatrixTerm, bias: Tensor | None, batch: Batch) -> Tensor:
+    """mixed u^T + bias in one pass over the result, where the term has the room for it."""
+    if bias is None:
+        return mixed_Ar.to(term.u.dtype) @ term.u.t()
+    if term.up is None:
+        return torch.addmm(bias, mixed_Ar.to(term.u.dtype), term.u.t())
+    term.up[-1] = bias
+    return batch.beside_ones(mixed_Ar, term.up.dtype) @ term.up
+
+
+class PerturbedLinearLike(_Layer):
+    """Goes before other Linear classes whose weight is [O, I], quantised ones for instance: adds to their output."""
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = super().forward(x)
         slot = self.sfnode_slot
         if (term := slot.matrix()) is not None and slot.weight:
-            h = x.reshape(-1, x.shape[-1]) @ term.v
-            add_low_rank(y.view(-1, y.shape[-1]), h, term.m.transpose(1, 2), term.u, (slot.batch, slot.weight))
+            h_Ar = slot.batch.projections.of(x, slot.weight, slot.batch.terms)
+            mixed_Ar = mixed_of(h_Ar, term.m.transpose(1, 2), slot.batch, slot.weight).to(y.dtype)
+            y.view(-1, y.shape[-1]).addmm_(mixed_Ar, term.u.t())
         return _with_bias(y, slot)
 
 
 class PerturbedConv1D(_Layer):
-    """The same for transformers' Conv1D, whose weight is stored [I, O]."""
+    """Goes before transformers' Conv1D, whose weight is stored [I, O]."""
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = super().forward(x)
         slot = self.sfnode_slot
         if (term := slot.matrix()) is not None and slot.weight:
-            h = x.reshape(-1, x.shape[-1]) @ term.u
-            add_low_rank(y.view(-1, y.shape[-1]), h, term.m, term.v, (slot.batch, slot.weight))
+            h_Ar = x.reshape(-1, x.shape[-1]) @ term.u
+            mixed_Ar = mixed_of(h_Ar, term.m, slot.batch, slot.weight).to(y.dtype)
+            y.view(-1, y.shape[-1]).addmm_(mixed_Ar, term.v.t())
         return _with_bias(y, slot)
 
 
@@ -157,8 +245,9 @@ class PerturbedEmbedding(nn.Embedding):
         if ids.numel() != batch.tokens and ids.shape[0] == 1:
             ids = ids.expand(batch.tokens // ids.shape[1], -1)  # positions given once for all rows
         y = super().forward(ids)
-        h = functional.embedding(ids.reshape(-1), term.u)
-        add_low_rank(y.view(-1, y.shape[-1]), h, term.m, term.v, (batch, slot.weight))
+        h_Ar = functional.embedding(ids.reshape(-1), term.u)
+        mixed_Ar = mixed_of(h_Ar, term.m, batch, slot.weight).to(y.dtype)
+        y.view(-1, y.shape[-1]).addmm_(mixed_Ar, term.v.t())
         return y
 
 
@@ -209,7 +298,7 @@ def perturbed_class(kind: type[nn.Module]) -> type[nn.Module] | None:
     if issubclass(kind, nn.Embedding):
         bases: tuple[type, ...] = (PerturbedEmbedding,) if kind is nn.Embedding else (kind, PerturbedEmbedding)
     elif issubclass(kind, nn.Linear):
-        bases = (PerturbedLinear, kind)
+        bases = (PerturbedLinear if kind is nn.Linear else PerturbedLinearLike, kind)
     elif issubclass(kind, Conv1D):
         bases = (PerturbedConv1D, kind)
     elif issubclass(kind, nn.LayerNorm) or kind.__name__.endswith("RMSNorm"):

@@ -165,6 +165,11 @@ class Session:
         self._fold_key = b""
         attach(shared.model, manifest.tensors, shared.batch)
 
+    @property
+    def manifest(self) -> Manifest:
+        """Of the run."""
+        return self._manifest
+
     def set_coefficients(self, epoch: int, flat: Int64Array) -> None:
         """Replace the coefficients of ``epoch``, int64[layout.size]."""
         if flat.shape != (self._layout.size,):

@@ -1,0 +1,118 @@
+"""``sfnode bench apply``: from verified updates to what the next forward pass adds, against dense updates of weights.
+
+Needs the shapes of the tensors and no weights: the cost does not depend on them.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+import torch
+from torch import Tensor
+
+from protocol.bases import Bases
+from protocol.coefficients import Coefficients
+from protocol.manifest import Manifest
+from protocol.method import CoreKind
+from protocol.subspace import direction_factors
+from sfnode.training.bench.runs import bench_manifest, shape_tensors, verified_envelopes, weights_of
+from sfnode.training.bench.timing import Times, timed_in_turn
+from sfnode.training.mezo import perturb
+from sfnode.training.models import choose_device
+from sfnode.training.session import SharedModel, live_terms
+
+REPEATS: Final = 9
+DENSE_UPDATES: Final = 3  # measured; the rest is a product
+DENSE_WEIGHTS: Final = 1 << 24  # so many of the model's weights are written to; the rest is a product
+
+
+class NoModel:
+    """What `live_terms` asks of a shared model, with empty bases: it hands them on and computes nothing with them."""
+
+    dtype = loss_dtype = torch.float32
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def bases(self, bases: Bases, epoch: int) -> tuple[tuple[Tensor, Tensor], ...]:
+        """One pair per tensor."""
+        return ((torch.empty(2, 1), torch.empty(1, 1)),) * len(bases.manifest.tensors)
+
+
+def bench_apply(shape: str, *, updates: int, device: str = "auto", repeats: int = REPEATS) -> dict[str, object]:
+    """``updates`` updates of one canonical direction each, and of 8 Rademacher directions each.
+
+    Returns:
+        seconds, ratio_to_dense: of the canonical ones; seconds is the median time to sum them into the coefficients
+            and to make the next pass's terms; dense is MeZO's in-place update of the same tensors, one normal number
+            per weight and update.
+        rademacher_8: the same figures, dense with 8 numbers per weight and update.
+    """
+    where = choose_device(device)
+    tensors = shape_tensors(shape)
+    canonical = bench_manifest(tensors, directions=1)
+    rademacher = bench_manifest(tensors, core=CoreKind.RADEMACHER)
+    dense = _dense_seconds(weights_of(tensors), where)
+    return {
+        "shape": shape,
+        "tensors": len(tensors),
+        "weights": weights_of(tensors),
+        "updates": updates,
+        "device": where.type,
+        "threads": torch.get_num_threads(),
+        **_figures(canonical, updates, dense, _apply_times(canonical, updates, where, repeats)),
+        "rademacher_8": _figures(rademacher, updates, dense, _apply_times(rademacher, updates, where, repeats)),
+        "dense_is": f"MeZO's in-place update, measured on {DENSE_WEIGHTS} weights (all, if fewer) and {DENSE_UPDATES} "
+        "updates, scaled by weights, updates and directions",
+    }
+
+
+def _apply_times(manifest: Manifest, updates: int, device: torch.device, repeats: int) -> dict[str, Times]:
+    shared, bases = cast(SharedModel, NoModel(device)), Bases(manifest)
+    envelopes, factors = verified_envelopes(manifest, updates), direction_factors(manifest, 1)
+    summed = Coefficients(manifest)
+    summed.add(envelopes)
+
+    def add() -> None:
+        Coefficients(manifest).add(envelopes)
+
+    def terms() -> None:
+        live_terms(shared, bases, 0, summed.flat(0), factors)
+
+    def both() -> None:
+        fresh = Coefficients(manifest)
+        fresh.add(envelopes)
+        live_terms(shared, bases, 0, fresh.flat(0), factors)
+
+    with torch.inference_mode():
+        return timed_in_turn({"both": both, "add": add, "terms": terms}, device, repeats)
+
+
+def _dense_seconds(weights: int, device: torch.device) -> float:
+    """Of one update with one direction."""
+    sample = min(weights, DENSE_WEIGHTS)
+    parameters = [torch.zeros(sample, device=device)]
+
+    def run() -> None:
+        for seed in range(DENSE_UPDATES):
+            perturb(parameters, seed, 1e-9)
+
+    with torch.inference_mode():
+        found = timed_in_turn({"dense": run}, device, 3)["dense"].median
+    return found / DENSE_UPDATES * weights / sample
+
+
+def _figures(manifest: Manifest, updates: int, dense_once: float, times: dict[str, Times]) -> dict[str, object]:
+    seconds, directions = times["both"].median, manifest.method.directions
+    dense = dense_once * directions * updates
+    return {
+        "directions": directions,
+        "seconds": seconds,
+        "seconds_min": min(times["both"].values),
+        "seconds_max": max(times["both"].values),
+        "seconds_of_sum": times["add"].median,
+        "seconds_of_terms": times["terms"].median,
+        "microseconds_per_update": 1e6 * seconds / updates,
+        "dense_seconds": dense,
+        "ratio_to_dense": dense / seconds,
+    }

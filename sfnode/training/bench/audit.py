@@ -1,0 +1,70 @@
+"""``sfnode bench audit``: what it costs to measure somebody's message again, and how far honest machines are apart."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any, Final
+
+import torch
+
+from protocol.audit import deviation
+from protocol.bases import Bases
+from protocol.subspace import seed_of
+from sfnode.training.bench.runs import SIGNER, bench_manifest, random_data, random_model, some_coefficients
+from sfnode.training.bench.timing import timed_in_turn
+from sfnode.training.models import choose_device, choose_dtype
+from sfnode.training.session import Session, SharedModel
+from sfnode.training.tensors import trainable_tensors
+
+REPEATS: Final = 5
+MESSAGES: Final = 8
+
+
+def bench_audit(
+    shape: str, *, rows: int, tokens: int, dtype: str, other_dtype: str, repeats: int = REPEATS, device: str = "auto"
+) -> dict[str, Any]:
+    """One message measured on two neighbouring states, and the same messages in two dtypes.
+
+    Returns:
+        seconds: of an audit of one message (two estimates and the two states); ratio_to_step: to one estimate.
+        deviation_of_dtypes: median `deviation` of the scalars in ``other_dtype`` from those in ``dtype``;
+        deviation_of_strangers: of the scalars of another seed, which is what inventing them gives. An audit tells
+            honest from invented where the first is well below the second.
+    """
+    where = choose_device(device)
+    sessions = [_session(shape, rows, tokens, name, where) for name in (dtype, other_dtype)]
+    first, other = sessions
+    manifest = first.manifest
+    states = [some_coefficients(manifest, epoch) for epoch in (0, 1)]
+
+    def audit() -> None:
+        for state in states:
+            first.set_coefficients(0, state)
+            first.estimate(1, 0)
+
+    times = timed_in_turn({"audit": audit, "step": lambda: first.estimate(1, 0)}, where, repeats)
+    seeds = [seed_of(manifest.run_id, SIGNER.author, step) for step in range(MESSAGES + 1)]
+    for session in sessions:
+        session.set_coefficients(0, states[0])
+    here = [first.estimate(seed, 0).q for seed in seeds]
+    there = [other.estimate(seed, 0).q for seed in seeds]
+    return {
+        "shape": shape,
+        "rows": rows,
+        "tokens": tokens,
+        "dtype": dtype,
+        "other_dtype": other_dtype,
+        "device": where.type,
+        "threads": torch.get_num_threads(),
+        "seconds": times["audit"].median,
+        "ratio_to_step": times["audit"].median / times["step"].median,
+        "spread": {name: found.spread for name, found in times.items()},
+        "deviation_of_dtypes": median(map(deviation, there, here)),
+        "deviation_of_strangers": median(map(deviation, here[1:], here[:-1])),
+    }
+
+
+def _session(shape: str, rows: int, tokens: int, dtype: str, where: torch.device) -> Session:
+    model = random_model(shape, where, choose_dtype(dtype))
+    manifest = bench_manifest(trainable_tensors(model), rows=rows, tokens=tokens)
+    return Session(SharedModel(model), Bases(manifest), random_data(rows, tokens))

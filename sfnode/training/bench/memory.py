@@ -1,0 +1,99 @@
+"""Peak memory of a step and of its references, each in a process of its own, so that none sees what another left.
+
+``python -m sfnode.training.bench.memory NAME SHAPE ROWS TOKENS DTYPE DEVICE`` prints bytes; `peaks` runs it.
+What counts: on a CPU the largest resident memory of the process since the model was made, less what Python and torch
+held before it: weights, activations, gradients, moments, and the libraries' scratch. On CUDA what was allocated.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final, assert_never
+
+import torch
+
+from protocol.bases import Bases
+from protocol.errors import OperatorError
+from sfnode.training.bench import references
+from sfnode.training.bench.runs import bench_manifest, random_data, random_model, some_coefficients
+from sfnode.training.bench.timing import Action, peak_bytes, reset_peak, resident_bytes, wait_for
+from sfnode.training.models import choose_device, choose_dtype
+from sfnode.training.session import Session, SharedModel
+from sfnode.training.tasks import row_batch
+from sfnode.training.tensors import trainable_tensors
+
+_RUNS: Final = 2  # the second has what the first one keeps: moments, bases, caches
+_SECONDS_MAX: Final = 3_600
+
+
+class Alternative(StrEnum):
+    """What runs in the process."""
+
+    FORWARD = "forward"
+    STEP = "step"  # in the run's first epoch
+    STEP_LATER = "step_later"  # with an epoch folded into copies of the trained weights
+    MEZO = "mezo"
+    ADAMW = "adamw"
+    LORA = "lora"
+
+
+def peaks(shape: str, rows: int, tokens: int, dtype: str, device: str) -> dict[str, int]:
+    """Peak bytes of every alternative; empty where the system does not tell."""
+    if resident_bytes() is None and device != "cuda":
+        return {}
+    settings = (shape, str(rows), str(tokens), dtype, device)
+    return {alternative.value: _peak_of(alternative, settings) for alternative in Alternative}
+
+
+def _peak_of(alternative: Alternative, settings: Sequence[str]) -> int:
+    command = [sys.executable, "-m", __name__, alternative.value, *settings]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS_MAX, check=False)
+    if done.returncode != 0:
+        last = (done.stderr.strip() or "no message").splitlines()[-1]
+        raise OperatorError(f"peak memory of {alternative.value}: the process ended with {done.returncode}: {last}")
+    return int(done.stdout)
+
+
+def measure(alternative: Alternative, settings: Sequence[str]) -> int:
+    """Peak bytes of ``alternative`` in this process, which must be fresh."""
+    shape, rows, tokens, dtype, device = settings
+    where = choose_device(device)
+    before = 0 if where.type == "cuda" else resident_bytes() or 0
+    action = _action(alternative, shape, (int(rows), int(tokens)), choose_dtype(dtype), where)
+    reset_peak(where)
+    for _ in range(_RUNS):
+        action()
+    wait_for(where)
+    return (peak_bytes(where) or 0) - before
+
+
+def _action(
+    alternative: Alternative, shape: str, size: tuple[int, int], dtype: torch.dtype, device: torch.device
+) -> Action:
+    model = random_model(shape, device, dtype)
+    data = random_data(*size)
+    rows = row_batch(data.examples, 0, device)
+    match alternative:
+        case Alternative.FORWARD:
+            return references.forward_twice(model, rows)
+        case Alternative.MEZO:
+            return references.mezo(model, rows, data.label_tokens)
+        case Alternative.ADAMW:
+            return references.adamw(model, rows, data.label_tokens)
+        case Alternative.LORA:
+            return references.lora(model, rows, data.label_tokens)
+        case Alternative.STEP | Alternative.STEP_LATER:
+            manifest = bench_manifest(trainable_tensors(model), rows=size[0], tokens=size[1])
+            session = Session(SharedModel(model), Bases(manifest), data)
+            epoch = int(alternative is Alternative.STEP_LATER)
+            for each in range(epoch + 1):
+                session.set_coefficients(each, some_coefficients(manifest, each))
+            return lambda: session.estimate(1, epoch * manifest.method.epoch_steps)
+    assert_never(alternative)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{measure(Alternative(sys.argv[1]), sys.argv[2:])}\n")

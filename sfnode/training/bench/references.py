@@ -1,0 +1,131 @@
+"""What a user would run instead of a step: bare forward passes, MeZO in place, AdamW and LoRA with back-propagation.
+
+All of them work on ``rows`` examples a step. Those that write to weights share one scratch copy of the model: their
+numbers mean nothing, only their time and memory do.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from sfnode.training.bench.runs import shared_copy
+from sfnode.training.bench.timing import Action
+from sfnode.training.mezo import mezo_step
+from sfnode.training.models import output_embedding
+from sfnode.training.tasks import RowBatch
+
+LORA_RANK: Final = 8
+LORA_SCALE: Final = 2.0  # lora_alpha 16 / rank 8
+LORA_LAYERS: Final = ("q_proj", "v_proj")  # as in its paper (Hu et al., arXiv 2106.09685, section 5)
+_LEARNING_RATE: Final = 1e-6
+_EPSILON: Final = 1e-3  # MeZO's
+
+
+def label_loss(model: PreTrainedModel, rows: RowBatch, label_tokens: tuple[int, ...]) -> Tensor:
+    """Mean cross entropy over the label words after each prompt: head at the last token only, in fp32."""
+    hidden_NTH: Tensor = model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
+    hidden_NH = hidden_NTH[torch.arange(len(hidden_NTH), device=hidden_NTH.device), rows.last].float()
+    head = output_embedding(model).weight[list(label_tokens)].float()
+    return functional.cross_entropy(functional.linear(hidden_NH, head), rows.labels)
+
+
+def forward_twice(model: PreTrainedModel, rows: RowBatch) -> Action:
+    """The unmodified model's body, without its head, over the rows of both sides in one pass."""
+    both_NT = rows.tokens.repeat(2, 1)
+
+    @torch.inference_mode()
+    def run() -> None:
+        model.base_model(input_ids=both_NT, use_cache=False)
+
+    return run
+
+
+def full_forward_twice(model: PreTrainedModel, rows: RowBatch) -> Action:
+    """The same with logits at every token, as a plain call computes them."""
+    both_NT = rows.tokens.repeat(2, 1)
+
+    @torch.inference_mode()
+    def run() -> None:
+        model(input_ids=both_NT, use_cache=False)
+
+    return run
+
+
+def scratch_copy(model: PreTrainedModel) -> PreTrainedModel:
+    """A copy with weights of its own."""
+    return copy.deepcopy(model)
+
+
+def mezo(
+    scratch: PreTrainedModel, rows: RowBatch, label_tokens: tuple[int, ...], names: Iterable[str] | None = None
+) -> Action:
+    """MeZO's step in place: two passes over ``rows``. On all parameters as published, or on those of ``names``."""
+    chosen = list(scratch.parameters()) if names is None else [scratch.get_parameter(name) for name in names]
+
+    @torch.inference_mode()
+    def run() -> None:
+        mezo_step(chosen, lambda: label_loss(scratch, rows, label_tokens), 1, _EPSILON, _LEARNING_RATE)
+
+    return run
+
+
+def adamw(scratch: PreTrainedModel, rows: RowBatch, label_tokens: tuple[int, ...]) -> Action:
+    """Forward, backward and AdamW's update of all parameters (moments in their dtype, gradients dropped after)."""
+    parameters = list(scratch.parameters())
+    optimiser = torch.optim.AdamW(parameters, lr=_LEARNING_RATE)
+
+    def run() -> None:
+        for parameter in parameters:
+            parameter.requires_grad_(True)
+        _train(optimiser, label_loss(scratch, rows, label_tokens))
+        for parameter in parameters:
+            parameter.requires_grad_(False)
+
+    return run
+
+
+class LoraLinear(nn.Module):
+    """A frozen linear layer with a trained low-rank product beside it."""
+
+    def __init__(self, base: nn.Linear, generator: torch.Generator) -> None:
+        super().__init__()
+        self.base = base
+        self.down = nn.Parameter(base.weight.new_empty(LORA_RANK, base.in_features))
+        self.up = nn.Parameter(base.weight.new_zeros(base.out_features, LORA_RANK))
+        with torch.no_grad():
+            self.down.normal_(std=0.02, generator=generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """W x + scale B A x."""
+        thin = functional.linear(x, self.down)
+        y: Tensor = self.base(x) + functional.linear(thin, self.up) * LORA_SCALE
+        return y
+
+
+def lora(model: PreTrainedModel, rows: RowBatch, label_tokens: tuple[int, ...]) -> Action:
+    """Forward, backward and AdamW's update of rank-8 adapters on queries and values; the base stays as it is."""
+    adapted = shared_copy(model)
+    generator = torch.Generator(device=rows.tokens.device).manual_seed(0)
+    trained: list[nn.Parameter] = []
+    for parent in list(adapted.modules()):
+        for name, layer in list(parent.named_children()):
+            if name in LORA_LAYERS and isinstance(layer, nn.Linear):
+                added = LoraLinear(layer, generator)
+                setattr(parent, name, added)
+                trained += [added.down, added.up]
+    optimiser = torch.optim.AdamW(trained, lr=_LEARNING_RATE)
+    return lambda: _train(optimiser, label_loss(adapted, rows, label_tokens))
+
+
+def _train(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
+    optimiser.zero_grad(set_to_none=True)
+    torch.autograd.backward(loss)
+    optimiser.step()
+    optimiser.zero_grad(set_to_none=True)

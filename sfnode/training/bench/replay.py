@@ -1,0 +1,90 @@
+"""``sfnode bench replay``: what a node does with a log when it starts: decode, verify, put, sum, digest.
+
+In memory; `benchmarks/replay.py` does it from the node's store with a million updates.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from protocol.envelope import Envelope, EnvelopeCodec
+from protocol.keys import Signer
+from protocol.manifest import Manifest
+from protocol.replica import Replica
+from sfnode.training.bench.runs import bench_manifest, shape_tensors, some_scalars
+from sfnode.training.bench.timing import Times
+
+AUTHORS: Final = 50
+REPEATS: Final = 3
+_PARTS: Final = ("decode", "verify", "put", "coefficients", "ledger_digest", "state_digest")
+
+
+def bench_replay(shape: str, *, updates: int, directions: int = 1, repeats: int = REPEATS) -> dict[str, Any]:
+    """``updates`` signed updates of 50 authors, from bytes to both digests, on one core.
+
+    Returns:
+        seconds_total, updates_per_second: medians; seconds and us_per_update by part (`put`: what `Ledger.add` does
+            besides decoding and verifying); ratio_to_signatures: the whole against the signatures alone.
+    """
+    manifest = bench_manifest(shape_tensors(shape), directions=directions)
+    records = signed_records(manifest, updates)
+    runs = [_parts(manifest, records) for _ in range(repeats + 1)][1:]
+    times = {part: Times(tuple(run[part] for run in runs)) for part in _PARTS}
+    whole = Times(tuple(sum(run.values()) for run in runs))
+    replica = Replica(manifest)
+    for record in records:
+        replica.add(record)
+    return {
+        "shape": shape,
+        "updates": updates,
+        "directions": manifest.method.directions,
+        "authors": AUTHORS,
+        "seconds_total": whole.median,
+        "updates_per_second": updates / whole.median,
+        "ratio_to_signatures": whole.median / times["verify"].median,
+        "seconds": {part: found.median for part, found in times.items()},
+        "us_per_update": {part: found.median / updates * 1e6 for part, found in times.items()},
+        "spread": {"total": whole.spread} | {part: found.spread for part, found in times.items()},
+        "root": replica.ledger.root().hex(),
+        "state_digest": replica.state_digest().hex(),
+    }
+
+
+def signed_records(manifest: Manifest, updates: int) -> list[bytes]:
+    """Step by step, every author in turn."""
+    codec = EnvelopeCodec(manifest)
+    signers = [Signer((b"bench author %d" % number).ljust(32, b".")) for number in range(AUTHORS)]
+    return [
+        codec.seal(signers[index % AUTHORS], index // AUTHORS, some_scalars(manifest, index)).record
+        for index in range(updates)
+    ]
+
+
+def _parts(manifest: Manifest, records: list[bytes]) -> dict[str, float]:
+    """Seconds of one replay by part. Decoding and verifying are timed by themselves, on the same records."""
+    codec, replica = EnvelopeCodec(manifest), Replica(manifest)
+    envelopes, decode = _timed(lambda: [codec.decode_untrusted(record) for record in records])
+    _, verify = _timed(lambda: _check_all(codec, envelopes))
+    _, taken = _timed(lambda: [replica.add(record) for record in records])
+    return {
+        "decode": decode,
+        "verify": verify,
+        "put": max(0.0, taken - decode - verify),
+        "coefficients": _timed(replica.coefficients)[1],
+        "ledger_digest": _timed(replica.ledger.root)[1],
+        "state_digest": _timed(replica.state_digest)[1],
+    }
+
+
+def _check_all(codec: EnvelopeCodec, envelopes: list[Envelope]) -> None:
+    for envelope in envelopes:
+        codec.check_signed(envelope)
+
+
+def _timed(action: Callable[[], Any]) -> tuple[Any, float]:
+    """What ``action`` returns, and the CPU seconds of this thread that it took."""
+    start = time.thread_time()
+    result = action()
+    return result, time.thread_time() - start

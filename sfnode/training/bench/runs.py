@@ -1,0 +1,189 @@
+"""Models, manifests, data and updates to measure with: of published shapes, with numbers that mean nothing."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from transformers import OPTConfig, OPTForCausalLM, PreTrainedModel
+
+from protocol.coefficients import CoefficientLayout
+from protocol.envelope import Envelope, EnvelopeCodec
+from protocol.errors import OperatorError
+from protocol.keys import Signer
+from protocol.manifest import Manifest, TensorKind, TensorSpec, checked
+from protocol.method import CoreKind
+from protocol.philox import words
+from protocol.structure import to_plain
+from protocol.subspace import seed_of
+from sfnode.training.tasks import Example, TaskData
+
+# name -> (hidden, layers, heads, ffn) of OPT (Zhang et al., arXiv 2205.01068, table 1)
+SHAPES: Final = {
+    "opt-tiny": (64, 2, 2, 256),
+    "opt-125m": (768, 12, 12, 3_072),
+    "opt-1.3b": (2_048, 24, 32, 8_192),
+    "opt-2.7b": (2_560, 32, 32, 10_240),
+    "opt-6.7b": (4_096, 32, 32, 16_384),
+}
+VOCABULARY: Final = 50_272
+POSITIONS: Final = 2_048
+SIGNER: Final = Signer(b"benchmark".ljust(32, b"."))
+RANK: Final = 32
+DIRECTIONS: Final = 8
+CLIP: Final = 1 << 10
+_WEIGHTS_STD: Final = 0.02  # OPT's own initialisation
+_STREAM: Final = 0  # of the generator; keys below keep uses apart
+_LABELS: Final = (4, 5)
+
+
+def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> PreTrainedModel:
+    """An OPT of the given shape with random weights, made where it stays: no memory but its own.
+
+    OperatorError for an unknown shape.
+    """
+    made: Any = _meta_model(shape).to(dtype).to_empty(device=device)
+    made.tie_weights()
+    generator = torch.Generator(device=device).manual_seed(0)
+    with torch.no_grad():
+        for module in made.modules():
+            for name, parameter in module.named_parameters(recurse=False):
+                if isinstance(module, nn.LayerNorm) or name == "bias":
+                    parameter.fill_(float(name == "weight"))
+                else:
+                    parameter.normal_(std=_WEIGHTS_STD, generator=generator)
+    result: PreTrainedModel = made.eval().requires_grad_(False)
+    return result
+
+
+def _meta_model(shape: str) -> Any:
+    if shape not in SHAPES:
+        raise OperatorError(f"shape {shape!r}: known are {', '.join(SHAPES)}")
+    hidden, layers, heads, ffn = SHAPES[shape]
+    config = OPTConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=hidden,
+        word_embed_proj_dim=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        ffn_dim=ffn,
+        max_position_embeddings=POSITIONS,
+    )
+    with torch.device("meta"):
+        return OPTForCausalLM(config)
+
+
+def shape_tensors(shape: str) -> tuple[TensorSpec, ...]:
+    """The linear layers' weights of a shape, as `sfnode init` would train them; without making the model."""
+    model = _meta_model(shape)
+    return tuple(
+        TensorSpec(name=f"{name}.weight", kind=TensorKind.MATRIX, rows=module.out_features, cols=module.in_features)
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and name != "lm_head"
+    )
+
+
+def weights_of(tensors: Sequence[TensorSpec]) -> int:
+    """Number of weights."""
+    return sum(tensor.rows * max(1, tensor.cols) for tensor in tensors)
+
+
+def shared_copy(model: PreTrainedModel) -> PreTrainedModel:
+    """Another model object that holds the very same parameters: modules can be changed without touching ``model``."""
+    return copy.deepcopy(model, {id(parameter): parameter for parameter in model.parameters()})
+
+
+def bench_manifest(
+    tensors: Sequence[TensorSpec],
+    *,
+    rows: int = 16,
+    tokens: int = 64,
+    directions: int = DIRECTIONS,
+    core: CoreKind = CoreKind.CANONICAL,
+) -> Manifest:
+    """A run at rank 32 with raw scalars, and as many directions as divide the rows, at most ``directions``."""
+    while rows % directions:
+        directions //= 2
+    file = {"name": "none", "sha256": "0" * 64}
+    return checked(
+        {
+            "format": 1,
+            "name": "bench",
+            "owner": SIGNER.author.hex(),
+            "model": {"id": "local:bench", "revision": "", "weights": [file], "tokenizer": [file]},
+            "tensors": [to_plain(tensor, as_rows=False) for tensor in tensors],
+            "task": {
+                "kind": "classification",
+                "template": "{text}",
+                "completion": "",
+                "objective": "loss",
+                "label_words": ["a", "b"],
+                "data": "private",
+                "data_sha256": "",
+                "max_tokens": max(tokens, 4),
+                "batch_rows": rows,
+            },
+            "method": {
+                "rank": RANK,
+                "epoch_steps": 1 << 10,
+                "basis": "random",
+                "basis_sha256": "",
+                "basis_unit_exp": 0,
+                "basis_max": 1,
+                "sides": 2,
+                "shares": 1,
+                "core": str(core),
+                "scalar": "raw",
+                "epsilon_exp": -10,
+                "directions": directions,
+                "local_steps": 1,
+                "alpha_exp": -30,
+                "quantum_exp": -10,
+                "clip": CLIP,
+            },
+            "schedule": {"kind": "constant", "weight_start": 1, "weight_end": 1},
+            "steps": 1 << 12,
+            "staleness": 1,
+            "admission": "open",
+            "authors_max": 1 << 10,
+        }
+    )
+
+
+def random_data(rows: int, tokens: int) -> TaskData:
+    """``rows`` prompts of ``tokens`` tokens each."""
+    drawn = 4 + words(1, rows * tokens, _STREAM).astype(np.int64) % (VOCABULARY - 4)
+    lines = drawn.reshape(rows, tokens).tolist()
+    examples = tuple(Example(tokens=tuple(line), label=index % 2) for index, line in enumerate(lines))
+    return TaskData(label_tokens=_LABELS, examples=examples)
+
+
+def some_coefficients(manifest: Manifest, epoch: int) -> NDArray[np.int64]:
+    """Coefficients other than zero in every tensor, int64[layout.size]."""
+    size = CoefficientLayout(manifest).size
+    return words(2 + epoch, size, _STREAM).astype(np.int64) % (2 * CLIP) - CLIP
+
+
+def verified_envelopes(manifest: Manifest, count: int) -> list[Envelope]:
+    """``count`` updates of as many steps, as they are after verification (the signature is not looked at again)."""
+    record = bytes(EnvelopeCodec(manifest).record_bytes)
+    return [
+        Envelope(
+            author=SIGNER.author,
+            step=index % manifest.method.epoch_steps,
+            seed=seed_of(manifest.run_id, SIGNER.author, index),
+            scalars=some_scalars(manifest, index),
+            record=record,
+        )
+        for index in range(count)
+    ]
+
+
+def some_scalars(manifest: Manifest, index: int) -> tuple[int, ...]:
+    """The scalars of update number ``index``."""
+    return tuple((index + direction) % (2 * CLIP + 1) - CLIP for direction in range(manifest.method.scalars))

@@ -1,0 +1,132 @@
+"""``sfnode bench step``: one estimate against what else could be done with the same examples."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import torch
+from transformers import PreTrainedModel
+
+from protocol.bases import Bases
+from protocol.manifest import Manifest
+from sfnode.training.bench import references
+from sfnode.training.bench.memory import peaks
+from sfnode.training.bench.runs import (
+    bench_manifest,
+    random_data,
+    random_model,
+    shared_copy,
+    some_coefficients,
+    weights_of,
+)
+from sfnode.training.bench.timing import Action, Times, paired_ratio, timed_in_turn
+from sfnode.training.models import choose_device, choose_dtype
+from sfnode.training.session import Session, SharedModel
+from sfnode.training.tasks import RowBatch, row_batch
+from sfnode.training.tensors import trainable_tensors
+
+REPEATS: Final = 9
+SLOW_REPEATS: Final = 3  # of what takes several times as long
+COMPARED: Final = {
+    "step": "one estimate: both signs of all directions, rows examples a side, linear layers at rank 32, an epoch "
+    "under way and one folded; head and loss included",
+    "forward": "the unmodified model over the same 2 x rows rows in one pass, without its head",
+    "full_forward": "the same with logits at every token",
+    "mezo": "MeZO's in-place step on all parameters as published: two passes over rows examples, four over the weights",
+    "mezo_same_tensors": "the same on the tensors that the step trains",
+    "adamw": "forward, backward, AdamW of all parameters on rows examples (half of the step's rows)",
+    "lora": "forward, backward, AdamW of rank-8 adapters on queries and values, on rows examples",
+    "peak_memory": "per alternative in a process of its own: weights, activations and all else beyond Python and torch",
+}
+
+
+def bench_step(
+    shape: str, *, rows: int, tokens: int, dtype: str, repeats: int = REPEATS, device: str = "auto"
+) -> dict[str, object]:
+    """One step (both signs, ``rows`` rows each) against all references of `COMPARED`, in one process, in turn.
+
+    Returns:
+        ratio_to_forward: step / forward; ratio_to_full_forward alike.
+        ratio_to_mezo, ratio_to_mezo_same_tensors, ratio_to_backprop, ratio_to_lora: reference / step.
+        peak_memory_ratio: step / forward, in a run's first epoch; peak_memory_ratio_later with an epoch folded.
+        memory_of_backprop: AdamW's peak / the step's.
+        All are ratios of medians; `ratios` has the quartiles of neighbouring runs, `seconds` medians, `spread` the
+        middle half's width as a share of the median.
+    """
+    where = choose_device(device)
+    model = random_model(shape, where, choose_dtype(dtype))
+    manifest = bench_manifest(trainable_tensors(model), rows=rows, tokens=tokens)
+    quick, slow = _actions(model, manifest, (rows, tokens))
+    times = timed_in_turn(quick, where, repeats)
+    slow_times = timed_in_turn(slow | {"step": quick["step"]}, where, min(repeats, SLOW_REPEATS))
+    return {
+        "shape": shape,
+        "rows": rows,
+        "tokens": tokens,
+        "dtype": dtype,
+        "device": where.type,
+        "threads": torch.get_num_threads(),
+        "trained_parameters": weights_of(manifest.tensors),
+        **_ratios(times, slow_times),
+        **_memory(peaks(shape, rows, tokens, dtype, where.type)),
+        "compared": COMPARED,
+    }
+
+
+def _actions(
+    model: PreTrainedModel, manifest: Manifest, size: tuple[int, int]
+) -> tuple[dict[str, Action], dict[str, Action]]:
+    """Those that are timed often, and the slow ones."""
+    plain, scratch, data = shared_copy(model), references.scratch_copy(model), random_data(*size)
+    rows: RowBatch = row_batch(data.examples, 0, model.device)
+    slow = {
+        "mezo": references.mezo(scratch, rows, data.label_tokens),
+        "mezo_same_tensors": references.mezo(
+            scratch, rows, data.label_tokens, [tensor.name for tensor in manifest.tensors]
+        ),
+        "adamw": references.adamw(scratch, rows, data.label_tokens),
+        "lora": references.lora(plain, rows, data.label_tokens),
+        "full_forward": references.full_forward_twice(plain, rows),
+    }
+    session = Session(SharedModel(model), Bases(manifest), data)
+    for epoch in (0, 1):
+        session.set_coefficients(epoch, some_coefficients(manifest, epoch))
+    step = manifest.method.epoch_steps  # the first of epoch 1
+    quick: dict[str, Action] = {
+        "step": lambda: session.estimate(1, step),
+        "forward": references.forward_twice(plain, rows),
+    }
+    return quick, slow
+
+
+def _ratios(times: dict[str, Times], slow: dict[str, Times]) -> dict[str, object]:
+    """All ratios; a slow reference is compared with the steps that took turns with it."""
+    ratios = {
+        "to_forward": paired_ratio(times["step"], times["forward"]),
+        "to_full_forward": paired_ratio(slow["step"], slow["full_forward"]),
+        "to_mezo": paired_ratio(slow["mezo"], slow["step"]),
+        "to_mezo_same_tensors": paired_ratio(slow["mezo_same_tensors"], slow["step"]),
+        "to_backprop": paired_ratio(slow["adamw"], slow["step"]),
+        "to_lora": paired_ratio(slow["lora"], slow["step"]),
+    }
+    every = slow | times
+    return {
+        **{f"ratio_{name}": found["ratio"] for name, found in ratios.items()},
+        "ratios": ratios,
+        "seconds": {name: found.median for name, found in every.items()},
+        "seconds_shortest": {name: min(found.values) for name, found in every.items()},
+        "spread": {name: found.spread for name, found in every.items()},
+    }
+
+
+def _memory(peak: dict[str, int]) -> dict[str, object]:
+    if not peak:
+        return {"peak_memory_ratio": None, "peak_bytes": {}}
+    return {
+        "peak_memory_ratio": peak["step"] / peak["forward"],
+        "peak_memory_ratio_later": peak["step_later"] / peak["forward"],
+        "memory_of_backprop": peak["adamw"] / peak["step"],
+        "memory_of_lora": peak["lora"] / peak["step"],
+        "memory_of_mezo": peak["mezo"] / peak["step"],
+        "peak_bytes": peak,
+    }

@@ -1,0 +1,100 @@
+"""Seconds and bytes: alternatives timed in turn, medians with their spread, peak memory of this process."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Final
+
+import torch
+
+_STATUS: Final = Path("/proc/self/status")
+_CLEAR: Final = Path("/proc/self/clear_refs")
+_RESET_PEAK: Final = "5"  # proc(5): sets VmHWM to the resident memory of now
+
+Action = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds of one action, in the order of its runs."""
+
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """What is reported."""
+        return median(self.values)
+
+    @property
+    def spread(self) -> float:
+        """Half of the runs lie within a band of this width, as a share of the median."""
+        if len(self.values) < 2:
+            return 0.0
+        low, _, high = quantiles(self.values, n=4, method="inclusive")
+        return (high - low) / self.median
+
+
+def timed_in_turn(actions: Mapping[str, Action], device: torch.device, repeats: int) -> dict[str, Times]:
+    """Each action ``repeats`` times after one untimed run, in turn: a slow minute of the machine hits all alike."""
+    seconds: dict[str, list[float]] = {name: [] for name in actions}
+    for turn in range(repeats + 1):
+        for name, action in actions.items():
+            start = time.perf_counter()
+            action()
+            wait_for(device)
+            if turn:
+                seconds[name].append(time.perf_counter() - start)
+    return {name: Times(tuple(values)) for name, values in seconds.items()}
+
+
+def wait_for(device: torch.device) -> None:
+    """Return when the device has done what it was told."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def paired_ratio(over: Times, under: Times) -> dict[str, float]:
+    """Ratio of medians, and the lower and upper quartile of the ratios of runs that were neighbours in time."""
+    pairs = [one / other for one, other in zip(over.values, under.values, strict=True)]
+    low, _, high = quantiles(pairs, n=4, method="inclusive") if len(pairs) > 1 else (pairs[0], pairs[0], pairs[0])
+    return {"ratio": over.median / under.median, "lower_quartile": low, "upper_quartile": high}
+
+
+def resident_bytes() -> int | None:
+    """Resident memory of this process now; None where the system does not tell."""
+    return _status("VmRSS")
+
+
+def reset_peak(device: torch.device) -> None:
+    """Forget what was used before: `peak_bytes` counts from here. Gives free memory back first."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+        return
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # musl has none
+        if trim is not None:
+            trim(0)
+        _CLEAR.write_text(_RESET_PEAK)
+
+
+def peak_bytes(device: torch.device) -> int | None:
+    """Most memory since `reset_peak`: allocated on a CUDA device, else resident in this process; None: not told."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return _status("VmHWM")
+
+
+def _status(field: str) -> int | None:
+    if not _STATUS.exists():
+        return None
+    lines: Sequence[str] = _STATUS.read_text("ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field + ":"))

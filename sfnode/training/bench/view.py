@@ -1,0 +1,124 @@
+"""``sfnode bench view``: deriving the weights from W0 and the coefficients, exactly, against a plain fp32 merge."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from protocol.bases import Bases
+from protocol.coefficients import CoefficientLayout, view_exp
+from protocol.manifest import Manifest, TensorSpec
+from sfnode.training.bench.runs import bench_manifest, shape_tensors, some_coefficients, weights_of
+from sfnode.training.bench.timing import paired_ratio, peak_bytes, reset_peak, resident_bytes, timed_in_turn
+from sfnode.training.models import choose_device, choose_dtype
+from sfnode.training.view import fold_weights
+
+REPEATS: Final = 5
+CORE_SCALE: Final = 1_021  # sums of about 2^25 units: fp32 must round them, as it must late in a run
+
+
+def bench_view(
+    shape: str, *, epochs: int = 1, dtype: str = "fp32", device: str = "auto", repeats: int = REPEATS
+) -> dict[str, object]:
+    """The view of one transformer layer's tensors (all layers are alike), scaled to the model by weights.
+
+    Returns:
+        seconds: median for the whole model, with ``epochs`` epochs that have coefficients in every tensor; the
+            generation of random bases included, as it is each time. seconds_of_naive: W0 - 2^k (U C) V^T in fp32.
+        ratio_to_naive, gflop_per_second: counting 2 r (m n + r m) per matrix and epoch.
+        scratch_bytes: peak beside W0 and the result, of one layer; naive_differs: share of fp32 weights that the
+            plain merge gets wrong in the last bits.
+    """
+    where = choose_device(device)
+    every = shape_tensors(shape)
+    tensors = every[: _per_layer(every)]
+    manifest = bench_manifest(tensors)
+    bases, base = Bases(manifest), _base(tensors, choose_dtype(dtype), where)
+    cores = {epoch: CORE_SCALE * some_coefficients(manifest, epoch) for epoch in range(epochs)}
+    scratch = _scratch_bytes(bases, cores, base, where)
+    actions = {
+        "view": lambda: fold_weights(bases, cores, base),
+        "naive": lambda: naive_merge(bases, cores, base),
+    }
+    with torch.inference_mode():
+        times = timed_in_turn(actions, where, repeats)
+        exact, plain = actions["view"](), actions["naive"]()
+    times_all = weights_of(every) / weights_of(tensors)
+    return {
+        "shape": shape,
+        "weights": weights_of(every),
+        "epochs": epochs,
+        "dtype": dtype,
+        "device": where.type,
+        "threads": torch.get_num_threads(),
+        "seconds": times["view"].median * times_all,
+        "seconds_of_naive": times["naive"].median * times_all,
+        "ratio_to_naive": times["view"].median / times["naive"].median,
+        "ratios": {"to_naive": paired_ratio(times["view"], times["naive"])},
+        "spread": {name: found.spread for name, found in times.items()},
+        "gflop_per_second": _flops(manifest) * epochs / times["view"].median / 1e9,
+        "scratch_bytes": scratch,
+        "naive_differs": _share_that_differs(exact, plain),
+        "measured_on": f"{len(tensors)} tensors of one layer, scaled by {times_all:.0f}",
+    }
+
+
+def naive_merge(bases: Bases, epochs: dict[int, NDArray[np.int64]], base: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The same in fp32 as one would write it at first: every product and sum rounds."""
+    layout, result = CoefficientLayout(bases.manifest), {}
+    for index, tensor in enumerate(bases.manifest.tensors):
+        weight = base[tensor.name].to(torch.float32, copy=True)
+        for epoch, flat in epochs.items():
+            found = bases.of(epoch, index)
+            assert found.v is not None
+            core, u, v = (
+                torch.from_numpy(part.astype(np.float32)).to(weight.device)
+                for part in (layout.tensor(flat, index), found.u, found.v)
+            )
+            weight -= 2.0 ** view_exp(bases.manifest, index) * (u @ core @ v.t())
+        result[tensor.name] = weight.to(base[tensor.name].dtype)
+    return result
+
+
+def _per_layer(tensors: tuple[TensorSpec, ...]) -> int:
+    """How many of the first tensors belong to the first layer: up to where a shape's sequence begins again."""
+    shapes = [(tensor.rows, tensor.cols) for tensor in tensors]
+    return next(size for size in range(1, len(shapes) + 1) if shapes == shapes[:size] * (len(shapes) // size))
+
+
+def _base(tensors: tuple[TensorSpec, ...], dtype: torch.dtype, device: torch.device) -> dict[str, Tensor]:
+    generator = torch.Generator(device=device).manual_seed(0)
+    return {
+        tensor.name: torch.empty(tensor.rows, tensor.cols, dtype=dtype, device=device).normal_(
+            std=0.02, generator=generator
+        )
+        for tensor in tensors
+    }
+
+
+def _scratch_bytes(
+    bases: Bases, cores: dict[int, NDArray[np.int64]], base: dict[str, Tensor], device: torch.device
+) -> int | None:
+    with torch.inference_mode():
+        fold_weights(bases, cores, base)  # what torch keeps from its first product is no scratch
+        reset_peak(device)
+        before = torch.cuda.memory_allocated(device) if device.type == "cuda" else resident_bytes()
+        fold_weights(bases, cores, base)
+        peak = peak_bytes(device)
+    if before is None or peak is None:
+        return None
+    return max(0, peak - before - sum(weight.nbytes for weight in base.values()))
+
+
+def _flops(manifest: Manifest) -> int:
+    rank = manifest.method.rank
+    return sum(2 * rank * (tensor.rows * tensor.cols + rank * tensor.rows) for tensor in manifest.tensors)
+
+
+def _share_that_differs(exact: dict[str, Tensor], plain: dict[str, Tensor]) -> float:
+    different = sum(int((exact[name] != plain[name]).sum()) for name in exact)
+    return different / sum(weight.numel() for weight in exact.values())
