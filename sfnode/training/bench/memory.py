@@ -40,12 +40,18 @@ class Alternative(StrEnum):
     LORA = "lora"
 
 
-def peaks(shape: str, rows: int, tokens: int, dtype: str, device: str) -> dict[str, int]:
-    """Peak bytes of every alternative; empty where the system does not tell."""
+def peaks(
+    shape: str,
+    size: tuple[int, int],
+    dtype: str,
+    device: str,
+    alternatives: Sequence[Alternative] = tuple(Alternative),
+) -> dict[str, int]:
+    """Peak bytes of ``alternatives`` with ``size`` = (rows, tokens); empty where the system does not tell."""
     if resident_bytes() is None and device != "cuda":
         return {}
-    settings = (shape, str(rows), str(tokens), dtype, device)
-    return {alternative.value: _peak_of(alternative, settings) for alternative in Alternative}
+    settings = (shape, *map(str, size), dtype, device)
+    return {alternative.value: _peak_of(alternative, settings) for alternative in alternatives}
 
 
 def _peak_of(alternative: Alternative, settings: Sequence[str]) -> int:

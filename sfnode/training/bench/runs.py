@@ -51,12 +51,11 @@ def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> PreTra
     made.tie_weights()
     generator = torch.Generator(device=device).manual_seed(0)
     with torch.no_grad():
-        for module in made.modules():
-            for name, parameter in module.named_parameters(recurse=False):
-                if isinstance(module, nn.LayerNorm) or name == "bias":
-                    parameter.fill_(float(name == "weight"))
-                else:
-                    parameter.normal_(std=_WEIGHTS_STD, generator=generator)
+        for name, parameter in made.named_parameters():
+            if parameter.ndim == 2:
+                parameter.normal_(std=_WEIGHTS_STD, generator=generator)
+            else:
+                parameter.fill_(float(name.endswith("weight")))  # norms' weights are ones; biases zeros
     result: PreTrainedModel = made.eval().requires_grad_(False)
     return result
 

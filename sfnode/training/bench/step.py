@@ -68,7 +68,7 @@ def bench_step(
         "threads": torch.get_num_threads(),
         "trained_parameters": weights_of(manifest.tensors),
         **_ratios(times, slow_times),
-        **_memory(peaks(shape, rows, tokens, dtype, where.type)),
+        **_memory(peaks(shape, (rows, tokens), dtype, where.type)),
         "compared": COMPARED,
     }
 
