@@ -12,6 +12,7 @@ from protocol.coefficients import CoefficientLayout
 from protocol.errors import OperatorError
 from protocol.method import CoreKind
 from sfnode.training.bench.apply import bench_apply
+from sfnode.training.bench.audit import bench_audit
 from sfnode.training.bench.memory import Alternative, peaks
 from sfnode.training.bench.references import LORA_RANK, adamw, label_loss, lora, mezo
 from sfnode.training.bench.replay import bench_replay
@@ -82,6 +83,12 @@ def test_bench_apply__tiny_shape__reports_both_kinds_of_directions() -> None:
     assert isinstance(eight, dict)
     assert eight["directions"] == 8
     assert eight["ratio_to_dense"] > 1
+
+
+def test_bench_audit__tiny_shape__honest_dtypes_are_nearer_than_strangers() -> None:
+    found = bench_audit("opt-tiny", rows=8, tokens=8, dtype="fp32", other_dtype="bf16", device="cpu")
+    assert 0 < found["deviation_of_dtypes"] < 0.5 < 1 < found["deviation_of_strangers"]
+    assert found["seconds"] > 0 and found["ratio_to_step"] > 0
 
 
 def test_bench_view__tiny_shape__reports_figures() -> None:

@@ -21,7 +21,7 @@ MESSAGES: Final = 8
 
 
 def bench_audit(
-    shape: str, *, rows: int, tokens: int, dtype: str, other_dtype: str, repeats: int = REPEATS, device: str = "auto"
+    shape: str, *, rows: int, tokens: int, dtype: str, other_dtype: str, device: str = "auto"
 ) -> dict[str, Any]:
     """One message measured on two neighbouring states, and the same messages in two dtypes.
 
@@ -42,7 +42,7 @@ def bench_audit(
             first.set_coefficients(0, state)
             first.estimate(1, 0)
 
-    times = timed_in_turn({"audit": audit, "step": lambda: first.estimate(1, 0)}, where, repeats)
+    times = timed_in_turn({"audit": audit, "step": lambda: first.estimate(1, 0)}, where, REPEATS)
     seeds = [seed_of(manifest.run_id, SIGNER.author, step) for step in range(MESSAGES + 1)]
     for session in sessions:
         session.set_coefficients(0, states[0])
