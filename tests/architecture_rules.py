@@ -34,7 +34,6 @@ GLOBAL_RANDOMNESS = frozenset(
 )
 RANDOMNESS_ALLOWED = {
     "sfnode.training.mezo": "the baseline that `sfnode bench` compares with; its numbers reach no state",
-    "sfnode.training.bench": "inputs of a benchmark; they reach no state",
 }
 LAZY_IMPORTERS = ("sfnode.cli", "tests")  # may import, inside a function, what leads to torch
 

@@ -9,6 +9,7 @@ import click
 
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import POSITIVE, dtype_option, json_option
+from sfnode.training.allocator import keep_freed_memory
 
 _shape_option = click.option(
     "--shape", default="opt-125m", show_default=True, help="Model shape, random weights: opt-125m, opt-1.3b, opt-2.7b."
@@ -25,6 +26,7 @@ _device_option = click.option(
 @click.group()
 def bench() -> None:
     """Measure this machine against what you would use instead."""
+    keep_freed_memory()  # as the worker does; the references have it as well
 
 
 @bench.command()

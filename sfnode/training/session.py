@@ -31,7 +31,7 @@ from protocol.subspace import Basis, DirectionFactors, core_exp, direction_facto
 from sfnode.training.candidates import CandidateBatch, batch_of
 from sfnode.training.models import output_embedding
 from sfnode.training.objective import group_objectives
-from sfnode.training.perturbed import Batch, MatrixTerm, Term, VectorTerm
+from sfnode.training.perturbed import Batch, MatrixTerm, Term, VectorTerm, with_spare_row
 from sfnode.training.scoring import Head, Scores, score_candidates, score_words, word_logits
 from sfnode.training.tasks import Example, RowBatch, TaskData
 from sfnode.training.tensors import WeightSwitch, attach
@@ -103,7 +103,9 @@ class SharedModel:
         return torch.promote_types(self.dtype, torch.float32)
 
     def bases(self, bases: Bases, epoch: int) -> tuple[tuple[Tensor, Tensor | None], ...]:
-        """(u, v) of every tensor of the run in the model's dtype on its device; v is None for a vector.
+        """(u, v) of every tensor of the run in the model's dtype on its device; for a vector v is None.
+
+        A matrix's u comes as `with_spare_row` makes it.
 
         Entries are in ones, not in units of the basis: exact in every dtype, and fp16 products do not overflow.
         """
@@ -119,7 +121,9 @@ class SharedModel:
 
     def _basis(self, found: Basis, unit: float) -> tuple[Tensor, Tensor | None]:
         u = torch.from_numpy(found.u).to(self.device, self.dtype) * unit
-        return u, None if found.v is None else torch.from_numpy(found.v).to(self.device, self.dtype) * unit
+        if found.v is None:
+            return u, None
+        return with_spare_row(u), torch.from_numpy(found.v).to(self.device, self.dtype) * unit
 
     def label_logits(self, rows: RowBatch, label_tokens: Sequence[int]) -> Tensor:
         """Logits of the label words after each prompt, [N, labels] in the loss dtype. Head at the last token only."""
@@ -302,7 +306,7 @@ def live_terms(
             if v is None:
                 term: Term = VectorTerm(delta=moved @ u.to(moved.dtype).t())
             else:
-                term = MatrixTerm(u=u, v=v, m=moved)
+                term = MatrixTerm(u=u[:-1].t(), v=v, m=moved, up=u)
             terms[manifest.tensors[index].name] = term
     return terms
 

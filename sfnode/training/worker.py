@@ -29,6 +29,7 @@ from protocol.errors import NumericError, OperatorError, Reject, SfnodeError, Wo
 from protocol.hashing import RunId
 from protocol.manifest import decode_run_untrusted
 from sfnode.basis_file import read_bases
+from sfnode.training.allocator import keep_freed_memory
 from sfnode.training.models import (
     check_model,
     check_positions,
@@ -278,6 +279,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the node tells us when to end
     signal.signal(signal.SIGTERM, lambda *_: leave(options.socket))
     os.nice(options.nice)
+    keep_freed_memory()
     if options.threads:
         torch.set_num_threads(options.threads)
     try:

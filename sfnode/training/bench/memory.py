@@ -17,6 +17,7 @@ import torch
 
 from protocol.bases import Bases
 from protocol.errors import OperatorError
+from sfnode.training.allocator import keep_freed_memory
 from sfnode.training.bench import references
 from sfnode.training.bench.runs import bench_manifest, random_data, random_model, some_coefficients
 from sfnode.training.bench.timing import Action, peak_bytes, reset_peak, resident_bytes, wait_for
@@ -102,4 +103,5 @@ def _action(
 
 
 if __name__ == "__main__":
+    keep_freed_memory()
     sys.stdout.write(f"{measure(Alternative(sys.argv[1]), sys.argv[2:])}\n")
