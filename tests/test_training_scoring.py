@@ -199,7 +199,7 @@ def test_evaluate__passes_bounded_to_few_tokens__says_the_same(tmp_path: Path, m
     manifest = run_of(model, "choice")
     whole = Session(SharedModel(model), Bases(manifest), data_of(manifest, "choice", tmp_path)).evaluate()
     monkeypatch.setattr("sfnode.training.session.EVALUATION_TOKENS", 20)
-    parts = Session(SharedModel(model), Bases(manifest), data_of(manifest, "choice", tmp_path)).evaluate()
+    parts = Session(SharedModel(tiny_llama()), Bases(manifest), data_of(manifest, "choice", tmp_path)).evaluate()
     assert parts.accuracy == whole.accuracy
     assert parts.loss == pytest.approx(whole.loss, rel=1e-12)
 
@@ -343,10 +343,11 @@ def metric_by_hand(
 def test_estimate__metric_that_no_direction_changes__is_zero_or_a_skipped_step(tmp_path: Path) -> None:
     model = tiny_llama()
     raw = run_of(model, "words", objective="accuracy", epsilon_exp=-30)
-    session = Session(SharedModel(model), Bases(raw), data_of(raw, "words", tmp_path))
+    shared = SharedModel(model)
+    session = Session(shared, Bases(raw), data_of(raw, "words", tmp_path))
     assert session.estimate(SEED, STEP).q == (0, 0)
     normalised = run_of(model, "words", objective="accuracy", epsilon_exp=-30, scalar="normalised", clip=127)
-    session = Session(SharedModel(model), Bases(normalised), data_of(normalised, "words", tmp_path))
+    session = Session(shared, Bases(normalised), data_of(normalised, "words", tmp_path))
     with pytest.raises(NumericError, match="all projected gradients are zero"):
         session.estimate(SEED, STEP)
 

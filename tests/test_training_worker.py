@@ -134,7 +134,7 @@ def test_worker__two_nodes__do_not_see_each_others_state(
         ({"model": "/no/such/model"}, "no such folder"),
         ({"data": "/no/such.jsonl"}, "cannot be read"),
         ({"device": "tpu"}, "allowed are"),
-        ({"dtype": "int4"}, "allowed are"),
+        ({"dtype": "int3"}, "allowed are"),
         ({"manifest": b"{}\n\n"}, "manifest_format"),
     ],
 )

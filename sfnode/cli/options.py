@@ -21,6 +21,7 @@ NOT_NEGATIVE = click.IntRange(0)
 
 _DEFAULTS = MethodChoice()
 _DTYPES = click.Choice(["fp32", "bf16", "fp16"])
+_PRECISIONS = click.Choice(["fp32", "bf16", "fp16", "int8", "int8-fp32", "int4"])
 _LIST = "list"
 _OBJECTIVES = click.Choice([each.value for each in Objective])
 
@@ -95,8 +96,8 @@ def json_option(command: F) -> F:
 
 
 def device_options(command: F) -> F:
-    """``--device`` and ``--dtype``."""
-    command = dtype_option(command)
+    """``--device`` and ``--dtype``, where int8 and int4 are allowed too."""
+    command = _option("dtype", _PRECISIONS, "fp32", "Of the weights.")(command)
     return click.option(
         "--device",
         type=click.Choice(["auto", "cpu", "cuda", "mps"]),

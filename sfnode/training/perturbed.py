@@ -117,14 +117,19 @@ class Batch:
             self.terms = {}
             self.projections.end_pass()
 
-    def grouped(self, flat: Tensor, name: str) -> Tensor:
-        """[N T, C] as [G, N T / G, C]. A layer that sees a part of the tokens only cannot tell whose they are."""
-        if flat.shape[0] != self.tokens:
+    def grouped(self, y: Tensor, name: str) -> Tensor:
+        """[N, ..., C] or [N T, C] as a view [G, N / G, ..., C] or [G, N T / G, C].
+
+        A layer may see a token more than once (a norm of each head). One that sees a part of the tokens only cannot
+        tell whose they are.
+        """
+        seen = y.numel() // y.shape[-1]
+        if seen % self.tokens or y.shape[0] % self.groups or (y.ndim == 2 and seen != self.tokens):
             raise OperatorError(
-                f"{name} cannot be trained: its layer sees {flat.shape[0]} of the {self.tokens} tokens of a batch "
+                f"{name} cannot be trained: its layer sees {seen} of the {self.tokens} tokens of a batch "
                 "(experts or pooling); leave it out of the run's tensors"
             )
-        return flat.view(self.groups, -1, flat.shape[-1])
+        return y.view(self.groups, -1, *y.shape[1:])
 
     def beside_ones(self, flat: Tensor, dtype: torch.dtype) -> Tensor:
         """[flat | 1] in ``dtype``, valid until the next call: one small buffer serves all layers. flat: [A, C]."""
@@ -161,8 +166,14 @@ def mixed_of(h: Tensor, m: Tensor, batch: Batch, name: str) -> Tensor:
 
 
 def add_vector(y: Tensor, term: VectorTerm, slot: Slot, name: str) -> None:
-    """y += delta_g in place. y: [N T, O]."""
-    slot.batch.grouped(y, name).add_(term.delta[:, None, :].to(y.dtype))
+    """y += delta_g in place. y: [N, ..., O]."""
+    y_G = slot.batch.grouped(y, name)
+    y_G.add_(_spread(term, y_G))
+
+
+def _spread(term: VectorTerm, y_G: Tensor) -> Tensor:
+    """delta [G, C] as [G, 1, ..., C], to be added to ``y_G`` [G, N / G, ..., C]."""
+    return term.delta.to(y_G.dtype).view(len(y_G), *[1] * (y_G.ndim - 2), y_G.shape[-1])
 
 
 class _Layer(nn.Module):
@@ -227,7 +238,7 @@ class PerturbedConv1D(_Layer):
 
 def _with_bias(y: Tensor, slot: Slot) -> Tensor:
     if (term := slot.vector(slot.bias)) is not None and slot.bias:
-        add_vector(y.view(-1, y.shape[-1]), term, slot, slot.bias)
+        add_vector(y, term, slot, slot.bias)
     return y
 
 
@@ -258,10 +269,8 @@ class PerturbedNorm(_Layer):
         y: Tensor = super().forward(x)
         slot = self.sfnode_slot
         if (term := slot.vector(slot.weight)) is not None and slot.weight:
-            normal = batch_normal(self, x).view(-1, x.shape[-1])
-            delta_goi = term.delta[:, None, :].to(y.dtype)
-            grouped = slot.batch.grouped(y.view(-1, y.shape[-1]), slot.weight)
-            grouped.addcmul_(slot.batch.grouped(normal, slot.weight), delta_goi)
+            y_G = slot.batch.grouped(y, slot.weight)
+            y_G.addcmul_(slot.batch.grouped(batch_normal(self, x), slot.weight), _spread(term, y_G))
         return _with_bias(y, slot)
 
 

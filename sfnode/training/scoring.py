@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sfnode.training.candidates import CandidateBatch
+from sfnode.training.models import LogitScale
 from sfnode.training.perturbed import Batch, MatrixTerm
 from sfnode.training.tasks import RowBatch
 
@@ -41,12 +42,13 @@ class Scores:
 
 
 class Head:
-    """The output embedding, with its own term in the pass under way (a tied or trained head)."""
+    """The output embedding, with its own term in the pass under way (a tied or trained head), and what follows it."""
 
-    def __init__(self, linear: nn.Linear, name: str, batch: Batch) -> None:
+    def __init__(self, linear: nn.Linear, name: str, batch: Batch, scale: LogitScale) -> None:
         self._linear = linear
         self._name = name
         self._batch = batch
+        self._scale = scale
 
     @property
     def vocabulary(self) -> int:
@@ -70,7 +72,7 @@ class Head:
         term = self._term()
         if term is not None and mixed_Ar is not None:
             logits += mixed_Ar @ term.u[words].to(dtype).t()
-        return logits
+        return self._scale.of(logits)
 
     def _term(self) -> MatrixTerm | None:
         term = self._batch.terms.get(self._name)

@@ -29,13 +29,13 @@ from protocol.quantise import quantise
 from protocol.sampling import example_indices
 from protocol.subspace import Basis, DirectionFactors, core_exp, direction_factors
 from sfnode.training.candidates import CandidateBatch, batch_of
-from sfnode.training.models import output_embedding
+from sfnode.training.models import logit_scale, output_embedding
 from sfnode.training.objective import group_objectives
 from sfnode.training.perturbed import Batch, MatrixTerm, Term, VectorTerm, with_spare_row
+from sfnode.training.quantised import Weight, closed_weights
 from sfnode.training.scoring import Head, Scores, score_candidates, score_words, word_logits
 from sfnode.training.tasks import Example, RowBatch, TaskData
 from sfnode.training.tensors import WeightSwitch, attach
-from sfnode.training.view import fold_weights
 
 Int64Array = NDArray[np.int64]
 
@@ -66,7 +66,7 @@ class Evaluation:
 class FoldedWeights:
     """Weights by name, shared by all sessions whose closed epochs are equal."""
 
-    def __init__(self, weights: dict[str, Tensor]) -> None:
+    def __init__(self, weights: dict[str, Weight]) -> None:
         self.weights = weights
 
 
@@ -84,7 +84,7 @@ class SharedModel:
         head = output_embedding(model)
         head_name = next(name for name, weight in self.switch.base.items() if weight is head.weight)
         self.head = head
-        self._scored_head = Head(head, head_name, self.batch)
+        self._scored_head = Head(head, head_name, self.batch, logit_scale(model))
         check_head(self)
 
     @property
@@ -229,7 +229,7 @@ class Session:
         key = (self._manifest.run_id, _digest(self._epochs), hashlib.sha256(repr(examples).encode()).digest())
         known = self._shared.evaluations
         if key not in known:
-            weights = fold_weights(self._bases, self._epochs, self._shared.switch.base)
+            weights = closed_weights(self._bases, self._epochs, self._shared.switch.base)
             with self._shared.switch.using(weights):
                 known[key] = self._evaluate(examples)
         known.move_to_end(key)
@@ -268,7 +268,7 @@ class Session:
             found = self._shared.scores(rows, self.data.label_tokens)
         return group_objectives(self._manifest.task.objective, found, rows.labels, groups)
 
-    def _closed_weights(self, live_epoch: int) -> dict[str, Tensor]:
+    def _closed_weights(self, live_epoch: int) -> dict[str, Weight]:
         closed = {epoch: flat for epoch, flat in self._epochs.items() if epoch != live_epoch and flat.any()}
         if not closed:
             self._fold = None
@@ -278,7 +278,7 @@ class Session:
             self._fold = None  # frees the old copies before the new ones are made, unless another session holds them
             fold = self._shared.folds.get(key)
             if fold is None:
-                fold = FoldedWeights(fold_weights(self._bases, closed, self._shared.switch.base))
+                fold = FoldedWeights(closed_weights(self._bases, closed, self._shared.switch.base))
                 self._shared.folds[key] = fold
             self._fold, self._fold_key = fold, key
         return self._fold.weights

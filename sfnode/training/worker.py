@@ -34,11 +34,10 @@ from sfnode.training.models import (
     check_model,
     check_positions,
     choose_device,
-    choose_dtype,
-    load_causal_lm,
     load_tokenizer,
     resolve_model,
 )
+from sfnode.training.quantised import choose_precision, load_in
 from sfnode.training.session import Session, SharedModel
 from sfnode.training.tasks import read_task
 from sfnode.worker_messages import (
@@ -81,10 +80,10 @@ class ModelPool:
             check_model(folder.path, manifest.model)
             check_positions(folder.path, manifest.task.max_tokens)
             self._checked.add((folder.path, manifest.run_id))
-        device, dtype = choose_device(request.device), choose_dtype(request.dtype)
+        device, precision = choose_device(request.device), choose_precision(request.dtype)
         key = (folder.path, str(device), request.dtype)
         if key not in self._models:
-            self._models[key] = SharedModel(load_causal_lm(folder.path, device, dtype)), load_tokenizer(folder.path)
+            self._models[key] = SharedModel(load_in(precision, folder.path, device)), load_tokenizer(folder.path)
         shared, tokenizer = self._models[key]
         data, evaluation_data = (Path(name) if name else None for name in (request.data, request.eval_data))
         bases = read_bases(manifest, Path(request.basis) if request.basis else None)
