@@ -46,10 +46,12 @@ def demo_run(*, steps: int, batch_rows: int = 8, name: str = "test") -> SignedMa
         max_tokens=48,
         batch_rows=batch_rows,
     )
-    model, tensors = describe_run(MODEL, "linear", task, DATA)
+    described = describe_run(MODEL, "linear", task, DATA)
     method, schedule = method_plain(MethodChoice(rank=8, directions=4))
     settings = {"method": method, "schedule": schedule, "steps": steps}
-    manifest = build_manifest(name=name, owner=OWNER.author, model=model, tensors=tensors, task=task, settings=settings)
+    manifest = build_manifest(
+        name=name, owner=OWNER.author, model=described.spec, tensors=described.tensors, task=task, settings=settings
+    )
     return sign_manifest(manifest, OWNER)
 
 

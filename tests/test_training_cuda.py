@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
+import importlib.metadata
 from collections.abc import Iterator
 from typing import Final
 
@@ -27,7 +27,7 @@ from sfnode.training.view import fold_weights, is_quantised
 from tiny_architectures import tiny_model
 from tiny_models import model_manifest
 
-HAS_TORCHAO: Final = importlib.util.find_spec("torchao") is not None
+HAS_TORCHAO: Final = "torchao" in importlib.metadata.packages_distributions()
 needs_torchao = pytest.mark.skipif(not HAS_TORCHAO, reason="torchao is not installed: pip install -e '.[quantised]'")
 PRECISIONS: Final = [
     ("fp32", 0.999),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import importlib.metadata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, cast
@@ -42,7 +42,7 @@ from tiny_architectures import tiny_model
 from tiny_models import model_manifest, tiny_tokenizer, write_reviews
 
 CPU: Final = torch.device("cpu")
-HAS_TORCHAO: Final = importlib.util.find_spec("torchao") is not None
+HAS_TORCHAO: Final = "torchao" in importlib.metadata.packages_distributions()
 needs_torchao = pytest.mark.skipif(not HAS_TORCHAO, reason="torchao is not installed: pip install -e '.[quantised]'")
 QUANTISED_TOO: Final = ["bf16", "fp16", *(pytest.param(each, marks=needs_torchao) for each in ("int8", "int8-fp32"))]
 

@@ -56,10 +56,12 @@ def init(out: Path, owner_key: Path | None, is_json: bool, **choices: Any) -> No
     if is_json:
         click.echo(json.dumps(fields))
         return
+    left_out = [f"left out {name}: {why}" for name, why in fields["left_out"].items()]
     click.echo(
         f"run      {fields['name']} ({fields['run_id'][:16]})\n"
         f"model    {fields['model']}, {fields['tensors']} trainable tensors\n"
-        f"update   {fields['record_bytes']} bytes per step and node\n"
+        + "".join(f"{line}\n" for line in left_out)
+        + f"update   {fields['record_bytes']} bytes per step and node\n"
         f"written  {out}, signed with {key_path}\n"
         f"next     sfnode join --run {out}{basis} --listen /ip4/0.0.0.0/tcp/4001"
     )
@@ -72,19 +74,20 @@ def make_run(choices: dict[str, Any], *, key_path: Path, default_name: str) -> t
 
     task = task_of(choices)
     settings = _settings_of(choices)
-    model, tensors = describe_run(choices["model"], choices["trainable"], task, choices["data"])
+    model = describe_run(choices["model"], choices["trainable"], task, choices["data"])
     signer = Signer(load_or_create_seed(key_path))
     name = choices.get("name") or default_name
     manifest = build_manifest(
-        name=name, owner=signer.author, model=model, tensors=tensors, task=task, settings=settings
+        name=name, owner=signer.author, model=model.spec, tensors=model.tensors, task=task, settings=settings
     )
     if choices.get("basis"):
         read_bases(manifest, choices["basis"])  # made for these tensors?
     described = {
         "run_id": manifest.run_id.hex(),
         "name": name,
-        "model": model.id,
-        "tensors": len(tensors),
+        "model": model.spec.id,
+        "tensors": len(model.tensors),
+        "left_out": model.left_out,
         "record_bytes": EnvelopeCodec(manifest).record_bytes,
     }
     return sign_manifest(manifest, signer).encode(), described

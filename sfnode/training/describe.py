@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from protocol.errors import OperatorError
@@ -19,14 +20,25 @@ from sfnode.training.models import (
     resolve_model,
 )
 from sfnode.training.tasks import PromptEncoder, read_examples
-from sfnode.training.tensors import TensorGroup, trainable_tensors
+from sfnode.training.tensors import TensorGroup, left_out, trainable_tensors
 
 _MAX_TOKENS = 128  # covers a sentence with its prompt; every token of the longest row costs a forward pass
 
 
-def describe_run(
-    model: str, trainable: str, task: TaskSpec, data: str | None
-) -> tuple[ModelSpec, tuple[TensorSpec, ...]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunModel:
+    """A new run's model.
+
+    Attributes:
+        tensors: what is trained. left_out: what no choice of groups could train, with the reason.
+    """
+
+    spec: ModelSpec
+    tensors: tuple[TensorSpec, ...]
+    left_out: dict[str, str]
+
+
+def describe_run(model: str, trainable: str, task: TaskSpec, data: str | None) -> RunModel:
     """Hash the model's files, list its trainable tensors, and try the task on its tokenizer and data.
 
     Args:
@@ -45,7 +57,7 @@ def describe_run(
     if data is not None:
         read_examples(Path(locate(data)), encoder)
     loaded = load_causal_lm(folder.path, choose_device("cpu"), choose_dtype("fp32"))
-    return spec, trainable_tensors(loaded, groups)
+    return RunModel(spec=spec, tensors=trainable_tensors(loaded, groups), left_out=left_out(loaded))
 
 
 def default_max_tokens(model: str) -> int:

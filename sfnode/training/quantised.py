@@ -9,10 +9,11 @@ nothing of this: nodes of any precision share one run.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -87,6 +88,8 @@ def load_in(precision: str, folder: Path, device: torch.device) -> PreTrainedMod
 
 def _library() -> Any:
     """torchao, which only those need who ask for it, and which carries no types."""
+    if cast(Any, sys.modules).get("torchao", ...) is None:  # hidden from transformers: `sfnode.training`
+        del sys.modules["torchao"]
     return importlib.import_module(_LIBRARY)
 
 
