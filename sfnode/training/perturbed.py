@@ -4,6 +4,9 @@ A forward pass carries G groups of rows, and every group g has its own matrices:
 ``W + U M_pg V^T``. The layer computes ``x W^T`` as ever and adds ``((x V) M_pg^T) U^T``. Both signs and all directions
 of an estimate therefore share one pass. What the matrices are is the business of `session`.
 
+A pass that ends in label words reads one token of each row at its end. Layers whose other results nobody reads then
+(`probe.layers_read_at_last`: most of the last block) compute that token only.
+
 What this costs is memory traffic more than arithmetic. So a plain Linear writes ``[h | 1] [U | bias]^T`` where its own
 bias would be written first, and the product with W is added to that: no pass over the output that it had not anyway.
 
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -103,7 +107,9 @@ class Batch:
     def __init__(self) -> None:
         self.terms: Mapping[str, Term] = {}
         self.groups = 0
-        self.tokens = 0  # N x T
+        self.tokens = 0  # N x T, or N within a layer that computes one token of each row
+        self.read_at_last: AbstractSet[nn.Module] = frozenset()  # layers that may do so
+        self.read_N: Tensor | None = None  # the tokens that they compute, as indices into N x T; None: all
         self.projections = Projections()
         self._beside_ones = torch.ones(0, 0)
 
@@ -116,6 +122,25 @@ class Batch:
         finally:
             self.terms = {}
             self.projections.end_pass()
+
+    @contextmanager
+    def reading(self, last_N: Tensor, tokens: int) -> Iterator[None]:
+        """Within the block only the hidden state of token ``last_N`` of each row is read. last_N: int64[N] below T."""
+        rows_N = torch.arange(len(last_N), device=last_N.device)
+        self.read_N, self.tokens = rows_N * (tokens // len(last_N)) + last_N, tokens
+        try:
+            yield
+        finally:
+            self.read_N = None
+
+    @contextmanager
+    def one_token_a_row(self, read_N: Tensor) -> Iterator[None]:
+        """Within the block layers see ``read_N`` only."""
+        tokens, self.tokens = self.tokens, len(read_N)
+        try:
+            yield
+        finally:
+            self.tokens = tokens
 
     def grouped(self, y: Tensor, name: str) -> Tensor:
         """[N, ..., C] or [N T, C] as a view [G, N / G, ..., C] or [G, N T / G, C].
@@ -182,17 +207,41 @@ class _Layer(nn.Module):
     sfnode_slot: Slot
 
 
-class PerturbedLinear(_Layer):
+class _Product(_Layer):
+    """A layer that maps every token by itself."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch = self.sfnode_slot.batch
+        read_N = batch.read_N if self in batch.read_at_last else None
+        if read_N is None:
+            return self.perturbed(x)
+        with batch.one_token_a_row(read_N):
+            y_NO = self.perturbed(x.reshape(-1, x.shape[-1])[read_N])
+        y_AO = y_NO.new_zeros(x.numel() // x.shape[-1], y_NO.shape[-1])  # zeros, not garbage: it may hold NaN
+        y_AO[read_N] = y_NO
+        return y_AO.view(*x.shape[:-1], -1)
+
+    def perturbed(self, x: Tensor) -> Tensor:
+        """The layer's own result and its terms; x: [..., I]."""
+        raise NotImplementedError
+
+    def own(self, x: Tensor) -> Tensor:
+        """What the layer computes without us."""
+        result: Tensor = super().forward(x)
+        return result
+
+
+class PerturbedLinear(_Product):
     """Goes before nn.Linear itself, whose product it takes over while a term is added."""
 
     weight: Tensor
     bias: Tensor | None
 
-    def forward(self, x: Tensor) -> Tensor:
+    def perturbed(self, x: Tensor) -> Tensor:
         slot = self.sfnode_slot
         term = slot.matrix()
         if term is None or not slot.weight:
-            return _with_bias(super().forward(x), slot)
+            return _with_bias(self.own(x), slot)
         h_Ar = slot.batch.projections.of(x, slot.weight, slot.batch.terms)
         mixed_Ar = mixed_of(h_Ar, term.m.transpose(1, 2), slot.batch, slot.weight)
         y_AO = _before_product(mixed_Ar, term, self.bias, slot.batch)
@@ -210,11 +259,11 @@ def _before_product(mixed_Ar: Tensor, term: MatrixTerm, bias: Tensor | None, bat
     return batch.beside_ones(mixed_Ar, term.up.dtype) @ term.up
 
 
-class PerturbedLinearLike(_Layer):
+class PerturbedLinearLike(_Product):
     """Goes before other Linear classes whose weight is [O, I], quantised ones for instance: adds to their output."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = super().forward(x)
+    def perturbed(self, x: Tensor) -> Tensor:
+        y = self.own(x)
         slot = self.sfnode_slot
         if (term := slot.matrix()) is not None and slot.weight:
             h_Ar = slot.batch.projections.of(x, slot.weight, slot.batch.terms)
@@ -223,11 +272,11 @@ class PerturbedLinearLike(_Layer):
         return _with_bias(y, slot)
 
 
-class PerturbedConv1D(_Layer):
+class PerturbedConv1D(_Product):
     """Goes before transformers' Conv1D, whose weight is stored [I, O]."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = super().forward(x)
+    def perturbed(self, x: Tensor) -> Tensor:
+        y = self.own(x)
         slot = self.sfnode_slot
         if (term := slot.matrix()) is not None and slot.weight:
             h_Ar = x.reshape(-1, x.shape[-1]) @ term.u

@@ -1,4 +1,4 @@
-"""One small forward pass that shows how a model uses its layers: which of them see every token, and which it skips.
+"""Small forward passes that show how a model uses its layers: which see every token, which it skips, whose are read.
 
 A layer's own low-rank term is added when the layer is called, to the tokens that it is called with. A model may use a
 layer's weight without calling it (Mamba's time steps), or call it with some of the tokens (experts, pooling). What was
@@ -13,9 +13,11 @@ from typing import Any, Final, TypeAlias
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
 _ROWS: Final = 3  # odd, and other than the tokens: a transposed shape is not mistaken
 _TOKENS: Final = 5
+_IN_VAIN: Final = 3  # keys and values come between the queries and the layers after the attention
 Shape: TypeAlias = tuple[int, ...]
 
 
@@ -69,3 +71,58 @@ def _is_whole_batch(shape: Shape, *, may_be_shared: bool) -> bool:
     if may_be_shared and shape[0] == 1:
         return shape[1] == _TOKENS
     return shape[0] == _ROWS and _TOKENS in shape[1:-1]
+
+
+@torch.inference_mode()
+def layers_read_at_last(model: PreTrainedModel) -> frozenset[nn.Module]:
+    """The linear layers at the model's end of whose results only those at the last token reach its last hidden state.
+
+    Those after the last attention, and what makes its queries. Found by changing what a layer gives: at all other
+    tokens of one row, and at the last token of another, which must change that row's hidden state. One pass over few
+    tokens for each layer, from the last one back, until `_IN_VAIN` in a row are none.
+    """
+    tokens = probe_tokens(model, 2, _TOKENS)
+    before_2H, called = _last_hidden(model, tokens, None)
+    found: list[nn.Module] = []
+    in_vain = 0
+    for module in reversed(called):
+        if called.count(module) > 1:
+            break  # a layer used at several depths
+        after_2H, _ = _last_hidden(model, tokens, module)
+        if torch.equal(after_2H[0], before_2H[0]) and not torch.equal(after_2H[1], before_2H[1]):
+            found.append(module)
+            in_vain = 0
+        else:
+            in_vain += 1
+        if in_vain == _IN_VAIN:
+            break
+    return frozenset(found)
+
+
+def _last_hidden(
+    model: PreTrainedModel, tokens_2T: Tensor, changed: nn.Module | None
+) -> tuple[Tensor, list[nn.Module]]:
+    """Last hidden state at the last token, [2, H], and the linear layers in the order of their calls.
+
+    The output of ``changed`` is replaced, at all tokens but the last of row 0 and at the last token of row 1.
+    """
+    called: list[nn.Module] = []
+
+    def note(module: nn.Module, _inputs: tuple[Any, ...], output: Any) -> Any:
+        called.append(module)
+        if module is not changed or output.numel() % tokens_2T.numel():
+            return output
+        y_2TO = output.clone().view(*tokens_2T.shape, -1)
+        other_TO = torch.cos(torch.arange(y_2TO[0].numel(), device=output.device)).view_as(y_2TO[0])
+        other_TO = (other_TO * (1 + y_2TO.abs().amax())).to(output.dtype)
+        y_2TO[0, :-1], y_2TO[1, -1] = other_TO[:-1], other_TO[-1]
+        return y_2TO.view_as(output)
+
+    linear = [module for module in model.base_model.modules() if isinstance(module, nn.Linear | Conv1D)]
+    handles = [module.register_forward_hook(note) for module in linear]
+    try:
+        hidden_2TH: Tensor = model.base_model(input_ids=tokens_2T, use_cache=False).last_hidden_state
+    finally:
+        for handle in handles:
+            handle.remove()
+    return hidden_2TH[:, -1], called

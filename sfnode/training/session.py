@@ -32,6 +32,7 @@ from sfnode.training.candidates import CandidateBatch, batch_of
 from sfnode.training.models import logit_scale, output_embedding
 from sfnode.training.objective import group_objectives
 from sfnode.training.perturbed import Batch, MatrixTerm, Term, VectorTerm, with_spare_row
+from sfnode.training.probe import layers_read_at_last
 from sfnode.training.quantised import Weight, closed_weights
 from sfnode.training.scoring import Head, Scores, score_candidates, score_words, word_logits
 from sfnode.training.tasks import Example, RowBatch, TaskData
@@ -85,6 +86,7 @@ class SharedModel:
         head_name = next(name for name, weight in self.switch.base.items() if weight is head.weight)
         self.head = head
         self._scored_head = Head(head, head_name, self.batch, logit_scale(model))
+        self.batch.read_at_last = layers_read_at_last(model)
         check_head(self)
 
     @property
@@ -126,8 +128,9 @@ class SharedModel:
         return with_spare_row(u), torch.from_numpy(found.v).to(self.device, self.dtype) * unit
 
     def label_logits(self, rows: RowBatch, label_tokens: Sequence[int]) -> Tensor:
-        """Logits of the label words after each prompt, [N, labels] in the loss dtype. Head at the last token only."""
-        hidden_NTH: Tensor = self.model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
+        """Logits of the label words after each prompt, [N, labels] in the loss dtype. Only the last token is read."""
+        with self.batch.reading(rows.last, rows.tokens.numel()):
+            hidden_NTH: Tensor = self.model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
         return word_logits(hidden_NTH, self._scored_head, rows.last, label_tokens, self.loss_dtype)
 
     def scores(self, rows: RowBatch | CandidateBatch, label_tokens: Sequence[int]) -> Scores:
