@@ -30,7 +30,7 @@ def names_of(model: PreTrainedModel, modules: frozenset[nn.Module]) -> set[str]:
 
 
 @pytest.mark.parametrize("name", LAST_BLOCK)
-def test_layers_read_at_last__are_the_last_blocks_but_for_keys_and_values(name: str) -> None:
+def test_layers_read_at_last__of_a_model__are_the_last_blocks_but_for_keys_and_values(name: str) -> None:
     model = tiny_model(name)
     found = names_of(model, layers_read_at_last(model))
     assert {each.partition(".1.")[2] for each in found} == LAST_BLOCK[name]
@@ -48,7 +48,9 @@ def test_layers_read_at_last__of_a_block_whose_values_are_zero__leave_out_what_s
     assert found == {f"model.layers.1.{each}" for each in LAST_BLOCK["llama"] if "q_proj" not in each}
 
 
-def test_label_logits__compute_the_end_of_the_model_at_one_token_of_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_label_logits__of_some_rows__compute_the_end_of_the_model_at_one_token_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model = tiny_model("opt")
     shared = SharedModel(model)
     attach(model, trainable_tensors(model, [TensorGroup.LINEAR]), shared.batch)
