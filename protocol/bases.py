@@ -33,6 +33,11 @@ class Bases:
         self.manifest = manifest
         self._published = published
 
+    @property
+    def are_one(self) -> bool:
+        """Every epoch has the same."""
+        return self._published is not None
+
     def of(self, epoch: int, tensor_index: int) -> Basis:
         """The basis of one tensor in ``epoch``; a random one is generated at each call."""
         if self._published is not None:

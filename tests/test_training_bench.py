@@ -59,10 +59,13 @@ def test_bench_step__tiny_shape__reports_every_ratio(dtype: str, monkeypatch: py
 
 @pytest.mark.process
 def test_bench_memory__forward_and_adamw__hold_what_they_must() -> None:
-    found = peaks("opt-tiny", (4, 8), "fp32", "cpu", (Alternative.FORWARD, Alternative.ADAMW))
+    found = peaks(
+        "opt-tiny", (4, 8), "fp32", "cpu", (Alternative.FORWARD, Alternative.ADAMW, Alternative.STEP_LATER_PUBLISHED)
+    )
     weights = sum(parameter.numel() for parameter in random_model("opt-tiny", CPU, torch.float32).parameters())
     assert found["forward"] > 4 * weights
     assert found["adamw"] > 4 * 4 * weights  # weights, gradients, two moments
+    assert 0 < found["step_later_published"] < found["adamw"]
 
 
 @pytest.mark.parametrize("core", list(CoreKind))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from brute_force import published_bases
 from protocol.bases import Bases
 from protocol.coefficients import CoefficientLayout
 from protocol.errors import OperatorError
@@ -75,6 +76,20 @@ def test_session__equal_closed_epochs__are_folded_once_and_freed(
     assert len(shared.folds) == 1
     del session
     sessions.clear()
+    assert len(shared.folds) == 0
+
+
+def test_session__epochs_that_share_a_published_basis__add_up_and_nothing_is_folded(
+    shared: SharedModel, manifest: Manifest, tmp_path: Path
+) -> None:
+    bases = published_bases(manifest)
+    data = open_session(shared, manifest, tmp_path).data
+    apart, together = (Session(shared, bases, data) for _ in range(2))
+    flats = [some_coefficients(manifest, number) for number in (1, 2)]
+    for epoch, flat in enumerate(flats):
+        apart.set_coefficients(epoch, flat)
+    together.set_coefficients(STEP // manifest.method.epoch_steps, flats[0] + flats[1])
+    assert apart.projected_gradients(SEED, STEP) == together.projected_gradients(SEED, STEP)
     assert len(shared.folds) == 0
 
 

@@ -76,6 +76,10 @@ class Shuffled(Bases):
         self._bases = bases
         self._order = order
 
+    @property
+    def are_one(self) -> bool:
+        return self._bases.are_one
+
     def of(self, epoch: int, tensor_index: int) -> Basis:
         found = self._bases.of(epoch, tensor_index)
         return Basis(u=found.u[:, self._order], v=None if found.v is None else found.v[:, self._order])

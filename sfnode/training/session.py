@@ -1,7 +1,8 @@
 """One node's view of a run on a shared base model: its coefficients, and the estimates and evaluations made with them.
 
-The epoch under way acts as a low-rank term on the activations, together with the perturbation. All other epochs are
-folded into copies of the trained weights, made when they change. The base weights stay shared and untouched.
+The epoch under way acts as a low-rank term on the activations, together with the perturbation. So do all others where
+they share its basis: their coefficients add up, and cost nothing. Epochs with other bases are folded into copies of the
+trained weights, made when they change. The base weights stay shared and untouched.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class SharedModel:
 
         Entries are in ones, not in units of the basis: exact in every dtype, and fp16 products do not overflow.
         """
-        key = (bases.manifest.run_id, epoch)
+        key = (bases.manifest.run_id, 0 if bases.are_one else epoch)
         if key not in self._bases:
             tensors = range(len(bases.manifest.tensors))
             unit = 2.0**-bases.manifest.method.basis_unit_exp
@@ -250,8 +251,9 @@ class Session:
         return Evaluation(accuracy=right / len(examples), loss=loss / len(examples), rows=len(examples))
 
     def _live(self, epoch: int) -> Int64Array:
-        held = self._epochs.get(epoch)
-        return np.zeros(self._layout.size, dtype=np.int64) if held is None else held.copy()
+        """Coefficients of all epochs with the basis of ``epoch``, a copy."""
+        held = [flat for each, flat in self._epochs.items() if each == epoch or self._bases.are_one]
+        return np.sum(held, axis=0, dtype=np.int64) if held else np.zeros(self._layout.size, dtype=np.int64)
 
     def _rows(self, seed: int, local_step: int) -> RowBatch | CandidateBatch:
         """The rows of all groups in their order (`group_blocks`), padded alike, so that rounding is common to all."""
@@ -273,7 +275,7 @@ class Session:
 
     def _closed_weights(self, live_epoch: int) -> dict[str, Weight]:
         closed = {epoch: flat for epoch, flat in self._epochs.items() if epoch != live_epoch and flat.any()}
-        if not closed:
+        if not closed or self._bases.are_one:
             self._fold = None
             return {}
         key = self._manifest.run_id + _digest(closed)

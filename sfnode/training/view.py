@@ -21,7 +21,6 @@ from torch.nn import functional
 
 from protocol.bases import Bases
 from protocol.coefficients import CoefficientLayout, view_exp
-from protocol.method import BasisKind
 from protocol.subspace import Int8Array
 
 Int64Array: TypeAlias = NDArray[np.int64]
@@ -76,7 +75,7 @@ def factors_of(bases: Bases, index: int, moved: Mapping[int, Int64Array], device
     stays the same and the sum of the coefficients is exact."""
     cores = list(moved.items())
     total = sum(np.abs(core.astype(np.float64)).max() for _, core in cores)
-    if bases.manifest.method.basis is BasisKind.PUBLISHED and total < _sum_max(bases):
+    if bases.are_one and total < _sum_max(bases):
         cores = [(cores[0][0], np.sum([core for _, core in cores], axis=0, dtype=np.int64))]
     result = []
     for epoch, core in cores:

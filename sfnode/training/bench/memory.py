@@ -19,7 +19,7 @@ from protocol.bases import Bases
 from protocol.errors import OperatorError
 from sfnode.training.allocator import keep_freed_memory
 from sfnode.training.bench import references
-from sfnode.training.bench.runs import bench_manifest, random_data, random_model, some_coefficients
+from sfnode.training.bench.runs import bench_manifest, published, random_data, random_model, some_coefficients
 from sfnode.training.bench.timing import Action, peak_bytes, reset_peak, resident_bytes, wait_for
 from sfnode.training.models import choose_device, choose_dtype
 from sfnode.training.session import Session, SharedModel
@@ -35,7 +35,8 @@ class Alternative(StrEnum):
 
     FORWARD = "forward"
     STEP = "step"  # in the run's first epoch
-    STEP_LATER = "step_later"  # with an epoch folded into copies of the trained weights
+    STEP_LATER = "step_later"  # with a random basis, and an epoch folded into copies of the trained weights
+    STEP_LATER_PUBLISHED = "step_later_published"  # with a published basis, which all epochs share
     MEZO = "mezo"
     ADAMW = "adamw"
     LORA = "lora"
@@ -92,13 +93,15 @@ def _action(
             return references.adamw(model, rows, data.label_tokens)
         case Alternative.LORA:
             return references.lora(model, rows, data.label_tokens)
-        case Alternative.STEP | Alternative.STEP_LATER:
-            manifest = bench_manifest(trainable_tensors(model), rows=size[0], tokens=size[1])
-            session = Session(SharedModel(model), Bases(manifest), data)
-            epoch = int(alternative is Alternative.STEP_LATER)
+        case Alternative.STEP | Alternative.STEP_LATER | Alternative.STEP_LATER_PUBLISHED:
+            bases = Bases(bench_manifest(trainable_tensors(model), rows=size[0], tokens=size[1]))
+            if alternative is Alternative.STEP_LATER_PUBLISHED:
+                bases = published(bases)
+            session = Session(SharedModel(model), bases, data)
+            epoch = int(alternative is not Alternative.STEP)
             for each in range(epoch + 1):
-                session.set_coefficients(each, some_coefficients(manifest, each))
-            return lambda: session.estimate(1, epoch * manifest.method.epoch_steps)
+                session.set_coefficients(each, some_coefficients(bases.manifest, each))
+            return lambda: session.estimate(1, epoch * bases.manifest.method.epoch_steps)
     assert_never(alternative)
 
 

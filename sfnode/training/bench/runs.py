@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -12,12 +14,13 @@ from numpy.typing import NDArray
 from torch import nn
 from transformers import OPTConfig, OPTForCausalLM, PreTrainedModel
 
+from protocol.bases import Bases, decode_basis_untrusted, encode_basis
 from protocol.coefficients import CoefficientLayout
 from protocol.envelope import Envelope, EnvelopeCodec
 from protocol.errors import OperatorError
 from protocol.keys import Signer
 from protocol.manifest import Manifest, TensorKind, TensorSpec, checked
-from protocol.method import CoreKind
+from protocol.method import BasisKind, CoreKind
 from protocol.philox import words
 from protocol.structure import to_plain
 from protocol.subspace import seed_of
@@ -152,6 +155,15 @@ def bench_manifest(
             "authors_max": 1 << 10,
         }
     )
+
+
+def published(bases: Bases) -> Bases:
+    """The same run with its first epoch's bases published for all epochs."""
+    method = bases.manifest.method
+    data = encode_basis(method.rank, [bases.of(0, index) for index in range(len(bases.manifest.tensors))])
+    method = replace(method, basis=BasisKind.PUBLISHED, basis_sha256=hashlib.sha256(data).hexdigest())
+    manifest = checked(to_plain(replace(bases.manifest, method=method), as_rows=False))
+    return Bases(manifest, decode_basis_untrusted(manifest, data))
 
 
 def random_data(rows: int, tokens: int) -> TaskData:

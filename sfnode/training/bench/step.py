@@ -48,7 +48,8 @@ def bench_step(
     Returns:
         ratio_to_forward: step / forward; ratio_to_full_forward alike.
         ratio_to_mezo, ratio_to_mezo_same_tensors, ratio_to_backprop, ratio_to_lora: reference / step.
-        peak_memory_ratio: step / forward, in a run's first epoch; peak_memory_ratio_later with an epoch folded.
+        peak_memory_ratio: step / forward, in a run's first epoch; peak_memory_ratio_later with an epoch folded;
+        peak_memory_ratio_later_published: the same epoch with a published basis, where nothing is folded.
         memory_of_backprop: AdamW's peak / the step's.
         All are ratios of medians; `ratios` has the quartiles of neighbouring runs, `seconds` medians, `spread` the
         middle half's width as a share of the median.
@@ -125,6 +126,7 @@ def _memory(peak: dict[str, int]) -> dict[str, object]:
     return {
         "peak_memory_ratio": peak["step"] / peak["forward"],
         "peak_memory_ratio_later": peak["step_later"] / peak["forward"],
+        "peak_memory_ratio_later_published": peak["step_later_published"] / peak["forward"],
         "memory_of_backprop": peak["adamw"] / peak["step"],
         "memory_of_lora": peak["lora"] / peak["step"],
         "memory_of_mezo": peak["mezo"] / peak["step"],
