@@ -115,9 +115,10 @@ class Estimated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
-    """Share of rows whose likeliest label word is the right one (0 ... 1), and their mean loss."""
+    """Share of rows whose likeliest label word is the right one (0 ... 1), macro F1 (None: completions), mean loss."""
 
     accuracy: float
+    f1: float | None
     loss: float
     rows: int
     seconds: float

@@ -23,6 +23,7 @@ from protocol.manifest import Manifest, TensorKind
 from protocol.quantise import quantise
 from protocol.sampling import example_indices
 from protocol.subspace import direction_factors, scale_exp, seed_of
+from protocol.task import TaskKind
 from sfnode.training import scoring
 from sfnode.training.candidates import CandidateBatch, batch_of
 from sfnode.training.models import output_embedding
@@ -75,6 +76,17 @@ def plain_scores(model: PreTrainedModel, example: Example) -> tuple[float, int, 
     prediction = means.index(max(means))
     loss = math.log(math.fsum(math.exp(mean) for mean in means)) - means[example.label]
     return loss, prediction, float(prediction == example.label)
+
+
+def plain_f1(predictions: Sequence[int], labels: Sequence[int]) -> float:
+    """Mean over the labels that occur of 2 TP / (2 TP + FP + FN)."""
+    pairs = list(zip(predictions, labels, strict=True))
+    found = []
+    for label in {*predictions, *labels}:
+        both = sum(pair == (label, label) for pair in pairs)
+        one = sum(label in pair for pair in pairs) - both
+        found.append(2 * both / (2 * both + one))
+    return math.fsum(found) / len(found)
 
 
 def assert_equal(found: Scores, expected: Sequence[tuple[float, int, float]]) -> None:
@@ -192,6 +204,9 @@ def test_evaluate__every_kind__is_the_mean_of_single_examples(kind: str, tmp_pat
     assert found.rows == len(expected) == 4
     assert found.loss == pytest.approx(math.fsum(loss for loss, _, _ in expected) / 4, rel=1e-9)
     assert found.accuracy == pytest.approx(math.fsum(right for _, _, right in expected) / 4)
+    predictions, labels = [each[1] for each in expected], [example.label for example in data.evaluation_examples]
+    is_completion = manifest.task.kind is TaskKind.COMPLETION
+    assert found.f1 == (None if is_completion else pytest.approx(plain_f1(predictions, labels)))
 
 
 def test_evaluate__passes_bounded_to_few_tokens__says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

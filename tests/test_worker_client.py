@@ -87,7 +87,7 @@ async def test_session__answer_that_is_none__is_a_worker_error(reply: bytes, com
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
 async def test_session__evaluation_that_overflowed__is_a_numeric_error(loss: float, tmp_path: Path) -> None:
-    reply = Evaluated(accuracy=0.5, loss=loss, rows=8, seconds=0.0)
+    reply = Evaluated(accuracy=0.5, f1=None, loss=loss, rows=8, seconds=0.0)
     async with fake_worker(tmp_path, lambda _: reply) as worker:
         session = await connect(worker.path)
         with pytest.raises(NumericError, match="not finite"):

@@ -32,7 +32,7 @@ from sfnode.trainer import TrainingConfig
 def evaluate(
     data_dir: Path, model: str | None, eval_data: str | None, compare: bool, device: str, dtype: str, is_json: bool
 ) -> None:
-    """Accuracy and loss of the model that a node's ledger describes.
+    """Accuracy, F1 (mean over the labels) and loss of the model that a node's ledger describes.
 
     \b
     Example: sfnode eval --data-dir ~/.sfnode/my-run --eval-data dev.jsonl
@@ -54,11 +54,14 @@ def evaluate(
     results = trio.run(evaluate_states, signed, config, states)
     named = dict(zip(["before", "after"] if compare else ["after"], results, strict=True))
     if is_json:
-        fields = {name: {"accuracy": r.accuracy, "loss": r.loss, "rows": r.rows} for name, r in named.items()}
+        fields = {
+            name: {"accuracy": r.accuracy, "f1": r.f1, "loss": r.loss, "rows": r.rows} for name, r in named.items()
+        }
         click.echo(json.dumps({**fields, "state_digest": after.digest().hex()}))
         return
     for name, result in named.items():
-        click.echo(f"{name:<7} accuracy {100 * result.accuracy:.2f} %, loss {result.loss:.4f}, {result.rows} rows")
+        f1 = "" if result.f1 is None else f"F1 {100 * result.f1:.2f} %, "
+        click.echo(f"{name:<7} accuracy {100 * result.accuracy:.2f} %, {f1}loss {result.loss:.4f}, {result.rows} rows")
 
 
 @click.command()

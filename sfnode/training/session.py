@@ -29,9 +29,10 @@ from protocol.method import Method
 from protocol.quantise import quantise
 from protocol.sampling import example_indices
 from protocol.subspace import Basis, DirectionFactors, core_exp, direction_factors
+from protocol.task import TaskKind
 from sfnode.training.candidates import CandidateBatch, batch_of
 from sfnode.training.models import logit_scale, output_embedding
-from sfnode.training.objective import group_objectives
+from sfnode.training.objective import group_objectives, macro_f1
 from sfnode.training.perturbed import Batch, MatrixTerm, Term, VectorTerm, with_spare_row
 from sfnode.training.probe import layers_read_at_last
 from sfnode.training.quantised import Weight, closed_weights
@@ -58,9 +59,17 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """Means over the rows: `Scores.right` (a share of tokens for completions) as accuracy 0 ... 1, and loss; rows."""
+    """Of all rows.
+
+    Attributes:
+        accuracy: mean of `Scores.right` (of completions a share of tokens), 0 ... 1.
+        f1: mean over the labels (`macro_f1`), 0 ... 1; None of completions.
+        loss: mean.
+        rows: how many.
+    """
 
     accuracy: float
+    f1: float | None
     loss: float
     rows: int
 
@@ -243,12 +252,17 @@ class Session:
 
     def _evaluate(self, examples: Sequence[Example]) -> Evaluation:
         right, loss = 0.0, 0.0
+        predictions, labels = [], []
         for members in _chunks(examples, EVALUATION_TOKENS):
             rows = batch_of(self.data, members, 1, self._shared.device)
             found = self._shared.scores(rows, self.data.label_tokens)
             right += float(found.right.sum())
             loss += float(found.loss.sum())
-        return Evaluation(accuracy=right / len(examples), loss=loss / len(examples), rows=len(examples))
+            predictions.append(found.prediction.cpu())
+            labels.append(rows.labels.cpu())
+        is_completion = self._manifest.task.kind is TaskKind.COMPLETION
+        f1 = None if is_completion else float(macro_f1(torch.cat(predictions)[None], torch.cat(labels)[None]))
+        return Evaluation(accuracy=right / len(examples), f1=f1, loss=loss / len(examples), rows=len(examples))
 
     def _live(self, epoch: int) -> Int64Array:
         """Coefficients of all epochs with the basis of ``epoch``, a copy."""

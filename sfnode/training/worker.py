@@ -141,7 +141,7 @@ def _serve(session: Session, request: SetCoefficients | EstimateRequest | Evalua
         case EvaluateRequest(rows_max=rows_max):
             found = session.evaluate(rows_max)
             seconds = time.perf_counter() - start
-            return Evaluated(accuracy=found.accuracy, loss=found.loss, rows=found.rows, seconds=seconds)
+            return Evaluated(accuracy=found.accuracy, f1=found.f1, loss=found.loss, rows=found.rows, seconds=seconds)
         case _:
             assert_never(request)
 

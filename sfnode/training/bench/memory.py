@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
+from statistics import median
 from typing import Final, assert_never
 
 import torch
@@ -27,6 +28,7 @@ from sfnode.training.tasks import row_batch
 from sfnode.training.tensors import trainable_tensors
 
 _RUNS: Final = 2  # the second has what the first one keeps: moments, bases, caches
+_PROCESSES: Final = 3  # how the heap is cut up differs by a tenth from one to the next
 _SECONDS_MAX: Final = 3_600
 
 
@@ -49,11 +51,14 @@ def peaks(
     device: str,
     alternatives: Sequence[Alternative] = tuple(Alternative),
 ) -> dict[str, int]:
-    """Peak bytes of ``alternatives`` with ``size`` = (rows, tokens); empty where the system does not tell."""
+    """Peak bytes of ``alternatives`` with ``size`` = (rows, tokens), medians; empty where the system does not tell."""
     if resident_bytes() is None and device != "cuda":
         return {}
     settings = (shape, *map(str, size), dtype, device)
-    return {alternative.value: _peak_of(alternative, settings) for alternative in alternatives}
+    return {
+        alternative.value: int(median(_peak_of(alternative, settings) for _ in range(_PROCESSES)))
+        for alternative in alternatives
+    }
 
 
 def _peak_of(alternative: Alternative, settings: Sequence[str]) -> int:
