@@ -10,7 +10,7 @@ import torch
 from protocol.audit import deviation
 from protocol.bases import Bases
 from protocol.subspace import seed_of
-from sfnode.training.bench.runs import SIGNER, bench_manifest, random_data, random_model, some_coefficients
+from sfnode.training.bench.runs import CLIP, SIGNER, bench_manifest, random_data, random_model, some_coefficients
 from sfnode.training.bench.timing import timed_in_turn
 from sfnode.training.models import choose_device, choose_dtype
 from sfnode.training.session import Session, SharedModel
@@ -29,7 +29,8 @@ def bench_audit(
         seconds: of an audit of one message (two estimates and the two states); ratio_to_step: to one estimate.
         deviation_of_dtypes: median `deviation` of the scalars in ``other_dtype`` from those in ``dtype``;
         deviation_of_strangers: of the scalars of another seed, which is what inventing them gives. An audit tells
-            honest from invented where the first is well below the second.
+            honest from invented where the first is well below the second. share_clipped: of the scalars, which say
+            nothing of rounding.
     """
     where = choose_device(device)
     sessions = [_session(shape, rows, tokens, name, where) for name in (dtype, other_dtype)]
@@ -60,6 +61,7 @@ def bench_audit(
         "ratio_to_step": times["audit"].median / times["step"].median,
         "spread": {name: found.spread for name, found in times.items()},
         "deviation_of_dtypes": median(map(deviation, there, here)),
+        "share_clipped": sum(abs(each) == CLIP for q in here for each in q) / sum(map(len, here)),
         "deviation_of_strangers": median(map(deviation, here[1:], here[:-1])),
     }
 
