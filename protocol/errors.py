@@ -31,6 +31,7 @@ class RejectReason(IntEnum):
     RUN_ID = 17
     BASIS = 18
     AUDIT_FORMAT = 19
+    LOG_FORMAT = 20
 
 
 class IgnoreReason(IntEnum):

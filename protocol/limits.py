@@ -17,6 +17,7 @@ WEIGHT_MAX: Final = 1 << 16  # integer learning-rate weight
 CLIP_MAX: Final = (1 << 15) - 1  # scalars travel as int16
 NORMALISED_CLIP: Final = 127  # SPEC 5.2: round(32 g / rms) fits int8
 AUTHORS_MAX: Final = 1 << 16
+LOG_BLOCK_BYTES_MAX: Final = 1 << 20  # of a log file, read and checked at once: 8,000 records
 BASIS_ENTRY_MAX: Final = 127  # int8
 BASIS_BYTES_MAX: Final = 1 << 28  # OPT-6.7b at rank 32 takes 80 MB
 BASIS_UNIT_EXP_MAX: Final = 6  # one is at most 64 of 127: entries of unit variance must fit

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,28 +15,44 @@ from protocol.errors import OperatorError
 
 def write_durably(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Write ``data`` to ``path`` through a temporary file, fsync and rename. OperatorError says what to do."""
-    _replace(path, data, mode, is_durable=True)
+    _replace(path, (data,), mode, is_durable=True)
+
+
+def write_pieces_durably(path: Path, pieces: Iterable[bytes]) -> None:
+    """As write_durably, for what is too long to be held in memory at once."""
+    _replace(path, pieces, 0o644, is_durable=True)
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the names in a folder are on the disk. OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_json(path: Path, data: Any) -> None:
     """Replace ``path`` by ``data`` as JSON; without fsync, for status files that are rewritten all the time."""
-    _replace(path, json.dumps(data).encode("utf-8"), 0o644, is_durable=False)
+    _replace(path, (json.dumps(data).encode("utf-8"),), 0o644, is_durable=False)
 
 
-def _replace(path: Path, data: bytes, mode: int, *, is_durable: bool) -> None:
+def _replace(path: Path, pieces: Iterable[bytes], mode: int, *, is_durable: bool) -> None:
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+            file.writelines(pieces)
             file.flush()
             if is_durable:
                 os.fsync(file.fileno())
         os.replace(temporary, path)
-    except OSError as error:
+    except BaseException as error:
         with suppress(OSError):  # the folder itself may be what is wrong
             temporary.unlink()
+        if not isinstance(error, OSError):
+            raise
         raise OperatorError(f"cannot write {path}: {describe_os_error(error)}") from None
 
 

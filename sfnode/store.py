@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -73,10 +73,10 @@ class Store:
 
     # --- records ------------------------------------------------------------------------------------------
 
-    def add(self, records: Sequence[bytes], *, is_durable: bool) -> None:
+    def add(self, records: Iterable[bytes], *, is_durable: bool) -> None:
         """Append records in one transaction; ``is_durable`` waits until they are on the disk."""
         with self._transaction(is_durable=is_durable):
-            self._database.executemany("INSERT INTO records (record) VALUES (?)", [(record,) for record in records])
+            self._database.executemany("INSERT INTO records (record) VALUES (?)", ((record,) for record in records))
 
     def records(self) -> Iterator[tuple[int, bytes]]:
         """(arrival number, record) in the order of arrival."""

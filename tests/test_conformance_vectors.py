@@ -61,6 +61,7 @@ def test_vectors__reasons__each_has_one() -> None:
     wanted = {reason.name for reason in (*RejectReason, *IgnoreReason)} - {
         RejectReason.RUN_ID.name,
         RejectReason.AUDIT_FORMAT.name,
+        RejectReason.LOG_FORMAT.name,
     }
     assert reasons(CASES) == wanted
 

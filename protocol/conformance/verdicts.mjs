@@ -20,6 +20,7 @@ export const REJECT_REASONS = Object.freeze({
   RUN_ID: 17,
   BASIS: 18,
   AUDIT_FORMAT: 19,
+  LOG_FORMAT: 20,
 });
 
 export const IGNORE_REASONS = Object.freeze({ ALREADY_HELD: 1, SLOT_VOID: 2, TOO_EARLY: 3, AUTHORS_FULL: 4 });

@@ -12,7 +12,8 @@ from sfnode.cli.audit import audit
 from sfnode.cli.basis import basis
 from sfnode.cli.bench import bench
 from sfnode.cli.identity import identity
-from sfnode.cli.inspect import log, status
+from sfnode.cli.inspect import status
+from sfnode.cli.log import log
 from sfnode.cli.model import evaluate, export
 from sfnode.cli.owner import init
 from sfnode.cli.run import join

@@ -1,0 +1,272 @@
+"""A whole run as one file: manifest, published basis, every record, and what they add up to (SPEC 9.4).
+
+Whoever has the file needs no network and nobody's word: manifest and records are signed, the basis is named by its
+hash, and the sum follows from them. Bytes only: opening files is for others.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+
+from protocol import limits
+from protocol.bases import decode_basis_untrusted
+from protocol.errors import Ignore, Reject, RejectReason
+from protocol.hashing import Author, Digest, hash_fields
+from protocol.keys import SIGNATURE_BYTES, Signer, is_author_key, is_signed
+from protocol.ledger import Ledger
+from protocol.manifest import Manifest, SignedManifest, basis_bytes, decode_run_untrusted
+from protocol.method import BasisKind
+from protocol.replica import Replica
+
+MAGIC = b"sfnode/log/1\n\0\0\0"
+MANIFEST, BASIS, RECORDS, END = 1, 2, 3, 4  # kinds of blocks, in their order in the file
+
+_HEAD = struct.Struct(">BI")  # kind, length of the body
+_CHECK_BYTES = 32
+_TOTALS = struct.Struct(">QQ32s32s32s")  # records, updates, ledger root, state digest, writer
+_END_BYTES = _TOTALS.size + SIGNATURE_BYTES
+_END_TAG = b"sfnode/log-end/1"
+_STEP = slice(32, 36)  # of a record, SPEC 6.1
+_ALL_STEPS = b"\xff" * (limits.SPAN_STEPS // 8)
+
+Read = Callable[[int], bytes]  # up to so many bytes; fewer only where the file ends
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEnd:
+    """What a log file says of itself at its end.
+
+    Attributes:
+        records: in the file; both of each void slot.
+        updates: slots that count.
+        writer: Ed25519 key of the node that wrote it and answers for its being whole.
+    """
+
+    records: int
+    updates: int
+    ledger_root: Digest
+    state_digest: Digest
+    writer: Author
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedLog:
+    """A log file that was read to its end and found to hold what it says."""
+
+    signed: SignedManifest
+    basis: bytes | None
+    replica: Replica
+    end: LogEnd
+
+
+def ordered_records(ledger: Ledger) -> Iterator[bytes]:
+    """Every record held, both of a void slot too, by step and then as bytes (which begin with the author)."""
+    authors = sorted(ledger.authors())
+    for span, _ in ledger.span_digests():
+        found = [record for author in authors for record in ledger.records(span, author, _ALL_STEPS)]
+        yield from sorted(found, key=_place)
+
+
+def encode_log(signed: SignedManifest, basis: bytes | None, replica: Replica, writer: Signer) -> Iterator[bytes]:
+    """The file, piece by piece, each at most a block. ``basis``: exactly when the run's is published, and checked."""
+    assert (basis is not None) == (signed.manifest.method.basis is BasisKind.PUBLISHED)
+    chain = _Chain()
+    yield MAGIC
+    yield chain.block(MANIFEST, signed.encode())
+    for start in range(0, len(basis or b""), limits.LOG_BLOCK_BYTES_MAX):
+        yield chain.block(BASIS, (basis or b"")[start : start + limits.LOG_BLOCK_BYTES_MAX])
+    records, record_bytes = 0, replica.ledger.codec.record_bytes
+    for body in _joined(ordered_records(replica.ledger), limits.LOG_BLOCK_BYTES_MAX // record_bytes):
+        records += len(body) // record_bytes
+        yield chain.block(RECORDS, body)
+    updates, root = replica.ledger.updates, replica.ledger.root()
+    totals = _TOTALS.pack(records, updates, root, replica.state_digest(), writer.author)
+    yield chain.block(END, totals + writer.sign(_END_TAG + chain.check + totals))
+
+
+def load_log_untrusted(
+    read: Read, on_manifest: Callable[[Manifest], None], on_block: Callable[[int, int], None]
+) -> LoadedLog:
+    """Read a whole log file and verify every part of it.
+
+    Args:
+        read: gives the next bytes of the file.
+        on_manifest: called once the manifest is known and before more is read; what it raises ends the reading.
+        on_block: called with the bytes read and the updates held so far, after each block.
+
+    Raises:
+        Reject: no log file, cut off, damaged or forged. The text begins with the byte where.
+    """
+    return _Loader(read, on_manifest, on_block).load()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Block:
+    """One block: where its body begins in the file, and the check before it."""
+
+    kind: int
+    start: int
+    body: bytes
+    check_before: bytes
+
+
+class _Chain:
+    """The check of each block covers all blocks before it: none can be left out, moved or taken from elsewhere."""
+
+    def __init__(self) -> None:
+        self.check = bytes(_CHECK_BYTES)
+
+    def block(self, kind: int, body: bytes) -> bytes:
+        """The next block of the file."""
+        return _HEAD.pack(kind, len(body)) + body + self.add(kind, body)
+
+    def add(self, kind: int, body: bytes) -> bytes:
+        """The check of the next block."""
+        self.check = bytes(hash_fields("sfnode/log/1", self.check, bytes([kind]), body))
+        return self.check
+
+
+class _Loader:
+    """Reads one file. ``_offset``: bytes read so far, for what is said of a fault."""
+
+    def __init__(
+        self, read: Read, on_manifest: Callable[[Manifest], None], on_block: Callable[[int, int], None]
+    ) -> None:
+        self._read = read
+        self._on_manifest = on_manifest
+        self._on_block = on_block
+        self._offset = 0
+        self._chain = _Chain()
+        self._records = 0
+        self._last_place = b"", b""
+
+    def load(self) -> LoadedLog:
+        """The whole file, rule by rule."""
+        # [REJECT] SPEC 9.4.1: it begins with the magic
+        if self._read(len(MAGIC)) != MAGIC:
+            raise _fault(0, "this is no log file: it does not begin as `sfnode log export` writes it")
+        self._offset = len(MAGIC)
+        signed = self._manifest()
+        basis = self._basis(signed.manifest)
+        replica = Replica(signed.manifest)
+        while (block := self._block({RECORDS: limits.LOG_BLOCK_BYTES_MAX, END: _END_BYTES})).kind == RECORDS:
+            self._add_records(replica, block)
+            self._on_block(self._offset, replica.ledger.updates)
+        end = self._end(replica, block)
+        # [REJECT] SPEC 9.4.6: nothing follows
+        if self._read(1):
+            raise _fault(self._offset, "something follows the end of the log: the file is two in one, or damaged")
+        return LoadedLog(signed=signed, basis=basis, replica=replica, end=end)
+
+    def _block(self, lengths_max: dict[int, int]) -> _Block:
+        """The next block, which must be of one of these kinds and no longer than said."""
+        start, before = self._offset, self._chain.check
+        kind, length = _HEAD.unpack(self._exactly(_HEAD.size))
+        # [REJECT] SPEC 9.4.2: the kind is due here, and the length is within its bound
+        if kind not in lengths_max:
+            raise _fault(start, f"a block of kind {kind} has no place here")
+        if not 0 < length <= lengths_max[kind]:
+            raise _fault(start, f"a block of kind {kind} has {length} bytes, allowed are 1 ... {lengths_max[kind]}")
+        body = self._exactly(length)
+        # [REJECT] SPEC 9.4.3: the check fits
+        if self._exactly(_CHECK_BYTES) != self._chain.add(kind, body):
+            raise _fault(start, f"the check of the {length} bytes that begin here does not fit: the file is damaged")
+        return _Block(kind=kind, start=start + _HEAD.size, body=body, check_before=before)
+
+    def _exactly(self, count: int) -> bytes:
+        data = self._read(count)
+        self._offset += len(data)
+        # [REJECT] SPEC 9.4.2: the block is whole
+        if len(data) < count:
+            raise _fault(self._offset, "the file ends here, before the end of the log: it was cut off")
+        return data
+
+    def _manifest(self) -> SignedManifest:
+        block = self._block({MANIFEST: limits.MANIFEST_BYTES_MAX})
+        with _at(block.start):
+            signed = decode_run_untrusted(block.body)
+        self._on_manifest(signed.manifest)
+        return signed
+
+    def _basis(self, manifest: Manifest) -> bytes | None:
+        """The parts of the published basis, put together; None for a random one."""
+        if manifest.method.basis is BasisKind.RANDOM:
+            return None
+        start, total = self._offset, basis_bytes(manifest.tensors, manifest.method.rank)
+        parts = bytearray()
+        while len(parts) < total:
+            parts += self._block({BASIS: min(limits.LOG_BLOCK_BYTES_MAX, total - len(parts))}).body
+            self._on_block(self._offset, 0)
+        with _at(start):
+            decode_basis_untrusted(manifest, bytes(parts))
+        return bytes(parts)
+
+    def _add_records(self, replica: Replica, block: _Block) -> None:
+        codec, start = replica.ledger.codec, block.start
+        with _at(start):
+            records = codec.split_untrusted(block.body)
+        for index, record in enumerate(records):
+            with _at(start + index * codec.record_bytes):
+                self._add_record(replica, record)
+        self._records += len(records)
+        replica.coefficients()
+
+    def _add_record(self, replica: Replica, record: bytes) -> None:
+        # [REJECT] SPEC 9.4.5: records ascend
+        if (place := _place(record)) <= self._last_place:
+            raise Reject(RejectReason.LOG_FORMAT, "this record is not in its place: they ascend by step and author")
+        self._last_place = place
+        try:
+            replica.add(record)
+        except Ignore as ignore:
+            # [REJECT] SPEC 9.4.5: a log holds nothing that a ledger does not keep
+            raise Reject(RejectReason.LOG_FORMAT, f"no ledger keeps this record: {ignore.detail}") from None
+
+    def _end(self, replica: Replica, block: _Block) -> LogEnd:
+        # [REJECT] SPEC 9.4.2: the end has its one length
+        if len(block.body) != _END_BYTES:
+            raise _fault(block.start, f"the end of the log has {len(block.body)} bytes instead of {_END_BYTES}")
+        totals, signature = block.body[: _TOTALS.size], block.body[_TOTALS.size :]
+        records, updates, root, state, writer = _TOTALS.unpack(totals)
+        # [REJECT] SPEC 9.4.6: the writer signed
+        if not is_author_key(writer) or not is_signed(writer, _END_TAG + block.check_before + totals, signature):
+            raise _fault(block.start, "the writer's signature does not fit: the file was changed")
+        # [REJECT] SPEC 9.4.6: what the writer says is what the records give
+        held = self._records, replica.ledger.updates, bytes(replica.ledger.root()), bytes(replica.state_digest())
+        if held != (records, updates, root, state):
+            raise _fault(block.start, "the records do not add up to what the writer says of them")
+        return LogEnd(
+            records=records,
+            updates=updates,
+            ledger_root=Digest(root),
+            state_digest=Digest(state),
+            writer=Author(writer),
+        )
+
+
+@contextmanager
+def _at(offset: int) -> Iterator[None]:
+    """Says of a fault at which byte of the file it is."""
+    try:
+        yield
+    except Reject as reject:
+        raise Reject(reject.reason, f"byte {offset:,}: {reject.detail}") from None
+
+
+def _fault(offset: int, detail: str) -> Reject:
+    return Reject(RejectReason.LOG_FORMAT, f"byte {offset:,}: {detail}")
+
+
+def _place(record: bytes) -> tuple[bytes, bytes]:
+    return record[_STEP], record
+
+
+def _joined(records: Iterable[bytes], count: int) -> Iterator[bytes]:
+    """``count`` records at a time, end to end."""
+    rest = iter(records)
+    while body := b"".join(islice(rest, count)):
+        yield body

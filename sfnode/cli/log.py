@@ -1,0 +1,176 @@
+"""``sfnode log``: a ledger verified, shown, and carried as one file."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+
+from protocol.errors import StorageDamagedError
+from protocol.manifest import Manifest
+from protocol.replica import Replica
+from sfnode.cli.options import NOT_NEGATIVE, FilePath, FolderPath, data_dir_option, json_option
+from sfnode.cli.run import HOME, default_data_dir
+from sfnode.identity import FILE_NAME, load_identity
+from sfnode.log_file import LogSummary, Tell, export_log, import_log
+from sfnode.report import Reporter
+from sfnode.store import LEDGER_FILE, read_manifest, read_records, replay
+
+_PROGRESS_S = 1.0
+
+
+@click.group()
+def log() -> None:
+    """Verify, show, export or import the ledger of a data directory."""
+
+
+@log.command()
+@click.argument("directory", type=FolderPath)
+@json_option
+def verify(directory: Path, is_json: bool) -> None:
+    """Check every signature, replay every update from nothing, and print the state digest.
+
+    \b
+    Example: sfnode log verify ~/.sfnode/my-run-0123456789ab --json
+    """
+    started = time.monotonic()
+    manifest = read_manifest(directory).manifest
+    fields: dict[str, Any] = {"run_id": manifest.run_id.hex(), "ok": True, "problem": ""}
+    replica = Replica(manifest)
+    try:
+        replay(replica, read_records(directory), directory / LEDGER_FILE)
+    except StorageDamagedError as error:
+        fields |= {"ok": False, "problem": str(error)}
+    steps = {envelope.step for envelope in replica.ledger.envelopes()}
+    fields |= {
+        "updates": replica.ledger.updates,
+        "authors": len(replica.ledger.authors()),
+        "steps": len(steps),
+        "void_slots": replica.ledger.void_slots,
+        "ledger_root": replica.ledger.root().hex(),
+        "state_digest": replica.state_digest().hex(),
+        "seconds": round(time.monotonic() - started, 3),
+    }
+    if is_json:
+        click.echo(json.dumps(fields))
+    else:
+        for name, value in fields.items():
+            click.echo(f"{name:<13} {value}")
+    if not fields["ok"]:
+        raise StorageDamagedError(fields["problem"])
+
+
+@log.command()
+@click.argument("directory", type=FolderPath)
+@click.option("--limit", type=NOT_NEGATIVE, default=20, show_default=True, help="Newest records to show; 0 for all.")
+@json_option
+def show(directory: Path, limit: int, is_json: bool) -> None:
+    """Show the records of a ledger by step and author.
+
+    \b
+    Example: sfnode log show ~/.sfnode/my-run-0123456789ab --limit 5
+    """
+    manifest = read_manifest(directory).manifest
+    replica = replay(Replica(manifest), read_records(directory), directory / LEDGER_FILE)
+    skipped = max(0, replica.ledger.updates - limit) if limit else 0
+    for envelope in islice(replica.ledger.envelopes(), skipped, None):
+        fields = {
+            "step": envelope.step,
+            "author": envelope.author.hex(),
+            "seed": f"{envelope.seed:016x}",
+            "scalars": envelope.scalars,
+        }
+        if is_json:
+            click.echo(json.dumps(fields))
+        else:
+            scalars = " ".join(f"{scalar:+d}" for scalar in envelope.scalars[:16])
+            click.echo(f"{envelope.step:>7}  {envelope.author.hex()[:16]}  {fields['seed']}  {scalars}")
+
+
+@log.command("export")
+@click.argument("file", type=FilePath)
+@data_dir_option
+@click.option("--key", type=FilePath, help="Key that signs the file.  [default: the node's own]")
+@json_option
+def export(file: Path, data_dir: Path, key: Path | None, is_json: bool) -> None:
+    """Write the whole run into one file: manifest, published basis, every record. The node may be running.
+
+    \b
+    Example: sfnode log export my-run.sflog --data-dir ~/.sfnode/my-run-0123456789ab
+    """
+    directory = data_dir.expanduser()
+    read_manifest(directory)  # before the key: a folder without a node has none either
+    started = time.monotonic()
+    writer = load_identity(key or directory / FILE_NAME)
+    reporter, tell = _teller("exporting")
+    summary = export_log(directory, file, writer, tell)
+    reporter.finish()
+    size = file.stat().st_size
+    fields = {"file": str(file), "bytes": size, **_fields(summary), "seconds": round(time.monotonic() - started, 3)}
+    _say(f"written  {file}, {size:,} bytes, {summary.records:,} records", summary, fields, is_json)
+
+
+@log.command("import")
+@click.argument("file", type=FilePath)
+@click.option("--data-dir", type=FolderPath, help=f"New, or of the same run: it is added to.  [default: {HOME}/RUN]")
+@json_option
+def import_(file: Path, data_dir: Path | None, is_json: bool) -> None:
+    """Verify a file of `sfnode log export`, and make a data directory of it or add it to one. Needs no network.
+
+    \b
+    Example: sfnode log import my-run.sflog --data-dir my-run
+    Then:    sfnode export --data-dir my-run --out my-model
+    """
+    started = time.monotonic()
+
+    def choose(manifest: Manifest) -> Path:
+        return (data_dir or default_data_dir(manifest, HOME.expanduser())).expanduser()
+
+    reporter, tell = _teller("importing")
+    summary = import_log(file, choose, tell)
+    reporter.finish()
+    added = {"added": summary.added, "no_room": summary.no_room, "writer": summary.writer}
+    fields = {"file": str(file), **_fields(summary), **added, "seconds": round(time.monotonic() - started, 3)}
+    text = f"imported {file} into {summary.directory}: {summary.added:,} of {summary.records:,} records were new"
+    if summary.no_room:
+        text += f"; {summary.no_room:,} have no place, since the directory's author table is full"
+    _say(text, summary, fields, is_json)
+
+
+def _fields(summary: LogSummary) -> dict[str, Any]:
+    return {
+        "data_dir": str(summary.directory),
+        "records": summary.records,
+        "updates": summary.updates,
+        "void_slots": summary.void_slots,
+        "ledger_root": summary.ledger_root.hex(),
+        "state_digest": summary.state_digest.hex(),
+    }
+
+
+def _say(text: str, summary: LogSummary, fields: dict[str, Any], is_json: bool) -> None:
+    if is_json:
+        click.echo(json.dumps(fields))
+        return
+    click.echo(text)
+    click.echo(f"ledger   {summary.ledger_root.hex()}, {summary.updates:,} updates, {summary.void_slots} void slots")
+    click.echo(f"state    {summary.state_digest.hex()}")
+
+
+def _teller(name: str) -> tuple[Reporter, Tell]:
+    """Says once a second on the standard error how far a long file is."""
+    reporter, told_s = Reporter(stream=sys.stderr), time.monotonic()
+
+    def tell(file_bytes: int, updates: int) -> None:
+        nonlocal told_s
+        if time.monotonic() - told_s >= _PROGRESS_S:
+            told_s = time.monotonic()
+            text = f"{name}, {updates:,} updates verified, {file_bytes:,} bytes of the file done"
+            reporter.progress(name, text, updates=updates, file_bytes=file_bytes)
+
+    return reporter, tell
