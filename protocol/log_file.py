@@ -22,7 +22,7 @@ from protocol.manifest import Manifest, SignedManifest, basis_bytes, decode_run_
 from protocol.method import BasisKind
 from protocol.replica import Replica
 
-MAGIC = b"sfnode/log/1\n\0\0\0"
+MAGIC = b"sfnode/log/1" + b"\n\0\0\0"
 MANIFEST, BASIS, RECORDS, END = 1, 2, 3, 4  # kinds of blocks, in their order in the file
 
 _HEAD = struct.Struct(">BI")  # kind, length of the body

@@ -48,12 +48,11 @@ def _replace(path: Path, pieces: Iterable[bytes], mode: int, *, is_durable: bool
             if is_durable:
                 os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException as error:
-        with suppress(OSError):  # the folder itself may be what is wrong
-            temporary.unlink()
-        if not isinstance(error, OSError):
-            raise
+    except OSError as error:
         raise OperatorError(f"cannot write {path}: {describe_os_error(error)}") from None
+    finally:
+        with suppress(OSError):  # it has been moved, or the folder itself is what is wrong
+            temporary.unlink()
 
 
 def read_bytes(path: Path, what: str) -> bytes:

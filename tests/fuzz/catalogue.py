@@ -56,6 +56,7 @@ ENTRIES: Final = (
     Entry(name="manifest", module="run_files", bytes_max=2_048, share=600, purpose="any bytes as a run file"),
     Entry(name="basis", module="basis_files", bytes_max=256, share=300, purpose="any bytes as a published basis"),
     Entry(name="audit", module="audit_reports", bytes_max=2_048, share=200, purpose="any bytes as an audit report"),
+    Entry(name="log", module="log_files", bytes_max=4_096, share=60, purpose="any bytes and odd blocks as a log file"),
     Entry(name="manifest-fields", module="run_files", bytes_max=128, share=80, purpose="signed run files, odd fields"),
     Entry(name="frames", module="streams", bytes_max=512, share=1_200, purpose="a byte stream cut anywhere"),
     Entry(name="channel", module="streams", bytes_max=1_024, share=600, purpose="a byte stream as messages"),
