@@ -70,6 +70,13 @@ class Disk:
         """One bit somewhere is another."""
         self._bytes[chosen.randrange(len(self._bytes))] ^= 1 << chosen.randrange(8)
 
+    def restore_backup(self, chosen: random.Random) -> None:
+        """The whole disk is as it was at some earlier time: records and reservations since then are gone."""
+        ends = [0, *(end for _, _, end in self._frames())]
+        del self._bytes[chosen.choice(ends[:-1]) :]
+        self._synced = len(self._bytes)
+        self._main = min(self._main, self._synced)
+
     def wipe(self) -> None:
         """The operator moved the damaged file away."""
         self._bytes.clear()

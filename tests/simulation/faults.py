@@ -45,7 +45,7 @@ class Calendar:
                 self._hamper(fault)
             case Fault.LOST_TAIL | Fault.TORN_WRITE | Fault.DISK_FULL | Fault.CRASH_POINT:
                 self._arm(fault)
-            case Fault.BIT_FLIP | Fault.KILL | Fault.PAUSE:
+            case Fault.BIT_FLIP | Fault.OLD_BACKUP | Fault.KILL | Fault.PAUSE:
                 self._strike(fault, self._random.choice(self._hosts))
             case Fault.LOSS | Fault.DUPLICATION | Fault.REORDERING | Fault.CORRUPTION:
                 pass
@@ -95,7 +95,8 @@ class Calendar:
             self._at(500, lambda: self._arm(fault))
 
     def _strike(self, fault: Fault, host: Host) -> None:
-        if not host.is_up or (fault is Fault.BIT_FLIP and host.disk.size == 0):
+        is_of_disk = fault in (Fault.BIT_FLIP, Fault.OLD_BACKUP)
+        if not host.is_up or (is_of_disk and host.disk.size == 0):
             self._at(500, lambda: self._strike(fault, self._random.choice(self._hosts)))
             return
         self._environment.count(fault)
@@ -104,4 +105,6 @@ class Calendar:
             return
         if fault is Fault.BIT_FLIP:
             host.disk.flip_bit(self._random)
+        if fault is Fault.OLD_BACKUP:
+            host.disk.restore_backup(self._random)
         host.stop(down_ms=self._random.randrange(100, 6_000))

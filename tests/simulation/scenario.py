@@ -31,6 +31,7 @@ class Fault(StrEnum):
     TORN_WRITE = "torn write"
     BIT_FLIP = "bit flipped on disk"
     DISK_FULL = "disk full"
+    OLD_BACKUP = "old backup restored"
     # process
     KILL = "process killed"
     CRASH_POINT = "crashed at a named point"
