@@ -163,8 +163,8 @@ def decode_run_file(path: Path) -> SignedManifest:
         raise OperatorError(f"run file {path}: {reject.detail}") from None
 
 
-def read_records(directory: Path) -> Iterator[tuple[int, bytes]]:
-    """(arrival number, record) of a data directory, read-only: also while a daemon uses it."""
+def read_records(directory: Path, *, after: int = -1) -> Iterator[tuple[int, bytes]]:
+    """(arrival number, record) of a data directory beyond arrival ``after``, read-only: also while a daemon uses it."""
     path = directory / LEDGER_FILE
     if not path.exists():
         raise OperatorError(f"{directory} holds no {LEDGER_FILE}: the node has not started yet")
@@ -173,14 +173,14 @@ def read_records(directory: Path) -> Iterator[tuple[int, bytes]]:
     with _sqlite_errors(path):
         database = sqlite3.connect(f"file:{quote(str(path))}?{'immutable=1' if is_archive else 'mode=ro'}", uri=True)
     try:
-        yield from _read_in_pages(database, path)
+        yield from _read_in_pages(database, path, after)
     finally:
         database.close()
 
 
-def _read_in_pages(database: sqlite3.Connection, path: Path) -> Iterator[tuple[int, bytes]]:
-    """All records in order. No cursor stays open while the caller works: it may stop half-way and close all."""
-    last = -1
+def _read_in_pages(database: sqlite3.Connection, path: Path, last: int = -1) -> Iterator[tuple[int, bytes]]:
+    """All records beyond arrival ``last``, in order. No cursor stays open while the caller works: it may stop half-way
+    and close all."""
     while True:
         with _sqlite_errors(path):
             page = database.execute(_PAGE, (last,)).fetchall()

@@ -86,10 +86,12 @@ def free_port() -> int:
 
 @dataclass
 class JoinProcess:
-    """One ``sfnode join`` as a real process."""
+    """One ``sfnode join`` as a real process; ``prefix``: a command that runs it somewhere else."""
 
     directory: Path
     arguments: list[str]
+    prefix: tuple[str, ...] = ()
+    module: str = "sfnode"
     process: subprocess.Popen[bytes] | None = None
     starts: int = 0
     logs: list[Path] = field(default_factory=list)
@@ -98,9 +100,9 @@ class JoinProcess:
         """Start it (again) on its directory."""
         self.directory.mkdir(parents=True, exist_ok=True)
         log = self.directory.with_name(f"{self.directory.name}.{self.starts}.log")
-        command = [sys.executable, "-m", "sfnode", "join", "--data-dir", str(self.directory), "--json", *self.arguments]
+        command = [*self.prefix, sys.executable, "-m", self.module, "join", "--data-dir", str(self.directory), "--json"]
         with log.open("wb") as output:
-            self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen([*command, *self.arguments], stdout=output, stderr=subprocess.STDOUT)
         self.logs.append(log)
         self.starts += 1
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import trio
 
@@ -58,17 +59,23 @@ class FakeWorker:
         self.connections += 1
         async with stream:
             while header := await receive(stream, HEADER_BYTES):
-                request = decode_body(await receive(stream, body_bytes(header)))
-                self.requests.append(request)
-                reply = self.script(request)
+                reply = await self.answer(decode_body(await receive(stream, body_bytes(header))))
                 if isinstance(reply, bytes):
                     await stream.send_all(reply)
                     return
                 await stream.send_all(encode_frame(reply))
 
+    async def answer(self, request: Message) -> Reply | bytes:
+        """The reply to one request."""
+        self.requests.append(request)
+        return self.script(request)
+
     def asked(self, kind: type[Message]) -> list[Message]:
         """The requests of one kind."""
         return [request for request in self.requests if isinstance(request, kind)]
+
+
+Worker = TypeVar("Worker", bound=FakeWorker)
 
 
 async def receive(stream: trio.SocketStream, count: int) -> bytes:
@@ -85,10 +92,16 @@ async def receive(stream: trio.SocketStream, count: int) -> bytes:
 @asynccontextmanager
 async def fake_worker(folder: Path, script: Script = healthy) -> AsyncIterator[FakeWorker]:
     """Listens on a socket in ``folder`` while the body runs."""
-    worker = FakeWorker(path=folder / "worker.sock", script=script)
+    async with listening(FakeWorker(path=folder / "worker.sock", script=script)) as worker:
+        yield worker
+
+
+@asynccontextmanager
+async def listening(worker: Worker) -> AsyncIterator[Worker]:
+    """``worker`` listens on its socket while the body runs."""
     listener = trio.socket.socket(trio.socket.AF_UNIX)
     await listener.bind(str(worker.path))
-    listener.listen(8)
+    listener.listen(128)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.serve_listeners, worker.serve, [trio.SocketListener(listener)])
         yield worker
