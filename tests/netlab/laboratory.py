@@ -90,11 +90,11 @@ class NetNode(JoinProcess):
 class Laboratory:
     """Machines and nodes of one scenario. Use it as a context: nothing is left of it afterwards, whatever happens."""
 
-    def __init__(self, *, pace_ms: int = _PACE_MS, directions: int = 8, clip: int | None = None) -> None:
+    def __init__(self, *, pace_ms: int = _PACE_MS) -> None:
         self.nodes: list[NetNode] = []
         self.figures: dict[str, object] = {}
         self._pace_ms = pace_ms
-        self._processes: list[subprocess.Popen[Any]] = []
+        self._programs: list[subprocess.Popen[str]] = []
         self.manifest: Manifest = manifest_of(Shape(authors=1_024, steps=_STEPS), tiny_tensors())
 
     def __enter__(self) -> Laboratory:
@@ -113,21 +113,12 @@ class Laboratory:
         for node in self.nodes:
             if node.is_up:
                 node.kill()
-        for process in self._processes:
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
+        self.stop_programs()
+        _end(self._worker)
         self.wiring.remove()
         self._temporary.cleanup()
 
     # --- machines -----------------------------------------------------------------------------------------
-
-    def wire(self, edges: Edges, names: Sequence[str]) -> dict[tuple[int, int], Cable]:
-        """A machine for each name and a cable for each edge."""
-        machines = [self.wiring.namespace(name) for name in names]
-        return {(one, other): self.wiring.join(machines[one], machines[other]) for one, other in edges}
 
     def graph(self, edges: Edges, count: int, *, relays: Iterable[int] = ()) -> dict[tuple[int, int], Cable]:
         """``count`` nodes that have the edges for neighbours and no others; not started. Returns the cables."""
@@ -173,8 +164,13 @@ class Laboratory:
         process = subprocess.Popen(
             [*machine.prefix, sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        self._processes.append(process)
+        self._programs.append(process)
         return process
+
+    def stop_programs(self) -> None:
+        """End all that `run` started."""
+        while self._programs:
+            _end(self._programs.pop())
 
     # --- the worker that all training nodes share ----------------------------------------------------------
 
@@ -200,7 +196,6 @@ class Laboratory:
             text=True,
             cwd=REPOSITORY,
         )
-        self._processes.append(worker)
         _expect(worker, "ready")
         return worker
 
@@ -214,6 +209,14 @@ class Laboratory:
 def address(node: NetNode, host: str) -> str:
     """Where to dial a node that has the IP address ``host``."""
     return f"/ip4/{host}/tcp/{PORT}/p2p/{node.peer}"
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
 
 
 def _expect(process: subprocess.Popen[str], line: str) -> None:

@@ -110,19 +110,19 @@ class Wiring:
 
     def __init__(self) -> None:
         _remove_leftovers()
-        self._made: list[Namespace] = []
+        self.made: list[Namespace] = []
         self._number = count(1)  # of devices, addresses and subnets
 
     def remove(self) -> None:
         """Cables and rules go with their namespaces. Processes must have ended before."""
-        while self._made:
-            run("ip", "netns", "del", self._made.pop().full_name)
+        while self.made:
+            run("ip", "netns", "del", self.made.pop().full_name)
 
     def namespace(self, name: str) -> Namespace:
         """A machine with nothing but loopback."""
         made = Namespace(name, f"{_PREFIX}{os.getpid()}-{name}")
         run("ip", "netns", "add", made.full_name)
-        self._made.append(made)
+        self.made.append(made)
         made.ip("link", "set", "lo", "up")
         return made
 
@@ -158,8 +158,11 @@ class Wiring:
             plug.at.ip("link", "set", plug.device, "master", "bridge")
         return cable
 
-    def behind_nat(self, machine: Namespace, switch: Namespace) -> Cable:
-        """The machine can dial into the switch's network through a router of its own; nobody can dial it."""
+    def behind_nat(self, machine: Namespace, switch: Namespace) -> tuple[Cable, Cable]:
+        """The machine can dial into the switch's network through a router of its own; nobody can dial it.
+
+        Returns the cables behind and before the router; ``one`` of the latter has the router's public address.
+        """
         iptables = _iptables()
         assert iptables is not None, "ask why_no_nat first"
         router = self.namespace(f"router-{machine.name}")
@@ -179,7 +182,7 @@ class Wiring:
             "-A FORWARD -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT",
         ):
             run("ip", "netns", "exec", router.full_name, iptables, *rule.split())
-        return cable
+        return cable, outside
 
     def _cable(self, one: Namespace, other: Namespace, addresses: tuple[str, str]) -> Cable:
         device = f"cable{next(self._number)}"

@@ -11,6 +11,7 @@ import hashlib
 import os
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +31,11 @@ class PacedWorker(FakeWorker):
     scalars: int = 8
     pace_s: float = 0.2
     running: trio.Event = field(default_factory=trio.Event)
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        """As any worker; a node that is killed in the middle of its request is nothing special here."""
+        with suppress(trio.BrokenResourceError):
+            await FakeWorker.serve(self, stream)
 
     async def answer(self, request: Message) -> Reply | bytes:
         """As a healthy worker, in its own time; nothing is remembered."""

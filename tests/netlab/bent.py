@@ -1,0 +1,53 @@
+"""``sfnode join`` with a core that lies or stalls: `NETLAB_BEND=garbage python -m tests.netlab.bent join ...`.
+
+The lies are those of `benchmarks.impostors`. It tells its bootstraps the truth, so that they keep it supplied.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from benchmarks.impostors import empty_promises, garbage, stalls, wrong_digests
+from protocol.events import Effect, Event, SendMessage
+from protocol.node import Node
+from sfnode import cli
+from sfnode.cli import run
+from sfnode.daemon import Daemon
+from sfnode.network.addresses import parse_bootstrap
+
+BENDS = {bend.__name__: bend for bend in (wrong_digests, empty_promises, garbage, stalls)}
+VARIABLE = "NETLAB_BEND"
+
+
+class BentNode(Node):
+    """Behaves like the node inside but for what it says to those who dialled it."""
+
+    suppliers: frozenset[str] = frozenset()
+
+    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """The node's effects with bent messages."""
+        bend = BENDS[os.environ[VARIABLE]]
+        effects: list[Effect] = []
+        for effect in super().handle(event, now_ms):
+            if not isinstance(effect, SendMessage) or effect.peer in self.suppliers:
+                effects.append(effect)
+            elif message := bend(effect.message):
+                effects.append(SendMessage(peer=effect.peer, message=message))
+        return effects
+
+
+class BentDaemon(Daemon):
+    """A daemon around such a core."""
+
+    async def _build(self) -> None:
+        await super()._build()
+        bootstraps = (parse_bootstrap(text).peer for text in self.config.network.bootstrap)
+        bent: Any = self.node
+        bent.__class__ = BentNode
+        bent.suppliers = frozenset(str(peer) for peer in bootstraps)
+
+
+if __name__ == "__main__":
+    run.Daemon = BentDaemon  # type: ignore[misc]
+    cli.main()

@@ -1,0 +1,133 @@
+"""How fast an update reaches all nodes of real processes on real cables, what it costs, and how many a second they hold."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from statistics import median, quantiles
+from typing import Any
+
+from benchmarks.graphs import Edges
+from netlab.invariants import until, wait_for_start
+from netlab.laboratory import Laboratory, address
+from netlab.namespaces import run
+
+AUTHORS = 20
+_SETTLE_S = 5.0  # after the start: first heads, first questions
+_LAG_S = 10.0  # after the last update: who needs longer has not held the rate
+Row = tuple[str, ...]
+
+
+def latency(name: str, edges: Edges, count: int, *, updates: int, rate: float) -> Row:
+    """One row: seconds until all hold an update, bytes and CPU for each update and node; nothing else happens."""
+    with Laboratory() as lab:
+        targets = _relays(lab, edges, count)
+        before = _spent(lab)
+        result = _give(lab, targets, rate=rate, seconds=updates / rate, is_watching=True)
+        cpu_s, wire_bytes = (now - then for now, then in zip(_spent(lab), before, strict=True))
+        return _latency_row(name, lab, result, cpu_s, wire_bytes)
+
+
+def _latency_row(name: str, lab: Laboratory, result: dict[str, Any], cpu_s: float, wire_bytes: float) -> Row:
+    copies = result["given"] * len(lab.nodes)
+    all_ms = [1_000 * seconds for seconds in result["all_s"]]
+    each_ms = [1_000 * seconds for seconds in result["each_s"]]
+    return (
+        name,
+        str(result["given"]),
+        str(result["incomplete"]),
+        f"{median(each_ms):.0f} / {quantiles(each_ms, n=100)[98]:.0f}",
+        f"{median(all_ms):.0f} / {quantiles(all_ms, n=100)[98]:.0f}",
+        f"{wire_bytes / copies:.0f}",
+        f"{1e3 * cpu_s / copies:.2f}",
+    )
+
+
+LATENCY_HEADER = (
+    "graph", "updates", "incomplete", "one node ms, median / p99", "all nodes ms, median / p99",
+    "wire bytes in / update / node", "CPU ms / update / node",
+)  # fmt: skip
+
+
+def throughput(edges: Edges, count: int, *, rate: float, seconds: float) -> tuple[Row, bool]:
+    """One row, and whether all nodes held the rate: everything everywhere within LAG_S of the last update."""
+    with Laboratory() as lab:
+        targets = _relays(lab, edges, count)
+        before, started = _spent(lab), time.monotonic()
+        result = _give(lab, targets[:4], rate=rate, seconds=seconds, is_watching=False)
+        given, lasted = int(result["given"]), time.monotonic() - started
+        try:
+            lag_s = until(lambda: _fewest(lab) >= given, lambda: "all updates at all nodes", _LAG_S)
+        except AssertionError:
+            lag_s = float("inf")
+        cpu_s, wire_bytes = (now - then for now, then in zip(_spent(lab), before, strict=True))
+        copies = given * count
+        is_held = lag_s <= _LAG_S and given >= 0.95 * rate * seconds
+        row = (
+            str(count), f"{rate:.0f}", f"{given / lasted:.0f}", str(_fewest(lab)), str(given),
+            f"{lag_s:.1f}", f"{wire_bytes / copies:.0f}", f"{1e3 * cpu_s / copies:.2f}", f"{cpu_s / lasted:.2f}",
+            "yes" if is_held else "no",
+        )  # fmt: skip
+        return row, is_held
+
+
+THROUGHPUT_HEADER = (
+    "nodes", "asked /s", "given /s", "fewest held", "given", "lag s", "wire bytes in / update / node",
+    "CPU ms / update / node", "cores used", "held",
+)  # fmt: skip
+
+
+def _relays(lab: Laboratory, edges: Edges, count: int) -> list[str]:
+    """Running relays on the graph's cables, each of them also on a switch for the probe; where to dial them there."""
+    lab.graph(edges, count, relays=range(count))
+    switch = lab.wiring.switch("net")
+    targets = [address(node, lab.wiring.plug(node.machine, switch).one.address) for node in lab.nodes]
+    for node in lab.nodes:
+        node.start()
+    wait_for_start(lab.nodes, 240.0)
+    degree = [sum(index in edge for edge in edges) for index in range(count)]
+    until(
+        lambda: all(n.fresh_status()["peers"] >= degree[index] for index, n in enumerate(lab.nodes)),
+        lambda: "every edge of the graph is a session",
+        120.0,
+    )
+    time.sleep(_SETTLE_S)
+    machine = lab.wiring.namespace("probe")
+    lab.wiring.plug(machine, switch)
+    return targets
+
+
+def _give(lab: Laboratory, targets: list[str], *, rate: float, seconds: float, is_watching: bool) -> dict[str, Any]:
+    machine = next(made for made in lab.wiring.made if made.name == "probe")
+    arguments = [argument for target in targets for argument in ("--target", target)]
+    command = ["-m", "tests.netlab.probe", "--run", str(lab.run_file), "--authors", str(AUTHORS), *arguments]
+    probe = lab.run(machine, *command, "--rate", str(rate), "--seconds", str(seconds), *["--watch"] * is_watching)
+    result: dict[str, Any] = json.loads(_last_line(probe))
+    return result
+
+
+def _last_line(probe: subprocess.Popen[str]) -> str:
+    assert probe.stdout is not None
+    return probe.stdout.read().splitlines()[-1]
+
+
+def _spent(lab: Laboratory) -> tuple[float, float]:
+    """CPU seconds of all nodes, and bytes that came in on all cables of the graph, Ethernet frames included."""
+    cpu_s = sum(node.cpu_s_now() for node in lab.nodes)
+    return cpu_s, sum(_received_bytes(node.machine.full_name) for node in lab.nodes)
+
+
+def _received_bytes(namespace: str) -> int:
+    devices = json.loads(run("ip", "-n", namespace, "-s", "-j", "address"))
+    graph = [device for device in devices if _is_of_graph(device)]
+    return sum(int(device["stats64"]["rx"]["bytes"]) for device in graph)
+
+
+def _is_of_graph(device: dict[str, Any]) -> bool:
+    """A cable to a neighbour; the switch, on which the probe is, has a larger network."""
+    return any(found.get("prefixlen") == 30 for found in device["addr_info"])
+
+
+def _fewest(lab: Laboratory) -> int:
+    return min(int(node.fresh_status().get("updates", 0)) for node in lab.nodes)

@@ -1,0 +1,150 @@
+"""A neighbour of many nodes that signs updates for some authors, gives each to one node, and notes when others send it.
+
+    python -m tests.netlab.probe --run FILE --target MULTIADDR ... --rate 50 --seconds 60
+
+It runs no node: it holds nothing and asks nothing. The last line of its output is one JSON document.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import secrets
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+import trio
+
+from benchmarks.runs import scalars_of, signer
+from protocol.envelope import EnvelopeCodec
+from protocol.errors import Reject
+from protocol.manifest import Manifest
+from protocol.wire import Hello, Ping, Pong, Records
+from sfnode.network.addresses import parse_address
+from sfnode.network.channel import Channel, Timings, Traffic
+from sfnode.network.greeting import RefusedError, greet, own_hello
+from sfnode.network.host import DialError, Host
+from sfnode.network.link import Link, LinkBrokenError
+from sfnode.store import decode_run_file
+
+_REDIAL_S = 1.0
+_LINGER_S = 5.0  # after the last update, for the slowest of its ways
+
+
+@dataclass(slots=True)
+class Probe:
+    """What is known of every update that was given to somebody."""
+
+    manifest: Manifest
+    targets: tuple[str, ...]
+    authors: int
+    channels: dict[str, Channel] = field(default_factory=dict)
+    given_s: dict[bytes, float] = field(default_factory=dict)
+    arrived_s: dict[bytes, dict[str, float]] = field(default_factory=dict)
+    given: int = 0
+    chance: random.Random = field(default_factory=random.Random)
+
+    async def stay_connected(self, host: Host, target: str) -> None:
+        """One session after the other with a node that may come and go."""
+        while True:
+            with suppress(DialError, LinkBrokenError, RefusedError, Reject):
+                link = await host.dial(parse_address(target))
+                try:
+                    await self._talk(Channel(link, Timings(), Traffic()), target)
+                finally:
+                    self.channels.pop(target, None)
+                    await link.aclose()
+            await trio.sleep(_REDIAL_S)
+
+    async def _talk(self, channel: Channel, target: str) -> None:
+        await greet(channel, self._hello())
+        self.channels[target] = channel
+        while (received := await channel.receive_untrusted()) is not None:
+            message = received[0]
+            if isinstance(message, Ping):
+                await channel.send_now(Pong(nonce=message.nonce))
+            elif isinstance(message, Records):
+                self._note(message.data, target)
+
+    def _hello(self) -> Hello:
+        return own_hello(run_id=self.manifest.run_id, agent="probe", listen=(), head_step=0)
+
+    def _note(self, data: bytes, target: str) -> None:
+        now_s, size = trio.current_time(), EnvelopeCodec(self.manifest).record_bytes
+        for start in range(0, len(data), size):
+            arrivals = self.arrived_s.get(data[start : start + size])
+            if arrivals is not None:
+                arrivals.setdefault(target, now_s)
+
+    async def give(self, *, rate: float, seconds: float, is_watching: bool) -> None:
+        """``rate`` updates a second, authors in turn, each to one node; as long as nodes are there to take them."""
+        codec = EnvelopeCodec(self.manifest)
+        started_s = trio.current_time()
+        while trio.current_time() < started_s + seconds:
+            due = int((trio.current_time() - started_s) * rate)
+            while self.given < due and self.channels:
+                step, number = divmod(self.given, self.authors)
+                record = codec.seal(signer(number), step, scalars_of(self.manifest, self.chance)).record
+                await self._give_to_one(record, is_watched=is_watching)
+            await trio.sleep(min(1.0 / rate, 0.02))
+
+    async def _give_to_one(self, record: bytes, *, is_watched: bool) -> None:
+        target = self.chance.choice(sorted(self.channels))
+        if is_watched:
+            self.given_s[record] = trio.current_time()
+            self.arrived_s[record] = {target: trio.current_time()}
+        with suppress(LinkBrokenError):
+            await self.channels[target].send_now(Records(request=0, data=record))
+            self.given += 1
+
+    def result(self) -> dict[str, object]:
+        """Seconds until all of the nodes had it, for each update that reached all; and of each node by itself."""
+        all_s, each_s, incomplete = [], [], 0
+        for record, given_s in self.given_s.items():
+            arrivals = [arrived_s - given_s for arrived_s in self.arrived_s[record].values()]
+            each_s += arrivals
+            if len(arrivals) == len(self.targets):
+                all_s.append(max(arrivals))
+            else:
+                incomplete += 1
+        return {"given": self.given, "incomplete": incomplete, "all_s": all_s, "each_s": each_s}
+
+
+async def _hang_up(link: Link) -> None:
+    await link.aclose()
+
+
+async def _run(probe: Probe, rate: float, seconds: float, is_watching: bool) -> None:
+    host = Host(identity_seed=secrets.token_bytes(32), on_inbound=_hang_up)
+    async with host.running(()), trio.open_nursery() as nursery:
+        for target in probe.targets:
+            nursery.start_soon(probe.stay_connected, host, target)
+        while len(probe.channels) < len(probe.targets):
+            await trio.sleep(0.05)
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        await probe.give(rate=rate, seconds=seconds, is_watching=is_watching)
+        await trio.sleep(_LINGER_S if is_watching else 0.0)
+        sys.stdout.write(json.dumps(probe.result()) + "\n")
+        sys.stdout.flush()
+        nursery.cancel_scope.cancel()
+
+
+@click.command()
+@click.option("--run", "run_file", type=click.Path(path_type=Path), required=True)
+@click.option("--target", "targets", multiple=True, required=True)
+@click.option("--authors", default=10, show_default=True)
+@click.option("--rate", default=1.0, show_default=True, help="Updates per second, all authors together.")
+@click.option("--seconds", default=60.0, show_default=True)
+@click.option("--watch", is_flag=True, help="Note when each target sends each update.")
+def main(run_file: Path, targets: tuple[str, ...], authors: int, rate: float, seconds: float, watch: bool) -> None:
+    """Give updates to nodes."""
+    probe = Probe(manifest=decode_run_file(run_file).manifest, targets=targets, authors=authors)
+    trio.run(_run, probe, rate, seconds, watch)
+
+
+if __name__ == "__main__":
+    main()
