@@ -7,6 +7,7 @@
 #
 #   PYTHON=/path/to/python3.12   which Python makes the virtual environment
 #   SEEDS=10000  SECONDS=900     how long `make simulate` and `make fuzz` take
+#   SCENARIO=name  MINUTES=5     which scenario `make netlab` runs; how long `make chaos` and `make soak` take
 #   PIP_ARGS='...'               more arguments for pip, for instance PyTorch's CPU-only index (README)
 
 VENV ?= .venv
@@ -23,7 +24,7 @@ STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check install demo test test-all lint simulate mutants conformance fuzz coverage learn format lock clean distclean
+.PHONY: help check install demo test test-all lint simulate mutants conformance fuzz netlab chaos soak coverage learn format lock clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -70,6 +71,15 @@ conformance: $(STAMP) ## the JavaScript reader against every vector and the ledg
 
 fuzz: $(STAMP) ## feed every decoder with what it does not expect, for SECONDS
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
+
+netlab: $(STAMP) ## real nodes in network namespaces, broken in every scenario (or SCENARIO=name); needs root on Linux
+	@$(BIN)/python -m tests.netlab scenarios $(if $(SCENARIO),--scenario $(SCENARIO))
+
+chaos: $(STAMP) ## the same under kills, freezes, partitions and liars, for MINUTES (5)
+	@$(BIN)/python -m tests.netlab chaos --minutes $(or $(MINUTES),5)
+
+soak: $(STAMP) ## relays at 50 updates a second with churn, for MINUTES (60): memory and descriptors must not grow
+	@$(BIN)/python -m tests.netlab soak --minutes $(or $(MINUTES),60)
 
 coverage: $(STAMP) ## branch coverage of protocol/ by its own tests; fails under 95 %
 	@$(BIN)/coverage run --branch --source=protocol -m pytest -o addopts= -q $(CORE_TESTS)

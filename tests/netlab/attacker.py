@@ -1,18 +1,16 @@
 """Bad peers as processes of their own, each of one kind.
 
-    python -m tests.netlab.attacker KIND --run FILE --target MULTIADDR
+    python -m tests.netlab.attacker KIND --run FILE --counts COUNTS --target MULTIADDR
 
 They speak the protocol by hand, as fast as they can, under identities that cost them nothing, until they are killed.
-Each line on the standard output counts what was done so far.
+The file COUNTS says what was done so far, once a second.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import secrets
-import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -28,7 +26,8 @@ from protocol import limits as protocol_limits
 from protocol.envelope import EnvelopeCodec
 from protocol.errors import Reject
 from protocol.manifest import Manifest
-from protocol.wire import Message, PeerAddress, Peers, Records, SpansRequest, encode
+from protocol.wire import Message, PeerAddress, PeerId, Peers, Records, SpansRequest, encode
+from sfnode.files import write_json
 from sfnode.network import limits
 from sfnode.network.addresses import parse_address, peer_of_author
 from sfnode.network.channel import Channel, Timings, Traffic
@@ -80,11 +79,10 @@ class Attack:
         finally:
             await link.aclose()
 
-    async def tell(self) -> None:
-        """The counts, once a second."""
+    async def tell(self, counts: Path) -> None:
+        """Keep the file of counts up to date."""
         while True:
-            sys.stdout.write(json.dumps(self.done) + "\n")
-            sys.stdout.flush()
+            write_json(counts, dict(self.done))
             await trio.sleep(_TOLD_S)
 
 
@@ -102,7 +100,7 @@ async def stalled_reader(attack: Attack, channel: Channel, step: int) -> None:
 
 
 async def spammer(attack: Attack, channel: Channel, step: int) -> None:
-    """Garbage, forged and cut records, old ones again, requests in bursts; one kind in each session, as fast as it goes."""
+    """Garbage, forged, cut and old records, requests in bursts; one kind in each session, as fast as it goes."""
     codec = EnvelopeCodec(attack.manifest)
     record = codec.seal(signer(attack.chance.randrange(9)), step, scalars_of(attack.manifest, attack.chance)).record
     forged = record[:-1] + bytes([record[-1] ^ 1])
@@ -156,14 +154,14 @@ async def poisoned_peer_exchange(attack: Attack, run_bytes: bytes) -> None:
         manifest_bytes=run_bytes,
     )
 
-    def recommend(_peer: str, _host: str, *, bytes_max: int) -> tuple[PeerAddress, ...]:
+    def recommend(_peer: PeerId, _host: str, *, bytes_max: int) -> tuple[PeerAddress, ...]:
         told = tuple(_nobody(attack) for _ in range(protocol_limits.PEERS_PER_MESSAGE_MAX))
         while len(encode(Peers(peers=told))) > bytes_max:
             told = told[:-1]
         attack.done["addresses"] += sum(len(peer.addresses) for peer in told)
         return told
 
-    network._exchange.recommend = recommend  # type: ignore[method-assign]
+    vars(network._exchange)["recommend"] = recommend
     async with trio.open_nursery() as nursery:
         await nursery.start(network.run)
         async for _ in network.events:
@@ -195,11 +193,11 @@ TALKS: dict[str, tuple[Talk, int]] = {
 }
 
 
-async def _attack(kind: str, run_file: Path, targets: tuple[str, ...]) -> None:
+async def _attack(kind: str, run_file: Path, targets: tuple[str, ...], counts: Path) -> None:
     signed = decode_run_file(run_file)
     attack = Attack(manifest=signed.manifest, targets=targets)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(attack.tell)
+        nursery.start_soon(attack.tell, counts)
         if kind == "poisoned_peer_exchange":
             await poisoned_peer_exchange(attack, signed.encode())
         talk, talkers = TALKS[kind]
@@ -210,10 +208,11 @@ async def _attack(kind: str, run_file: Path, targets: tuple[str, ...]) -> None:
 @click.command()
 @click.argument("kind", type=click.Choice([*TALKS, "poisoned_peer_exchange"]))
 @click.option("--run", "run_file", type=click.Path(path_type=Path), required=True)
+@click.option("--counts", type=click.Path(path_type=Path), required=True)
 @click.option("--target", "targets", multiple=True, required=True)
-def main(kind: str, run_file: Path, targets: tuple[str, ...]) -> None:
+def main(kind: str, run_file: Path, counts: Path, targets: tuple[str, ...]) -> None:
     """Attack the targets until killed."""
-    trio.run(_attack, kind, run_file, targets)
+    trio.run(_attack, kind, run_file, targets, counts)
 
 
 if __name__ == "__main__":

@@ -49,5 +49,5 @@ class BentDaemon(Daemon):
 
 
 if __name__ == "__main__":
-    run.Daemon = BentDaemon  # type: ignore[misc]
+    vars(run)["Daemon"] = BentDaemon
     cli.main()

@@ -23,7 +23,6 @@ from netlab.invariants import (
     BrokenInvariantError,
     agree,
     check_nobody_stuck,
-    until,
     wait_for_start,
     wait_for_updates,
 )
@@ -40,7 +39,14 @@ _DOWN_S = 0.5  # at most, before a killed node starts again
 _FROZEN_S = (1.0, 4.0)
 _AGREE_S = 120.0
 _LIARS = ("wrong_digests", "empty_promises", "garbage")
-CLASSES = ("SIGKILL", "SIGKILL before it was up", "SIGSTOP and SIGCONT", "partition", "cable pulled", "join among liars")
+CLASSES = (
+    "SIGKILL",
+    "SIGKILL before it was up",
+    "SIGSTOP and SIGCONT",
+    "partition",
+    "cable pulled",
+    "join among liars",
+)
 
 
 @dataclass
@@ -104,39 +110,33 @@ class Chaos:
         """Some seconds of faults, then peace, then the invariant."""
         self._start_join()
         cut = self._cut()
-        frozen = self._freeze()
         ends = time.monotonic() + _FAULTS_S
+        frozen = self._freeze()
         thaws = time.monotonic() + self.chance.uniform(*_FROZEN_S)
+        while time.monotonic() < thaws:
+            self._kill_one([node for node in self.nodes if node is not frozen])
+        _signal(frozen, signal.SIGCONT)
         while time.monotonic() < ends:
-            self._kill_one(frozen)
-            if frozen is not None and time.monotonic() >= thaws:
-                frozen = self._thaw(frozen)
-            time.sleep(self.chance.uniform(*_KILL_S))
-        if frozen is not None:
-            self._thaw(frozen)
+            self._kill_one(self.nodes)
         for cable in cut:
             cable.mend()
         self._check()
 
-    def _kill_one(self, frozen: NetNode | None) -> None:
-        victim = self.chance.choice([node for node in self.nodes if node is not frozen])
+    def _kill_one(self, nodes: list[NetNode]) -> None:
+        victim = self.chance.choice(nodes)
         was_up = bool(victim.fresh_status())
         victim.kill()
         self.acknowledged.note(victim)
         self.done["SIGKILL" if was_up else "SIGKILL before it was up"] += 1
         time.sleep(self.chance.uniform(0.0, _DOWN_S))
         victim.start()
+        time.sleep(self.chance.uniform(*_KILL_S))
 
     def _freeze(self) -> NetNode:
         victim = self.chance.choice(self.nodes)
-        assert victim.process is not None
-        victim.process.send_signal(signal.SIGSTOP)
+        _signal(victim, signal.SIGSTOP)
         self.done["SIGSTOP and SIGCONT"] += 1
         return victim
-
-    def _thaw(self, frozen: NetNode) -> None:
-        assert frozen.process is not None
-        frozen.process.send_signal(signal.SIGCONT)
 
     def _cut(self) -> list[Cable]:
         """Most rounds split the nodes in two; the others pull a cable."""
@@ -185,6 +185,11 @@ class Chaos:
             raise BrokenInvariantError(f"a node took {largest:.0f} MiB")
         self.lab.resume()
         check_nobody_stuck(self.nodes, PROGRESS_S)
+
+
+def _signal(node: NetNode, number: signal.Signals) -> None:
+    assert node.process is not None
+    node.process.send_signal(number)
 
 
 def chaos(minutes: float, seed: int) -> int:

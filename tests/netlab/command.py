@@ -9,8 +9,8 @@ from typing import NoReturn
 
 import click
 
-from benchmarks.measures import say
 from benchmarks.graphs import random_of_degree, ring
+from benchmarks.measures import say
 from netlab.chaos import chaos as run_chaos
 from netlab.flood import LATENCY_HEADER, THROUGHPUT_HEADER, latency, throughput
 from netlab.invariants import BrokenInvariantError
@@ -71,7 +71,7 @@ def soak(minutes: float) -> None:
 @click.option("--rate", "rates", default=(200.0,), show_default=True, multiple=True, help="Updates per second.")
 @click.option("--seconds", default=30.0, show_default=True, help="Of each throughput row.")
 def flood(nodes: int, updates: int, many: int, rates: tuple[float, ...], seconds: float) -> None:
-    """Time, bytes and CPU of an update that reaches all, idle; and whether many nodes hold a rate (else exit code 1)."""
+    """Time, bytes and CPU of an update that reaches all, idle; whether many nodes hold a rate (if not: exit code 1)."""
     graphs = (("random, degree 4", random_of_degree(4)), ("ring", ring))
     if nodes:
         rows = [latency(name, build(nodes), nodes, updates=updates, rate=_IDLE_RATE) for name, build in graphs]

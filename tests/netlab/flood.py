@@ -1,4 +1,4 @@
-"""How fast an update reaches all nodes of real processes on real cables, what it costs, and how many a second they hold."""
+"""How fast an update reaches all real processes on real cables, what it costs, and how many a second they hold."""
 
 from __future__ import annotations
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import random
+import socket
+import struct
 import sys
 from dataclasses import dataclass, field
 
@@ -22,6 +24,7 @@ _THROTTLE_BYTES_PER_S = 20_000
 _RESET_AFTER_BYTES = (2_000, 60_000)
 _SLICE_BYTES = 7
 _CORRUPT_EVERY_BYTES = 20_000
+_NO_LINGER = struct.pack("ii", 1, 0)  # close sends RST
 FAULTS = ("none", "delay", "reset", "throttle", "slice", "corrupt", "stall")
 
 
@@ -33,6 +36,7 @@ class Proxy:
     fault: str = "none"
     chance: random.Random = field(default_factory=lambda: random.Random(1))
     changed: trio.Event = field(default_factory=trio.Event)
+    reset_after_bytes: tuple[int, int] = _RESET_AFTER_BYTES
     connections: int = 0
     hits: int = 0  # connections cut, bytes turned, reads held up
 
@@ -53,23 +57,27 @@ class Proxy:
             await near.aclose()
             return
         async with near, far, trio.open_nursery() as nursery:
-            nursery.start_soon(self._pump, near, far, nursery.cancel_scope)
-            nursery.start_soon(self._pump, far, near, nursery.cancel_scope)
+            nursery.start_soon(self.pump, near, far, nursery.cancel_scope)
+            nursery.start_soon(self.pump, far, near, nursery.cancel_scope)
 
-    async def _pump(self, source: trio.SocketStream, sink: trio.SocketStream, scope: trio.CancelScope) -> None:
-        left = self.chance.randint(*_RESET_AFTER_BYTES)
+    async def pump(self, source: trio.abc.ReceiveStream, sink: trio.abc.SendStream, scope: trio.CancelScope) -> None:
+        """One direction of a connection; at its end ``scope``, which holds both, is cancelled."""
+        left = self.chance.randint(*self.reset_after_bytes)
         try:
             while data := await source.receive_some(_READ_BYTES):
                 left -= len(data)
                 if self.fault == "reset" and left < 0:
                     self.hits += 1
-                    break
+                    _without_goodbye(source, sink)
+                    scope.cancel()
+                    return
                 await self._pass(data, sink)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
+        await sink.aclose()
         scope.cancel()
 
-    async def _pass(self, data: bytes, sink: trio.SocketStream) -> None:
+    async def _pass(self, data: bytes, sink: trio.abc.SendStream) -> None:
         while self.fault == "stall":
             self.hits += 1
             await self.changed.wait()
@@ -97,7 +105,14 @@ class Proxy:
         return bytes(turned)
 
 
-async def _send_sliced(data: bytes, sink: trio.SocketStream) -> None:
+def _without_goodbye(*streams: object) -> None:
+    """Closing them sends RST and throws away what is on its way."""
+    for stream in streams:
+        if isinstance(stream, trio.SocketStream):
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+
+
+async def _send_sliced(data: bytes, sink: trio.abc.SendStream) -> None:
     """In pieces that end in the middle of everything."""
     for start in range(0, len(data), _SLICE_BYTES):
         await sink.send_all(data[start : start + _SLICE_BYTES])

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import signal
@@ -86,7 +87,7 @@ def late_joiner_behind_nat(lab: Laboratory, is_short: bool) -> None:
 
 
 def everybody_leaves_but_one(lab: Laboratory, is_short: bool) -> None:
-    """All nodes but one die; it trains on; the dead come back, one with its key and nothing else, and none equivocates."""
+    """All nodes but one die; it trains on; they come back, one with nothing but its key, and none equivocates."""
     net = switched(lab, 3 if is_short else 6)
     wait_for_updates(net.nodes, 10)
     acknowledged = Acknowledged()
@@ -98,7 +99,8 @@ def everybody_leaves_but_one(lab: Laboratory, is_short: bool) -> None:
     before = survivor.fresh_status()["own_updates"]
     alone = 5 if is_short else 100
     lab.figures["alone s"] = round(
-        until(lambda: survivor.fresh_status()["own_updates"] > before + alone, lambda: "the last node trains on", 90.0), 1
+        until(lambda: survivor.fresh_status()["own_updates"] > before + alone, lambda: "the last node trains on", 90.0),
+        1,
     )
     for path in amnesiac.directory.iterdir():
         if path.name != FILE_NAME:
@@ -114,7 +116,7 @@ def everybody_leaves_but_one(lab: Laboratory, is_short: bool) -> None:
 
 
 def bootstrap_dies_for_ever(lab: Laboratory, is_short: bool) -> None:
-    """The only host that all were told of is gone for good; the others stay one network, restarts and joins included."""
+    """The only host that all were told of is gone for good; the others stay one network, also after restarts."""
     net = switched(lab, 4 if is_short else 6)
     time.sleep(_KNOWN_PEERS_S)
     bootstrap, rest = net.nodes[0], net.nodes[1:]
@@ -216,7 +218,7 @@ def sybil_flood(lab: Laboratory, is_short: bool) -> None:
     """40 identities take slots and sign for 300 made-up authors: all honest nodes hold the same set of them, a newcomer
     finds its place, and the honest ones go on. (More authors than the run's table has places for: threat model.)"""
     net = switched(lab, 4)
-    process = _under_attack(lab, net, "sybil_flood", 10.0 if is_short else 60.0)
+    process = _under_attack(lab, net, "sybil_flood", 10.0 if is_short else 60.0, ends=False)
     machine = lab.wiring.namespace("newcomer")
     lab.wiring.plug(machine, net.switch)
     started = time.monotonic()
@@ -260,7 +262,7 @@ def every_topology(lab: Laboratory, is_short: bool) -> None:
             for cable in cables.values():
                 cable.limit_rate(1_000)
             start(part.nodes)
-            chosen = list(cables.values())[-1 :]  # of two islands: the bridge
+            chosen = list(cables.values())[-1:]  # of two islands: the bridge
             for cable in chosen:
                 cable.cut()
             wait_for_updates(part.nodes, 5)
@@ -291,7 +293,13 @@ def bad_links(lab: Laboratory, is_short: bool) -> None:
 
 
 def _under_attack(
-    lab: Laboratory, net: Switched, kind: str, seconds: float, *, awake: list[NetNode] | None = None
+    lab: Laboratory,
+    net: Switched,
+    kind: str,
+    seconds: float,
+    *,
+    awake: list[NetNode] | None = None,
+    ends: bool = True,
 ) -> subprocess.Popen[str]:
     """The first two nodes are attacked for so long. Meanwhile everybody must contribute; figures say what it cost."""
     nodes = awake or net.nodes
@@ -300,9 +308,9 @@ def _under_attack(
     targets = [address(node, cable.one.address) for node, cable in zip(net.nodes[:2], net.cables, strict=False)]
     arguments = [argument for target in targets for argument in ("--target", target)]
     command = ("-m", "tests.netlab.attacker", kind, "--run", str(lab.run_file), *arguments)
-    attacker = lab.run(machine, *command)
-    assert attacker.stdout is not None
-    attacker.stdout.readline()  # it has begun
+    counts = lab.folder / "attacker.json"
+    attacker = lab.run(machine, *command, "--counts", str(counts))
+    until(counts.exists, lambda: "the attack has begun", 60.0)
     before = {node.name: (node.cpu_s_now(), node.fresh_status()["own_updates"]) for node in nodes}
     started = time.monotonic()
     time.sleep(seconds)
@@ -317,9 +325,9 @@ def _under_attack(
         "updates/s of each": round(min(own) / lasted, 1),
         "peak MiB": round(max(node.rss_mib(peak=True) for node in nodes)),
     }
-    if kind != "sybil_flood":
+    lab.figures |= {f"attacker: {what}": number for what, number in json.loads(counts.read_text()).items()}
+    if ends:
         attacker.kill()
-    lab.figures["attacker did"] = attacker.stdout.readline().strip()
     return attacker
 
 

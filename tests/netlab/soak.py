@@ -1,4 +1,4 @@
-"""Relays for hours, at 50 updates a second, while others come and go: memory and descriptors must stay where they are."""
+"""Relays for hours, at 50 updates a second, while others come and go: memory and descriptors must not grow."""
 
 from __future__ import annotations
 
@@ -141,7 +141,9 @@ def _sample(node: NetNode, seconds: float) -> Sample:
 
 def _tell(samples: dict[str, list[Sample]], seconds: float) -> None:
     last = {name: found[-1] for name, found in samples.items()}
-    parts = (f"{name} {s.rss_mib:.1f} MiB, {s.descriptors} descriptors, {s.updates} updates" for name, s in last.items())
+    parts = (
+        f"{name} {s.rss_mib:.1f} MiB, {s.descriptors} descriptors, {s.updates} updates" for name, s in last.items()
+    )
     say(f"{seconds / 60:.0f} min: " + "; ".join(parts))
 
 
