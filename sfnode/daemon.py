@@ -52,7 +52,7 @@ from sfnode.trainer import Evaluate, Job, Trainer, TrainingConfig
 
 _INBOX_EVENTS = 256  # beyond it the network's readers wait, and with them the senders
 _STATUS_S = 1.0
-_PEERS_SAVED_S = 30.0
+_PEERS_SAVED_S = 5.0  # who is killed sooner after it met its first peers has forgotten them
 _DISCOURAGE_S = 24 * 3_600.0  # for a peer that sent what no honest node can send
 _REPLAYED_AT_ONCE = 2_000  # a fifth of a second
 _QUIET_S = 5.0  # all own steps done and nothing new for two comparisons of heads: finished
@@ -244,8 +244,9 @@ class Daemon:
             await trio.sleep(_STATUS_S)
 
     def _save_peers(self) -> None:
-        rows = [to_plain(row, as_rows=False) for row in self.network.known_peers()]
-        self._store.save_known_peers(json.dumps(rows))
+        rows = json.dumps([to_plain(row, as_rows=False) for row in self.network.known_peers()])
+        if rows != self._store.known_peers:
+            self._store.save_known_peers(rows)
 
     def _report_dials(self) -> None:
         """Say why an address cannot be reached, each reason once while it lasts."""

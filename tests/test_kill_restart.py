@@ -1,17 +1,23 @@
-"""Five real ``sfnode join`` daemons, killed with SIGKILL at random and started again, end with equal digests."""
+"""Real ``sfnode join`` daemons, killed with SIGKILL and started again: five at random end with equal digests."""
 
 from __future__ import annotations
 
 import random
+import sqlite3
 import time
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 import trio
 
+from benchmarks.runs import OWNER, Shape, manifest_of, tiny_tensors
 from daemons import JoinProcess, demo_run, free_port, log_verify, write_run
+from protocol.manifest import sign_manifest
+from running_nodes import Joins, address_in, wait_until
 from sfnode.identity import FILE_NAME, load_identity, load_or_create_seed
 from sfnode.network.addresses import peer_of_author
+from sfnode.store import LEDGER_FILE
 from sfnode.worker_client import worker_process
 
 NODES = 5
@@ -106,3 +112,25 @@ def test_join_daemons__killed_at_random_and_restarted__end_with_equal_digests(tm
     assert sum(node.starts for node in nodes) == NODES + KILLS
     assert len({entry["state_digest"] for entry in verified}) == 1
     assert all(entry["ok"] and entry["void_slots"] == 0 and entry["authors"] == NODES for entry in verified)
+
+
+def known_peers(directory: Path) -> str:
+    """The address book on the node's disk; empty while there is none."""
+    with suppress(sqlite3.OperationalError), closing(sqlite3.connect(directory / LEDGER_FILE)) as database:
+        row = database.execute("SELECT value FROM facts WHERE name = 'known_peers'").fetchone()
+        return str(row[0]) if row else ""
+    return ""
+
+
+def test_join__killed_seconds_after_its_first_start__knows_its_peers_without_the_bootstrap(tmp_path: Path) -> None:
+    run_file, port = tmp_path / "test.run", free_port()
+    write_run(sign_manifest(manifest_of(Shape(authors=4, steps=100), tiny_tensors()), OWNER), run_file)
+    bootstrap = address_in(tmp_path / "first", port)
+    with Joins(tmp_path) as joins:
+        joins("first", "--run", run_file, "--relay", "--listen", f"/ip4/127.0.0.1/tcp/{port}").wait_for_event("started")
+        victim = joins("victim", "--run", run_file, "--relay", "--bootstrap", bootstrap)
+        wait_until(lambda: f"tcp/{port}" in known_peers(victim.directory), "an address book on the disk", 15.0)
+        victim.kill()
+        victim.arguments = ["--relay"]
+        victim.start()
+        assert victim.wait_for_event("peer_joined")["peer"] == bootstrap.rpartition("/")[2]

@@ -29,7 +29,7 @@ from netlab.topology import TOPOLOGIES
 from sfnode.identity import FILE_NAME
 
 Scenario = Callable[[Laboratory, bool], None]
-_KNOWN_PEERS_S = 35.0  # a node writes its address book every 30 s
+_KNOWN_PEERS_S = 10.0  # a node writes its address book every 5 s, and asks for peers in the first seconds
 _DIAL = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 2)"
 
 
