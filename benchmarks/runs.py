@@ -87,10 +87,15 @@ def manifest_of(shape: Shape, tensors: Sequence[TensorSpec] | None = None) -> Ma
     )
 
 
+def seed_of_author(number: int) -> bytes:
+    """Secret seed of author number ``number``."""
+    return sha256(b"author %d" % number).digest()
+
+
 @lru_cache(maxsize=65_536)
 def signer(number: int) -> Signer:
     """Author number ``number``."""
-    return Signer(sha256(b"author %d" % number).digest())
+    return Signer(seed_of_author(number))
 
 
 def scalars_of(manifest: Manifest, source: random.Random) -> tuple[int, ...]:

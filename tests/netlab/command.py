@@ -14,6 +14,7 @@ from benchmarks.measures import say
 from netlab.chaos import chaos as run_chaos
 from netlab.flood import LATENCY_HEADER, THROUGHPUT_HEADER, latency, throughput
 from netlab.invariants import BrokenInvariantError
+from netlab.joins import joins as run_joins
 from netlab.laboratory import Laboratory
 from netlab.namespaces import why_no_nat, why_not_here
 from netlab.scenarios import NEED_NAT, SCENARIOS
@@ -62,6 +63,14 @@ def chaos(minutes: float, seed: int) -> None:
 def soak(minutes: float) -> None:
     """Relays at 50 updates a second with churn: memory and descriptors must not grow."""
     sys.exit(run_soak(minutes))
+
+
+@main.command()
+@click.option("--times", default=100, show_default=True)
+@click.option("--updates", default=10_000, show_default=True, help="That the run has when the first one joins.")
+def joins(times: int, updates: int) -> None:
+    """Fresh nodes join a running network, one after the other; each must contribute within 10 s."""
+    sys.exit(run_joins(times, updates))
 
 
 @main.command()
