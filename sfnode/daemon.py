@@ -109,7 +109,7 @@ class Daemon:
     async def _build(self) -> None:
         config = self.config
         signer = Signer(config.identity_seed)
-        known_peers = _decode_peers(self._store.known_peers)
+        known_peers = decode_peers(self._store.known_peers)
         replica = await self._load_replica()
         node_config = NodeConfig(
             is_training=config.training is not None,
@@ -258,7 +258,7 @@ class Daemon:
         self._dials_reported = set(reports)
 
 
-def _decode_peers(text: str) -> tuple[PeerRow, ...]:
+def decode_peers(text: str) -> tuple[PeerRow, ...]:
     """The saved address book; an unreadable one is worth no stop: bootstraps bring the peers back."""
     try:
         return tuple(from_plain_untrusted(PeerRow, row, "known_peers") for row in json.loads(text))

@@ -165,6 +165,19 @@ def decode_run_file(path: Path) -> SignedManifest:
 
 def read_records(directory: Path, *, after: int = -1) -> Iterator[tuple[int, bytes]]:
     """(arrival number, record) of a data directory beyond arrival ``after``, read-only: also while a daemon uses it."""
+    with _reading(directory) as database:
+        yield from _read_in_pages(database, directory / LEDGER_FILE, after)
+
+
+def read_known_peers(directory: Path) -> str:
+    """The address book of a data directory as it was saved last, JSON; read-only."""
+    with _reading(directory) as database, _sqlite_errors(directory / LEDGER_FILE):
+        row = database.execute("SELECT value FROM facts WHERE name = 'known_peers'").fetchone()
+    return str(row[0]) if row else "[]"
+
+
+@contextmanager
+def _reading(directory: Path) -> Iterator[sqlite3.Connection]:
     path = directory / LEDGER_FILE
     if not path.exists():
         raise OperatorError(f"{directory} holds no {LEDGER_FILE}: the node has not started yet")
@@ -173,7 +186,7 @@ def read_records(directory: Path, *, after: int = -1) -> Iterator[tuple[int, byt
     with _sqlite_errors(path):
         database = sqlite3.connect(f"file:{quote(str(path))}?{'immutable=1' if is_archive else 'mode=ro'}", uri=True)
     try:
-        yield from _read_in_pages(database, path, after)
+        yield database
     finally:
         database.close()
 

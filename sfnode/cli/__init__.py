@@ -11,6 +11,7 @@ from sfnode import __version__
 from sfnode.cli.audit import audit
 from sfnode.cli.basis import basis
 from sfnode.cli.bench import bench
+from sfnode.cli.doctor import doctor
 from sfnode.cli.identity import identity
 from sfnode.cli.inspect import status
 from sfnode.cli.log import log
@@ -35,7 +36,7 @@ def cli() -> None:
     """
 
 
-for command in (init, join, testnet, status, log, evaluate, export, audit, basis, identity, bench):
+for command in (init, join, testnet, status, doctor, log, evaluate, export, audit, basis, identity, bench):
     cli.add_command(command)
 
 

@@ -18,11 +18,13 @@ from libp2p import new_host
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.crypto.x25519 import create_new_key_pair as create_new_noise_key_pair
 from libp2p.custom_types import TProtocol
+from libp2p.exceptions import BaseLibp2pError
 from libp2p.identity.identify_push.identify_push import ID_PUSH
 from libp2p.io.trio import TrioTCPStream
 from libp2p.network.config import ConnectionConfig
 from libp2p.network.connection.raw_connection import RawConnection
 from libp2p.peer.id import ID
+from libp2p.protocol_muxer.exceptions import MultiselectClientError
 from libp2p.protocol_muxer.multiselect_communicator import MultiselectCommunicator
 from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
 from libp2p.security.noise.transport import Transport as NoiseTransport
@@ -33,7 +35,7 @@ from multiaddr import Multiaddr
 
 from protocol.errors import OperatorError
 from protocol.wire import PeerId
-from sfnode.network import limits
+from sfnode.network import limits, reach
 from sfnode.network.addresses import Address, author_of_peer, parse_address
 from sfnode.network.libp2p_patches import (
     StreamGuard,
@@ -42,7 +44,7 @@ from sfnode.network.libp2p_patches import (
     patch_library,
     patch_swarm,
 )
-from sfnode.network.link import Link
+from sfnode.network.link import Link, LinkBrokenError
 
 PROTOCOL: Final = TProtocol("/sfnode/1")
 
@@ -67,6 +69,8 @@ class Host:
         patch_swarm(self._swarm, self.guard)
         self._host.remove_stream_handler(ID_PUSH)  # strangers may not fill our address store
         self._host.set_stream_handler(PROTOCOL, self._accept)
+        self._host.set_stream_handler(TProtocol(reach.PROTOCOL), self._answer_reach)
+        self._reachability = reach.Reachability()
         self.peer = PeerId(str(self._host.get_id()))
         self.addresses: tuple[Address, ...] = ()  # that it listens on, with the true ports; set by ``running``
 
@@ -98,8 +102,11 @@ class Host:
             for listener in list(self._swarm.listeners.values()):
                 nursery.start_soon(listener.close)
 
-    async def dial(self, address: Address) -> Link:
-        """Open a session stream to the peer at one address, within DIAL_S; DialError says why not."""
+    async def dial(self, address: Address, *, local_port: int = 0) -> Link:
+        """Open a session stream to the peer at one address, within DIAL_S; DialError says why not.
+
+        ``local_port``: of our end where it is free for that, so that several peers see the same one; 0: any.
+        """
         assert address.peer is not None, "only addresses with a peer id are dialled"
         if address.peer == self.peer:
             raise DialError("this is the node itself")
@@ -107,7 +114,7 @@ class Host:
             raise DialError(f"this node has {limits.CONNECTIONS_MAX} connections already")
         try:
             with trio.fail_after(limits.DIAL_S):
-                stream = await _connect(address)
+                stream = await _connect(address, local_port)
                 return await self._upgrade(stream, ID.from_base58(address.peer))
         except trio.TooSlowError as error:
             raise DialError(f"no answer within {limits.DIAL_S:.0f} s") from error
@@ -129,16 +136,42 @@ class Host:
                 stream.socket.close()
 
     async def _open_session(self, connection: Any) -> Link:
-        opened = None
+        is_open = False
         try:
-            opened = await connection.new_stream()
-            communicator = MultiselectCommunicator(opened)
-            await self._host.multiselect_client.select_one_of([PROTOCOL], communicator, int(limits.DIAL_S))
-            opened.set_protocol(PROTOCOL)
-            return Link(connection.muxed_conn, opened.muxed_stream, is_outbound=True)
+            link = await self._open_stream(connection, PROTOCOL)
+            is_open = True
+            return link
         finally:
-            if opened is None or opened.get_protocol() is None:
+            if not is_open:
                 await drop_connection(connection.muxed_conn)
+
+    async def _open_stream(self, connection: Any, protocol: TProtocol) -> Link:
+        opened = await connection.new_stream()
+        communicator = MultiselectCommunicator(opened)
+        await self._host.multiselect_client.select_one_of([protocol], communicator, int(limits.DIAL_S))
+        opened.set_protocol(protocol)
+        return Link(connection.muxed_conn, opened.muxed_stream, is_outbound=True)
+
+    async def ask_reach(self, link: Link, port: int) -> reach.ReachAnswer | None:
+        """Ask the peer of a link how it sees us and, unless ``port`` is 0, whether it can connect to us there.
+
+        None when it does not know the question, or does not answer.
+        """
+        try:
+            with trio.fail_after(limits.DIAL_S):
+                connections = self._swarm.get_connections(ID.from_base58(link.peer))
+                stream = await self._open_stream(connections[-1], TProtocol(reach.PROTOCOL))
+        except (MultiselectClientError, BaseLibp2pError, trio.TooSlowError, OSError, IndexError):
+            return None
+        return await reach.ask(stream, port)
+
+    async def _answer_reach(self, stream: Any) -> None:
+        """A peer asks how we see it. A broken stream is its own affair."""
+        muxed = stream.muxed_conn
+        link = Link(muxed, stream.muxed_stream, is_outbound=False)
+        with suppress(LinkBrokenError):
+            await self._reachability.answer(link, muxed.remote_host, muxed.remote_port)
+        await stream.close()
 
     async def _accept(self, stream: Any) -> None:
         """A peer has opened a session stream. Each connection carries one, and peers are named by Ed25519 keys."""
@@ -215,13 +248,35 @@ def dialable(address: Address) -> tuple[Address, ...]:
     return tuple(replace(address, host=host) for host in dict.fromkeys(hosts))
 
 
-async def _connect(address: Address) -> trio.SocketStream:
+async def _connect(address: Address, local_port: int = 0) -> trio.SocketStream:
     """A TCP connection. ``dns`` means either family, tried side by side by trio; ``dns4`` and ``dns6`` one of them."""
+    if local_port and (stream := await _connect_from(address, local_port)) is not None:
+        return stream
     if address.kind == "dns":
         return await trio.open_tcp_stream(address.host, address.port)
     family = socket.AF_INET if address.kind in ("ip4", "dns4") else socket.AF_INET6
     found = await trio.socket.getaddrinfo(address.host, address.port, family=family, type=socket.SOCK_STREAM)
     return await trio.open_tcp_stream(found[0][4][0], address.port)
+
+
+async def _connect_from(address: Address, local_port: int) -> trio.SocketStream | None:
+    """A TCP connection from this port; None when the system does not give it, or no connection comes about."""
+    family = socket.AF_INET6 if address.kind in ("ip6", "dns6") else socket.AF_INET
+    try:
+        found = await trio.socket.getaddrinfo(address.host, address.port, family=family, type=socket.SOCK_STREAM)
+        with trio.socket.socket(family, socket.SOCK_STREAM) as dialling:
+            share_port(dialling)
+            await dialling.bind(("", local_port))
+            await dialling.connect(found[0][4])
+            return trio.SocketStream(dialling.dup())
+    except OSError:
+        return None
+
+
+def share_port(endpoint: trio.socket.SocketType | socket.socket) -> None:
+    """Let several outgoing connections of this process have one local port."""
+    endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
 
 
 def _describe(error: BaseException) -> str:

@@ -242,7 +242,9 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types th
         self.stream_buffers = _BoundedBuffers(self)
         self.has_session = False  # set by the host once one of our sessions runs on this connection
         self._socket: trio.socket.SocketType = secured_conn.conn.read_writer.read_write_closer.stream.stream.socket
-        self.remote_host = str(self._socket.getpeername()[0])  # the library knows IPv4 remotes only (io/trio.py:99)
+        remote, local = self._socket.getpeername(), self._socket.getsockname()
+        self.remote_host, self.remote_port = str(remote[0]), int(remote[1])  # the library: IPv4 only (io/trio.py:99)
+        self.local_host, self.local_port = str(local[0]), int(local[1])
         self._is_aborted = False
 
     def buffered_bytes(self) -> int:

@@ -65,6 +65,13 @@ WRONG_RUN_S: Final = 3_600.0  # nor after "other run" or "other version": that d
 GARBAGE_S: Final = 3_600.0  # a peer that sent what no honest node can send is neither dialled nor accepted
 DISCOURAGED_MAX: Final = 1_024  # remembered misbehaving peers; beyond it the one that ends first is forgotten
 
+# --- being dialled back: a question that `sfnode doctor` asks --------------------------------------------------------
+REACH_ANSWER_S: Final = 10.0  # the question, one dial, the answer
+REACH_DIAL_S: Final = 5.0  # a TCP connection that takes longer is of no use to anybody
+REACH_INTERVAL_S: Final = 10.0  # between dials to one address: it learns no more about its own network than it may know
+REACH_AT_ONCE_MAX: Final = 4
+REACH_ADDRESSES_MAX: Final = 256  # asked within the interval; beyond it nobody is dialled
+
 # --- address book -----------------------------------------------------------------------------------------------
 KNOWN_PEERS_MAX: Final = 1_000
 ADDRESSES_PER_PEER_MAX: Final = 8

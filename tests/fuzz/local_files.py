@@ -24,7 +24,7 @@ from protocol.replica import Replica
 from protocol.structure import to_plain
 from sfnode import status as status_module
 from sfnode import worker_messages
-from sfnode.daemon import _decode_peers
+from sfnode.daemon import decode_peers
 from sfnode.network import limits
 from sfnode.network.address_book import AddressBook, PeerRow
 from sfnode.network.addresses import parse_untrusted, peer_of_author
@@ -41,14 +41,14 @@ FOLDER = Path("folder")
 
 def check_known_peers(data: bytes) -> None:
     """Rows or none; the book takes them within its bounds and writes them back as they can be read again."""
-    rows = _decode_peers(data.decode("utf-8", "surrogateescape"))
+    rows = decode_peers(data.decode("utf-8", "surrogateescape"))
     book = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(1))
     book.restore(rows)
     kept = book.rows()
     assert len(kept) <= limits.KNOWN_PEERS_MAX
     assert all(len(row.addresses) <= limits.ADDRESSES_PER_PEER_MAX for row in kept)
     text = json.dumps([to_plain(row, as_rows=False) for row in kept])
-    assert _decode_peers(text) == kept
+    assert decode_peers(text) == kept
     for peer in book.due(0.0, exclude=frozenset()):
         parse_untrusted(book.addresses(peer))
     book.share(exclude=OWN, connected=frozenset())

@@ -1,0 +1,84 @@
+"""``sfnode doctor``: what works, what does not, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import trio
+
+from sfnode.cli.options import FilePath, FolderPath, device_options, json_option
+from sfnode.cli.run import HOME, default_data_dir
+from sfnode.doctor.findings import Finding, Verdict
+from sfnode.doctor.report import Examination, Question, summary_of
+from sfnode.report import printable
+from sfnode.store import decode_run_file
+
+_MARKS: Final = {Verdict.OK: "ok  ", Verdict.WARNING: "warn", Verdict.FAIL: "FAIL", Verdict.UNKNOWN: "?   "}
+_COLOURS: Final = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.FAIL: "red", Verdict.UNKNOWN: "cyan"}
+
+
+@click.command()
+@click.option("--data-dir", type=FolderPath, help="Data directory of a node, running or not; or of a new one.")
+@click.option("--bootstrap", multiple=True, help="Multiaddr of a node of the run, with /p2p/ID. Can be repeated.")
+@click.option("--run", "run_file", type=FilePath, help="Run file, instead of fetching the manifest from a peer.")
+@click.option("--model", help="Hub id, local folder or embedded:tiny-opt.  [default: the manifest's]")
+@click.option("--listen", multiple=True, help="Multiaddr to listen on; peers are asked to dial the first one.")
+@device_options
+@click.option("--relay", is_flag=True, help="For a node that does not train: leave torch and the model alone.")
+@json_option
+def doctor(run_file: Path | None, data_dir: Path | None, is_json: bool, **options: Any) -> None:
+    """Check this machine for a node: disk, ports, bootstraps, reachability, device, model, memory.
+
+    Give what you would give to `sfnode join`. Nothing is loaded, no node starts. Exit code 0 unless a check fails.
+
+    \b
+    Example: sfnode doctor --bootstrap /ip4/203.0.113.7/tcp/4001/p2p/12D3... --model facebook/opt-1.3b
+             sfnode doctor --data-dir ~/.sfnode/my-run-0123456789ab --json
+    """
+    signed = decode_run_file(run_file) if run_file else None
+    directory = data_dir.expanduser() if data_dir else None
+    if directory is None and signed is not None:
+        directory = default_data_dir(signed.manifest, HOME.expanduser())
+    question = Question(
+        directory=directory,
+        is_new=signed is not None or bool(options["bootstrap"]),
+        signed=signed,
+        bootstrap=options["bootstrap"],
+        listen=options["listen"],
+        model=options["model"],
+        device=options["device"],
+        dtype=options["dtype"],
+        is_relay=options["relay"],
+    )
+    findings = trio.run(_collect, question, is_json)
+    last = summary_of(findings)
+    if is_json:
+        rows = [{**asdict(finding), "verdict": finding.verdict.value} for finding in findings]
+        click.echo(json.dumps({"ok": last.verdict is Verdict.OK, "checks": rows}))
+    else:
+        _say(last)
+    if last.verdict is Verdict.FAIL:
+        raise SystemExit(1)
+
+
+async def _collect(question: Question, is_json: bool) -> list[Finding]:
+    findings: list[Finding] = []
+
+    def tell(finding: Finding) -> None:
+        findings.append(finding)
+        if not is_json:
+            _say(finding)
+
+    await Examination(question, tell).run()
+    return findings
+
+
+def _say(finding: Finding) -> None:
+    mark = click.style(_MARKS[finding.verdict], fg=_COLOURS[finding.verdict])
+    click.echo(f"{mark}  {printable(finding.check)}: {printable(finding.text)}")
+    if finding.advice:
+        click.echo(f"      -> {printable(finding.advice)}")

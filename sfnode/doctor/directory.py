@@ -1,0 +1,74 @@
+"""A node's data directory: whose it is, who holds it, whether ledger, key and basis can be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from protocol.errors import OperatorError, SfnodeError
+from protocol.manifest import Manifest
+from protocol.method import BasisKind
+from sfnode.basis_file import basis_in, read_bases
+from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
+from sfnode.files import read_bytes
+from sfnode.identity import FILE_NAME, is_private, load_seed
+from sfnode.status import read_status
+from sfnode.store import LEDGER_FILE, is_locked, read_records
+
+
+def check_directory(directory: Path, manifest: Manifest | None) -> Finding:
+    """Whether it is a node's, and whether a node runs on it now."""
+    if manifest is None:
+        return ok("data directory", f"{directory} is new: `sfnode join` makes it")
+    name = f"run {manifest.name!r} ({manifest.run_id.hex()[:16]})"
+    if not is_locked(directory):
+        return ok("data directory", f"{directory} belongs to {name}; no node runs on it")
+    try:
+        status = read_status(directory)
+    except OperatorError as error:
+        return warning("data directory", f"{directory} is held by a node, but: {error}", "see its log; restart it")
+    text = (
+        f"{directory} belongs to {name}; a node runs on it, pid {status.pid}, step {status.step}, {status.peers} peers"
+    )
+    if not status.peers:
+        return warning("data directory", text, "it has no peer: see the lines about bootstraps, or give it another one")
+    return ok("data directory", text)
+
+
+def check_ledger(directory: Path) -> Finding:
+    """Whether the ledger can be read to its end; signatures are not verified."""
+    if not (directory / LEDGER_FILE).exists():
+        return ok("ledger", "none yet")
+    try:
+        records = sum(1 for _ in read_records(directory))
+    except SfnodeError as error:
+        return fail("ledger", str(error), f"move {directory / LEDGER_FILE} away and start again; keep {FILE_NAME}")
+    return ok("ledger", f"{records:,} records can be read (`sfnode log verify {directory}` checks every signature)")
+
+
+def check_identity(directory: Path) -> Finding:
+    """Whether the node's key is one, and nobody else's."""
+    path = directory / FILE_NAME
+    if not path.exists():
+        return ok("identity", "none yet: `sfnode join` makes one")
+    try:
+        load_seed(path)
+    except OperatorError as error:
+        return fail("identity", str(error), f"or remove {path}: the node then joins as a new author")
+    if not is_private(path):
+        return fail("identity", f"other users of this machine can read {path}", f"chmod 600 {path}")
+    return ok("identity", f"{path}, readable by you only")
+
+
+def check_basis(directory: Path, manifest: Manifest) -> Finding:
+    """Whether the run's published basis is here and whole."""
+    if manifest.method.basis is BasisKind.RANDOM:
+        return ok("basis", "the run's is random: no file is needed")
+    held = basis_in(directory, manifest)
+    if held is None:
+        return unknown("basis", "not here yet: the first --bootstrap sends it, or give the owner's file with --basis")
+    try:
+        read_bytes(held, "the basis")
+        read_bases(manifest, held)
+    except OperatorError as error:
+        return fail("basis", str(error), f"remove {held} and join with --bootstrap, so that a peer sends it")
+    return ok("basis", f"{held} is the run's")

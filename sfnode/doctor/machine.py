@@ -1,0 +1,98 @@
+"""The machine: clock, disk, open files. Local looks only; the clock against others': ``peers``."""
+
+from __future__ import annotations
+
+import os
+import resource
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from sfnode.doctor.findings import Finding, fail, ok, warning
+from sfnode.network.limits import CONNECTIONS_MAX
+
+_BUILT_S: Final = datetime(2026, 1, 1, tzinfo=UTC).timestamp()  # no release is older
+_LATEST_S: Final = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
+_FREE_BYTES_MIN: Final = 100 << 20
+_FREE_BYTES_GOOD: Final = 1 << 30
+_FSYNC_S_GOOD: Final = 0.1  # two for each own update
+_FILES_BESIDE: Final = 64  # libraries, database, worker, terminal
+
+
+def check_clock() -> Finding:
+    """Whether the clock shows a time at all: no rule of the protocol needs it, but downloads and logs do."""
+    now = time.time()
+    shown = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    if not _BUILT_S <= now <= _LATEST_S:
+        return fail(
+            "clock", f"it shows {shown}", "set it (timedatectl set-ntp true): downloads check certificates by it"
+        )
+    return ok("clock", f"it shows {shown}; compared with nothing")
+
+
+def compare_clocks(offsets_s: list[float]) -> Finding:
+    """Our clock against those of peers; ``offsets_s``: how far each is ahead of ours."""
+    middle = sorted(offsets_s)[len(offsets_s) // 2]
+    seen = f"{abs(middle):.1f} s {'behind' if middle > 0 else 'ahead of'} the clocks of {len(offsets_s)} peers"
+    if abs(middle) > 30.0:
+        advice = "set it (timedatectl set-ntp true), unless you trust it more than theirs: logs cannot be compared"
+        return warning("clock", f"it is {seen}", advice)
+    return ok("clock", f"it is {seen}")
+
+
+def existing_part(directory: Path) -> Path:
+    """The directory, or the nearest folder above that exists."""
+    path = directory.absolute()
+    while not path.is_dir() and path != path.parent:
+        path = path.parent
+    return path
+
+
+def check_space(directory: Path, needed_bytes: int) -> Finding:
+    """Free space where the node keeps its state; ``needed_bytes``: of the ledger in the end, as far as known."""
+    place = existing_part(directory)
+    status = os.statvfs(place)
+    free = status.f_bavail * status.f_frsize
+    text = f"{free / 1e9:.1f} GB free on the disk of {place}"
+    wanted = max(_FREE_BYTES_MIN, needed_bytes)
+    if free < wanted:
+        return fail(
+            "disk space", text, f"free some: the ledger may take {wanted / 1e6:,.0f} MB; or use another --data-dir"
+        )
+    if free < max(_FREE_BYTES_GOOD, 2 * needed_bytes):
+        return warning("disk space", text, "keep an eye on it: a node stops when its disk is full")
+    return ok("disk space", text)
+
+
+def check_writing(directory: Path) -> Finding:
+    """Write and fsync a page where the node keeps its state, as it does for each of its own updates."""
+    place = existing_part(directory)
+    try:
+        with tempfile.NamedTemporaryFile(dir=place, prefix=".sfnode-doctor-") as file:
+            file.write(bytes(4_096))
+            file.flush()
+            started_s = time.perf_counter()
+            os.fsync(file.fileno())
+            taken_s = time.perf_counter() - started_s
+    except OSError as error:
+        advice = f"make {place} writable for this user, free some space, or use another --data-dir"
+        return fail("disk writing", f"cannot write in {place}: {error.strerror}", advice)
+    text = f"a page is safe on the disk of {place} after {1_000 * taken_s:.1f} ms"
+    if taken_s > _FSYNC_S_GOOD:
+        return warning(
+            "disk writing", text, "each own step waits for it twice: a local disk is better than a network's"
+        )
+    return ok("disk writing", text)
+
+
+def check_files() -> Finding:
+    """The limit on open files against what a node under many connections needs."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = CONNECTIONS_MAX + _FILES_BESIDE
+    text = f"at most {soft if soft != resource.RLIM_INFINITY else 'any number'}"
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        way = f"ulimit -n {needed}" if hard == resource.RLIM_INFINITY or hard >= needed else "raise it in limits.conf"
+        return fail("open files", f"{text}; a node may need {needed}", f"raise the limit before the start: {way}")
+    return ok("open files", f"{text}; a node may need {needed}")

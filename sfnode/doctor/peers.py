@@ -1,0 +1,194 @@
+"""The network as seen through the bootstraps: each of them, how they see us, whether they can dial us."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import trio
+
+from protocol.errors import OperatorError, Reject
+from protocol.manifest import SignedManifest, decode_run_untrusted
+from protocol.wire import Bye
+from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
+from sfnode.network.addresses import Address, parse_bootstrap
+from sfnode.network.channel import Channel, Timings, Traffic
+from sfnode.network.greeting import FULL, OBSERVER_RUN_ID, OTHER_VERSION, RefusedError, greet, own_hello
+from sfnode.network.host import DialError, Host, share_port
+from sfnode.network.link import Link, LinkBrokenError
+from sfnode.network.reach import Outcome, ReachAnswer
+from sfnode.network.transfer import MANIFEST, Download
+
+_RESOLVE_S: Final = 10.0
+_PEER_S: Final = 60.0  # all that is asked of one peer
+_ADVICE_OF_REASON: Final = {
+    "connection refused": "no program listens there: start that node, or correct host and port",
+    "no answer within": "the host is off, the address wrong, or a firewall in between: ask its owner, try another",
+    "another node answers": "it has a new key: ask its owner for its present address",
+    "that is no sfnode": "another program uses that port: correct the address",
+    "no route": "this machine has no way there: check its connection",
+    "network is unreachable": "this machine has no way there: check its connection",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """How one peer sees us: its answer, our end of the connection, how far its clock is ahead (s)."""
+
+    peer: str
+    answer: ReachAnswer
+    local: tuple[str, int]
+    clock_ahead_s: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Surroundings:
+    """What has been learnt of the network.
+
+    Attributes:
+        run_id: of the run that is meant; None: whatever the first bootstrap is in.
+        signed: the manifest, from the disk or the first bootstrap that has one.
+        listen_port: where peers are asked to dial us; 0: nowhere.
+    """
+
+    run_id: bytes | None
+    signed: SignedManifest | None
+    listen_port: int
+    local_port: int = 0
+    seen: list[Seen] = field(default_factory=list)
+
+
+async def check_bootstraps(texts: tuple[str, ...], known: Surroundings, tell: Callable[[Finding], None]) -> None:
+    """One line for each, under a key of its own that nobody knows; ``known`` learns from those that answer."""
+    if not texts:
+        return
+    known.local_port = _free_port()
+    host = Host(identity_seed=secrets.token_bytes(32), on_inbound=Link.aclose)
+    async with host.running(()):
+        for text in texts:
+            with trio.move_on_after(_PEER_S) as scope:
+                tell(await _check_bootstrap(host, text, known))
+            if scope.cancelled_caught:
+                tell(fail(f"bootstrap {text}", f"not done within {_PEER_S:.0f} s", "try another one"))
+
+
+async def _check_bootstrap(host: Host, text: str, known: Surroundings) -> Finding:
+    name = f"bootstrap {text}"
+    try:
+        address = parse_bootstrap(text)
+    except OperatorError as error:
+        return fail(name, str(error), "copy it whole, as that node prints it at its start")
+    if (trouble := await _resolve(name, address)) is not None:
+        return trouble
+    started_s = trio.current_time()
+    try:
+        link = await host.dial(address, local_port=known.local_port)
+    except DialError as error:
+        advice = next((text for part, text in _ADVICE_OF_REASON.items() if part in str(error)), "try another bootstrap")
+        return fail(name, str(error), advice)
+    taken_ms = 1_000 * (trio.current_time() - started_s)
+    try:
+        return await _talk(host, link, known, name, taken_ms)
+    except RefusedError as error:
+        return _refused(name, error)
+    except (Reject, LinkBrokenError) as error:
+        return fail(name, f"it does not keep to the protocol: {error}", "use another bootstrap")
+    finally:
+        await link.aclose()
+
+
+async def _resolve(name: str, address: Address) -> Finding | None:
+    if address.kind in ("ip4", "ip6"):
+        return None
+    try:
+        with trio.fail_after(_RESOLVE_S):
+            await trio.socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except (OSError, trio.TooSlowError, UnicodeError):
+        advice = "check the name and this machine's name server, or use the node's IP address"
+        return fail(name, f"the name {address.host} does not resolve", advice)
+    return None
+
+
+def _refused(name: str, error: RefusedError) -> Finding:
+    if error.reason.startswith(FULL):
+        return warning(name, "it works, but takes no more visitors just now", "try later, or add another bootstrap")
+    if error.reason.startswith(OTHER_VERSION):
+        return fail(name, error.reason, "install the version of sfnode that the run uses")
+    return fail(name, f"it answers, but refuses: {error.reason}", "ask its owner, or use another bootstrap")
+
+
+async def _talk(host: Host, link: Link, known: Surroundings, name: str, taken_ms: float) -> Finding:
+    channel = Channel(link, Timings(), Traffic())
+    hello = await greet(channel, own_hello(run_id=OBSERVER_RUN_ID, agent="sfnode doctor", listen=(), head_step=0))
+    if known.run_id is not None and hello.run_id != known.run_id:
+        text = f"it is in another run, {hello.run_id.hex()[:16]}, not in {known.run_id.hex()[:16]}"
+        return fail(name, text, "use a bootstrap of this run, or another --data-dir or --run for that one")
+    known.run_id = hello.run_id
+    if known.signed is None:
+        known.signed = decode_run_untrusted(await Download(MANIFEST).run(channel))
+    answer = await host.ask_reach(link, known.listen_port)
+    if answer is not None:
+        ahead_s = answer.unix_ms / 1_000 - time.time()
+        known.seen.append(Seen(peer=link.peer, answer=answer, local=link.local, clock_ahead_s=ahead_s))
+    await channel.send_now(Bye(reason="thank you"))
+    agent = hello.agent.encode("unicode_escape").decode("ascii")[:40]
+    return ok(name, f"answers in {taken_ms:.0f} ms, {agent!r}, run {hello.run_id.hex()[:16]} at step {hello.head_step}")
+
+
+def _free_port() -> int:
+    """A local port that several connections can share."""
+    with socket.socket() as probe:
+        share_port(probe)
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+# --- what their answers mean
+
+
+def judge_reachability(known: Surroundings, is_listening: bool) -> Finding:
+    """Whether others can dial this machine."""
+    name = "reachable from outside"
+    if not is_listening:
+        return unknown(name, "not asked: without --listen a node dials out only, and is a full member all the same")
+    if not known.seen:
+        return unknown(name, "nobody to ask: no bootstrap answered this question", "give a --bootstrap that works")
+    outcomes = [seen.answer.outcome for seen in known.seen]
+    port = known.listen_port
+    if Outcome.REACHED in outcomes:
+        hosts = sorted({seen.answer.host for seen in known.seen if seen.answer.outcome is Outcome.REACHED})
+        if all(ipaddress.ip_address(host).is_private for host in hosts):
+            text = f"peers in your own network reached port {port} at {', '.join(hosts)}; nobody outside was asked"
+            return ok(name, text)
+        return ok(name, f"peers reached port {port} at {', '.join(hosts)}")
+    if Outcome.NOT_REACHED in outcomes:
+        host = known.seen[0].answer.host
+        text = f"{outcomes.count(Outcome.NOT_REACHED)} peers could not connect to port {port} at {host}"
+        advice = f"forward TCP port {port} in your router and open it in the firewall, or leave --listen out"
+        return warning(name, text, advice)
+    return unknown(name, "the peers had dialled for others just now", "try again in a minute")
+
+
+def judge_nat(seen: list[Seen]) -> Finding:
+    """What kind of address translation lies between, as far as what peers see tells."""
+    name = "NAT"
+    if not seen:
+        return unknown(name, "no peer said how it sees this machine")
+    if all(each.answer.host == each.local[0] for each in seen):
+        return ok(name, f"none: peers see this machine at its own address, {seen[0].local[0]}")
+    hosts = sorted({each.answer.host for each in seen})
+    shared = [each for each in seen if each.local[1] == seen[0].local[1] and each.answer.host != each.local[0]]
+    ports = sorted({each.answer.port for each in shared})
+    if len(hosts) > 1 and len(ports) > 1:
+        return warning(name, f"several public addresses: {', '.join(hosts)}", "this node can dial out, and no more")
+    if len(shared) < 2:
+        return unknown(name, f"there is one: peers see {hosts[0]}. Its kind takes two bootstraps outside to tell")
+    if len(ports) == 1:
+        return ok(name, f"there is one that keeps one port for all peers ({hosts[0]}, port {ports[0]})")
+    text = f"there is one that gives each peer another port ({hosts[0]}, ports {', '.join(map(str, ports))})"
+    return warning(name, text, "others cannot dial in without a forwarded port; dialling out works")

@@ -1,0 +1,96 @@
+"""Whether a node could listen where it is to listen, and who does already."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import trio
+
+from protocol.errors import OperatorError
+from sfnode.doctor.findings import Finding, fail, ok, warning
+from sfnode.network.addresses import Address, parse_listen
+from sfnode.network.host import check_can_listen
+
+_LISTENING = "0A"  # state of a socket in /proc/net/tcp
+
+
+async def check_port(text: str, own_pid: int | None) -> Finding:
+    """One ``--listen`` address; ``own_pid``: of the node that runs on the data directory, which may well hold it."""
+    name = f"listen {text}"
+    try:
+        address = parse_listen(text)
+    except OperatorError as error:
+        return fail(name, str(error), "give /ip4/0.0.0.0/tcp/PORT")
+    try:
+        await check_can_listen((address,))
+    except OperatorError as error:
+        holder = await trio.to_thread.run_sync(listening_pid, address.port)
+        if holder is not None and holder == own_pid:
+            return ok(name, f"the node on this data directory listens there, pid {holder}")
+        who = "" if holder is None else f" (pid {holder}, {_name_of(holder)})"
+        return fail(name, f"{error}{who}", "choose another port with --listen")
+    if address.is_loopback:
+        return warning(name, "free, but this machine alone can reach it", "use /ip4/0.0.0.0/tcp/PORT to be dialled")
+    return ok(name, "free")
+
+
+def listening_pid(port: int) -> int | None:
+    """Process that listens on a TCP port of this machine, as far as /proc tells this user; None elsewhere."""
+    wanted = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
+    if not wanted:
+        return None
+    for folder in Path("/proc").glob("[0-9]*/fd"):
+        with suppress(OSError):  # of another user, or ended meanwhile
+            if any(_target(entry) in wanted for entry in folder.iterdir()):
+                return int(folder.parent.name)
+    return None
+
+
+def _listening_inodes(port: int) -> list[str]:
+    found = []
+    for name in ("tcp", "tcp6"):
+        with suppress(OSError):
+            rows = [line.split() for line in Path("/proc/net", name).read_text("ascii").splitlines()[1:]]
+            found += [row[9] for row in rows if row[3] == _LISTENING and int(row[1].rpartition(":")[2], 16) == port]
+    return found
+
+
+def _target(entry: Path) -> str:
+    with suppress(OSError):
+        return str(entry.readlink())
+    return ""
+
+
+def _name_of(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").strip()
+    return "?"
+
+
+@asynccontextmanager
+async def held_open(text: str | None) -> AsyncIterator[int]:
+    """Listen at one address for as long as the block lasts, so that peers can be asked to dial it; gives the port.
+
+    Where it cannot be listened on, because a node does so already perhaps: the port that is named. 0: there is none.
+    """
+    try:
+        address = parse_listen(text) if text else None
+    except OperatorError:
+        address = None
+    if address is None:
+        yield 0
+        return
+    async with trio.open_nursery() as nursery:
+        port = address.port
+        with suppress(OSError):
+            listeners = await trio.open_tcp_listeners(address.port, host=_host(address))
+            port = int(listeners[0].socket.getsockname()[1])
+            nursery.start_soon(trio.serve_listeners, trio.aclose_forcefully, listeners)
+        yield port
+        nursery.cancel_scope.cancel()
+
+
+def _host(address: Address) -> str | None:
+    return None if address.is_wildcard else address.host

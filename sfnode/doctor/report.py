@@ -1,0 +1,200 @@
+"""All checks in their order, one line each. Torch runs in a process of its own, and only where a node is to train."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from protocol.errors import OperatorError, SfnodeError
+from protocol.manifest import Manifest, SignedManifest
+from sfnode.daemon import decode_peers
+from sfnode.doctor import directory as data
+from sfnode.doctor import machine, model, peers, ports
+from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknown, within
+from sfnode.status import read_status
+from sfnode.store import MANIFEST_FILE, is_locked, read_known_peers, read_manifest
+
+_QUICK_S: Final = 20.0
+_LEDGER_S: Final = 60.0
+_HASHING_S: Final = 300.0  # 100 GB from a good disk
+_DEVICE_S: Final = 100.0
+_REMEMBERED: Final = 3  # peers that are asked when no bootstrap is given
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a node is to be started with, as for `sfnode join`.
+
+    Attributes:
+        directory: None: the node's folder is not known.
+        is_new: it may be missing; otherwise it must be a node's.
+    """
+
+    directory: Path | None
+    is_new: bool
+    signed: SignedManifest | None
+    bootstrap: tuple[str, ...]
+    listen: tuple[str, ...]
+    model: str | None
+    device: str
+    dtype: str
+    is_relay: bool
+
+
+class Examination:
+    """One round of all checks; ``tell`` hears each finding as it comes."""
+
+    def __init__(self, question: Question, tell: Callable[[Finding], None]) -> None:
+        self._question = question
+        self._tell = tell
+        self._signed = question.signed
+        self._devices: dict[str, Any] | str = "not asked"
+
+    async def run(self) -> None:
+        """All checks, in the order in which a node would stumble."""
+        question = self._question
+        directory = question.directory or Path.cwd()
+        is_node = self._read_manifest()
+        needed = model.ledger_bytes(self._signed.manifest) if self._signed else 0
+        await self._check("disk space", partial(machine.check_space, directory, needed))
+        await self._check("disk writing", partial(machine.check_writing, directory))
+        self._tell(machine.check_files())
+        if is_node and question.directory is not None:
+            await self._look_at_directory(question.directory)
+        await self._look_around()
+        if not question.is_relay:
+            await self._look_at_training()
+
+    async def _check(self, name: str, run: Callable[[], Finding], limit_s: float = _QUICK_S) -> None:
+        self._tell(await in_thread(name, limit_s, run))
+
+    def _read_manifest(self) -> bool:
+        """Take the manifest from the directory, where it has one; False when the directory is not a node's."""
+        directory = self._question.directory
+        if directory is None or ((self._question.is_new or self._signed) and not (directory / MANIFEST_FILE).exists()):
+            return True
+        try:
+            held = read_manifest(directory)
+        except OperatorError as error:
+            advice = "give the --data-dir of a node, or --bootstrap or --run for a new one"
+            self._tell(fail("data directory", str(error), advice))
+            return False
+        if self._signed is not None and self._signed.manifest.run_id != held.manifest.run_id:
+            text = f"{directory} belongs to run {held.manifest.name!r}, the run file to another one"
+            self._tell(fail("data directory", text, "use another --data-dir, or leave --run out"))
+            return False
+        self._signed = held
+        return True
+
+    async def _look_at_directory(self, directory: Path) -> None:
+        is_there = (directory / MANIFEST_FILE).exists()
+        manifest = self._signed.manifest if self._signed and is_there else None
+        await self._check("data directory", partial(data.check_directory, directory, manifest))
+        await self._check("identity", partial(data.check_identity, directory))
+        await self._check("ledger", partial(data.check_ledger, directory), _LEDGER_S)
+        if manifest is not None:
+            await self._check("basis", partial(data.check_basis, directory, manifest))
+
+    async def _look_around(self) -> None:
+        """Ports, bootstraps, and what follows from what they say."""
+        question = self._question
+        own_pid = _pid_on(question.directory)
+        for text in question.listen:
+            self._tell(await within(f"listen {text}", _QUICK_S, partial(ports.check_port, text, own_pid)))
+        run_id = self._signed.manifest.run_id if self._signed else None
+        known = peers.Surroundings(run_id=run_id, signed=self._signed, listen_port=0)
+        if not question.bootstrap:
+            self._tell(
+                unknown("bootstrap", "none was given: nobody was asked", "give --bootstrap, as for `sfnode join`")
+            )
+        async with ports.held_open(question.listen[0] if question.listen else None) as port:
+            known.listen_port = port
+            await peers.check_bootstraps(question.bootstrap, known, self._tell)
+        self._signed = known.signed
+        offsets = [seen.clock_ahead_s for seen in known.seen]
+        self._tell(machine.compare_clocks(offsets) if offsets else machine.check_clock())
+        self._tell(peers.judge_reachability(known, bool(question.listen)))
+        self._tell(peers.judge_nat(known.seen))
+
+    async def _ask_peers(self, known: peers.Surroundings) -> None:
+        """The bootstraps; without one the peers that the node remembers, of which some may well be gone."""
+        if self._question.bootstrap:
+            await peers.check_bootstraps(self._question.bootstrap, known, self._tell)
+            return
+        remembered: list[Finding] = []
+        await peers.check_bootstraps(_remembered(self._question.directory), known, remembered.append)
+        if any(each.verdict is Verdict.OK for each in remembered):
+            for finding in remembered:
+                is_gone = finding.verdict is Verdict.FAIL
+                self._tell(replace(finding, verdict=Verdict.WARNING) if is_gone else finding)
+        elif remembered:
+            text = f"none of the {len(remembered)} peers that the node met last answers: {remembered[0].text}"
+            self._tell(fail("bootstrap", text, "give --bootstrap with a node that runs, here and to `sfnode join`"))
+        else:
+            self._tell(unknown("bootstrap", "none was given: nobody was asked", "give --bootstrap as for join"))
+
+    async def _look_at_training(self) -> None:
+        question, manifest = self._question, self._signed.manifest if self._signed else None
+        await self._check("device", self._check_device, _DEVICE_S)
+        if manifest is None:
+            self._tell(
+                unknown("model files", "the run is not known: give --data-dir, --run or a --bootstrap that works")
+            )
+            return
+        try:
+            folder = model.model_folder(question.model or manifest.model.id, manifest.model.revision)
+        except OperatorError as error:
+            advice = f"give a folder with a copy of {manifest.model.id}: --model FOLDER"
+            self._tell(fail("model files", str(error), advice))
+            return
+        is_over = threading.Event()
+        hashing = partial(model.check_files, folder, manifest.model, is_over.is_set)
+        await self._check("model files", hashing, _HASHING_S)
+        is_over.set()
+        if folder is None:
+            self._tell(unknown("memory plan", "the size of the model is not known before it is here"))
+            return
+        await self._check("memory plan", partial(self._plan, manifest, folder))
+
+    def _check_device(self) -> Finding:
+        self._devices = model.find_devices()
+        return model.check_device(self._devices, self._question.device, self._question.dtype)
+
+    def _plan(self, manifest: Manifest, folder: Path) -> Finding:
+        plan = model.plan_memory(manifest, folder, self._question.dtype)
+        cards = [] if isinstance(self._devices, str) else self._devices["cuda"]
+        is_on_card = bool(cards) and self._question.device in ("auto", "cuda")
+        return model.judge_memory(plan, model.free_memory(), int(cards[0]["free"]) if is_on_card else None)
+
+
+def _remembered(directory: Path | None) -> tuple[str, ...]:
+    """Addresses of the peers that the node on a directory met last."""
+    if directory is None:
+        return ()
+    try:
+        rows = decode_peers(read_known_peers(directory))
+    except SfnodeError:
+        return ()
+    met = sorted((row for row in rows if row.last_success_unix_ms), key=lambda row: -row.last_success_unix_ms)
+    return tuple(f"{row.addresses[0]}/p2p/{row.peer}" for row in met if row.addresses)[:_REMEMBERED]
+
+
+def _pid_on(directory: Path | None) -> int | None:
+    """The node that runs on the directory, if any."""
+    if directory is None or not is_locked(directory):
+        return None
+    try:
+        return read_status(directory).pid
+    except OperatorError:
+        return None
+
+
+def summary_of(findings: list[Finding]) -> Finding:
+    """The last line: how many of each."""
+    counts = {verdict: sum(each.verdict is verdict for each in findings) for verdict in Verdict}
+    text = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count)
+    return ok("doctor", text) if not counts[Verdict.FAIL] else fail("doctor", text, "see the lines above")
