@@ -107,13 +107,9 @@ class Examination:
             self._tell(await within(f"listen {text}", _QUICK_S, partial(ports.check_port, text, own_pid)))
         run_id = self._signed.manifest.run_id if self._signed else None
         known = peers.Surroundings(run_id=run_id, signed=self._signed, listen_port=0)
-        if not question.bootstrap:
-            self._tell(
-                unknown("bootstrap", "none was given: nobody was asked", "give --bootstrap, as for `sfnode join`")
-            )
         async with ports.held_open(question.listen[0] if question.listen else None) as port:
             known.listen_port = port
-            await peers.check_bootstraps(question.bootstrap, known, self._tell)
+            await self._ask_peers(known)
         self._signed = known.signed
         offsets = [seen.clock_ahead_s for seen in known.seen]
         self._tell(machine.compare_clocks(offsets) if offsets else machine.check_clock())
