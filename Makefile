@@ -24,7 +24,7 @@ STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check install demo test test-all lint simulate mutants conformance fuzz netlab chaos soak coverage learn format lock clean distclean
+.PHONY: help check install demo test test-all lint simulate mutants conformance interop fuzz netlab chaos soak coverage learn format lock clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -68,6 +68,9 @@ mutants: $(STAMP) ## switch on deliberate bugs, one at a time: each must be caug
 
 conformance: $(STAMP) ## the JavaScript reader against every vector and the ledger of a real run (needs Node 20+)
 	@$(BIN)/python tests/conformance.py
+
+interop: $(STAMP) ## a js-libp2p client dials a real node, fetches its run and verifies its flood (needs Node 20+ and npm)
+	@$(BIN)/pytest tests/test_interop.py $(PYTEST_ARGS)
 
 fuzz: $(STAMP) ## feed every decoder with what it does not expect, for SECONDS
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
