@@ -14,6 +14,7 @@ import torch
 from click.testing import CliRunner
 
 from conftest import REPOSITORY
+from manifests import small_manifest
 from protocol.errors import OperatorError
 from sfnode.demo import data_file, model_folder
 from sfnode.training.mezo import mezo_step
@@ -22,7 +23,7 @@ sys.path.insert(0, str(REPOSITORY))  # the benchmarks are no part of what is ins
 
 from benchmarks.learn import __main__ as command
 from benchmarks.learn import jobs
-from benchmarks.learn.clients import Network
+from benchmarks.learn.clients import Network, opposite
 from benchmarks.learn.comparison import Compared, compare
 from benchmarks.learn.curves import Job, Point, first_reach, play
 from benchmarks.learn.jobs import Curves
@@ -75,7 +76,9 @@ def some_results() -> Results:
     )
     scaled = (Scaled(clients=1, rate=2e-3, curves=ours), Scaled(clients=4, rate=2e-3, curves=ours))
     noise = {"sst2": Noise(all=2.0, linear=3.0)}
-    return Results(seeds=(0, 1, 2), noise=noise, compared=compared, scaled=scaled, metric=compared[1:])
+    return Results(
+        seeds=(0, 1, 2), noise=noise, compared=compared, scaled=scaled, cheats=compared[1:], metric=compared[1:]
+    )
 
 
 class Player:
@@ -90,6 +93,13 @@ class Player:
         return [replace(point, loss=self._loss[job.rate]) for point in points(0.5, 0.6)]
 
 
+def test_opposite__either_kind_of_scalar__is_valid_and_points_the_other_way() -> None:
+    raw = small_manifest(directions=4, clip=9).method
+    normalised = small_manifest(directions=4, scalar="normalised", clip=127).method
+    assert opposite(raw, (3, -1, 0, 9)) == (-9, 9, 9, -9)
+    assert opposite(normalised, (100, -50, 0, 60)) == (-100, 50, 0, -60)
+
+
 @pytest.mark.parametrize(
     ("recipe", "expected"),
     [
@@ -99,6 +109,7 @@ class Player:
         (NETWORK, [0, 8, 16]),
         (replace(NETWORK, sides=1, shares=2), [0, 12, 24]),
         (replace(NETWORK, clients=3), [0, 24, 48]),
+        (replace(NETWORK, clients=3, cheats=1), [0, 24, 48]),
         (replace(NETWORK, basis="gradient", calibration_rows=10), [30, 38, 46]),
         (replace(NETWORK, basis="forward", calibration_rows=10), [10, 18, 26]),
         (replace(NETWORK, scalar="raw", directions=1, core="canonical"), [0, 8, 16]),

@@ -21,7 +21,17 @@ from benchmarks.learn.noise import NOISE_EXAMPLES, measure_noise
 from benchmarks.learn.page import fill, parts
 from benchmarks.learn.pictures import draw_pictures
 from benchmarks.learn.problems import TASKS, Folders, Task
-from benchmarks.learn.recipes import METRIC_TASK, METRICS, NETWORKS, RECIPES, SCALED, SCALED_TASK, Recipe
+from benchmarks.learn.recipes import (
+    CHEATS,
+    CHEATS_TASK,
+    METRIC_TASK,
+    METRICS,
+    NETWORKS,
+    RECIPES,
+    SCALED,
+    SCALED_TASK,
+    Recipe,
+)
 from benchmarks.learn.results import Results, to_plain
 from benchmarks.learn.scaling import FACTORS, STEPS, Scaled, scale
 from benchmarks.measures import report
@@ -62,11 +72,13 @@ def measure_all(folders: Folders, curves: Curves, choice: Choice) -> Results:
     compared = compare(shorten(recipes), list(tasks.values()), choice.seeds, curves)
     examples = QUICK_ROWS if choice.is_quick else NOISE_EXAMPLES
     metric_tasks = [tasks[name] for name in (METRIC_TASK,) if name in tasks]
+    cheats_tasks = [tasks[name] for name in (CHEATS_TASK,) if name in tasks]
     return Results(
         seeds=choice.seeds,
         noise={name: measure_noise(folders, task, examples) for name, task in tasks.items()},
         compared=tuple(compared),
         scaled=tuple(_scaled(compared, choice, curves)),
+        cheats=tuple(compare(shorten(CHEATS), cheats_tasks, choice.seeds, curves)),
         metric=tuple(compare(shorten(METRICS), metric_tasks, choice.seeds, curves)),
     )
 

@@ -22,6 +22,7 @@ from protocol.coefficients import Coefficients
 from protocol.envelope import Envelope, EnvelopeCodec
 from protocol.errors import NumericError
 from protocol.manifest import FileHash, Manifest, ModelSpec, TensorSpec
+from protocol.method import Method, ScalarKind
 from protocol.subspace import Basis, seed_of
 from protocol.task import Objective
 from sfnode.basis_file import UNIT_EXP
@@ -47,6 +48,7 @@ class Network:
         basis: "random", or the `calibration.Source` of a published one, made from ``calibration_rows``
             training examples, others for every seed.
         trainable: groups of tensors, comma-separated.
+        cheats: so many of the clients send the opposite of what they measured, as large as a message may be.
         others: as in the manifest.
     """
 
@@ -68,6 +70,7 @@ class Network:
     trainable: str = "linear"
     objective: str = "loss"
     clients: int = 1
+    cheats: int = 0
 
     @property
     def rows_each_step(self) -> int:
@@ -103,7 +106,11 @@ class Clients:
         yield self.rows
         for step in range(self._recipe.steps):
             authors = [self._seed * _SEEDS_BETWEEN + client for client in range(self._recipe.clients)]
-            messages = [message for author in authors if (message := self._message(author, step))]
+            messages = [
+                message
+                for number, author in enumerate(authors)
+                if (message := self._message(author, step, is_cheat=number < self._recipe.cheats))
+            ]
             self._coefficients.add(messages)
             epoch = step // self.manifest.method.epoch_steps
             self._session.set_coefficients(epoch, self._coefficients.flat(epoch))
@@ -114,7 +121,7 @@ class Clients:
         found = self._session.evaluate(rows)
         return Measured(accuracy=found.accuracy, loss=found.loss)
 
-    def _message(self, author: int, step: int) -> Envelope | None:
+    def _message(self, author: int, step: int, *, is_cheat: bool) -> Envelope | None:
         """What a receiver makes of the author's signed record; None where the author has to skip the step."""
         key = signer(author)
         self.rows += self._recipe.rows_each_step // self._recipe.clients
@@ -123,7 +130,18 @@ class Clients:
         except NumericError as error:
             say(f"  client {author} skips step {step}: {error}")
             return None
-        return self._codec.decode_untrusted(self._codec.seal(key, step, estimate.q).record)
+        q = opposite(self.manifest.method, estimate.q) if is_cheat else estimate.q
+        return self._codec.decode_untrusted(self._codec.seal(key, step, q).record)
+
+
+def opposite(method: Method, q: Sequence[int]) -> tuple[int, ...]:
+    """What sets a run back most: the other way along every direction, raw scalars at the clip.
+
+    Normalised ones have their whole energy already.
+    """
+    if method.scalar is ScalarKind.NORMALISED:
+        return tuple(-each for each in q)
+    return tuple(-method.clip if each > 0 else method.clip for each in q)
 
 
 def _bases(

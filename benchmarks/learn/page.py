@@ -33,7 +33,8 @@ def parts(results: Results) -> dict[str, list[str]]:
         "reach": _reach(results),
         "rates": _rates(results),
         "clients": _clients(results),
-        "metric": _metric(results),
+        "cheats": _ends(results.cheats),
+        "metric": _ends(results.metric),
     }
 
 
@@ -118,7 +119,7 @@ def _clients_row(scaled: Scaled, goal: float) -> Row:
     )
 
 
-def _metric(results: Results) -> list[str]:
+def _ends(compared: Sequence[Compared]) -> list[str]:
     rows = [
         (
             TITLES[each.task],
@@ -128,7 +129,7 @@ def _metric(results: Results) -> list[str]:
             _losses(each.curves),
             f"{each.curves[0][-1].rows:,}",
         )
-        for each in results.metric
+        for each in compared
     ]
     if not rows:
         return ["Not measured."]

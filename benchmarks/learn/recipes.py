@@ -42,6 +42,21 @@ RECIPES: dict[str, Recipe] = {**REFERENCES, **NETWORKS}
 SCALED = "gradient basis"
 SCALED_TASK = "sst2"
 
+# Ten clients at a rate that bears them, some of which send the opposite of what they measured.
+CHEATS_TASK = "sst2"
+CHEATS: dict[str, Recipe] = {
+    f"{cheats} of 10 cheat": Network(
+        steps=48,
+        tune_steps=48,
+        rates=(7.5e-4,),
+        schedule="constant",
+        basis="gradient",
+        clients=10,
+        cheats=cheats,
+    )
+    for cheats in range(4)
+}
+
 # The objective is the accuracy on the step's rows itself. At the start every row is far on one side: a difference of
 # accuracies is other than zero only with a wide step and many rows, so all directions share one batch of 32.
 METRIC_TASK = "sst2"

@@ -25,6 +25,7 @@ class Results:
         noise: by task.
         compared: every recipe on every task.
         scaled: more clients, on one task.
+        cheats: runs in which some of the clients cheat.
         metric: the run whose objective is the accuracy itself, and what it is compared with.
     """
 
@@ -32,6 +33,7 @@ class Results:
     noise: dict[str, Noise]
     compared: tuple[Compared, ...]
     scaled: tuple[Scaled, ...]
+    cheats: tuple[Compared, ...]
     metric: tuple[Compared, ...]
 
 
@@ -45,6 +47,7 @@ def to_plain(results: Results) -> dict[str, Any]:
             {"clients": each.clients, "rate": each.rate, "curves": _curves_plain(each.curves)}
             for each in results.scaled
         ],
+        "cheats": [_compared_plain(each) for each in results.cheats],
         "metric": [_compared_plain(each) for each in results.metric],
     }
 
@@ -59,6 +62,7 @@ def from_plain(plain: Mapping[str, Any]) -> Results:
             Scaled(clients=each["clients"], rate=each["rate"], curves=_curves(each["curves"]))
             for each in plain["scaled"]
         ),
+        cheats=tuple(_compared(each) for each in plain["cheats"]),
         metric=tuple(_compared(each) for each in plain["metric"]),
     )
 
