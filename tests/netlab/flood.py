@@ -15,6 +15,7 @@ from netlab.namespaces import run
 
 AUTHORS = 20
 _SETTLE_S = 5.0  # after the start: first heads, first questions
+_IDLE_S = 10.0  # what nodes spend without updates is measured for so long, and left out
 _LAG_S = 10.0  # after the last update: who needs longer has not held the rate
 Row = tuple[str, ...]
 
@@ -23,9 +24,14 @@ def latency(name: str, edges: Edges, count: int, *, updates: int, rate: float) -
     """One row: seconds until all hold an update, bytes and CPU for each update and node; nothing else happens."""
     with Laboratory() as lab:
         targets = _relays(lab, edges, count)
-        before = _spent(lab)
+        idle = _Meter(lab)
+        time.sleep(_IDLE_S)
+        idle_rates = [spent / _IDLE_S for spent in idle.spent()]
+        meter, started = _Meter(lab), time.monotonic()
         result = _give(lab, targets, rate=rate, seconds=updates / rate, is_watching=True)
-        cpu_s, wire_bytes = (now - then for now, then in zip(_spent(lab), before, strict=True))
+        lasted = time.monotonic() - started
+        pairs = zip(meter.spent(), idle_rates, strict=True)
+        cpu_s, wire_bytes = (spent - lasted * per_s for spent, per_s in pairs)
         return _latency_row(name, lab, result, cpu_s, wire_bytes)
 
 
@@ -54,18 +60,18 @@ def throughput(edges: Edges, count: int, *, rate: float, seconds: float) -> tupl
     """One row, and whether all nodes held the rate: everything everywhere within LAG_S of the last update."""
     with Laboratory() as lab:
         targets = _relays(lab, edges, count)
-        before, started = _spent(lab), time.monotonic()
+        meter, started = _Meter(lab), time.monotonic()
         result = _give(lab, targets[:4], rate=rate, seconds=seconds, is_watching=False)
         given, lasted = int(result["given"]), time.monotonic() - started
         try:
             lag_s = until(lambda: _fewest(lab) >= given, lambda: "all updates at all nodes", _LAG_S)
         except AssertionError:
             lag_s = float("inf")
-        cpu_s, wire_bytes = (now - then for now, then in zip(_spent(lab), before, strict=True))
+        cpu_s, wire_bytes = meter.spent()
         copies = given * count
         is_held = lag_s <= _LAG_S and given >= 0.95 * rate * seconds
         row = (
-            str(count), f"{rate:.0f}", f"{given / lasted:.0f}", str(_fewest(lab)), str(given),
+            str(count), f"{rate:.0f}", f"{given / seconds:.0f}", str(_fewest(lab)), str(given),
             f"{lag_s:.1f}", f"{wire_bytes / copies:.0f}", f"{1e3 * cpu_s / copies:.2f}", f"{cpu_s / lasted:.2f}",
             "yes" if is_held else "no",
         )  # fmt: skip
@@ -112,10 +118,21 @@ def _last_line(probe: subprocess.Popen[str]) -> str:
     return probe.stdout.read().splitlines()[-1]
 
 
-def _spent(lab: Laboratory) -> tuple[float, float]:
-    """CPU seconds of all nodes, and bytes that came in on all cables of the graph, Ethernet frames included."""
-    cpu_s = sum(node.cpu_s_now() for node in lab.nodes)
-    return cpu_s, sum(_received_bytes(node.machine.full_name) for node in lab.nodes)
+class _Meter:
+    """What all nodes have spent since it was made."""
+
+    def __init__(self, lab: Laboratory) -> None:
+        self._nodes = lab.nodes
+        self._before = self._total()
+
+    def spent(self) -> tuple[float, float]:
+        """CPU seconds, and bytes that came in on all cables of the graph, Ethernet frames included."""
+        cpu_s, wire_bytes = self._total()
+        return cpu_s - self._before[0], wire_bytes - self._before[1]
+
+    def _total(self) -> tuple[float, float]:
+        cpu_s = sum(node.cpu_s_now() for node in self._nodes)
+        return cpu_s, sum(_received_bytes(node.machine.full_name) for node in self._nodes)
 
 
 def _received_bytes(namespace: str) -> int:
