@@ -130,7 +130,7 @@ class LocalNetwork:
 
     def _arguments(self, directory: Path, socket: Path, *, is_late: bool) -> list[str]:
         training, is_first = self._config.training, not self.nodes
-        arguments = ["--data-dir", str(directory), "--listen", "/ip4/127.0.0.1/tcp/0", "--json"]
+        arguments = ["--data-dir", str(directory), "--listen", "/ip4/127.0.0.1/tcp/0", "--no-mdns", "--json"]
         arguments += ["--model", training.model, "--data", str(training.data), "--worker-socket", str(socket)]
         arguments += ["--device", training.device, "--dtype", training.dtype]
         if is_first:

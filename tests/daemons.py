@@ -84,6 +84,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def join_command(directory: Path, arguments: list[str], module: str = "sfnode") -> list[str]:
+    """A node. Runs of tests are equal to the bit: without --no-mdns two that go on at once would find each other."""
+    return [sys.executable, "-m", module, "join", "--data-dir", str(directory), "--json", "--no-mdns", *arguments]
+
+
 @dataclass
 class JoinProcess:
     """One ``sfnode join`` as a real process; ``prefix``: a command that runs it somewhere else."""
@@ -100,9 +105,9 @@ class JoinProcess:
         """Start it (again) on its directory."""
         self.directory.mkdir(parents=True, exist_ok=True)
         log = self.directory.with_name(f"{self.directory.name}.{self.starts}.log")
-        command = [*self.prefix, sys.executable, "-m", self.module, "join", "--data-dir", str(self.directory), "--json"]
+        command = [*self.prefix, *join_command(self.directory, self.arguments, self.module)]
         with log.open("wb") as output:
-            self.process = subprocess.Popen([*command, *self.arguments], stdout=output, stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         self.logs.append(log)
         self.starts += 1
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,7 +12,7 @@ from types import TracebackType
 
 import pytest
 
-from daemons import JoinProcess
+from daemons import JoinProcess, join_command
 from sfnode.identity import FILE_NAME, load_identity, load_or_create_seed
 from sfnode.network.addresses import peer_of_author
 
@@ -86,7 +85,7 @@ def stop(node: JoinProcess, number: signal.Signals) -> None:
 
 def start_with_log(node: JoinProcess, log: Path) -> None:
     """As JoinProcess.start, with the log on another disk than the data."""
-    command = [sys.executable, "-m", "sfnode", "join", "--data-dir", str(node.directory), "--json", *node.arguments]
+    command = join_command(node.directory, node.arguments)
     with log.open("wb") as output:
         node.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
     node.logs.append(log)

@@ -122,6 +122,8 @@ FAULTS: tuple[tuple[str, Fault], ...] = (
     ("log", _replaced("protocol.log_file._place", lambda record: (record, record))),
     ("log", _replaced("protocol.log_file.Ignore", ZeroDivisionError)),
     ("greeting", _replaced("sfnode.network.transfer.Download._checked", lambda self: bytes(self._received))),
+    ("mdns", _replaced("sfnode.network.mdns_packets.limits.MDNS_ADDRESSES_MAX", 9)),
+    ("mdns", _replaced("sfnode.network.mdns_packets._texts", lambda data: [data.decode("latin-1")])),
     ("reach", _replaced("sfnode.network.reach.Outcome", range(5))),
     ("addresses", _replaced("sfnode.network.addresses._check_host", lambda kind, host: host)),
     ("exchange", _replaced("sfnode.network.exchange.author_of_peer", _nothing)),

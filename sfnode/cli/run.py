@@ -53,6 +53,7 @@ _PROGRESS_S = 1.0
 @click.option("--threads", type=POSITIVE, help="Threads of the training worker.  [default: cores]")
 @click.option("--relay", is_flag=True, help="Do not train: store, serve and flood only. Needs no torch.")
 @click.option("--neighbours-min", type=NOT_NEGATIVE, default=0, help="Neighbours to wait for before training.")
+@click.option("--no-mdns", is_flag=True, help="Neither look for peers on the local network nor answer there.")
 @click.option("--neighbours-fixed", is_flag=True, help="Dial the bootstraps only and exchange no peers.")
 @click.option(
     "--eval-every", type=NOT_NEGATIVE, default=0, help="Measure the accuracy every so many steps.  [default: never]"
@@ -123,6 +124,7 @@ async def _prepare_and_run(
             announce=options["announce"],
             bootstrap=bootstrap,
             neighbours_fixed=options["neighbours_fixed"],
+            local_discovery=not options["no_mdns"],
         ),
         training=training and replace(training, basis=basis),
         basis=basis,

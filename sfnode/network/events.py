@@ -89,4 +89,5 @@ class NetworkConfig:
     outbound_max: int = limits.OUTBOUND_MAX  # with those dialled to re-check a bootstrap
     inbound_max: int = limits.INBOUND_MAX  # further dials are refused politely
     neighbours_fixed: bool = False  # dial ``bootstrap`` and no others, exchange no peers: for tests of topologies
+    local_discovery: bool = False  # find peers on the local network by mDNS; never with ``neighbours_fixed``
     timings: Timings = field(default_factory=Timings)

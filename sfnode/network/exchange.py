@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import trio
 
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.wire import PeerAddress, PeerId, Peers, PeersRequest, encode
 from sfnode.network import limits
 from sfnode.network.address_book import AddressBook
-from sfnode.network.addresses import author_of_peer, believable_addresses, parse_untrusted, reachable_addresses
+from sfnode.network.addresses import (
+    Address,
+    author_of_peer,
+    believable_addresses,
+    parse_untrusted,
+    reachable_addresses,
+)
 from sfnode.network.events import NetworkConfig
 from sfnode.network.registry import Registry
 from sfnode.network.session import Session
+
+NEARBY: Final = PeerId("local network")  # stands for all that mDNS told, where a neighbour's id would
 
 
 class PeerExchange:
@@ -79,6 +89,15 @@ class PeerExchange:
             return False
         self._awaited.discard(session.peer)
         self.learn(message.peers, source=session.peer, observed_host=session.channel.link.remote_host)
+        return True
+
+    def found_nearby(self, address: Address) -> bool:
+        """Remember a peer that the local network told of; all of these together have one neighbour's share of the
+        book. True when it is news."""
+        assert address.peer is not None
+        if address.transport in self._own or address.transport in self._book.addresses(address.peer):
+            return False
+        self._book.learn(address.peer, (address.transport,), source=NEARBY)
         return True
 
     def learn(self, peers: tuple[PeerAddress, ...], *, source: PeerId, observed_host: str) -> None:

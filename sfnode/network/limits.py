@@ -72,6 +72,16 @@ REACH_INTERVAL_S: Final = 10.0  # between dials to one address: it learns no mor
 REACH_AT_ONCE_MAX: Final = 4
 REACH_ADDRESSES_MAX: Final = 256  # asked within the interval; beyond it nobody is dialled
 
+# --- finding peers on the local network -----------------------------------------------------------------------------
+MDNS_PACKET_BYTES_MAX: Final = 1_500  # of one Ethernet frame: ours have 300
+MDNS_RECORDS_MAX: Final = 32  # in one packet; printers announce a dozen
+MDNS_LABELS_MAX: Final = 16  # of one name; ours have four
+MDNS_ADDRESSES_MAX: Final = 4  # in one packet
+MDNS_PACKET_S: Final = 0.01  # at most 100 packets a second are looked at: 0.5 % of a core
+MDNS_ANSWER_INTERVAL_S: Final = 1.0  # RFC 6762, 6: one answer a second
+MDNS_QUERY_START_S: Final = 2.0  # the first question goes out at once, the next after this, then twice as long, ...
+MDNS_QUERY_MAX_S: Final = 120.0
+
 # --- address book -----------------------------------------------------------------------------------------------
 KNOWN_PEERS_MAX: Final = 1_000
 ADDRESSES_PER_PEER_MAX: Final = 8

@@ -27,7 +27,7 @@ from protocol.wire import (
 )
 from sfnode.network import greeting, limits
 from sfnode.network.address_book import AddressBook, PeerRow
-from sfnode.network.addresses import parse_announce, parse_bootstrap, parse_listen
+from sfnode.network.addresses import Address, parse_announce, parse_bootstrap, parse_listen
 from sfnode.network.channel import Channel, Traffic
 from sfnode.network.events import (
     DialReport,
@@ -43,6 +43,7 @@ from sfnode.network.exchange import PeerExchange
 from sfnode.network.greeting import OBSERVER_RUN_ID, RefusedError
 from sfnode.network.host import Host, check_can_listen, dialable
 from sfnode.network.link import Link, LinkBrokenError
+from sfnode.network.mdns import LocalDiscovery
 from sfnode.network.overlay import Overlay
 from sfnode.network.registry import Registry
 from sfnode.network.session import Session
@@ -114,6 +115,8 @@ class Network:
     async def _serve(self, stop: trio.Event, task_status: Readiness) -> None:
         async with self._host.running(self._listen), trio.open_nursery() as nursery:
             nursery.start_soon(self._overlay.run)
+            if self._config.local_discovery and not self._config.neighbours_fixed:
+                nursery.start_soon(self._discovery().run)
             task_status.started(self.addresses)
             await stop.wait()
             await self._say_bye_to_all()
@@ -300,6 +303,13 @@ class Network:
             await self._events.send(event)
 
     # --- small parts
+
+    def _discovery(self) -> LocalDiscovery:
+        return LocalDiscovery(peer=self.peer, listening=lambda: self._host.addresses, found=self._on_found_nearby)
+
+    def _on_found_nearby(self, address: Address) -> None:
+        if self._exchange.found_nearby(address):
+            self._overlay.wake()
 
     def _channel(self, link: Link) -> Channel:
         return Channel(link, self._config.timings, self._total)

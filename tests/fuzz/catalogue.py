@@ -64,6 +64,7 @@ ENTRIES: Final = (
     Entry(name="addresses", module="peers", bytes_max=256, share=300, purpose="addresses and peer ids as text"),
     Entry(name="exchange", module="peers", bytes_max=512, share=40, purpose="peer lists, the address book's bounds"),
     Entry(name="reach", module="reach_answers", bytes_max=64, share=200, purpose="how a peer says that it sees us"),
+    Entry(name="mdns", module="mdns_packets", bytes_max=700, share=600, purpose="packets of the local network"),
     Entry(name="known-peers", module="local_files", bytes_max=512, share=1_200, purpose="the stored address book"),
     Entry(name="status", module="local_files", bytes_max=1_024, share=600, purpose="the status file"),
     Entry(name="worker", module="local_files", bytes_max=512, share=1_500, purpose="frames of the training worker"),
@@ -88,6 +89,7 @@ INSTRUMENTED: Final = (
     "sfnode.network.exchange",
     "sfnode.network.frames",
     "sfnode.network.greeting",
+    "sfnode.network.mdns_packets",
     "sfnode.network.reach",
     "sfnode.network.transfer",
 )

@@ -1,0 +1,147 @@
+"""The packets of libp2p's discovery on a local network (libp2p mdns, RFC 6762): built, and read with suspicion. Pure.
+
+A query asks for ``_p2p._udp.local``. An answer names a random host below that, and says in its TXT record, as
+``dnsaddr=`` strings, where the sender can be dialled.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from sfnode.network import limits
+
+SERVICE: Final = (b"_p2p", b"_udp", b"local")
+_DNSADDR: Final = b"dnsaddr="
+_HEADER: Final = struct.Struct(">HHHHHH")  # id, flags, questions, answers, authorities, additional
+_RECORD: Final = struct.Struct(">HHIH")  # type, class, time to live (s), length of the data
+_IS_ANSWER, _AUTHORITATIVE = 0x8000, 0x0400
+_PTR, _TXT, _ANY, _IN, _FLUSH = 12, 16, 255, 1, 0x8000
+_TTL_S: Final = 120
+_POINTER: Final = 0xC0
+
+Name = tuple[bytes, ...]  # labels
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Somebody asks who is there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announcement:
+    """Somebody says where peers can be dialled. Texts as they came: no address yet, perhaps."""
+
+    addresses: tuple[str, ...]
+
+
+class _MalformedError(Exception):
+    """No packet that an honest program sends."""
+
+
+def encode_query() -> bytes:
+    """Who is there?"""
+    return _HEADER.pack(0, 0, 1, 0, 0, 0) + _encode_name(SERVICE) + struct.pack(">HH", _PTR, _IN)
+
+
+def encode_announcement(label: bytes, addresses: tuple[str, ...]) -> bytes:
+    """``label``: random, at most 63 bytes, so that the packet does not tell the machine's name.
+
+    ``addresses``: multiaddrs with the peer id, of at most 240 bytes each.
+    """
+    host = (label, *SERVICE)
+    texts = [_DNSADDR + address.encode("ascii") for address in addresses]
+    txt = b"".join(bytes([len(text)]) + text for text in texts)
+    packet = _HEADER.pack(0, _IS_ANSWER | _AUTHORITATIVE, 0, 1, 0, 1)
+    packet += _encode_record(SERVICE, _PTR, _IN, _encode_name(host))
+    return packet + _encode_record(host, _TXT, _IN | _FLUSH, txt)
+
+
+def _encode_record(name: Name, kind: int, record_class: int, data: bytes) -> bytes:
+    return _encode_name(name) + _RECORD.pack(kind, record_class, _TTL_S, len(data)) + data
+
+
+def _encode_name(labels: Name) -> bytes:
+    return b"".join(bytes([len(label)]) + label for label in labels) + b"\0"
+
+
+def decode_untrusted(packet: bytes) -> Query | Announcement | None:
+    """What a packet of the local network says to us; None when it is malformed or about something else."""
+    try:
+        return _Reader(packet).read()
+    except (_MalformedError, struct.error, IndexError):
+        return None
+
+
+class _Reader:
+    """Reads one packet. Every loop is bounded by the packet's length and by limits."""
+
+    def __init__(self, packet: bytes) -> None:
+        if len(packet) > limits.MDNS_PACKET_BYTES_MAX:
+            raise _MalformedError
+        self._packet = packet
+        self._at = _HEADER.size
+
+    def read(self) -> Query | Announcement | None:
+        _, flags, questions, *others = _HEADER.unpack_from(self._packet)
+        if questions + sum(others) > limits.MDNS_RECORDS_MAX:
+            raise _MalformedError
+        asked = [self._question() for _ in range(questions)]
+        if not flags & _IS_ANSWER:
+            return Query() if any(asked) else None
+        addresses = tuple(text for _ in range(sum(others)) for text in self._record())
+        return Announcement(addresses=addresses[: limits.MDNS_ADDRESSES_MAX]) if addresses else None
+
+    def _question(self) -> bool:
+        """Whether it is about libp2p peers."""
+        name = self._name()
+        kind, record_class = struct.unpack_from(">HH", self._packet, self._at)
+        self._at += 4
+        return name == SERVICE and kind in (_PTR, _ANY) and record_class & ~_FLUSH == _IN
+
+    def _record(self) -> list[str]:
+        """The addresses in one record, if it is one of those that hold some."""
+        name = self._name()
+        kind, record_class, _, length = _RECORD.unpack_from(self._packet, self._at)
+        start = self._at + _RECORD.size
+        self._at = start + length
+        if self._at > len(self._packet):
+            raise _MalformedError
+        is_ours = len(name) == len(SERVICE) + 1 and name[1:] == SERVICE
+        if kind != _TXT or record_class & ~_FLUSH != _IN or not is_ours:
+            return []
+        return _texts(self._packet[start : self._at])
+
+    def _name(self) -> Name:
+        """The labels of a name in lower case; pointers lead backwards only, so that reading ends."""
+        labels: list[bytes] = []
+        at, end = self._at, None
+        while (size := self._packet[at]) != 0:
+            if size & _POINTER == _POINTER:
+                target = (size & ~_POINTER) << 8 | self._packet[at + 1]
+                end = at + 2 if end is None else end
+                if target >= at:
+                    raise _MalformedError
+                at = target
+                continue
+            label = self._packet[at + 1 : at + 1 + size]
+            if size & _POINTER or len(label) < size or len(labels) >= limits.MDNS_LABELS_MAX:
+                raise _MalformedError
+            labels.append(label.lower())
+            at += 1 + size
+        self._at = at + 1 if end is None else end
+        return tuple(labels)
+
+
+def _texts(data: bytes) -> list[str]:
+    """The addresses among the strings of a TXT record."""
+    found, at = [], 0
+    while at < len(data):
+        text = data[at + 1 : at + 1 + data[at]]
+        if len(text) < data[at]:
+            raise _MalformedError
+        at += 1 + len(text)
+        if text.startswith(_DNSADDR) and text.isascii():
+            found.append(text.removeprefix(_DNSADDR).decode("ascii"))
+    return found
