@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,14 +11,6 @@ from xml.etree import ElementTree
 import pytest
 import torch
 from click.testing import CliRunner
-
-from conftest import REPOSITORY
-from manifests import small_manifest
-from protocol.errors import OperatorError
-from sfnode.demo import data_file, model_folder
-from sfnode.training.mezo import mezo_step
-
-sys.path.insert(0, str(REPOSITORY))  # the benchmarks are no part of what is installed
 
 from benchmarks.learn import __main__ as command
 from benchmarks.learn import jobs
@@ -35,6 +26,11 @@ from benchmarks.learn.problems import MODEL, TASKS, Folders, read
 from benchmarks.learn.recipes import MEZO, RECIPES, Recipe
 from benchmarks.learn.results import Results, from_plain, reached, to_plain
 from benchmarks.learn.scaling import Scaled
+from conftest import REPOSITORY
+from manifests import small_manifest
+from protocol.errors import OperatorError
+from sfnode.demo import data_file, model_folder
+from sfnode.training.mezo import mezo_step
 
 TASK = replace(TASKS["sst2"], test_rows=24)
 MEZO_RECIPE = Mezo(steps=2, tune_steps=1, rates=(1e-3, 1e-2), rows=4)
