@@ -45,6 +45,7 @@ from sfnode.files import write_json
 from sfnode.network.address_book import PeerRow
 from sfnode.network.events import MessageReceived, NetworkConfig, PeerConnected, PeerDisconnected
 from sfnode.network.network import Network, Readiness
+from sfnode.pursuit import Gap, Pursuit
 from sfnode.report import Reporter
 from sfnode.status import StatusWriter
 from sfnode.store import LEDGER_FILE, STATUS_FILE, Store, replay
@@ -229,9 +230,13 @@ class Daemon:
         """Status file and progress line every second; the end of the run where the config asks for it."""
         writer = StatusWriter(self.config.data_dir / STATUS_FILE, os.getpid())
         peers_saved = trio.current_time()
+        pursuit = Pursuit()
         while True:
             status, line = writer.write(self.node, self.network, self.trainer)
             self.reporter.progress("progress", line, **asdict(status))
+            gap = Gap(time=status.time, held=status.updates, wanted=status.catching_up)
+            if (outrun := pursuit.look(gap)) is not None:
+                self.reporter.event("outrun", str(outrun), **asdict(outrun))
             self._report_dials()
             self.network.head_step = self.node.frontier()
             if trio.current_time() - peers_saved >= _PEERS_SAVED_S:
