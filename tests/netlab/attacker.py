@@ -121,7 +121,7 @@ async def spammer(attack: Attack, channel: Channel, step: int) -> None:
 
 
 async def sybil_flood(attack: Attack, channel: Channel, step: int) -> None:
-    """Stays, and signs valid updates under hundreds of made-up authors."""
+    """Stays, and signs valid updates under hundreds of made-up authors, several for one step among them."""
     codec = EnvelopeCodec(attack.manifest)
     while True:
         step += 1

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from netlab.laboratory import Laboratory, NetNode
-from sfnode.store import LEDGER_FILE, read_records
+from protocol.envelope import EnvelopeCodec
+from sfnode.store import LEDGER_FILE, read_manifest, read_records
 
 AGREE_S = 90.0
 PROGRESS_S = 60.0
@@ -25,28 +25,33 @@ class BrokenInvariantError(AssertionError):
 
 @dataclass
 class _Disk:
+    codec: EnvelopeCodec
     last: int = -1
-    held: set[bytes] = field(default_factory=set)
+    held: set[tuple[bytes, int]] = field(default_factory=set)
 
 
 class Acknowledged:
     """Every update that an honest node had stored whenever somebody looked: none may be missing in the end.
 
-    It looks at the nodes' disks; what a node says of itself is not asked.
+    It looks at the nodes' disks; what a node says of itself is not asked. An update is known by author and step: of an
+    author that signs many for one step, nodes keep any two, and count none.
     """
 
     def __init__(self) -> None:
-        self.updates: set[bytes] = set()
+        self.updates: set[tuple[bytes, int]] = set()
         self._disks: dict[str, _Disk] = {}
 
     def note(self, node: NetNode) -> int:
         """Read what the node has stored since the last look; how many updates it has in all."""
         if not (node.directory / LEDGER_FILE).exists():
             return 0
-        disk = self._disks.setdefault(node.name, _Disk())
+        if node.name not in self._disks:
+            self._disks[node.name] = _Disk(EnvelopeCodec(read_manifest(node.directory).manifest))
+        disk = self._disks[node.name]
         for arrival, record in read_records(node.directory, after=disk.last):
             disk.last = arrival
-            disk.held.add(hashlib.sha256(record).digest()[:16])
+            envelope = disk.codec.decode_untrusted(record)
+            disk.held.add((envelope.author, envelope.step))
         self.updates |= disk.held
         return len(disk.held)
 

@@ -215,8 +215,8 @@ def spammer(lab: Laboratory, is_short: bool) -> None:
 
 
 def sybil_flood(lab: Laboratory, is_short: bool) -> None:
-    """40 identities take slots and sign for 300 made-up authors: all honest nodes hold the same set of them, a newcomer
-    finds its place, and the honest ones go on. (More authors than the run's table has places for: threat model.)"""
+    """40 identities take slots and sign for 300 made-up authors, also twice for a step: all honest nodes hold the same
+    set, a newcomer finds its place, the honest ones go on. (More authors than the run has places for: threat model.)"""
     net = switched(lab, 4)
     process = _under_attack(lab, net, "sybil_flood", 10.0 if is_short else 60.0, ends=False)
     machine = lab.wiring.namespace("newcomer")
