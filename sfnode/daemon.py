@@ -12,14 +12,14 @@ import secrets
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import assert_never
 
 import trio
 
-from protocol.errors import StateMismatchError
+from protocol.errors import OperatorError, StateMismatchError
 from protocol.events import (
     DropPeer,
     Effect,
@@ -43,7 +43,9 @@ from protocol.structure import Malformed, from_plain_untrusted, to_plain
 from sfnode.basis_file import BasisFile
 from sfnode.files import write_json
 from sfnode.network.address_book import PeerRow
+from sfnode.network.addresses import parse_bootstrap
 from sfnode.network.events import MessageReceived, NetworkConfig, PeerConnected, PeerDisconnected
+from sfnode.network.limits import BOOTSTRAPS_KEPT_MAX
 from sfnode.network.network import Network, Readiness
 from sfnode.pursuit import Gap, Pursuit
 from sfnode.report import Reporter
@@ -121,7 +123,7 @@ class Daemon:
         )
         self.node = Node(self.manifest, signer, node_config, replica)
         self.network = Network(
-            config=config.network,
+            config=with_bootstraps(config.network, self._store.bootstraps),
             identity_seed=config.identity_seed,
             run_id=self.manifest.run_id,
             manifest_bytes=config.signed.encode(),
@@ -252,6 +254,9 @@ class Daemon:
         rows = json.dumps([to_plain(row, as_rows=False) for row in self.network.known_peers()])
         if rows != self._store.known_peers:
             self._store.save_known_peers(rows)
+        bootstraps = json.dumps(self.network.reached_bootstraps)
+        if bootstraps != self._store.bootstraps:
+            self._store.save_bootstraps(bootstraps)
 
     def _report_dials(self) -> None:
         """Say why an address cannot be reached, each reason once while it lasts."""
@@ -269,6 +274,19 @@ def decode_peers(text: str) -> tuple[PeerRow, ...]:
         return tuple(from_plain_untrusted(PeerRow, row, "known_peers") for row in json.loads(text))
     except (ValueError, TypeError, RecursionError, Malformed):
         return ()
+
+
+def with_bootstraps(config: NetworkConfig, text: str) -> NetworkConfig:
+    """``config`` with the bootstraps saved as ``text`` besides its own: an island is left through any of them."""
+    if config.neighbours_fixed:
+        return config
+    named = {parse_bootstrap(address).peer for address in config.bootstrap}
+    try:
+        saved = [parse_bootstrap(entry) for entry in json.loads(text)]
+    except (ValueError, TypeError, AttributeError, RecursionError, OperatorError):
+        return config
+    earlier = [str(address) for address in saved if address.peer not in named]
+    return replace(config, bootstrap=(*config.bootstrap, *earlier[:BOOTSTRAPS_KEPT_MAX]))
 
 
 def _now_ms() -> int:

@@ -106,6 +106,15 @@ class Store:
         """Keep the address book for the next start."""
         self._set_fact("known_peers", rows, is_durable=False)
 
+    @property
+    def bootstraps(self) -> str:
+        """Bootstraps of earlier lives that were reached, JSON; "[]" at first."""
+        return self._fact("bootstraps") or "[]"
+
+    def save_bootstraps(self, texts: str) -> None:
+        """Keep the bootstraps for the next start."""
+        self._set_fact("bootstraps", texts, is_durable=False)
+
     def _check_run(self, signed: SignedManifest) -> None:
         run_id = signed.manifest.run_id.hex()
         held = self._fact("run_id")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 import socket
+import time
 from contextlib import suppress
 
 import pytest
@@ -12,7 +14,10 @@ import trio
 
 from network_nodes import LOOPBACK, Node, network, record, start, until
 from protocol.wire import PeerId
+from sfnode.daemon import with_bootstraps
 from sfnode.network import limits, overlay
+from sfnode.network.address_book import AddressBook, PeerRow
+from sfnode.network.addresses import parse_address
 from sfnode.network.events import NetworkConfig
 from sfnode.network.network import Network
 
@@ -219,3 +224,88 @@ async def test_outbound_session__ends_by_a_bug_of_ours__others_stay(
             await until(lambda: node.network.statistics.streams_failed == 1)
         assert not node.stopped.is_set()
         nursery.cancel_scope.cancel()
+
+
+async def test_anchors__newcomers_before_the_end__do_not_take_the_places_of_those_that_lasted() -> None:
+    async with trio.open_nursery() as nursery:
+        others = [await start(nursery, network(number)) for number in range(1, 6)]
+        node = await start(nursery, network(9, NetworkConfig(bootstrap=others[0].addresses, outbound_target=2)))
+        await until(lambda: others[0].peer in node.peers())
+        node.network._on_found_nearby(parse_address(others[1].addresses[0]))
+        await until(lambda: others[1].peer in node.peers())
+        newest = max(row.last_success_unix_ms for row in node.network.known_peers())
+        for late in others[2:]:  # met after those two, as often as one likes
+            node.network._book.succeeded(late.peer, "/ip4/192.0.2.1/tcp/1", unix_ms=newest + 1)
+        await until(lambda: 1_000 * time.time() > newest + 2)
+        await node.stop()
+        again = AddressBook(own_peer=node.peer, bootstrap=(), chance=random.Random(1))
+        again.restore(node.network.known_peers())
+        assert set(again.due(0.0, exclude=frozenset())[:2]) == {others[0].peer, others[1].peer}
+        nursery.cancel_scope.cancel()
+
+
+async def test_two_islands__bootstrap_is_full__they_merge_through_its_neighbours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "BOOTSTRAP_CHECK_S", 0.2)
+    monkeypatch.setattr(limits, "REFUSED_S", 0.1)
+    monkeypatch.setattr(limits, "EXCHANGE_START_S", 600.0)
+    async with trio.open_nursery() as nursery:
+        bootstrap = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,), inbound_max=1)))
+        config = NetworkConfig(listen=(LOOPBACK,), bootstrap=bootstrap.addresses, outbound_target=1)
+        inside = await start(nursery, network(2, config))
+        await until(lambda: inside.peer in bootstrap.peers())
+        friend = await start(nursery, network(3))
+        known = PeerRow(
+            peer=friend.peer,
+            addresses=(friend.addresses[0].partition("/p2p/")[0],),
+            last_success_unix_ms=1,
+            failures=0,
+        )
+        outside = Network(
+            config=NetworkConfig(bootstrap=bootstrap.addresses, outbound_target=1),
+            identity_seed=bytes([0, 4]) * 16,
+            run_id=bytes(range(32)),
+            manifest_bytes=b"",
+            known_peers=(known,),
+        )
+        node = await start(nursery, outside)
+        await until(lambda: friend.peer in node.peers())
+        await until(lambda: inside.peer in node.peers(), within_s=10.0)
+        nursery.cancel_scope.cancel()
+
+
+async def test_bootstrap_check__all_places_taken__the_youngest_that_is_no_bootstrap_gives_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "BOOTSTRAP_CHECK_S", 0.2)
+    (address,) = fixed_addresses(range(1, 2))
+    async with trio.open_nursery() as nursery:
+        others = [await start(nursery, network(number)) for number in range(2, 5)]
+        config = NetworkConfig(bootstrap=(address,), outbound_target=3, outbound_max=3)
+        node = await start(nursery, network(9, config))
+        for other in others:
+            node.network._on_found_nearby(parse_address(other.addresses[0]))
+            await until(lambda other=other: other.peer in node.peers())  # type: ignore[misc]  # called at once
+        bootstrap = await start(nursery, network(1, NetworkConfig(listen=(address.partition("/p2p/")[0],))))
+        await until(lambda: bootstrap.peer in node.peers(), within_s=10.0)
+        assert {others[0].peer, others[1].peer} <= node.peers()
+        gone = [event.reason for event in others[2].disconnected()]
+        assert "making room for a bootstrap" in gone[0]
+        nursery.cancel_scope.cancel()
+
+
+async def test_bootstraps__reached_in_one_life__are_named_to_the_next() -> None:
+    async with trio.open_nursery() as nursery:
+        bootstrap = await start(nursery, network(1))
+        dead = fixed_addresses(range(7, 8))
+        node = await start(nursery, network(2, NetworkConfig(bootstrap=(*bootstrap.addresses, *dead))))
+        await until(node.connected)
+        assert node.network.reached_bootstraps == bootstrap.addresses
+        saved = json.dumps(node.network.reached_bootstraps)
+        nursery.cancel_scope.cancel()
+    assert with_bootstraps(NetworkConfig(), saved).bootstrap == bootstrap.addresses
+    assert with_bootstraps(NetworkConfig(bootstrap=bootstrap.addresses), saved).bootstrap == bootstrap.addresses
+    assert with_bootstraps(NetworkConfig(neighbours_fixed=True), saved).bootstrap == ()
+    for bad in ("", "{}", "[1]", "3", '["/ip4/1.2.3.4/tcp/1"]', '{"a": 1}'):
+        assert with_bootstraps(NetworkConfig(), bad).bootstrap == ()

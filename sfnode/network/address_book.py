@@ -99,6 +99,19 @@ class AddressBook:
         del self._entries[max(never, key=lambda peer: self._entries[peer].failures)]
         return True
 
+    # --- bootstraps
+
+    def is_bootstrap(self, peer: PeerId) -> bool:
+        """Whether the operator named it, now or in an earlier life."""
+        entry = self._entries.get(peer)
+        return entry is not None and entry.is_bootstrap
+
+    def reached_bootstraps(self) -> tuple[str, ...]:
+        """Multiaddrs of the bootstraps that were ever reached, those met last first; as many as are kept."""
+        met = [(p, entry) for p, entry in self._entries.items() if entry.is_bootstrap and entry.last_success_unix_ms]
+        met.sort(key=lambda item: -item[1].last_success_unix_ms)
+        return tuple(f"{entry.addresses[0]}/p2p/{peer}" for peer, entry in met[: limits.BOOTSTRAPS_KEPT_MAX])
+
     # --- dialling
 
     def due(self, now_s: float, *, exclude: frozenset[PeerId], bootstrap_only: bool = False) -> tuple[PeerId, ...]:
@@ -110,14 +123,15 @@ class AddressBook:
             if entry.is_bootstrap or not bootstrap_only
         ]
         self._chance.shuffle(ready)
-        anchors = self._anchors()
+        anchors = self.anchors()
         ready.sort(key=lambda peer: (peer not in anchors, not self._entries[peer].is_bootstrap))
         return tuple(ready)
 
-    def _anchors(self) -> tuple[PeerId, ...]:
+    def anchors(self) -> frozenset[PeerId]:
+        """The ANCHORS peers that were met last."""
         good = [peer for peer, entry in self._entries.items() if entry.last_success_unix_ms]
         good.sort(key=lambda peer: -self._entries[peer].last_success_unix_ms)
-        return tuple(good[: limits.ANCHORS])
+        return frozenset(good[: limits.ANCHORS])
 
     def addresses(self, peer: PeerId) -> tuple[str, ...]:
         """Addresses of a peer, last good one first; without the peer id."""
@@ -134,6 +148,11 @@ class AddressBook:
             entry.addresses.remove(address)
         entry.addresses.insert(0, address)
         del entry.addresses[limits.ADDRESSES_PER_PEER_MAX :]
+
+    def still_good(self, peer: PeerId, *, unix_ms: int) -> None:
+        """A session with the peer has lasted until now: of those that are saved, it is met last."""
+        if peer in self._entries:
+            self._entries[peer].last_success_unix_ms = unix_ms
 
     def failed(self, peer: PeerId, now_s: float, *, at_least_s: float = 0.0) -> float:
         """No session came about. Returns after how many seconds the peer is due again (full jitter)."""

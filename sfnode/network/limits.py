@@ -86,5 +86,8 @@ MDNS_QUERY_MAX_S: Final = 120.0
 KNOWN_PEERS_MAX: Final = 1_000
 ADDRESSES_PER_PEER_MAX: Final = 8
 HEARSAY_PER_SOURCE_MAX: Final = 64  # never reached peers that one neighbour told us of: a liar fills 6 % of the book
-ANCHORS: Final = 2  # last good neighbours, dialled first after a restart, so that nobody can replace all at once
+BOOTSTRAPS_KEPT_MAX: Final = 8  # remembered from one life of the node to the next
+ANCHORS: Final = (
+    2  # the neighbours that have lasted longest, dialled first after a restart, so that nobody can replace all at once
+)
 DIAL_REPORTS_MAX: Final = 64

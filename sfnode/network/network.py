@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
@@ -124,6 +125,7 @@ class Network:
 
     async def _say_bye_to_all(self) -> None:
         self._is_stopping = True
+        self._remember_anchors()
         self._overlay.stop_dialling()
         await self._host.stop_listening()
         sessions = self._registry.all()
@@ -160,7 +162,21 @@ class Network:
 
     def known_peers(self) -> tuple[PeerRow, ...]:
         """What to keep on disk and give back to the next Network."""
+        self._remember_anchors()
         return self._book.rows()
+
+    @property
+    def reached_bootstraps(self) -> tuple[str, ...]:
+        """Bootstraps worth naming to the next Network, too: islands meet again through them."""
+        return self._book.reached_bootstraps()
+
+    def _remember_anchors(self) -> None:
+        """Those that we dialled and that have lasted longest: who comes late, however often, takes nobody's place."""
+        outbound = sorted((each for each in self._registry.all() if each.is_outbound), key=lambda each: each.started_s)
+        lasting = frozenset(session.peer for session in outbound[: limits.ANCHORS])
+        if not lasting <= self._book.anchors():  # else all is as it was: nothing to write
+            for peer in lasting:
+                self._book.still_good(peer, unix_ms=int(time.time() * 1_000))
 
     @property
     def dial_reports(self) -> tuple[DialReport, ...]:

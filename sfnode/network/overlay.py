@@ -45,6 +45,7 @@ class Overlay:
         self._dialling: set[PeerId] = set()
         self._reports: dict[str, DialReport] = {}
         self._next_bootstrap_check_s = 0.0
+        self._recommended: frozenset[PeerId] = frozenset()  # by a bootstrap that was full
         self._is_stopping = False
         self.failures = 0  # outbound sessions that ended by an exception
 
@@ -89,14 +90,30 @@ class Overlay:
         wanted = min(free, self._config.outbound_target - ours)
         if wanted > 0:
             return self._book.due(now_s, exclude=exclude)[:wanted]
-        return self._bootstrap_to_check(now_s, exclude) if ours < self._config.outbound_max else ()
+        return self._to_check(now_s, exclude) if free > 0 else ()
 
-    def _bootstrap_to_check(self, now_s: float, exclude: frozenset[PeerId]) -> tuple[PeerId, ...]:
-        """Now and then one more dial to a bootstrap: it is all that two halves of a split network have in common."""
-        if now_s < self._next_bootstrap_check_s:
-            return ()
-        self._next_bootstrap_check_s = now_s + limits.BOOTSTRAP_CHECK_S * self._chance.uniform(0.5, 1.5)
-        return self._book.due(now_s, exclude=exclude, bootstrap_only=True)[:1]
+    def _to_check(self, now_s: float, exclude: frozenset[PeerId]) -> tuple[PeerId, ...]:
+        """Now and then one more dial to a bootstrap: it is all that two halves of a split network have in common.
+
+        A bootstrap that is full names neighbours of its own instead: one of them will do as well.
+        """
+        found = tuple(peer for peer in self._book.due(now_s, exclude=exclude) if peer in self._recommended)[:1]
+        self._recommended = frozenset()
+        if not found and now_s >= self._next_bootstrap_check_s:
+            self._next_bootstrap_check_s = now_s + limits.BOOTSTRAP_CHECK_S * self._chance.uniform(0.5, 1.5)
+            found = self._book.due(now_s, exclude=exclude, bootstrap_only=True)[:1]
+        return found if found and self._has_room_to_check() else ()
+
+    def _has_room_to_check(self) -> bool:
+        """Whether one more session is allowed, or can be: the youngest that is no bootstrap's gives way."""
+        outbound = [session for session in self._registry.all() if session.is_outbound]
+        if len(outbound) + len(self._dialling) < self._config.outbound_max:
+            return True
+        outbound.sort(key=lambda session: session.started_s)
+        others = [each for each in outbound[limits.ANCHORS :] if not self._book.is_bootstrap(each.peer)]
+        if others:
+            others[-1].say_bye("making room for a bootstrap")
+        return bool(others)
 
     async def _dial_and_run(self, peer: PeerId) -> None:
         """Try the addresses one by one; the first that works carries a session, which runs in here until it ends."""
@@ -144,6 +161,8 @@ class Overlay:
     def _refused(self, address: Address, error: RefusedError, remote_host: str) -> None:
         assert address.peer is not None
         self._exchange.learn(error.peers, source=address.peer, observed_host=remote_host)
+        if self._book.is_bootstrap(address.peer):
+            self._recommended = frozenset(PeerId(told.peer) for told in error.peers)
         if not error.reason.startswith(DUPLICATE):  # both ends dialled at once, and the other session stays
             self._failed(address, error.reason, limits.WRONG_RUN_S if error.is_lasting else limits.REFUSED_S)
 
