@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Container
 from statistics import median, median_low
 
 from protocol import limits
@@ -43,6 +44,11 @@ class StepClock:
             interval_ms = now_ms - self._heard_ms[author]
             self._interval_ms[author] = (3 * self._interval_ms.get(author, interval_ms) + interval_ms) // 4
         self._heard_ms[author] = now_ms
+
+    def forget_others(self, authors: Container[Author]) -> None:
+        """Of these authors alone anything is held."""
+        self._heard_ms = {author: heard_ms for author, heard_ms in self._heard_ms.items() if author in authors}
+        self._interval_ms = {author: ms for author, ms in self._interval_ms.items() if author in authors}
 
     def resume_after(self, step: int) -> None:
         """Never again use ``step`` or one before it; -1 changes nothing."""

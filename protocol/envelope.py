@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from protocol.admission import has_work
 from protocol.errors import Reject, RejectReason
 from protocol.hashing import Author
 from protocol.keys import KEY_BYTES, SIGNATURE_BYTES, Signer, check_verifier, is_author_key, is_signed
@@ -93,6 +94,10 @@ class EnvelopeCodec:
         # [REJECT] SPEC 6.2.5: the author's key is canonical and of prime order.
         if not is_author_key(envelope.author):
             raise Reject(RejectReason.AUTHOR_KEY, f"author {envelope.author.hex()[:16]} is not a valid Ed25519 key")
+        # [REJECT] SPEC 6.2.5: and it has cost the work that the run asks for.
+        if not has_work(self._manifest.admission, self._manifest.run_id, envelope.author):
+            wanted = self._manifest.admission.pow_bits
+            raise Reject(RejectReason.AUTHOR_WORK, f"author {envelope.author.hex()[:16]} has not {wanted} bits of work")
         # [REJECT] SPEC 6.2.6: the signature covers tag, run id and payload.
         signature = envelope.record[-SIGNATURE_BYTES:]
         if not is_signed(envelope.author, self._prefix + envelope.payload, signature):

@@ -32,6 +32,9 @@ class RejectReason(IntEnum):
     BASIS = 18
     AUDIT_FORMAT = 19
     LOG_FORMAT = 20
+    AUTHOR_WORK = 21
+    STATEMENT_FORMAT = 22
+    STATEMENT_SIGNATURE = 23
 
 
 class IgnoreReason(IntEnum):
@@ -41,6 +44,9 @@ class IgnoreReason(IntEnum):
     SLOT_VOID = 2
     TOO_EARLY = 3
     AUTHORS_FULL = 4
+    NOT_ADMITTED = 5
+    EXCLUDED = 6
+    STATEMENTS_FULL = 7
 
 
 class SfnodeError(Exception):

@@ -58,12 +58,27 @@ class WorkerReady:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StatementSubmitted:
+    """Somebody on this machine brings a statement: the owner, or the holder of an invitation."""
+
+    statement: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked:
     """Time has passed. Comes at least every FLUSH_INTERVAL_MS."""
 
 
 Event: TypeAlias = (
-    PeerJoined | PeerLeft | MessageArrived | EstimateFinished | EstimateSkipped | EstimateLost | WorkerReady | Ticked
+    PeerJoined
+    | PeerLeft
+    | MessageArrived
+    | EstimateFinished
+    | EstimateSkipped
+    | EstimateLost
+    | WorkerReady
+    | StatementSubmitted
+    | Ticked
 )
 
 
@@ -73,6 +88,13 @@ class StoreRecords:
 
     records: tuple[bytes, ...]
     is_own: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreStatements:
+    """Make the statements durable before any later effect: they may be here alone."""
+
+    statements: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,4 +135,4 @@ class Halt:
     detail: str
 
 
-Effect: TypeAlias = StoreRecords | ReserveStep | StartEstimate | SendMessage | DropPeer | Halt
+Effect: TypeAlias = StoreRecords | StoreStatements | ReserveStep | StartEstimate | SendMessage | DropPeer | Halt

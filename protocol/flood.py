@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from protocol import limits
 from protocol.keys import SIGNATURE_BYTES
 from protocol.sync import record_frames
@@ -26,6 +28,10 @@ class Outbox:
     def is_known(self, record: bytes) -> None:
         """The neighbour has just shown that it holds the record."""
         self._waiting.pop(record[:-SIGNATURE_BYTES], None)
+
+    def keep(self, is_useful: Callable[[bytes], bool]) -> None:
+        """Leave out the records that are of no use to anybody any more."""
+        self._waiting = {payload: record for payload, record in self._waiting.items() if is_useful(record)}
 
     def flush(self, now_ms: int, record_bytes: int) -> list[Records]:
         """What to send now: everything, but at most one burst per FLUSH_INTERVAL_MS, so that frames are full."""
@@ -62,6 +68,11 @@ class Flood:
         """``peer`` sent the record itself: it need not be told."""
         if peer in self._outboxes:
             self._outboxes[peer].is_known(record)
+
+    def keep(self, is_useful: Callable[[bytes], bool]) -> None:
+        """Queue no longer what does not count any more."""
+        for outbox in self._outboxes.values():
+            outbox.keep(is_useful)
 
     def flush(self, now_ms: int) -> list[tuple[PeerId, Records]]:
         """Messages to send now."""

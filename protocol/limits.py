@@ -18,6 +18,7 @@ CLIP_MAX: Final = (1 << 15) - 1  # scalars travel as int16
 NORMALISED_CLIP: Final = 127  # SPEC 5.2: round(32 g / rms) fits int8
 AUTHORS_MAX: Final = 1 << 16
 LOG_BLOCK_BYTES_MAX: Final = 1 << 20  # of a log file, read and checked at once: 8,000 records
+POW_BITS_MAX: Final = 32  # 2^32 keys: days on one core
 BASIS_ENTRY_MAX: Final = 127  # int8
 BASIS_BYTES_MAX: Final = 1 << 28  # OPT-6.7b at rank 32 takes 80 MB
 BASIS_UNIT_EXP_MAX: Final = 6  # one is at most 64 of 127: entries of unit variance must fit
@@ -28,11 +29,14 @@ COEFFICIENT_BITS_MAX: Final = 53  # (r x basis_max)^2 |C| < 2^53: U C V^T is exa
 # --- ledger ---------------------------------------------------------------------------------------------------
 SPAN_STEPS: Final = 1_024  # steps per digest bucket: one author's bitmap is 128 bytes
 STEPS_AHEAD_MAX: Final = 64  # beyond the frontier a pushed record waits for anti-entropy
+STATEMENTS_MAX: Final = 2 * AUTHORS_MAX  # an admission and an exclusion of each author; only the owner can fill it
 
 # --- wire -----------------------------------------------------------------------------------------------------
 FRAME_BYTES_MAX: Final = 65_536
 RECORDS_PER_FRAME_MAX: Final = 512
 AUTHORS_PER_PAGE_MAX: Final = 128  # 128 x ~310 bytes stay below a frame
+STATEMENT_BYTES_MAX: Final = 193  # a claim: kind, two keys, two signatures
+STATEMENTS_PER_MESSAGE_MAX: Final = 256  # of at most 193 bytes each: 50 kB
 PULL_AUTHORS_MAX: Final = 256  # author bitmaps in one pull request
 PART_BYTES_MAX: Final = 32_768  # of the manifest or the basis, in one message
 PEERS_PER_MESSAGE_MAX: Final = 64

@@ -1,7 +1,7 @@
-"""A whole run as one file: manifest, published basis, every record, and what they add up to (SPEC 9.4).
+"""A whole run as one file: manifest, published basis, statements, every record, and their sum (SPEC 9.4).
 
-Whoever has the file needs no network and nobody's word: manifest and records are signed, the basis is named by its
-hash, and the sum follows from them. Bytes only: opening files is for others.
+Whoever has the file needs no network and nobody's word: manifest, statements and records are signed, the basis is named
+by its hash, and the sum follows from them. Bytes only: opening files is for others.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from protocol.ledger import Ledger
 from protocol.manifest import Manifest, SignedManifest, basis_bytes, decode_run_untrusted
 from protocol.method import BasisKind
 from protocol.replica import Replica
+from protocol.statements import STATEMENT_KEY_BYTES
 
 MAGIC = b"sfnode/log/1" + b"\n\0\0\0"
-MANIFEST, BASIS, RECORDS, END = 1, 2, 3, 4  # kinds of blocks, in their order in the file
+MANIFEST, BASIS, RECORDS, END, STATEMENTS = 1, 2, 3, 4, 5  # kinds of blocks; statements come before records
 
 _HEAD = struct.Struct(">BI")  # kind, length of the body
 _CHECK_BYTES = 32
@@ -79,6 +80,9 @@ def encode_log(signed: SignedManifest, basis: bytes | None, replica: Replica, wr
     yield chain.block(MANIFEST, signed.encode())
     for start in range(0, len(basis or b""), limits.LOG_BLOCK_BYTES_MAX):
         yield chain.block(BASIS, (basis or b"")[start : start + limits.LOG_BLOCK_BYTES_MAX])
+    statements = replica.ledger.roster.statements()
+    for body in _joined(statements, limits.LOG_BLOCK_BYTES_MAX // limits.STATEMENT_BYTES_MAX):
+        yield chain.block(STATEMENTS, body)
     records, record_bytes = 0, replica.ledger.codec.record_bytes
     for body in _joined(ordered_records(replica.ledger), limits.LOG_BLOCK_BYTES_MAX // record_bytes):
         records += len(body) // record_bytes
@@ -143,6 +147,7 @@ class _Loader:
         self._chain = _Chain()
         self._records = 0
         self._last_place = b"", b""
+        self._last_key = b""
 
     def load(self) -> LoadedLog:
         """The whole file, rule by rule."""
@@ -153,8 +158,13 @@ class _Loader:
         signed = self._manifest()
         basis = self._basis(signed.manifest)
         replica = Replica(signed.manifest)
-        while (block := self._block({RECORDS: limits.LOG_BLOCK_BYTES_MAX, END: _END_BYTES})).kind == RECORDS:
-            self._add_records(replica, block)
+        due = dict.fromkeys((STATEMENTS, RECORDS), limits.LOG_BLOCK_BYTES_MAX) | {END: _END_BYTES}
+        while (block := self._block(due)).kind != END:
+            if block.kind == STATEMENTS:
+                self._add_statements(replica, block)
+            else:
+                due.pop(STATEMENTS, None)
+                self._add_records(replica, block)
             self._on_block(self._offset, replica.ledger.updates)
         end = self._end(replica, block)
         # [REJECT] SPEC 9.4.6: nothing follows
@@ -205,6 +215,15 @@ class _Loader:
             decode_basis_untrusted(manifest, bytes(parts))
         return bytes(parts)
 
+    def _add_statements(self, replica: Replica, block: _Block) -> None:
+        with _at(block.start):
+            for statement in replica.ledger.roster.codec.split_untrusted(block.body):
+                # [REJECT] SPEC 9.4.5: statements ascend
+                if (key := statement[:STATEMENT_KEY_BYTES]) < self._last_key:
+                    raise Reject(RejectReason.LOG_FORMAT, "a statement is not in its place: they ascend by key")
+                self._last_key = key
+                _keep(lambda statement=statement: replica.add_statement(statement), "statement")  # type: ignore[misc]
+
     def _add_records(self, replica: Replica, block: _Block) -> None:
         codec, start = replica.ledger.codec, block.start
         with _at(start):
@@ -220,11 +239,7 @@ class _Loader:
         if (place := _place(record)) <= self._last_place:
             raise Reject(RejectReason.LOG_FORMAT, "this record is not in its place: they ascend by step and author")
         self._last_place = place
-        try:
-            replica.add(record)
-        except Ignore as ignore:
-            # [REJECT] SPEC 9.4.5: a log holds nothing that a ledger does not keep
-            raise Reject(RejectReason.LOG_FORMAT, f"no ledger keeps this record: {ignore.detail}") from None
+        _keep(lambda: replica.add(record), "record")
 
     def _end(self, replica: Replica, block: _Block) -> LogEnd:
         # [REJECT] SPEC 9.4.2: the end has its one length
@@ -246,6 +261,14 @@ class _Loader:
             state_digest=Digest(state),
             writer=Author(writer),
         )
+
+
+def _keep(add: Callable[[], object], what: str) -> None:
+    try:
+        add()
+    except Ignore as ignore:
+        # [REJECT] SPEC 9.4.5: a log holds nothing that a ledger does not keep
+        raise Reject(RejectReason.LOG_FORMAT, f"no ledger keeps this {what}: {ignore.detail}") from None
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Annotated
 
 from protocol import limits
+from protocol.admission import AdmissionSpec, broken_admission_rules
 from protocol.errors import Reject, RejectReason
 from protocol.hashing import Author, RunId, hash_fields
 from protocol.keys import SIGNATURE_BYTES, Signer, is_author_key, is_signed
@@ -22,7 +23,6 @@ from protocol.structure import Bound, Hex32, Malformed, Name, from_plain_untrust
 from protocol.task import TaskSpec, broken_task_rules
 
 FORMAT = 1
-ADMISSION_OPEN = "open"
 
 
 class TensorKind(StrEnum):
@@ -78,7 +78,7 @@ class Manifest:
         tensors: trainable tensors; their order numbers them.
         steps: length of the run.
         staleness: how many steps a node may be ahead of the slowest active author.
-        admission: who may contribute; "open": any valid key.
+        admission: who may contribute.
         authors_max: bound of the author table, from which overflow bounds follow.
     """
 
@@ -92,7 +92,7 @@ class Manifest:
     schedule: Schedule
     steps: Annotated[int, Bound(1, limits.STEPS_MAX)]
     staleness: Annotated[int, Bound(0, 64)]
-    admission: str
+    admission: AdmissionSpec
     authors_max: Annotated[int, Bound(1, limits.AUTHORS_MAX)]
 
     @cached_property
@@ -225,7 +225,7 @@ def _broken_rules(manifest: Manifest) -> list[tuple[bool, str]]:
             f"method.basis: the file of a published basis would exceed {limits.BASIS_BYTES_MAX} bytes: lower the rank",
         ),
         *broken_task_rules(task),
-        (manifest.admission != ADMISSION_OPEN, f"admission: only {ADMISSION_OPEN!r} is known to this version"),
+        *broken_admission_rules(manifest.admission),
         (
             coefficients > limits.COEFFICIENTS_MAX,
             f"bounds: {coefficients} coefficients in all epochs, at most {limits.COEFFICIENTS_MAX}: lower method.rank, "

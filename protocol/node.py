@@ -28,7 +28,9 @@ from protocol.events import (
     ReserveStep,
     SendMessage,
     StartEstimate,
+    StatementSubmitted,
     StoreRecords,
+    StoreStatements,
     Ticked,
     WorkerReady,
 )
@@ -39,9 +41,10 @@ from protocol.ledger import Voided
 from protocol.manifest import Manifest
 from protocol.method import CoreKind
 from protocol.replica import Replica
+from protocol.statements import Statement
 from protocol.subspace import seed_of
 from protocol.synchroniser import Synchroniser
-from protocol.wire import Head, Message, PeerId, Records
+from protocol.wire import Head, Message, PeerId, Records, Statements
 
 # Cores summed into the coefficients at once: keeps one tick at about 10 ms. An update has one per direction and tensor.
 _CORES_PER_TICK = {CoreKind.CANONICAL: 400_000, CoreKind.RADEMACHER: 40_000}
@@ -97,6 +100,10 @@ class Node:
         """This node's public key."""
         return self._signer.author
 
+    def is_admitted_for(self, step: int) -> bool:
+        """Whether an update of this node of ``step`` would count."""
+        return step < self.replica.ledger.roster.counts_until(self.author)
+
     @property
     def is_finished(self) -> bool:
         """Whether this node has no step left to contribute."""
@@ -132,6 +139,8 @@ class Node:
                 self._pass_over(event.step, is_worker_free=isinstance(event, EstimateSkipped))
             case WorkerReady():
                 self._is_worker_free = True
+            case StatementSubmitted():
+                self._take_in([event.statement], source=None, is_news=True)
             case Ticked():
                 self._tick()
             case _:
@@ -149,6 +158,8 @@ class Node:
             match message:
                 case Records():
                     self._receive_records(peer, message)
+                case Statements():
+                    self._receive_statements(peer, message)
                 case Head():
                     self._receive_head(peer, message)
                 case _:
@@ -204,8 +215,52 @@ class Node:
         for record in fresh if is_news else ():
             self._flood.push(record, source=source)
 
+    # --- statements ---------------------------------------------------------------------------------------
+
+    def _receive_statements(self, peer: PeerId, message: Statements) -> None:
+        self._take_in(message.statements, source=peer, is_news=self.sync.is_live or message.request == 0)
+        self._do(self.sync.receive(peer, message, self._now_ms))
+
+    def _take_in(self, statements: Sequence[bytes], *, source: PeerId | None, is_news: bool) -> None:
+        """Through the roster's door; what is new is stored, then told. Raises Reject for what a peer sent."""
+        fresh: list[Statement] = []
+        try:
+            for data in statements:
+                fresh.extend(self._admit_statement(data))
+        except Reject as reject:
+            if source is not None:
+                raise
+            self.rejected[reject.reason.name] += 1
+        finally:
+            self._keep_statements(fresh, source=source, is_news=is_news)
+
+    def _admit_statement(self, data: bytes) -> list[Statement]:
+        try:
+            return [self.replica.add_statement(data)]
+        except Ignore as ignore:
+            self.ignored[ignore.reason.name] += 1
+            return []
+
+    def _keep_statements(self, fresh: Sequence[Statement], *, source: PeerId | None, is_news: bool) -> None:
+        if not fresh:
+            return
+        ledger = self.replica.ledger
+        self._do([StoreStatements(statements=tuple(statement.data for statement in fresh))])
+        self.clock.forget_others(ledger.authors())
+        self._flood.keep(ledger.counts)
+        if not is_news:
+            return
+        # Of a token claimed twice both claims: together they are the proof, and a neighbour may lack either.
+        told = [each.data for statement in fresh for each in ledger.roster.held(statement.key)]
+        for start in range(0, len(told), limits.STATEMENTS_PER_MESSAGE_MAX):
+            part = tuple(told[start : start + limits.STATEMENTS_PER_MESSAGE_MAX])
+            message = Statements(request=0, statements=part, is_last=True)
+            self._do([SendMessage(peer=peer, message=message) for peer in self.sync.open_peers() if peer != source])
+
     def _receive_head(self, peer: PeerId, head: Head) -> None:
-        if head.root == self.replica.ledger.root() and head.state_digest != self.replica.state_digest():
+        # While updates wait to be summed, or to be taken out, the own digest would cost a long computation.
+        is_same = head.root == self.replica.ledger.root() and self.is_summed
+        if is_same and head.state_digest != self.replica.state_digest():
             self._settle_mismatch(peer)
             return
         self._do(self.sync.receive_head(peer, head, self._now_ms, self._horizon_step(head.step)))
@@ -241,7 +296,8 @@ class Node:
         """SPEC 9.2: sign nothing before the peers were asked for this author's own highest round."""
         if not self._config.is_training or self.clock.is_finished or self._first_tick_ms is None:
             return False
-        if not self.replica.ledger.has_room_for(self._signer.author):
+        ledger = self.replica.ledger
+        if not ledger.has_room_for(self.author) or not self.is_admitted_for(self.clock.next_step):
             return False
         waited_ms = self._now_ms - self._first_tick_ms
         has_enough = self.sync.peers >= self._config.neighbours_min or waited_ms >= limits.FIRST_SYNC_TIMEOUT_MS
@@ -260,7 +316,8 @@ class Node:
         ledger = self.replica.ledger
         # SPEC 9.2.4: an own record of this round or a later one, or the last free place among the authors, may have
         # gone while the worker measured. A second payload would void the first.
-        if ledger.highest_step(self.author) >= step or not ledger.has_room_for(self.author):
+        is_taken = ledger.highest_step(self.author) >= step or not ledger.has_room_for(self.author)
+        if is_taken or not self.is_admitted_for(step):
             self.skipped_steps += 1
             return
         envelope = ledger.codec.seal(self._signer, step, scalars)

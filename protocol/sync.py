@@ -12,9 +12,11 @@ from itertools import islice, pairwise
 from typing import TypeAlias, TypeVar
 
 from protocol import limits
+from protocol.buckets import PAYLOAD_HASH_BYTES, bitmap_of
 from protocol.errors import Reject, RejectReason
 from protocol.hashing import Author
-from protocol.ledger import PAYLOAD_HASH_BYTES, Ledger, bitmap_of
+from protocol.ledger import Ledger
+from protocol.roster import NO_STATEMENTS
 from protocol.wire import (
     AuthorHoldings,
     Authors,
@@ -31,18 +33,22 @@ from protocol.wire import (
     SpanDigest,
     Spans,
     SpansRequest,
+    Statements,
+    StatementsRequest,
     WantedSlots,
 )
 
-Request: TypeAlias = SpansRequest | ShardsRequest | AuthorsRequest | PayloadsRequest | PullRequest
-Reply: TypeAlias = Spans | Shards | Authors | Payloads | PullDone
+Request: TypeAlias = SpansRequest | ShardsRequest | AuthorsRequest | PayloadsRequest | PullRequest | StatementsRequest
+Reply: TypeAlias = Spans | Shards | Authors | Payloads | PullDone | Statements
 Dialogue: TypeAlias = Generator[Request, Reply, None]
 Bucket: TypeAlias = tuple[int, Author]
 K = TypeVar("K", int, bytes)
-T = TypeVar("T", Spans, Shards, Authors, Payloads, PullDone)
+T = TypeVar("T", Spans, Shards, Authors, Payloads, PullDone, Statements)
 
 _BITS = limits.SPAN_STEPS
 _FIRST = bytes(32)  # no valid author key is all zeros: "from the start"
+_FIRST_STATEMENT = bytes(33)
+_STATEMENT_KEYS_PER_PAGE = limits.STATEMENTS_PER_MESSAGE_MAX // 2  # a token claimed twice has two statements
 
 
 class Claims:
@@ -125,10 +131,26 @@ class SyncSession:
     def _compare(self) -> Dialogue:
         theirs = _expect(Spans, (yield SpansRequest(request=0)))
         _check_ascending([entry.span for entry in theirs.spans])
+        # First who may contribute: records of others are of no use, and what is excluded here is not asked for.
+        if theirs.statements not in (NO_STATEMENTS, self._ledger.roster.digest()):
+            yield from self._fetch_statements()
         own = dict(self._ledger.span_digests())
         for entry in theirs.spans:
             if own.get(entry.span) != entry.digest and not self.is_short:
                 yield from self._compare_span(entry.span)
+
+    def _fetch_statements(self) -> Dialogue:
+        """All of theirs: whoever feeds this session has taken each page in before it hands it on."""
+        after, is_last, listed = _FIRST_STATEMENT, False, 0
+        while not is_last:
+            page = _expect(Statements, (yield StatementsRequest(request=0, after=after)))
+            keys = [self._ledger.roster.codec.decode_untrusted(data).key for data in page.statements]
+            _check_statements(after, keys, is_last=page.is_last)
+            listed += len(keys)
+            # [REJECT] SPEC 8.4.3: no node holds more statements than may be held.
+            if listed > 2 * limits.STATEMENTS_MAX:
+                raise Reject(RejectReason.UNREQUESTED, "more statements than any node holds")
+            after, is_last = keys[-1] if keys else after, page.is_last
 
     def _compare_span(self, span: int) -> Dialogue:
         theirs = _expect(Shards, (yield ShardsRequest(request=0, span=span)))
@@ -182,7 +204,8 @@ class SyncSession:
             answer = _expect(Payloads, (yield request))
             _check_echo((span, theirs.author), (answer.span, answer.author))
             missing = self._differing(span, theirs, answer)
-        return [step for step in _steps_of(missing) if self._is_usable(span * _BITS + step)]
+        until = self._ledger.roster.counts_until(Author(theirs.author))
+        return [step for step in _steps_of(missing) if self._is_usable(span * _BITS + step, until)]
 
     def _explains(self, span: int, theirs: AuthorHoldings) -> bool:
         theirs_any = (_as_int(theirs.valid) | _as_int(theirs.void)).to_bytes(len(theirs.valid), "little")
@@ -202,8 +225,8 @@ class SyncSession:
                 result |= 1 << step
         return result
 
-    def _is_usable(self, step: int) -> bool:
-        return self.horizon_step is None or step <= self.horizon_step
+    def _is_usable(self, step: int, until: int) -> bool:
+        return step < until and (self.horizon_step is None or step <= self.horizon_step)
 
     def _slots_per_pull(self) -> int:
         """So many that the answer fits even when all of them are void: two records each."""
@@ -220,7 +243,7 @@ def answer(ledger: Ledger, request: Request) -> list[Message]:
     match request:
         case SpansRequest():
             spans = tuple(SpanDigest(span=span, digest=digest) for span, digest in ledger.span_digests())
-            return [Spans(request=request.request, spans=spans)]
+            return [Spans(request=request.request, statements=ledger.roster.digest(), spans=spans)]
         case ShardsRequest():
             shards = tuple(ShardDigest(shard=s, digest=digest) for s, digest in ledger.shard_digests(request.span))
             return [Shards(request=request.request, span=request.span, shards=shards)]
@@ -231,6 +254,9 @@ def answer(ledger: Ledger, request: Request) -> list[Message]:
             return [Payloads(request=request.request, span=request.span, author=request.author, hashes=hashes)]
         case PullRequest():
             return _answer_pull(ledger, request)
+        case StatementsRequest():
+            found, is_last = ledger.roster.page(request.after, _STATEMENT_KEYS_PER_PAGE)
+            return [Statements(request=request.request, statements=tuple(found), is_last=is_last)]
 
 
 def _answer_authors(ledger: Ledger, request: AuthorsRequest) -> Authors:
@@ -293,6 +319,16 @@ def _check_page(request: AuthorsRequest, page: Authors) -> None:
         valid, void = _as_int(entry.valid), _as_int(entry.void)
         if not valid | void or valid & void:
             raise Reject(RejectReason.UNREQUESTED, "an author with no slots, or with one both valid and void")
+
+
+def _check_statements(after: bytes, keys: Sequence[bytes], *, is_last: bool) -> None:
+    # [REJECT] SPEC 8.4.3: a page of statements gets ahead; the two of one token stand side by side.
+    if not keys and not is_last:
+        raise Reject(RejectReason.UNREQUESTED, "a page of statements that does not get ahead")
+    if (keys and keys[0] <= after) or any(first > second for first, second in pairwise(keys)):
+        raise Reject(RejectReason.UNREQUESTED, "statements that are not in ascending order")
+    if any(first == third for first, third in zip(keys, keys[2:], strict=False)):
+        raise Reject(RejectReason.UNREQUESTED, "three statements about the same thing")
 
 
 def _check_ascending(keys: Sequence[K]) -> None:

@@ -24,6 +24,8 @@ from protocol.wire import (
     ShardsRequest,
     Spans,
     SpansRequest,
+    Statements,
+    StatementsRequest,
 )
 
 _MISMATCHES_BEFORE_SYNC = 2  # a live ledger is always some records behind: only a lasting difference is worth a session
@@ -76,6 +78,10 @@ class Synchroniser:
         """Whether ``peer`` is a neighbour."""
         return peer in self._neighbours
 
+    def open_peers(self) -> list[PeerId]:
+        """All neighbours."""
+        return list(self._neighbours)
+
     def open(self, peer: PeerId) -> None:
         """A neighbour came, perhaps once more before its old session was reported as over."""
         self.close(peer)
@@ -119,12 +125,17 @@ class Synchroniser:
     def receive(self, peer: PeerId, message: Message, now_ms: int) -> list[SendMessage]:
         """Answer a request, or go on with the session that asked. Raises Reject for a message with no place here."""
         match message:
-            case SpansRequest() | ShardsRequest() | AuthorsRequest() | PayloadsRequest() | PullRequest():
-                return [SendMessage(peer=peer, message=part) for part in answer(self._ledger, message)]
-            case Spans() | Shards() | Authors() | Payloads() | PullDone():
+            case SpansRequest() | ShardsRequest() | AuthorsRequest() | PayloadsRequest():
+                return self._answer(peer, message)
+            case PullRequest() | StatementsRequest():
+                return self._answer(peer, message)
+            case Spans() | Shards() | Authors() | Payloads() | PullDone() | Statements():
                 return self._continue(peer, message, now_ms)
             case _:
                 raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} is not for the node core")
+
+    def _answer(self, peer: PeerId, request: Request) -> list[SendMessage]:
+        return [SendMessage(peer=peer, message=part) for part in answer(self._ledger, request)]
 
     def count_records(self, peer: PeerId, request: int, count: int, now_ms: int) -> None:
         """Records came from ``peer``; those that answer its session's pull are counted towards it."""

@@ -130,9 +130,10 @@ class SpanDigest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spans:
-    """Answer to a SpansRequest, ascending."""
+    """Answer to a SpansRequest, ascending; with the digest of the statements held, zeros when there is none."""
 
     request: U32
+    statements: Digest16
     spans: Annotated[tuple[SpanDigest, ...], Bound(0, limits.STEPS_MAX // limits.SPAN_STEPS)]
 
 
@@ -251,6 +252,25 @@ class BasisPart:
     data: Annotated[bytes, Bound(0, limits.PART_BYTES_MAX)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatementsRequest:
+    """Asks for the statements of keys after ``after`` (33 zero bytes: from the start)."""
+
+    request: U32
+    after: Annotated[bytes, Bound(33, 33)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statements:
+    """The owner's statements, ascending by key; pushed by the flood when ``request`` is 0, else an answer."""
+
+    request: U32
+    statements: Annotated[
+        tuple[Annotated[bytes, Bound(1, limits.STATEMENT_BYTES_MAX)], ...], Bound(0, limits.STATEMENTS_PER_MESSAGE_MAX)
+    ]
+    is_last: bool
+
+
 Message: TypeAlias = (
     Hello
     | Ping
@@ -274,6 +294,8 @@ Message: TypeAlias = (
     | PullDone
     | BasisRequest
     | BasisPart
+    | StatementsRequest
+    | Statements
 )
 
 
@@ -302,6 +324,8 @@ class Kind(IntEnum):
     PULL_DONE = 19
     BASIS_REQUEST = 20
     BASIS_PART = 21
+    STATEMENTS_REQUEST = 22
+    STATEMENTS = 23
 
 
 _CLASS_OF_KIND: dict[int, type[Message]] = {
@@ -327,6 +351,8 @@ _CLASS_OF_KIND: dict[int, type[Message]] = {
     Kind.PULL_DONE: PullDone,
     Kind.BASIS_REQUEST: BasisRequest,
     Kind.BASIS_PART: BasisPart,
+    Kind.STATEMENTS_REQUEST: StatementsRequest,
+    Kind.STATEMENTS: Statements,
 }
 _KIND_OF_CLASS = {declared: kind for kind, declared in _CLASS_OF_KIND.items()}
 

@@ -12,7 +12,7 @@ from protocol.keys import Signer
 from protocol.ledger import Ledger
 from protocol.manifest import Manifest
 from protocol.sync import Claims, SyncSession, answer
-from protocol.wire import Message, Records, decode_untrusted, encode
+from protocol.wire import Message, Records, Statements, decode_untrusted, encode
 
 
 @lru_cache(maxsize=512)
@@ -62,6 +62,9 @@ def compare(asker: Ledger, other: Ledger, *, horizon_step: int | None = None) ->
         *frames, reply = (decode_untrusted(payload) for payload in payloads)
         for frame in frames:
             _take(asker, session, frame)
+        for statement in reply.statements if isinstance(reply, Statements) else ():
+            with suppress(Ignore):
+                asker.add_statement(statement)
         request = session.receive(reply, cost.round_trips + 1)  # type: ignore[arg-type]
     return session, cost
 

@@ -7,7 +7,8 @@ from typing import Any
 from protocol.keys import Signer
 from protocol.manifest import Manifest, checked
 
-OWNER = Signer(b"owner".ljust(32, b"."))
+OWNER_SEED = b"owner".ljust(32, b".")
+OWNER = Signer(OWNER_SEED)
 
 
 def manifest_data(**method: Any) -> dict[str, Any]:
@@ -60,7 +61,7 @@ def manifest_data(**method: Any) -> dict[str, Any]:
         "schedule": {"kind": "linear", "weight_start": 500, "weight_end": 100},
         "steps": 40,
         "staleness": 1,
-        "admission": "open",
+        "admission": {"kind": "open", "pow_bits": 0},
         "authors_max": 1024,
     }
 

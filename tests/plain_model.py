@@ -37,6 +37,9 @@ class PlainModel:
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
         self.slots: dict[tuple[bytes, int], set[bytes]] = {}
+        self.admitted: set[bytes] = set()
+        self.excluded: dict[bytes, int] = {}
+        self.claims: dict[bytes, set[bytes]] = {}  # token -> its first two authors
 
     def add(self, payload: bytes) -> None:
         """A valid payload; a third one of a slot changes nothing."""
@@ -44,21 +47,44 @@ class PlainModel:
         if len(held) < 2:
             held.add(payload)
 
+    def add_statement(self, data: bytes) -> None:
+        """A valid statement, SPEC 7.7."""
+        kind, body = data[0], data[1:]
+        if kind == 1:
+            self.admitted.add(body[:32])
+        elif kind == 2:
+            step = int.from_bytes(body[32:36], "big")
+            self.excluded[body[:32]] = min(step, self.excluded.get(body[:32], step))
+        elif len(held := self.claims.setdefault(body[:32], set())) < 2:
+            held.add(body[32:64])
+
+    def is_counting(self, author: bytes, step: int) -> bool:
+        """Whether a slot counts if it is no void one."""
+        is_admitted = (
+            self.manifest.admission.kind == "open" or author in self.admitted or {author} in self.claims.values()
+        )
+        return is_admitted and step < self.excluded.get(author, step + 1)
+
+    @property
+    def usable(self) -> dict[tuple[bytes, int], set[bytes]]:
+        """The slots that the statements leave."""
+        return {slot: payloads for slot, payloads in self.slots.items() if self.is_counting(*slot)}
+
     @property
     def authors(self) -> dict[bytes, int]:
         """Highest step of each."""
-        return {author: max(step for a, step in self.slots if a == author) for author, _ in self.slots}
+        return {author: max(step for a, step in self.usable if a == author) for author, _ in self.usable}
 
     @property
     def counting(self) -> list[bytes]:
         """Payloads that count, by step and author."""
-        held = [(step, author, payloads) for (author, step), payloads in self.slots.items() if len(payloads) == 1]
+        held = [(step, author, payloads) for (author, step), payloads in self.usable.items() if len(payloads) == 1]
         return [next(iter(payloads)) for _, _, payloads in sorted(held, key=lambda entry: entry[:2])]
 
     @property
     def void(self) -> int:
         """Number of void slots."""
-        return sum(len(payloads) == 2 for payloads in self.slots.values())
+        return sum(len(payloads) == 2 for payloads in self.usable.values())
 
     # --- digests
 
@@ -84,13 +110,22 @@ class PlainModel:
     def root(self) -> bytes:
         """SPEC 7.5, all levels from nothing."""
         spans: dict[int, dict[bytes, list[bytes]]] = {}
-        for (author, step), payloads in sorted(self.slots.items()):
+        for (author, step), payloads in sorted(self.usable.items()):
             slot = struct.pack(">I", step) if len(payloads) == 2 else next(iter(payloads))
             spans.setdefault(step // SPAN_STEPS, {}).setdefault(author, []).append(slot)
         fields: list[bytes] = []
         for span in sorted(spans):
             fields += [struct.pack(">I", span), self._span(span, spans[span])]
+        if self._statements():
+            fields.append(hash_fields("sfnode/statements/1", *self._statements())[:16])
         return hash_fields("sfnode/ledger/1", self.manifest.run_id, *fields)
+
+    def _statements(self) -> list[bytes]:
+        """Keys and values, SPEC 7.5."""
+        said = {b"\1" + author: b"" for author in self.admitted}
+        said |= {b"\2" + author: struct.pack(">I", step) for author, step in self.excluded.items()}
+        said |= {b"\3" + token: b"" if len(held) == 2 else next(iter(held)) for token, held in self.claims.items()}
+        return [part for key in sorted(said) for part in (key, said[key])]
 
     def _span(self, span: int, buckets: dict[bytes, list[bytes]]) -> bytes:
         shards: dict[int, list[bytes]] = {}

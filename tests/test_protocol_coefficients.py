@@ -150,17 +150,17 @@ def test_coefficients__all_taken_out_again__are_as_if_nothing_had_been() -> None
 
 def test_state_digest__examples_of_the_specification__are_equal() -> None:
     manifest, replica = small_manifest(), Replica(small_manifest())
-    assert replica.state_digest().hex() == "f3799629f628ed1efe61ffa79f5dc40ee5814d28ecb710314edfe860e5b179d7"
+    assert replica.state_digest().hex() == "2ea803252deb40669374965fff6f21c6ec871b80ed4e5ee77cc14f6b04766973"
     record = bytes.fromhex(
-        "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da2900000007764b83fd0db87ea3fed4"
-        "1abdf5d6f0894bbb34eb4e1ae249c231c39695655e4682abb45f0d50460de375"
-        "eeed69936851fefc7f8ca5092e5ad409f58b4ec0916e01b5aefc6aa4c628e803"
+        "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da290000000722b34083fb1a0ddefed4"
+        "b95ddb11f2517c07f4e9f650b5667f69fa8669b2d595715df8bb594c114f6c25"
+        "0a90ccd241b318215aabe1ef82b1b138c340f45a6a7be612c5b3e944b3c6130b"
     )
     replica.add(record)
     flat = replica.coefficients().flat(0)
-    assert {int(i): int(flat[i]) for i in np.flatnonzero(flat)} == {46: 128_400, 71: 128_400, 122: 128_400}
+    assert {int(i): int(flat[i]) for i in np.flatnonzero(flat)} == {21: 128_400, 71: 128_400, 112: -128_400}
     assert manifest.weight(7) == 428
-    assert replica.state_digest().hex() == "a102f6a66adedd498310c2c6b7914ba212fcb0fd68c8b711b190c7fd46a03e02"
+    assert replica.state_digest().hex() == "e731d09409d1f4175eb71a5ffeeb674fb96a949603a7be182d9e9736e4056f5a"
 
 
 def test_state_digest__of_equal_sets_in_other_epochs__differs() -> None:

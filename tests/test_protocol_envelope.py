@@ -51,10 +51,10 @@ def test_envelope__example_of_the_specification__has_these_bytes() -> None:
     assert envelope.record.hex() == (
         "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29"
         "00000007"
-        "764b83fd0db87ea3"
+        "22b34083fb1a0dde"
         "fed4"
-        "1abdf5d6f0894bbb34eb4e1ae249c231c39695655e4682abb45f0d50460de375"
-        "eeed69936851fefc7f8ca5092e5ad409f58b4ec0916e01b5aefc6aa4c628e803"
+        "b95ddb11f2517c07f4e9f650b5667f69fa8669b2d595715df8bb594c114f6c25"
+        "0a90ccd241b318215aabe1ef82b1b138c340f45a6a7be612c5b3e944b3c6130b"
     )
     assert EnvelopeCodec(RAW).decode_untrusted(envelope.record) == envelope
 

@@ -21,7 +21,7 @@ from protocol.manifest import (
 )
 from protocol.structure import to_plain
 
-RUN_ID = "6cf2dcced15fd51c1f2556ca329730bf2f9d3e0453facdd742c36e1edab676b6"
+RUN_ID = "1e5b976fe77519dd537ba1993e86762f2586ae8caa273a291207e37b8bbf003b"
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
@@ -125,7 +125,12 @@ BROKEN_FIELDS = [
     ("steps", 0, "manifest.steps"),
     ("steps", (1 << 20) + 1, "manifest.steps"),
     ("staleness", 65, "manifest.staleness"),
-    ("admission", "closed", "admission"),
+    ("admission", "open", "manifest.admission"),
+    ("admission.kind", "closed", "manifest.admission.kind"),
+    ("admission.pow_bits", 33, "manifest.admission.pow_bits"),
+    ("admission.pow_bits", True, "manifest.admission.pow_bits"),
+    ("admission", {"kind": "invite", "pow_bits": 1}, "admission.pow_bits"),
+    ("admission", {"kind": "allow-list", "pow_bits": 1}, "admission.pow_bits"),
     ("authors_max", 0, "manifest.authors_max"),
     ("extra", 1, "unknown field 'extra'"),
     ("method.extra", 1, "unknown field 'extra'"),
@@ -166,7 +171,7 @@ def test_manifest__any_field_missing__is_refused_by_name() -> None:
         return found
 
     cases = missing_one(manifest_data())
-    assert len(cases) == 44
+    assert len(cases) == 46
     for name, data in cases:
         check_refused(data, RejectReason.MANIFEST_FIELD, f"field '{name}' is missing")
 
@@ -276,7 +281,7 @@ def test_manifest__cut_anywhere__is_refused() -> None:
         (b'"steps":40', b'"steps": 40'),
         (b'"steps":40', b'"steps":40,"steps":40'),
         (b'"name":"test"', b'"name":"\\u0074est"'),
-        (b'{"admission":"open","authors_max":1024', b'{"authors_max":1024,"admission":"open"'),
+        (b'{"admission":{"kind":"open","pow_bits":0}', b'{"admission":{"pow_bits":0,"kind":"open"}'),
     ],
 )
 def test_manifest__same_meaning_in_other_bytes__is_refused(old: bytes, new: bytes) -> None:

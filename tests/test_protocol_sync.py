@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from ledgers import Cost, add, compare, ledger_of, seal, signer
 from manifests import manifest_data, small_manifest
 from protocol import limits
+from protocol.buckets import bitmap_of
 from protocol.envelope import EnvelopeCodec
 from protocol.errors import Reject, RejectReason
 from protocol.hashing import Author
-from protocol.ledger import Ledger, bitmap_of
+from protocol.ledger import Ledger
 from protocol.manifest import Manifest, checked
 from protocol.subspace import seed_of
 from protocol.sync import Claims, Request, SyncSession, answer
@@ -139,9 +140,9 @@ def test_sync__one_of_twenty_thousand_missing__four_round_trips_and_about_a_kilo
     full, lacking = ledger_of(manifest, records), ledger_of(manifest, records[:19_777] + records[19_778:])
     assert (full.updates, lacking.updates) == (20_000, 19_999)
     _, ahead = compare(full, lacking)  # who holds more learns that in three round trips, without payload hashes
-    assert ahead == Cost(round_trips=3, bytes_asked=59, bytes_answered=751)
+    assert ahead == Cost(round_trips=3, bytes_asked=59, bytes_answered=769)
     _, behind = compare(lacking, full)
-    assert behind == Cost(round_trips=4, bytes_asked=233, bytes_answered=878)
+    assert behind == Cost(round_trips=4, bytes_asked=233, bytes_answered=896)
     assert full.root() == lacking.root()
 
 
@@ -151,7 +152,7 @@ def test_messages__largest_of_each_answer__fit_into_a_frame() -> None:
     largest: list[Message] = [
         Authors(request=2**32 - 1, span=1_023, authors=(holdings,) * limits.AUTHORS_PER_PAGE_MAX, is_last=False),
         PullRequest(request=2**32 - 1, wanted=(slots,) * limits.PULL_AUTHORS_MAX),
-        Spans(request=2**32 - 1, spans=(SpanDigest(span=1_023, digest=bytes(16)),) * 1_024),
+        Spans(request=2**32 - 1, statements=bytes(16), spans=(SpanDigest(span=1_023, digest=bytes(16)),) * 1_024),
         Payloads(request=2**32 - 1, span=1_023, author=bytes(32), hashes=bytes(8_192)),
         Records(request=2**32 - 1, data=bytes(limits.FRAME_BYTES_MAX - 64)),
     ]
@@ -183,7 +184,9 @@ def test_session__peer_promises_and_sends_nothing__is_short_and_asks_no_more() -
     session = start(ledger_of(MANIFEST, []))
     full = ledger_of(MANIFEST, [seal(MANIFEST, author, 3) for author in range(200)])
     asked = 0
-    request: Request | None = session.receive(Spans(request=1, spans=(SpanDigest(span=0, digest=bytes(16)),)), 2)
+    request: Request | None = session.receive(
+        Spans(request=1, statements=bytes(16), spans=(SpanDigest(span=0, digest=bytes(16)),)), 2
+    )
     while request is not None:
         asked += 1
         if isinstance(request, PullRequest):
@@ -206,7 +209,7 @@ def test_session__payload_hashes_do_not_fit_the_bitmap__is_short() -> None:
 
 
 HOLDINGS = AuthorHoldings(author=b"\5" * 32, digest=b"\1" * 16, valid=bitmap_of([0]), void=bytes(128))
-SPANS = Spans(request=1, spans=(SpanDigest(span=0, digest=bytes(16)),))
+SPANS = Spans(request=1, statements=bytes(16), spans=(SpanDigest(span=0, digest=bytes(16)),))
 SHARDS = Shards(request=2, span=0, shards=(ShardDigest(shard=7, digest=bytes(16)),))
 PAGE = Authors(request=3, span=0, authors=(HOLDINGS,), is_last=True)
 LIES: dict[str, list[Spans | Shards | Authors | Payloads | PullDone]] = {

@@ -112,7 +112,7 @@ def test_node__answer_of_the_wrong_kind_and_one_more__is_no_completed_sync() -> 
     (request,) = sent(tell(joining, X, other_head(seal(MANIFEST, 0, 0)), 30), SpansRequest)
     number = request[1].request  # type: ignore[union-attr]
     assert isinstance(tell(joining, X, PullDone(request=number, records=0), 40)[0], DropPeer)
-    assert tell(joining, X, Spans(request=number, spans=()), 41) == []
+    assert tell(joining, X, Spans(request=number, statements=bytes(16), spans=()), 41) == []
     assert not joining.sync.is_live
 
 
@@ -188,7 +188,7 @@ def test_sync__late_answer_to_a_request_given_up__is_nobodys_fault() -> None:
     (request,) = sent(tell(joining, X, other_head(seal(MANIFEST, 0, 0)), 0), SpansRequest)
     joining.handle(Ticked(), limits.REQUEST_TIMEOUT_MS)
     number = request[1].request  # type: ignore[union-attr]
-    assert without_heads(tell(joining, X, Spans(request=number, spans=()), 10_001)) == []
+    assert without_heads(tell(joining, X, Spans(request=number, statements=bytes(16), spans=()), 10_001)) == []
 
 
 def test_sync__live_node__asks_only_when_the_difference_lasts() -> None:

@@ -41,6 +41,8 @@ from protocol.wire import (
     SpanDigest,
     Spans,
     SpansRequest,
+    Statements,
+    StatementsRequest,
     WantedSlots,
     decode_untrusted,
     encode,
@@ -59,7 +61,7 @@ MESSAGES: list[Message] = [
     Records(request=0, data=b"\0" * 110),
     Head(root=A, state_digest=B, updates=2**40, step=5),
     SpansRequest(request=5),
-    Spans(request=5, spans=(SpanDigest(span=0, digest=D16), SpanDigest(span=1_023, digest=D16))),
+    Spans(request=5, statements=D16, spans=(SpanDigest(span=0, digest=D16), SpanDigest(span=1_023, digest=D16))),
     ShardsRequest(request=128, span=3),
     Shards(request=255, span=3, shards=(ShardDigest(shard=255, digest=D16),)),
     AuthorsRequest(request=256, span=3, shards=(0, 7), after=bytes(32)),
@@ -70,6 +72,8 @@ MESSAGES: list[Message] = [
     PullDone(request=5, records=1),
     BasisRequest(offset=32_768),
     BasisPart(total=40_000, offset=32_768, data=b"\x7f\x81"),
+    StatementsRequest(request=7, after=bytes(33)),
+    Statements(request=7, statements=(b"\1" * 97, b"\3" * 193), is_last=True),
 ]
 NAMES = [type(message).__name__ for message in MESSAGES]
 Reason = RejectReason
@@ -86,7 +90,7 @@ def verdict(payload: bytes) -> RejectReason | None:
 
 
 def test_messages__of_all_kinds__are_in_this_list_in_their_order() -> None:
-    assert [encode(message)[1] for message in MESSAGES] == [kind.value for kind in Kind] == list(range(22))
+    assert [encode(message)[1] for message in MESSAGES] == [kind.value for kind in Kind] == list(range(24))
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=NAMES)
@@ -147,7 +151,7 @@ def test_message__any_structure__is_rejected_or_canonical(data: object) -> None:
         (b"\x91\xc3", Reason.FRAME),
         (b"\x91\xa0", Reason.FRAME),
         (b"\x81\x01\x02", Reason.FRAME),
-        (b"\x91\x16", Reason.MESSAGE_KIND),
+        (b"\x91\x18", Reason.MESSAGE_KIND),
         (b"\x91\xff", Reason.MESSAGE_KIND),
         (b"\x91\x01", Reason.MESSAGE_FIELD),
         (b"\x93\x01\x05\x05", Reason.MESSAGE_FIELD),

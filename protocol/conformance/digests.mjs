@@ -30,10 +30,10 @@ export function spanDigest(shards) {
   return innerDigest("sfnode/span/1", fields);
 }
 
-/** spans: list of [span number, digest]. 32 bytes. */
-export function rootDigest(runId, spans) {
+/** spans: list of [span number, digest]; statements: their digest, if there is one. 32 bytes. */
+export function rootDigest(runId, spans, statements) {
   const fields = ascending(spans).flatMap(([span, digest]) => [u32(span), digest]);
-  return hashList("sfnode/ledger/1", [runId, ...fields]);
+  return hashList("sfnode/ledger/1", [runId, ...fields, ...statements]);
 }
 
 function ascending(pairs) {

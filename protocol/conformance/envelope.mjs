@@ -4,6 +4,7 @@
 import { isValidAuthorKey, publicKeyOf, sign, verify } from "./ed25519.mjs";
 import { seedOf } from "./hashing.mjs";
 import { keepsEnergyRule } from "./scalars.mjs";
+import { hasWork } from "./statements.mjs";
 import { rejectUnless } from "./verdicts.mjs";
 
 const HEADER_BYTES = 44;
@@ -68,6 +69,7 @@ export function localSteps(method, scalars) {
 export function checkCostlyRules(run, envelope) {
   rejectUnless(envelope.seed === seedOf(run.runId, envelope.author, envelope.step), "SEED");
   rejectUnless(isValidAuthorKey(envelope.author), "AUTHOR_KEY");
+  rejectUnless(hasWork(run, envelope.author), "AUTHOR_WORK");
   const signed = signedBytes(run.runId, envelope.payload);
   rejectUnless(verify(envelope.author, signed, envelope.signature), "SIGNATURE");
 }

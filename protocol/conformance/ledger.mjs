@@ -1,7 +1,8 @@
-// The set of valid envelopes: slots, void slots, the author table and the digests (SPEC 7.1 to 7.3, 7.5).
+// The set of valid envelopes: slots, void slots, the author table and the digests (SPEC 7.1 to 7.3, 7.5, 7.7).
 
 import { SPAN_STEPS, bucketDigest, payloadHash, rootDigest, shardDigest, shardOf, spanDigest } from "./digests.mjs";
 import { checkCheapRules, checkCostlyRules } from "./envelope.mjs";
+import { Roster } from "./statements.mjs";
 import { Rejected } from "./verdicts.mjs";
 
 export class Ledger {
@@ -12,12 +13,13 @@ export class Ledger {
 
   constructor(run) {
     this.#run = run;
+    this.roster = new Roster(run);
   }
 
   /**
    * Passes one record through every rule in the order of 6.2.
    * Returns {verdict: "counts" | "voids" | "ignore" | "reject", reason, envelope, removed}; `removed` is the payload
-   * that counted until a second one made the slot void. horizon: largest step that a new slot may have (7.3.1).
+   * that counted until a second one made the slot void. horizon: largest step that a new slot may have (7.3.3).
    */
   add(record, horizon = Infinity) {
     try {
@@ -36,11 +38,41 @@ export class Ledger {
     const slot = this.slot(envelope.author, envelope.step);
     if (slot !== undefined) {
       if (slot.isVoid) return "SLOT_VOID";
-      return slot.payload.equals(envelope.payload) ? "ALREADY_HELD" : null;
+      if (slot.payload.equals(envelope.payload)) return "ALREADY_HELD";
     }
+    const barred = this.roster.ignoreReasonOf(envelope);
+    if (barred !== null || slot !== undefined) return barred;
     if (envelope.step > horizon) return "TOO_EARLY";
     const isNewAuthor = !this.#authors.has(envelope.author.toString("hex"));
     return isNewAuthor && this.#authors.size >= this.#run.manifest.authors_max ? "AUTHORS_FULL" : null;
+  }
+
+  /** Takes a statement in: {verdict, reason}; what counts no more by it is subtracted from `coefficients`. */
+  state(data, coefficients) {
+    const { verdict, reason, authors = [] } = this.roster.add(data);
+    for (const author of authors) {
+      for (const payload of this.#drop(author)) coefficients.removePayload(payload);
+    }
+    return { verdict, reason };
+  }
+
+  /** Empties the author's slots that the roster does not leave; the payloads that counted. */
+  #drop(author) {
+    const name = author.toString("hex");
+    const spans = this.#authors.get(name)?.spans ?? new Map();
+    const removed = [];
+    for (const [span, slots] of spans) {
+      for (const [step, { isVoid, payload }] of [...slots]) {
+        if (this.roster.leaves(author, step)) continue;
+        slots.delete(step);
+        if (isVoid) this.voidSlots -= 1;
+        else removed.push(payload);
+      }
+      if (slots.size === 0) spans.delete(span);
+    }
+    this.updates -= removed.length;
+    if (spans.size === 0) this.#authors.delete(name);
+    return removed;
   }
 
   #keep(envelope, record) {
@@ -105,7 +137,7 @@ export class Ledger {
   }
 
   root() {
-    return rootDigest(this.#run.runId, this.spans());
+    return rootDigest(this.#run.runId, this.spans(), this.roster.isEmpty ? [] : [this.roster.digest()]);
   }
 
   /** Steps of an author's slots within a span, ascending: {valid: those that count, void}. */

@@ -109,7 +109,7 @@ const MANIFEST = object({
   }),
   steps: integer(1, 2 ** 20),
   staleness: integer(0, 64),
-  admission: choice("open"),
+  admission: object({ kind: choice("open", "allow-list", "invite"), pow_bits: integer(0, 32) }),
   authors_max: integer(1, 65536),
 });
 

@@ -20,6 +20,7 @@ export function checkRules(manifest) {
   checkMethod(manifest);
   checkBasis(manifest);
   checkTask(manifest.task);
+  demand(manifest.admission.kind === "open" || manifest.admission.pow_bits === 0, 9);
   demand(coefficientCount(manifest) <= COEFFICIENTS_MAX, 10);
   const factor = BigInt(manifest.method.rank * manifest.method.basis_max) ** 2n;
   demand(factor * coefficientBound(manifest) < 2n ** 53n, 11);

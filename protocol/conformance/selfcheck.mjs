@@ -11,7 +11,8 @@ import { coefficientBound } from "./manifest_rules.mjs";
 import { philox, signs, words } from "./philox.mjs";
 import { apply } from "./replay.mjs";
 import { exampleRows, keepsEnergyRule, quantise, roundHalfAway, weightOf } from "./scalars.mjs";
-import { EXAMPLE_BASIS, EXAMPLE_MANIFEST, EXAMPLE_RECORD } from "./spec_examples.mjs";
+import { EXAMPLE_BASIS, EXAMPLE_MANIFEST, EXAMPLE_RECORD, EXAMPLE_STATEMENT } from "./spec_examples.mjs";
+import { workOf } from "./statements.mjs";
 import { canonicalCores, rademacherCores, randomBasis } from "./subspace.mjs";
 import { decodeMessage, encodeMessage } from "./wire.mjs";
 
@@ -94,7 +95,7 @@ function checkScalars(manifest) {
 }
 
 function checkRecordAndLedger(run) {
-  check("1.2 run id", hex(run.runId), "6cf2dcced15fd51c1f2556ca329730bf2f9d3e0453facdd742c36e1edab676b6");
+  check("1.2 run id", hex(run.runId), "1e5b976fe77519dd537ba1993e86762f2586ae8caa273a291207e37b8bbf003b");
   check("6.1", hex(makeRecord(run.runId, Buffer.alloc(32), 7, [-300])), hex(EXAMPLE_RECORD));
   check("6.2", checkRecord(run, EXAMPLE_RECORD).scalars, "-300");
   const [ledger, coefficients] = [new Ledger(run), new Coefficients(run)];
@@ -108,30 +109,41 @@ function checkRecordAndLedger(run) {
   checkVoid(ledger, coefficients);
 }
 
-const EMPTY_STATE = "f3799629f628ed1efe61ffa79f5dc40ee5814d28ecb710314edfe860e5b179d7";
+const EMPTY_STATE = "2ea803252deb40669374965fff6f21c6ec871b80ed4e5ee77cc14f6b04766973";
 
 function checkEmpty(ledger, coefficients) {
   check("7.4 empty", hex(coefficients.digest()), EMPTY_STATE);
-  check("7.5 empty", hex(ledger.root()), "c9e70baf24cb33baddc82ef66092fdc3c56a08163a0a15d9b4cc0f2474ddfea2");
+  check("7.5 empty", hex(ledger.root()), "2c524b90be6d0629361b79baaf1e0e65ddfeeac3904a8f2d0d167a599c131c26");
 }
 
 function checkOne(ledger, coefficients) {
   const flat = coefficients.flat(0);
   const nonZero = [...flat.entries()].filter(([, value]) => value !== 0).join(" ");
-  check("7.4 flat", nonZero, "46,128400 71,128400 122,128400");
-  check("7.4 epoch", hex(epochDigest(flat)), "0824908418d50020ed391ffebcfedf1b02b72791564d6ad66227cf1ed76cdad2");
-  check("7.4", hex(coefficients.digest()), "a102f6a66adedd498310c2c6b7914ba212fcb0fd68c8b711b190c7fd46a03e02");
-  check("7.5 payload", hex(payloadHash(EXAMPLE_RECORD.subarray(0, 46))), "a0db3edd2bc7456f");
-  check("7.5 bucket", hex(ledger.buckets(0)[0][1]), "d049c7a2d7cdde41de41a30cb99d1487");
-  check("7.5 shard", hex(ledger.shards(0)[0][1]), "597a2161cce4612f22c8fef1d73b72c4");
-  check("7.5 span", hex(ledger.spans()[0][1]), "2893015f234a39c60c1bd5a796cefece");
-  check("7.5 root", hex(ledger.root()), "d45641ffb0bb34ef051213edba6a1b4e52fbb5e9a13a770250b1cc8e6b1ee71f");
+  check("7.4 flat", nonZero, "21,128400 71,128400 112,-128400");
+  check("7.4 epoch", hex(epochDigest(flat)), "7821a5aaec7494bdc155667b0a16f631edbc9ca802ba94e37d132d33ea91127a");
+  check("7.4", hex(coefficients.digest()), "e731d09409d1f4175eb71a5ffeeb674fb96a949603a7be182d9e9736e4056f5a");
+  check("7.5 payload", hex(payloadHash(EXAMPLE_RECORD.subarray(0, 46))), "0d29d7bbce224ed1");
+  check("7.5 bucket", hex(ledger.buckets(0)[0][1]), "6f78f33931220afae00ca3b1b2dda383");
+  check("7.5 shard", hex(ledger.shards(0)[0][1]), "2b506cb8dfb0cacd3de05727c21055dd");
+  check("7.5 span", hex(ledger.spans()[0][1]), "808aa2e7deed066219147cc81fcfab43");
+  check("7.5 root", hex(ledger.root()), "1855bc528e9d49aaa438b193079545a041e76021bc64431cb640d1ee6c90ce6e");
 }
 
 function checkVoid(ledger, coefficients) {
   check("7.5 void bucket", hex(ledger.buckets(0)[0][1]), "7369d66eb1cf088dac72c45a9e7a4057");
-  check("7.5 void root", hex(ledger.root()), "20e58b78bc7dd8a91ca1a6ea670ae108a0a3f9b89743ddf26c67d97ff0e275d0");
+  check("7.5 void root", hex(ledger.root()), "a595ef2fa1d050ff06cc5fae41d709ef84e137d9e8602e5107f922af25cd91e7");
   check("7.5 void state", hex(coefficients.digest()), EMPTY_STATE);
+}
+
+function checkStatements(run) {
+  check("2.4", workOf(COUNTING_RUN_ID, EXAMPLE_RECORD.subarray(0, 32)), 1);
+  const [ledger, coefficients] = [new Ledger(run), new Coefficients(run)];
+  apply(ledger, coefficients, EXAMPLE_RECORD);
+  check("7.7", ledger.state(EXAMPLE_STATEMENT, coefficients).verdict, "counts");
+  check("7.7 state", hex(coefficients.digest()), EMPTY_STATE);
+  check("7.7 digest", hex(ledger.roster.digest()), "9d4940a37bfca8a308bd96dbf2f3aef2");
+  check("7.7 root", hex(ledger.root()), "51d5e426123e5022477ce2cb54d08c2ef6832fc9020e9659e82be436f6d05032");
+  check("7.7 record", apply(ledger, coefficients, EXAMPLE_RECORD).reason, "EXCLUDED");
 }
 
 function checkMessages() {
@@ -152,13 +164,13 @@ function checkSessionSizes(author) {
   const [digest, bitmap] = [Buffer.alloc(16), Buffer.alloc(128)];
   const sizes = [
     encodeMessage("SpansRequest", 1),
-    encodeMessage("Spans", 1, [[0, digest]]),
+    encodeMessage("Spans", 1, digest, [[0, digest]]),
     encodeMessage("ShardsRequest", 2, 0),
     encodeMessage("AuthorsRequest", 3, 0, [61], author),
     encodeMessage("Authors", 3, 0, [[author, digest, bitmap, bitmap]], true),
     encodeMessage("PullRequest", 4, [[0, author, bitmap]]),
   ].map((message) => message.length + 4);
-  check("8.4", sizes, "7,28,8,44,323,174");
+  check("8.4", sizes, "7,46,8,44,323,174");
   const answer = encodeMessage("Records", 4, EXAMPLE_RECORD).length + encodeMessage("PullDone", 4, 1).length + 8;
   check("8.4 answer", answer, 127);
 }
@@ -170,6 +182,7 @@ checkSubspace();
 checkBasisFile();
 checkScalars(run.manifest);
 checkRecordAndLedger(run);
+checkStatements(run);
 checkMessages();
 for (const failure of failures) console.log(failure);
 console.log(`selfcheck: ${checked - failures.length} of ${checked} worked numbers agree`);

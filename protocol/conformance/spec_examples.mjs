@@ -1,4 +1,4 @@
-// Examples of SPEC.md, read from it: its blocks marked "vector: manifest", "vector: record" and "vector: basis".
+// Examples of SPEC.md, read from it: its blocks marked "vector: manifest", "vector: record", "vector: statement" and "vector: basis".
 
 import { readFileSync } from "node:fs";
 
@@ -19,6 +19,9 @@ export const EXAMPLE_MANIFEST = Buffer.from(linesAfter("manifest", 2)[1], "ascii
 
 /** The record of 6.1. */
 export const EXAMPLE_RECORD = hexOf(linesAfter("record", 2));
+
+/** The statement of 7.7. */
+export const EXAMPLE_STATEMENT = hexOf(linesAfter("statement", 2));
 
 /** The file of 4.6. */
 export const EXAMPLE_BASIS = hexOf(linesAfter("basis", 1));

@@ -6,6 +6,7 @@ import { rejectUnless } from "./verdicts.mjs";
 import { FRAME_BYTES_MAX, encodeMessage } from "./wire.mjs";
 
 const AUTHORS_PER_PAGE_MAX = 128;
+const STATEMENT_KEYS_PER_PAGE = 128;
 const PULL_BYTES_MAX = 131072;
 const RECORDS_PER_FRAME_MAX = 512;
 const RECORDS_DATA_MAX = FRAME_BYTES_MAX - 64;
@@ -23,11 +24,14 @@ function stepsOf(bitmap, span) {
 }
 
 const ANSWERS = {
-  SpansRequest: (_, ledger, { request }) => [encodeMessage("Spans", request, ledger.spans())],
+  SpansRequest: (_, ledger, { request }) => [
+    encodeMessage("Spans", request, ledger.roster.digest(), ledger.spans()),
+  ],
   ShardsRequest: (_, ledger, { request, span }) => [encodeMessage("Shards", request, span, ledger.shards(span))],
   AuthorsRequest: answerAuthors,
   PayloadsRequest: answerPayloads,
   PullRequest: answerPull,
+  StatementsRequest: answerStatements,
 };
 
 /** The messages (bytes) that answer a decoded request. */
@@ -46,6 +50,10 @@ function answerAuthors(_, ledger, { request, span, shards, after }) {
     return [author, digest, bitmapOf(steps.valid), bitmapOf(steps.void)];
   });
   return [encodeMessage("Authors", request, span, page, page.length === buckets.length)];
+}
+
+function answerStatements(_, ledger, { request, after }) {
+  return [encodeMessage("Statements", request, ...ledger.roster.page(after, STATEMENT_KEYS_PER_PAGE))];
 }
 
 function answerPayloads(_, ledger, { request, span, author }) {

@@ -12,14 +12,23 @@ const VERDICTS = { counts: "ACCEPT", voids: "VOID", ignore: "IGNORE", reject: "R
 export const LEDGERS = {
   ledger({ manifest, records }, file, expected) {
     const run = runNamed(file, manifest);
-    const held = records.map((record) => fromBytesStar(record));
-    return { runs: expected.runs.map((events) => playEvents(run, held, events)) };
+    const given = { records: records.map((record) => fromBytesStar(record)), statements: [] };
+    return { runs: expected.runs.map((events) => playEvents(run, given, events)) };
   },
 };
 
-function playEvents(run, records, events) {
+/** given: {records, statements}, which the events name by their places. */
+export function playEvents(run, given, events) {
   const state = { ledger: new Ledger(run), coefficients: new Coefficients(run) };
-  return events.map((event) => ("look" in event ? { look: look(state, event.look) } : add(state, records, event)));
+  return events.map((event) => {
+    if ("look" in event) return { look: look(state, event.look) };
+    return "state" in event ? tell(state, given.statements, event) : add(state, given.records, event);
+  });
+}
+
+function tell({ ledger, coefficients }, statements, { state: index }) {
+  const { verdict, reason } = ledger.state(statements[index], coefficients);
+  return { state: index, verdict: VERDICTS[verdict], reason };
 }
 
 function add({ ledger, coefficients }, records, { add: index, horizon_step: horizon }) {

@@ -21,9 +21,20 @@ export const REJECT_REASONS = Object.freeze({
   BASIS: 18,
   AUDIT_FORMAT: 19,
   LOG_FORMAT: 20,
+  AUTHOR_WORK: 21,
+  STATEMENT_FORMAT: 22,
+  STATEMENT_SIGNATURE: 23,
 });
 
-export const IGNORE_REASONS = Object.freeze({ ALREADY_HELD: 1, SLOT_VOID: 2, TOO_EARLY: 3, AUTHORS_FULL: 4 });
+export const IGNORE_REASONS = Object.freeze({
+  ALREADY_HELD: 1,
+  SLOT_VOID: 2,
+  TOO_EARLY: 3,
+  AUTHORS_FULL: 4,
+  NOT_ADMITTED: 5,
+  EXCLUDED: 6,
+  STATEMENTS_FULL: 7,
+});
 
 /** Thrown by every rule whose bytes can never be valid. */
 export class Rejected extends Error {

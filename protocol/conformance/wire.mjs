@@ -53,7 +53,7 @@ const MESSAGES = [
   ["Records", { request: u32, data: bytes(0, 65472) }],
   ["Head", { root: bytes(32), state_digest: bytes(32), updates: u64, step: u32 }],
   ["SpansRequest", { request: u32 }],
-  ["Spans", { request: u32, spans: list(0, 1024, tuple(span, digest)) }],
+  ["Spans", { request: u32, statements: digest, spans: list(0, 1024, tuple(span, digest)) }],
   ["ShardsRequest", { request: u32, span }],
   ["Shards", { request: u32, span, shards: list(0, 256, tuple(shard, digest)) }],
   ["AuthorsRequest", { request: u32, span, shards: list(1, 256, shard), after: bytes(32) }],
@@ -64,6 +64,8 @@ const MESSAGES = [
   ["PullDone", { request: u32, records: u32 }],
   ["BasisRequest", { offset: u32 }],
   ["BasisPart", { total: u32, offset: u32, data: bytes(0, 32768) }],
+  ["StatementsRequest", { request: u32, after: bytes(33) }],
+  ["Statements", { request: u32, statements: list(0, 256, bytes(1, 193)), is_last: bool }],
 ];
 
 export const MESSAGE_NAMES = MESSAGES.map(([name]) => name);

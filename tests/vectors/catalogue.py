@@ -13,6 +13,7 @@ from vectors.manifest_cases import manifests
 from vectors.message_cases import messages
 from vectors.notation import Document, render
 from vectors.scalar_cases import scalars
+from vectors.statement_cases import statements
 from vectors.subspace_cases import subspace
 from vectors.sync_cases import sync
 
@@ -30,6 +31,7 @@ FILES: dict[str, Callable[[], Document]] = {
     "messages.json": messages,
     "ledgers.json": ledgers,
     "sync.json": sync,
+    "statements.json": statements,
 }
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ledgers import signer
+from protocol.buckets import PAYLOAD_HASH_BYTES
 from protocol.envelope import EnvelopeCodec
 from protocol.hashing import Author, RunId, hash_fields
-from protocol.ledger import PAYLOAD_HASH_BYTES
 from protocol.manifest import Manifest
 from protocol.subspace import seed_of
 from vectors import edwards

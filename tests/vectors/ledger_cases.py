@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledgers import signer
+from protocol.buckets import shard_of
 from protocol.keys import Signer
-from protocol.ledger import shard_of
 from protocol.manifest import Manifest, coefficient_max
 from protocol.method import CoreKind
 from protocol.subspace import canonical_coordinates, rademacher_signs, seed_of

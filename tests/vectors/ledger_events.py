@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from protocol import limits
+from protocol.buckets import Holdings, has_bit
 from protocol.errors import Ignore, Reject
 from protocol.hashing import hash_fields, u32
-from protocol.ledger import Accepted, Holdings, Ledger, has_bit
+from protocol.ledger import Accepted, Ledger
 from protocol.manifest import Manifest
 from protocol.replica import Replica
+from vectors.notation import judged
 
 Event: TypeAlias = dict[str, Any]
 _VALUES_MAX = 40  # coefficients written out per epoch; the digest covers them all
@@ -19,8 +21,9 @@ _VALUES_MAX = 40  # coefficients written out per epoch; the digest covers them a
 class Player:
     """One run: a ledger that was empty, and the events so far."""
 
-    def __init__(self, manifest: Manifest, records: Sequence[bytes]) -> None:
+    def __init__(self, manifest: Manifest, records: Sequence[bytes], statements: Sequence[bytes] = ()) -> None:
         self._records = records
+        self._statements = statements
         self.replica = Replica(manifest)
         self.events: list[Event] = []
 
@@ -38,6 +41,18 @@ class Player:
             verdict, reason = self._verdict(self._records[index], None)
             self.events.append({"add": index, "horizon_step": None, "verdict": verdict, "reason": reason})
         return self
+
+    def state(self, *indices: int, expect: str = "ACCEPT") -> Player:
+        """Take statements in; ``expect`` as for :meth:`add`."""
+        for index in indices:
+            found = judged(lambda index=index: self._take(index))  # type: ignore[misc]
+            assert (found["reason"] or found["verdict"]) == expect, (index, found, expect)
+            self.events.append({"state": index, **found})
+        return self
+
+    def _take(self, index: int) -> dict[str, Any]:
+        self.replica.add_statement(self._statements[index])
+        return {}
 
     def look(self, *, spans: bool = False) -> Player:
         """Write down what is held; ``spans``: every digest of the ledger too."""

@@ -41,6 +41,7 @@ NUMBERS: tuple[tuple[str, int, int, Data], ...] = (
     ("schedule.weight_end", 0, 1 << 16, {}),
     ("steps", 1, 1 << 20, {}),
     ("staleness", 0, 64, {}),
+    ("admission.pow_bits", 0, 32, {}),
     ("authors_max", 1, 1 << 16, {}),
 )
 TEXTS: tuple[tuple[str, int, int, Data], ...] = (
@@ -69,9 +70,9 @@ CHOICES = {
     "method.core": ("gaussian",),
     "method.scalar": ("RAW",),
     "schedule.kind": ("cosine",),
-    "admission": ("closed", "Open", ""),
+    "admission.kind": ("closed", "Open", ""),
 }
-OBJECTS = ("model", "model.weights.0", "tensors.0", "task", "method", "schedule")
+OBJECTS = ("model", "model.weights.0", "tensors.0", "task", "method", "schedule", "admission")
 _FACE = "\N{GRINNING FACE}"
 
 
@@ -179,6 +180,9 @@ def _valid_tasks() -> Iterator[Case]:
         yield _field(f"valid: choices, {objective}", {**CHOICE, "task.objective": objective}, is_valid=True)
     scale = {"method.basis_unit_exp": 3, "method.basis_max": 31}
     yield _field("valid: a published basis", {**PUBLISHED, **scale}, is_valid=True)
+    for kind in ("allow-list", "invite"):
+        yield _field(f"valid: {kind}", {"admission.kind": kind}, is_valid=True)
+        yield _field(f"admission: {kind}, with work", {"admission.kind": kind, "admission.pow_bits": 1}, is_valid=False)
     shared = {"method.sides": 1, "method.directions": 32, "method.shares": 2}
     yield _field("valid: one side, 32 directions in 16 blocks of one row", shared, is_valid=True)
 

@@ -36,7 +36,7 @@ BOUNDS: dict[Kind, tuple[Row, Row]] = {
     Kind.RECORDS: ([0, b""], [_U32, b"\0" * 65_472]),
     Kind.HEAD: ([bytes(32), bytes(32), 0, 0], [_D32, b"\xff" * 32, _U64, _U32]),
     Kind.SPANS_REQUEST: ([0], [_U32]),
-    Kind.SPANS: ([0, []], [_U32, [[1_023, _D16]] * 1_024]),
+    Kind.SPANS: ([0, bytes(16), []], [_U32, _D16, [[1_023, _D16]] * 1_024]),
     Kind.SHARDS_REQUEST: ([0, 0], [_U32, 1_023]),
     Kind.SHARDS: ([0, 0, []], [_U32, 1_023, [[255, _D16]] * 256]),
     Kind.AUTHORS_REQUEST: ([0, 0, [0], bytes(32)], [_U32, 1_023, [255] * 256, _D32]),
@@ -47,6 +47,8 @@ BOUNDS: dict[Kind, tuple[Row, Row]] = {
     Kind.PULL_DONE: ([0, 0], [_U32, _U32]),
     Kind.BASIS_REQUEST: ([0], [_U32]),
     Kind.BASIS_PART: ([0, 0, b""], [_U32, _U32, b"\0" * 32_768]),
+    Kind.STATEMENTS_REQUEST: ([0, bytes(33)], [_U32, b"\xff" * 33]),
+    Kind.STATEMENTS: ([0, [], False], [_U32, [b"\xff" * 193] * 256, True]),
 }
 # One beyond a bound, or of another type: kind, place of the field, bad values.
 BAD_FIELDS: tuple[tuple[Kind, int, tuple[Any, ...]], ...] = (
@@ -70,7 +72,12 @@ BAD_FIELDS: tuple[tuple[Kind, int, tuple[Any, ...]], ...] = (
     (Kind.HEAD, 2, (-1, True)),
     (Kind.HEAD, 3, (_U32 + 1,)),
     (Kind.SPANS_REQUEST, 0, (_U32 + 1, True)),
-    (Kind.SPANS, 1, ([[1_024, _D16]], [[0, _D16[:15]]], [[0, _D16 + b"\0"]], [[0]], [0, _D16], [[True, _D16]])),
+    (Kind.SPANS, 1, (_D16[:15], _D16 + b"\0", None)),
+    (Kind.SPANS, 2, ([[1_024, _D16]], [[0, _D16[:15]]], [[0, _D16 + b"\0"]], [[0]], [0, _D16], [[True, _D16]])),
+    (Kind.STATEMENTS_REQUEST, 0, (_U32 + 1,)),
+    (Kind.STATEMENTS_REQUEST, 1, (bytes(32), bytes(34), "")),
+    (Kind.STATEMENTS, 1, ([b""], [b"\0" * 194], [b"\0"] * 257, ["text"], b"\0")),
+    (Kind.STATEMENTS, 2, (0, 1, None)),
     (Kind.SHARDS_REQUEST, 1, (1_024, -1)),
     (Kind.SHARDS, 1, (1_024,)),
     (Kind.SHARDS, 2, ([[256, _D16]], [[0, _D16]] * 257, [[0, _D32]])),

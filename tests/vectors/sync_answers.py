@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ledgers import ledger_of, signer
-from protocol.ledger import Ledger, bitmap_of
+from protocol.buckets import bitmap_of
+from protocol.ledger import Ledger
 from protocol.sync import Claims, Reply, Request, SyncSession
 from protocol.wire import (
     AuthorHoldings,
@@ -62,7 +63,7 @@ def _received(session: SyncSession, reply: Reply) -> dict[str, Any]:
 
 
 def _spans(*spans: int) -> Spans:
-    return Spans(request=6, spans=tuple(SpanDigest(span=span, digest=_D16) for span in spans))
+    return Spans(request=6, statements=bytes(16), spans=tuple(SpanDigest(span=span, digest=_D16) for span in spans))
 
 
 def _shards(*shards: int, span: int = 3) -> Shards:

@@ -9,7 +9,8 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from ledgers import ledger_of, signer
-from protocol.ledger import Ledger, bitmap_of, shard_of
+from protocol.buckets import bitmap_of, shard_of
+from protocol.ledger import Ledger
 from protocol.manifest import Manifest
 from protocol.sync import Request, answer
 from protocol.wire import AuthorsRequest, PayloadsRequest, PullRequest, ShardsRequest, SpansRequest, WantedSlots, encode

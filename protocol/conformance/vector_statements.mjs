@@ -1,0 +1,30 @@
+// Cases of statements.json: work, statements, and ledgers that are told both records and statements.
+
+import { Coefficients } from "./coefficients.mjs";
+import { Ledger } from "./ledger.mjs";
+import { checkStatement, workOf } from "./statements.mjs";
+import { answer } from "./sync.mjs";
+import { playEvents } from "./vector_ledgers.mjs";
+import { fromBytesStar, fromHex, toHex, verdictOf } from "./vector_notation.mjs";
+import { runNamed } from "./vector_messages.mjs";
+import { decodeMessage } from "./wire.mjs";
+
+export const STATEMENTS = {
+  work: ({ run_id: runId, author }) => ({ bits: workOf(fromHex(runId), fromHex(author)) }),
+  decode: ({ manifest, statement }, file) =>
+    verdictOf(() => {
+      const { kind, author, step, token } = checkStatement(runNamed(file, manifest), fromHex(statement));
+      return { kind, author: toHex(author), from_step: step, token: token === null ? "" : toHex(token) };
+    }),
+  ledger({ manifest, records, statements }, file, expected) {
+    const run = runNamed(file, manifest);
+    const given = { records: records.map((record) => fromBytesStar(record)), statements: statements.map(fromHex) };
+    return { runs: expected.runs.map((events) => playEvents(run, given, events)) };
+  },
+  answer({ manifest, statements, request }, file) {
+    const run = runNamed(file, manifest);
+    const ledger = new Ledger(run);
+    for (const statement of statements) ledger.state(fromHex(statement), new Coefficients(run));
+    return { messages: answer(run, ledger, decodeMessage(fromHex(request))).map(toHex) };
+  },
+};

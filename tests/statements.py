@@ -1,0 +1,34 @@
+"""Statements and the runs that they are about, for tests."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ledgers import signer
+from manifests import OWNER, manifest_data
+from protocol.keys import Signer
+from protocol.manifest import Manifest, checked
+from protocol.statements import StatementCodec
+
+
+@lru_cache
+def run_with(kind: str, *, pow_bits: int = 0, steps: int = 40, authors_max: int = 1_024) -> Manifest:
+    """A small run with that admission."""
+    fields = {"admission": {"kind": kind, "pow_bits": pow_bits}, "steps": steps, "authors_max": authors_max}
+    return checked(manifest_data() | fields)
+
+
+def admit(manifest: Manifest, author: int) -> bytes:
+    """The owner admits author number ``author`` (:func:`ledgers.signer`)."""
+    return StatementCodec(manifest).admit(OWNER, signer(author).author)
+
+
+def exclude(manifest: Manifest, author: int, from_step: int, *, by: Signer = OWNER) -> bytes:
+    """The owner excludes author number ``author``."""
+    return StatementCodec(manifest).exclude(by, signer(author).author, from_step)
+
+
+def claim(manifest: Manifest, token: int, author: int, *, by: Signer = OWNER) -> bytes:
+    """Author number ``author`` claims token number ``token``."""
+    codec = StatementCodec(manifest)
+    return codec.claim(codec.invite(by, b"token".ljust(31, b".") + bytes([token])), signer(author).author)

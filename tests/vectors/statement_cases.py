@@ -1,0 +1,167 @@
+"""Vectors of statements (SPEC 2.4, 7.7): bytes and verdicts, and ledgers that are told records and statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ledgers import signer
+from manifests import OWNER
+from protocol.admission import work_of
+from protocol.hashing import Author
+from protocol.keys import Signer
+from protocol.ledger import Ledger
+from protocol.manifest import Manifest
+from protocol.statements import StatementCodec
+from protocol.sync import answer
+from protocol.wire import StatementsRequest, encode
+from statements import admit, claim, exclude
+from vectors.ledger_events import Player
+from vectors.notation import Case, Document, case, document, judged
+from vectors.runs import AUTHOR, EXAMPLE, record, run, texts
+
+_LISTED = run({}, admission={"kind": "allow-list", "pow_bits": 0})
+_INVITED = run({}, admission={"kind": "invite", "pow_bits": 0}, steps=2_048, authors_max=4)
+_WORK = run({}, admission={"kind": "open", "pow_bits": 3})
+_RUNS = {"example": EXAMPLE, "allow-list": _LISTED, "invite": _INVITED, "work": _WORK}
+_NAMES = {manifest.run_id: name for name, manifest in _RUNS.items()}
+_THIEF = Signer(b"thief".ljust(32, b"."))
+_SMALL_ORDER = Author(bytes([1]) + bytes(31))
+
+
+def statements() -> Document:
+    """statements.json"""
+    cases = [*_works(), *_decoded(), *_ledgers(), *_answers()]
+    about = "Who may contribute: work, statements, and ledgers under them: SPEC 2.4, 7.7"
+    return document(about, cases, manifests=texts(_RUNS))
+
+
+def _works() -> Iterator[Case]:
+    for name, run_id in {"counting": bytes(range(32)), "example": bytes(EXAMPLE.run_id), "zeros": bytes(32)}.items():
+        authors = [AUTHOR.author, *sorted((signer(n).author for n in range(40)), key=lambda a: -work_of(run_id, a))[:3]]
+        for number, author in enumerate(authors):
+            bits = {"bits": work_of(run_id, author)}
+            yield case(f"work: {name}, {number}", "work", {"run_id": run_id.hex(), "author": author.hex()}, bits)
+
+
+# --- bytes
+
+
+def _decoded() -> Iterator[Case]:
+    for manifest in (EXAMPLE, _LISTED, _INVITED):
+        made = {"admission": admit(manifest, 1), "exclusion": exclude(manifest, 1, 3), "claim": claim(manifest, 1, 1)}
+        for name, data in made.items():
+            yield _decode(f"{_NAMES[manifest.run_id]}: {name}", manifest, data)
+    codec = StatementCodec(_INVITED)
+    rows = {
+        "exclusion from step 0": exclude(_INVITED, 1, 0),
+        "exclusion from the last step": exclude(_INVITED, 1, 2_047),
+        "exclusion from beyond the end": codec.exclude(OWNER, signer(1).author, 2_048),
+        "exclusion from the largest step": codec.exclude(OWNER, signer(1).author, (1 << 32) - 1),
+        "admission by another key": codec.admit(_THIEF, signer(1).author),
+        "exclusion by another key": exclude(_INVITED, 1, 3, by=_THIEF),
+        "token of another key": claim(_INVITED, 1, 1, by=_THIEF),
+        "statement of another run": admit(_LISTED, 1),
+        "admission of no valid key": codec.admit(OWNER, _SMALL_ORDER),
+        "claim of no valid token": b"\3" + _SMALL_ORDER + signer(1).author + bytes(128),
+        "claim for another author": claim(_INVITED, 1, 1)[:33] + signer(2).author + claim(_INVITED, 1, 1)[65:],
+        "claim signed by another token": claim(_INVITED, 1, 1)[:-64] + claim(_INVITED, 2, 1)[-64:],
+        "admission made an exclusion": b"\2" + admit(_INVITED, 1)[1:33] + bytes(4) + admit(_INVITED, 1)[33:],
+        "nothing": b"",
+        "kind 0": b"\0" + admit(_INVITED, 1)[1:],
+        "kind 4": b"\4" + admit(_INVITED, 1)[1:],
+        "a byte less": admit(_INVITED, 1)[:-1],
+        "a byte more": admit(_INVITED, 1) + b"\0",
+        "a flipped bit in the signature": admit(_INVITED, 1)[:-1] + bytes([admit(_INVITED, 1)[-1] ^ 1]),
+        "order: step before key": codec.exclude(OWNER, _SMALL_ORDER, 2_048),
+        "order: key before signature": codec.admit(_THIEF, _SMALL_ORDER),
+    }
+    for name, data in rows.items():
+        yield _decode(name, _INVITED, data)
+
+
+def _decode(name: str, manifest: Manifest, data: bytes) -> Case:
+    codec = StatementCodec(manifest)
+
+    def members() -> dict[str, Any]:
+        found = codec.decode_untrusted(data)
+        codec.check_signed(found)
+        fields = {"kind": int(found.kind), "author": found.author.hex(), "from_step": found.from_step}
+        return fields | {"token": found.token.hex()}
+
+    given = {"manifest": _NAMES[manifest.run_id], "statement": data.hex()}
+    return case(f"decode: {name}", "decode", given, judged(members))
+
+
+# --- ledgers
+
+
+def _ledgers() -> Iterator[Case]:
+    steps = (6, 7, 8)
+    mine = [record(EXAMPLE, step, step + 1) for step in steps]
+    other = [record(EXAMPLE, 7, 9, author=signer(1)), record(EXAMPLE, 7, 5)]
+    codec = StatementCodec(EXAMPLE)
+    said = [codec.exclude(OWNER, AUTHOR.author, step) for step in (7, 8, 0)]
+    before = Player(EXAMPLE, [*mine, *other], said).add(0, 1, 2, 3).look().state(0).look(spans=True)
+    before.add(1, 2, 4, expect="EXCLUDED").state(0, 1, expect="ALREADY_HELD").state(2).look()
+    after = Player(EXAMPLE, [*mine, *other], said).state(1).add(0, 1).add(2, expect="EXCLUDED").add(3).state(0)
+    after.look(spans=True).state(2).look()
+    void = (
+        Player(EXAMPLE, [*mine, *other], said).add(0, 1, 3).add(4, expect="VOID").look().state(0).look().state(2).look()
+    )
+    yield _case("exclusion, before and after what it concerns", EXAMPLE, [*mine, *other], said, before, after, void)
+    yield _listed()
+    yield _invited()
+    enough = next(n for n in range(100) if work_of(_WORK.run_id, signer(n).author) >= 3)
+    short = next(n for n in range(100) if work_of(_WORK.run_id, signer(n).author) == 2)
+    records = [record(_WORK, 1, 1, author=signer(n)) for n in (enough, short)]
+    worked = Player(_WORK, records).add(0).add(1, expect="AUTHOR_WORK").look()
+    yield _case("work", _WORK, records, [], worked)
+
+
+def _listed() -> Case:
+    records = [record(_LISTED, step, 3, author=signer(n)) for n in (1, 2) for step in (0, 5)]
+    said = [admit(_LISTED, 1), admit(_LISTED, 2), exclude(_LISTED, 2, 5), exclude(EXAMPLE, 1, 1)]
+    late = Player(_LISTED, records, said).add(0, 1, 2, 3, expect="NOT_ADMITTED").look().state(0).add(0, 1)
+    late.add(2, expect="NOT_ADMITTED").state(2).add(3, expect="EXCLUDED").state(1).add(2).look(spans=True)
+    late.state(3, expect="STATEMENT_SIGNATURE").look()
+    early = Player(_LISTED, records, said).state(1, 0).add(3, 2, 1, 0).state(2).look(spans=True)
+    return _case("allow-list", _LISTED, records, said, late, early)
+
+
+def _invited() -> Case:
+    """A token claimed twice, an author with another good one, places in a table of four."""
+    records = [record(_INVITED, step, 2, author=signer(n)) for n in (1, 2) for step in (0, 1_023, 1_024)]
+    said = [claim(_INVITED, 1, 1), claim(_INVITED, 1, 2), claim(_INVITED, 2, 2), claim(_INVITED, 1, 3)]
+    first = Player(_INVITED, records, said).state(0).add(0, 1, 2).look().add(3, expect="NOT_ADMITTED").state(2)
+    first.add(3, 4, 5).look().state(1).look(spans=True).add(0, expect="NOT_ADMITTED").state(3, expect="ALREADY_HELD")
+    second = Player(_INVITED, records, said).state(3).state(1, 2).add(0, expect="NOT_ADMITTED").add(5, 4, 3).look()
+    return _case("invitations", _INVITED, records, said, first, second)
+
+
+def _case(name: str, manifest: Manifest, records: list[bytes], said: list[bytes], *players: Player) -> Case:
+    given = {"manifest": _NAMES[manifest.run_id], "records": [data.hex() for data in records]}
+    given |= {"statements": [data.hex() for data in said]}
+    return case(f"ledger: {name}", "ledger", given, {"runs": [player.events for player in players]})
+
+
+# --- answers
+
+
+def _answers() -> Iterator[Case]:
+    said = [admit(_INVITED, 1), exclude(_INVITED, 2, 7), claim(_INVITED, 1, 1), claim(_INVITED, 1, 2)]
+    for name, after in {"all": bytes(33), "after the first": said[0][:33], "after the last": b"\xff" * 33}.items():
+        yield _answer(f"answer: {name}", said, after)
+    yield _answer("answer: of none", [], bytes(33))
+    many = [admit(_INVITED, number) for number in range(129)]
+    yield _answer("answer: a page of 128, not the last", many, bytes(33))
+    yield _answer("answer: the rest", many, sorted(many)[127][:33])
+
+
+def _answer(name: str, said: list[bytes], after: bytes) -> Case:
+    ledger = Ledger(_INVITED)
+    for data in said:
+        ledger.add_statement(data)
+    request = StatementsRequest(request=7, after=after)
+    given = {"manifest": "invite", "statements": [data.hex() for data in said], "request": encode(request).hex()}
+    return case(name, "answer", given, {"messages": [encode(message).hex() for message in answer(ledger, request)]})
