@@ -31,7 +31,9 @@ from protocol.events import (
     ReserveStep,
     SendMessage,
     StartEstimate,
+    StatementSubmitted,
     StoreRecords,
+    StoreStatements,
     Ticked,
 )
 from protocol.keys import Signer
@@ -39,6 +41,7 @@ from protocol.limits import FLUSH_INTERVAL_MS
 from protocol.manifest import SignedManifest
 from protocol.node import Node, NodeConfig
 from protocol.replica import Replica
+from protocol.statements import Statement
 from protocol.structure import Malformed, from_plain_untrusted, to_plain
 from sfnode.basis_file import BasisFile
 from sfnode.files import write_json
@@ -49,13 +52,15 @@ from sfnode.network.limits import BOOTSTRAPS_KEPT_MAX
 from sfnode.network.network import Network, Readiness
 from sfnode.pursuit import Gap, Pursuit
 from sfnode.report import Reporter
-from sfnode.status import StatusWriter
-from sfnode.store import LEDGER_FILE, STATUS_FILE, Store, replay
+from sfnode.statement_files import read_statements_file, remove, waiting
+from sfnode.status import ADMITTED, Status, StatusWriter, own_standing
+from sfnode.store import LEDGER_FILE, STATUS_FILE, Store, replay, replay_statements
 from sfnode.trainer import Evaluate, Job, Trainer, TrainingConfig
 
 _INBOX_EVENTS = 256  # beyond it the network's readers wait, and with them the senders
 _STATUS_S = 1.0
 _PEERS_SAVED_S = 5.0  # who is killed sooner after it met its first peers has forgotten them
+_STATEMENTS_S = 1.0
 _DISCOURAGE_S = 24 * 3_600.0  # for a peer that sent what no honest node can send
 _REPLAYED_AT_ONCE = 2_000  # a fifth of a second
 _QUIET_S = 5.0  # all own steps done and nothing new for two comparisons of heads: finished
@@ -92,6 +97,7 @@ class Daemon:
         self._store: Store
         self._last_evaluation = -1
         self._dials_reported: set[tuple[str, str]] = set()
+        self._standing_reported = ADMITTED
         self._jobs_in, self._jobs_out = trio.open_memory_channel[Job](8)
 
     async def run(self, *, task_status: Readiness = trio.TASK_STATUS_IGNORED) -> None:
@@ -137,6 +143,7 @@ class Daemon:
         """Verify and sum what the disk holds, in pieces, so that a signal is heard meanwhile."""
         started = time.monotonic()
         replica, records = Replica(self.manifest), self._store.records()
+        replay_statements(replica, self._store.statements(), self.config.data_dir / LEDGER_FILE)
         while piece := list(islice(records, _REPLAYED_AT_ONCE)):
             replay(replica, piece, self.config.data_dir / LEDGER_FILE)
             replica.coefficients()
@@ -156,6 +163,7 @@ class Daemon:
             nursery.start_soon(self._pump_network, inbox_in)
             nursery.start_soon(self._tick, inbox_in)
             nursery.start_soon(self._watch, nursery.cancel_scope)
+            nursery.start_soon(self._take_statements, inbox_in)
             if self.trainer is not None:
                 nursery.start_soon(self.trainer.run, self._jobs_out, inbox_in)
             task_status.started(addresses)
@@ -184,6 +192,29 @@ class Daemon:
             await inbox.send(Ticked())
             await trio.sleep(FLUSH_INTERVAL_MS / 1_000)
 
+    async def _take_statements(self, inbox: trio.MemorySendChannel[Event]) -> None:
+        """What is left in the folder goes through the node's door; a file is put away once all of it is durable."""
+        while True:
+            for path in waiting(self.config.data_dir):
+                for statement in self._read_statements(path):
+                    await inbox.send(StatementSubmitted(statement=statement.data))
+            await trio.sleep(_STATEMENTS_S)
+
+    def _read_statements(self, path: Path) -> list[Statement]:
+        """Those of a file that the node does not hold yet; a file without any is put away."""
+        try:
+            found = read_statements_file(self.manifest, path)
+        except OperatorError as error:
+            self.reporter.event("statements_refused", str(error), file=str(path))
+            remove(path, is_refused=True)
+            return []
+        fresh = [statement for statement in found if not self.node.replica.ledger.roster.covers(statement)]
+        if not fresh:
+            text = f"{len(found)} statements of {path.name} are taken in"
+            self.reporter.event("statements_taken", text, file=str(path))
+            remove(path)
+        return fresh
+
     # --- effects ------------------------------------------------------------------------------------------
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
@@ -192,6 +223,8 @@ class Daemon:
                 case StoreRecords():
                     self._store.add(effect.records, is_durable=effect.is_own)
                     self._evaluate_if_due()
+                case StoreStatements():
+                    self._store.add_statements(effect.statements)
                 case ReserveStep():
                     self._store.reserve_step(effect.step)
                 case StartEstimate():
@@ -240,6 +273,7 @@ class Daemon:
             if (outrun := pursuit.look(gap)) is not None:
                 self.reporter.event("outrun", str(outrun), **asdict(outrun))
             self._report_dials()
+            self._report_standing(status)
             self.network.head_step = self.node.frontier()
             if trio.current_time() - peers_saved >= _PEERS_SAVED_S:
                 peers_saved = trio.current_time()
@@ -257,6 +291,16 @@ class Daemon:
         bootstraps = json.dumps(self.network.reached_bootstraps)
         if bootstraps != self._store.bootstraps:
             self._store.save_bootstraps(bootstraps)
+
+    def _report_standing(self, status: Status) -> None:
+        """Say when this node's key may not contribute, why, and when that changes."""
+        if self.trainer is None or not (self.node.sync.is_live or self.node.sync.peers == 0):
+            return  # the statement may be on its way
+        standing = own_standing(status)
+        if standing != self._standing_reported:
+            fields = {"is_admitted": status.is_admitted, "excluded_from": status.excluded_from}
+            self.reporter.event("standing", standing, **fields)
+        self._standing_reported = standing
 
     def _report_dials(self) -> None:
         """Say why an address cannot be reached, each reason once while it lasts."""

@@ -35,8 +35,14 @@ def load_seed(path: Path) -> bytes:
 def load_or_create_seed(path: Path) -> bytes:
     """The seed in ``path``; a new random one, mode 0600, made durable first, when there is no such file."""
     if not path.exists():
-        write_durably(path, secrets.token_bytes(KEY_BYTES).hex().encode("ascii") + b"\n", mode=0o600)
+        store_seed(path, secrets.token_bytes(KEY_BYTES))
     return load_seed(path)
+
+
+def store_seed(path: Path, seed: bytes) -> None:
+    """Write the key, mode 0600, durably. There must be none at ``path``: a key is never overwritten."""
+    assert not path.exists()
+    write_durably(path, seed.hex().encode("ascii") + b"\n", mode=0o600)
 
 
 def is_private(path: Path) -> bool:

@@ -21,7 +21,17 @@ from protocol.replica import Replica
 from sfnode.basis_file import basis_in, read_bases, store_basis
 from sfnode.files import describe_os_error, read_bytes, sync_folder, write_pieces_durably
 from sfnode.identity import FILE_NAME
-from sfnode.store import LEDGER_FILE, LOCK_FILE, MANIFEST_FILE, Store, read_manifest, read_records, replay
+from sfnode.store import (
+    LEDGER_FILE,
+    LOCK_FILE,
+    MANIFEST_FILE,
+    Store,
+    read_manifest,
+    read_records,
+    read_statements,
+    replay,
+    replay_statements,
+)
 
 Tell = Callable[[int, int], None]  # bytes of the file done so far, updates held so far
 _TOLD_RECORDS: Final = 2_000
@@ -68,7 +78,9 @@ def export_log(directory: Path, path: Path, writer: Signer, tell: Tell) -> LogSu
     held = basis_in(directory, manifest)
     read_bases(manifest, held)
     basis = read_bytes(held, "the basis") if held else None
-    replica = replay(Replica(manifest), _told(read_records(directory), tell), directory / LEDGER_FILE)
+    replica = Replica(manifest)
+    replay_statements(replica, read_statements(directory), directory / LEDGER_FILE)
+    replay(replica, _told(read_records(directory), tell), directory / LEDGER_FILE)
     replica.coefficients()
     write_pieces_durably(path, _counted(encode_log(signed, basis, replica, writer), replica, tell))
     records = replica.ledger.updates + 2 * replica.ledger.void_slots
@@ -177,6 +189,7 @@ def _fill(loaded: LoadedLog, folder: Path) -> None:
     store = Store(folder, loaded.signed)
     try:
         _keep_basis(loaded, folder)
+        store.add_statements(loaded.replica.ledger.roster.statements())
         store.add(ordered_records(loaded.replica.ledger), is_durable=True)
     finally:
         store.close()
@@ -187,13 +200,26 @@ def _merge(loaded: LoadedLog, directory: Path, tell: Tell) -> LogSummary:
     store = Store(directory, loaded.signed)
     try:
         _keep_basis(loaded, directory)
-        replica = replay(Replica(loaded.signed.manifest), _told(store.records(), tell), directory / LEDGER_FILE)
+        replica = Replica(loaded.signed.manifest)
+        replay_statements(replica, store.statements(), directory / LEDGER_FILE)
+        replay(replica, _told(store.records(), tell), directory / LEDGER_FILE)
+        store.add_statements(_new_statements(replica, loaded))
         added, no_room = _new_records(replica, loaded)
         store.add(added, is_durable=True)
     finally:
         store.close()
     fields = {"records": loaded.end.records, "added": len(added), "no_room": no_room}
     return _summary(directory, replica, writer=loaded.end.writer.hex(), **fields)
+
+
+def _new_statements(replica: Replica, loaded: LoadedLog) -> list[bytes]:
+    """The file's statements that ``replica`` had not, now added to it."""
+    added: list[bytes] = []
+    for statement in loaded.replica.ledger.roster.statements():
+        with suppress(Ignore):
+            replica.add_statement(statement)
+            added.append(statement)
+    return added
 
 
 def _new_records(replica: Replica, loaded: LoadedLog) -> tuple[list[bytes], int]:

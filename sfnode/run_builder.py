@@ -12,7 +12,7 @@ from typing import Any
 from protocol.errors import OperatorError, Reject
 from protocol.hashing import round_half_away
 from protocol.limits import COEFFICIENT_BITS_MAX, NORMALISED_CLIP, NORMALISED_MASS
-from protocol.manifest import ADMISSION_OPEN, FORMAT, Manifest, ModelSpec, TensorSpec, checked
+from protocol.manifest import FORMAT, Manifest, ModelSpec, TensorSpec, checked
 from protocol.method import BasisKind
 from protocol.quantise import NORMALISED_UNIT
 from protocol.structure import to_plain
@@ -118,7 +118,7 @@ def build_manifest(
         "tensors": to_plain(tensors, as_rows=False),
         "task": to_plain(task, as_rows=False),
         "staleness": 1,
-        "admission": ADMISSION_OPEN,
+        "admission": {"kind": "open", "pow_bits": 0},
         "authors_max": _AUTHORS_MAX,
     }
     try:

@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from protocol.admission import AdmissionKind
 from protocol.errors import OperatorError
 from protocol.node import Node
 from protocol.structure import Malformed, from_plain_untrusted
@@ -16,7 +17,9 @@ from sfnode.network.network import Network
 from sfnode.report import format_rate
 from sfnode.store import STATUS_FILE, is_locked, read_manifest
 from sfnode.trainer import Trainer
+from sfnode.work import describe_admission
 
+ADMITTED = "admitted"
 _FRESH_S = 15.0  # a status older than this means that the daemon hangs
 
 
@@ -35,6 +38,10 @@ class Status:
         ledger_root, state_digest: hex; empty while updates wait to be summed.
         bytes_in, bytes_out: frames of the wire protocol since the start.
         payload_bytes: of the records held: what the updates weigh without frames and copies.
+        admission: who may contribute to the run, in words.
+        is_admitted: whether this node's key may contribute; exclusions are another matter.
+        excluded_from: first step from which on the owner has excluded this node's key; None when it has not.
+        authors_excluded: by the owner.
         time: seconds since 1970.
     """
 
@@ -63,6 +70,10 @@ class Status:
     payload_bytes: int
     rejected: int
     ignored: int
+    admission: str
+    is_admitted: bool
+    excluded_from: int | None
+    authors_excluded: int
     time: float
 
 
@@ -119,6 +130,10 @@ class StatusWriter:
             payload_bytes=ledger.updates * ledger.codec.record_bytes,
             rejected=node.rejected.total(),
             ignored=node.ignored.total(),
+            admission=describe_admission(node.manifest),
+            is_admitted=ledger.roster.is_admitted(node.author),
+            excluded_from=ledger.roster.excluded_from(node.author),
+            authors_excluded=len(ledger.roster.excluded()),
             time=time.time(),
         )
 
@@ -140,6 +155,17 @@ def read_status(directory: Path) -> Status:
     if age_s > _FRESH_S:
         raise OperatorError(f"the node on {directory} (pid {status.pid}) has not reported for {age_s:.0f} s: it hangs")
     return status
+
+
+def own_standing(status: Status) -> str:
+    """Whether this node may contribute, and what to do where it may not."""
+    if status.excluded_from is not None:
+        return f"excluded by the owner from step {status.excluded_from} on"
+    if status.is_admitted:
+        return ADMITTED
+    if status.admission.startswith(AdmissionKind.OPEN):
+        return "following only: this node's key has not the work that the run asks for"
+    return f"not admitted: ask the owner to run `sfnode run admit {status.author}`"
 
 
 def _line(status: Status, previous: Status | None) -> str:

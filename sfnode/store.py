@@ -10,13 +10,13 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from protocol.errors import Ignore, OperatorError, Reject, StorageDamagedError
-from protocol.manifest import SignedManifest, decode_run_untrusted
+from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject, StorageDamagedError
+from protocol.manifest import Manifest, SignedManifest, decode_run_untrusted
 from protocol.replica import Replica
 from sfnode.files import describe_os_error, read_bytes, write_durably
 
@@ -27,6 +27,7 @@ STATUS_FILE = "status.json"
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS records (arrival INTEGER PRIMARY KEY AUTOINCREMENT, record BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS statements (arrival INTEGER PRIMARY KEY AUTOINCREMENT, statement BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 
@@ -81,6 +82,18 @@ class Store:
     def records(self) -> Iterator[tuple[int, bytes]]:
         """(arrival number, record) in the order of arrival."""
         return _read_in_pages(self._database, self.directory / LEDGER_FILE)
+
+    # --- statements ---------------------------------------------------------------------------------------
+
+    def add_statements(self, statements: Sequence[bytes]) -> None:
+        """Append statements in one transaction; they are on the disk afterwards."""
+        rows = [(statement,) for statement in statements]
+        with self._transaction(is_durable=True):
+            self._database.executemany("INSERT INTO statements (statement) VALUES (?)", rows)
+
+    def statements(self) -> list[bytes]:
+        """All of them, in the order of arrival."""
+        return _all_statements(self._database, self.directory / LEDGER_FILE)
 
     # --- facts --------------------------------------------------------------------------------------------
 
@@ -172,6 +185,16 @@ def decode_run_file(path: Path) -> SignedManifest:
         raise OperatorError(f"run file {path}: {reject.detail}") from None
 
 
+def read_replica(directory: Path, manifest: Manifest, *, replica: Replica | None = None) -> Replica:
+    """The replica that a data directory gives, read-only: also while a daemon uses it.
+
+    OperatorError when no node has run there, StorageDamagedError; ``replica``: to be filled instead of a new one.
+    """
+    filled, path = replica or Replica(manifest), directory / LEDGER_FILE
+    replay_statements(filled, read_statements(directory), path)
+    return replay(filled, read_records(directory), path)
+
+
 def read_records(directory: Path, *, after: int = -1) -> Iterator[tuple[int, bytes]]:
     """(arrival number, record) of a data directory beyond arrival ``after``, read-only: also while a daemon uses it."""
     with _reading(directory) as database:
@@ -183,6 +206,12 @@ def read_known_peers(directory: Path) -> str:
     with _reading(directory) as database, _sqlite_errors(directory / LEDGER_FILE):
         row = database.execute("SELECT value FROM facts WHERE name = 'known_peers'").fetchone()
     return str(row[0]) if row else "[]"
+
+
+def read_statements(directory: Path) -> list[bytes]:
+    """The statements of a data directory in the order of arrival, as read_records."""
+    with _reading(directory) as database:
+        return _all_statements(database, directory / LEDGER_FILE)
 
 
 @contextmanager
@@ -200,6 +229,14 @@ def _reading(directory: Path) -> Iterator[sqlite3.Connection]:
         database.close()
 
 
+def _all_statements(database: sqlite3.Connection, path: Path) -> list[bytes]:
+    with _sqlite_errors(path):
+        rows = database.execute("SELECT statement FROM statements ORDER BY arrival").fetchall()
+    if not all(isinstance(statement, bytes) for (statement,) in rows):
+        raise _damaged(path, "among the statements is what is none")
+    return [statement for (statement,) in rows]
+
+
 def _read_in_pages(database: sqlite3.Connection, path: Path, last: int = -1) -> Iterator[tuple[int, bytes]]:
     """All records beyond arrival ``last``, in order. No cursor stays open while the caller works: it may stop half-way
     and close all."""
@@ -215,16 +252,33 @@ def _read_in_pages(database: sqlite3.Connection, path: Path, last: int = -1) -> 
             yield arrival, record
 
 
+def replay_statements(replica: Replica, statements: Iterable[bytes], path: Path) -> None:
+    """Feed stored statements through their door, before any record. StorageDamagedError if one does not pass."""
+    for statement in statements:
+        try:
+            replica.add_statement(statement)
+        except Reject as reject:
+            raise _damaged(path, f"a statement: {reject}") from None
+        except Ignore:
+            continue  # an exclusion from an earlier step on came after it, or a crash left it twice
+
+
 def replay(replica: Replica, records: Iterable[tuple[int, bytes]], path: Path) -> Replica:
     """Feed stored records through the one door. StorageDamagedError names the first that does not pass."""
     for arrival, record in records:
         try:
-            replica.add(record)
+            _replay_one(replica, record)
         except Reject as reject:
             raise _damaged(path, f"record {arrival}: {reject}") from None
-        except Ignore:
-            continue  # a copy that a crash between commit and memory left twice
     return replica
+
+
+def _replay_one(replica: Replica, record: bytes) -> None:
+    try:
+        replica.add(record)
+    except Ignore as ignore:  # excluded since, or a copy that a crash between commit and memory left twice
+        if ignore.reason is IgnoreReason.NOT_ADMITTED:  # it was once, or the record would not have been stored
+            replica.set_aside(record)
 
 
 def _take_lock(directory: Path) -> int:

@@ -21,7 +21,7 @@ from protocol.replica import Replica
 from sfnode.evaluation import evaluate_states
 from sfnode.files import write_durably
 from sfnode.picture import CurvePoint, draw_training_curve
-from sfnode.store import LEDGER_FILE, read_manifest, read_records, replay
+from sfnode.store import read_manifest, read_replica
 from sfnode.trainer import TrainingConfig
 from sfnode.worker_client import worker_process
 
@@ -222,8 +222,7 @@ class LocalNetwork:
         )
 
     def _replay(self, directory: Path) -> Replica:
-        manifest = read_manifest(directory).manifest
-        return replay(Replica(manifest), read_records(directory), directory / LEDGER_FILE)
+        return read_replica(directory, read_manifest(directory).manifest)
 
     async def _accuracy(self, socket: Path, after: Coefficients) -> tuple[dict[str, float], dict[str, float]]:
         training = self._config.training

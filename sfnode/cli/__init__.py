@@ -8,6 +8,7 @@ import click
 
 from protocol.errors import SfnodeError
 from sfnode import __version__
+from sfnode.cli.admission import run_group
 from sfnode.cli.audit import audit
 from sfnode.cli.basis import basis
 from sfnode.cli.bench import bench
@@ -36,7 +37,7 @@ def cli() -> None:
     """
 
 
-for command in (init, join, testnet, status, doctor, log, evaluate, export, audit, basis, identity, bench):
+for command in (init, run_group, join, testnet, status, doctor, log, evaluate, export, audit, basis, identity, bench):
     cli.add_command(command)
 
 

@@ -16,7 +16,6 @@ from protocol.errors import OperatorError, Reject
 from protocol.hashing import Author
 from protocol.keys import Signer
 from protocol.manifest import SignedManifest
-from protocol.replica import Replica
 from protocol.structure import is_hex
 from sfnode.audit import Audit, audit_messages, check_auditable, choose_messages, report_name
 from sfnode.basis_file import basis_in
@@ -26,7 +25,7 @@ from sfnode.cli.run import model_reference
 from sfnode.data import training_file
 from sfnode.files import read_bytes, write_durably
 from sfnode.identity import FILE_NAME, load_identity
-from sfnode.store import LEDGER_FILE, read_manifest, read_records, replay
+from sfnode.store import read_manifest, read_replica
 from sfnode.trainer import TrainingConfig
 
 
@@ -52,7 +51,7 @@ def audit(data_dir: Path, check: Path | None, out: Path | None, is_json: bool, *
     signed = read_manifest(directory)
     check_auditable(signed.manifest)
     config = _config(signed, directory, options)
-    ledger = replay(Replica(signed.manifest), read_records(directory), directory / LEDGER_FILE).ledger
+    ledger = read_replica(directory, signed.manifest).ledger
     if check is None:
         chosen = choose_messages(ledger, _author(options["author"]), options["messages"], random.SystemRandom())
     else:

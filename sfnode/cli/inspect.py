@@ -10,7 +10,7 @@ import click
 
 from sfnode.cli.options import data_dir_option, json_option
 from sfnode.report import printable
-from sfnode.status import read_status
+from sfnode.status import own_standing, read_status
 
 
 @click.command()
@@ -32,6 +32,7 @@ def status(data_dir: Path, is_json: bool) -> None:
         "updates": f"{current.updates} of {current.authors} authors, {current.own_updates} own, "
         f"{current.void_slots} void slots",
         "peers": current.peers,
+        "admitted": f"{own_standing(current)} ({current.admission}; {current.authors_excluded} authors excluded)",
         "loss": "none yet" if current.loss is None else f"{current.loss:.4f}",
         "moved": f"{current.bytes_in:,} bytes in, {current.bytes_out:,} out",
         "ledger": current.ledger_root or "catching up",

@@ -19,7 +19,7 @@ from sfnode.cli.run import HOME, default_data_dir
 from sfnode.identity import FILE_NAME, load_identity
 from sfnode.log_file import LogSummary, Tell, export_log, import_log
 from sfnode.report import Reporter
-from sfnode.store import LEDGER_FILE, read_manifest, read_records, replay
+from sfnode.store import read_manifest, read_replica
 
 _PROGRESS_S = 1.0
 
@@ -43,7 +43,7 @@ def verify(directory: Path, is_json: bool) -> None:
     fields: dict[str, Any] = {"run_id": manifest.run_id.hex(), "ok": True, "problem": ""}
     replica = Replica(manifest)
     try:
-        replay(replica, read_records(directory), directory / LEDGER_FILE)
+        read_replica(directory, manifest, replica=replica)
     except StorageDamagedError as error:
         fields |= {"ok": False, "problem": str(error)}
     steps = {envelope.step for envelope in replica.ledger.envelopes()}
@@ -76,7 +76,7 @@ def show(directory: Path, limit: int, is_json: bool) -> None:
     Example: sfnode log show ~/.sfnode/my-run-0123456789ab --limit 5
     """
     manifest = read_manifest(directory).manifest
-    replica = replay(Replica(manifest), read_records(directory), directory / LEDGER_FILE)
+    replica = read_replica(directory, manifest)
     skipped = max(0, replica.ledger.updates - limit) if limit else 0
     for envelope in islice(replica.ledger.envelopes(), skipped, None):
         fields = {

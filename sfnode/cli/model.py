@@ -11,14 +11,13 @@ import trio
 from protocol.coefficients import Coefficients
 from protocol.errors import OperatorError
 from protocol.manifest import SignedManifest
-from protocol.replica import Replica
 from sfnode.basis_file import basis_in, read_bases
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import FolderPath, data_dir_option, device_options, dtype_option, json_option
 from sfnode.cli.run import model_reference
 from sfnode.data import evaluation_file
 from sfnode.evaluation import evaluate_states
-from sfnode.store import LEDGER_FILE, read_manifest, read_records, replay
+from sfnode.store import read_manifest, read_replica
 from sfnode.trainer import TrainingConfig
 
 
@@ -101,5 +100,5 @@ def _load(data_dir: Path) -> tuple[SignedManifest, Coefficients]:
     """Verify and replay the ledger of a data directory."""
     directory = data_dir.expanduser()
     signed = read_manifest(directory)
-    replica = replay(Replica(signed.manifest), read_records(directory), directory / LEDGER_FILE)
+    replica = read_replica(directory, signed.manifest)
     return signed, replica.coefficients()

@@ -9,9 +9,11 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from protocol.admission import AdmissionKind
 from protocol.envelope import EnvelopeCodec
 from protocol.errors import OperatorError
 from protocol.keys import Signer
+from protocol.limits import POW_BITS_MAX
 from protocol.manifest import sign_manifest
 from protocol.task import Objective, TaskKind, TaskSpec
 from sfnode.basis_file import basis_settings, read_bases
@@ -24,6 +26,7 @@ from sfnode.run_builder import MethodChoice, build_manifest, method_plain, read_
 from sfnode.tasks_known import KNOWN_TASKS, kind_of
 
 _WITH_BASIS = {"core": "rademacher", "scalar": "normalised", "learning_rate": 3e-3}  # docs/learning.md
+_ADMISSIONS = click.Choice([kind.value for kind in AdmissionKind])
 _BATCH_ROWS = 16  # where a command does not train, and so has no such option
 
 
@@ -37,6 +40,14 @@ _BATCH_ROWS = 16  # where a command does not train, and so has no such option
 @click.option("--name", help="Name of the run, for people.  [default: OUT without its ending]")
 @click.option("--steps", type=POSITIVE, default=500, show_default=True, help="Length of the run.")
 @click.option("--basis", type=FilePath, help="Published basis (`sfnode basis make`) instead of random ones.")
+@click.option("--admission", type=_ADMISSIONS, default="open", show_default=True, help="Who may contribute.")
+@click.option(
+    "--pow-bits",
+    type=click.IntRange(0, POW_BITS_MAX),
+    default=0,
+    show_default=True,
+    help="Of an open run: work that each key must cost. 20: half a minute.",
+)
 @method_options
 @click.option("--settings", type=FilePath, help="TOML file whose fields replace or complete all of the above.")
 @json_option
@@ -98,7 +109,9 @@ def _settings_of(choices: dict[str, Any]) -> dict[str, Any]:
     fields = ("rank", "core", "scalar", "directions", "sides", "shares", "local_steps", "learning_rate", "schedule")
     chosen = {name: choices[name] for name in fields} | _published_settings(choices)
     method, schedule = method_plain(MethodChoice(**chosen))
+    admission = {"kind": choices.get("admission", AdmissionKind.OPEN.value), "pow_bits": choices.get("pow_bits", 0)}
     settings: dict[str, Any] = {"method": method, "schedule": schedule, "steps": choices["steps"]}
+    settings["admission"] = admission
     for section, value in (read_toml(choices["settings"]) if choices.get("settings") else {}).items():
         held = settings.get(section)
         settings[section] = {**held, **value} if isinstance(held, dict) and isinstance(value, dict) else value

@@ -16,21 +16,26 @@ from typing import Any
 import click
 import trio
 
+from protocol.admission import AdmissionKind
 from protocol.errors import OperatorError, Reject
+from protocol.keys import Signer
 from protocol.manifest import Manifest, SignedManifest, decode_run_untrusted, is_plain_file_name
 from protocol.method import BasisKind
+from protocol.statements import StatementCodec, read_invitation
 from sfnode.basis_file import basis_in, read_bases, store_basis
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import NOT_NEGATIVE, POSITIVE, FilePath, FolderPath, device_options, json_option
 from sfnode.daemon import Daemon, DaemonConfig
 from sfnode.data import EMBEDDED, evaluation_file, training_file
 from sfnode.files import read_bytes
-from sfnode.identity import FILE_NAME, load_or_create_seed
+from sfnode.identity import FILE_NAME, load_or_create_seed, store_seed
 from sfnode.network.events import DialReport, NetworkConfig
 from sfnode.network.transfer import Download, basis_of, fetch, fetch_manifest
 from sfnode.report import Reporter
+from sfnode.statement_files import submit
 from sfnode.store import MANIFEST_FILE, decode_run_file, read_manifest
 from sfnode.trainer import TrainingConfig
+from sfnode.work import check_work, find_seed
 
 HOME = Path("~/.sfnode")
 _SEED_BYTES = 32  # fetching needs an identity, but none that is known: a new one each time
@@ -49,6 +54,7 @@ _PROGRESS_S = 1.0
     "--listen", multiple=True, help="Multiaddr to listen on, e.g. /ip4/0.0.0.0/tcp/4001. None: dial out only."
 )
 @click.option("--announce", multiple=True, help="Multiaddr to tell others instead of the listening one.")
+@click.option("--invite", help="Invitation to the run, as its owner's `sfnode run invite` printed it.")
 @device_options
 @click.option("--threads", type=POSITIVE, help="Threads of the training worker.  [default: cores]")
 @click.option("--relay", is_flag=True, help="Do not train: store, serve and flood only. Needs no torch.")
@@ -118,7 +124,7 @@ async def _prepare_and_run(
     config = DaemonConfig(
         signed=signed,
         data_dir=data_dir,
-        identity_seed=load_or_create_seed(data_dir / FILE_NAME),
+        identity_seed=await _find_seed(reporter, manifest, data_dir / FILE_NAME, is_training=training is not None),
         network=NetworkConfig(
             listen=options["listen"],
             announce=options["announce"],
@@ -132,6 +138,8 @@ async def _prepare_and_run(
         eval_every_steps=options["eval_every"],
         is_exiting_when_finished=options["exit_when_finished"],
     )
+    if options["invite"] is not None:
+        _claim(manifest, options["invite"], config.identity_seed, data_dir)
     daemon = Daemon(config, reporter)
     async with trio.open_nursery() as nursery:
         addresses = await nursery.start(daemon.run)
@@ -139,6 +147,38 @@ async def _prepare_and_run(
         listening = [f"listening on {address}" for address in addresses] or ["not listening: this node dials out only"]
         fields = {"run_id": manifest.run_id.hex(), "data_dir": str(data_dir), "addresses": list(addresses)}
         reporter.event("started", text, *listening, **fields)
+
+
+async def _find_seed(reporter: Reporter, manifest: Manifest, path: Path, *, is_training: bool) -> bytes:
+    """The key in ``path``; a new one, with the work that the run asks for, when there is none."""
+    if is_training and manifest.admission.pow_bits and not path.exists():
+        expected = 1 << manifest.admission.pow_bits
+
+        def tell(tries: int, seconds: float) -> None:
+            left_s = max(0.0, seconds / tries * (expected - tries))
+            text = f"looking for a key with {manifest.admission.pow_bits} bits of work: {tries:,} tried of about "
+            text += f"{expected:,}, some {left_s:.0f} s more"
+            reporter.progress("finding_key", text, tries=tries, tries_expected=expected, seconds=round(seconds, 1))
+
+        store_seed(path, await find_seed(manifest, tell))
+    seed = load_or_create_seed(path)
+    if is_training:
+        check_work(manifest, Signer(seed).author, str(path))
+    return seed
+
+
+def _claim(manifest: Manifest, text: str, seed: bytes, data_dir: Path) -> None:
+    """Use an invitation for this node's key; the node tells the others once it runs."""
+    if manifest.admission.kind is not AdmissionKind.INVITE:
+        kind = manifest.admission.kind.value
+        raise OperatorError(f"--invite is of no use: the run's admission is {kind}. Leave it out")
+    codec, invitation = StatementCodec(manifest), read_invitation(text)
+    data = codec.claim(invitation, Signer(seed).author)
+    try:
+        codec.check_signed(codec.decode_untrusted(data))
+    except Reject:
+        raise OperatorError("--invite: the owner of this run has not signed it; it is for another run") from None
+    submit(data_dir, [data])
 
 
 async def _find_manifest(

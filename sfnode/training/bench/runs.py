@@ -151,7 +151,7 @@ def bench_manifest(
             "schedule": {"kind": "constant", "weight_start": 1, "weight_end": 1},
             "steps": 1 << 12,
             "staleness": 1,
-            "admission": "open",
+            "admission": {"kind": "open", "pow_bits": 0},
             "authors_max": 1 << 10,
         }
     )
