@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import heapq
 import random
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from protocol.errors import Ignore
 from protocol.events import (
     DropPeer,
     Effect,
@@ -22,7 +24,9 @@ from protocol.events import (
     ReserveStep,
     SendMessage,
     StartEstimate,
+    StatementSubmitted,
     StoreRecords,
+    StoreStatements,
     Ticked,
     WorkerReady,
 )
@@ -41,6 +45,7 @@ class Disk:
     """What a host keeps over a crash."""
 
     records: list[bytes] = field(default_factory=list)
+    statements: list[bytes] = field(default_factory=list)
     reserved_step: int = -1
 
 
@@ -61,8 +66,11 @@ class Host:
     def boot(self, *, expects_peers: bool) -> Node:
         """Start from the disk alone."""
         replica = Replica(self.manifest)
+        for statement in self.disk.statements:
+            replica.add_statement(statement)
         for record in self.disk.records:
-            replica.add(record)
+            with suppress(Ignore):  # excluded since
+                replica.add(record)
         config = NodeConfig(
             is_training=self.is_training, expects_peers=expects_peers, reserved_step=self.disk.reserved_step
         )
@@ -118,6 +126,10 @@ class Cluster:
         """``source`` floods a record of anybody's to its neighbour ``target``."""
         self._carry(PeerId(source), SendMessage(peer=PeerId(target), message=Records(request=0, data=record)))
 
+    def state(self, name: str, statement: bytes) -> None:
+        """The owner leaves a statement on one host."""
+        self._tell(PeerId(name), StatementSubmitted(statement=statement))
+
     def node(self, name: str) -> Node:
         """The core of a host that is up."""
         node = self.hosts[PeerId(name)].node
@@ -163,6 +175,8 @@ class Cluster:
             match effect:
                 case StoreRecords():
                     host.disk.records.extend(effect.records)
+                case StoreStatements():
+                    host.disk.statements.extend(effect.statements)
                 case ReserveStep():
                     assert effect.step > host.disk.reserved_step, "a step was reserved twice"
                     host.disk.reserved_step = effect.step

@@ -30,7 +30,7 @@ MODEL = "embedded:tiny-opt"
 DATA = "embedded:reviews"
 
 
-def demo_run(*, steps: int, batch_rows: int = 8, name: str = "test") -> SignedManifest:
+def demo_run(*, steps: int, batch_rows: int = 8, name: str = "test", admission: str = "open") -> SignedManifest:
     """A signed run that trains the embedded model."""
     from sfnode.training.describe import describe_run
 
@@ -48,7 +48,7 @@ def demo_run(*, steps: int, batch_rows: int = 8, name: str = "test") -> SignedMa
     )
     described = describe_run(MODEL, "linear", task, DATA)
     method, schedule = method_plain(MethodChoice(rank=8, directions=4))
-    settings = {"method": method, "schedule": schedule, "steps": steps}
+    settings = {"method": method, "schedule": schedule, "steps": steps, "admission": {"kind": admission}}
     manifest = build_manifest(
         name=name, owner=OWNER.author, model=described.spec, tensors=described.tensors, task=task, settings=settings
     )

@@ -116,6 +116,8 @@ FAULTS: tuple[tuple[str, Fault], ...] = (
     ("frames", _replaced("sfnode.network.frames.FrameParser.feed_untrusted", _nothing)),
     ("channel", _replaced("sfnode.network.channel.decode_untrusted", lambda payload: Ping(nonce=0))),
     ("greeting", _replaced("sfnode.network.greeting._check", lambda own, theirs, channel: theirs)),
+    ("statement", _replaced("protocol.statements.is_signed", lambda *_: True)),
+    ("statement", _replaced("protocol.statements.is_author_key", lambda key: True)),
     ("audit", _replaced("protocol.audit.is_signed", lambda *_: True)),
     ("audit", _replaced("protocol.audit.EnvelopeCodec.check_signed", _nothing)),
     ("log", _replaced("protocol.log_file.is_signed", lambda *_: True)),

@@ -53,6 +53,9 @@ ENTRIES: Final = (
     Entry(name="rows", module="wire", bytes_max=256, share=200, purpose="messages with chosen fields, same schema"),
     Entry(name="structure", module="structures", bytes_max=256, share=120, purpose="plain data as any declared class"),
     Entry(name="envelope", module="envelopes", bytes_max=256, share=1_200, purpose="a record, against SPEC 6 by hand"),
+    Entry(
+        name="statement", module="owner_statements", bytes_max=256, share=100, purpose="a statement, against the SPEC"
+    ),
     Entry(name="manifest", module="run_files", bytes_max=2_048, share=600, purpose="any bytes as a run file"),
     Entry(name="basis", module="basis_files", bytes_max=256, share=300, purpose="any bytes as a published basis"),
     Entry(name="audit", module="audit_reports", bytes_max=2_048, share=200, purpose="any bytes as an audit report"),

@@ -8,8 +8,8 @@ from typing import Any
 
 from fuzz.choices import Choices
 from ledgers import signer
+from protocol.buckets import bitmap_of, shard_of
 from protocol.errors import Reject
-from protocol.ledger import bitmap_of, shard_of
 from protocol.sync import Request
 from protocol.wire import (
     AuthorsRequest,

@@ -30,6 +30,8 @@ from protocol.wire import (
     SpanDigest,
     Spans,
     SpansRequest,
+    Statements,
+    StatementsRequest,
     WantedSlots,
 )
 
@@ -46,7 +48,7 @@ MESSAGES: tuple[Message, ...] = (
     Records(request=0, data=b"\0" * 110),
     Head(root=A, state_digest=B, updates=2**40, step=5),
     SpansRequest(request=5),
-    Spans(request=5, spans=(SpanDigest(span=0, digest=D16), SpanDigest(span=1_023, digest=D16))),
+    Spans(request=5, statements=D16, spans=(SpanDigest(span=0, digest=D16), SpanDigest(span=1_023, digest=D16))),
     ShardsRequest(request=128, span=3),
     Shards(request=255, span=3, shards=(ShardDigest(shard=255, digest=D16),)),
     AuthorsRequest(request=256, span=3, shards=(0, 7), after=bytes(32)),
@@ -57,4 +59,6 @@ MESSAGES: tuple[Message, ...] = (
     PullDone(request=5, records=1),
     BasisRequest(offset=32_768),
     BasisPart(total=40_000, offset=32_768, data=b"\x7f\x81"),
+    StatementsRequest(request=7, after=bytes(33)),
+    Statements(request=7, statements=(b"\1" * 97, b"\3" * 193), is_last=True),
 )

@@ -77,7 +77,7 @@ MESSAGES: dict[int, Row] = {
     8: Row((U32, Octets(0, 65_472))),
     9: Row((B32, B32, U64, U32)),
     10: Row((U32,)),
-    11: Row((U32, Several(Row((SPAN, B16)), 0, 1_024))),
+    11: Row((U32, B16, Several(Row((SPAN, B16)), 0, 1_024))),
     12: Row((U32, SPAN)),
     13: Row((U32, SPAN, Several(Row((SHARD, B16)), 0, 256))),
     14: Row((U32, SPAN, Several(SHARD, 1, 256), B32)),
@@ -88,6 +88,8 @@ MESSAGES: dict[int, Row] = {
     19: Row((U32, U32)),
     20: Row((U32,)),
     21: Row((U32, U32, Octets(0, 32_768))),
+    22: Row((U32, Octets(33, 33))),
+    23: Row((U32, Several(Octets(1, 193), 0, 256), Flag())),
 }
 
 

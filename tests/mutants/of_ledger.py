@@ -7,6 +7,7 @@ from mutants.mutant import Mutant
 from mutants.patch import Edit
 
 _LEDGER = "protocol.ledger"
+_BUCKETS = "protocol.buckets"
 
 SLOTS = (
     Mutant(
@@ -70,7 +71,7 @@ SLOTS = (
     Mutant(
         name="void-is-subtracted-twice",
         breaks="what was taken out is taken out again at the next look at the state",
-        edits=(Edit("protocol.replica", "Replica.coefficients", "        self._to_remove = []\n", ""),),
+        edits=(Edit("protocol.replica", "Replica.sum_some", "self._to_remove.popleft()", "self._to_remove[0]"),),
         detector=Simulation("equal ledgers with different state digests"),
     ),
     Mutant(
@@ -114,8 +115,8 @@ DIGESTS = (
         breaks="a void slot is hashed with the two records kept, and which two depends on the order of arrival",
         edits=(
             Edit(
-                _LEDGER,
-                "_Bucket._field",
+                _BUCKETS,
+                "Bucket._field",
                 "else u32(self._span * limits.SPAN_STEPS + offset)",
                 "else b''.join(record[:-SIGNATURE_BYTES] for record in slot)",
             ),
@@ -126,10 +127,10 @@ DIGESTS = (
         name="digest-without-void-slots",
         breaks="void slots are left out of the digests: a node that lacks the proof seems equal",
         edits=(
-            Edit(_LEDGER, "_Bucket.put", "if offset <= self._hashed_to:", "if isinstance(slot, tuple):"),
+            Edit(_BUCKETS, "Bucket.put", "if offset <= self._hashed_to:", "if isinstance(slot, tuple):"),
             Edit(
-                _LEDGER,
-                "_Bucket._hasher_over",
+                _BUCKETS,
+                "Bucket._hasher_over",
                 "for offset in offsets]",
                 "for offset in offsets if isinstance(self.slots[offset], bytes)]",
             ),
@@ -141,8 +142,8 @@ DIGESTS = (
         breaks="buckets are hashed over which slots count, not over what is in them: two payloads look alike",
         edits=(
             Edit(
-                _LEDGER,
-                "_Bucket._field",
+                _BUCKETS,
+                "Bucket._field",
                 "slot[:-SIGNATURE_BYTES] if isinstance(slot, bytes) else",
                 "b'counts' + u32(offset) if isinstance(slot, bytes) else",
             ),
@@ -154,8 +155,8 @@ DIGESTS = (
         breaks="a bucket's running hash goes on when a slot comes late: it depends on the order of arrival",
         edits=(
             Edit(
-                _LEDGER,
-                "_Bucket.put",
+                _BUCKETS,
+                "Bucket.put",
                 "if offset <= self._hashed_to:",
                 "if isinstance(slot, tuple):",
             ),
@@ -165,7 +166,7 @@ DIGESTS = (
     Mutant(
         name="shard-digest-not-renewed",
         breaks="the cached digest of a shard is kept when a record comes",
-        edits=(Edit(_LEDGER, "_Span.put", "    self._shard_digests.pop(shard, None)\n", ""),),
+        edits=(Edit(_BUCKETS, "Span.put", "    self._shard_digests.pop(shard, None)\n", ""),),
         detector=Simulation("equal ledgers with different state digests"),
     ),
     Mutant(
@@ -179,7 +180,7 @@ DIGESTS = (
         breaks="the digests of shards are listed and hashed in the order in which their first records came",
         edits=(
             Edit(
-                _LEDGER, "_Span.shard_digests", "sorted(self._shard_digests.items())", "[*self._shard_digests.items()]"
+                _BUCKETS, "Span.shard_digests", "sorted(self._shard_digests.items())", "[*self._shard_digests.items()]"
             ),
         ),
         detector=Simulation("not in ascending order"),
@@ -187,7 +188,7 @@ DIGESTS = (
     Mutant(
         name="shards-in-order-of-a-set",
         breaks="the digests of shards are hashed in the order of a set: another one in each process",
-        edits=(Edit(_LEDGER, "_Span.digest", "in self.shard_digests()", "in frozenset(self.shard_digests())"),),
+        edits=(Edit(_BUCKETS, "Span.digest", "in self.shard_digests()", "in frozenset(self.shard_digests())"),),
         detector=HashSeeds(),
     ),
 )

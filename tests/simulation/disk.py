@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from protocol.errors import StorageDamagedError
 
 _HEADER = struct.Struct(">BII")  # kind, length, CRC-32 of kind and body
-_RECORDS, _RESERVATION = 0, 1
+_RECORDS, _RESERVATION, _STATEMENT = 0, 1, 2
 _CHECKPOINT_BYTES = 4_096
 
 
@@ -31,6 +31,7 @@ class Disk:
         self._promised: set[bytes] = set()  # durable ones
         self._promised_step = -1  # durable reservation
         self.reserved_step = -1
+        self.statements: list[bytes] = []  # found at the last start
         self.has_forgotten = False  # at the last start something durable was missing
 
     @property
@@ -54,6 +55,12 @@ class Disk:
         """Make a reservation durable."""
         self._append(_RESERVATION, step.to_bytes(4, "big"))
         self.reserved_step = step
+        self._sync()
+
+    def state(self, statements: tuple[bytes, ...]) -> None:
+        """Make statements of the owner durable."""
+        for statement in statements:
+            self._append(_STATEMENT, statement)
         self._sync()
 
     def cut_power(self, chosen: random.Random, *, is_torn: bool) -> None:
@@ -82,15 +89,17 @@ class Disk:
         self._bytes.clear()
         self._synced = self._main = 0
         self.reserved_step = -1
+        self.statements = []
         self._compare_with_promised([])
 
     def recover(self) -> list[bytes]:
-        """What a process finds at its start: all records in order; ``reserved_step`` is set.
+        """What a process finds at its start: all records in order; ``reserved_step`` and ``statements`` are set.
 
         Raises StorageDamagedError where the main file cannot be read. A log is used up to the first frame that does
         not match its checksum, like SQLite's.
         """
         records: list[bytes] = []
+        self.statements = []
         reserved_step = -1
         end = 0
         for kind, body, frame_end in self._frames():
@@ -98,6 +107,8 @@ class Disk:
             if kind == _RECORDS:
                 size = self._record_bytes
                 records += [body[start : start + size] for start in range(0, len(body), size)]
+            elif kind == _STATEMENT:
+                self.statements.append(body)
             else:
                 reserved_step = int.from_bytes(body, "big")
         if end < self._main:
@@ -135,7 +146,7 @@ class Disk:
             end = start + _HEADER.size + length
             body = bytes(self._bytes[start + _HEADER.size : end])
             is_checked = start < self._main or _checksum(kind, body) == checksum
-            if end > len(self._bytes) or kind > _RESERVATION or not is_checked:
+            if end > len(self._bytes) or kind > _STATEMENT or not is_checked:
                 return
             yield kind, body, end
             start = end

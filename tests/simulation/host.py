@@ -22,6 +22,7 @@ from protocol.events import (
     SendMessage,
     StartEstimate,
     StoreRecords,
+    StoreStatements,
     Ticked,
     WorkerReady,
 )
@@ -33,10 +34,10 @@ from protocol.philox import words
 from protocol.quantise import quantise
 from protocol.replica import Replica
 from protocol.wire import PeerId, decode_untrusted, encode
-from sfnode.store import replay
+from sfnode.store import replay, replay_statements
 from simulation.disk import Disk
 from simulation.environment import Environment
-from simulation.holding import Life, require
+from simulation.holding import Life, require, slot_of
 from simulation.scenario import Fault, stream
 from simulation.watch import Watch
 
@@ -165,14 +166,18 @@ class Host:
         verified = self._environment.signatures
         try:
             records = self.disk.recover()
+            replay_statements(replica, self.disk.statements, Path("simulated.sqlite3"))
             replay(replica, enumerate(records), Path("simulated.sqlite3"))
         except StorageDamagedError:
             self.disk.wipe()
             records, replica = [], Replica(self._manifest)
         if self.disk.has_forgotten:
             self.forget()
+        for statement in replica.ledger.roster.statements():
+            self.life.holding.state(statement)
         for record in records:
-            self.life.holding.add(record)
+            if not self.life.holding.is_excluded(slot_of(record)):
+                self.life.holding.add(record)
         self.life.verified = self.life.loaded = self._environment.signatures - verified
         return replica
 
@@ -247,6 +252,8 @@ class Host:
         match effect:
             case StoreRecords():
                 self._store(effect)
+            case StoreStatements():
+                self.disk.state(effect.statements)
             case ReserveStep():
                 self.disk.reserve(effect.step)
             case StartEstimate():

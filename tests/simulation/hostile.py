@@ -105,7 +105,10 @@ class Liar(Host):
             case Payloads():
                 return replace(message, hashes=draw.choice([draw.randbytes(len(message.hashes)), b"", b"odd"]))
             case PullDone():
-                answers: list[Message] = [replace(message, records=9), Spans(request=message.request, spans=())]
+                answers: list[Message] = [
+                    replace(message, records=9),
+                    Spans(request=message.request, statements=bytes(16), spans=()),
+                ]
                 return draw.choice(answers)
             case _:
                 return message

@@ -25,6 +25,7 @@ from protocol.events import (
     SendMessage,
     StartEstimate,
     StoreRecords,
+    StoreStatements,
 )
 from protocol.hashing import Author
 from protocol.node import Node
@@ -83,6 +84,8 @@ class Promises:
             match effect:
                 case StoreRecords():
                     self._see_stored(node, effect)
+                case StoreStatements():
+                    _forget_excluded(process)
                 case SendMessage():
                     self._see_sent(process, effect, node)
                 case DropPeer():
@@ -177,6 +180,13 @@ class Promises:
             neighbour.known.add(payload)
             neighbour.owed_ms.pop(payload, None)
         neighbour.is_full = False
+
+
+def _forget_excluded(process: _Process) -> None:
+    """Nobody is told of what does not count any more."""
+    for neighbour in process.neighbours.values():
+        for payload in [payload for payload in neighbour.owed_ms if process.life.holding.is_excluded(slot_of(payload))]:
+            del neighbour.owed_ms[payload]
 
 
 def _is_answer(event: Event) -> bool:

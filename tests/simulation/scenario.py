@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
 from manifests import small_manifest
+from protocol.admission import AdmissionKind, AdmissionSpec
 from protocol.manifest import Manifest
 from simulation.topology import TOPOLOGIES
 
@@ -78,6 +79,8 @@ class Scenario:
         loss: chance of each message to be lost, where LOSS is demanded.
         is_tight: whether TIGHT_LIMITS hold instead of the protocol's.
         is_closely_watched: whether digests are compared after every event, not only when nodes compare theirs.
+        is_listed: whether the owner admits each author, at some time; else the run is open.
+        expulsions: authors that the owner excludes, at some time from some step on.
     """
 
     seed: int
@@ -91,16 +94,21 @@ class Scenario:
     loss: float
     is_tight: bool
     is_closely_watched: bool
+    is_listed: bool
+    expulsions: int
 
     @property
     def manifest(self) -> Manifest:
         """The run's manifest."""
-        return _manifest(self.run)
+        return _manifest(self.run, self.is_listed)
 
 
 @lru_cache
-def _manifest(run: str) -> Manifest:
-    return small_manifest(**_RUNS[run])  # type: ignore[arg-type]
+def _manifest(run: str, is_listed: bool) -> Manifest:
+    manifest = small_manifest(**_RUNS[run])  # type: ignore[arg-type]
+    return (
+        replace(manifest, admission=AdmissionSpec(kind=AdmissionKind.ALLOW_LIST, pow_bits=0)) if is_listed else manifest
+    )
 
 
 def stream(seed: int, purpose: str) -> random.Random:
@@ -114,6 +122,7 @@ def draw(seed: int) -> Scenario:
     faults = {fault for fault in Fault if chosen.random() < 0.4} | set(chosen.sample(list(Fault), 2))
     shortest_ms = chosen.choice((1, 5, 20, 80))
     honest = chosen.randint(3, 7)
+    owner = stream(seed, "owner")
     return Scenario(
         seed=seed,
         run=chosen.choice(sorted(_RUNS)),
@@ -126,4 +135,6 @@ def draw(seed: int) -> Scenario:
         loss=chosen.choice((0.01, 0.05, 0.2)),
         is_tight=chosen.random() < 0.3,
         is_closely_watched=chosen.random() < 0.2,
+        is_listed=owner.random() < 0.15,
+        expulsions=owner.choice((0, 0, 0, 1, 2)),
     )

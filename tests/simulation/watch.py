@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from protocol import limits
-from protocol.events import DropPeer, Effect, Event, Halt, ReserveStep, SendMessage, StartEstimate, StoreRecords, Ticked
+from protocol.events import (
+    DropPeer,
+    Effect,
+    Event,
+    Halt,
+    ReserveStep,
+    SendMessage,
+    StartEstimate,
+    StoreRecords,
+    StoreStatements,
+    Ticked,
+)
 from protocol.hashing import Author
 from protocol.keys import SIGNATURE_BYTES
 from protocol.node import Node
@@ -38,6 +49,9 @@ class Watch:
             match effect:
                 case StoreRecords():
                     self._see_stored(life, node, effect)
+                case StoreStatements():
+                    for statement in effect.statements:
+                        life.holding.state(statement)
                 case ReserveStep():
                     require(effect.step > life.reserved_step, f"step {effect.step} was reserved twice")
                     life.reserved_step = effect.step
@@ -49,7 +63,8 @@ class Watch:
                     life.rejected += 1
                 case Halt():
                     raise Violation(f"an honest node halted: {effect.detail}")
-        self._check_ledger(life, node, before)
+        is_shorter = any(isinstance(effect, StoreStatements) for effect in effects)
+        self._check_ledger(life, node, (0, 0) if is_shorter else before)
         self.promises.see(life, node, event, effects, now_ms)
         if effects or not isinstance(event, Ticked):  # an idle tick, and most are, fills no table
             check_tables(node)
@@ -124,6 +139,9 @@ def check_end(nodes: dict[PeerId, Node], watch: Watch) -> None:
     require(some.replica.replayed_digest() in digests, "a live node differs from one that only replays")
     for (author, step), payload in watch.acknowledged.items():
         if author in watch.forgetful:
+            continue
+        if step >= some.replica.ledger.roster.counts_until(Author(author)):
+            require(not _records(some, author, step), "an update is held although its author is excluded")
             continue
         held = [record[:-SIGNATURE_BYTES] for record in _records(some, author, step)]
         require(held == [payload], "an own update was lost, or its slot is void")

@@ -21,6 +21,7 @@ from simulation.holding import Violation
 from simulation.host import Host, HostConfig
 from simulation.hostile import Equivocator, Intruder, Liar, Replayer, Spammer
 from simulation.link import Link
+from simulation.owner import Owner
 from simulation.scenario import TIGHT_LIMITS, Fault, Scenario, draw, stream
 from simulation.topology import edges
 from simulation.watch import Watch, check_end
@@ -64,8 +65,10 @@ class World:
         self.hosts: list[Host] = []
         self._links: list[Link] = []
         self._random = stream(scenario.seed, "world")
+        self.owner = Owner(self.environment, lambda: self.hosts)
         self._settle(scenario)
         self._invite(scenario)
+        self.owner.expel()
         self.calendar = Calendar(self.environment, self.hosts, self._links)
 
     @property
@@ -110,6 +113,7 @@ class World:
             made = Equivocator if is_cheat else Host
             host = made(self.environment, self.watch, name, self._config(0 if is_cheat else number))
             self._add(host)
+            self.owner.admit(host.signer, at_ms=10 if number < 2 or is_cheat else None)
             host.boot()
         outbound_only = set(names[1::2][: scenario.outbound_only])
         for a, b in edges(scenario.topology, scenario.honest, self._random):
@@ -128,6 +132,7 @@ class World:
         faults = scenario.faults
         if Fault.LIE in faults:
             self._add(liar := Liar(self.environment, self.watch, "liar", self._config(2)))
+            self.owner.admit(liar.signer)
             liar.boot()
             self._attach("liar", 2)
         if Fault.SPAM in faults:
@@ -144,6 +149,7 @@ class World:
         self.environment.count(Fault.LATE_JOINER)
         late = Host(self.environment, self.watch, "late", self._config(2))
         self._add(late)
+        self.owner.admit(late.signer)
         late.boot()
         self._attach("late", self._random.randint(1, 2))
 
@@ -177,6 +183,8 @@ class World:
         nodes = self.nodes()
         if len(nodes) < len(self.honest) or not all(is_done(node) for node in nodes.values()):
             return False
+        if not self.owner.is_heard():
+            return False
         return len({node.replica.ledger.root() for node in nodes.values()}) == 1
 
     def _describe(self) -> str:
@@ -188,8 +196,10 @@ class World:
 
 
 def is_done(node: Node) -> bool:
-    """Whether the node has no step left to contribute; a relay never has one."""
-    return node.is_finished or not node._config.is_training
+    """Whether the node has no step left to contribute; a relay never has one, and who is excluded none that counts."""
+    is_excluded = node.replica.ledger.roster.excluded_from(node.author) is not None
+    is_over = is_excluded and not node.is_admitted_for(node.clock.next_step)
+    return node.is_finished or is_over or not node._config.is_training
 
 
 def run_seed(seed: int, log: Callable[[int, tuple[Part, ...]], None] | None = None) -> Result:

@@ -1,0 +1,86 @@
+"""Target ``statement``: the roster gives the verdict of a literal reading of SPEC 7.7, in runs of every admission."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nacl.bindings import crypto_core_ed25519_is_valid_point, crypto_sign_open
+from nacl.exceptions import BadSignatureError
+
+from fuzz.catalogue import Target
+from fuzz.verdicts import reason_of
+from manifests import OWNER
+from protocol.errors import Reject
+from protocol.manifest import Manifest
+from protocol.roster import Roster
+from statements import admit, claim, exclude, run_with
+
+_RUNS = {kind: run_with(kind) for kind in ("open", "allow-list", "invite")}
+_KINDS = {"open": (2,), "allow-list": (1, 2), "invite": (1, 2, 3)}
+_LENGTHS = {1: 97, 2: 101, 3: 193}
+
+
+def check_statement(data: bytes) -> None:
+    """Any bytes under each kind of run; and with the owner's signature where one belongs."""
+    for kind, manifest in _RUNS.items():
+        for each in (data, _signed(manifest, data)):
+            assert _found(manifest, each) == _expected(kind, manifest, each)
+
+
+def _signed(manifest: Manifest, data: bytes) -> bytes:
+    if data[:1] == b"\3":
+        return data[:65] + OWNER.sign(b"sfnode/statement" + manifest.run_id + data[:33]) + data[129:]
+    return data[:-64] + OWNER.sign(b"sfnode/statement" + manifest.run_id + data[:-64])
+
+
+def _found(manifest: Manifest, data: bytes) -> str:
+    roster = Roster(manifest)
+    try:
+        statement = roster.add(data)
+    except Reject as reject:
+        assert len(roster) == 0 and roster.digest() == bytes(16)
+        return reason_of(reject)
+    assert roster.page(bytes(33), 9) == ([data], True) and statement.key == data[:33]
+    return ""
+
+
+def _expected(kind: str, manifest: Manifest, data: bytes) -> str:
+    if data[:1] not in [bytes([number]) for number in _KINDS[kind]] or len(data) != _LENGTHS[data[0]]:
+        return "STATEMENT_FORMAT"
+    if data[0] == 2 and int.from_bytes(data[33:37], "big") >= manifest.steps:
+        return "STATEMENT_FORMAT"
+    keys = [data[1:33], data[33:65]] if data[0] == 3 else [data[1:33]]
+    if not all(crypto_core_ed25519_is_valid_point(key) for key in keys):
+        return "AUTHOR_KEY"
+    said, signature = (data[:33], data[65:129]) if data[0] == 3 else (data[:-64], data[-64:])
+    is_right = _is_signed(OWNER.author, b"sfnode/statement" + manifest.run_id + said, signature)
+    if data[0] == 3:
+        is_right &= _is_signed(data[1:33], b"sfnode/claim/1.." + manifest.run_id + data[1:65], data[129:])
+    return "" if is_right else "STATEMENT_SIGNATURE"
+
+
+def _is_signed(key: bytes, message: bytes, signature: bytes) -> bool:
+    try:
+        crypto_sign_open(signature + message, key)
+    except BadSignatureError:
+        return False
+    return True
+
+
+def statement_seeds() -> Iterator[bytes]:
+    """Each kind, good and with each fault."""
+    manifest = _RUNS["invite"]
+    good = (admit(manifest, 1), exclude(manifest, 1, 39), claim(manifest, 1, 1))
+    yield from good
+    for data in good:
+        yield data[:-1]
+        yield data + b"\0"
+        yield data[:-1] + bytes([data[-1] ^ 1])
+        yield data[:1] + bytes(32) + data[33:]
+    yield good[1][:36] + b"\x28" + good[1][37:]
+    yield good[2][:33] + bytes(32) + good[2][65:]
+    yield b"\4" + good[0][1:]
+    yield b""
+
+
+TARGETS = {"statement": Target(check=check_statement, seeds=statement_seeds)}
