@@ -259,3 +259,34 @@ def test_submit__same_statements_twice__are_one_file(tmp_path: Path) -> None:
 def test_statements_file__missing__is_an_operators_error(tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match="cannot read the statements"):
         read_statements_file(LISTED, tmp_path / "none")
+
+
+def stored(folder: Path, *statements: bytes) -> Place:
+    """A node of the run by list that holds the statements, and what four authors have sent."""
+    folder.mkdir()
+    place = Place(folder, LISTED)
+    store_seed(place.data_dir / FILE_NAME, b"\1" * 32)
+    store = Store(place.data_dir, sign_manifest(LISTED, OWNER))
+    store.add_statements([admit(LISTED, 1), admit(LISTED, 2), *statements])
+    store.add([seal(LISTED, author, step) for author in (1, 2) for step in (0, 5, 9)], is_durable=True)
+    store.close()
+    return place
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_log_file__run_with_statements__is_the_same_run_where_it_is_imported(is_new: bool, tmp_path: Path) -> None:
+    full, held = stored(tmp_path / "full", exclude(LISTED, 1, 5)), stored(tmp_path / "held")
+    file, target = tmp_path / "run.sflog", tmp_path / "new" if is_new else held.data_dir
+    assert call("log", "export", file, "--data-dir", full.data_dir).code == 0
+    assert call("log", "import", file, "--data-dir", target).code == 0
+    replicas = [read_replica(directory, LISTED) for directory in (full.data_dir, target)]
+    assert len({replica.ledger.root() for replica in replicas}) == len({r.state_digest() for r in replicas}) == 1
+    assert replicas[1].ledger.updates == 4
+
+
+def test_log_file__statements_out_of_their_order__is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full, file = stored(tmp_path / "full", exclude(LISTED, 1, 5)), tmp_path / "run.sflog"
+    with monkeypatch.context() as patch:
+        patch.setattr(Roster, "statements", lambda self: self.page(b"", 9)[0][::-1])
+        assert call("log", "export", file, "--data-dir", full.data_dir).code == 0
+    assert_teaches(call("log", "import", file, "--data-dir", tmp_path / "new"), "statement is not in its place", "byte")

@@ -13,6 +13,7 @@ from manifests import OWNER
 from protocol.errors import Reject
 from protocol.manifest import Manifest
 from protocol.roster import Roster
+from protocol.statements import StatementCodec
 from statements import admit, claim, exclude, run_with
 
 _RUNS = {kind: run_with(kind) for kind in ("open", "allow-list", "invite")}
@@ -23,8 +24,21 @@ _LENGTHS = {1: 97, 2: 101, 3: 193}
 def check_statement(data: bytes) -> None:
     """Any bytes under each kind of run; and with the owner's signature where one belongs."""
     for kind, manifest in _RUNS.items():
+        _check_split(manifest, data)
         for each in (data, _signed(manifest, data)):
             assert _found(manifest, each) == _expected(kind, manifest, each)
+
+
+def _check_split(manifest: Manifest, data: bytes) -> None:
+    """Statements end to end: all of it, in pieces of the right lengths."""
+    try:
+        found = StatementCodec(manifest).split_untrusted(data)
+    except Reject as reject:
+        reason = reason_of(reject)
+    else:
+        reason = ""
+        assert b"".join(found) == data and all(len(each) == _LENGTHS[each[0]] for each in found)
+    assert reason in ("", "STATEMENT_FORMAT")
 
 
 def _signed(manifest: Manifest, data: bytes) -> bytes:
