@@ -46,8 +46,8 @@ SCALED_TASK = "sst2"
 CHEATS_TASK = "sst2"
 CHEATS: dict[str, Recipe] = {
     f"{cheats} of 10 cheat": Network(
-        steps=48,
-        tune_steps=48,
+        steps=24,
+        tune_steps=24,
         rates=(7.5e-4,),
         schedule="constant",
         basis="gradient",
