@@ -12,13 +12,15 @@ from contextlib import suppress
 import pytest
 import trio
 
-from network_nodes import LOOPBACK, Node, network, record, start, until
-from protocol.wire import PeerId
+from network_nodes import CALM, LOOPBACK, RUN_ID, Node, network, record, running_host, start, until
+from protocol.wire import PeerId, Peers
 from sfnode.daemon import with_bootstraps
 from sfnode.network import limits, overlay
 from sfnode.network.address_book import AddressBook, PeerRow
 from sfnode.network.addresses import parse_address
+from sfnode.network.channel import Channel, Traffic
 from sfnode.network.events import NetworkConfig
+from sfnode.network.greeting import greet, own_hello
 from sfnode.network.network import Network
 
 
@@ -309,3 +311,29 @@ async def test_bootstraps__reached_in_one_life__are_named_to_the_next() -> None:
     assert with_bootstraps(NetworkConfig(neighbours_fixed=True), saved).bootstrap == ()
     for bad in ("", "{}", "[1]", "3", '["/ip4/1.2.3.4/tcp/1"]', '{"a": 1}'):
         assert with_bootstraps(NetworkConfig(), bad).bootstrap == ()
+
+
+# --- peer exchange
+
+
+async def test_exchange__neighbour_was_frozen_and_answers_two_questions_at_once__both_count_and_no_third(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a laptop that wakes up: its neighbours have asked again meanwhile."""
+    monkeypatch.setattr(limits, "EXCHANGE_START_S", 3_600.0)
+    async with trio.open_nursery() as nursery, running_host(2) as sleeper:
+        asker = await start(nursery, network(1))
+        channel = Channel(await sleeper.dial(parse_address(asker.addresses[0])), CALM, Traffic())
+        await greet(channel, own_hello(run_id=RUN_ID, agent="sleeper", listen=(), head_step=0))
+        await until(lambda: asker.peers() == {sleeper.peer})
+        exchange = asker.network._exchange
+        await until(lambda: exchange._awaited[sleeper.peer] == 1)
+        exchange._ask_next.clear()
+        exchange.ask()
+        await channel.send_now(Peers(peers=()), Peers(peers=()))
+        await until(lambda: not exchange._awaited[sleeper.peer])
+        assert asker.peers() == {sleeper.peer}
+        await channel.send_now(Peers(peers=()))
+        await until(lambda: not asker.peers())
+        assert asker.disconnected()[0].reason == "unrequested: peers that were not asked for"
+        nursery.cancel_scope.cancel()

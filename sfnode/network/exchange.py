@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 import trio
@@ -35,7 +36,8 @@ class PeerExchange:
         self._own = frozenset(address.transport for address in own)
         self._ask_next: dict[PeerId, tuple[float, float]] = {}  # when (s), and how long to wait after that (s)
         self._answered_s: dict[PeerId, float] = {}
-        self._awaited: set[PeerId] = set()  # neighbours that owe us an answer
+        # How many answers a neighbour may owe us: one that was frozen for a while answers several questions at once.
+        self._awaited: Counter[PeerId] = Counter()
 
     def greeted(self, session: Session) -> None:
         """A session began: remember where the neighbour says it listens."""
@@ -46,7 +48,7 @@ class PeerExchange:
         """A session ended."""
         self._ask_next.pop(peer, None)
         self._answered_s.pop(peer, None)
-        self._awaited.discard(peer)
+        self._awaited.pop(peer, None)
 
     def ask(self) -> None:
         """Ask the neighbours whose turn it is: new ones at once, then after 1, 2, 4 ... 300 s."""
@@ -58,7 +60,7 @@ class PeerExchange:
             if next_s <= now_s and session.send(PeersRequest()):
                 longer_s = min(2 * interval_s, limits.EXCHANGE_INTERVAL_S)
                 self._ask_next[session.peer] = (now_s + interval_s, longer_s)
-                self._awaited.add(session.peer)
+                self._awaited[session.peer] += 1
 
     def answer(self, session: Session) -> None:
         """A neighbour asks. Asked too often: no answer."""
@@ -85,9 +87,9 @@ class PeerExchange:
 
     def receive_untrusted(self, session: Session, message: Peers) -> bool:
         """A neighbour tells of peers; False when it was not asked."""
-        if session.peer not in self._awaited:
+        if not self._awaited[session.peer]:
             return False
-        self._awaited.discard(session.peer)
+        self._awaited[session.peer] -= 1
         self.learn(message.peers, source=session.peer, observed_host=session.channel.link.remote_host)
         return True
 
