@@ -109,7 +109,7 @@ def check_exchange(data: bytes) -> None:
         told = Peers(peers=tuple(_told(choices) for _ in range(choices.below(9))))
         before = book.rows()
         if is_awaited:
-            exchange._awaited.add(source)
+            exchange._awaited[source] += 1
         assert exchange.receive_untrusted(cast("Any", _session(source, host)), told) == is_awaited
         assert is_awaited or book.rows() == before
         assert not exchange.receive_untrusted(cast("Any", _session(source, host)), told)
