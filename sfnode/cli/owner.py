@@ -75,7 +75,19 @@ def init(out: Path, owner_key: Path | None, is_json: bool, **choices: Any) -> No
         + f"update   {fields['record_bytes']} bytes per step and node\n"
         f"written  {out}, signed with {key_path}\n"
         f"next     sfnode join --run {out}{basis} --listen /ip4/0.0.0.0/tcp/4001"
+        + _admission_hint(fields["admission"], key_path, out)
     )
+
+
+def _admission_hint(admission: str, key_path: Path, out: Path) -> str:
+    """How the first author, too, gets into a run that is not open."""
+    match admission:
+        case AdmissionKind.ALLOW_LIST:
+            return f"\nadmit    sfnode run admit AUTHOR --owner-key {key_path} --data-dir DIR: your own node, too"
+        case AdmissionKind.INVITE:
+            return f"\ninvite   sfnode run invite --owner-key {key_path} --run {out}: then join with --invite, you too"
+        case _:
+            return ""
 
 
 def make_run(choices: dict[str, Any], *, key_path: Path, default_name: str) -> tuple[bytes, dict[str, Any]]:
@@ -99,6 +111,7 @@ def make_run(choices: dict[str, Any], *, key_path: Path, default_name: str) -> t
         "model": model.spec.id,
         "tensors": len(model.tensors),
         "left_out": model.left_out,
+        "admission": manifest.admission.kind.value,
         "record_bytes": EnvelopeCodec(manifest).record_bytes,
     }
     return sign_manifest(manifest, signer).encode(), described
