@@ -67,7 +67,7 @@ ADMISSION = (
                 "",
             ),
         ),
-        detector=Simulation(),
+        detector=Simulation("equal sets with different roots"),
     ),
     Mutant(
         name="not-admitted-is-a-rejection",

@@ -50,7 +50,7 @@ STORAGE = (
     Mutant(
         name="horizon-at-replay",
         breaks="the own disk is read under the horizon: records far ahead are lost by a restart",
-        edits=(Edit(_STORE, "replay", "replica.add(record)", "replica.add(record, horizon_step=8)"),),
+        edits=(Edit(_STORE, "_replay_one", "replica.add(record)", "replica.add(record, horizon_step=8)"),),
         detector=Simulation("the ledger holds other records"),
     ),
     Mutant(
