@@ -17,6 +17,12 @@ OUTBOX_BYTES_MAX: Final = 262_144  # unsent bytes per neighbour; beyond it send(
 RECEIVE_BYTES_PER_S: Final = 2_000_000  # 16,000 records per second; above it we pause reading that peer
 RECEIVE_BURST_BYTES: Final = 4_000_000  # two seconds' worth: a page of 8,192 records is never delayed
 FRAME_COST_BYTES: Final = 400  # a frame counts as this many bytes more: 5,000 empty frames per second
+RATION_US_PER_S: Final = (
+    60_000  # answers to one peer: 24 pulls or 13 pages of authors per second, more than it can verify
+)
+RATION_BURST_US: Final = 60_000  # one second's worth; a joiner's first questions are never delayed
+RATION_ALL_US_PER_S: Final = 400_000  # answers to all: the rest of the core is for the flood and the node's own steps
+RATION_IDLE_S: Final = 10.0  # a bucket untouched for so long is full again, also when 36 peers share
 OBSERVER_BYTES_MAX: Final = 4 << 20  # four copies of the largest manifest per observer; and the basis once
 PEERS_ANSWER_INTERVAL_S: Final = 0.5  # a peer list costs 300 us; questions that come faster are left unanswered
 EVENTS_MAX: Final = 1_024  # undelivered events; when full the session readers wait (back-pressure on the senders)

@@ -46,6 +46,7 @@ from sfnode.network.host import Host, check_can_listen, dialable
 from sfnode.network.link import Link, LinkBrokenError
 from sfnode.network.mdns import LocalDiscovery
 from sfnode.network.overlay import Overlay
+from sfnode.network.rations import Rations, cost_us
 from sfnode.network.registry import Registry
 from sfnode.network.session import Session
 from sfnode.network.transfer import BasisSource, manifest_part, serve_observer
@@ -95,6 +96,7 @@ class Network:
             exchange=self._exchange,
             run_session=self._on_dialled,
         )
+        self._rations = Rations()
         self._observers = 0
         self._is_stopping = False
         self._events, self.events = trio.open_memory_channel[NetworkEvent](limits.EVENTS_MAX)
@@ -269,6 +271,7 @@ class Network:
         finally:
             self._registry.remove(session)
             self._exchange.ended(session.peer)
+            self._rations.ended(session.peer)
             self._book.pause(session.peer, trio.current_time())
             self._overlay.wake()
             session.finished.set()
@@ -297,6 +300,8 @@ class Network:
                     self._events.send_nowait(PeerDisconnected(peer=session.peer, reason=reason))
 
     async def _on_message(self, session: Session, message: Message, size: int) -> None:
+        if cost := cost_us(message):
+            await trio.sleep(self._rations.wait_s(session.peer, cost, trio.current_time()))
         match message:
             case PeersRequest():
                 self._exchange.answer(session)

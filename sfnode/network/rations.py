@@ -1,0 +1,89 @@
+"""How much answering each neighbour may have: a token bucket per peer, in microseconds of computing. Pure: no clock.
+
+Answers cost a hundred times more than questions, so bytes received are no measure of them. Who is over its ration waits,
+alone: its reader does not go on, and nobody else is held up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.wire import (
+    AuthorsRequest,
+    ManifestRequest,
+    Message,
+    PayloadsRequest,
+    PeerId,
+    PeersRequest,
+    PullRequest,
+    ShardsRequest,
+    SpansRequest,
+)
+from sfnode.network import limits
+
+# Microseconds for the answer and for writing it, measured on one slow core with 131,072 records in one span: the dearest
+# answer that there is of each kind, rounded up.
+_COST_US: Final[dict[type[Message], int]] = {
+    SpansRequest: 300,
+    ShardsRequest: 1_200,
+    AuthorsRequest: 4_500,
+    PayloadsRequest: 500,
+    PullRequest: 2_500,
+    ManifestRequest: 500,
+    PeersRequest: 500,
+}
+_AUTHORS_BASE_US: Final = 500  # of an AuthorsRequest for few shards: it is answered in proportion to them
+_SHARDS: Final = 256
+
+
+def cost_us(message: Message) -> int:
+    """What answering costs at most; 0 for what is no request."""
+    if isinstance(message, AuthorsRequest):
+        share = (_COST_US[AuthorsRequest] - _AUTHORS_BASE_US) * len(message.shards) // _SHARDS
+        return _AUTHORS_BASE_US + min(share, _COST_US[AuthorsRequest])
+    return _COST_US.get(type(message), 0)
+
+
+@dataclass(slots=True)
+class _Bucket:
+    allowance_us: float  # below 0: owed
+    updated_s: float
+    is_here: bool = True  # its session runs
+
+
+class Rations:
+    """Buckets of all peers that asked for something. Times ``now_s`` are of a clock that only goes forward.
+
+    A peer earns RATION_US_PER_S, and less when so many ask at once that all together would get more than
+    RATION_ALL_US_PER_S: then each gets the same.
+    """
+
+    def __init__(self) -> None:
+        self._buckets: dict[PeerId, _Bucket] = {}
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def wait_s(self, peer: PeerId, cost: int, now_s: float) -> float:
+        """Book ``cost`` microseconds; returns for how long the peer's request has to wait, 0 within its ration."""
+        self._forget_idle(now_s)
+        bucket = self._buckets.setdefault(peer, _Bucket(limits.RATION_BURST_US, now_s))
+        bucket.is_here = True
+        here = sum(other.is_here for other in self._buckets.values())
+        rate = min(limits.RATION_US_PER_S, limits.RATION_ALL_US_PER_S / here)
+        earned = (now_s - bucket.updated_s) * rate
+        bucket.allowance_us = min(bucket.allowance_us + earned, limits.RATION_BURST_US) - cost
+        bucket.updated_s = now_s
+        return max(0.0, -bucket.allowance_us / rate)
+
+    def ended(self, peer: PeerId) -> None:
+        """The peer's session ended: it shares no more, but finds its bucket as it left it when it comes back soon."""
+        if peer in self._buckets:
+            self._buckets[peer].is_here = False
+
+    def _forget_idle(self, now_s: float) -> None:
+        """Who has asked nothing for so long that its bucket is full again takes no part any more."""
+        idle = [p for p, bucket in self._buckets.items() if now_s - bucket.updated_s > limits.RATION_IDLE_S]
+        for peer in idle:
+            del self._buckets[peer]
