@@ -61,7 +61,6 @@ _INBOX_EVENTS = 256  # beyond it the network's readers wait, and with them the s
 _STATUS_S = 1.0
 _PEERS_SAVED_S = 5.0  # who is killed sooner after it met its first peers has forgotten them
 _STATEMENTS_S = 1.0
-_DISCOURAGE_S = 24 * 3_600.0  # for a peer that sent what no honest node can send
 _REPLAYED_AT_ONCE = 2_000  # a fifth of a second
 _QUIET_S = 5.0  # all own steps done and nothing new for two comparisons of heads: finished
 
@@ -136,6 +135,7 @@ class Daemon:
             known_peers=known_peers,
             basis=BasisFile(config.basis) if config.basis else None,
         )
+        self.network.restore_discouraged(_decode_rows(DiscouragedRow, self._store.discouraged))
         if config.training is not None:
             self.trainer = Trainer(config.training, config.signed, signer.author, replica.coefficients, self.reporter)
 
@@ -234,7 +234,7 @@ class Daemon:
                 case DropPeer():
                     text = f"peer {effect.peer} dropped: {effect.reason}"
                     self.reporter.event("peer_dropped", text, peer=effect.peer, reason=effect.reason)
-                    self.network.drop(effect.peer, reason=effect.reason, discourage_s=_DISCOURAGE_S)
+                    self.network.drop(effect.peer, reason=effect.reason)
                 case Halt():
                     self._save_evidence(effect.detail)
                     raise StateMismatchError(f"{effect.detail}. Evidence: {self.config.data_dir / 'halt.json'}")

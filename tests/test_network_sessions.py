@@ -188,7 +188,7 @@ async def test_neighbour__restarts_on_the_same_port__is_dialled_again() -> None:
 async def test_drop__discouraged_peer__is_disconnected_and_refused() -> None:
     async with trio.open_nursery() as nursery:
         listener, dialler = await connect_pair(nursery)
-        listener.network.drop(dialler.peer, reason="bad signature", discourage_s=60.0)
+        listener.network.drop(dialler.peer, reason="bad signature")
         await until(lambda: any("not now" in report.reason for report in dialler.network.dial_reports))
         assert dialler.disconnected()[0].reason == "the peer said bye: bad signature"
         assert not listener.peers()

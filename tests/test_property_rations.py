@@ -78,7 +78,7 @@ def test_rations__one_peer_asks_whatever__gets_no_more_than_burst_and_rate(
 )
 def test_rations__greedy_peers__an_honest_one_below_its_share_never_waits(greedy: int, costs: list[int]) -> None:
     rations = Rations()
-    next_s = {number: 0.0 for number in range(1, greedy + 1)}
+    next_s = dict.fromkeys(range(1, greedy + 1), 0.0)
     share = min(limits.RATION_US_PER_S, limits.RATION_ALL_US_PER_S / (greedy + 1))
     asked_us = 0
     for number in next_s:  # all are here before the honest one begins

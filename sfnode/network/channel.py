@@ -34,6 +34,10 @@ class Traffic:
     frames_out: int = 0
 
 
+class StalledError(LinkBrokenError):
+    """The peer did not read for WRITE_S, and was cut."""
+
+
 class Channel:
     """Sends and receives messages. Starts with the small frame bound for strangers; ``trust`` raises it."""
 
@@ -75,7 +79,7 @@ class Channel:
             await self.link.send_all(data)
         if scope.cancelled_caught:
             self.link.abort()
-            raise LinkBrokenError(f"the peer has not read for {self.timings.write_s:g} s")
+            raise StalledError(f"the peer has not read for {self.timings.write_s:g} s")
         for traffic in (self.traffic, self._total):
             traffic.bytes_out += len(data)
             traffic.frames_out += frames

@@ -35,6 +35,10 @@ class RefusedError(Exception):
         return self.reason.startswith((OTHER_RUN, OTHER_VERSION))
 
 
+class SilentError(RefusedError):
+    """It opened a session and did not say hello within HELLO_S."""
+
+
 def mismatch(own: Hello, theirs: Hello) -> str | None:
     """Why two nodes cannot talk to each other, None when they can. Observers are of any run."""
     if theirs.version != own.version:
@@ -72,7 +76,7 @@ async def await_hello(channel: Channel) -> Hello:
         if message is None or isinstance(message, Bye):
             raise RefusedError("it left before saying hello")
         raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} before hello")
-    raise RefusedError(f"it did not say hello within {channel.timings.hello_s:.0f} s")
+    raise SilentError(f"it did not say hello within {channel.timings.hello_s:.0f} s")
 
 
 async def refuse(channel: Channel, reason: str, peers: tuple[PeerAddress, ...] = ()) -> None:

@@ -111,6 +111,10 @@ def _silence() -> None:
             logger.addHandler(logging.NullHandler())
 
 
+def _ignore_peer(_peer: str) -> None:
+    """Until somebody wants to know of the peers whose streams were refused."""
+
+
 def _nothing() -> None:
     """In place of a method that must not do anything."""
 
@@ -147,6 +151,7 @@ class StreamGuard:
     def __init__(self, handler: StreamHandler) -> None:
         self._handler = handler
         self._open: Counter[Any] = Counter()
+        self.on_refused: Callable[[str], None] = _ignore_peer
         self.failures = 0
         self.refused = 0
 
@@ -155,6 +160,7 @@ class StreamGuard:
         peer = stream.muxed_conn.peer_id
         if self._open[peer] >= limits.INBOUND_STREAMS_PER_PEER_MAX:
             self.refused += 1
+            self.on_refused(str(peer))
             await stream.reset()
             return
         self._open[peer] += 1

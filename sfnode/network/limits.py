@@ -68,8 +68,18 @@ BACKOFF_BOOTSTRAP_MAX_S: Final = 60.0  # a bootstrap that is down about every ha
 BOOTSTRAP_CHECK_S: Final = 600.0  # one more dial to a bootstrap when we have enough neighbours: islands merge again
 REFUSED_S: Final = 60.0  # not redialled sooner after a polite refusal ("full")
 WRONG_RUN_S: Final = 3_600.0  # nor after "other run" or "other version": that does not change by itself
-GARBAGE_S: Final = 3_600.0  # a peer that sent what no honest node can send is neither dialled nor accepted
+
+# --- standing: what is held against a peer -----------------------------------------------------------------------
+SCORE_HALF_LIFE_S: Final = 600.0  # a laptop that slept through a write is forgiven before it sleeps again
+SCORE_NOT_PUSHED: Final = -20.0  # it gets nothing pushed; it can still ask
+SCORE_DISCOURAGED: Final = -50.0  # its session ends, and it is neither dialled nor accepted
+DISCOURAGED_S: Final = 24 * 3_600.0  # for so long
 DISCOURAGED_MAX: Final = 1_024  # remembered misbehaving peers; beyond it the one that ends first is forgotten
+SCORES_MAX: Final = 1_024  # peers with a score; beyond it the one closest to zero is forgotten
+BREAKER_S: Final = 600.0  # peers that were discouraged and peers that were met are counted for so long
+SPARED_S: Final = 60.0  # a peer that the breaker spared is kept away no longer than one that was refused politely
+BREAKER_FREE: Final = 2  # so many may always be discouraged: a quarter of three neighbours is none
+BREAKER_PART: Final = 4  # more than a quarter of the peers met cannot all be bad: then the fault is ours
 
 # --- being dialled back: a question that `sfnode doctor` asks --------------------------------------------------------
 REACH_ANSWER_S: Final = 10.0  # the question, one dial, the answer

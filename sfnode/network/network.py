@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import Final, Protocol
 
 import trio
 
@@ -24,6 +24,7 @@ from protocol.wire import (
     PeerId,
     Peers,
     PeersRequest,
+    Records,
     encode,
 )
 from sfnode.network import greeting, limits
@@ -41,7 +42,7 @@ from sfnode.network.events import (
     PeerDisconnected,
 )
 from sfnode.network.exchange import PeerExchange
-from sfnode.network.greeting import OBSERVER_RUN_ID, RefusedError
+from sfnode.network.greeting import OBSERVER_RUN_ID, RefusedError, SilentError
 from sfnode.network.host import Host, check_can_listen, dialable
 from sfnode.network.link import Link, LinkBrokenError
 from sfnode.network.mdns import LocalDiscovery
@@ -49,7 +50,10 @@ from sfnode.network.overlay import Overlay
 from sfnode.network.rations import Rations, cost_us
 from sfnode.network.registry import Registry
 from sfnode.network.session import Session
+from sfnode.network.standing import DiscouragedRow, Fault
 from sfnode.network.transfer import BasisSource, manifest_part, serve_observer
+
+PUSHED: Final = 0  # SPEC 8.1: the request number of records that answer none
 
 _log = logging.getLogger("sfnode.network")
 
@@ -97,6 +101,7 @@ class Network:
             run_session=self._on_dialled,
         )
         self._rations = Rations()
+        self._host.guard.on_refused = self._on_stream_refused
         self._observers = 0
         self._is_stopping = False
         self._events, self.events = trio.open_memory_channel[NetworkEvent](limits.EVENTS_MAX)
@@ -140,17 +145,19 @@ class Network:
     # --- what the node calls
 
     def send(self, peer: PeerId, message: Message) -> bool:
-        """Queue a message for a neighbour, without waiting; False when it has no session or its queue is full."""
-        session = self._registry.get(peer)
-        return session is not None and session.send(message)
+        """Queue a message for a neighbour, without waiting; False when it has no session or its queue is full.
 
-    def drop(self, peer: PeerId, *, reason: str, discourage_s: float) -> None:
-        """End the session with this peer, if any, and neither dial nor accept it for so long."""
-        if discourage_s > 0:
-            self._registry.discourage(peer, discourage_s)
+        What is pushed is not queued for a peer with a bad score: it can still ask.
+        """
         session = self._registry.get(peer)
-        if session is not None:
-            session.say_bye(reason)
+        is_push = isinstance(message, Records) and message.request == PUSHED
+        if session is None or (is_push and not self._registry.is_pushed_to(peer)):
+            return False
+        return session.send(message)
+
+    def drop(self, peer: PeerId, *, reason: str) -> None:
+        """The peer sent what no honest node can send: end its session, and neither dial nor accept it for a day."""
+        self._registry.penalise(peer, Fault.GARBAGE, reason)
 
     def neighbours(self) -> tuple[NeighbourInfo, ...]:
         """All running sessions."""
@@ -166,6 +173,14 @@ class Network:
         """What to keep on disk and give back to the next Network."""
         self._remember_anchors()
         return self._book.rows()
+
+    def discouraged_peers(self) -> tuple[DiscouragedRow, ...]:
+        """The same, of peers that are not wanted; for ``restore_discouraged``."""
+        return self._registry.discouraged_rows()
+
+    def restore_discouraged(self, rows: tuple[DiscouragedRow, ...]) -> None:
+        """Go on keeping away from the peers of an earlier life. Before ``run``, inside trio."""
+        self._registry.restore_discouraged(rows)
 
     @property
     def reached_bootstraps(self) -> tuple[str, ...]:
@@ -215,15 +230,21 @@ class Network:
         channel = self._channel(link)
         try:
             await self._receive_stranger(channel)
+        except SilentError as error:
+            _log.debug("inbound_silent peer=%s", link.peer)
+            self._registry.penalise(link.peer, Fault.SILENT, str(error))
         except RefusedError as error:
             _log.debug("inbound_left peer=%s reason=%s", link.peer, error)
         except LinkBrokenError as error:
             _log.debug("inbound_lost peer=%s reason=%s", link.peer, error)
         except Reject as error:
             _log.warning("peer_rejected peer=%s reason=%s", link.peer, error)
-            self._registry.discourage(link.peer, limits.GARBAGE_S)
+            self._registry.penalise(link.peer, Fault.GARBAGE, str(error))
         finally:
             await link.aclose()
+
+    def _on_stream_refused(self, peer: str) -> None:
+        self._registry.penalise(PeerId(peer), Fault.STREAMS, "too many streams at once")
 
     async def _receive_stranger(self, channel: Channel) -> None:
         hello = await greeting.await_hello(channel)
@@ -289,8 +310,8 @@ class Network:
             self._overlay.wake()
             end = await session.run()
             reason = end.reason
-            if end.is_fault:
-                self._registry.discourage(session.peer, limits.GARBAGE_S)
+            if end.fault is not None:
+                self._registry.penalise(session.peer, end.fault, reason)
             _log.info("peer_disconnected peer=%s reason=%r", session.peer, reason)
             await self._tell(PeerDisconnected(peer=session.peer, reason=reason))
             is_told = True

@@ -21,6 +21,7 @@ from sfnode.network.greeting import DUPLICATE, RefusedError
 from sfnode.network.host import DialError, Host
 from sfnode.network.link import Link, LinkBrokenError
 from sfnode.network.registry import Registry
+from sfnode.network.standing import Fault
 
 _log = logging.getLogger("sfnode.network")
 
@@ -154,8 +155,8 @@ class Overlay:
         except LinkBrokenError as error:
             self._failed(address, str(error))
         except Reject as error:
-            self._registry.discourage(peer, limits.GARBAGE_S)
-            self._failed(address, f"it sent what no honest node sends ({error})", limits.GARBAGE_S)
+            self._registry.penalise(peer, Fault.GARBAGE, str(error))
+            self._failed(address, f"it sent what no honest node sends ({error})")
         return True
 
     def _refused(self, address: Address, error: RefusedError, remote_host: str) -> None:

@@ -1,7 +1,7 @@
 """How much answering each neighbour may have: a token bucket per peer, in microseconds of computing. Pure: no clock.
 
-Answers cost a hundred times more than questions, so bytes received are no measure of them. Who is over its ration waits,
-alone: its reader does not go on, and nobody else is held up.
+Answers cost a hundred times more than questions, so bytes received are no measure of them. Who is over its ration
+waits, alone: its reader does not go on, and nobody else is held up.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from protocol.wire import (
 )
 from sfnode.network import limits
 
-# Microseconds for the answer and for writing it, measured on one slow core with 131,072 records in one span: the dearest
-# answer that there is of each kind, rounded up.
+# Microseconds for the answer and for writing it, measured on a slow core with 131,072 records in one span: the dearest
+# answer of each kind, rounded up.
 _COST_US: Final[dict[type[Message], int]] = {
     SpansRequest: 300,
     ShardsRequest: 1_200,

@@ -1,6 +1,9 @@
-"""Running sessions by peer, which of two sessions with one peer stays, and peers that are not wanted for a while."""
+"""Running sessions by peer, which of two sessions with one peer stays, and what is held against peers."""
 
 from __future__ import annotations
+
+import logging
+import time
 
 import trio
 
@@ -9,6 +12,9 @@ from sfnode.network import limits
 from sfnode.network.addresses import author_of_peer
 from sfnode.network.greeting import DUPLICATE
 from sfnode.network.session import Session
+from sfnode.network.standing import DiscouragedRow, Fault, Standing, Verdict
+
+_log = logging.getLogger("sfnode.network")
 
 
 class Registry:
@@ -18,7 +24,7 @@ class Registry:
         self._own_key = author_of_peer(own_peer)
         self._sessions: dict[PeerId, Session] = {}
         self._arriving: list[PeerId] = []
-        self._discouraged_until_s: dict[PeerId, float] = {}
+        self._standing = Standing()
 
     def get(self, peer: PeerId) -> Session | None:
         return self._sessions.get(peer)
@@ -48,6 +54,7 @@ class Registry:
             finally:
                 self._arriving.remove(session.peer)
         self._sessions[session.peer] = session
+        self._standing.met(session.peer, trio.current_time())
         return True
 
     def remove(self, session: Session) -> None:
@@ -66,19 +73,40 @@ class Registry:
         we_are_smaller = self._own_key < author_of_peer(new.peer)
         return new.is_outbound == we_are_smaller
 
-    # --- peers that are not wanted
+    # --- what is held against peers
 
-    def discourage(self, peer: PeerId, seconds: float) -> None:
-        """Neither dial nor accept this peer for so long."""
-        self._discouraged_until_s[peer] = trio.current_time() + seconds
-        if len(self._discouraged_until_s) > limits.DISCOURAGED_MAX:
-            del self._discouraged_until_s[min(self._discouraged_until_s, key=self._discouraged_until_s.__getitem__)]
+    def penalise(self, peer: PeerId, fault: Fault, reason: str) -> None:
+        """Hold a fault against the peer; where that is enough, end its session and keep away from it."""
+        now_s = trio.current_time()
+        for other in self._sessions:
+            self._standing.met(other, now_s)
+        verdict = self._standing.penalise(peer, fault, now_s)
+        if verdict is Verdict.TOLERATED:
+            return
+        if verdict is Verdict.SPARED:
+            _log.error(
+                "breaker_open peer=%s reason=%r: too many peers seem bad; is this node up to date?", peer, reason
+            )
+        session = self._sessions.get(peer)
+        if session is not None:
+            session.say_bye(reason)
+
+    def is_pushed_to(self, peer: PeerId) -> bool:
+        """Whether new records are flooded to the peer."""
+        return self._standing.is_pushed_to(peer, trio.current_time())
 
     def is_discouraged(self, peer: PeerId) -> bool:
-        return self._discouraged_until_s.get(peer, 0.0) > trio.current_time()
+        """Whether the peer is neither dialled nor accepted now."""
+        return self._standing.is_discouraged(peer, trio.current_time())
 
     def discouraged(self) -> frozenset[PeerId]:
-        """All of them, forgetting those whose time is over."""
-        now_s = trio.current_time()
-        self._discouraged_until_s = {p: until_s for p, until_s in self._discouraged_until_s.items() if until_s > now_s}
-        return frozenset(self._discouraged_until_s)
+        """All such peers."""
+        return self._standing.discouraged(trio.current_time())
+
+    def discouraged_rows(self) -> tuple[DiscouragedRow, ...]:
+        """The same, for the disk."""
+        return self._standing.rows(trio.current_time(), unix_ms=int(time.time() * 1_000))
+
+    def restore_discouraged(self, rows: tuple[DiscouragedRow, ...]) -> None:
+        """Go on keeping away from those of an earlier life."""
+        self._standing.restore(rows, trio.current_time(), unix_ms=int(time.time() * 1_000))

@@ -11,19 +11,20 @@ import trio
 from protocol.errors import Reject, RejectReason
 from protocol.wire import Bye, Hello, Message, PeerId, Ping, Pong, encode
 from sfnode.network import limits
-from sfnode.network.channel import Channel
+from sfnode.network.channel import Channel, StalledError
 from sfnode.network.link import LinkBrokenError
 from sfnode.network.outbox import Outbox
+from sfnode.network.standing import Fault
 
 _log = logging.getLogger("sfnode.network")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionEnd:
-    """Why a session ended; ``is_fault`` when the peer sent what no honest node can send."""
+    """Why a session ended; ``fault`` when the peer did what counts against it."""
 
     reason: str
-    is_fault: bool = False
+    fault: Fault | None = None
 
 
 MessageHandler = Callable[["Session", Message, int], Awaitable[None]]
@@ -61,10 +62,10 @@ class Session:
         """Queue a message; False when the queue is full or the session is ending."""
         return self._outbox.put(encode(message))
 
-    def end(self, reason: str, *, is_fault: bool = False) -> None:
+    def end(self, reason: str, *, fault: Fault | None = None) -> None:
         """End without a word. The first reason given stays."""
         if self._end is None:
-            self._end = SessionEnd(reason=reason, is_fault=is_fault)
+            self._end = SessionEnd(reason=reason, fault=fault)
         self._scope.cancel()
 
     def say_bye(self, reason: str) -> None:
@@ -95,7 +96,7 @@ class Session:
             self.end(str(error))
         except Reject as error:
             _log.warning("peer_rejected peer=%s reason=%s", self.peer, error)
-            self.end(str(error), is_fault=True)
+            self.end(str(error), fault=Fault.GARBAGE)
 
     async def _receive(self, message: Message, size: int) -> None:
         match message:
@@ -137,7 +138,7 @@ class Session:
                 await self.channel.write(*batch)
             await self.channel.link.send_eof()
         except LinkBrokenError as error:
-            self.end(str(error))
+            self.end(str(error), fault=Fault.STALLED if isinstance(error, StalledError) else None)
 
     async def _beat(self) -> None:
         """Ping; end the session when nothing was heard for DEAD_S: TCP alone may not notice for hours."""
