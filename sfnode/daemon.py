@@ -50,6 +50,7 @@ from sfnode.network.addresses import parse_bootstrap
 from sfnode.network.events import MessageReceived, NetworkConfig, PeerConnected, PeerDisconnected
 from sfnode.network.limits import BOOTSTRAPS_KEPT_MAX
 from sfnode.network.network import Network, Readiness
+from sfnode.network.standing import DiscouragedRow
 from sfnode.pursuit import Gap, Pursuit
 from sfnode.report import Reporter
 from sfnode.statement_files import read_statements_file, remove, waiting
@@ -135,7 +136,7 @@ class Daemon:
             known_peers=known_peers,
             basis=BasisFile(config.basis) if config.basis else None,
         )
-        self.network.restore_discouraged(_decode_rows(DiscouragedRow, self._store.discouraged))
+        self.network.restore_discouraged(decode_discouraged(self._store.discouraged))
         if config.training is not None:
             self.trainer = Trainer(config.training, config.signed, signer.author, replica.coefficients, self.reporter)
 
@@ -288,6 +289,9 @@ class Daemon:
         rows = json.dumps([to_plain(row, as_rows=False) for row in self.network.known_peers()])
         if rows != self._store.known_peers:
             self._store.save_known_peers(rows)
+        discouraged = json.dumps([to_plain(row, as_rows=False) for row in self.network.discouraged_peers()])
+        if discouraged != self._store.discouraged:
+            self._store.save_discouraged(discouraged)
         bootstraps = json.dumps(self.network.reached_bootstraps)
         if bootstraps != self._store.bootstraps:
             self._store.save_bootstraps(bootstraps)
@@ -331,6 +335,14 @@ def with_bootstraps(config: NetworkConfig, text: str) -> NetworkConfig:
         return config
     earlier = [str(address) for address in saved if address.peer not in named]
     return replace(config, bootstrap=(*config.bootstrap, *earlier[:BOOTSTRAPS_KEPT_MAX]))
+
+
+def decode_discouraged(text: str) -> tuple[DiscouragedRow, ...]:
+    """The saved peers that are not wanted; unreadable ones are worth no stop: whoever misbehaves will do so again."""
+    try:
+        return tuple(from_plain_untrusted(DiscouragedRow, row, "discouraged") for row in json.loads(text))
+    except (ValueError, TypeError, RecursionError, Malformed):
+        return ()
 
 
 def _now_ms() -> int:

@@ -128,6 +128,15 @@ class Store:
         """Keep the bootstraps for the next start."""
         self._set_fact("bootstraps", texts, is_durable=False)
 
+    @property
+    def discouraged(self) -> str:
+        """Peers that were not wanted when they were saved last, JSON; "[]" at first."""
+        return self._fact("discouraged") or "[]"
+
+    def save_discouraged(self, rows: str) -> None:
+        """Keep them for the next start."""
+        self._set_fact("discouraged", rows, is_durable=False)
+
     def _check_run(self, signed: SignedManifest) -> None:
         run_id = signed.manifest.run_id.hex()
         held = self._fact("run_id")

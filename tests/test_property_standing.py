@@ -95,15 +95,15 @@ def test_discouraged__kept_on_disk__the_rest_of_the_sentence_is_served_in_the_ne
     back_unix_ms = UNIX_MS + round(away_s * 1_000)
     again.restore(rows, 7.0, back_unix_ms)  # the steady clock begins anew
     left_s = limits.DISCOURAGED_S - away_s
-    assert again.discouraged(7.0) == (standing.discouraged(50.0) if left_s > 0.01 else again.discouraged(7.0))
-    if left_s > 1.0:
-        assert again.discouraged(7.0 + left_s - 0.5) == standing.discouraged(50.0)
-    assert again.discouraged(7.0 + max(left_s, 0.0) + 0.5) == frozenset()
+    assert again.discouraged(7.0) == (standing.discouraged(50.0) if left_s > 1.0 else again.discouraged(7.0))
+    if left_s > 2.0:
+        assert again.discouraged(7.0 + left_s - 1.0) == standing.discouraged(50.0)
+    assert again.discouraged(7.0 + max(left_s, 0.0) + 1.0) == frozenset()
 
 
 def test_discouraged__wall_clock_was_set_back__no_more_than_a_whole_sentence() -> None:
     standing = Standing()
-    standing.restore((DiscouragedRow(peer="peer1", until_unix_ms=UNIX_MS + 10**12),), 0.0, UNIX_MS)
+    standing.restore((DiscouragedRow(peer="peer1", until_unix_s=UNIX_MS // 1_000 + 10**9),), 0.0, UNIX_MS)
     assert standing.is_discouraged(peer(1), limits.DISCOURAGED_S - 1)
     assert not standing.is_discouraged(peer(1), limits.DISCOURAGED_S)
 

@@ -5,6 +5,7 @@ A fault is what an honest node does not do, or not often. Old, early, double or 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 
@@ -17,7 +18,7 @@ class Fault(Enum):
 
     GARBAGE = -100.0  # bytes that no honest node can send: fatal at once
     STALLED = -15.0  # did not read for WRITE_S; so does a laptop that was closed, but not four times in ten minutes
-    SILENT = -10.0  # opened a session and said nothing for HELLO_S
+    SILENT = -15.0  # opened a session and said nothing for HELLO_S
     STREAMS = -2.0  # one stream more than a peer may have
 
 
@@ -34,7 +35,7 @@ class DiscouragedRow:
     """What is kept on disk of a peer that is not wanted."""
 
     peer: str
-    until_unix_ms: int
+    until_unix_s: int
 
 
 @dataclass(slots=True)
@@ -44,7 +45,7 @@ class _Score:
 
     def at(self, now_s: float) -> float:
         """The score now, decayed towards 0."""
-        return self.points * 2.0 ** (-(now_s - self.updated_s) / limits.SCORE_HALF_LIFE_S)
+        return self.points * math.exp2((self.updated_s - now_s) / limits.SCORE_HALF_LIFE_S)
 
 
 class Standing:
@@ -100,7 +101,7 @@ class Standing:
     def rows(self, now_s: float, unix_ms: int) -> tuple[DiscouragedRow, ...]:
         """The discouraged peers, for the disk, ordered by peer. ``unix_ms``: the same moment by the wall clock."""
         return tuple(
-            DiscouragedRow(peer=peer, until_unix_ms=unix_ms + round((self._until_s[peer] - now_s) * 1_000))
+            DiscouragedRow(peer=peer, until_unix_s=round(unix_ms / 1_000 + self._until_s[peer] - now_s))
             for peer in sorted(self.discouraged(now_s))
         )
 
@@ -108,7 +109,7 @@ class Standing:
         """Take over what ``rows`` returned in an earlier life. However the wall clock jumped, none gets more than a
         whole sentence."""
         for row in rows[: limits.DISCOURAGED_MAX]:
-            left_s = min((row.until_unix_ms - unix_ms) / 1_000, limits.DISCOURAGED_S)
+            left_s = min(row.until_unix_s - unix_ms / 1_000, limits.DISCOURAGED_S)
             if left_s > 0:
                 self._discourage(PeerId(row.peer), now_s + left_s)
 
