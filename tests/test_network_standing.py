@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sized
 from pathlib import Path
 
 import trio
@@ -40,10 +41,10 @@ async def test_session__peer_stalls_again_and_again__is_discouraged_the_fourth_t
         for times in range(1, 5):
             link = await dial(stalled, listener)
             await link.send_all(frame(encode(HELLO)))
-            await until(lambda times=times: len(listener.connected()) == times)
+            await until(_has(listener.connected, times))
             while listener.network.send(stalled.peer, Records(request=7, data=bytes(FRAME_BYTES_MAX - 64))):
                 await trio.lowlevel.checkpoint()
-            await until(lambda times=times: len(listener.disconnected()) == times)
+            await until(_has(listener.disconnected, times))
             await link.aclose()
         assert {row.peer for row in listener.network.discouraged_peers()} == {stalled.peer}
         nursery.cancel_scope.cancel()
@@ -107,8 +108,12 @@ async def test_slow_reader__stops_reading__a_fast_one_gets_everything_meanwhile(
             message = Records(request=number, data=bytes(size))
             is_slow_full = not listener.network.send(slow.peer, message) or is_slow_full
             assert listener.network.send(fast.peer, message)
-            await until(lambda number=number: len(fast.messages()) == number)
+            await until(_has(fast.messages, number))
         assert is_slow_full
         assert listener.peers() == {fast.peer, slow.peer}  # nobody had to be cut for it
         await link.aclose()
         nursery.cancel_scope.cancel()
+
+
+def _has(items: Callable[[], Sized], count: int) -> Callable[[], bool]:
+    return lambda: len(items()) == count

@@ -18,7 +18,7 @@ class Fault(Enum):
 
     GARBAGE = -100.0  # bytes that no honest node can send: fatal at once
     STALLED = -15.0  # did not read for WRITE_S; so does a laptop that was closed, but not four times in ten minutes
-    SILENT = -15.0  # opened a session and said nothing for HELLO_S
+    SILENT = -14.0  # opened a session and said nothing for HELLO_S
     STREAMS = -2.0  # one stream more than a peer may have
 
 

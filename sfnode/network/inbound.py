@@ -1,0 +1,86 @@
+"""Who may hold an inbound place, and who gives way when all are taken. Pure: no clock, no sockets.
+
+Goal: an attacker who opens as many connections as he likes, under as many ids as he likes, from few networks, cannot
+take the places of honest neighbours. Keys are free and addresses of one network are cheap; networks, age and records
+that were news are not. So the oldest and the most useful are never put out, a newcomer never puts out anybody of a
+network that is less crowded than its own, and no network gets more than a quarter of the places.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import NewType
+
+from protocol.wire import PeerId
+from sfnode.network import limits
+
+Group = NewType("Group", str)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One inbound session: how old it is, and how many records it was the first to bring."""
+
+    peer: PeerId
+    group: Group
+    started_s: float
+    news: int
+
+
+def group_of(host: str) -> Group:
+    """The network of an IP address: /16, of IPv6 /32; IPv4 written as IPv6 is IPv4. An unreadable one is its own."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return Group(host)
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    prefix = 16 if address.version == 4 else 32
+    return Group(str(ipaddress.ip_network((address, prefix), strict=False)))
+
+
+def is_limited(host: str) -> bool:
+    """Whether the network of this address may be counted against it.
+
+    Not loopback and private ones: nobody can come from there across the internet, and behind a proxy everybody does.
+    """
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return address.is_global
+
+
+def has_group_room(host: str, taken: Iterable[Group], places_max: int) -> bool:
+    """Whether the newcomer's network has fewer than its part of all the places."""
+    if not is_limited(host):
+        return True
+    group = group_of(host)
+    return sum(other == group for other in taken) < max(1, places_max // limits.INBOUND_GROUP_PART)
+
+
+def choose_to_evict(places: Collection[Place], newcomer: Group) -> PeerId | None:
+    """Who gives way to a newcomer when no place is free: the youngest of the most crowded network, or nobody.
+
+    Nobody, unless that network is more crowded than the newcomer's would be with it.
+    """
+    crowd = Counter(place.group for place in places)
+    protected = _protected(places)
+    open_to_choice = [place for place in places if place.peer not in protected]
+    if not open_to_choice:
+        return None
+    youngest = max(open_to_choice, key=lambda place: (crowd[place.group], place.started_s, place.peer))
+    return youngest.peer if crowd[youngest.group] > crowd[newcomer] + 1 else None
+
+
+def _protected(places: Collection[Place]) -> frozenset[PeerId]:
+    """The oldest, and the most useful of the others."""
+    by_age = sorted(places, key=lambda place: (place.started_s, place.peer))
+    old, others = by_age[: limits.PROTECTED_OLD], by_age[limits.PROTECTED_OLD :]
+    useful = sorted((place for place in others if place.news > 0), key=lambda place: (-place.news, place.peer))
+    return frozenset(place.peer for place in (*old, *useful[: limits.PROTECTED_USEFUL]))
