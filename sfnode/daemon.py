@@ -169,7 +169,10 @@ class Daemon:
                 nursery.start_soon(self.trainer.run, self._jobs_out, inbox_in)
             task_status.started(addresses)
             async for event in inbox_out:
-                self._carry_out(self.node.handle(event, _now_ms()))
+                effects = self.node.handle(event, _now_ms())
+                if isinstance(event, MessageArrived):
+                    self.network.credit(event.peer, _news(effects))
+                self._carry_out(effects)
 
     # --- events -------------------------------------------------------------------------------------------
 
@@ -314,6 +317,11 @@ class Daemon:
             text = f"cannot reach {report.address}: {report.reason}; next try in {report.retry_in_s:.0f} s"
             self.reporter.event("dial_failed", text, address=report.address, reason=report.reason)
         self._dials_reported = set(reports)
+
+
+def _news(effects: Sequence[Effect]) -> int:
+    """How many records of others are stored now that were not held."""
+    return sum(len(effect.records) for effect in effects if isinstance(effect, StoreRecords) and not effect.is_own)
 
 
 def decode_peers(text: str) -> tuple[PeerRow, ...]:

@@ -16,6 +16,7 @@ OBSERVER_RUN_ID: Final = bytes(32)  # says: I only want manifest and basis
 OTHER_RUN: Final = "other run"
 OTHER_VERSION: Final = "other protocol version"
 FULL: Final = "full"
+GIVE_WAY: Final = "full, and a newcomer from another network needs the place"
 NO_BASIS: Final = "no basis here"
 DISCOURAGED: Final = "not now"
 DUPLICATE: Final = "there is a newer session between us"

@@ -64,6 +64,14 @@ def has_group_room(host: str, taken: Iterable[Group], places_max: int) -> bool:
     return sum(other == group for other in taken) < max(1, places_max // limits.INBOUND_GROUP_PART)
 
 
+def has_stranger_room(host: str, strangers: Iterable[str]) -> bool:
+    """Whether one more connection from this address may shake hands: ``strangers`` are those without a session."""
+    if not is_limited(host):
+        return True
+    group = group_of(host)
+    return sum(group_of(other) == group for other in strangers) < limits.STRANGERS_PER_GROUP_MAX
+
+
 def choose_to_evict(places: Collection[Place], newcomer: Group) -> PeerId | None:
     """Who gives way to a newcomer when no place is free: the youngest of the most crowded network, or nobody.
 

@@ -26,6 +26,7 @@ from libp2p.transport.tcp import tcp
 
 from protocol.errors import OperatorError
 from sfnode.network import limits
+from sfnode.network.inbound import has_stranger_room
 
 _log = logging.getLogger("sfnode.network")
 
@@ -111,10 +112,6 @@ def _silence() -> None:
             logger.addHandler(logging.NullHandler())
 
 
-def _ignore_peer(_peer: str) -> None:
-    """Until somebody wants to know of the peers whose streams were refused."""
-
-
 def _nothing() -> None:
     """In place of a method that must not do anything."""
 
@@ -151,7 +148,7 @@ class StreamGuard:
     def __init__(self, handler: StreamHandler) -> None:
         self._handler = handler
         self._open: Counter[Any] = Counter()
-        self.on_refused: Callable[[str], None] = _ignore_peer
+        self.on_refused: Callable[[str], None] = lambda _peer: None  # whose stream was refused
         self.failures = 0
         self.refused = 0
 
@@ -183,13 +180,23 @@ class StreamGuard:
 def _inbound_handler(swarm: Any) -> Callable[[Any, Any, Any], Awaitable[None]]:
     """swarm.py:2060 holds an inbound slot until the *host* ends: 250 connections in its lifetime are all it takes.
 
-    This one holds it until the connection ends. It also closes connections without a session and a peer's surplus ones.
+    This one holds it until the connection ends. It also closes connections without a session, a peer's surplus ones,
+    and those of a network that has as many strangers here as it may.
     """
+    shaking_hands: list[str] = []
 
     async def handle(stream: Any, address: Any, _failure_event: Any) -> None:
         raw = RawConnection(stream, False)
         try:
-            muxed = await swarm.upgrade_inbound_raw_conn(raw, address)
+            host = str(stream.stream.socket.getpeername()[0])
+            others = (connection.muxed_conn for connection in swarm.get_connections())
+            if not has_stranger_room(host, [*shaking_hands, *(it.remote_host for it in others if not it.has_session)]):
+                raise ConnectionClosedError("too many strangers of one network", transport="tcp")
+            shaking_hands.append(host)
+            try:
+                muxed = await swarm.upgrade_inbound_raw_conn(raw, address)
+            finally:
+                shaking_hands.remove(host)
         except Exception:
             _log.debug("inbound_upgrade_failed", exc_info=True)
             await raw.close()

@@ -30,11 +30,12 @@ EVENTS_MAX: Final = 1_024  # undelivered events; when full the session readers w
 # --- yamux: enforced by the patches -------------------------------------------------------------------------------
 STREAM_WINDOW_BYTES: Final = 262_144  # yamux's own start value, never grown: 2.6 MB/s at a round trip of 100 ms
 YAMUX_CHUNK_BYTES_MAX: Final = 65_507  # chunk + 12 (yamux header) = 65,519, the largest plaintext of one Noise message
-CONNECTION_BUFFER_BYTES_MAX: Final = 1 << 20  # all unread bytes of one connection: 36 neighbours stay below 40 MB
+CONNECTION_BUFFER_BYTES_MAX: Final = 1 << 19  # all unread bytes of one connection; 2 MiB of a peer with four of them
 
 # --- connections ------------------------------------------------------------------------------------------------
 CONNECTIONS_MAX: Final = 256  # below the usual limit of 1,024 open files, with room for the store and the worker
 CONNECTIONS_PER_PEER_MAX: Final = 4  # dials from both ends at once, and a restart while the old connection hangs
+STRANGERS_PER_GROUP_MAX: Final = 16  # connections of one network that handshake or have no session yet
 INBOUND_STREAMS_PER_PEER_MAX: Final = 16  # one session, one identify, one ping, and room for observers
 FIRST_SESSION_S: Final = 15.0  # an accepted connection that opened no session by then is closed
 OUTBOUND_TARGET: Final = 6  # random graphs of this degree stay connected when a third of the nodes vanish

@@ -44,6 +44,7 @@ from sfnode.network.events import (
 from sfnode.network.exchange import PeerExchange
 from sfnode.network.greeting import OBSERVER_RUN_ID, RefusedError, SilentError
 from sfnode.network.host import Host, check_can_listen, dialable
+from sfnode.network.inbound import choose_to_evict, group_of, has_group_room
 from sfnode.network.link import Link, LinkBrokenError
 from sfnode.network.mdns import LocalDiscovery
 from sfnode.network.overlay import Overlay
@@ -159,6 +160,12 @@ class Network:
         """The peer sent what no honest node can send: end its session, and neither dial nor accept it for a day."""
         self._registry.penalise(peer, Fault.GARBAGE, reason)
 
+    def credit(self, peer: PeerId, records: int) -> None:
+        """So many records that this peer brought were news: the most useful neighbours keep their places."""
+        session = self._registry.get(peer)
+        if session is not None:
+            session.news += records
+
     def neighbours(self) -> tuple[NeighbourInfo, ...]:
         """All running sessions."""
         return tuple(_info(session, self._book) for session in self._registry.all())
@@ -269,8 +276,23 @@ class Network:
             return reason
         if hello.run_id == OBSERVER_RUN_ID:
             return greeting.FULL if self._observers >= limits.OBSERVERS_MAX else None
-        has_room = self._registry.count(is_outbound=False) < self._config.inbound_max
-        return None if has_room or self._registry.get(channel.peer) else greeting.FULL
+        return None if self._has_place(channel) else greeting.FULL
+
+    def _has_place(self, channel: Channel) -> bool:
+        """Whether there is an inbound place for this peer; somebody may have to give way."""
+        if self._registry.get(channel.peer) is not None:
+            return True
+        places, host = self._registry.inbound_places(), channel.link.remote_host
+        if not has_group_room(host, [place.group for place in places], self._config.inbound_max):
+            return False
+        if len(places) < self._config.inbound_max:
+            return True
+        victim = choose_to_evict(places, group_of(host))
+        session = None if victim is None else self._registry.get(victim)
+        if session is None:
+            return False
+        session.say_bye(greeting.GIVE_WAY)
+        return True
 
     async def _serve_observer(self, channel: Channel) -> None:
         self._observers += 1

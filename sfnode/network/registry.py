@@ -11,6 +11,7 @@ from protocol.wire import PeerId
 from sfnode.network import limits
 from sfnode.network.addresses import author_of_peer
 from sfnode.network.greeting import DUPLICATE
+from sfnode.network.inbound import Place, group_of
 from sfnode.network.session import Session
 from sfnode.network.standing import DiscouragedRow, Fault, Standing, Verdict
 
@@ -41,6 +42,19 @@ class Registry:
 
     def count(self, *, is_outbound: bool) -> int:
         return sum(session.is_outbound == is_outbound for session in self._sessions.values())
+
+    def inbound_places(self) -> tuple[Place, ...]:
+        """The inbound sessions, without those that are ending."""
+        return tuple(
+            Place(
+                peer=peer,
+                group=group_of(session.channel.link.remote_host),
+                started_s=session.started_s,
+                news=session.news,
+            )
+            for peer, session in self._sessions.items()
+            if not session.is_outbound and not session.is_ending
+        )
 
     async def add(self, session: Session) -> bool:
         """Make this the peer's session, after the older one is gone; False when the older one stays."""

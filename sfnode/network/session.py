@@ -39,6 +39,7 @@ class Session:
         self.finished = trio.Event()  # set by the owner once everything about this session is done
         self.started_s = trio.current_time()
         self.rtt_ms: float | None = None
+        self.news = 0  # records that this neighbour was the first to bring
         self._on_message = on_message
         self._outbox = Outbox()
         self._scope = trio.CancelScope()
@@ -57,6 +58,11 @@ class Session:
     @property
     def is_outbound(self) -> bool:
         return self.channel.link.is_outbound
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it has been told to end."""
+        return self._end is not None
 
     def send(self, message: Message) -> bool:
         """Queue a message; False when the queue is full or the session is ending."""
