@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 import trio
@@ -60,26 +60,29 @@ async def test_full_node__newcomers_of_other_networks__displace_the_crowd_and_no
 ) -> None:
     monkeypatch.setattr(limits, "PROTECTED_OLD", 1)
     monkeypatch.setattr(limits, "PROTECTED_USEFUL", 0)
-    async with trio.open_nursery() as nursery:
+    async with trio.open_nursery() as nursery, AsyncExitStack() as guests:
         node = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,), inbound_max=3)))
-        async with (
-            guest(11, "127.1.0.1", node, monkeypatch) as first,
-            guest(12, "127.1.0.2", node, monkeypatch) as second,
-        ):
-            await until(lambda: len(node.peers()) == 2)
-            async with guest(13, "127.1.0.3", node, monkeypatch) as third:
-                await until(lambda: len(node.peers()) == 3)
-                async with guest(14, "127.1.0.4", node, monkeypatch) as same_network:
-                    assert await last_words(same_network) == FULL
-                async with guest(15, "127.2.0.1", node, monkeypatch):
-                    assert await last_words(third) == GIVE_WAY
-                    async with guest(16, "127.3.0.1", node, monkeypatch):
-                        assert await last_words(second) == GIVE_WAY
-                        async with guest(17, "127.4.0.1", node, monkeypatch) as too_late:
-                            assert await last_words(too_late) == FULL
-                        await until(lambda: len(node.peers()) == 3)
-                        assert _peer_of(first, node)
+
+        async def arrive(number: int, local_host: str) -> Link:
+            return await guests.enter_async_context(guest(number, local_host, node, monkeypatch))
+
+        crowd = []
+        for number in range(1, 4):
+            crowd.append(await arrive(10 + number, f"127.1.0.{number}"))
+            await until(_has(node, number))
+        assert await last_words(await arrive(14, "127.1.0.4")) == FULL
+        await arrive(15, "127.2.0.1")
+        assert await last_words(crowd[2]) == GIVE_WAY
+        await arrive(16, "127.3.0.1")
+        assert await last_words(crowd[1]) == GIVE_WAY
+        assert await last_words(await arrive(17, "127.4.0.1")) == FULL
+        await until(_has(node, 3))
+        assert _peer_of(crowd[0], node)
         nursery.cancel_scope.cancel()
+
+
+def _has(node: Node, neighbours: int) -> Callable[[], bool]:
+    return lambda: len(node.peers()) == neighbours
 
 
 def _peer_of(link: Link, node: Node) -> bool:

@@ -44,7 +44,6 @@ from sfnode.network.events import (
 from sfnode.network.exchange import PeerExchange
 from sfnode.network.greeting import OBSERVER_RUN_ID, RefusedError, SilentError
 from sfnode.network.host import Host, check_can_listen, dialable
-from sfnode.network.inbound import choose_to_evict, group_of, has_group_room
 from sfnode.network.link import Link, LinkBrokenError
 from sfnode.network.mdns import LocalDiscovery
 from sfnode.network.overlay import Overlay
@@ -276,23 +275,8 @@ class Network:
             return reason
         if hello.run_id == OBSERVER_RUN_ID:
             return greeting.FULL if self._observers >= limits.OBSERVERS_MAX else None
-        return None if self._has_place(channel) else greeting.FULL
-
-    def _has_place(self, channel: Channel) -> bool:
-        """Whether there is an inbound place for this peer; somebody may have to give way."""
-        if self._registry.get(channel.peer) is not None:
-            return True
-        places, host = self._registry.inbound_places(), channel.link.remote_host
-        if not has_group_room(host, [place.group for place in places], self._config.inbound_max):
-            return False
-        if len(places) < self._config.inbound_max:
-            return True
-        victim = choose_to_evict(places, group_of(host))
-        session = None if victim is None else self._registry.get(victim)
-        if session is None:
-            return False
-        session.say_bye(greeting.GIVE_WAY)
-        return True
+        has_place = self._registry.make_place(channel.peer, channel.link.remote_host, self._config.inbound_max)
+        return None if has_place else greeting.FULL
 
     async def _serve_observer(self, channel: Channel) -> None:
         self._observers += 1

@@ -10,8 +10,8 @@ import trio
 from protocol.wire import PeerId
 from sfnode.network import limits
 from sfnode.network.addresses import author_of_peer
-from sfnode.network.greeting import DUPLICATE
-from sfnode.network.inbound import Place, group_of
+from sfnode.network.greeting import DUPLICATE, GIVE_WAY
+from sfnode.network.inbound import Place, choose_to_evict, group_of, has_group_room
 from sfnode.network.session import Session
 from sfnode.network.standing import DiscouragedRow, Fault, Standing, Verdict
 
@@ -43,7 +43,21 @@ class Registry:
     def count(self, *, is_outbound: bool) -> int:
         return sum(session.is_outbound == is_outbound for session in self._sessions.values())
 
-    def inbound_places(self) -> tuple[Place, ...]:
+    def make_place(self, peer: PeerId, host: str, inbound_max: int) -> bool:
+        """Whether this peer, which dials from that IP address, gets an inbound place; somebody may have to give way."""
+        if peer in self._sessions:
+            return True
+        places = self._inbound_places()
+        if not has_group_room(host, [place.group for place in places], inbound_max):
+            return False
+        if len(places) < inbound_max:
+            return True
+        victim = choose_to_evict(places, group_of(host))
+        if victim is not None:
+            self._sessions[victim].say_bye(GIVE_WAY)
+        return victim is not None
+
+    def _inbound_places(self) -> tuple[Place, ...]:
         """The inbound sessions, without those that are ending."""
         return tuple(
             Place(
