@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import get_args
 
 import pytest
 import trio
@@ -13,6 +14,7 @@ from network_nodes import HELLO, LOOPBACK, dial, network, running_host, start, u
 from protocol.limits import PULL_AUTHORS_MAX
 from protocol.wire import (
     AuthorsRequest,
+    BasisRequest,
     Message,
     PayloadsRequest,
     PeerId,
@@ -25,6 +27,7 @@ from protocol.wire import (
     encode,
 )
 from sfnode.network import limits
+from sfnode.network import rations as rations_module
 from sfnode.network.events import MessageReceived, NetworkConfig
 from sfnode.network.frames import frame
 from sfnode.network.rations import Rations, cost_us
@@ -51,6 +54,12 @@ def test_cost__every_request__has_one_and_no_other_message_has() -> None:
     ]
     assert all(0 < cost_us(request) <= limits.RATION_BURST_US / 10 for request in requests)
     assert cost_us(Ping(nonce=1)) == 0
+
+
+def test_cost__messages_that_are_called_requests__all_have_one() -> None:
+    """BasisRequest: only observers may ask for it, and they pay by the byte."""
+    named = {kind for kind in get_args(Message) if kind.__name__.endswith("Request")}
+    assert set(rations_module._COST_US) == named - {BasisRequest}
 
 
 def test_cost__authors_of_one_shard__are_cheaper_than_of_all() -> None:

@@ -19,6 +19,7 @@ from protocol.wire import (
     PullRequest,
     ShardsRequest,
     SpansRequest,
+    StatementsRequest,
 )
 from sfnode.network import limits
 
@@ -32,6 +33,7 @@ _COST_US: Final[dict[type[Message], int]] = {
     PullRequest: 2_500,
     ManifestRequest: 500,
     PeersRequest: 500,
+    StatementsRequest: 1_000,
 }
 _AUTHORS_BASE_US: Final = 500  # of an AuthorsRequest for few shards: it is answered in proportion to them
 _SHARDS: Final = 256
