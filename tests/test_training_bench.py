@@ -58,7 +58,8 @@ def test_bench_step__tiny_shape__reports_every_ratio(dtype: str, monkeypatch: py
 
 
 @pytest.mark.process
-def test_bench_memory__forward_and_adamw__hold_what_they_must() -> None:
+def test_bench_memory__forward_and_adamw__hold_what_they_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfnode.training.bench.memory._PROCESSES", 1)
     found = peaks(
         "opt-tiny", (4, 8), "fp32", "cpu", (Alternative.FORWARD, Alternative.ADAMW, Alternative.STEP_LATER_PUBLISHED)
     )
