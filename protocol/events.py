@@ -65,6 +65,13 @@ class StatementSubmitted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BasisArrived:
+    """The published basis with this SHA-256 (64 hex digits) is on this node's disk, whole."""
+
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked:
     """Time has passed. Comes at least every FLUSH_INTERVAL_MS."""
 
@@ -78,6 +85,7 @@ Event: TypeAlias = (
     | EstimateLost
     | WorkerReady
     | StatementSubmitted
+    | BasisArrived
     | Ticked
 )
 

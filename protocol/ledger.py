@@ -118,7 +118,7 @@ class Ledger:
         """
         statement = self.roster.add(data)
         self._root = None
-        authors = {each.author for each in self.roster.held(statement.key)}
+        authors = {each.author for each in self.roster.held(statement.key) if each.author}
         return statement, [slot for author in sorted(authors) for slot in self._drop_what_counts_no_more(author)]
 
     def _drop_what_counts_no_more(self, author: Author) -> list[Slot]:

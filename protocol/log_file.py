@@ -1,4 +1,4 @@
-"""A whole run as one file: manifest, published basis, statements, every record, and their sum (SPEC 9.4).
+"""A whole run as one file: manifest, published bases, statements, every record, and their sum (SPEC 9.4).
 
 Whoever has the file needs no network and nobody's word: manifest, statements and records are signed, the basis is named
 by its hash, and the sum follows from them. Bytes only: opening files is for others.
@@ -24,7 +24,7 @@ from protocol.replica import Replica
 from protocol.statements import STATEMENT_KEY_BYTES
 
 MAGIC = b"sfnode/log/1" + b"\n\0\0\0"
-MANIFEST, BASIS, RECORDS, END, STATEMENTS = 1, 2, 3, 4, 5  # kinds of blocks; statements come before records
+MANIFEST, BASIS, RECORDS, END, STATEMENTS, RENEWED = 1, 2, 3, 4, 5, 6  # kinds of blocks, in the order 1 2 5 3 6 4
 
 _HEAD = struct.Struct(">BI")  # kind, length of the body
 _CHECK_BYTES = 32
@@ -56,10 +56,11 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedLog:
-    """A log file that was read to its end and found to hold what it says."""
+    """A log file that was read to its end and found to hold what it says. ``renewals``: later bases by SHA-256."""
 
     signed: SignedManifest
     basis: bytes | None
+    renewals: dict[str, bytes]
     replica: Replica
     end: LogEnd
 
@@ -72,14 +73,24 @@ def ordered_records(ledger: Ledger) -> Iterator[bytes]:
         yield from sorted(found, key=_place)
 
 
-def encode_log(signed: SignedManifest, basis: bytes | None, replica: Replica, writer: Signer) -> Iterator[bytes]:
-    """The file, piece by piece, each at most a block. ``basis``: exactly when the run's is published, and checked."""
+def encode_log(
+    signed: SignedManifest,
+    basis: bytes | None,
+    replica: Replica,
+    writer: Signer,
+    read_renewal: Callable[[str], bytes] | None = None,
+) -> Iterator[bytes]:
+    """The file, piece by piece, each at most a block.
+
+    Args:
+        basis: exactly when the run's is published, and checked.
+        read_renewal: gives the file of each of `Replica.renewals_needed`, checked.
+    """
     assert (basis is not None) == (signed.manifest.method.basis is BasisKind.PUBLISHED)
     chain = _Chain()
     yield MAGIC
     yield chain.block(MANIFEST, signed.encode())
-    for start in range(0, len(basis or b""), limits.LOG_BLOCK_BYTES_MAX):
-        yield chain.block(BASIS, (basis or b"")[start : start + limits.LOG_BLOCK_BYTES_MAX])
+    yield from _in_blocks(chain, BASIS, basis or b"")
     statements = replica.ledger.roster.statements()
     for body in _joined(statements, limits.LOG_BLOCK_BYTES_MAX // limits.STATEMENT_BYTES_MAX):
         yield chain.block(STATEMENTS, body)
@@ -87,9 +98,17 @@ def encode_log(signed: SignedManifest, basis: bytes | None, replica: Replica, wr
     for body in _joined(ordered_records(replica.ledger), limits.LOG_BLOCK_BYTES_MAX // record_bytes):
         records += len(body) // record_bytes
         yield chain.block(RECORDS, body)
+    for sha256 in replica.renewals_needed():
+        assert read_renewal is not None, "the run's basis was renewed"
+        yield from _in_blocks(chain, RENEWED, read_renewal(sha256))
     updates, root = replica.ledger.updates, replica.ledger.root()
     totals = _TOTALS.pack(records, updates, root, replica.state_digest(), writer.author)
     yield chain.block(END, totals + writer.sign(_END_TAG + chain.check + totals))
+
+
+def _in_blocks(chain: _Chain, kind: int, data: bytes) -> Iterator[bytes]:
+    for start in range(0, len(data), limits.LOG_BLOCK_BYTES_MAX):
+        yield chain.block(kind, data[start : start + limits.LOG_BLOCK_BYTES_MAX])
 
 
 def load_log_untrusted(
@@ -158,19 +177,20 @@ class _Loader:
         signed = self._manifest()
         basis = self._basis(signed.manifest)
         replica = Replica(signed.manifest)
-        due = dict.fromkeys((STATEMENTS, RECORDS), limits.LOG_BLOCK_BYTES_MAX) | {END: _END_BYTES}
-        while (block := self._block(due)).kind != END:
+        due = dict.fromkeys((STATEMENTS, RECORDS, RENEWED), limits.LOG_BLOCK_BYTES_MAX) | {END: _END_BYTES}
+        while (block := self._block(due)).kind in (STATEMENTS, RECORDS):
             if block.kind == STATEMENTS:
                 self._add_statements(replica, block)
             else:
                 due.pop(STATEMENTS, None)
                 self._add_records(replica, block)
             self._on_block(self._offset, replica.ledger.updates)
+        renewals, block = self._renewals(replica, block)
         end = self._end(replica, block)
         # [REJECT] SPEC 9.4.6: nothing follows
         if self._read(1):
             raise _fault(self._offset, "something follows the end of the log: the file is two in one, or damaged")
-        return LoadedLog(signed=signed, basis=basis, replica=replica, end=end)
+        return LoadedLog(signed=signed, basis=basis, renewals=renewals, replica=replica, end=end)
 
     def _block(self, lengths_max: dict[int, int]) -> _Block:
         """The next block, which must be of one of these kinds and no longer than said."""
@@ -214,6 +234,26 @@ class _Loader:
         with _at(start):
             decode_basis_untrusted(manifest, bytes(parts))
         return bytes(parts)
+
+    def _renewals(self, replica: Replica, block: _Block) -> tuple[dict[str, bytes], _Block]:
+        """The renewed bases, of which ``block`` is the first part, if there is any; and the block after them."""
+        manifest, found = replica.manifest, {}
+        total = basis_bytes(manifest.tensors, manifest.method.rank)
+        for sha256 in replica.renewals_needed():
+            parts, start = bytearray(), block.start
+            while len(parts) < total:
+                # [REJECT] SPEC 9.4.2: every basis in whose epochs something is held, whole
+                if block.kind != RENEWED:
+                    raise _fault(block.start, f"a part of the renewed basis {sha256[:16]} is missing here")
+                parts += block.body
+                block = self._block({RENEWED: limits.LOG_BLOCK_BYTES_MAX, END: _END_BYTES})
+            with _at(start):
+                decode_basis_untrusted(manifest, bytes(parts), sha256)
+            found[sha256] = bytes(parts)
+        # [REJECT] SPEC 9.4.2: and no other
+        if block.kind != END:
+            raise _fault(block.start, "a renewed basis that no statement names has no place here")
+        return found, block
 
     def _add_statements(self, replica: Replica, block: _Block) -> None:
         with _at(block.start):

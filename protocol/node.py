@@ -15,6 +15,7 @@ from protocol import limits
 from protocol.clock import StepClock
 from protocol.errors import Ignore, Reject
 from protocol.events import (
+    BasisArrived,
     DropPeer,
     Effect,
     EstimateFinished,
@@ -90,6 +91,7 @@ class Node:
         self._had_neighbours = config.neighbours_min == 0
         self._first_tick_ms: int | None = None
         self._replay_rest_until_ms = 0
+        self._bases_here: set[str] = set()  # of the renewed ones
         self._effects: list[Effect] = []
         self._now_ms = 0
         self._summed_per_tick = _summed_per_tick(manifest)
@@ -141,6 +143,8 @@ class Node:
                 self._is_worker_free = True
             case StatementSubmitted():
                 self._take_in([event.statement], source=None, is_news=True)
+            case BasisArrived():
+                self._bases_here.add(event.sha256)
             case Ticked():
                 self._tick()
             case _:
@@ -299,6 +303,8 @@ class Node:
         ledger = self.replica.ledger
         if not ledger.has_room_for(self.author) or not self.is_admitted_for(self.clock.next_step):
             return False
+        if not self._has_basis():
+            return False
         waited_ms = self._now_ms - self._first_tick_ms
         has_enough = self.sync.peers >= self._config.neighbours_min or waited_ms >= limits.FIRST_SYNC_TIMEOUT_MS
         self._had_neighbours = self._had_neighbours or has_enough
@@ -306,6 +312,15 @@ class Node:
         silent_ms = self._now_ms - max(self._first_tick_ms, self.sync.answered_ms)
         is_asked = self.sync.is_live or silent_ms >= limits.FIRST_SYNC_TIMEOUT_MS or not self._config.expects_peers
         return self._had_neighbours and is_asked
+
+    def _has_basis(self) -> bool:
+        """Whether the basis of the next step is here (SPEC 9.2.5)."""
+        renewals = self.replica.ledger.roster.renewals()
+        if not renewals:
+            return True
+        epoch = max(self.clock.next_step, self.frontier()) // self.manifest.method.epoch_steps
+        renewed = [sha256 for start, sha256 in renewals.items() if start <= epoch]
+        return not renewed or renewed[-1] in self._bases_here
 
     def _publish(self, step: int, scalars: tuple[int, ...]) -> None:
         if step != self._estimating:

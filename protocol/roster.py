@@ -6,7 +6,7 @@ that two authors have claimed admits nobody.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 
 from protocol import limits
@@ -99,6 +99,12 @@ class Roster:
         listed = [self._held[key][0] for key in self._keys() if key[0] == StatementKind.EXCLUDE]
         return {statement.author: statement.from_step for statement in listed}
 
+    def renewals(self) -> dict[int, str]:
+        """First epoch and SHA-256 of every basis that the owner has published since the manifest, ascending."""
+        keys = self._keys()
+        listed = [self._held[key][0] for key in keys[bisect_left(keys, bytes([StatementKind.RENEW])) :]]
+        return {statement.from_epoch: statement.sha256 for statement in listed}
+
     # --- the set ------------------------------------------------------------------------------------------
 
     def held(self, key: bytes) -> tuple[Statement, ...]:
@@ -142,6 +148,8 @@ def _says_nothing_new(held: tuple[Statement, ...], statement: Statement) -> bool
             return held[0].from_step <= statement.from_step
         case StatementKind.CLAIM:
             return len(held) == 2 or held[0].author == statement.author
+        case StatementKind.RENEW:
+            return held[0].sha256 <= statement.sha256
 
 
 def _value(held: tuple[Statement, ...]) -> bytes:
@@ -153,3 +161,5 @@ def _value(held: tuple[Statement, ...]) -> bytes:
             return u32(held[0].from_step)
         case StatementKind.CLAIM:
             return held[0].author if len(held) == 1 else b""
+        case StatementKind.RENEW:
+            return bytes.fromhex(held[0].sha256)

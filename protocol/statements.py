@@ -1,4 +1,4 @@
-"""Statements: what the owner of a run signs about who may contribute, as fixed-width bytes (SPEC 7.7).
+"""Statements: what the owner of a run signs about it once it has begun, as fixed-width bytes (SPEC 7.7).
 
 One statement stands for itself: it needs no other one, no order and no date. What a set of them says is the roster's.
 """
@@ -15,11 +15,14 @@ from protocol.errors import OperatorError, Reject, RejectReason
 from protocol.hashing import Author, u32
 from protocol.keys import KEY_BYTES, SIGNATURE_BYTES, Signer, is_author_key, is_signed
 from protocol.manifest import Manifest
+from protocol.method import BasisKind
 
 _SIGNED_TAG = b"sfnode/statement"  # by the owner
 _CLAIM_TAG = b"sfnode/claim/1.."  # by the token's key
 _TOKEN_PREFIX = "invite:"
+_NOBODY = Author(b"")
 _STEP_BYTES = 4
+_HASH_BYTES = 32
 STATEMENT_KEY_BYTES = 1 + KEY_BYTES
 
 
@@ -29,6 +32,7 @@ class StatementKind(IntEnum):
     ADMIT = 1
     EXCLUDE = 2
     CLAIM = 3
+    RENEW = 4
 
 
 # The kind's byte, what follows it, and the signatures.
@@ -36,11 +40,12 @@ _SIZES = {
     StatementKind.ADMIT: 1 + KEY_BYTES + SIGNATURE_BYTES,
     StatementKind.EXCLUDE: 1 + KEY_BYTES + _STEP_BYTES + SIGNATURE_BYTES,
     StatementKind.CLAIM: 1 + 2 * KEY_BYTES + 2 * SIGNATURE_BYTES,
+    StatementKind.RENEW: 1 + KEY_BYTES + _HASH_BYTES + SIGNATURE_BYTES,
 }
 _PLACES = {
     AdmissionKind.OPEN: (StatementKind.EXCLUDE,),
     AdmissionKind.ALLOW_LIST: (StatementKind.ADMIT, StatementKind.EXCLUDE),
-    AdmissionKind.INVITE: tuple(StatementKind),
+    AdmissionKind.INVITE: (StatementKind.ADMIT, StatementKind.EXCLUDE, StatementKind.CLAIM),
 }
 
 
@@ -50,9 +55,11 @@ class Statement:
 
     Attributes:
         kind: what is said.
-        author: of whom.
+        author: of whom; of a renewal of the basis empty.
         from_step: of an exclusion: its updates of this step and later ones do not count; else 0.
         token: of a claim: public key of the invitation; else empty.
+        from_epoch: of a renewal: the first epoch that has the new basis; else 0.
+        sha256: of a renewal: 64 lower-case hex digits of the new basis's file; else empty.
         data: the wire bytes, signatures included.
     """
 
@@ -60,12 +67,14 @@ class Statement:
     author: Author
     from_step: int = 0
     token: bytes = b""
+    from_epoch: int = 0
+    sha256: str = ""
     data: bytes
 
     @property
     def key(self) -> bytes:
         """33 bytes: statements of one key say something of the same thing."""
-        return bytes([self.kind]) + (self.token or self.author)
+        return self.data[:STATEMENT_KEY_BYTES]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +114,9 @@ class StatementCodec:
     def __init__(self, manifest: Manifest) -> None:
         self._owner = manifest.owner_key
         self._steps = manifest.steps
-        self._kinds = _PLACES[manifest.admission.kind]
+        self._epochs = -(-manifest.steps // manifest.method.epoch_steps)
+        is_renewable = manifest.method.basis is BasisKind.PUBLISHED
+        self._kinds = _PLACES[manifest.admission.kind] + ((StatementKind.RENEW,) if is_renewable else ())
         self._prefix = _SIGNED_TAG + manifest.run_id
         self._claim_prefix = _CLAIM_TAG + manifest.run_id
 
@@ -132,11 +143,16 @@ class StatementCodec:
         body = bytes([StatementKind.CLAIM]) + token.author + author
         return body + invitation.signature + token.sign(self._claim_prefix + token.author + author)
 
+    def renew(self, owner: Signer, from_epoch: int, sha256: str) -> bytes:
+        """The owner says that epochs from ``from_epoch`` on have the published basis of this hash (64 hex digits)."""
+        body = bytes([StatementKind.RENEW]) + from_epoch.to_bytes(KEY_BYTES, "big") + bytes.fromhex(sha256)
+        return body + owner.sign(self._prefix + body)
+
     def split_untrusted(self, data: bytes) -> list[bytes]:
         """Statements that stand end to end, one by one. Raises Reject."""
         found, start = [], 0
         while start < len(data):
-            # [REJECT] SPEC 7.7.1: a kind that the run's admission knows, with its length.
+            # [REJECT] SPEC 7.7.1: a kind that the run knows, with its length.
             size = _SIZES[StatementKind(data[start])] if data[start] in self._kinds else len(data) + 1
             if start + size > len(data):
                 raise Reject(RejectReason.STATEMENT_FORMAT, "no whole number of statements of this run")
@@ -148,13 +164,15 @@ class StatementCodec:
 
     def decode_untrusted(self, data: bytes) -> Statement:
         """Decode and check everything but keys and signatures. Raises Reject."""
-        # [REJECT] SPEC 7.7.1: a kind that the run's admission knows, with its length.
+        # [REJECT] SPEC 7.7.1: a kind that the run knows, with its length.
         if not data or data[0] not in self._kinds or len(data) != _SIZES[StatementKind(data[0])]:
-            raise Reject(RejectReason.STATEMENT_FORMAT, "not a statement of a kind that this run's admission knows")
+            raise Reject(RejectReason.STATEMENT_FORMAT, "not a statement of a kind that this run knows")
         kind, body = StatementKind(data[0]), data[1:]
         if kind is StatementKind.CLAIM:
             author = Author(body[KEY_BYTES : 2 * KEY_BYTES])
             return Statement(kind=kind, author=author, token=body[:KEY_BYTES], data=data)
+        if kind is StatementKind.RENEW:
+            return self._decode_renewal(body, data)
         author = Author(body[:KEY_BYTES])
         if kind is StatementKind.ADMIT:
             return Statement(kind=kind, author=author, data=data)
@@ -165,10 +183,19 @@ class StatementCodec:
             raise Reject(RejectReason.STATEMENT_FORMAT, text)
         return Statement(kind=kind, author=author, from_step=from_step, data=data)
 
+    def _decode_renewal(self, body: bytes, data: bytes) -> Statement:
+        epoch, sha256 = int.from_bytes(body[:KEY_BYTES], "big"), body[KEY_BYTES:-SIGNATURE_BYTES].hex()
+        # [REJECT] SPEC 7.7.2: a renewal begins at an epoch of the run after the first.
+        if not 0 < epoch < self._epochs:
+            text = f"a renewal from an epoch that is not 1 ... {self._epochs - 1}"
+            raise Reject(RejectReason.STATEMENT_FORMAT, text)
+        return Statement(kind=StatementKind.RENEW, author=_NOBODY, from_epoch=epoch, sha256=sha256, data=data)
+
     def check_signed(self, statement: Statement) -> None:
         """The costly rules: keys and signatures, at most two of each. Raises Reject."""
         # [REJECT] SPEC 7.7.3: the author, and the token where there is one, are valid keys.
-        if not is_author_key(statement.author) or (statement.token and not is_author_key(statement.token)):
+        keys = [key for key in (statement.author, statement.token) if key]
+        if not all(is_author_key(key) for key in keys):
             raise Reject(RejectReason.AUTHOR_KEY, "a statement about what is no valid Ed25519 key")
         # [REJECT] SPEC 7.7.4: the owner's signature, and in a claim the token's.
         data, signed_bytes = statement.data, len(statement.data) - SIGNATURE_BYTES

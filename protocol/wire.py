@@ -238,8 +238,9 @@ class PullDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BasisRequest:
-    """Asks for the run's published basis from byte ``offset`` on; observers only."""
+    """Asks for the published basis with this SHA-256, from byte ``offset`` on; not within a session."""
 
+    sha256: Bytes32
     offset: U32
 
 

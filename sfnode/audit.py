@@ -163,6 +163,7 @@ def _request(signed: SignedManifest, config: TrainingConfig) -> OpenSession:
     return OpenSession(
         manifest=signed.encode(),
         basis=None if config.basis is None else str(config.basis),
+        renewals=config.renewals,
         model=config.model,
         data=config.data,
         eval_data=None,

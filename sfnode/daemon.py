@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import assert_never
@@ -39,11 +40,12 @@ from protocol.events import (
 from protocol.keys import Signer
 from protocol.limits import FLUSH_INTERVAL_MS
 from protocol.manifest import SignedManifest
+from protocol.method import BasisKind
 from protocol.node import Node, NodeConfig
 from protocol.replica import Replica
 from protocol.statements import Statement
 from protocol.structure import Malformed, from_plain_untrusted, to_plain
-from sfnode.basis_file import BasisFile
+from sfnode.basis_file import find_basis, renewals_in
 from sfnode.files import write_json
 from sfnode.network.address_book import PeerRow
 from sfnode.network.addresses import parse_bootstrap
@@ -52,11 +54,13 @@ from sfnode.network.limits import BOOTSTRAPS_KEPT_MAX
 from sfnode.network.network import Network, Readiness
 from sfnode.network.standing import DiscouragedRow
 from sfnode.pursuit import Gap, Pursuit
+from sfnode.renewal import BasisKeeper
 from sfnode.report import Reporter
 from sfnode.statement_files import read_statements_file, remove, waiting
 from sfnode.status import ADMITTED, Status, StatusWriter, own_standing
 from sfnode.store import LEDGER_FILE, STATUS_FILE, Store, replay, replay_statements
 from sfnode.trainer import Evaluate, Job, Trainer, TrainingConfig
+from sfnode.worker_messages import RenewedBasis
 
 _INBOX_EVENTS = 256  # beyond it the network's readers wait, and with them the senders
 _STATUS_S = 1.0
@@ -68,17 +72,13 @@ _QUIET_S = 5.0  # all own steps done and nothing new for two comparisons of head
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonConfig:
-    """What one daemon is told. ``training`` None makes a relay, which stores, serves and floods but needs no torch.
-
-    ``basis``: file of the run's published basis, to be served; None for a random one.
-    """
+    """What one daemon is told. ``training`` None makes a relay, which stores, serves and floods but needs no torch."""
 
     signed: SignedManifest
     data_dir: Path
     identity_seed: bytes
     network: NetworkConfig
     training: TrainingConfig | None
-    basis: Path | None = None
     neighbours_min: int = 0
     eval_every_steps: int = 0
     is_exiting_when_finished: bool = False
@@ -134,11 +134,16 @@ class Daemon:
             run_id=self.manifest.run_id,
             manifest_bytes=config.signed.encode(),
             known_peers=known_peers,
-            basis=BasisFile(config.basis) if config.basis else None,
+            find_basis=partial(find_basis, config.data_dir, self.manifest),
         )
         self.network.restore_discouraged(decode_discouraged(self._store.discouraged))
         if config.training is not None:
-            self.trainer = Trainer(config.training, config.signed, signer.author, replica.coefficients, self.reporter)
+            self.trainer = Trainer(
+                config.training, config.signed, signer.author, replica.coefficients, self.reporter, self._renewals_here
+            )
+
+    def _renewals_here(self) -> tuple[RenewedBasis, ...]:
+        return renewals_in(self.config.data_dir, self.manifest, self.node.replica.ledger.roster.renewals())
 
     async def _load_replica(self) -> Replica:
         """Verify and sum what the disk holds, in pieces, so that a signal is heard meanwhile."""
@@ -165,6 +170,10 @@ class Daemon:
             nursery.start_soon(self._tick, inbox_in)
             nursery.start_soon(self._watch, nursery.cancel_scope)
             nursery.start_soon(self._take_statements, inbox_in)
+            if self.manifest.method.basis is BasisKind.PUBLISHED:
+                renewals = self.node.replica.ledger.roster.renewals
+                keeper = BasisKeeper(self.manifest, self.config.data_dir, renewals, self.reporter)
+                nursery.start_soon(keeper.run, self.network, inbox_in)
             if self.trainer is not None:
                 nursery.start_soon(self.trainer.run, self._jobs_out, inbox_in)
             task_status.started(addresses)

@@ -40,6 +40,7 @@ async def _evaluate_on(
         request = OpenSession(
             manifest=signed.encode(),
             basis=None if config.basis is None else str(config.basis),
+            renewals=config.renewals,
             model=config.model,
             data=None,
             eval_data=config.eval_data,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -18,7 +20,7 @@ from protocol.log_file import LoadedLog, encode_log, load_log_untrusted, ordered
 from protocol.manifest import Manifest
 from protocol.method import BasisKind
 from protocol.replica import Replica
-from sfnode.basis_file import basis_in, read_bases, store_basis
+from sfnode.basis_file import basis_in, basis_path, read_bases, renewals_for, store_basis
 from sfnode.files import describe_os_error, read_bytes, sync_folder, write_pieces_durably
 from sfnode.identity import FILE_NAME
 from sfnode.store import (
@@ -82,9 +84,23 @@ def export_log(directory: Path, path: Path, writer: Signer, tell: Tell) -> LogSu
     replay_statements(replica, read_statements(directory), directory / LEDGER_FILE)
     replay(replica, _told(read_records(directory), tell), directory / LEDGER_FILE)
     replica.coefficients()
-    write_pieces_durably(path, _counted(encode_log(signed, basis, replica, writer), replica, tell))
+    renewals_for(directory, replica)
+    write_pieces_durably(
+        path,
+        _counted(
+            encode_log(signed, basis, replica, writer, partial(_read_renewal, directory, manifest)), replica, tell
+        ),
+    )
     records = replica.ledger.updates + 2 * replica.ledger.void_slots
     return _summary(directory, replica, records=records, writer=writer.author.hex())
+
+
+def _read_renewal(directory: Path, manifest: Manifest, sha256: str) -> bytes:
+    data = read_bytes(basis_path(directory, manifest, sha256), "the renewed basis")
+    if hashlib.sha256(data).hexdigest() != sha256:
+        path = basis_path(directory, manifest, sha256)
+        raise OperatorError(f"{path} is damaged: start the node, it fetches the file from its neighbours")
+    return data
 
 
 def _told(records: Iterable[tuple[int, bytes]], tell: Tell) -> Iterator[tuple[int, bytes]]:
@@ -240,6 +256,8 @@ def _keep_basis(loaded: LoadedLog, folder: Path) -> None:
     manifest = loaded.signed.manifest
     if loaded.basis is not None and manifest.method.basis is BasisKind.PUBLISHED:
         store_basis(manifest, loaded.basis, origin="the log's basis", data_dir=folder)
+    for sha256, data in loaded.renewals.items():
+        store_basis(manifest, data, origin="the log's basis", data_dir=folder, sha256=sha256)
 
 
 def _summary(

@@ -23,6 +23,7 @@ from sfnode.worker_messages import (
     Evaluated,
     EvaluateRequest,
     OpenSession,
+    RenewedBasis,
     SessionOpened,
 )
 
@@ -32,7 +33,7 @@ _RESTART_S_MAX = 60.0  # a worker that dies at once is started again after 1, 2,
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingConfig:
     """Local choices for training; see the options of ``sfnode join`` of the same names. ``basis``: a file, for a run
-    whose basis is published."""
+    whose basis is published; ``renewals``: those that took its place."""
 
     model: str
     data: str | None
@@ -42,6 +43,7 @@ class TrainingConfig:
     threads: int | None = None
     worker_socket: Path | None = None
     basis: Path | None = None
+    renewals: tuple[RenewedBasis, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,9 @@ class Trainer:
         author: Author,
         coefficients: Callable[[], Coefficients],
         reporter: Reporter,
+        renewals: Callable[[], tuple[RenewedBasis, ...]] | None = None,
     ) -> None:
+        """``renewals``: bases that the owner has published since, as far as they are here."""
         self.statistics = TrainingStatistics()
         self._config = config
         self._signed = signed
@@ -83,6 +87,8 @@ class Trainer:
         self._coefficients = coefficients
         self._reporter = reporter
         self._sent: dict[int, int] = {}  # revision of each epoch that the present session holds
+        self._renewals = renewals or (lambda: config.renewals)
+        self._opened_with: tuple[RenewedBasis, ...] = ()
         self._estimating: int | None = None
 
     async def run(self, jobs: trio.MemoryReceiveChannel[Job], inbox: trio.MemorySendChannel[Event]) -> None:
@@ -121,6 +127,8 @@ class Trainer:
             await self._open(session)
             await inbox.send(WorkerReady())
             async for job in jobs:
+                if self._renewals() != self._opened_with:
+                    await self._open(session)
                 if isinstance(job, Evaluate):
                     await self._evaluate(session, job)
                 else:
@@ -130,10 +138,11 @@ class Trainer:
                 await session.aclose()
 
     async def _open(self, session: WorkerSession) -> None:
-        config = self._config
+        config, renewals = self._config, self._renewals()
         request = OpenSession(
             manifest=self._signed.encode(),
-            basis=None if self._config.basis is None else str(self._config.basis),
+            basis=None if config.basis is None else str(config.basis),
+            renewals=renewals,
             model=config.model,
             data=config.data,
             eval_data=config.eval_data,
@@ -145,7 +154,7 @@ class Trainer:
             opened = await session.request(request, SessionOpened)
         except WorkerMemoryError as error:
             raise OperatorError(str(error)) from None
-        self._sent = {}
+        self._sent, self._opened_with = {}, renewals
         self._reporter.event(
             "worker_ready",
             f"model ready: {opened.model_parameters:,} parameters, {opened.dtype} on {opened.device}, "

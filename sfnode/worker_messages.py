@@ -32,12 +32,22 @@ class FailureKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RenewedBasis:
+    """A basis that the owner published later: the first epoch that has it, its hash (64 hex digits), its file."""
+
+    from_epoch: int
+    sha256: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSession:
-    """First request on a connection. Reply: SessionOpened.
+    """First request on a connection; a later one takes its place. Reply: SessionOpened.
 
     Attributes:
         manifest: content of the signed run file; its model hashes are checked against the folder.
         basis: file of the run's published basis; None where the basis is random.
+        renewals: its successors, by epoch.
         model: folder of the model, ``embedded:NAME``, or a hub id (then the manifest's revision is used).
         data: JSONL file to train on; None for a session that only evaluates.
         eval_data: JSONL file to evaluate on, or None.
@@ -48,6 +58,7 @@ class OpenSession:
 
     manifest: bytes
     basis: str | None
+    renewals: tuple[RenewedBasis, ...]
     model: str
     data: str | None
     eval_data: str | None

@@ -36,7 +36,9 @@ def network(
 ) -> Network:
     """A network that does not run yet; by default it listens on a free port of loopback."""
     config = config or NetworkConfig(listen=(LOOPBACK,))
-    return Network(config=config, identity_seed=seed(number), run_id=run_id, manifest_bytes=MANIFEST, basis=basis)
+    return Network(
+        config=config, identity_seed=seed(number), run_id=run_id, manifest_bytes=MANIFEST, find_basis=lambda _: basis
+    )
 
 
 @dataclass(slots=True)

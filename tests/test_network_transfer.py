@@ -68,6 +68,9 @@ class Unreadable(Source):
         raise OSError("input/output error")
 
 
+HASH = hashlib.sha256(BASIS).digest()
+
+
 def run_of(data: bytes) -> Manifest:
     """A run whose published basis is ``data``, by length and hash."""
     digest = hashlib.sha256(data).hexdigest()
@@ -262,7 +265,7 @@ async def test_observer__asks_for_the_basis_again_and_again__gets_it_once(monkey
         received: object = True
         with trio.fail_after(5.0), suppress(LinkBrokenError):
             while received is not None:
-                await channel.send_now(BasisRequest(offset=0))
+                await channel.send_now(BasisRequest(sha256=HASH, offset=0))
                 received = await channel.receive_untrusted()
         nursery.cancel_scope.cancel()
     assert PARTS + 2 <= len(source.offsets) <= PARTS + 3
@@ -273,13 +276,13 @@ async def test_observer__asks_beyond_the_end__gets_an_empty_part() -> None:
         listener = await start(nursery, network(1, basis=Source()))
         channel = Channel(await dial(stranger, listener), CALM, Traffic())
         await greet(channel, own_hello(run_id=OBSERVER_RUN_ID, agent="", listen=(), head_step=0))
-        await channel.send_now(BasisRequest(offset=2**32 - 1))
+        await channel.send_now(BasisRequest(sha256=HASH, offset=2**32 - 1))
         received = await channel.receive_untrusted()
         assert received and received[0] == BasisPart(total=len(BASIS), offset=2**32 - 1, data=b"")
         nursery.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("message", [BasisRequest(offset=0), BasisPart(total=1, offset=0, data=b"x")])
+@pytest.mark.parametrize("message", [BasisRequest(sha256=HASH, offset=0), BasisPart(total=1, offset=0, data=b"x")])
 async def test_neighbour__asks_for_the_basis_or_sends_it__is_cut(message: Message) -> None:
     async with trio.open_nursery() as nursery, running_host(9, is_listening=False) as stranger:
         listener = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,)), basis=Source()))

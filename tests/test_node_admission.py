@@ -13,6 +13,7 @@ from manifests import OWNER, small_manifest
 from node_cores import MANIFEST, ME, X, Y, join, node, own, pushed, sent, start_effects, tell, without_heads
 from protocol.admission import AdmissionKind, AdmissionSpec
 from protocol.events import (
+    BasisArrived,
     DropPeer,
     EstimateFinished,
     SendMessage,
@@ -25,7 +26,7 @@ from protocol.events import (
 from protocol.replica import Replica
 from protocol.statements import StatementCodec
 from protocol.wire import PeerId, Records, Statements
-from statements import admit, claim, exclude, run_with
+from statements import admit, claim, exclude, published_run, renew, run_with
 
 LISTED, INVITED = run_with("allow-list"), run_with("invite")
 CODEC = StatementCodec(MANIFEST)
@@ -51,6 +52,26 @@ def test_node__statement_submitted_here__is_told_to_all() -> None:
     join(told, X, Y)
     effects = told.handle(StatementSubmitted(statement=exclude(MANIFEST, 1, 3)), 10)
     assert [peer for peer, _ in sent(effects, Statements)] == [X, Y]
+
+
+def test_node__basis_of_its_next_step_is_not_here__starts_once_it_has_come() -> None:
+    manifest = published_run("open")
+    step = manifest.method.epoch_steps
+    waiting = node(manifest=manifest, reserved_step=step - 1)
+    waiting.handle(Ticked(), 0)
+    waiting.handle(StatementSubmitted(statement=renew(manifest, 1)), 5)
+    assert start_effects(step, manifest)[0] not in waiting.handle(WorkerReady(), 10)
+    waiting.handle(BasisArrived(sha256="ee" * 32), 20)
+    assert waiting.estimating_step is None
+    assert without_heads(waiting.handle(BasisArrived(sha256="cd" * 32), 30)) == start_effects(step, manifest)
+
+
+def test_node__basis_of_a_later_epoch_is_not_here__goes_on_until_then() -> None:
+    manifest = published_run("open")
+    waiting = node(manifest=manifest)
+    waiting.handle(Ticked(), 0)
+    waiting.handle(StatementSubmitted(statement=renew(manifest, 1)), 5)
+    assert without_heads(waiting.handle(WorkerReady(), 10)) == start_effects(0, manifest)
 
 
 def test_node__statement_that_is_forged__drops_a_peer_and_keeps_those_before_it() -> None:

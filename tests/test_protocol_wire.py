@@ -70,7 +70,7 @@ MESSAGES: list[Message] = [
     Payloads(request=1, span=0, author=A, hashes=b"12345678"),
     PullRequest(request=1, wanted=(WantedSlots(span=0, author=A, steps=MAP),)),
     PullDone(request=5, records=1),
-    BasisRequest(offset=32_768),
+    BasisRequest(sha256=bytes(range(32)), offset=32_768),
     BasisPart(total=40_000, offset=32_768, data=b"\x7f\x81"),
     StatementsRequest(request=7, after=bytes(33)),
     Statements(request=7, statements=(b"\1" * 97, b"\3" * 193), is_last=True),

@@ -104,7 +104,7 @@ async def test_trainer__estimates__come_back_with_what_they_were_asked(tmp_path:
             assert await bench.next() == EstimateFinished(step=step, scalars=(step + 1,))
         (opened,) = bench.worker.asked(OpenSession)
         assert opened == OpenSession(
-            basis=None,
+            basis=None, renewals=(),
             manifest=SIGNED.encode(), model="local:none", data="train.jsonl", eval_data=None,
             author=AUTHOR.author, device="auto", dtype="fp32",
         )  # fmt: skip

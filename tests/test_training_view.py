@@ -76,9 +76,8 @@ class Shuffled(Bases):
         self._bases = bases
         self._order = order
 
-    @property
-    def are_one(self) -> bool:
-        return self._bases.are_one
+    def name(self, epoch: int) -> str:
+        return self._bases.name(epoch)
 
     def of(self, epoch: int, tensor_index: int) -> Basis:
         found = self._bases.of(epoch, tensor_index)

@@ -18,6 +18,7 @@ from sfnode.worker_messages import (
     FailureKind,
     Message,
     OpenSession,
+    RenewedBasis,
     SessionOpened,
     SetCoefficients,
     WorkerFailure,
@@ -29,6 +30,7 @@ from sfnode.worker_messages import (
 MESSAGES: list[Message] = [
     OpenSession(
         basis=None,
+        renewals=(RenewedBasis(from_epoch=2, sha256="ab" * 32, file="/b"),),
         manifest=b"{}\n",
         model="embedded:tiny-opt",
         data=None,

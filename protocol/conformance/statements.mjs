@@ -1,12 +1,12 @@
-// What the owner says about who may contribute (SPEC 2.4, 7.7): statements, and the roster that a set of them makes.
+// What the owner says about a run that has begun (SPEC 2.4, 7.7): statements, and the roster that a set of them makes.
 
 import { isValidAuthorKey, verify } from "./ed25519.mjs";
 import { hashFields, innerDigest, u32 } from "./hashing.mjs";
 import { Rejected, rejectUnless } from "./verdicts.mjs";
 
-const [ADMISSION, EXCLUSION, CLAIM] = [1, 2, 3];
+const [ADMISSION, EXCLUSION, CLAIM, RENEWAL] = [1, 2, 3, 4];
 const KINDS = { open: [EXCLUSION], "allow-list": [ADMISSION, EXCLUSION], invite: [ADMISSION, EXCLUSION, CLAIM] };
-const LENGTHS = { [ADMISSION]: 97, [EXCLUSION]: 101, [CLAIM]: 193 };
+const LENGTHS = { [ADMISSION]: 97, [EXCLUSION]: 101, [CLAIM]: 193, [RENEWAL]: 129 };
 const KEY_BYTES = 33;
 const STATEMENTS_MAX = 131072;
 const OWNER_TAG = Buffer.from("sfnode/statement", "ascii");
@@ -23,11 +23,16 @@ export function hasWork({ manifest, runId }, author) {
   return workOf(runId, author) >= manifest.admission.pow_bits;
 }
 
+function kindsOf({ admission, method }) {
+  return [...KINDS[admission.kind], ...(method.basis === "published" ? [RENEWAL] : [])];
+}
+
 /** Rules 1 and 2, and the fields. */
 function parseStatement({ manifest }, data) {
   const kind = data[0];
-  const isKnown = KINDS[manifest.admission.kind].includes(kind) && data.length === LENGTHS[kind];
+  const isKnown = kindsOf(manifest).includes(kind) && data.length === LENGTHS[kind];
   rejectUnless(isKnown, "STATEMENT_FORMAT", "no statement of this run");
+  if (kind === RENEWAL) return parseRenewal(manifest, data);
   const start = kind === CLAIM ? 33 : 1;
   const step = kind === EXCLUSION ? data.readUInt32BE(33) : 0;
   rejectUnless(step < manifest.steps, "STATEMENT_FORMAT", `step ${step}`);
@@ -35,9 +40,17 @@ function parseStatement({ manifest }, data) {
   return { kind, author: data.subarray(start, start + 32), step, token, key: data.subarray(0, KEY_BYTES), data };
 }
 
+function parseRenewal({ method, steps }, data) {
+  const epoch = BigInt("0x" + data.toString("hex", 1, 33));
+  const isLater = epoch > 0n && epoch < BigInt(Math.ceil(steps / method.epoch_steps));
+  rejectUnless(isLater, "STATEMENT_FORMAT", `epoch ${epoch}`);
+  const sha256 = data.subarray(33, 65);
+  return { kind: RENEWAL, author: null, step: 0, token: null, epoch: Number(epoch), sha256, key: data.subarray(0, KEY_BYTES), data };
+}
+
 /** Rules 3 and 4. */
 function checkSignatures({ manifest, runId }, { kind, author, token, data }) {
-  const keys = token === null ? [author] : [author, token];
+  const keys = [author, token].filter((key) => key !== null);
   rejectUnless(keys.every(isValidAuthorKey), "AUTHOR_KEY");
   const owner = Buffer.from(manifest.owner, "hex");
   const [end, signature] = kind === CLAIM ? [KEY_BYTES, data.subarray(65, 129)] : [data.length - 64, data.subarray(-64)];
@@ -74,26 +87,27 @@ export class Roster {
       if (reason !== null) return { verdict: "ignore", reason };
       checkSignatures(this.#run, statement);
       this.#held.set(name, statement.kind === CLAIM ? [...held, statement] : [statement]);
-      return { verdict: "counts", reason: null, authors: this.#held.get(name).map(({ author }) => author) };
+      return { verdict: "counts", reason: null, authors: authorsOf(this.#held.get(name)) };
     } catch (error) {
       if (!(error instanceof Rejected)) throw error;
       return { verdict: "reject", reason: error.reason };
     }
   }
 
-  #ignoreReason({ kind, author, step }, held) {
+  #ignoreReason({ kind, author, step, sha256 }, held) {
     if (held.length === 0) return this.#held.size >= STATEMENTS_MAX ? "STATEMENTS_FULL" : null;
     const isOld = {
       [ADMISSION]: () => true,
       [EXCLUSION]: () => held[0].step <= step,
       [CLAIM]: () => held.length === 2 || held[0].author.equals(author),
+      [RENEWAL]: () => Buffer.compare(held[0].sha256, sha256) <= 0,
     };
     return isOld[kind]() ? "ALREADY_HELD" : null;
   }
 
   isAdmitted(author) {
     if (this.#run.manifest.admission.kind === "open") return hasWork(this.#run, author);
-    const good = [...this.#held.values()].filter((held) => held.length === 1 && held[0].kind !== EXCLUSION);
+    const good = [...this.#held.values()].filter((held) => held.length === 1 && [ADMISSION, CLAIM].includes(held[0].kind));
     return good.some(([statement]) => statement.author.equals(author));
   }
 
@@ -101,6 +115,12 @@ export class Roster {
   excludedFrom(author) {
     const held = this.#held.get(Buffer.concat([Buffer.of(EXCLUSION), author]).toString("hex"));
     return held === undefined ? Infinity : held[0].step;
+  }
+
+  /** [first epoch, SHA-256] of every basis that was published since the manifest, ascending. */
+  renewals() {
+    const held = this.#ascending().map(([statement]) => statement);
+    return held.filter(({ kind }) => kind === RENEWAL).map(({ epoch, sha256 }) => [epoch, sha256.toString("hex")]);
   }
 
   /** Why a record is not usable, or null. */
@@ -136,7 +156,12 @@ export class Roster {
   }
 }
 
-function valueOf([{ kind, step, author }, second]) {
+function authorsOf(held) {
+  return held.flatMap(({ author }) => (author === null ? [] : [author]));
+}
+
+function valueOf([{ kind, step, author, sha256 }, second]) {
   if (second !== undefined || kind === ADMISSION) return Buffer.alloc(0);
+  if (kind === RENEWAL) return sha256;
   return kind === EXCLUSION ? u32(step) : author;
 }

@@ -2,7 +2,7 @@
 
 import { Coefficients } from "./coefficients.mjs";
 import { Ledger } from "./ledger.mjs";
-import { checkStatement, workOf } from "./statements.mjs";
+import { checkStatement, Roster, workOf } from "./statements.mjs";
 import { answer } from "./sync.mjs";
 import { playEvents } from "./vector_ledgers.mjs";
 import { fromBytesStar, fromHex, toHex, verdictOf } from "./vector_notation.mjs";
@@ -13,13 +13,20 @@ export const STATEMENTS = {
   work: ({ run_id: runId, author }) => ({ bits: workOf(fromHex(runId), fromHex(author)) }),
   decode: ({ manifest, statement }, file) =>
     verdictOf(() => {
-      const { kind, author, step, token } = checkStatement(runNamed(file, manifest), fromHex(statement));
-      return { kind, author: toHex(author), from_step: step, token: token === null ? "" : toHex(token) };
+      const { kind, author, step, token, epoch = 0, sha256 = null } = checkStatement(runNamed(file, manifest), fromHex(statement));
+      const hexOf = (bytes) => (bytes === null ? "" : toHex(bytes));
+      const fields = { kind, author: hexOf(author), from_step: step, token: hexOf(token) };
+      return { ...fields, from_epoch: epoch, sha256: hexOf(sha256) };
     }),
   ledger({ manifest, records, statements }, file, expected) {
     const run = runNamed(file, manifest);
     const given = { records: records.map((record) => fromBytesStar(record)), statements: statements.map(fromHex) };
     return { runs: expected.runs.map((events) => playEvents(run, given, events)) };
+  },
+  renewals({ manifest, statements }, file) {
+    const roster = new Roster(runNamed(file, manifest));
+    const verdicts = statements.map((statement) => roster.add(fromHex(statement)).reason);
+    return { verdicts, renewals: roster.renewals(), digest: toHex(roster.digest()) };
   },
   answer({ manifest, statements, request }, file) {
     const run = runNamed(file, manifest);

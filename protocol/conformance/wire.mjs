@@ -62,7 +62,7 @@ const MESSAGES = [
   ["Payloads", { request: u32, span, author, hashes: bytes(0, 8192) }],
   ["PullRequest", { request: u32, wanted: list(1, 256, tuple(span, author, bitmap)) }],
   ["PullDone", { request: u32, records: u32 }],
-  ["BasisRequest", { offset: u32 }],
+  ["BasisRequest", { sha256: bytes(32, 32), offset: u32 }],
   ["BasisPart", { total: u32, offset: u32, data: bytes(0, 32768) }],
   ["StatementsRequest", { request: u32, after: bytes(33) }],
   ["Statements", { request: u32, statements: list(0, 256, bytes(1, 193)), is_last: bool }],

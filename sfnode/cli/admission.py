@@ -15,7 +15,7 @@ from protocol.errors import OperatorError
 from protocol.hashing import Author
 from protocol.keys import KEY_BYTES, Signer, is_author_key
 from protocol.manifest import Manifest
-from protocol.statements import StatementCodec, StatementKind
+from protocol.statements import Statement, StatementCodec, StatementKind
 from protocol.structure import is_hex
 from sfnode.cli.options import NOT_NEGATIVE, POSITIVE, FilePath, FolderPath, data_dir_option, json_option
 from sfnode.identity import load_identity
@@ -137,6 +137,9 @@ def show(data_dir: Path, is_json: bool) -> None:
     codec = StatementCodec(manifest)
     for data in read_statements(directory):
         statement = codec.decode_untrusted(data)
+        if statement.kind is StatementKind.RENEW:
+            _show_renewal(statement, is_json)
+            continue
         kind, author = statement.kind.name.lower(), statement.author.hex()
         if is_json:
             click.echo(json.dumps({"kind": kind, "author": author, "from_step": statement.from_step}))
@@ -145,21 +148,34 @@ def show(data_dir: Path, is_json: bool) -> None:
         click.echo(f"{kind:<8} {author}{from_step}")
 
 
+def _show_renewal(statement: Statement, is_json: bool) -> None:
+    if is_json:
+        fields = {"kind": "renew", "from_epoch": statement.from_epoch, "sha256": statement.sha256}
+        click.echo(json.dumps(fields))
+        return
+    click.echo(f"renew    basis {statement.sha256}  from epoch {statement.from_epoch}")
+
+
 def _run_and_owner(options: dict[str, Any]) -> tuple[Manifest, Signer]:
-    """The run, and the key that signed it. OperatorError for any other key."""
+    """The run, and the key that signed it."""
     if options["run_file"] is not None:
         manifest = decode_run_file(options["run_file"]).manifest
     elif options["data_dir"] is not None:
         manifest = read_manifest(options["data_dir"].expanduser()).manifest
     else:
         raise OperatorError("say which run: --data-dir of a node on this machine, or --run FILE")
-    owner = load_identity(options["owner_key"])
+    return manifest, check_owner(options["owner_key"], manifest)
+
+
+def check_owner(path: Path, manifest: Manifest) -> Signer:
+    """The key in ``path``, which must be the one that signed the run; OperatorError for any other."""
+    owner = load_identity(path)
     if owner.author != manifest.owner_key:
         raise OperatorError(
-            f"--owner-key {options['owner_key']} is {owner.author.hex()[:16]}, but run {manifest.name!r} was signed by "
+            f"--owner-key {path} is {owner.author.hex()[:16]}, but run {manifest.name!r} was signed by "
             f"{manifest.owner[:16]}: only its owner's statements count. Give the key that `sfnode init` wrote"
         )
-    return manifest, owner
+    return owner
 
 
 def _author(text: str) -> Author:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from protocol.keys import Signer
 from protocol.manifest import SignedManifest
 from protocol.structure import is_hex
 from sfnode.audit import Audit, audit_messages, check_auditable, choose_messages, report_name
-from sfnode.basis_file import basis_in
+from sfnode.basis_file import basis_in, renewals_for
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import POSITIVE, FilePath, FolderPath, data_dir_option, device_options, json_option
 from sfnode.cli.run import model_reference
@@ -50,8 +51,9 @@ def audit(data_dir: Path, check: Path | None, out: Path | None, is_json: bool, *
     directory = data_dir.expanduser()
     signed = read_manifest(directory)
     check_auditable(signed.manifest)
-    config = _config(signed, directory, options)
-    ledger = read_replica(directory, signed.manifest).ledger
+    replica = read_replica(directory, signed.manifest)
+    ledger = replica.ledger
+    config = replace(_config(signed, directory, options), renewals=renewals_for(directory, replica))
     if check is None:
         chosen = choose_messages(ledger, _author(options["author"]), options["messages"], random.SystemRandom())
     else:

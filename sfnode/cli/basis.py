@@ -1,39 +1,63 @@
-"""``sfnode basis``: a published basis for a new run."""
+"""``sfnode basis``: a published basis for a new run, and a fresh one for a run that has moved."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import click
 
 from protocol.bases import encode_basis
 from protocol.errors import OperatorError
+from protocol.method import BasisKind
+from protocol.replica import Replica
+from protocol.statements import StatementCodec
+from sfnode.basis_file import basis_in, read_bases, renewals_for, store_basis
+from sfnode.cli.admission import check_owner
 from sfnode.cli.extras import check_can_train
-from sfnode.cli.options import POSITIVE, FilePath, device_options, json_option, task_options
+from sfnode.cli.options import POSITIVE, FilePath, data_dir_option, device_options, json_option, task_options
 from sfnode.cli.owner import task_of
+from sfnode.cli.run import model_reference
 from sfnode.files import write_durably
+from sfnode.statement_files import submit
+from sfnode.store import read_manifest, read_replica
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_EPOCHS_AHEAD: Final = 2  # the run goes on while the basis is made and fetched
 
 
 @click.group()
 def basis() -> None:
-    """Directions worth searching, for a new run: better than random ones, and still the same on every node."""
+    """Directions worth searching: better than random ones, and still the same on every node."""
+
+
+def _calibration_options(command: F) -> F:
+    options = (
+        click.option("--data", required=True, help="Calibration examples: a JSONL file or embedded:reviews."),
+        click.option(
+            "--source",
+            type=click.Choice(["gradient", "forward"]),
+            default="gradient",
+            show_default=True,
+            help="One back-propagation (memory for gradients), or forward passes only.",
+        ),
+        click.option(
+            "--examples", type=POSITIVE, default=128, show_default=True, help="How many of the data, from its start."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 @basis.command()
 @click.option("--model", required=True, help="Hub id, local folder, or embedded:tiny-opt.")
 @task_options
-@click.option("--data", required=True, help="Calibration examples: a JSONL file or embedded:reviews.")
-@click.option(
-    "--source",
-    type=click.Choice(["gradient", "forward"]),
-    default="gradient",
-    show_default=True,
-    help="One back-propagation (memory for gradients), or forward passes only.",
-)
-@click.option("--examples", type=POSITIVE, default=128, show_default=True, help="How many of the data, from its start.")
+@_calibration_options
 @click.option("--rank", type=POSITIVE, default=16, show_default=True, help="Columns of each side; a power of two.")
 @click.option("--trainable", default="linear", show_default=True, help="Of linear,embedding,norm,bias.")
 @click.option("--out", type=FilePath, required=True, help="File to write.")
@@ -67,3 +91,61 @@ def make(out: Path, is_json: bool, **choices: Any) -> None:
         f"written  {out}\n"
         f"next     sfnode init --basis {out} ...  (same model, task and --trainable)"
     )
+
+
+@basis.command()
+@data_dir_option
+@click.option("--owner-key", type=FilePath, required=True, help="Key that signed the run (`sfnode init`).")
+@click.option("--model", help="Model folder, when the run's model is a local one.")
+@_calibration_options
+@click.option("--from-epoch", type=POSITIVE, help="First epoch that has it.  [default: the next but one]")
+@device_options
+@json_option
+def renew(data_dir: Path, owner_key: Path, from_epoch: int | None, is_json: bool, **choices: Any) -> None:
+    """Publish a fresh basis for a run of yours, taken at the weights that it has reached.
+
+    The file and the signed statement go to the node of --data-dir, whether it runs or not, and from there to all
+    others. They train in it from the named epoch on; what was learnt before stays as it is.
+
+    \b
+    Example: sfnode basis renew --data-dir ~/.sfnode/my-run-0123456789ab --owner-key my.key --data train.jsonl
+    """
+    directory = data_dir.expanduser()
+    manifest = read_manifest(directory).manifest
+    owner = check_owner(owner_key, manifest)
+    if manifest.method.basis is BasisKind.RANDOM:
+        raise OperatorError("the run's basis is random: it is drawn anew in every epoch, and nobody can renew it")
+    check_can_train()
+    from sfnode.training.calibration import RenewalChoice, recalibrate  # imports torch
+
+    replica = read_replica(directory, manifest)
+    first = _first_epoch(replica, from_epoch)
+    held, model = basis_in(directory, manifest), model_reference(manifest, choices.pop("model"))
+    bases = read_bases(manifest, held, renewals_for(directory, replica))
+    found = recalibrate(bases, replica.coefficients(), RenewalChoice(model=model, **choices))
+    data = encode_basis(manifest.method.rank, found)
+    digest = hashlib.sha256(data).hexdigest()
+    path = store_basis(manifest, data, origin="the new basis", data_dir=directory, sha256=digest)
+    submit(directory, [StatementCodec(manifest).renew(owner, first, digest)])
+    fields = {"file": str(path), "bytes": len(data), "sha256": digest, "from_epoch": first}
+    if is_json:
+        click.echo(json.dumps(fields))
+        return
+    click.echo(
+        f"basis    {len(data):,} bytes, SHA-256 {digest[:16]}..., from epoch {first} "
+        f"(step {first * manifest.method.epoch_steps}) on\n"
+        f"written  {path}\n"
+        f"next     keep the node of {directory} running until its neighbours have the file: it tells them at once"
+    )
+
+
+def _first_epoch(replica: Replica, asked: int | None) -> int:
+    """The epoch to renew from: what others train in now stays what it is, and they need time to fetch the file."""
+    manifest = replica.manifest
+    present = max(replica.ledger.authors().values(), default=0) // manifest.method.epoch_steps
+    first, last = asked or present + _EPOCHS_AHEAD, (manifest.steps - 1) // manifest.method.epoch_steps
+    if first <= present:
+        raise OperatorError(f"--from-epoch {first}: the run is in epoch {present} already; name a later one")
+    if first > last:
+        raise OperatorError(f"the run is in epoch {present} of 0 ... {last}: no epoch {first} is left to renew it for")
+    return first

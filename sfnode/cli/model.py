@@ -11,7 +11,8 @@ import trio
 from protocol.coefficients import Coefficients
 from protocol.errors import OperatorError
 from protocol.manifest import SignedManifest
-from sfnode.basis_file import basis_in, read_bases
+from protocol.replica import Replica
+from sfnode.basis_file import basis_in, read_bases, renewals_for
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import FolderPath, data_dir_option, device_options, dtype_option, json_option
 from sfnode.cli.run import model_reference
@@ -37,7 +38,8 @@ def evaluate(
     Example: sfnode eval --data-dir ~/.sfnode/my-run --eval-data dev.jsonl
     """
     check_can_train()
-    signed, after = _load(data_dir)
+    signed, replica = _load(data_dir)
+    after = replica.coefficients()
     data = evaluation_file(signed.manifest.task, eval_data)
     if data is None:
         raise OperatorError("--eval-data is missing: give a JSONL file of held-out examples")
@@ -48,6 +50,7 @@ def evaluate(
         device=device,
         dtype=dtype,
         basis=basis_in(data_dir.expanduser(), signed.manifest),
+        renewals=renewals_for(data_dir.expanduser(), replica),
     )
     states = [Coefficients(signed.manifest), after] if compare else [after]
     results = trio.run(evaluate_states, signed, config, states)
@@ -81,9 +84,10 @@ def export(data_dir: Path, model: str | None, out: Path, adapter: bool, dtype: s
     from sfnode.training.export import export_adapter, export_model  # imports torch
     from sfnode.training.models import choose_dtype, resolve_model
 
-    signed, coefficients = _load(data_dir)
-    manifest = signed.manifest
-    bases = read_bases(manifest, basis_in(data_dir.expanduser(), manifest))
+    signed, replica = _load(data_dir)
+    manifest, coefficients, directory = signed.manifest, replica.coefficients(), data_dir.expanduser()
+    renewals = renewals_for(directory, replica)
+    bases = read_bases(manifest, basis_in(directory, manifest), renewals)
     base = resolve_model(model_reference(manifest, model), manifest.model.revision).path
     if adapter:
         export_adapter(bases, coefficients, base, out, force)
@@ -96,9 +100,8 @@ def export(data_dir: Path, model: str | None, out: Path, adapter: bool, dtype: s
     click.echo(f"written  {out} (state {digest[:16]})")
 
 
-def _load(data_dir: Path) -> tuple[SignedManifest, Coefficients]:
+def _load(data_dir: Path) -> tuple[SignedManifest, Replica]:
     """Verify and replay the ledger of a data directory."""
     directory = data_dir.expanduser()
     signed = read_manifest(directory)
-    replica = read_replica(directory, signed.manifest)
-    return signed, replica.coefficients()
+    return signed, read_replica(directory, signed.manifest)

@@ -133,7 +133,6 @@ async def _prepare_and_run(
             local_discovery=not options["no_mdns"],
         ),
         training=training and replace(training, basis=basis),
-        basis=basis,
         neighbours_min=options["neighbours_min"],
         eval_every_steps=options["eval_every"],
         is_exiting_when_finished=options["exit_when_finished"],

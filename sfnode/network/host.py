@@ -157,13 +157,26 @@ class Host:
 
         None when it does not know the question, or does not answer.
         """
+        stream = await self.open_beside(link, TProtocol(reach.PROTOCOL))
+        return None if stream is None else await reach.ask(stream, port)
+
+    async def open_beside(self, link: Link, protocol: TProtocol) -> Link | None:
+        """Another stream to the peer of a link, on the same connection; None when it does not know the protocol."""
         try:
             with trio.fail_after(limits.DIAL_S):
                 connections = self._swarm.get_connections(ID.from_base58(link.peer))
-                stream = await self._open_stream(connections[-1], TProtocol(reach.PROTOCOL))
+                return await self._open_stream(connections[-1], protocol)
         except (MultiselectClientError, BaseLibp2pError, trio.TooSlowError, OSError, IndexError):
             return None
-        return await reach.ask(stream, port)
+
+    def serve_beside(self, protocol: TProtocol, on_request: SessionHandler) -> None:
+        """Call ``on_request`` for every stream of this protocol that a peer opens beside its session."""
+
+        async def answer(stream: Any) -> None:
+            await on_request(Link(stream.muxed_conn, stream.muxed_stream, is_outbound=False))
+            await stream.close()
+
+        self._host.set_stream_handler(protocol, answer)
 
     async def _answer_reach(self, stream: Any) -> None:
         """A peer asks how we see it. A broken stream is its own affair."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 import trio
@@ -55,6 +56,11 @@ class Link:
             await self._stream.close()
         except _GONE as error:
             raise LinkBrokenError("the connection was lost while closing") from error
+
+    async def reset(self) -> None:
+        """Give up this stream only; the connection stays."""
+        with suppress(*_GONE):
+            await self._stream.reset()
 
     def abort(self) -> None:
         """Cut the connection now."""

@@ -27,7 +27,7 @@ from protocol.wire import (
     Records,
     encode,
 )
-from sfnode.network import greeting, limits
+from sfnode.network import files, greeting, limits
 from sfnode.network.address_book import AddressBook, PeerRow
 from sfnode.network.addresses import Address, parse_announce, parse_bootstrap, parse_listen
 from sfnode.network.channel import Channel, Traffic
@@ -42,6 +42,7 @@ from sfnode.network.events import (
     PeerDisconnected,
 )
 from sfnode.network.exchange import PeerExchange
+from sfnode.network.files import Files
 from sfnode.network.greeting import OBSERVER_RUN_ID, RefusedError, SilentError
 from sfnode.network.host import Host, check_can_listen, dialable
 from sfnode.network.link import Link, LinkBrokenError
@@ -51,7 +52,7 @@ from sfnode.network.rations import Rations, cost_us
 from sfnode.network.registry import Registry
 from sfnode.network.session import Session
 from sfnode.network.standing import DiscouragedRow, Fault
-from sfnode.network.transfer import BasisSource, manifest_part, serve_observer
+from sfnode.network.transfer import Download, FindBasis, no_basis
 
 PUSHED: Final = 0  # SPEC 8.1: the request number of records that answer none
 
@@ -76,15 +77,14 @@ class Network:
         run_id: bytes,
         manifest_bytes: bytes,
         known_peers: tuple[PeerRow, ...] = (),
-        basis: BasisSource | None = None,
+        find_basis: FindBasis = no_basis,
     ) -> None:
         self._config = config
         self._listen = tuple(parse_listen(text) for text in config.listen)
         self._announce = tuple(parse_announce(text) for text in config.announce)
         bootstrap = tuple(parse_bootstrap(text) for text in config.bootstrap)
         self._run_id = run_id
-        self._manifest_bytes = manifest_bytes
-        self._basis = basis
+        self._files = Files(manifest_bytes, find_basis, self._channel)
         self._host = Host(identity_seed=identity_seed, on_inbound=self._on_inbound)
         self.peer = self._host.peer
         self.head_step = 0  # told to new neighbours; the node keeps it up to date
@@ -102,7 +102,7 @@ class Network:
         )
         self._rations = Rations()
         self._host.guard.on_refused = self._on_stream_refused
-        self._observers = 0
+        self._host.serve_beside(files.PROTOCOL, self._on_file_request)
         self._is_stopping = False
         self._events, self.events = trio.open_memory_channel[NetworkEvent](limits.EVENTS_MAX)
 
@@ -164,6 +164,10 @@ class Network:
         session = self._registry.get(peer)
         if session is not None:
             session.news += records
+
+    async def fetch(self, download: Download) -> bytes | None:
+        """A document from whichever neighbour has it; None when none has it now."""
+        return await self._files.fetch(download, self._host, self._registry)
 
     def neighbours(self) -> tuple[NeighbourInfo, ...]:
         """All running sessions."""
@@ -259,7 +263,8 @@ class Network:
             _log.info("inbound_refused peer=%s reason=%r", channel.peer, reason)
             await greeting.refuse(channel, reason, self._recommend(channel) if reason == greeting.FULL else ())
         elif hello.run_id == OBSERVER_RUN_ID:
-            await self._serve_observer(channel)
+            await channel.send_now(self._hello())
+            await self._files.serve(channel)
         else:
             channel.trust()
             await self._run_if_first(Session(channel, hello, self._on_message), is_hello_due=True)
@@ -274,17 +279,12 @@ class Network:
             self._book.failed(channel.peer, trio.current_time(), at_least_s=limits.WRONG_RUN_S)
             return reason
         if hello.run_id == OBSERVER_RUN_ID:
-            return greeting.FULL if self._observers >= limits.OBSERVERS_MAX else None
+            return greeting.FULL if self._files.is_busy else None
         has_place = self._registry.make_place(channel.peer, channel.link.remote_host, self._config.inbound_max)
         return None if has_place else greeting.FULL
 
-    async def _serve_observer(self, channel: Channel) -> None:
-        self._observers += 1
-        try:
-            await channel.send_now(self._hello())
-            await serve_observer(channel, self._manifest_bytes, self._basis)
-        finally:
-            self._observers -= 1
+    async def _on_file_request(self, link: Link) -> None:
+        await self._files.serve_neighbour(link, self._registry)
 
     async def _run_if_first(self, session: Session, *, is_hello_due: bool) -> None:
         """Run the session unless another with this peer stays. LinkBrokenError when our hello cannot be sent."""
@@ -338,7 +338,7 @@ class Network:
                     raise Reject(RejectReason.UNREQUESTED, "peers that were not asked for")
                 self._overlay.wake()
             case ManifestRequest(offset=offset):
-                session.send(manifest_part(self._manifest_bytes, offset))
+                session.send(self._files.manifest_part(offset))
             case ManifestPart() | BasisPart() | BasisRequest():
                 # [REJECT] SPEC 8.1.3: neighbours ask each other for no basis, and for no manifest but at the beginning
                 raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} between neighbours")

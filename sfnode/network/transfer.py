@@ -1,4 +1,4 @@
-"""Manifest and published basis over the wire, in parts: served to whoever asks, fetched by a node about to join."""
+"""Manifest and published bases over the wire, in parts: served to whoever asks, fetched by who lacks them."""
 
 from __future__ import annotations
 
@@ -37,6 +37,14 @@ class BasisSource(Protocol):
         """Bytes from ``offset`` on, none beyond the end. OSError."""
 
 
+FindBasis = Callable[[str], BasisSource | None]  # by SHA-256, 64 hex digits
+
+
+def no_basis(_sha256: str) -> BasisSource | None:
+    """Of a node that has none."""
+    return None
+
+
 def manifest_part(manifest_bytes: bytes, offset: int) -> ManifestPart:
     """The answer to a ManifestRequest."""
     data = manifest_bytes[offset : offset + PART_BYTES_MAX]
@@ -53,19 +61,23 @@ def basis_part(basis: BasisSource | None, offset: int) -> BasisPart | None:
         return None
 
 
-async def serve_observer(channel: Channel, manifest_bytes: bytes, basis: BasisSource | None = None) -> None:
-    """Answer a stranger's requests until it leaves, its time is over or it has had enough. LinkBrokenError, Reject.
+async def serve_files(channel: Channel, manifest_bytes: bytes, find_basis: FindBasis = no_basis) -> None:
+    """Answer an observer's requests until it leaves, its time is over or it has had enough. LinkBrokenError, Reject.
 
-    Its time is OBSERVER_S, and more for what it takes of a basis at OBSERVER_BYTES_PER_S_MIN.
+    Its time is OBSERVER_S, and more for what it takes of a basis at OBSERVER_BYTES_PER_S_MIN. Each basis once.
     """
-    allowed_bytes = limits.OBSERVER_BYTES_MAX + (basis.total if basis else 0)
+    allowed_bytes = limits.OBSERVER_BYTES_MAX
+    found: dict[bytes, BasisSource | None] = {}
     with trio.move_on_after(limits.OBSERVER_S) as scope:
         while allowed_bytes > 0:
             received = await channel.receive_untrusted()
             match received[0] if received else None:
                 case ManifestRequest(offset=offset):
                     answer: Message | None = manifest_part(manifest_bytes, offset)
-                case BasisRequest(offset=offset):
+                case BasisRequest(sha256=sha256, offset=offset):
+                    is_new = sha256 not in found
+                    basis = found[sha256] = find_basis(sha256.hex()) if is_new else found[sha256]
+                    allowed_bytes += basis.total if basis and is_new else 0
                     answer = basis_part(basis, offset)
                     scope.deadline += PART_BYTES_MAX / limits.OBSERVER_BYTES_PER_S_MIN
                 case Ping(nonce=nonce):
@@ -91,28 +103,37 @@ class Wanted:
 
     Attributes:
         name: for people.
-        request, part: the two messages.
+        request, part: the request from an offset on, and the message that answers.
         bytes_max: of the whole.
         total, sha256: length and hash where they are known before; then it may come from several peers in turn.
     """
 
     name: str
-    request: type[ManifestRequest | BasisRequest]
+    request: Callable[[int], ManifestRequest | BasisRequest]
     part: type[ManifestPart | BasisPart]
     bytes_max: int
     total: int | None = None
     sha256: str | None = None
 
 
-MANIFEST: Final = Wanted(name="manifest", request=ManifestRequest, part=ManifestPart, bytes_max=MANIFEST_BYTES_MAX)
+MANIFEST: Final = Wanted(
+    name="manifest",
+    request=lambda offset: ManifestRequest(offset=offset),
+    part=ManifestPart,
+    bytes_max=MANIFEST_BYTES_MAX,
+)
 
 
-def basis_of(manifest: Manifest) -> Wanted:
-    """The published basis of a run."""
-    total = basis_bytes(manifest.tensors, manifest.method.rank)
-    sha256 = manifest.method.basis_sha256
+def basis_of(manifest: Manifest, sha256: str | None = None) -> Wanted:
+    """A published basis of a run: the manifest's, or the one with this hash."""
+    wanted = sha256 or manifest.method.basis_sha256
     return Wanted(
-        name="basis", request=BasisRequest, part=BasisPart, bytes_max=BASIS_BYTES_MAX, total=total, sha256=sha256
+        name="basis",
+        request=lambda offset: BasisRequest(sha256=bytes.fromhex(wanted), offset=offset),
+        part=BasisPart,
+        bytes_max=BASIS_BYTES_MAX,
+        total=basis_bytes(manifest.tensors, manifest.method.rank),
+        sha256=wanted,
     )
 
 
@@ -147,7 +168,7 @@ class Download:
         offsets = range(self._asked, end, PART_BYTES_MAX)
         if offsets:
             self._asked += len(offsets) * PART_BYTES_MAX
-            await channel.send_now(*(self.wanted.request(offset=offset) for offset in offsets))
+            await channel.send_now(*(self.wanted.request(offset) for offset in offsets))
 
     async def _next(self, channel: Channel) -> ManifestPart | BasisPart:
         received = await channel.receive_untrusted()

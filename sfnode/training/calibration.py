@@ -1,4 +1,5 @@
-"""A published basis from a look at the model and some examples, which the run's owner takes once (`sfnode basis make`).
+"""A published basis from a look at the model and some examples, which the run's owner takes before the run (`sfnode
+basis make`), and again when the model has moved (`sfnode basis renew`).
 
 A zeroth-order estimate is as noisy as the space it searches is large. Two sources make that space small:
 
@@ -25,6 +26,8 @@ from torch.nn import functional
 from transformers.pytorch_utils import Conv1D
 
 from protocol import limits
+from protocol.bases import Bases
+from protocol.coefficients import Coefficients
 from protocol.errors import OperatorError
 from protocol.hashing import key_of, u32
 from protocol.manifest import TensorKind, TensorSpec
@@ -36,6 +39,7 @@ from sfnode.data import locate
 from sfnode.training.candidates import batch_of
 from sfnode.training.describe import chosen_groups
 from sfnode.training.models import (
+    check_model,
     check_positions,
     choose_device,
     choose_dtype,
@@ -47,6 +51,7 @@ from sfnode.training.perturbed import is_norm
 from sfnode.training.session import SharedModel
 from sfnode.training.tasks import Example, TaskData, read_task, row_batch
 from sfnode.training.tensors import Place, places, trainable_tensors
+from sfnode.training.view import fold_weights
 
 ENTRY_MAX: Final = 31  # almost four times the unit: larger entries are cut, and the bound of SPEC 4.5 stays loose
 _EXTRA_COLUMNS: Final = 8  # of the subspace iteration (Halko et al., arXiv 0909.4061, algorithm 4.4)
@@ -95,13 +100,61 @@ def calibrate(choice: CalibrationChoice) -> tuple[Basis, ...]:
     data = read_task(load_tokenizer(folder.path), choice.task, locate(choice.data), None)
     model = load_causal_lm(folder.path, choose_device(choice.device), choose_dtype(choice.dtype))
     tensors = trainable_tensors(model, chosen_groups(choice.trainable))
-    shared, examples = SharedModel(model), data.examples[: choice.examples]
+    return _basis_of(SharedModel(model), tensors, data, choice, choice.rank)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenewalChoice:
+    """What `sfnode basis renew` is told; its options have the same names. ``model``: where the run's model is."""
+
+    model: str
+    data: str
+    source: str
+    examples: int
+    device: str
+    dtype: str
+
+
+def recalibrate(bases: Bases, coefficients: Coefficients, choice: RenewalChoice) -> tuple[Basis, ...]:
+    """The basis of every tensor of a run, taken at the weights that it has reached, and within its bounds.
+
+    Raises:
+        OperatorError: as `calibrate`; or the run's basis is in other units than those of `sfnode basis make`.
+    """
+    manifest = bases.manifest
+    if manifest.method.basis_unit_exp != UNIT_EXP:
+        raise OperatorError(f"the run's basis has units of 2^-{manifest.method.basis_unit_exp}, not 2^-{UNIT_EXP}")
+    folder = resolve_model(choice.model, manifest.model.revision)
+    check_model(folder.path, manifest.model)
+    data = read_task(load_tokenizer(folder.path), manifest.task, locate(choice.data), None)
+    shared = SharedModel(load_causal_lm(folder.path, choose_device(choice.device), choose_dtype(choice.dtype)))
+    epochs = {epoch: coefficients.flat(epoch) for epoch in coefficients.epochs()}
+    for name, weight in fold_weights(bases, epochs, shared.switch.base).items():
+        shared.switch.base[name].copy_(weight)
+    found = _basis_of(shared, manifest.tensors, data, choice, manifest.method.rank)
+    return tuple(_within(basis, manifest.method.basis_max) for basis in found)
+
+
+def _basis_of(
+    shared: SharedModel,
+    tensors: Sequence[TensorSpec],
+    data: TaskData,
+    choice: CalibrationChoice | RenewalChoice,
+    rank: int,
+) -> tuple[Basis, ...]:
+    examples = data.examples[: choice.examples]
     if Source(choice.source) is Source.FORWARD:
         if not data.label_tokens:
             raise OperatorError("--source forward needs label words of one token each; use --source gradient")
-        return forward_basis(shared, tensors, examples[:_FORWARD_EXAMPLES_MAX], data, choice.rank)
+        return forward_basis(shared, tensors, examples[:_FORWARD_EXAMPLES_MAX], data, rank)
     batches = [examples[start : start + _BATCH_ROWS] for start in range(0, len(examples), _BATCH_ROWS)]
-    return gradient_basis(shared, tensors, batches, data, choice.rank)
+    return gradient_basis(shared, tensors, batches, data, rank)
+
+
+def _within(basis: Basis, entry_max: int) -> Basis:
+    u, v = (None if side is None else side.clip(-entry_max, entry_max) for side in (basis.u, basis.v))
+    assert u is not None
+    return Basis(u=u, v=v)
 
 
 def gradient_basis(

@@ -100,3 +100,16 @@ def _packed(
         places=tensor([place for _, place in counting]),
         options=options,
     )
+
+
+def chunks_of(examples: Sequence[Example], tokens_max: int) -> list[list[Example]]:
+    """Examples by length, in chunks that have at most ``tokens_max`` tokens once padded."""
+    chunks: list[list[Example]] = [[]]
+    rows = 0
+    for example in sorted(examples, key=lambda example: example.width):
+        if chunks[-1] and (rows + example.rows) * example.width > tokens_max:
+            chunks.append([])
+            rows = 0
+        chunks[-1].append(example)
+        rows += example.rows
+    return chunks

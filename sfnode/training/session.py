@@ -30,7 +30,7 @@ from protocol.quantise import quantise
 from protocol.sampling import example_indices
 from protocol.subspace import Basis, DirectionFactors, core_exp, direction_factors
 from protocol.task import TaskKind
-from sfnode.training.candidates import CandidateBatch, batch_of
+from sfnode.training.candidates import CandidateBatch, batch_of, chunks_of
 from sfnode.training.models import logit_scale, output_embedding
 from sfnode.training.objective import group_objectives, macro_f1
 from sfnode.training.perturbed import Batch, MatrixTerm, Term, VectorTerm, with_spare_row
@@ -91,7 +91,7 @@ class SharedModel:
         self.parameters = sum(weight.numel() for weight in self.switch.base.values())
         self.folds: WeakValueDictionary[bytes, FoldedWeights] = WeakValueDictionary()
         self.evaluations: OrderedDict[tuple[bytes, ...], Evaluation] = OrderedDict()
-        self._bases: OrderedDict[tuple[RunId, int], tuple[tuple[Tensor, Tensor | None], ...]] = OrderedDict()
+        self._bases: OrderedDict[tuple[RunId, str], tuple[tuple[Tensor, Tensor | None], ...]] = OrderedDict()
         head = output_embedding(model)
         head_name = next(name for name, weight in self.switch.base.items() if weight is head.weight)
         self.head = head
@@ -121,7 +121,7 @@ class SharedModel:
 
         Entries are in ones, not in units of the basis: exact in every dtype, and fp16 products do not overflow.
         """
-        key = (bases.manifest.run_id, 0 if bases.are_one else epoch)
+        key = (bases.manifest.run_id, bases.name(epoch))
         if key not in self._bases:
             tensors = range(len(bases.manifest.tensors))
             unit = 2.0**-bases.manifest.method.basis_unit_exp
@@ -239,7 +239,8 @@ class Session:
         examples = self.data.evaluation_examples[: rows_max or None]
         if not examples:
             raise OperatorError("no evaluation data: give --eval-data")
-        key = (self._manifest.run_id, _digest(self._epochs), hashlib.sha256(repr(examples).encode()).digest())
+        state = _digest(self._bases, self._epochs)
+        key = (self._manifest.run_id, state, hashlib.sha256(repr(examples).encode()).digest())
         known = self._shared.evaluations
         if key not in known:
             weights = closed_weights(self._bases, self._epochs, self._shared.switch.base)
@@ -253,7 +254,7 @@ class Session:
     def _evaluate(self, examples: Sequence[Example]) -> Evaluation:
         right, loss = 0.0, 0.0
         predictions, labels = [], []
-        for members in _chunks(examples, EVALUATION_TOKENS):
+        for members in chunks_of(examples, EVALUATION_TOKENS):
             rows = batch_of(self.data, members, 1, self._shared.device)
             found = self._shared.scores(rows, self.data.label_tokens)
             right += float(found.right.sum())
@@ -266,7 +267,8 @@ class Session:
 
     def _live(self, epoch: int) -> Int64Array:
         """Coefficients of all epochs with the basis of ``epoch``, a copy."""
-        held = [flat for each, flat in self._epochs.items() if each == epoch or self._bases.are_one]
+        name = self._bases.name(epoch)
+        held = [flat for each, flat in self._epochs.items() if self._bases.name(each) == name]
         return np.sum(held, axis=0, dtype=np.int64) if held else np.zeros(self._layout.size, dtype=np.int64)
 
     def _rows(self, seed: int, local_step: int) -> RowBatch | CandidateBatch:
@@ -288,11 +290,12 @@ class Session:
         return group_objectives(self._manifest.task.objective, found, rows.labels, groups)
 
     def _closed_weights(self, live_epoch: int) -> dict[str, Weight]:
-        closed = {epoch: flat for epoch, flat in self._epochs.items() if epoch != live_epoch and flat.any()}
-        if not closed or self._bases.are_one:
+        name = self._bases.name(live_epoch)
+        closed = {epoch: flat for epoch, flat in self._epochs.items() if self._bases.name(epoch) != name and flat.any()}
+        if not closed:
             self._fold = None
             return {}
-        key = self._manifest.run_id + _digest(closed)
+        key = self._manifest.run_id + _digest(self._bases, closed)
         if self._fold is None or key != self._fold_key:
             self._fold = None  # frees the old copies before the new ones are made, unless another session holds them
             fold = self._shared.folds.get(key)
@@ -378,23 +381,10 @@ def projected_gradients(method: Method, loss_G: Tensor) -> list[float]:
     return result
 
 
-def _digest(epochs: dict[int, Int64Array]) -> bytes:
-    """Identity of coefficients within this process (cache keys)."""
+def _digest(bases: Bases, epochs: dict[int, Int64Array]) -> bytes:
+    """Identity of coefficients, and of what they are coordinates in, within this process (cache keys)."""
     hasher = hashlib.sha256()
     for epoch in sorted(epochs):
         if epochs[epoch].any():
-            hasher.update(epoch.to_bytes(8, "big") + epochs[epoch].tobytes())
+            hasher.update(bases.name(epoch).encode() + epochs[epoch].tobytes())
     return hasher.digest()
-
-
-def _chunks(examples: Sequence[Example], tokens_max: int) -> list[list[Example]]:
-    """Examples by length, in chunks that have at most ``tokens_max`` tokens once padded."""
-    chunks: list[list[Example]] = [[]]
-    rows = 0
-    for example in sorted(examples, key=lambda example: example.width):
-        if chunks[-1] and (rows + example.rows) * example.width > tokens_max:
-            chunks.append([])
-            rows = 0
-        chunks[-1].append(example)
-        rows += example.rows
-    return chunks

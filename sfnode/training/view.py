@@ -9,8 +9,9 @@ to fp32, and one more for 16 bits. So equal states give equal bits even in the f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
@@ -71,18 +72,25 @@ class Factors:
 
 
 def factors_of(bases: Bases, index: int, moved: Mapping[int, Int64Array], device: torch.device) -> list[Factors]:
-    """The products whose sum, times -2^view_exp, is the tensor's change; one per epoch, or one in all where the basis
-    stays the same and the sum of the coefficients is exact."""
-    cores = list(moved.items())
-    total = sum(np.abs(core.astype(np.float64)).max() for _, core in cores)
-    if bases.are_one and total < _sum_max(bases):
-        cores = [(cores[0][0], np.sum([core for _, core in cores], axis=0, dtype=np.int64))]
+    """The products whose sum, times -2^view_exp, is the tensor's change; one per epoch, or one for all epochs with the
+    same basis where the sum of their coefficients is exact."""
     result = []
-    for epoch, core in cores:
+    for epoch, core in _summed(bases, moved):
         found = bases.of(epoch, index)
         left = _wide(found.u, device) @ torch.from_numpy(core.astype(np.float64)).to(device)
         result.append(Factors(left=left, right=None if found.v is None else _wide(found.v, device)))
     return result
+
+
+def _summed(bases: Bases, moved: Mapping[int, Int64Array]) -> Iterator[tuple[int, Int64Array]]:
+    """An epoch with the basis, and the coefficients in it, basis after basis in the order of their first epochs."""
+    for _, grouped in groupby(moved.items(), key=lambda item: bases.name(item[0])):
+        cores = list(grouped)
+        total = sum(np.abs(core.astype(np.float64)).max() for _, core in cores)
+        if total < _sum_max(bases):
+            yield cores[0][0], np.sum([core for _, core in cores], axis=0, dtype=np.int64)
+        else:
+            yield from cores
 
 
 def _sum_max(bases: Bases) -> float:

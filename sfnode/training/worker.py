@@ -86,7 +86,7 @@ class ModelPool:
             self._models[key] = SharedModel(load_in(precision, folder.path, device)), load_tokenizer(folder.path)
         shared, tokenizer = self._models[key]
         data, evaluation_data = (Path(name) if name else None for name in (request.data, request.eval_data))
-        bases = read_bases(manifest, Path(request.basis) if request.basis else None)
+        bases = read_bases(manifest, Path(request.basis) if request.basis else None, request.renewals)
         return shared, Session(shared, bases, read_task(tokenizer, manifest.task, data, evaluation_data))
 
 

@@ -138,7 +138,15 @@ def worker_seeds() -> Iterator[bytes]:
     """A message of each kind."""
     messages: tuple[worker_messages.Message, ...] = (
         worker_messages.OpenSession(
-            basis=None, manifest=b"m", model="a", data=None, eval_data="b", author=bytes(32), device="cpu", dtype="fp32"
+            basis=None,
+            renewals=(),
+            manifest=b"m",
+            model="a",
+            data=None,
+            eval_data="b",
+            author=bytes(32),
+            device="cpu",
+            dtype="fp32",
         ),
         worker_messages.SetCoefficients(epochs=(worker_messages.EpochCoefficients(epoch=1, values=bytes(16)),)),
         worker_messages.EstimateRequest(step=3, seed=2**63),

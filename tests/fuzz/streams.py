@@ -35,7 +35,7 @@ from sfnode.network.channel import Channel, Timings, Traffic
 from sfnode.network.frames import FrameParser, frame
 from sfnode.network.greeting import OBSERVER_RUN_ID, RefusedError, await_hello, greet, own_hello
 from sfnode.network.link import Link, LinkBrokenError
-from sfnode.network.transfer import MANIFEST, Download, Wanted, serve_observer
+from sfnode.network.transfer import MANIFEST, Download, Wanted, serve_files
 
 RUN_FILE = sign_manifest(small_manifest(), OWNER).encode()
 _OWN = own_hello(run_id=b"\1" * 32, agent="sfnode", listen=(), head_step=0)
@@ -43,7 +43,7 @@ _CHUNKS_MAX = 64
 _BASIS = bytes(range(256)) * 200  # two parts
 _WANTED = Wanted(
     name="basis",
-    request=BasisRequest,
+    request=lambda offset: BasisRequest(sha256=hashlib.sha256(bytes(300)).digest(), offset=offset),
     part=BasisPart,
     bytes_max=BASIS_BYTES_MAX,
     total=300,
@@ -210,12 +210,12 @@ async def _dialled(channel: Channel) -> None:
 
 async def _observed(channel: Channel) -> None:
     """We serve a stranger."""
-    await serve_observer(channel, RUN_FILE, _Basis())
+    await serve_files(channel, RUN_FILE, lambda _sha256: _Basis())
 
 
 async def _observed_without_basis(channel: Channel) -> None:
     """The same, of a run whose basis is random."""
-    await serve_observer(channel, RUN_FILE)
+    await serve_files(channel, RUN_FILE)
 
 
 async def _observer(channel: Channel) -> None:
@@ -283,7 +283,7 @@ def greeting_seeds() -> Iterator[bytes]:
         [part, part],
         [MESSAGES[9]],
         [],
-        [BasisRequest(offset=0), BasisRequest(offset=32_768), BasisRequest(offset=2**32 - 1), Bye(reason="")],
+        [*(BasisRequest(sha256=bytes(32), offset=offset) for offset in (0, 32_768, 2**32 - 1)), Bye(reason="")],
         [BasisPart(total=300, offset=0, data=b"x" * 300)],
         [BasisPart(total=300, offset=0, data=bytes(299)), BasisPart(total=300, offset=299, data=b"")],
     ]

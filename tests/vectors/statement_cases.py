@@ -8,14 +8,16 @@ from typing import Any
 from ledgers import signer
 from manifests import OWNER
 from protocol.admission import work_of
+from protocol.errors import Ignore
 from protocol.hashing import Author
 from protocol.keys import Signer
 from protocol.ledger import Ledger
 from protocol.manifest import Manifest
+from protocol.roster import Roster
 from protocol.statements import StatementCodec
 from protocol.sync import answer
 from protocol.wire import StatementsRequest, encode
-from statements import admit, claim, exclude
+from statements import admit, claim, exclude, renew
 from vectors.ledger_events import Player
 from vectors.notation import Case, Document, case, document, judged
 from vectors.runs import AUTHOR, EXAMPLE, record, run, texts
@@ -23,7 +25,8 @@ from vectors.runs import AUTHOR, EXAMPLE, record, run, texts
 _LISTED = run({}, admission={"kind": "allow-list", "pow_bits": 0})
 _INVITED = run({}, admission={"kind": "invite", "pow_bits": 0}, steps=2_048, authors_max=4)
 _WORK = run({}, admission={"kind": "open", "pow_bits": 3})
-_RUNS = {"example": EXAMPLE, "allow-list": _LISTED, "invite": _INVITED, "work": _WORK}
+_PUBLISHED = run({"basis": "published", "basis_sha256": "ab" * 32})
+_RUNS = {"example": EXAMPLE, "allow-list": _LISTED, "invite": _INVITED, "work": _WORK, "published": _PUBLISHED}
 _NAMES = {manifest.run_id: name for name, manifest in _RUNS.items()}
 _THIEF = Signer(b"thief".ljust(32, b"."))
 _SMALL_ORDER = Author(bytes([1]) + bytes(31))
@@ -31,7 +34,7 @@ _SMALL_ORDER = Author(bytes([1]) + bytes(31))
 
 def statements() -> Document:
     """statements.json"""
-    cases = [*_works(), *_decoded(), *_ledgers(), *_answers()]
+    cases = [*_works(), *_decoded(), *_decoded_renewals(), *_renewals(), *_ledgers(), *_answers()]
     about = "Who may contribute: work, statements, and ledgers under them: SPEC 2.4, 7.7"
     return document(about, cases, manifests=texts(_RUNS))
 
@@ -87,10 +90,45 @@ def _decode(name: str, manifest: Manifest, data: bytes) -> Case:
         found = codec.decode_untrusted(data)
         codec.check_signed(found)
         fields = {"kind": int(found.kind), "author": found.author.hex(), "from_step": found.from_step}
-        return fields | {"token": found.token.hex()}
+        return fields | {"token": found.token.hex(), "from_epoch": found.from_epoch, "sha256": found.sha256}
 
     given = {"manifest": _NAMES[manifest.run_id], "statement": data.hex()}
     return case(f"decode: {name}", "decode", given, judged(members))
+
+
+def _decoded_renewals() -> Iterator[Case]:
+    epochs = -(-_PUBLISHED.steps // _PUBLISHED.method.epoch_steps)
+    rows = {
+        "renewal": renew(_PUBLISHED, 1),
+        "renewal from the last epoch": renew(_PUBLISHED, epochs - 1),
+        "renewal from the first epoch": renew(_PUBLISHED, 0),
+        "renewal from beyond the end": renew(_PUBLISHED, epochs),
+        "renewal from the largest epoch": renew(_PUBLISHED, (1 << 256) - 1),
+        "renewal by another key": renew(_PUBLISHED, 1, by=_THIEF),
+        "renewal with a changed hash": renew(_PUBLISHED, 1)[:64] + b"\0" + renew(_PUBLISHED, 1)[65:],
+        "renewal, a byte less": renew(_PUBLISHED, 1)[:-1],
+        "exclusion where the basis is published": exclude(_PUBLISHED, 1, 3),
+    }
+    for name, data in rows.items():
+        yield _decode(name, _PUBLISHED, data)
+    yield _decode("renewal where the basis is random", EXAMPLE, renew(EXAMPLE, 1))
+
+
+def _renewals() -> Iterator[Case]:
+    """Two statements for one epoch: the smaller hash, in whatever order they come."""
+    said = [renew(_PUBLISHED, 2, "bb"), renew(_PUBLISHED, 1, "cc"), renew(_PUBLISHED, 2, "aa")]
+    said.append(renew(_PUBLISHED, 2, "bb"))
+    for name, order in {"ascending": said, "descending": said[::-1]}.items():
+        roster, verdicts = Roster(_PUBLISHED), list[str | None]()
+        for data in order:
+            try:
+                roster.add(data)
+                verdicts.append(None)
+            except Ignore as ignore:
+                verdicts.append(ignore.reason.name)
+        given = {"manifest": "published", "statements": [data.hex() for data in order]}
+        found = {"verdicts": verdicts, "renewals": [list(row) for row in roster.renewals().items()]}
+        yield case(f"renewals: {name}", "renewals", given, found | {"digest": roster.digest().hex()})
 
 
 # --- ledgers
