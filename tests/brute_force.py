@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from protocol.bases import Bases, decode_basis_untrusted, encode_basis
+from protocol.bases import Bases, Published, decode_basis_untrusted, encode_basis
 from protocol.coefficients import CoefficientLayout, view_exp
 from protocol.manifest import Manifest, TensorKind, checked
 from protocol.method import BasisKind
@@ -104,14 +104,11 @@ def dense_gradients(model: PreTrainedModel, bases: Bases, session: Session) -> l
     return found
 
 
-def published_bases(manifest: Manifest) -> Bases:
-    """The same run with a published basis, whose entries differ in size."""
-    rank, chosen = manifest.method.rank, []
-    for index, tensor in enumerate(manifest.tensors):
-        sides = [np.arange(size * rank) * 37 + index for size in (tensor.rows, tensor.cols)]
-        u, v = (((side % 23) - 11).astype(np.int8).reshape(-1, rank) for side in sides)
-        chosen.append(Basis(u=u, v=v if tensor.kind is TensorKind.MATRIX else None))
-    data = encode_basis(rank, chosen)
+def bases_of(kind: str, manifest: Manifest) -> Bases:
+    """``kind``: "random"; "published", with entries that differ in size; "renewed": other ones from epoch 1 on."""
+    if kind == "random":
+        return Bases(manifest)
+    data = basis_data(manifest, 37)
     method = dataclasses.replace(
         manifest.method,
         basis=BasisKind.PUBLISHED,
@@ -120,4 +117,22 @@ def published_bases(manifest: Manifest) -> Bases:
         basis_max=11,
     )
     published = checked(to_plain(dataclasses.replace(manifest, method=method), as_rows=False))
-    return Bases(published, decode_basis_untrusted(published, data))
+    first = decode_basis_untrusted(published, data)
+    return Bases(published, first, {1: renewed_basis(published)} if kind == "renewed" else None)
+
+
+def renewed_basis(manifest: Manifest) -> Published:
+    """Another basis of a run whose basis is published."""
+    data = basis_data(manifest, 41)
+    sha256 = hashlib.sha256(data).hexdigest()
+    return Published(sha256=sha256, bases=decode_basis_untrusted(manifest, data, sha256))
+
+
+def basis_data(manifest: Manifest, stride: int) -> bytes:
+    """A basis file with entries of -11 ... 11."""
+    rank, chosen = manifest.method.rank, []
+    for index, tensor in enumerate(manifest.tensors):
+        sides = [np.arange(size * rank) * stride + index for size in (tensor.rows, tensor.cols)]
+        u, v = (((side % 23) - 11).astype(np.int8).reshape(-1, rank) for side in sides)
+        chosen.append(Basis(u=u, v=v if tensor.kind is TensorKind.MATRIX else None))
+    return encode_basis(rank, chosen)

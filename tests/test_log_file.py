@@ -22,11 +22,11 @@ from protocol.hashing import hash_fields
 from protocol.log_file import MAGIC, LoadedLog, encode_log, load_log_untrusted, ordered_records
 from protocol.manifest import Manifest, SignedManifest, checked, sign_manifest
 from protocol.replica import Replica
+from published_runs import basis_for
 from sfnode.basis_file import BASIS_FILE, store_basis
 from sfnode.identity import FILE_NAME, load_or_create_seed
 from sfnode.store import LEDGER_FILE, MANIFEST_FILE, Store, read_records, replay
 from small_disk import fill, small_disk
-from test_published_basis import basis_for
 
 MANIFEST = small_manifest()
 SIGNED = sign_manifest(MANIFEST, OWNER)

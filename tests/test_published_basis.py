@@ -2,56 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import trio
 
 from daemons import DATA, MODEL, demo_run, free_port, log_verify, run_sfnode, write_run
-from manifests import OWNER
-from protocol.bases import encode_basis
 from protocol.errors import OperatorError
-from protocol.manifest import Manifest, SignedManifest, checked, sign_manifest
-from protocol.structure import to_plain
-from protocol.subspace import Basis, Int8Array
+from protocol.manifest import SignedManifest
+from published_runs import published_demo_run
 from running_nodes import Joins, address_in, wait_until
 from sfnode.basis_file import BASIS_FILE, BasisFile, read_bases, store_basis
-from sfnode.run_builder import MethodChoice, method_plain
 from sfnode.worker_client import worker_process
 
-STEPS, RANK = 12, 8
-
-
-def basis_for(manifest: Manifest) -> bytes:
-    """Entries +-8, in units of 1/8: as good as a random basis of signs."""
-    generator = np.random.default_rng(7)
-
-    def signs(rows: int) -> Int8Array:
-        return (16 * generator.integers(0, 2, (rows, RANK)) - 8).astype(np.int8)
-
-    bases = [Basis(u=signs(each.rows), v=signs(each.cols) if each.cols else None) for each in manifest.tensors]
-    return encode_basis(RANK, bases)
+STEPS = 12
 
 
 @pytest.fixture(scope="module")
 def published() -> tuple[SignedManifest, bytes]:
     """A short run of the embedded model, and its basis."""
-    random = demo_run(steps=STEPS).manifest
-    data = basis_for(random)
-    choice = MethodChoice(
-        rank=RANK,
-        directions=4,
-        basis_sha256=hashlib.sha256(data).hexdigest(),
-        basis_unit_exp=3,
-        basis_max=8,
-        sides=1,
-        shares=2,
-    )
-    plain = {**to_plain(random, as_rows=False), "method": method_plain(choice)[0]}
-    return sign_manifest(checked(plain), OWNER), data
+    return published_demo_run(steps=STEPS)
 
 
 @pytest.mark.process

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from brute_force import published_bases, some_coefficients
+from brute_force import bases_of, some_coefficients
 from demo_run import AUTHORS, demo_run
 from protocol.bases import Bases
 from protocol.coefficients import Coefficients
@@ -67,12 +67,12 @@ def digest_of(weights: dict[str, torch.Tensor]) -> str:
     return hasher.hexdigest()
 
 
-@pytest.mark.parametrize("is_published", [False, True])
+@pytest.mark.parametrize("kind", ["random", "published", "renewed"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_cuda__same_coefficients__fold_has_the_bits_of_the_cpu(dtype: torch.dtype, is_published: bool) -> None:
+def test_cuda__same_coefficients__fold_has_the_bits_of_the_cpu(dtype: torch.dtype, kind: str) -> None:
     model = tiny_model("llama")
     manifest = model_manifest(model, list(TensorGroup), alpha_exp=-20, clip=10)
-    bases = published_bases(manifest) if is_published else Bases(manifest)
+    bases = bases_of(kind, manifest)
     epochs = {epoch: some_coefficients(manifest, epoch) << (20 * epoch) for epoch in range(3)}
     base = {name: weight.to(dtype) for name, weight in model.named_parameters()}
     on_cuda = {name: weight.to("cuda") for name, weight in base.items()}

@@ -11,7 +11,7 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from brute_force import SEED, STEP, dense_gradients, published_bases, some_coefficients
+from brute_force import SEED, STEP, bases_of, dense_gradients, some_coefficients
 from protocol.bases import Bases
 from protocol.coefficients import CoefficientLayout, Coefficients
 from protocol.envelope import Envelope
@@ -65,10 +65,10 @@ def test_estimator__each_kind_of_tensor__equals_finite_difference(
     assert session.estimate(SEED, STEP).q == quantise(manifest.method, expected)
 
 
-@pytest.mark.parametrize("is_published", [False, True])
+@pytest.mark.parametrize("kind", ["random", "published", "renewed"])
 @pytest.mark.parametrize(("sides", "shares"), [(1, 1), (1, 4), (2, 2), (1, 2), (2, 4)])
 def test_estimator__sides_and_shares__equal_finite_difference(
-    sides: int, shares: int, is_published: bool, tmp_path: Path
+    sides: int, shares: int, kind: str, tmp_path: Path
 ) -> None:
     model = tiny_llama()
     plain = copy.deepcopy(model)
@@ -76,7 +76,7 @@ def test_estimator__sides_and_shares__equal_finite_difference(
         model, list(TensorGroup), core="rademacher", directions=4, rank=4, alpha_exp=-20, epsilon_exp=-8, sides=sides,
         shares=shares, clip=10,
     )  # fmt: skip
-    bases = published_bases(manifest) if is_published else Bases(manifest)
+    bases = bases_of(kind, manifest)
     session = open_session(model, bases, tmp_path)
     for epoch in (0, 1, 2):
         session.set_coefficients(epoch, some_coefficients(manifest, epoch))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from brute_force import EPOCHS, SEED, STEP, dense_gradients, dense_weights, published_bases, some_coefficients
+from brute_force import EPOCHS, SEED, STEP, bases_of, dense_gradients, dense_weights, some_coefficients
 from demo_run import AUTHORS, demo_run
 from protocol.bases import Bases
 from protocol.coefficients import Coefficients
@@ -162,7 +162,8 @@ def own_dequantised(base: dict[str, Any]) -> dict[str, Tensor]:
 @needs_torchao
 def test_int8__published_basis__many_epochs_are_one_correction() -> None:
     model = int8_model("llama")
-    bases = published_bases(model_manifest(model, [TensorGroup.LINEAR], rank=4, alpha_exp=-24, epoch_steps=4, clip=10))
+    manifest = model_manifest(model, [TensorGroup.LINEAR], rank=4, alpha_exp=-24, epoch_steps=4, clip=10)
+    bases = bases_of("published", manifest)
     base = dict(model.named_parameters())
     name = "model.layers.0.mlp.up_proj.weight"
     epochs = {epoch: some_coefficients(bases.manifest, epoch) for epoch in range(8)}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from brute_force import published_bases
+from brute_force import bases_of
 from protocol.bases import Bases
 from protocol.coefficients import CoefficientLayout
 from protocol.errors import OperatorError
@@ -82,7 +82,7 @@ def test_session__equal_closed_epochs__are_folded_once_and_freed(
 def test_session__epochs_that_share_a_published_basis__add_up_and_nothing_is_folded(
     shared: SharedModel, manifest: Manifest, tmp_path: Path
 ) -> None:
-    bases = published_bases(manifest)
+    bases = bases_of("published", manifest)
     data = open_session(shared, manifest, tmp_path).data
     apart, together = (Session(shared, bases, data) for _ in range(2))
     flats = [some_coefficients(manifest, number) for number in (1, 2)]
@@ -91,6 +91,22 @@ def test_session__epochs_that_share_a_published_basis__add_up_and_nothing_is_fol
     together.set_coefficients(STEP // manifest.method.epoch_steps, flats[0] + flats[1])
     assert apart.projected_gradients(SEED, STEP) == together.projected_gradients(SEED, STEP)
     assert len(shared.folds) == 0
+
+
+def test_session__basis_renewed__same_coefficients_have_another_meaning_from_that_epoch_on(
+    shared: SharedModel, manifest: Manifest, tmp_path: Path
+) -> None:
+    """All caches of the shared model know of which basis they speak."""
+    data = open_session(shared, manifest, tmp_path).data
+    before, after = (Session(shared, bases_of(kind, manifest), data) for kind in ("published", "renewed"))
+    found = []
+    for epoch in (0, 1):
+        for session in (before, after):
+            session.set_coefficients(epoch, some_coefficients(manifest, 5))
+        found.append([(each.evaluate(), each.projected_gradients(SEED, STEP)) for each in (before, after)])
+    in_epoch_0, in_both = found
+    assert in_epoch_0[0][0] == in_epoch_0[1][0] and in_epoch_0[0][1] != in_epoch_0[1][1]
+    assert in_both[0][0] != in_both[1][0] and in_both[0][1] != in_both[1][1]
 
 
 def test_session__other_state__is_evaluated_anew(shared: SharedModel, manifest: Manifest, tmp_path: Path) -> None:

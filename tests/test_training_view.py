@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from brute_force import published_bases
+from brute_force import bases_of
 from manifests import manifest_data
 from protocol.bases import Bases
 from protocol.coefficients import CoefficientLayout, Coefficients, view_exp
@@ -52,12 +52,12 @@ def whole_entry(space: Basis, core: NDArray[np.int64]) -> int:
     return sum(u[i] * c * v[j] for i, row in enumerate(core.tolist()) for j, c in enumerate(row))
 
 
-@pytest.mark.parametrize("is_published", [False, True])
+@pytest.mark.parametrize("kind", ["random", "published", "renewed"])
 @pytest.mark.parametrize("size", [2_000, 1 << 38])
-def test_fold__any_coefficients__is_the_nearest_float(size: int, is_published: bool) -> None:
+def test_fold__any_coefficients__is_the_nearest_float(size: int, kind: str) -> None:
     model = tiny_opt()
     manifest = model_manifest(model, [TensorGroup.LINEAR], alpha_exp=-50, clip=10)
-    bases = published_bases(manifest) if is_published else Bases(manifest)
+    bases = bases_of(kind, manifest)
     base = base_weights(model, torch.float32)
     epochs = {epoch: some_coefficients(manifest, epoch, size) for epoch in (0, 3)}
     folded = fold_weights(bases, epochs, base)
@@ -109,13 +109,13 @@ def extreme_coefficients(bases: Bases, epoch: int) -> NDArray[np.int64]:
     return flat
 
 
-@pytest.mark.parametrize("is_published", [False, True])
+@pytest.mark.parametrize("kind", ["random", "published", "renewed"])
 def test_fold__largest_coefficients_summed_in_another_order__gives_the_same_bits(
-    is_published: bool, monkeypatch: pytest.MonkeyPatch
+    kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = tiny_opt()
     manifest = model_manifest(model, list(TensorGroup), alpha_exp=-40, clip=10)
-    bases = published_bases(manifest) if is_published else Bases(manifest)
+    bases = bases_of(kind, manifest)
     manifest = bases.manifest
     epochs = {epoch: extreme_coefficients(bases, epoch) for epoch in (0, 1, 2, 5)}
     base = base_weights(model, torch.float64)
