@@ -86,7 +86,7 @@ MESSAGES: dict[int, Row] = {
     17: Row((U32, SPAN, B32, Octets(0, 8_192))),
     18: Row((U32, Several(Row((SPAN, B32, BITMAP)), 1, 256))),
     19: Row((U32, U32)),
-    20: Row((U32,)),
+    20: Row((B32, U32)),
     21: Row((U32, U32, Octets(0, 32_768))),
     22: Row((U32, Octets(33, 33))),
     23: Row((U32, Several(Octets(1, 193), 0, 256), Flag())),
