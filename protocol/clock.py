@@ -64,14 +64,27 @@ class StepClock:
 
         The lower one: of two others, the one that runs ahead must not pull this node along.
         """
-        heard = [
+        others = self._heard_steps(highest, now_ms)
+        others = others or [step for author, step in highest.items() if author != self._own]
+        middle = median_low(others) if others else 0
+        return middle - middle % self._round_steps
+
+    def is_run_over(self, highest: dict[Author, int], now_ms: int) -> bool:
+        """Whether the others have done the last round: most of those heard of lately, or anybody once all are silent.
+
+        For a node that contributes nothing itself; the lower median, so that one author alone does not end the run.
+        """
+        others = self._heard_steps(highest, now_ms)
+        others = others or [max((step for author, step in highest.items() if author != self._own), default=-1)]
+        return median_low(others) >= self._steps - self._round_steps
+
+    def _heard_steps(self, highest: dict[Author, int], now_ms: int) -> list[int]:
+        """Highest steps of the other authors heard of lately."""
+        return [
             step
             for author, step in highest.items()
             if author != self._own and now_ms - self._heard_ms.get(author, -_HEARD_MS - 1) <= _HEARD_MS
         ]
-        others = heard or [step for author, step in highest.items() if author != self._own]
-        middle = median_low(others) if others else 0
-        return middle - middle % self._round_steps
 
     def try_start(self, highest: dict[Author, int], now_ms: int) -> int | None:
         """The step to start now, or None while the node has to wait. A returned step counts as started."""

@@ -108,8 +108,12 @@ class Node:
 
     @property
     def is_finished(self) -> bool:
-        """Whether this node has no step left to contribute."""
-        return self.clock.is_finished and self._estimating is None
+        """Whether this node has no step left to contribute; where it contributes none at all, whether the run is over."""
+        if self._estimating is not None or self.clock.is_finished:
+            return self._estimating is None
+        if self._may_contribute() or not (self.sync.is_live or self.sync.peers == 0):
+            return False
+        return self.clock.is_run_over(self.replica.ledger.authors(), self._now_ms)
 
     @property
     def is_summed(self) -> bool:
@@ -298,10 +302,7 @@ class Node:
 
     def _may_sign(self) -> bool:
         """SPEC 9.2: sign nothing before the peers were asked for this author's own highest round."""
-        if not self._config.is_training or self.clock.is_finished or self._first_tick_ms is None:
-            return False
-        ledger = self.replica.ledger
-        if not ledger.has_room_for(self.author) or not self.is_admitted_for(self.clock.next_step):
+        if not self._may_contribute() or self.clock.is_finished or self._first_tick_ms is None:
             return False
         if not self._has_basis():
             return False
@@ -321,6 +322,11 @@ class Node:
         epoch = max(self.clock.next_step, self.frontier()) // self.manifest.method.epoch_steps
         renewed = [sha256 for start, sha256 in renewals.items() if start <= epoch]
         return not renewed or renewed[-1] in self._bases_here
+
+    def _may_contribute(self) -> bool:
+        """Whether its next step would count: no relay, admitted, not excluded, with a place in the author table."""
+        has_room = self.replica.ledger.has_room_for(self.author)
+        return self._config.is_training and has_room and self.is_admitted_for(self.clock.next_step)
 
     def _publish(self, step: int, scalars: tuple[int, ...]) -> None:
         if step != self._estimating:

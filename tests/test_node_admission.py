@@ -10,7 +10,7 @@ import pytest
 from cluster import Cluster
 from ledgers import seal, signer
 from manifests import OWNER, small_manifest
-from node_cores import MANIFEST, ME, X, Y, join, node, own, pushed, sent, start_effects, tell, without_heads
+from node_cores import MANIFEST, ME, X, Y, head_of, join, node, own, pushed, sent, start_effects, tell, without_heads
 from protocol.admission import AdmissionKind, AdmissionSpec
 from protocol.events import (
     BasisArrived,
@@ -155,6 +155,22 @@ def test_node__excluded_while_its_worker_measures__signs_nothing() -> None:
     assert (training.own_updates, training.skipped_steps) == (0, 1)
 
 
+@pytest.mark.parametrize("is_training", [True, False], ids=["excluded", "relay"])
+def test_node__contributes_nothing__has_finished_when_the_others_have(is_training: bool) -> None:
+    short = small_manifest(steps=2)
+    following = node(manifest=short, is_training=is_training)
+    if is_training:
+        assert not following.is_finished
+        following.handle(StatementSubmitted(statement=StatementCodec(short).exclude(OWNER, ME.author, 0)), 5)
+    join(following, X)
+    tell(following, X, pushed(seal(short, 1, 0)), 10)
+    assert not following.is_finished
+    tell(following, X, pushed(seal(short, 1, 1)), 20)
+    assert not following.sync.is_live and not following.is_finished  # more may be missing
+    tell(following, X, head_of(following.replica.ledger, following.replica.state_digest()), 30)
+    assert following.sync.is_live and following.is_finished
+
+
 # --- whole networks
 
 
@@ -181,7 +197,7 @@ def test_network__admissions_and_an_expulsion_in_the_middle__agrees_with_a_repla
     cluster.run(60_000)
 
     assert len({cluster.node(name).replica.ledger.root() for name in [*names, "late"]}) == 1
-    assert all(cluster.node(name).is_finished for name in [*names, "late"] if name != expelled)
+    assert all(cluster.node(name).is_finished for name in [*names, "late"])
     disk = cluster.hosts[PeerId("late")].disk
     replayed = Replica(manifest)
     for statement in chance.sample(disk.statements, len(disk.statements)):

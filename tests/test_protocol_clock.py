@@ -158,6 +158,18 @@ def test_clock__last_round__is_started_once_and_then_finished() -> None:
     assert last.is_finished
 
 
+def test_run_is_over__most_of_those_heard_of_have_done_the_last_round__whatever_the_silent_and_the_own_did() -> None:
+    watching = clock(local_steps=2)
+    watching.hear(A, 0)
+    watching.hear(B, 0)
+    assert not watching.is_run_over({A: 38, B: 36, C: 38}, 0)  # one alone does not end the run
+    assert watching.is_run_over({A: 38, B: 38, C: 4}, 0)
+    assert watching.is_run_over({A: 38, B: 36}, 60_001)  # all are silent
+    assert not watching.is_run_over({A: 36, B: 36}, 60_001)
+    assert not clock().is_run_over({OWN: 39}, 0) and not clock().is_run_over({OWN: 39, A: 3}, 0)
+    assert not clock().is_run_over({}, 0)
+
+
 def test_clock__others_have_finished__late_comer_does_the_last_round_only() -> None:
     assert clock(local_steps=2).try_start({A: 38, B: 38}, 0) == 38
 

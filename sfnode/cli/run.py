@@ -56,7 +56,7 @@ _PROGRESS_S = 1.0
 @click.option("--announce", multiple=True, help="Multiaddr to tell others instead of the listening one.")
 @click.option("--invite", help="Invitation to the run, as its owner's `sfnode run invite` printed it.")
 @device_options
-@click.option("--threads", type=POSITIVE, help="Threads of the training worker.  [default: cores]")
+@click.option("--threads", type=POSITIVE, help="Threads of the training worker.  [default: all cores but one]")
 @click.option("--relay", is_flag=True, help="Do not train: store, serve and flood only. Needs no torch.")
 @click.option("--neighbours-min", type=NOT_NEGATIVE, default=0, help="Neighbours to wait for before training.")
 @click.option("--no-mdns", is_flag=True, help="Neither look for peers on the local network nor answer there.")
