@@ -108,7 +108,7 @@ class Node:
 
     @property
     def is_finished(self) -> bool:
-        """Whether this node has no step left to contribute; where it contributes none at all, whether the run is over."""
+        """Whether this node has no step left to contribute; if it may contribute none, whether the run is over."""
         if self._estimating is not None or self.clock.is_finished:
             return self._estimating is None
         if self._may_contribute() or not (self.sync.is_live or self.sync.peers == 0):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +21,7 @@ from protocol.log_file import LoadedLog, encode_log, load_log_untrusted, ordered
 from protocol.manifest import Manifest
 from protocol.method import BasisKind
 from protocol.replica import Replica
-from sfnode.basis_file import basis_in, basis_path, read_bases, renewals_for, store_basis
+from sfnode.basis_file import BASIS_FILE, basis_in, basis_path, read_bases, renewals_for, store_basis
 from sfnode.files import describe_os_error, read_bytes, sync_folder, write_pieces_durably
 from sfnode.identity import FILE_NAME
 from sfnode.store import (
@@ -28,6 +29,7 @@ from sfnode.store import (
     LOCK_FILE,
     MANIFEST_FILE,
     Store,
+    is_locked,
     read_manifest,
     read_records,
     read_statements,
@@ -40,6 +42,8 @@ _TOLD_RECORDS: Final = 2_000
 _AGAIN: Final = "Get the file again from where it was made"
 # What may lie in a folder that is to become a data directory: a key that is to go on signing, and the lock beside it.
 _MAY_LIE_THERE: Final = frozenset({FILE_NAME, LOCK_FILE})
+_STAGED: Final = re.compile(r"\.import-[a-z0-9_]{8}")  # what mkdtemp appends to the directory's name
+_STAGED_FILES: Final = (MANIFEST_FILE, LEDGER_FILE, BASIS_FILE, LOCK_FILE)  # and what SQLite puts beside them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +188,7 @@ def _create(loaded: LoadedLog, directory: Path) -> LogSummary:
     parent = directory.absolute().parent
     try:
         parent.mkdir(parents=True, exist_ok=True)
+        _clear_staged(directory.name, parent)
         staged = Path(tempfile.mkdtemp(prefix=f"{directory.name}.import-", dir=parent))
     except OSError as error:
         raise OperatorError(f"cannot make a folder in {parent}: {describe_os_error(error)}") from None
@@ -199,6 +204,16 @@ def _create(loaded: LoadedLog, directory: Path) -> LogSummary:
             shutil.rmtree(staged)
     count = loaded.end.records
     return _summary(directory, loaded.replica, records=count, added=count, writer=loaded.end.writer.hex())
+
+
+def _clear_staged(name: str, parent: Path) -> None:
+    """Remove what an import into the folder ``name`` of ``parent`` left when it was killed. OSError."""
+    for path in parent.iterdir():
+        is_named_so = path.name.startswith(name) and _STAGED.fullmatch(path.name.removeprefix(name))
+        if not is_named_so or path.is_symlink() or not path.is_dir() or is_locked(path):
+            continue  # a lock: another import is at work
+        if all(entry.name.startswith(_STAGED_FILES) for entry in path.iterdir()):
+            shutil.rmtree(path)
 
 
 def _fill(loaded: LoadedLog, folder: Path) -> None:

@@ -25,7 +25,7 @@ from protocol.replica import Replica
 from published_runs import basis_for
 from sfnode.basis_file import BASIS_FILE, store_basis
 from sfnode.identity import FILE_NAME, load_or_create_seed
-from sfnode.store import LEDGER_FILE, MANIFEST_FILE, Store, read_records, replay
+from sfnode.store import LEDGER_FILE, Store, replay
 from small_disk import fill, small_disk
 
 MANIFEST = small_manifest()
@@ -360,23 +360,6 @@ def test_log__disk_that_is_full__leaves_neither_file_nor_directory(node: Path, t
         filler.unlink()
         assert call("log", "import", tmp_path / "x.log", "--data-dir", disk / "copy").code == 0
         assert digests(disk / "copy") == digests(node)
-
-
-def test_log_import__killed_while_it_writes__leaves_the_place_free(
-    node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The new directory is complete before it gets its name."""
-    assert call("log", "export", tmp_path / "x.log", "--data-dir", node).code == 0
-
-    def die(*_arguments: object) -> None:
-        staged = next(path for path in tmp_path.iterdir() if ".import-" in path.name)
-        assert {MANIFEST_FILE, LEDGER_FILE} <= {path.name for path in staged.iterdir()}
-        assert len(list(read_records(staged))) == 61
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("sfnode.log_file.sync_folder", die)
-    assert call("log", "import", tmp_path / "x.log", "--data-dir", tmp_path / "copy").code != 0
-    assert not (tmp_path / "copy").exists()
 
 
 # --- the model --------------------------------------------------------------------------------------------------
