@@ -94,10 +94,15 @@ def start_with_log(node: JoinProcess, log: Path) -> None:
 def children(process: subprocess.Popen[bytes] | None) -> list[int]:
     """Process ids of its children: the training worker of a node, the nodes of a test network."""
     assert process is not None
+    return children_of(process.pid)
+
+
+def children_of(pid: int) -> list[int]:
+    """Process ids of the children of a process."""
     if not Path("/proc/self/task").is_dir():
         pytest.skip("needs Linux: /proc says which processes another one has started")
     found: list[int] = []
-    for thread in Path(f"/proc/{process.pid}/task").glob("*/children"):  # a child belongs to the thread that made it
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):  # a child belongs to the thread that made it
         with suppress(FileNotFoundError, ProcessLookupError):
             found += map(int, thread.read_text().split())
     return found

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import trio
 
 from cli_calls import assert_teaches, call
 from ledgers import seal, signer
@@ -22,7 +21,6 @@ from sfnode.identity import FILE_NAME, load_identity, store_seed
 from sfnode.statement_files import INBOX_FOLDER, read_statements_file, submit, waiting
 from sfnode.status import own_standing
 from sfnode.store import Store, read_replica
-from sfnode.work import find_seed
 from statements import admit, exclude
 from test_cli import STATUS
 
@@ -197,30 +195,6 @@ def test_join__key_without_work__says_how_much_it_has_and_what_to_do(tmp_path: P
     )  # fmt: skip
     bits = work_of(manifest.run_id, load_identity(place.data_dir / FILE_NAME).author)
     assert_teaches(outcome, f"has {bits} bits of work", "32", "--relay")
-
-
-def test_find_seed__some_bits__has_them() -> None:
-    manifest = manifest_of(AdmissionKind.OPEN, pow_bits=6)
-    seed = trio.run(find_seed, manifest, lambda tries, seconds: None)
-    assert work_of(manifest.run_id, Signer(seed).author) >= 6
-
-
-def test_find_seed__takes_long__tells_how_far_it_is_and_hears_a_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfnode.work._TELL_S", 0.0)
-    told: list[int] = []
-
-    async def main() -> None:
-        with trio.CancelScope() as scope:
-
-            def tell(tries: int, seconds: float) -> None:
-                told.append(tries)
-                if len(told) == 2:
-                    scope.cancel()
-
-            await find_seed(manifest_of(AdmissionKind.OPEN, pow_bits=32), tell)
-
-    trio.run(main)
-    assert told == [500, 1_000]
 
 
 # --- what a node says and holds
