@@ -106,6 +106,26 @@ def test_exchange__address_in_the_same_reach_as_the_teller__is_believed(address:
     assert learnt(THIRD, address, observed_host=observed_host) == (address,)
 
 
+@pytest.mark.parametrize(
+    "inside", ["10.0.0.1", "172.31.255.1", "192.168.1.1", "100.64.0.1", "::ffff:10.0.0.1", "fd00::1"]
+)
+@pytest.mark.parametrize("about", [TELLER, THIRD], ids=["itself", "a third"])
+def test_exchange__private_address_from_a_stranger__is_not_believed(inside: str, about: PeerId) -> None:
+    """A fault once: any peer could make a node open connections to the machines of its own network."""
+    address = f"/ip{6 if ':' in inside else 4}/{inside}/tcp/22"
+    assert learnt(about, address) == learnt(about, address, observed_host="2001:db8::5") == ()
+    assert len(learnt(about, address, observed_host="192.168.1.9")) == 1
+
+
+def test_exchange__private_address_that_the_operator_or_the_local_network_gave__is_kept() -> None:
+    config = NetworkConfig(bootstrap=(f"/ip4/192.168.1.7/tcp/4001/p2p/{THIRD}",))
+    assert learnt(THIRD, "/ip4/192.168.1.8/tcp/4001", config=config) == ("/ip4/192.168.1.7/tcp/4001",)
+    book = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(1))
+    nearby = parse_bootstrap(f"/ip4/192.168.1.8/tcp/4001/p2p/{THIRD}")
+    assert PeerExchange(config=NetworkConfig(), book=book, registry=Registry(OWN)).found_nearby(nearby)
+    assert book.addresses(THIRD) == ("/ip4/192.168.1.8/tcp/4001",)
+
+
 def test_exchange__own_address_under_another_peer_id__is_not_believed() -> None:
     """A neighbour that invents peers at our own address made us dial ourselves."""
     config = NetworkConfig(listen=("/ip4/192.168.1.5/tcp/4001",), announce=("/ip4/198.51.100.1/tcp/4001",))

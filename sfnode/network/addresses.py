@@ -17,6 +17,9 @@ _ED25519_ID_DIGITS: Final = 52  # always so many base58 digits, because the seco
 _BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}(\.[A-Za-z0-9][A-Za-z0-9-]{0,62})*\.?")
 _THIS_NETWORK: Final = ipaddress.IPv4Network("0.0.0.0/8")  # some systems take all of it for loopback
+_INSIDE: Final = tuple(  # nobody comes from there across the internet: private networks, and those of providers
+    map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"))
+)
 _KINDS: Final = ("ip4", "ip6", "dns", "dns4", "dns6")
 
 
@@ -77,6 +80,14 @@ class Address:
     def is_link_local(self) -> bool:
         """True for 169.254.0.0/16 and fe80::/10: each network has its own; clouds keep a machine's secrets there."""
         return self.kind in ("ip4", "ip6") and ipaddress.ip_address(self.host).is_link_local
+
+    @property
+    def is_inside(self) -> bool:
+        """True for what only machines of the same network, or this one, can dial; False for a host name."""
+        if self.kind not in ("ip4", "ip6"):
+            return False
+        host = ipaddress.ip_address(self.host)
+        return self.is_loopback or self.is_link_local or any(host in network for network in _INSIDE)
 
     @property
     def is_of_one_machine(self) -> bool:
@@ -193,16 +204,20 @@ def reachable_addresses(listen: tuple[Address, ...], *, observed_host: str) -> t
     """What addresses mean to somebody who is seen at, or sees their teller at, IP address ``observed_host``.
 
     "Every interface" becomes that address. Loopback counts only if that one is loopback too, so that nobody can make
-    anybody dial his own machine; and link-local only among those who are on one link.
+    anybody dial his own machine; link-local only among those who are on one link; and a private address only if that
+    one is private too, so that no stranger can make anybody knock at the machines of his own network.
     """
     kind, host = _kind_and_host(observed_host)
     observed = Address(kind=kind, host=host, port=0, peer=None)
     found: list[str] = []
     for address in listen:
         meant = replace(address, kind=kind, host=host) if address.is_wildcard else address
-        if (meant.is_loopback and not observed.is_loopback) or (meant.is_link_local and not observed.is_link_local):
-            continue
-        if meant.transport not in found:
+        is_elsewhere = (
+            (meant.is_loopback and not observed.is_loopback)
+            or (meant.is_link_local and not observed.is_link_local)
+            or (meant.is_inside and not observed.is_inside)
+        )
+        if not is_elsewhere and meant.transport not in found:
             found.append(meant.transport)
     return tuple(found)
 
