@@ -21,6 +21,7 @@ from sfnode.network.addresses import parse_address
 from sfnode.network.channel import Channel, Traffic
 from sfnode.network.events import NetworkConfig
 from sfnode.network.greeting import greet, own_hello
+from sfnode.network.inbound import group_of
 from sfnode.network.network import Network
 
 
@@ -116,6 +117,16 @@ def skip_without_ipv6(*listen: str) -> None:
     except OSError as error:
         if any(address.startswith("/ip6") for address in listen):
             pytest.skip(f"this machine has no IPv6 loopback: {error}")
+
+
+def skip_without(*listen: str) -> None:
+    """Loopback is one address on some systems."""
+    for address in map(parse_address, listen):
+        with socket.socket() as probe:
+            try:
+                probe.bind((address.host, 0))
+            except OSError as error:
+                pytest.skip(f"this machine has no address {address.host}: {error}")
 
 
 @pytest.mark.parametrize("listen", ["/ip4/0.0.0.0/tcp/0", "/ip6/::1/tcp/0", "/ip6/::/tcp/0", LOOPBACK])
@@ -294,6 +305,35 @@ async def test_bootstrap_check__all_places_taken__the_youngest_that_is_no_bootst
         assert {others[0].peer, others[1].peer} <= node.peers()
         gone = [event.reason for event in others[2].disconnected()]
         assert "making room for a bootstrap" in gone[0]
+        nursery.cancel_scope.cancel()
+
+
+async def test_dialled__too_many_of_one_network__others_take_their_places_as_they_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On Linux all of 127/8 is this machine: 127.1/16 and 127.2/16 stand for two networks."""
+    monkeypatch.setattr(overlay, "limited_group_of", group_of)
+    crowd, elsewhere = (
+        [f"/ip4/127.1.0.{n}/tcp/0" for n in range(1, 6)],
+        ["/ip4/127.2.0.1/tcp/0", "/ip4/127.3.0.1/tcp/0"],
+    )
+    skip_without(*crowd, *elsewhere)
+    async with trio.open_nursery() as nursery:
+        listeners = [
+            await start(nursery, network(number, NetworkConfig(listen=(address,))))
+            for number, address in enumerate((*crowd, *elsewhere), start=1)
+        ]
+        node = await start(nursery, network(20, NetworkConfig(outbound_target=4, outbound_max=5)))
+
+        def learn(*found: Node) -> None:
+            for other in found:
+                node.network._on_found_nearby(parse_address(other.addresses[0]))
+
+        learn(*listeners[:5])
+        await until(lambda: len(node.peers()) == 4)  # nobody is refused while nobody else is known
+        learn(*listeners[5:])
+        others = {listener.peer for listener in listeners[5:]}
+        await until(lambda: others <= node.peers() and len(node.peers()) == 4)
         nursery.cancel_scope.cancel()
 
 

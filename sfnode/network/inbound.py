@@ -56,6 +56,11 @@ def is_limited(host: str) -> bool:
     return address.is_global
 
 
+def limited_group_of(host: str) -> Group | None:
+    """The network of this address; None where it may not be counted against it."""
+    return group_of(host) if is_limited(host) else None
+
+
 def has_group_room(host: str, taken: Iterable[Group], places_max: int) -> bool:
     """Whether the newcomer's network has fewer than its part of all the places."""
     if not is_limited(host):

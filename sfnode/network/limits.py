@@ -40,6 +40,7 @@ INBOUND_STREAMS_PER_PEER_MAX: Final = 16  # one session, one identify, one ping,
 FIRST_SESSION_S: Final = 15.0  # an accepted connection that opened no session by then is closed
 OUTBOUND_TARGET: Final = 6  # random graphs of this degree stay connected when a third of the nodes vanish
 OUTBOUND_MAX: Final = 8  # two more than the target, for re-checking bootstraps
+OUTBOUND_GROUP_MAX: Final = 2  # of one network (/16, IPv6 /32) while peers of others can be dialled: a quarter
 INBOUND_MAX: Final = 28  # at 40 MB and 230 us per frame for all, see above
 INBOUND_GROUP_PART: Final = 4  # one network (/16, IPv6 /32) gets no more than this part of the inbound places
 PROTECTED_OLD: Final = 8  # of the inbound neighbours the oldest are never put out

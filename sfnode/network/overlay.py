@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 import trio
 
@@ -19,7 +20,9 @@ from sfnode.network.events import DialReport
 from sfnode.network.exchange import PeerExchange
 from sfnode.network.greeting import DUPLICATE, RefusedError
 from sfnode.network.host import DialError, Host
+from sfnode.network.inbound import Group, limited_group_of
 from sfnode.network.link import Link, LinkBrokenError
+from sfnode.network.outbound import Candidate, Dialled, choose_to_leave, elsewhere, is_crowded, spread
 from sfnode.network.registry import Registry
 from sfnode.network.standing import Fault
 
@@ -90,8 +93,49 @@ class Overlay:
         ours = self._registry.count(is_outbound=True) + len(self._dialling)
         wanted = min(free, self._config.outbound_target - ours)
         if wanted > 0:
-            return self._book.due(now_s, exclude=exclude)[:wanted]
-        return self._to_check(now_s, exclude) if free > 0 else ()
+            return spread(self._candidates(now_s, exclude), self._taken(), wanted)
+        self._leave_if_crowded()
+        return (self._to_check(now_s, exclude) or self._to_spread(now_s, exclude)) if free > 0 else ()
+
+    def _candidates(self, now_s: float, exclude: frozenset[PeerId]) -> Iterator[Candidate]:
+        """Peers that may be dialled now, with the network of the address that is tried first."""
+        for peer in self._book.due(now_s, exclude=exclude):
+            yield Candidate(peer=peer, group=self._group(peer))
+
+    def _group(self, peer: PeerId) -> Group | None:
+        return _group_of(self._book.addresses(peer)[0])
+
+    def _dialled(self) -> tuple[Dialled, ...]:
+        """The sessions that we dialled and that are to stay, the oldest first."""
+        sessions = [each for each in self._registry.all() if each.is_outbound and not each.is_ending]
+        sessions.sort(key=lambda session: session.started_s)
+        return tuple(
+            Dialled(
+                peer=session.peer,
+                group=limited_group_of(session.channel.link.remote_host),
+                started_s=session.started_s,
+                is_kept=place < limits.ANCHORS or self._book.is_bootstrap(session.peer),
+            )
+            for place, session in enumerate(sessions)
+        )
+
+    def _taken(self) -> list[Group | None]:
+        """Networks of the neighbours that we dialled, and of those that we are dialling."""
+        return [each.group for each in self._dialled()] + [self._group(peer) for peer in sorted(self._dialling)]
+
+    def _leave_if_crowded(self) -> None:
+        """One neighbour more than wanted: if too many are of one network, one of them goes."""
+        dialled = self._dialled()
+        leaving = choose_to_leave(dialled) if len(dialled) > self._config.outbound_target else None
+        session = self._registry.get(leaving) if leaving is not None else None
+        if session is not None:
+            session.say_bye("making room for another network")
+
+    def _to_spread(self, now_s: float, exclude: frozenset[PeerId]) -> tuple[PeerId, ...]:
+        """One more dial while too many of our neighbours are of one network: to a peer in another."""
+        taken = self._taken()
+        found = elsewhere(self._candidates(now_s, exclude), taken) if is_crowded(taken) else None
+        return (found,) if found is not None and len(taken) < self._config.outbound_max else ()
 
     def _to_check(self, now_s: float, exclude: frozenset[PeerId]) -> tuple[PeerId, ...]:
         """Now and then one more dial to a bootstrap: it is all that two halves of a split network have in common.
@@ -177,3 +221,8 @@ class Overlay:
         if len(self._reports) > limits.DIAL_REPORTS_MAX:
             del self._reports[next(iter(self._reports))]
         _log.info("dial_failed address=%s reason=%r failures=%d retry_in_s=%.1f", address, reason, failures, retry_in_s)
+
+
+@lru_cache(maxsize=limits.KNOWN_PEERS_MAX)  # 20 us each, and a full book is gone through every second
+def _group_of(transport: str) -> Group | None:
+    return limited_group_of(parse_address(transport).host)
