@@ -136,6 +136,7 @@ class Daemon:
             known_peers=known_peers,
             find_basis=partial(find_basis, config.data_dir, self.manifest),
         )
+        self.network.record_bytes = replica.ledger.codec.record_bytes
         self.network.restore_discouraged(decode_discouraged(self._store.discouraged))
         if config.training is not None:
             self.trainer = Trainer(

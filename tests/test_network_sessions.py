@@ -292,3 +292,20 @@ async def test_neighbour__sends_faster_than_allowed__is_read_more_slowly(monkeyp
         await until(lambda: len(listener.messages()) == 7)
         assert trio.current_time() - started_s > 0.4  # 70 kB less the burst, at 100 kB/s
         nursery.cancel_scope.cancel()
+
+
+async def test_neighbour__pushes_more_records_than_allowed__is_read_more_slowly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """1,000 records of 100 bytes count as 1 MB when nobody asked for them."""
+    monkeypatch.setattr(limits, "RECEIVE_BURST_BYTES", 500_000)
+    monkeypatch.setattr(limits, "RECEIVE_BYTES_PER_S", 1_000_000)
+    async with trio.open_nursery() as nursery:
+        listener, dialler = await connect_pair(nursery)
+        listener.network.record_bytes = 100
+        started_s = trio.current_time()
+        for _ in range(10):
+            assert dialler.network.send(listener.peer, record(0, 10_000))
+        await until(lambda: len(listener.messages()) == 10)
+        assert trio.current_time() - started_s > 0.4  # 1 MB less the burst, at 1 MB/s
+        nursery.cancel_scope.cancel()

@@ -21,6 +21,7 @@ from protocol.wire import (
     PeersRequest,
     Ping,
     PullRequest,
+    Records,
     ShardsRequest,
     SpansRequest,
     WantedSlots,
@@ -167,3 +168,11 @@ async def test_requests__greedy_peer_asks_without_end__honest_one_is_served_as_i
 
 def _is_more_than(count: Callable[[], int], number: int) -> Callable[[], bool]:
     return lambda: count() > number
+
+
+def test_pushed_cost__records_that_nobody_asked_for__count_as_a_kilobyte_each() -> None:
+    assert rations_module.pushed_cost_bytes(Records(request=0, data=bytes(5 * 124)), 124) == 5 * (1_000 - 124)
+    assert rations_module.pushed_cost_bytes(Records(request=0, data=bytes(4_000)), 4_000) == 0  # long ones cost more
+    assert rations_module.pushed_cost_bytes(Records(request=7, data=bytes(5 * 124)), 124) == 0
+    assert rations_module.pushed_cost_bytes(Records(request=0, data=bytes(5 * 124)), 0) == 0
+    assert rations_module.pushed_cost_bytes(Ping(nonce=1), 124) == 0

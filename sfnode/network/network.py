@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Protocol
 
 import trio
 
@@ -48,13 +48,11 @@ from sfnode.network.host import Host, check_can_listen, dialable
 from sfnode.network.link import Link, LinkBrokenError
 from sfnode.network.mdns import LocalDiscovery
 from sfnode.network.overlay import Overlay
-from sfnode.network.rations import Rations, cost_us
+from sfnode.network.rations import PUSHED, Rations, cost_us, pushed_cost_bytes
 from sfnode.network.registry import Registry
 from sfnode.network.session import Session
 from sfnode.network.standing import DiscouragedRow, Fault
 from sfnode.network.transfer import Download, FindBasis, no_basis
-
-PUSHED: Final = 0  # SPEC 8.1: the request number of records that answer none
 
 _log = logging.getLogger("sfnode.network")
 
@@ -88,6 +86,7 @@ class Network:
         self._host = Host(identity_seed=identity_seed, on_inbound=self._on_inbound)
         self.peer = self._host.peer
         self.head_step = 0  # told to new neighbours; the node keeps it up to date
+        self.record_bytes = 0  # of one record of the run; the node says it
         self._total = Traffic()
         self._book = AddressBook(own_peer=self.peer, bootstrap=bootstrap, chance=random.Random())
         self._book.restore(known_peers)
@@ -329,6 +328,7 @@ class Network:
     async def _on_message(self, session: Session, message: Message, size: int) -> None:
         if cost := cost_us(message):
             await trio.sleep(self._rations.wait_s(session.peer, cost, trio.current_time()))
+        await session.stay_within_rate(pushed_cost_bytes(message, self.record_bytes))
         match message:
             case PeersRequest():
                 self._exchange.answer(session)

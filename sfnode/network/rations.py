@@ -17,6 +17,7 @@ from protocol.wire import (
     PeerId,
     PeersRequest,
     PullRequest,
+    Records,
     ShardsRequest,
     SpansRequest,
     StatementsRequest,
@@ -37,6 +38,7 @@ _COST_US: Final[dict[type[Message], int]] = {
 }
 _AUTHORS_BASE_US: Final = 500  # of an AuthorsRequest for few shards: it is answered in proportion to them
 _SHARDS: Final = 256
+PUSHED: Final = 0  # SPEC 8.1: the request number of records that answer none
 
 
 def cost_us(message: Message) -> int:
@@ -45,6 +47,17 @@ def cost_us(message: Message) -> int:
         share = (_COST_US[AuthorsRequest] - _AUTHORS_BASE_US) * len(message.shards) // _SHARDS
         return _AUTHORS_BASE_US + min(share, _COST_US[AuthorsRequest])
     return _COST_US.get(type(message), 0)
+
+
+def pushed_cost_bytes(message: Message, record_bytes: int) -> int:
+    """What a message counts beyond its own bytes: records that nobody asked for cost a check of a signature each.
+
+    ``record_bytes``: of one record of the run; 0 while that is not known.
+    """
+    if not record_bytes or not isinstance(message, Records) or message.request != PUSHED:
+        return 0
+    records = len(message.data) // record_bytes
+    return max(0, records * limits.PUSHED_RECORD_COST_BYTES - len(message.data))
 
 
 @dataclass(slots=True)

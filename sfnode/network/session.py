@@ -95,7 +95,7 @@ class Session:
             while (received := await self.channel.receive_untrusted()) is not None:
                 message, size = received
                 self._heard_s = trio.current_time()
-                await self._stay_within_rate(size)
+                await self.stay_within_rate(size + limits.FRAME_COST_BYTES)
                 await self._receive(message, size)
             self.end("the peer closed the connection")
         except LinkBrokenError as error:
@@ -128,13 +128,13 @@ class Session:
             self._is_delivering = False
             self._heard_s = trio.current_time()
 
-    async def _stay_within_rate(self, size: int) -> None:
+    async def stay_within_rate(self, cost_bytes: int) -> None:
         """Wait while the peer has sent more than it may (a token bucket)."""
         now_s = trio.current_time()
         earned = (now_s - self._allowance_s) * limits.RECEIVE_BYTES_PER_S
         self._allowance_bytes = min(self._allowance_bytes + earned, limits.RECEIVE_BURST_BYTES)
         self._allowance_s = now_s
-        self._allowance_bytes -= size + limits.FRAME_COST_BYTES
+        self._allowance_bytes -= cost_bytes
         if self._allowance_bytes < 0:
             await trio.sleep(-self._allowance_bytes / limits.RECEIVE_BYTES_PER_S)
 
