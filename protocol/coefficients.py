@@ -21,6 +21,9 @@ Int64Array = NDArray[np.int64]
 
 _UPDATES_PER_BATCH = 4_096  # decoded at once: 2 MB, where a whole run's would be hundreds
 _CORES_PER_CHUNK = 1 << 15  # cores expanded at once: 1 MB of temporaries stays in the cache, and in the process
+# Cores summed into the coefficients at once: keeps one tick at about 10 ms. An update has one per direction and tensor.
+_CORES_PER_TICK = {CoreKind.CANONICAL: 400_000, CoreKind.RADEMACHER: 40_000}
+_SUMMED_PER_TICK_MIN, _SUMMED_PER_TICK_MAX = 16, 1_024
 
 
 class CoefficientLayout:
@@ -167,3 +170,9 @@ def _cores_first(signs: NDArray[np.int8]) -> NDArray[np.float64]:
 def view_exp(manifest: Manifest, tensor_index: int) -> int:
     """k with W = W0 - 2^k U C V^T for this tensor (SPEC 4.5)."""
     return manifest.method.alpha_exp + scale_exp(manifest.method, manifest.tensors[tensor_index])
+
+
+def updates_per_tick(manifest: Manifest) -> int:
+    """How many updates a node sums at once between two events."""
+    cores = manifest.method.scalars * len(manifest.tensors)
+    return max(_SUMMED_PER_TICK_MIN, min(_SUMMED_PER_TICK_MAX, _CORES_PER_TICK[manifest.method.core] // cores))

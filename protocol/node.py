@@ -13,6 +13,7 @@ from typing import assert_never
 
 from protocol import limits
 from protocol.clock import StepClock
+from protocol.coefficients import updates_per_tick
 from protocol.errors import Ignore, Reject
 from protocol.events import (
     BasisArrived,
@@ -40,16 +41,11 @@ from protocol.hashing import Author
 from protocol.keys import Signer
 from protocol.ledger import Voided
 from protocol.manifest import Manifest
-from protocol.method import CoreKind
 from protocol.replica import Replica
 from protocol.statements import Statement
 from protocol.subspace import seed_of
 from protocol.synchroniser import Synchroniser
 from protocol.wire import Head, Message, PeerId, Records, Statements
-
-# Cores summed into the coefficients at once: keeps one tick at about 10 ms. An update has one per direction and tensor.
-_CORES_PER_TICK = {CoreKind.CANONICAL: 400_000, CoreKind.RADEMACHER: 40_000}
-_SUMMED_PER_TICK_MIN, _SUMMED_PER_TICK_MAX = 16, 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +90,7 @@ class Node:
         self._bases_here: set[str] = set()  # of the renewed ones
         self._effects: list[Effect] = []
         self._now_ms = 0
-        self._summed_per_tick = _summed_per_tick(manifest)
+        self._summed_per_tick = updates_per_tick(manifest)
         self.clock.resume_after(config.reserved_step)
 
     @property
@@ -396,8 +392,3 @@ class Node:
 
     def _do(self, effects: Sequence[Effect]) -> None:
         self._effects.extend(effects)
-
-
-def _summed_per_tick(manifest: Manifest) -> int:
-    cores = manifest.method.scalars * len(manifest.tensors)
-    return max(_SUMMED_PER_TICK_MIN, min(_SUMMED_PER_TICK_MAX, _CORES_PER_TICK[manifest.method.core] // cores))

@@ -21,7 +21,7 @@ from protocol.log_file import LoadedLog, encode_log, load_log_untrusted, ordered
 from protocol.manifest import Manifest
 from protocol.method import BasisKind
 from protocol.replica import Replica
-from sfnode.basis_file import BASIS_FILE, basis_in, basis_path, read_bases, renewals_for, store_basis
+from sfnode.basis_file import basis_in, basis_path, read_bases, renewals_for, store_basis
 from sfnode.files import describe_os_error, read_bytes, sync_folder, write_pieces_durably
 from sfnode.identity import FILE_NAME
 from sfnode.store import (
@@ -43,7 +43,12 @@ _AGAIN: Final = "Get the file again from where it was made"
 # What may lie in a folder that is to become a data directory: a key that is to go on signing, and the lock beside it.
 _MAY_LIE_THERE: Final = frozenset({FILE_NAME, LOCK_FILE})
 _STAGED: Final = re.compile(r"\.import-[a-z0-9_]{8}")  # what mkdtemp appends to the directory's name
-_STAGED_FILES: Final = (MANIFEST_FILE, LEDGER_FILE, BASIS_FILE, LOCK_FILE)  # and what SQLite puts beside them
+_STAGED_FILES: Final = (
+    MANIFEST_FILE,
+    LEDGER_FILE,
+    "basis",
+    LOCK_FILE,
+)  # first basis and later ones; and what SQLite puts beside them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
