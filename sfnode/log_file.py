@@ -48,7 +48,7 @@ _STAGED_FILES: Final = (
     LEDGER_FILE,
     "basis",
     LOCK_FILE,
-)  # first basis and later ones; and what SQLite puts beside them
+)  # and what SQLite puts beside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
