@@ -17,7 +17,7 @@ from benchmarks.learn.plain import Measured
 from benchmarks.learn.problems import Task, task_spec
 from benchmarks.measures import say
 from benchmarks.runs import OWNER, signer
-from protocol.bases import Bases, decode_basis_untrusted, encode_basis
+from protocol.bases import Bases, Published, decode_basis_untrusted, encode_basis
 from protocol.coefficients import Coefficients
 from protocol.envelope import Envelope, EnvelopeCodec
 from protocol.errors import NumericError
@@ -31,6 +31,7 @@ from sfnode.training.calibration import Source, forward_basis, gradient_basis
 from sfnode.training.session import Session, SharedModel
 from sfnode.training.tasks import TaskData
 from sfnode.training.tensors import TensorGroup, trainable_tensors
+from sfnode.training.view import fold_weights
 
 _CALIBRATION_BATCH = 16  # examples back-propagated at once
 _BACKWARD_ROWS = 2  # a backward pass costs about two forward passes
@@ -47,6 +48,7 @@ class Network:
         rows: examples a step and client, shared by the directions (`Method.shares`).
         basis: "random", or the `calibration.Source` of a published one, made from ``calibration_rows``
             training examples, others for every seed.
+        is_renewed: the owner makes another one at the start of every later epoch, at the weights as they are then.
         trainable: groups of tensors, comma-separated.
         cheats: so many of the clients send the opposite of what they measured, as large as a message may be.
         others: as in the manifest.
@@ -67,6 +69,7 @@ class Network:
     epsilon_exp: int = -10
     basis: str = "random"
     calibration_rows: int = 128
+    is_renewed: bool = False
     trainable: str = "linear"
     objective: str = "loss"
     clients: int = 1
@@ -79,8 +82,8 @@ class Network:
         return self.clients * (perturbed if self.sides == 2 else perturbed + self.rows)
 
     @property
-    def rows_before(self) -> int:
-        """What the owner spends on the basis, in forward rows."""
+    def rows_of_basis(self) -> int:
+        """What the owner spends on one basis, in forward rows."""
         if self.basis == "random":
             return 0
         return self.calibration_rows * (1 + (_BACKWARD_ROWS if self.basis == Source.GRADIENT else 0))
@@ -93,11 +96,12 @@ class Clients:
         shared = SharedModel(model)
         tensors = trainable_tensors(model, [TensorGroup(name) for name in recipe.trainable.split(",")])
         published = _published(recipe, data, shared, tensors, seed)
-        bases = _bases(recipe, task, tensors, published, rate)
-        self.manifest = bases.manifest
-        self.rows = recipe.rows_before
-        self._recipe, self._seed = recipe, seed
-        self._session = Session(shared, bases, data)
+        self._bases = _bases(recipe, task, tensors, published, rate)
+        self.manifest = self._bases.manifest
+        self.rows = recipe.rows_of_basis
+        self._recipe, self._seed, self._shared, self._data = recipe, seed, shared, data
+        self._renewals: dict[int, Published] = {}
+        self._session = Session(shared, self._bases, data)
         self._codec = EnvelopeCodec(self.manifest)
         self._coefficients = Coefficients(self.manifest)
 
@@ -105,6 +109,8 @@ class Clients:
         """Yields the forward rows spent so far, first those before the run, then after every step."""
         yield self.rows
         for step in range(self._recipe.steps):
+            if self._recipe.is_renewed and step and step % self._recipe.epoch_steps == 0:
+                self._renew(step // self._recipe.epoch_steps)
             authors = [self._seed * _SEEDS_BETWEEN + client for client in range(self._recipe.clients)]
             messages = [
                 message
@@ -115,6 +121,24 @@ class Clients:
             epoch = step // self.manifest.method.epoch_steps
             self._session.set_coefficients(epoch, self._coefficients.flat(epoch))
             yield self.rows
+
+    def _renew(self, epoch: int) -> None:
+        """The owner publishes a basis from ``epoch`` on, from other examples, at the weights that the run has reached."""
+        recipe, shared, manifest = self._recipe, self._shared, self.manifest
+        held = {each: self._coefficients.flat(each) for each in self._coefficients.epochs()}
+        base = {name: weight.clone() for name, weight in shared.switch.base.items()}
+        for name, weight in fold_weights(self._bases, held, base).items():
+            shared.switch.base[name].copy_(weight)
+        found = _published(recipe, self._data, shared, manifest.tensors, self._seed + epoch * _SEEDS_BETWEEN)
+        for name, weight in base.items():
+            shared.switch.base[name].copy_(weight)
+        assert found is not None, "a random basis is drawn anew in every epoch"
+        self._renewals[epoch] = Published(sha256=f"{epoch:064x}", bases=found)
+        self.rows += recipe.rows_of_basis
+        self._bases = Bases(manifest, [self._bases.of(0, index) for index in range(len(found))], self._renewals)
+        self._session = Session(shared, self._bases, self._data)
+        for each, flat in held.items():
+            self._session.set_coefficients(each, flat)
 
     def measure(self, rows: int) -> Measured:
         """Accuracy and loss on the first ``rows`` evaluation examples."""
