@@ -52,6 +52,7 @@ from sfnode.network.addresses import parse_bootstrap
 from sfnode.network.events import MessageReceived, NetworkConfig, PeerConnected, PeerDisconnected
 from sfnode.network.limits import BOOTSTRAPS_KEPT_MAX
 from sfnode.network.network import Network, Readiness
+from sfnode.network.port_mapping import MappingReport
 from sfnode.network.standing import DiscouragedRow
 from sfnode.pursuit import Gap, Pursuit
 from sfnode.renewal import BasisKeeper
@@ -98,6 +99,7 @@ class Daemon:
         self._last_evaluation = -1
         self._dials_reported: set[tuple[str, str]] = set()
         self._standing_reported = ADMITTED
+        self._mapping_reported: MappingReport | None = None
         self._jobs_in, self._jobs_out = trio.open_memory_channel[Job](8)
 
     async def run(self, *, task_status: Readiness = trio.TASK_STATUS_IGNORED) -> None:
@@ -287,6 +289,7 @@ class Daemon:
             if (outrun := pursuit.look(gap)) is not None:
                 self.reporter.event("outrun", str(outrun), **asdict(outrun))
             self._report_dials()
+            self._report_mapping()
             self._report_standing(status)
             self.network.head_step = self.node.frontier()
             if trio.current_time() - peers_saved >= _PEERS_SAVED_S:
@@ -327,6 +330,14 @@ class Daemon:
             text = f"cannot reach {report.address}: {report.reason}; next try in {report.retry_in_s:.0f} s"
             self.reporter.event("dial_failed", text, address=report.address, reason=report.reason)
         self._dials_reported = set(reports)
+
+    def _report_mapping(self) -> None:
+        """Say what came of asking the router for a port, and when that changes."""
+        report = self.network.mapping_report
+        if report is not None and report != self._mapping_reported:
+            address = None if report.address is None else report.address.transport
+            self.reporter.event("port_mapping", report.text, address=address)
+            self._mapping_reported = report
 
 
 def _news(effects: Sequence[Effect]) -> int:

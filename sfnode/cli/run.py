@@ -54,6 +54,7 @@ _PROGRESS_S = 1.0
     "--listen", multiple=True, help="Multiaddr to listen on, e.g. /ip4/0.0.0.0/tcp/4001. None: dial out only."
 )
 @click.option("--announce", multiple=True, help="Multiaddr to tell others instead of the listening one.")
+@click.option("--upnp", is_flag=True, help="Ask the router to let peers in at --listen, for as long as the node runs.")
 @click.option("--invite", help="Invitation to the run, as its owner's `sfnode run invite` printed it.")
 @device_options
 @click.option("--threads", type=POSITIVE, help="Threads of the training worker.  [default: all cores but one]")
@@ -75,6 +76,10 @@ def join(run_file: Path | None, bootstrap: tuple[str, ...], is_json: bool, **opt
     Start:  sfnode join --run my.run --listen /ip4/0.0.0.0/tcp/4001
     Again:  sfnode join --data-dir ~/.sfnode/my-run-0123456789ab
     """
+    if options["upnp"] and not options["listen"]:
+        raise OperatorError(
+            "--upnp is of no use without --listen /ip4/0.0.0.0/tcp/PORT: there is no port to be let in at"
+        )
     reporter = Reporter(is_json=True if is_json else None)
     trio.run(_run_until_stopped, reporter, run_file, bootstrap, options)
     reporter.finish()
@@ -131,6 +136,7 @@ async def _prepare_and_run(
             bootstrap=bootstrap,
             neighbours_fixed=options["neighbours_fixed"],
             local_discovery=not options["no_mdns"],
+            port_mapping=options["upnp"],
         ),
         training=training and replace(training, basis=basis),
         neighbours_min=options["neighbours_min"],

@@ -90,4 +90,5 @@ class NetworkConfig:
     inbound_max: int = limits.INBOUND_MAX  # further dials are refused politely
     neighbours_fixed: bool = False  # dial ``bootstrap`` and no others, exchange no peers: for tests of topologies
     local_discovery: bool = False  # find peers on the local network by mDNS; never with ``neighbours_fixed``
+    port_mapping: bool = False  # ask the router by UPnP to let peers in at the first address that is listened on
     timings: Timings = field(default_factory=Timings)

@@ -39,6 +39,10 @@ class PeerExchange:
         # How many answers a neighbour may owe us: one that was frozen for a while answers several questions at once.
         self._awaited: Counter[PeerId] = Counter()
 
+    def know_own(self, address: Address) -> None:
+        """This node can be dialled there, too: nobody is to make it dial itself."""
+        self._own |= {address.transport}
+
     def greeted(self, session: Session) -> None:
         """A session began: remember where the neighbour says it listens."""
         said = PeerAddress(peer=session.peer, addresses=session.hello.listen)

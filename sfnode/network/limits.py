@@ -94,6 +94,13 @@ REACH_INTERVAL_S: Final = 10.0  # between dials to one address: it learns no mor
 REACH_AT_ONCE_MAX: Final = 4
 REACH_ADDRESSES_MAX: Final = 256  # asked within the interval; beyond it nobody is dialled
 
+# --- a port of the router ------------------------------------------------------------------------------------------
+MAPPING_LEASE_S: Final = 3_600  # a node that was killed leaves its mapping for no longer
+MAPPING_RENEW_S: Final = 1_200.0  # two renewals may fail
+MAPPING_DISCOVER_MS: Final = 1_000  # routers answer within milliseconds
+MAPPING_CLOSE_S: Final = 1.0  # one question to the router, at the end of the node
+MAPPING_TRIES: Final = 4  # ports outside, the node's own first
+
 # --- finding peers on the local network -----------------------------------------------------------------------------
 MDNS_PACKET_BYTES_MAX: Final = 1_500  # of one Ethernet frame: ours have 300
 MDNS_RECORDS_MAX: Final = 32  # in one packet; printers announce a dozen

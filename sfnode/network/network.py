@@ -48,8 +48,9 @@ from sfnode.network.host import Host, check_can_listen, dialable
 from sfnode.network.link import Link, LinkBrokenError
 from sfnode.network.mdns import LocalDiscovery
 from sfnode.network.overlay import Overlay
+from sfnode.network.port_mapping import MappingReport, PortMapper
 from sfnode.network.rations import PUSHED, Rations, cost_us, pushed_cost_bytes
-from sfnode.network.registry import Registry
+from sfnode.network.registry import Registry, info
 from sfnode.network.session import Session
 from sfnode.network.standing import DiscouragedRow, Fault
 from sfnode.network.transfer import Download, FindBasis, no_basis
@@ -79,7 +80,7 @@ class Network:
     ) -> None:
         self._config = config
         self._listen = tuple(parse_listen(text) for text in config.listen)
-        self._announce = tuple(parse_announce(text) for text in config.announce)
+        self._given = self._announce = tuple(parse_announce(text) for text in config.announce)
         bootstrap = tuple(parse_bootstrap(text) for text in config.bootstrap)
         self._run_id = run_id
         self._files = Files(manifest_bytes, find_basis, self._channel)
@@ -100,6 +101,7 @@ class Network:
             run_session=self._on_dialled,
         )
         self._rations = Rations()
+        self._mapper = PortMapper(listening=lambda: self._host.addresses, on_mapped=self._on_mapped)
         self._host.guard.on_refused = self._on_stream_refused
         self._host.serve_beside(files.PROTOCOL, self._on_file_request)
         self._is_stopping = False
@@ -124,6 +126,8 @@ class Network:
             nursery.start_soon(self._overlay.run)
             if self._config.local_discovery and not self._config.neighbours_fixed:
                 nursery.start_soon(self._discovery().run)
+            if self._config.port_mapping:
+                nursery.start_soon(self._mapper.run)
             task_status.started(self.addresses)
             await stop.wait()
             await self._say_bye_to_all()
@@ -170,7 +174,7 @@ class Network:
 
     def neighbours(self) -> tuple[NeighbourInfo, ...]:
         """All running sessions."""
-        return tuple(_info(session, self._book) for session in self._registry.all())
+        return tuple(info(session, self._book) for session in self._registry.all())
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -208,6 +212,11 @@ class Network:
     def dial_reports(self) -> tuple[DialReport, ...]:
         """Addresses that do not work now, and why."""
         return self._overlay.reports
+
+    @property
+    def mapping_report(self) -> MappingReport | None:
+        """What came of asking the router for a port; None until it is known."""
+        return self._mapper.report
 
     @property
     def statistics(self) -> NetworkStatistics:
@@ -359,12 +368,17 @@ class Network:
         if self._exchange.found_nearby(address):
             self._overlay.wake()
 
+    def _on_mapped(self, address: Address) -> None:
+        self._announce = (*self._given, address)
+        self._exchange.know_own(address)
+
     def _channel(self, link: Link) -> Channel:
         return Channel(link, self._config.timings, self._total)
 
     def _hello(self) -> Hello:
         """Our hello; addresses that do not fit into the frame of a stranger are left out."""
-        listen = [address.transport for address in self._announce or self._host.addresses][:ADDRESSES_PER_PEER_MAX]
+        own = (*self._announce, *(() if self._given else self._host.addresses))
+        listen = [address.transport for address in own][:ADDRESSES_PER_PEER_MAX]
         while True:
             hello = greeting.own_hello(
                 run_id=self._run_id, agent=self._config.agent, listen=tuple(listen), head_step=self.head_step
@@ -377,20 +391,6 @@ class Network:
         """Peers to dial instead of this full node, as many as fit into the frame of a stranger."""
         host = channel.link.remote_host
         return self._exchange.recommend(channel.peer, host, bytes_max=limits.HELLO_FRAME_BYTES_MAX)
-
-
-def _info(session: Session, book: AddressBook) -> NeighbourInfo:
-    known = book.addresses(session.peer)
-    traffic = session.channel.traffic
-    return NeighbourInfo(
-        peer=session.peer,
-        address=known[0] if session.is_outbound and known else session.channel.link.remote_host,
-        is_outbound=session.is_outbound,
-        agent=session.hello.agent,
-        bytes_in=traffic.bytes_in,
-        bytes_out=traffic.bytes_out,
-        rtt_ms=session.rtt_ms,
-    )
 
 
 async def _set_when_cancelled(event: trio.Event) -> None:

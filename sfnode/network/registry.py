@@ -9,7 +9,9 @@ import trio
 
 from protocol.wire import PeerId
 from sfnode.network import limits
+from sfnode.network.address_book import AddressBook
 from sfnode.network.addresses import author_of_peer
+from sfnode.network.events import NeighbourInfo
 from sfnode.network.greeting import DUPLICATE, GIVE_WAY
 from sfnode.network.inbound import Place, choose_to_evict, group_of, has_group_room
 from sfnode.network.session import Session
@@ -138,3 +140,18 @@ class Registry:
     def restore_discouraged(self, rows: tuple[DiscouragedRow, ...]) -> None:
         """Go on keeping away from those of an earlier life."""
         self._standing.restore(rows, trio.current_time(), unix_ms=int(time.time() * 1_000))
+
+
+def info(session: Session, book: AddressBook) -> NeighbourInfo:
+    """What is told of a running session."""
+    known = book.addresses(session.peer)
+    traffic = session.channel.traffic
+    return NeighbourInfo(
+        peer=session.peer,
+        address=known[0] if session.is_outbound and known else session.channel.link.remote_host,
+        is_outbound=session.is_outbound,
+        agent=session.hello.agent,
+        bytes_in=traffic.bytes_in,
+        bytes_out=traffic.bytes_out,
+        rtt_ms=session.rtt_ms,
+    )
