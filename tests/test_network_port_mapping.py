@@ -12,6 +12,9 @@ import trio
 from cli_calls import assert_teaches, call
 from fake_router import HOST, FakeRouter, running
 from network_nodes import LOOPBACK, network, start, until
+from sfnode.doctor.findings import Finding, Verdict, ok, warning
+from sfnode.doctor.ports import check_router
+from sfnode.doctor.report import Examination, Question
 from sfnode.network import limits, port_mapping
 from sfnode.network.addresses import Address, parse_address
 from sfnode.network.events import NetworkConfig
@@ -137,6 +140,45 @@ async def test_mapper__router_is_gone_at_the_end__the_node_ends_all_the_same() -
             nursery.start_soon(mapper.run)
             await until(lambda: mapper.report, within_s=20.0)
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("external_host", "verdict", "text"),
+    [
+        ("203.0.113.77", Verdict.OK, "its address is 203.0.113.77: `sfnode join --upnp` lets peers in"),
+        ("10.1.1.1", Verdict.WARNING, "another NAT lies before it"),
+    ],
+)
+def test_doctor__router_that_speaks_upnp__says_what_it_would_do_and_changes_nothing(
+    external_host: str, verdict: Verdict, text: str
+) -> None:
+    with running(FakeRouter(external_host=external_host)) as router:
+        found = check_router()
+        assert (found.verdict, router.mappings) == (verdict, {}) and text in found.text
+
+
+def test_doctor__no_router_that_speaks_upnp__is_no_fault() -> None:
+    assert check_router().verdict is Verdict.UNKNOWN
+
+
+async def test_doctor__peers_cannot_reach_the_port__asks_the_router(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Finding] = []
+    question = Question(
+        directory=None,
+        is_new=True,
+        signed=None,
+        bootstrap=(),
+        listen=(),
+        model=None,
+        device="",
+        dtype="",
+        is_relay=True,
+    )
+    asked = Examination(question, told.append)
+    for verdict in (ok("reachable", ""), warning("reachable", "", "")):
+        monkeypatch.setattr("sfnode.doctor.peers.judge_reachability", lambda *_arguments, verdict=verdict: verdict)
+        await asked._look_around()
+    assert [finding.check for finding in told].count("router") == 1 and told[-2].check == "router"
 
 
 def test_join__upnp_without_a_port__says_what_to_add(tmp_path: Path) -> None:

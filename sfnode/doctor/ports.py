@@ -9,9 +9,11 @@ from pathlib import Path
 import trio
 
 from protocol.errors import OperatorError
-from sfnode.doctor.findings import Finding, fail, ok, warning
+from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
+from sfnode.network import port_mapping
 from sfnode.network.addresses import Address, parse_listen
 from sfnode.network.host import check_can_listen
+from sfnode.network.port_mapping import NoMappingError
 
 _LISTENING = "0A"  # state of a socket in /proc/net/tcp
 
@@ -34,6 +36,19 @@ async def check_port(text: str, own_pid: int | None) -> Finding:
     if address.is_loopback:
         return warning(name, "free, but this machine alone can reach it", "use /ip4/0.0.0.0/tcp/PORT to be dialled")
     return ok(name, "free")
+
+
+def check_router() -> Finding:
+    """Whether the router would let peers in, asked by UPnP; nothing is changed. Takes some seconds."""
+    name = "router"
+    try:
+        gateway = port_mapping.find_gateway()
+    except NoMappingError as error:
+        return unknown(name, f"{error}")
+    if not gateway.is_public:
+        text = f"it speaks UPnP, but has no public address ({gateway.external_host!r}): another NAT lies before it"
+        return warning(name, text, "ask who runs that one for a forwarded port, or leave --listen out")
+    return ok(name, f"it speaks UPnP, and its address is {gateway.external_host}: `sfnode join --upnp` lets peers in")
 
 
 def listening_pid(port: int) -> int | None:

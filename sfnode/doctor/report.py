@@ -113,7 +113,10 @@ class Examination:
         self._signed = known.signed
         offsets = [seen.clock_ahead_s for seen in known.seen]
         self._tell(machine.compare_clocks(offsets) if offsets else machine.check_clock())
-        self._tell(peers.judge_reachability(known, bool(question.listen)))
+        reachability = peers.judge_reachability(known, bool(question.listen))
+        self._tell(reachability)
+        if reachability.verdict is Verdict.WARNING:
+            await self._check("router", ports.check_router)
         self._tell(peers.judge_nat(known.seen))
 
     async def _ask_peers(self, known: peers.Surroundings) -> None:
