@@ -86,9 +86,15 @@ ADMISSION = (
         name="trains-without-admission",
         breaks="a node that may not contribute measures and signs all the same",
         edits=(
-            Edit(_NODE, "Node._may_sign", " or not self.is_admitted_for(self.clock.next_step)", ""),
+            Edit(_NODE, "Node._may_contribute", " and self.is_admitted_for(self.clock.next_step)", ""),
             Edit(_NODE, "Node._publish", "if is_taken or not self.is_admitted_for(step):", "if is_taken:"),
         ),
+        detector=Tests(("tests/test_node_admission.py",)),
+    ),
+    Mutant(
+        name="follower-finished-too-soon",
+        breaks="a node that contributes nothing calls the run over before it has caught up",
+        edits=(Edit(_NODE, "Node.is_finished", " or not (self.sync.is_live or self.sync.peers == 0)", ""),),
         detector=Tests(("tests/test_node_admission.py",)),
     ),
     Mutant(
