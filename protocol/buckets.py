@@ -11,14 +11,12 @@ from functools import lru_cache
 from operator import itemgetter
 
 from protocol import limits
+from protocol.archive import Archive, Checks, Slot, group_of, records_of, slots_in
 from protocol.hashing import Author, FieldHasher, hash_fields, u32
 from protocol.keys import SIGNATURE_BYTES
 
 INNER_DIGEST_BYTES = 16
 PAYLOAD_HASH_BYTES = 8
-
-# A slot with one record counts; one with two different payloads is void and keeps the pair as its proof.
-Slot = bytes | tuple[bytes, bytes]
 
 # Slots are named by their step within the span. These very objects are the keys: 32 bytes less for each record held.
 _OFFSETS = tuple(range(limits.SPAN_STEPS))
@@ -39,20 +37,53 @@ class Bucket:
 
     Slots mostly come in the order of their steps. As long as they do, each is hashed once, when it comes; after one
     that came late the digest is computed anew when it is asked for.
+
+    With an archive, records that it gives back need not stay in memory: ``valid`` and ``void``, bitmaps with bit
+    ``offset`` for each slot, always say what is held.
     """
 
-    __slots__ = ("_author", "_hashed_to", "_hasher", "_span", "slots")
+    __slots__ = (
+        "_archive",
+        "_author",
+        "_checks",
+        "_hashed_to",
+        "_hasher",
+        "_resting",
+        "_slots",
+        "_span",
+        "valid",
+        "void",
+    )
 
-    def __init__(self, span: int, author: Author) -> None:
-        self.slots: dict[int, Slot] = {}
+    def __init__(self, span: int, author: Author, archive: Archive | None = None) -> None:
+        self.valid = 0
+        self.void = 0
+        self._slots: dict[int, Slot] = {}  # those in memory
         self._span = span
         self._author = author
+        self._archive = archive
+        self._checks = Checks()
         self._hasher: FieldHasher | None = self._hasher_over(())
         self._hashed_to = -1
+        self._resting: bytes | None = None  # the digest of a bucket that is done with its hasher
+
+    @property
+    def held(self) -> int:
+        """Bitmap of the slots that hold anything."""
+        return self.valid | self.void
 
     def put(self, offset: int, slot: Slot) -> None:
-        """Fill a slot, or void it."""
-        self.slots[offset] = slot
+        """Fill a slot, or void it: then the second of the pair is what is new."""
+        self._slots[_OFFSETS[offset]] = slot
+        bit = 1 << offset
+        if isinstance(slot, tuple):
+            self.valid &= ~bit
+            self.void |= bit
+        else:
+            self.valid |= bit
+        if self._archive:
+            self._checks.add(offset, records_of(slot)[-1])
+        self._resting = None
         if offset <= self._hashed_to:
             self._hasher = None
         elif self._hasher:
@@ -61,40 +92,101 @@ class Bucket:
 
     def drop_from(self, offset: int) -> list[Slot]:
         """Empty the slots from ``offset`` on; returns them by step."""
-        dropped = [self.slots.pop(each) for each in sorted(self.slots) if each >= offset]
-        self._hasher = None
-        return dropped
+        dropped = self.by_step(self.held >> offset << offset)
+        for each, slot in dropped:
+            self._slots.pop(each, None)
+            if self._archive:
+                self._checks.remove(each, slot)
+        kept = (1 << offset) - 1
+        self.valid &= kept
+        self.void &= kept
+        self._hasher = self._resting = None
+        return [slot for _, slot in dropped]
 
-    def by_step(self) -> list[tuple[int, Slot]]:
-        """The slots in the order of their steps."""
-        return sorted(self.slots.items(), key=itemgetter(0))
+    def get(self, offset: int) -> Slot | None:
+        """What the slot holds."""
+        found = self._slots.get(offset)
+        if found is None and self.held >> offset & 1:
+            found = self._read([offset])[offset]
+        return found
+
+    def by_step(self, steps: int) -> list[tuple[int, Slot]]:
+        """The slots in the bitmap ``steps`` that hold anything, in the order of their steps."""
+        steps &= self.held
+        wanted = bits_of(steps) if steps else []
+        missing = [offset for offset in wanted if offset not in self._slots]
+        slots = self._slots | self._read(missing) if missing else self._slots
+        return [(offset, slots[offset]) for offset in wanted]
+
+    # --- archive ------------------------------------------------------------------------------------------
+
+    def forget(self, offsets: Iterable[int]) -> list[int]:
+        """Keep the slots in memory no longer that the archive gives back; returns those that it does not."""
+        assert self._archive
+        asked = sorted({offset for offset in offsets if offset in self._slots})
+        given = slots_in(self._archive.read(self._author, [self._step(offset) for offset in asked]))
+        kept = [offset for offset in asked if given.get(offset) != self._slots[offset]]
+        gone = set(asked).difference(kept)
+        # A new dict: one that was long stays as large when it is emptied.
+        self._slots = {offset: slot for offset, slot in self._slots.items() if offset not in gone}
+        return kept
+
+    def rest(self) -> None:
+        """Nothing more is expected: keep the digest instead of what extends it."""
+        if self._hasher and not self._slots:
+            self._resting, self._hasher = self.digest(), None
+
+    def _read(self, offsets: list[int]) -> dict[int, Slot]:
+        """These slots, and what is checked together with them. StorageDamagedError when they are not what they were."""
+        assert self._archive
+        groups = list(dict.fromkeys(map(group_of, offsets)))
+        held = self.held
+        near = [offset for group in groups for offset in group if held >> offset & 1]
+        asked = [offset for offset in near if offset not in self._slots]
+        slots = slots_in(self._archive.read(self._author, [self._step(offset) for offset in asked]))
+        slots |= {offset: self._slots[offset] for offset in near if offset in self._slots}
+        for group in groups:
+            if not self._checks.fits(group, slots) or not all(offset in slots for offset in asked):
+                first, last = self._step(group.start), self._step(group.stop - 1)
+                text = f"updates of author {self._author.hex()[:16]}, steps {first} to {last}, are not what was stored"
+                raise self._archive.damage(text)
+        return slots
+
+    # --- digest -------------------------------------------------------------------------------------------
 
     def digest(self) -> bytes:
         """Hash over the slots by step: the payload of one that counts, the bare step of a void one (SPEC 7.5)."""
+        if self._resting:
+            return self._resting
         if self._hasher is None:
-            self._hasher, self._hashed_to = self._hasher_over(sorted(self.slots)), max(self.slots, default=-1)
+            self._hasher, self._hashed_to = self._hasher_over(self.by_step(self.held)), self.held.bit_length() - 1
         return self._hasher.digest()[:INNER_DIGEST_BYTES]
 
-    def digest_within(self, steps: bytes) -> bytes:
+    def digest_within(self, steps: int) -> bytes:
         """The digest if only the slots in the bitmap were held."""
-        within = [offset for offset in sorted(self.slots) if has_bit(steps, offset)]
-        return self._hasher_over(within).digest()[:INNER_DIGEST_BYTES]
+        if not self.held & ~steps:
+            return self.digest()
+        return self._hasher_over(self.by_step(steps)).digest()[:INNER_DIGEST_BYTES]
 
-    def _hasher_over(self, offsets: Iterable[int]) -> FieldHasher:
-        fields = [self._field(offset, self.slots[offset]) for offset in offsets]
+    def _hasher_over(self, slots: Iterable[tuple[int, Slot]]) -> FieldHasher:
+        fields = [self._field(offset, slot) for offset, slot in slots]
         return FieldHasher("sfnode/bucket/1", u32(self._span), self._author, *fields)
 
     def _field(self, offset: int, slot: Slot) -> bytes:
-        return slot[:-SIGNATURE_BYTES] if isinstance(slot, bytes) else u32(self._span * limits.SPAN_STEPS + offset)
+        return slot[:-SIGNATURE_BYTES] if isinstance(slot, bytes) else u32(self._step(offset))
+
+    def _step(self, offset: int) -> int:
+        return self._span * limits.SPAN_STEPS + offset
 
 
 class Span:
     """All buckets of one span by shard and author, and the digests over them; those of changed shards are absent."""
 
-    __slots__ = ("_digest", "_number", "_shard_digests", "_shards")
+    __slots__ = ("_archive", "_digest", "_number", "_shard_digests", "_shards")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, archive: Archive | None = None) -> None:
         self._number = number
+        self._archive = archive
         self._shards: dict[int, dict[Author, Bucket]] = {}
         self._shard_digests: dict[int, bytes] = {}
         self._digest: bytes | None = None
@@ -108,8 +200,8 @@ class Span:
         shard = shard_of(author)
         members = self._shards.setdefault(shard, {})
         if author not in members:
-            members[author] = Bucket(self._number, author)
-        members[author].put(_OFFSETS[offset], slot)
+            members[author] = Bucket(self._number, author, self._archive)
+        members[author].put(offset, slot)
         self._shard_digests.pop(shard, None)
         self._digest = None
 
@@ -121,7 +213,7 @@ class Span:
         if bucket is None:
             return []
         dropped = bucket.drop_from(offset)
-        if not bucket.slots:
+        if not bucket.held:
             del members[author]
         if not members:
             del self._shards[shard]
@@ -180,12 +272,17 @@ def has_bit(bitmap: bytes, index: int) -> bool:
     return bool(bitmap[index // 8] >> (index % 8) & 1)
 
 
+def bits_of(bitmap: int) -> list[int]:
+    """Numbers of the bits that are set, ascending."""
+    return [index for index, bit in enumerate(bin(bitmap)[:1:-1]) if bit == "1"]
+
+
 def holdings_in(author: Author, bucket: Bucket) -> Holdings:
     return Holdings(
         author=author,
-        digest=bucket.digest() if bucket.slots else bytes(INNER_DIGEST_BYTES),
-        valid=bitmap_of([offset for offset, slot in bucket.slots.items() if isinstance(slot, bytes)]),
-        void=bitmap_of([offset for offset, slot in bucket.slots.items() if isinstance(slot, tuple)]),
+        digest=bucket.digest() if bucket.held else bytes(INNER_DIGEST_BYTES),
+        valid=bucket.valid.to_bytes(limits.SPAN_STEPS // 8, "little"),
+        void=bucket.void.to_bytes(limits.SPAN_STEPS // 8, "little"),
     )
 
 

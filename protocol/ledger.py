@@ -6,13 +6,15 @@ statements alone, never on the order in which they came.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
 
 from protocol import limits
-from protocol.buckets import Bucket, Holdings, Slot, Span, has_bit, holdings_in, payload_hash
+from protocol.archive import Archive, Slot, records_of
+from protocol.buckets import Bucket, Holdings, Span, holdings_in, payload_hash
 from protocol.envelope import Envelope, EnvelopeCodec
 from protocol.errors import Ignore, IgnoreReason
 from protocol.hashing import Author, Digest, hash_fields, u32
@@ -39,17 +41,38 @@ class Voided:
 
 Outcome = Accepted | Voided
 
+_STEPS_AT_ONCE = 16  # of all authors: what is read back of a span of 1,000 authors takes 3 MB
+_FIRST_STEPS = (1 << _STEPS_AT_ONCE) - 1
+
 
 class Ledger:
-    """Valid envelopes of one run, at most two different ones per slot."""
+    """Valid envelopes of one run, at most two different ones per slot.
 
-    def __init__(self, manifest: Manifest) -> None:
+    Whoever keeps records elsewhere says where: then the ledger holds the latest in memory, and of the others what
+    they are by author and span. It answers the same with and without an archive.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        archive: Archive | None = None,
+        *,
+        in_memory_max: int = limits.RECORDS_IN_MEMORY_MAX,
+    ) -> None:
+        """``archive``: gives back what its owner stored of what was accepted here; None: all stays in memory.
+
+        ``in_memory_max``: records kept beside the archive, as far as it gives them back. What cannot be read back when
+        it is needed raises StorageDamagedError, from every method that looks at records.
+        """
         self.codec = EnvelopeCodec(manifest)
         self.roster = Roster(manifest)
         self._manifest = manifest
         self._spans: dict[int, Span] = {}
         self._root: Digest | None = None  # absent after a change
         self._highest: dict[Author, int] = {}
+        self._archive = archive
+        self._in_memory_max = self._forget_at = in_memory_max
+        self._in_memory: deque[tuple[int, Author, int]] = deque()  # span, author, offset; with an archive, oldest first
         self.updates = 0
         self.void_slots = 0
 
@@ -82,10 +105,11 @@ class Ledger:
         """The record that counts in the envelope's slot; Ignore when the slot is void or holds the same payload."""
         span, offset = divmod(envelope.step, limits.SPAN_STEPS)
         bucket = self._bucket(span, envelope.author)
-        slot = bucket.slots.get(offset) if bucket else None
-        if isinstance(slot, tuple):
+        if bucket and bucket.void >> offset & 1:
             # [IGNORE] SPEC 7.2: a void slot stays void; further versions change nothing.
             raise Ignore(IgnoreReason.SLOT_VOID, f"step {envelope.step} of {envelope.author.hex()[:16]} is void")
+        slot = bucket.get(offset) if bucket else None
+        assert not isinstance(slot, tuple)
         if slot is not None and slot[:-SIGNATURE_BYTES] == envelope.payload:
             # [IGNORE] SPEC 7.1: equal payloads are the same update, whatever their signature bytes.
             raise Ignore(IgnoreReason.ALREADY_HELD, f"step {envelope.step} of {envelope.author.hex()[:16]} is held")
@@ -103,11 +127,30 @@ class Ledger:
     def _put(self, envelope: Envelope, held: bytes | None) -> None:
         span, offset = divmod(envelope.step, limits.SPAN_STEPS)
         if span not in self._spans:
-            self._spans[span] = Span(span)
+            self._spans[span] = Span(span, self._archive)
         self._spans[span].put(envelope.author, offset, envelope.record if held is None else (held, envelope.record))
         self._root = None
         if envelope.step > self._highest.get(envelope.author, -1):
             self._highest[envelope.author] = envelope.step
+        if self._archive:
+            self._in_memory.append((span, envelope.author, offset))
+            if len(self._in_memory) > self._forget_at:
+                self._forget_older_half()
+
+    def _forget_older_half(self) -> None:
+        """Keep in memory no longer what the archive gives back; what it does not is asked for again later."""
+        older: dict[tuple[int, Author], list[int]] = {}
+        for _ in range((len(self._in_memory) + 1) // 2):
+            span, author, offset = self._in_memory.popleft()
+            older.setdefault((span, author), []).append(offset)
+        for (span, author), offsets in older.items():
+            bucket = self._bucket(span, author)
+            if bucket is None:
+                continue  # excluded meanwhile
+            self._in_memory.extend((span, author, offset) for offset in bucket.forget(offsets))
+            if span < self.highest_step(author) // limits.SPAN_STEPS:
+                bucket.rest()
+        self._forget_at = max(self._in_memory_max, len(self._in_memory) + self._in_memory_max // 2)
 
     # --- statements ---------------------------------------------------------------------------------------
 
@@ -142,7 +185,7 @@ class Ledger:
         held = [(number, bucket) for number, span in self._spans.items() if (bucket := span.get(author))]
         if held:
             number, bucket = max(held, key=itemgetter(0))
-            self._highest[author] = number * limits.SPAN_STEPS + max(bucket.slots)
+            self._highest[author] = number * limits.SPAN_STEPS + bucket.held.bit_length() - 1
         else:
             self._highest.pop(author, None)
 
@@ -172,22 +215,32 @@ class Ledger:
 
     def envelopes(self) -> Iterator[Envelope]:
         """Every envelope that counts, by (step, author)."""
+        for slot in self._slots_by_step():
+            if isinstance(slot, bytes):
+                yield self.codec.decode_untrusted(slot)
+
+    def ordered_records(self) -> Iterator[bytes]:
+        """Every record held, both of a void slot too, by step and then as bytes (which begin with the author)."""
+        for slot in self._slots_by_step():
+            yield from sorted(records_of(slot))
+
+    def _slots_by_step(self) -> Iterator[Slot]:
+        """By (step, author), a few steps of all authors at a time."""
         for span in sorted(self._spans):
-            members = [
-                (offset, author, slot)
-                for author, bucket in self._spans[span].buckets()
-                for offset, slot in bucket.slots.items()
-                if isinstance(slot, bytes)
-            ]
-            for _, _, record in sorted(members):
-                yield self.codec.decode_untrusted(record)
+            for start in range(0, limits.SPAN_STEPS, _STEPS_AT_ONCE):
+                steps = _FIRST_STEPS << start
+                found = [
+                    (offset, author, slot)
+                    for author, bucket in self._spans[span].buckets()
+                    for offset, slot in bucket.by_step(steps)
+                ]
+                yield from map(itemgetter(2), sorted(found, key=itemgetter(0, 1)))
 
     def records(self, span: int, author: Author, steps: bytes) -> Iterator[bytes]:
         """Records of the slots that the bitmap names, by step; both records of a void one."""
         bucket = self._bucket(span, author)
-        for offset, slot in bucket.by_step() if bucket else ():
-            if has_bit(steps, offset):
-                yield from slot if isinstance(slot, tuple) else (slot,)
+        for _, slot in bucket.by_step(int.from_bytes(steps, "little")) if bucket else ():
+            yield from records_of(slot)
 
     # --- digests ------------------------------------------------------------------------------------------
 
@@ -219,13 +272,13 @@ class Ledger:
 
     def digest_within(self, span: int, author: Author, steps: bytes) -> bytes:
         """The digest that :meth:`holdings_of` would give if only the slots in the bitmap were held."""
-        return (self._bucket(span, author) or Bucket(span, author)).digest_within(steps)
+        return (self._bucket(span, author) or Bucket(span, author)).digest_within(int.from_bytes(steps, "little"))
 
     def payload_hashes(self, span: int, author: Author) -> dict[int, bytes]:
         """First 8 bytes of the payload hash of each slot that counts, by step, ascending."""
         bucket = self._bucket(span, author)
         first = span * limits.SPAN_STEPS
-        slots = bucket.by_step() if bucket else []
+        slots = bucket.by_step(bucket.valid) if bucket else []
         return {first + offset: payload_hash(slot) for offset, slot in slots if isinstance(slot, bytes)}
 
     def _bucket(self, span: int, author: Author) -> Bucket | None:

@@ -17,7 +17,6 @@ from protocol.bases import decode_basis_untrusted
 from protocol.errors import Ignore, Reject, RejectReason
 from protocol.hashing import Author, Digest, hash_fields
 from protocol.keys import SIGNATURE_BYTES, Signer, is_author_key, is_signed
-from protocol.ledger import Ledger
 from protocol.manifest import Manifest, SignedManifest, basis_bytes, decode_run_untrusted
 from protocol.method import BasisKind
 from protocol.replica import Replica
@@ -32,7 +31,6 @@ _TOTALS = struct.Struct(">QQ32s32s32s")  # records, updates, ledger root, state 
 _END_BYTES = _TOTALS.size + SIGNATURE_BYTES
 _END_TAG = b"sfnode/log-end/1"
 _STEP = slice(32, 36)  # of a record, SPEC 6.1
-_ALL_STEPS = b"\xff" * (limits.SPAN_STEPS // 8)
 
 Read = Callable[[int], bytes]  # up to so many bytes; fewer only where the file ends
 
@@ -65,14 +63,6 @@ class LoadedLog:
     end: LogEnd
 
 
-def ordered_records(ledger: Ledger) -> Iterator[bytes]:
-    """Every record held, both of a void slot too, by step and then as bytes (which begin with the author)."""
-    authors = sorted(ledger.authors())
-    for span, _ in ledger.span_digests():
-        found = [record for author in authors for record in ledger.records(span, author, _ALL_STEPS)]
-        yield from sorted(found, key=_place)
-
-
 def encode_log(
     signed: SignedManifest,
     basis: bytes | None,
@@ -95,7 +85,7 @@ def encode_log(
     for body in _joined(statements, limits.LOG_BLOCK_BYTES_MAX // limits.STATEMENT_BYTES_MAX):
         yield chain.block(STATEMENTS, body)
     records, record_bytes = 0, replica.ledger.codec.record_bytes
-    for body in _joined(ordered_records(replica.ledger), limits.LOG_BLOCK_BYTES_MAX // record_bytes):
+    for body in _joined(replica.ledger.ordered_records(), limits.LOG_BLOCK_BYTES_MAX // record_bytes):
         records += len(body) // record_bytes
         yield chain.block(RECORDS, body)
     for sha256 in replica.renewals_needed():

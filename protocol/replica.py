@@ -6,33 +6,50 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 
+from protocol import limits
+from protocol.archive import Archive, records_of
 from protocol.coefficients import Coefficients
 from protocol.envelope import Envelope
-from protocol.errors import Ignore
+from protocol.errors import Ignore, Reject
 from protocol.hashing import Author, Digest
 from protocol.keys import KEY_BYTES
 from protocol.ledger import Accepted, Ledger, Outcome
 from protocol.manifest import Manifest
 from protocol.statements import Statement
 
+_SUMMED_AT_ONCE = 64  # one by one each would cost several times as much
+
 
 class Replica:
     """The model as a function of sets: each accepted envelope is summed once, each voided or excluded one taken out."""
 
-    def __init__(self, manifest: Manifest) -> None:
+    def __init__(
+        self,
+        manifest: Manifest,
+        archive: Archive | None = None,
+        *,
+        in_memory_max: int = limits.RECORDS_IN_MEMORY_MAX,
+    ) -> None:
+        """``archive``, ``in_memory_max``: as of :class:`Ledger`."""
         self.manifest = manifest
-        self.ledger = Ledger(manifest)
+        self.ledger = Ledger(manifest, archive, in_memory_max=in_memory_max)
+        self._archive = archive
         self._coefficients = Coefficients(manifest)
-        # Bytes that the ledger holds anyway, and not envelopes: a joiner waits with many.
+        self._waiting_max = limits.WAITING_BYTES_MAX // self.ledger.codec.record_bytes
+        # Bytes, and not envelopes: a joiner waits with many.
         self._to_add: deque[bytes] = deque()
         self._to_remove: deque[bytes] = deque()
-        self._aside: dict[Author, list[bytes]] = {}  # genuine records of authors who are not admitted any more
+        self._aside: dict[
+            Author, list[bytes]
+        ] = {}  # records of authors who are not admitted any more; in an archive: none
 
     def add(self, record: bytes, *, horizon_step: int | None = None) -> Outcome:
         """Take one record in; raises Reject or Ignore like :meth:`Ledger.add`."""
         outcome = self.ledger.add(record, horizon_step=horizon_step)
         if isinstance(outcome, Accepted):
             self._to_add.append(outcome.envelope.record)
+            if len(self._to_add) > self._waiting_max:
+                self.sum_some(_SUMMED_AT_ONCE)
         else:
             self._to_remove.append(outcome.first.record)
         return outcome
@@ -46,24 +63,38 @@ class Replica:
         roster = self.ledger.roster
         statement, slots = self.ledger.add_statement(data)
         self._to_remove.extend(slot for slot in slots if isinstance(slot, bytes))
-        for record in (record for slot in slots for record in (slot if isinstance(slot, tuple) else (slot,))):
+        for record in (record for slot in slots for record in records_of(slot)):
             author = Author(record[:KEY_BYTES])
             if not roster.is_admitted(author):
-                self._aside.setdefault(author, []).append(record)
-        if roster.is_admitted(statement.author):
-            self._bring_back(self._aside.pop(statement.author, ()))
+                self._keep_aside(author, record)
+        if statement.author in self._aside and roster.is_admitted(statement.author):
+            self._bring_back(statement.author)
         return statement
 
     def set_aside(self, record: bytes) -> None:
         """Keep a stored record of an author who is not admitted, in case it comes to be. Raises Reject."""
         envelope = self.ledger.codec.decode_untrusted(record)
         self.ledger.codec.check_signed(envelope)
-        self._aside.setdefault(envelope.author, []).append(record)
+        self._keep_aside(envelope.author, record)
 
-    def _bring_back(self, records: Iterable[bytes]) -> None:
-        for record in records:
+    def _keep_aside(self, author: Author, record: bytes) -> None:
+        held = self._aside.setdefault(author, [])
+        if self._archive is None:
+            held.append(record)
+
+    def _bring_back(self, author: Author) -> None:
+        held = self._aside.pop(author)
+        for record in self._archive.read_all(author) if self._archive else held:
             with suppress(Ignore):  # excluded meanwhile, or the author table is full
-                self.add(record)
+                self._add_again(record)
+
+    def _add_again(self, record: bytes) -> None:
+        try:
+            self.add(record)
+        except Reject as reject:
+            if self._archive is None:
+                raise
+            raise self._archive.damage(f"a stored record: {reject}") from None
 
     def coefficients(self) -> Coefficients:
         """The state with every update in. Sums what came since the last call, in one batch."""

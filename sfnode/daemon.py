@@ -149,9 +149,9 @@ class Daemon:
         return renewals_in(self.config.data_dir, self.manifest, self.node.replica.ledger.roster.renewals())
 
     async def _load_replica(self) -> Replica:
-        """Verify and sum what the disk holds, in pieces, so that a signal is heard meanwhile."""
+        """Verify and sum what the disk holds, in pieces, so that a signal is heard meanwhile. Records stay there."""
         started = time.monotonic()
-        replica, records = Replica(self.manifest), self._store.records()
+        replica, records = Replica(self.manifest, self._store), self._store.records()
         replay_statements(replica, self._store.statements(), self.config.data_dir / LEDGER_FILE)
         while piece := list(islice(records, _REPLAYED_AT_ONCE)):
             replay(replica, piece, self.config.data_dir / LEDGER_FILE)

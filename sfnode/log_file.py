@@ -17,7 +17,7 @@ from typing import BinaryIO, Final
 from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject
 from protocol.hashing import Digest
 from protocol.keys import Signer
-from protocol.log_file import LoadedLog, encode_log, load_log_untrusted, ordered_records
+from protocol.log_file import LoadedLog, encode_log, load_log_untrusted
 from protocol.manifest import Manifest
 from protocol.method import BasisKind
 from protocol.replica import Replica
@@ -226,7 +226,7 @@ def _fill(loaded: LoadedLog, folder: Path) -> None:
     try:
         _keep_basis(loaded, folder)
         store.add_statements(loaded.replica.ledger.roster.statements())
-        store.add(ordered_records(loaded.replica.ledger), is_durable=True)
+        store.add(loaded.replica.ledger.ordered_records(), is_durable=True)
     finally:
         store.close()
     sync_folder(folder)
@@ -262,7 +262,7 @@ def _new_records(replica: Replica, loaded: LoadedLog) -> tuple[list[bytes], int]
     """The file's records that ``replica`` had not, now added to it; and how many it has no room for."""
     added: list[bytes] = []
     no_room = 0
-    for record in ordered_records(loaded.replica.ledger):
+    for record in loaded.replica.ledger.ordered_records():
         try:
             replica.add(record)
         except Ignore as ignore:

@@ -16,6 +16,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject, StorageDamagedError
+from protocol.hashing import Author
+from protocol.limits import SPAN_STEPS
 from protocol.manifest import Manifest, SignedManifest, decode_run_untrusted
 from protocol.replica import Replica
 from sfnode.files import describe_os_error, read_bytes, write_durably
@@ -27,11 +29,17 @@ STATUS_FILE = "status.json"
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS records (arrival INTEGER PRIMARY KEY AUTOINCREMENT, record BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS records_by_slot ON records (substr(record, 1, 8), substr(record, 33, 4));
 CREATE TABLE IF NOT EXISTS statements (arrival INTEGER PRIMARY KEY AUTOINCREMENT, statement BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 
 _PAGE = "SELECT arrival, record FROM records WHERE arrival > ? ORDER BY arrival LIMIT 1024"
+# By the index: what begins like the author, a step as its four bytes (SPEC 6.1). The whole author is compared by us.
+_OF_AUTHOR = "SELECT record FROM records WHERE substr(record, 1, 8) = ?"
+_OF_STEPS = f"{_OF_AUTHOR} AND substr(record, 33, 4) {{}} ORDER BY substr(record, 33, 4), arrival"
+_LAST_STEP = "SELECT max(substr(record, 33, 4)) FROM records WHERE substr(record, 1, 8) = ?"
+_AUTHOR, _STEP = slice(32), slice(32, 36)
 _PERMISSIONS = "check the permissions of the file and its folder, or use another --data-dir"
 # What the operator can mend. Every other error of SQLite is damage.
 _ADVICE = {
@@ -82,6 +90,39 @@ class Store:
     def records(self) -> Iterator[tuple[int, bytes]]:
         """(arrival number, record) in the order of arrival."""
         return _read_in_pages(self._database, self.directory / LEDGER_FILE)
+
+    # --- archive: what a ledger need not keep in memory ---------------------------------------------------
+
+    def read(self, author: Author, steps: Sequence[int]) -> list[bytes]:
+        """The records of one author of these steps, which ascend; see :class:`protocol.archive.Archive`."""
+        if not steps:
+            return []
+        wanted = [step.to_bytes(4, "big") for step in steps]
+        is_dense = steps[-1] - steps[0] < 2 * len(steps)
+        if is_dense:
+            rows = self._select(_OF_STEPS.format("BETWEEN ? AND ?"), author[:8], wanted[0], wanted[-1])
+        else:
+            rows = self._select(_OF_STEPS.format(f"IN ({','.join('?' * len(wanted))})"), author[:8], *wanted)
+        chosen = frozenset(wanted)
+        return [row for row in rows if row[_AUTHOR] == author and row[_STEP] in chosen]
+
+    def read_all(self, author: Author) -> Iterator[bytes]:
+        """All records of one author, by step."""
+        (last,) = self._select(_LAST_STEP, author[:8])
+        for start in range(0, int.from_bytes(last, "big") + 1 if last else 0, SPAN_STEPS):
+            yield from self.read(author, range(start, start + SPAN_STEPS))
+
+    def damage(self, detail: str) -> StorageDamagedError:
+        """The error that says of the database what is wrong, and what to do."""
+        return _damaged(self.directory / LEDGER_FILE, detail)
+
+    def _select(self, query: str, *values: bytes) -> list[bytes]:
+        """The one column that ``query`` asks for."""
+        with self._guarded():
+            rows = self._database.execute(query, values).fetchall()
+        if not all(isinstance(value, bytes) or value is None for (value,) in rows):
+            raise self.damage("among the records is what is none")
+        return [value for (value,) in rows]
 
     # --- statements ---------------------------------------------------------------------------------------
 

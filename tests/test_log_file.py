@@ -19,7 +19,7 @@ from protocol import limits
 from protocol.bases import decode_basis_untrusted, encode_basis
 from protocol.errors import Reject, RejectReason
 from protocol.hashing import hash_fields
-from protocol.log_file import MAGIC, LoadedLog, encode_log, load_log_untrusted, ordered_records
+from protocol.log_file import MAGIC, LoadedLog, encode_log, load_log_untrusted
 from protocol.manifest import Manifest, SignedManifest, checked, sign_manifest
 from protocol.replica import Replica
 from published_runs import basis_for
@@ -93,7 +93,7 @@ def test_log__encoded_and_loaded__holds_the_same_set_proofs_included() -> None:
     loaded = load(GOOD)
     assert loaded.signed.encode() == SIGNED.encode() and loaded.basis is None
     assert (loaded.end.records, loaded.end.updates, loaded.replica.ledger.void_slots) == (61, 59, 1)
-    assert set(ordered_records(loaded.replica.ledger)) == {*RECORDS, PROOF}
+    assert set(loaded.replica.ledger.ordered_records()) == {*RECORDS, PROOF}
     assert loaded.end.writer == signer(9).author
     assert joined(blocks_of(GOOD)) == GOOD
 
