@@ -145,12 +145,15 @@ class Bucket:
         asked = [offset for offset in near if offset not in self._slots]
         slots = slots_in(self._archive.read(self._author, [self._step(offset) for offset in asked]))
         slots |= {offset: self._slots[offset] for offset in near if offset in self._slots}
+        missing = set(asked).difference(slots)
         for group in groups:
-            if not self._checks.fits(group, slots) or not all(offset in slots for offset in asked):
-                first, last = self._step(group.start), self._step(group.stop - 1)
-                text = f"updates of author {self._author.hex()[:16]}, steps {first} to {last}, are not what was stored"
-                raise self._archive.damage(text)
+            if not missing.isdisjoint(group) or not self._checks.fits(group, slots):
+                raise self._archive.damage(self._described(group))
         return slots
+
+    def _described(self, group: range) -> str:
+        first, last = self._step(group.start), self._step(group.stop - 1)
+        return f"updates of author {self._author.hex()[:16]}, steps {first} to {last}, are not what was stored"
 
     # --- digest -------------------------------------------------------------------------------------------
 

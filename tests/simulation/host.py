@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from archives import MemoryArchive
 from protocol.errors import NumericError, Reject, StorageDamagedError
 from protocol.events import (
     DropPeer,
@@ -53,6 +54,7 @@ CRASH_POINTS: dict[str, tuple[CrashPoint, bool]] = {
     "sent to one of several": (lambda effect: isinstance(effect, SendMessage), False),
 }
 _SKIPPED, _LOST = 0.06, 0.06  # chances of one estimate
+_IN_MEMORY = (1, 5, 40, None)  # records that a ledger keeps beside its disk; None: all of them, and never reads it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,8 @@ class Host:
         self._inbox: list[Event] = []  # what came during the pause
         self._crash_point = self._random.choice(sorted(CRASH_POINTS))
         self._disk: Disk | None = None
+        self._archive = MemoryArchive()  # what the process that is up can read of its disk
+        self._in_memory_max = stream(environment.scenario.seed, f"memory of {name}").choice(_IN_MEMORY)
 
     @property
     def is_up(self) -> bool:
@@ -162,15 +166,15 @@ class Host:
 
     def _replay(self) -> Replica:
         """The replica that the disk gives; a damaged one is moved away, as the daemon tells its operator to do."""
-        replica = Replica(self._manifest)
         verified = self._environment.signatures
         try:
             records = self.disk.recover()
+            replica = self._empty_replica(records)
             replay_statements(replica, self.disk.statements, Path("simulated.sqlite3"))
             replay(replica, enumerate(records), Path("simulated.sqlite3"))
         except StorageDamagedError:
             self.disk.wipe()
-            records, replica = [], Replica(self._manifest)
+            records, replica = [], self._empty_replica([])
         if self.disk.has_forgotten:
             self.forget()
         for statement in replica.ledger.roster.statements():
@@ -180,6 +184,12 @@ class Host:
                 self.life.holding.add(record)
         self.life.verified = self.life.loaded = self._environment.signatures - verified
         return replica
+
+    def _empty_replica(self, stored: list[bytes]) -> Replica:
+        self._archive = MemoryArchive(stored)
+        if self._in_memory_max is None:
+            return Replica(self._manifest)
+        return Replica(self._manifest, self._archive, in_memory_max=self._in_memory_max)
 
     def _tick(self) -> None:
         life = self.life
@@ -265,6 +275,7 @@ class Host:
 
     def _store(self, effect: StoreRecords) -> None:
         self.disk.store(effect.records, is_durable=effect.is_own)
+        self._archive.store(effect.records)
         if effect.is_own:
             self._environment.trace("own", *effect.records)
             for record in effect.records:

@@ -1,0 +1,116 @@
+"""What an update takes in the memory of a node that runs: bytes of RSS, CPU through store and ledger; and its answers.
+
+    python -m benchmarks.memory --updates 400000 --authors 64 --json
+
+Updates come as they do from neighbours, some at a time, are stored and summed, and the root is asked for now and then.
+Signatures are not verified here: `benchmarks.ingest` measures that.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmarks.measures import Stopwatch, memory_mib, report
+from benchmarks.runs import OWNER, Shape, TrustingCodec, manifest_of, signer, tiny_tensors, unsigned_records
+from protocol.buckets import bitmap_of
+from protocol.limits import SPAN_STEPS
+from protocol.manifest import sign_manifest
+from protocol.replica import Replica
+from sfnode.store import Store
+
+_AT_ONCE = 20
+_ROOT_EVERY = 500
+_ANSWERS = 200
+
+
+def measure(shape: Shape, *, with_archive: bool) -> dict[str, Any]:
+    """One process's figures; microseconds are of CPU."""
+    manifest = manifest_of(shape, tiny_tensors())
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder) / "node", sign_manifest(manifest, OWNER))
+        replica = Replica(manifest, store) if with_archive else Replica(manifest)
+        replica.ledger.codec = TrustingCodec(manifest)
+        records = unsigned_records(manifest, shape)
+        _take(replica, store, islice(records, shape.updates // 4))
+        before_mib, before = memory_mib(), replica.ledger.updates
+        watch = Stopwatch()
+        with watch.part("take"):
+            _take(replica, store, records)
+        taken = replica.ledger.updates - before
+        grown_mib = memory_mib() - before_mib
+        result = {
+            "updates": replica.ledger.updates,
+            "authors": shape.authors,
+            "bytes_per_update": round(grown_mib * (1 << 20) / taken, 2),
+            "rss_mib": round(memory_mib(), 1),
+            "take_us": round(watch.total / taken * 1e6, 2),
+            "answers_us": _answers(replica, shape),
+        }
+        store.close()
+    return result
+
+
+def _take(replica: Replica, store: Store, records: Iterator[bytes]) -> None:
+    """As a node does with what its neighbours send."""
+    due = _ROOT_EVERY
+    while piece := list(islice(records, _AT_ONCE)):
+        for record in piece:
+            replica.add(record)
+        store.add(piece, is_durable=False)
+        replica.sum_some(_AT_ONCE)
+        if replica.ledger.updates >= due:
+            due += _ROOT_EVERY
+            replica.ledger.root()
+
+
+def _answers(replica: Replica, shape: Shape) -> dict[str, float]:
+    """Medians would hide what a page costs that is not in the cache: means, of random authors and spans."""
+    ledger, chance, spans = replica.ledger, random.Random(0), max(1, shape.steps // SPAN_STEPS)
+    every = b"\xff" * (SPAN_STEPS // 8)
+    most = bitmap_of(list(range(1, SPAN_STEPS)))
+    calls: dict[str, Callable[[int, Any], object]] = {
+        "one record": lambda span, author: list(ledger.records(span, author, bitmap_of([chance.randrange(1_024)]))),
+        "all records of a span": lambda span, author: list(ledger.records(span, author, every)),
+        "payload_hashes": ledger.payload_hashes,
+        "digest_within": lambda span, author: ledger.digest_within(span, author, most),
+        "holdings_of": ledger.holdings_of,
+    }
+    result = {}
+    for name, call in calls.items():
+        chosen = [(chance.randrange(spans), signer(chance.randrange(shape.authors)).author) for _ in range(_ANSWERS)]
+        watch = Stopwatch()
+        with watch.part("call"):
+            for span, author in chosen:
+                call(span, author)
+        result[name] = round(watch.total / _ANSWERS * 1e6, 1)
+    return result
+
+
+@click.command()
+@click.option("--updates", default=400_000, show_default=True)
+@click.option("--authors", default=64, show_default=True, help="They share the updates.")
+@click.option("--no-archive", is_flag=True, help="All records stay in memory, as they do where nothing is stored.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def main(updates: int, authors: int, no_archive: bool, as_json: bool) -> None:
+    """Memory of a running node by update, with records of 124 bytes. One process, one shape."""
+    result = measure(Shape(authors=authors, steps=max(1, updates // authors)), with_archive=not no_archive)
+    report(result, as_json=as_json, lines=_lines(result))
+
+
+def _lines(result: dict[str, Any]) -> list[str]:
+    return [
+        f"{result['updates']:,} updates of {result['authors']:,} authors: {result['bytes_per_update']} bytes of memory "
+        f"each after the first quarter, {result['rss_mib']} MiB in all; {result['take_us']} us each without signature",
+        *(f"  {name:24} {taken:9.1f} us" for name, taken in result["answers_us"].items()),
+    ]
+
+
+if __name__ == "__main__":
+    main()
