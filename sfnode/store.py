@@ -21,6 +21,7 @@ from protocol.limits import SPAN_STEPS
 from protocol.manifest import Manifest, SignedManifest, decode_run_untrusted
 from protocol.replica import Replica
 from sfnode.files import describe_os_error, read_bytes, write_durably
+from sfnode.sqlite_errors import damaged, sqlite_errors
 
 MANIFEST_FILE = "manifest.run"
 LEDGER_FILE = "ledger.sqlite3"
@@ -40,17 +41,6 @@ _OF_AUTHOR = "SELECT record FROM records WHERE substr(record, 1, 8) = ?"
 _OF_STEPS = f"{_OF_AUTHOR} AND substr(record, 33, 4) {{}} ORDER BY substr(record, 33, 4), arrival"
 _LAST_STEP = "SELECT max(substr(record, 33, 4)) FROM records WHERE substr(record, 1, 8) = ?"
 _AUTHOR, _STEP = slice(32), slice(32, 36)
-_PERMISSIONS = "check the permissions of the file and its folder, or use another --data-dir"
-# What the operator can mend. Every other error of SQLite is damage.
-_ADVICE = {
-    sqlite3.SQLITE_FULL: "the disk is full. Free some space and start again; nothing that was stored is lost",
-    sqlite3.SQLITE_IOERR: "the disk refused to read or write. Check its space and health, and start again",
-    sqlite3.SQLITE_READONLY: _PERMISSIONS,
-    sqlite3.SQLITE_CANTOPEN: _PERMISSIONS,
-    sqlite3.SQLITE_PERM: _PERMISSIONS,
-    sqlite3.SQLITE_BUSY: "another program has locked it. Close that one and start again",
-    sqlite3.SQLITE_LOCKED: "another program has locked it. Close that one and start again",
-}
 
 
 class Store:
@@ -114,7 +104,7 @@ class Store:
 
     def damage(self, detail: str) -> StorageDamagedError:
         """The error that says of the database what is wrong, and what to do."""
-        return _damaged(self.directory / LEDGER_FILE, detail)
+        return damaged(self.directory / LEDGER_FILE, detail)
 
     def _select(self, query: str, *values: bytes) -> list[bytes]:
         """The one column that ``query`` asks for."""
@@ -145,7 +135,7 @@ class Store:
         try:
             return int(text)
         except ValueError:
-            raise _damaged(self.directory / LEDGER_FILE, f"reserved_step is {text[:40]!r}") from None
+            raise damaged(self.directory / LEDGER_FILE, f"reserved_step is {text[:40]!r}") from None
 
     def reserve_step(self, step: int) -> None:
         """Make durable that ``step`` may be signed and nothing before it ever again."""
@@ -215,7 +205,7 @@ class Store:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        with _sqlite_errors(self.directory / LEDGER_FILE):
+        with sqlite_errors(self.directory / LEDGER_FILE):
             yield
 
 
@@ -253,7 +243,7 @@ def read_records(directory: Path, *, after: int = -1) -> Iterator[tuple[int, byt
 
 def read_known_peers(directory: Path) -> str:
     """The address book of a data directory as it was saved last, JSON; read-only."""
-    with _reading(directory) as database, _sqlite_errors(directory / LEDGER_FILE):
+    with _reading(directory) as database, sqlite_errors(directory / LEDGER_FILE):
         row = database.execute("SELECT value FROM facts WHERE name = 'known_peers'").fetchone()
     return str(row[0]) if row else "[]"
 
@@ -271,7 +261,7 @@ def _reading(directory: Path) -> Iterator[sqlite3.Connection]:
         raise OperatorError(f"{directory} holds no {LEDGER_FILE}: the node has not started yet")
     # Without a write-ahead log nobody writes; where nothing can be written, SQLite must be told not to try.
     is_archive = not os.access(directory, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
-    with _sqlite_errors(path):
+    with sqlite_errors(path):
         database = sqlite3.connect(f"file:{quote(str(path))}?{'immutable=1' if is_archive else 'mode=ro'}", uri=True)
     try:
         yield database
@@ -280,10 +270,10 @@ def _reading(directory: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _all_statements(database: sqlite3.Connection, path: Path) -> list[bytes]:
-    with _sqlite_errors(path):
+    with sqlite_errors(path):
         rows = database.execute("SELECT statement FROM statements ORDER BY arrival").fetchall()
     if not all(isinstance(statement, bytes) for (statement,) in rows):
-        raise _damaged(path, "among the statements is what is none")
+        raise damaged(path, "among the statements is what is none")
     return [statement for (statement,) in rows]
 
 
@@ -291,13 +281,13 @@ def _read_in_pages(database: sqlite3.Connection, path: Path, last: int = -1) -> 
     """All records beyond arrival ``last``, in order. No cursor stays open while the caller works: it may stop half-way
     and close all."""
     while True:
-        with _sqlite_errors(path):
+        with sqlite_errors(path):
             page = database.execute(_PAGE, (last,)).fetchall()
         if not page:
             return
         for arrival, record in page:
             if not isinstance(record, bytes) or not isinstance(arrival, int) or arrival <= last:
-                raise _damaged(path, f"after record {last} comes what is no record")
+                raise damaged(path, f"after record {last} comes what is no record")
             last = arrival
             yield arrival, record
 
@@ -308,7 +298,7 @@ def replay_statements(replica: Replica, statements: Iterable[bytes], path: Path)
         try:
             replica.add_statement(statement)
         except Reject as reject:
-            raise _damaged(path, f"a statement: {reject}") from None
+            raise damaged(path, f"a statement: {reject}") from None
         except Ignore:
             continue  # an exclusion from an earlier step on came after it, or a crash left it twice
 
@@ -319,7 +309,7 @@ def replay(replica: Replica, records: Iterable[tuple[int, bytes]], path: Path) -
         try:
             _replay_one(replica, record)
         except Reject as reject:
-            raise _damaged(path, f"record {arrival}: {reject}") from None
+            raise damaged(path, f"record {arrival}: {reject}") from None
     return replica
 
 
@@ -376,7 +366,7 @@ def _adopt_manifest(directory: Path, signed: SignedManifest) -> None:
 
 
 def _open_database(path: Path) -> sqlite3.Connection:
-    with _sqlite_errors(path):
+    with sqlite_errors(path):
         database = sqlite3.connect(path, isolation_level=None)
         try:
             database.execute("PRAGMA journal_mode = WAL")
@@ -384,27 +374,3 @@ def _open_database(path: Path) -> sqlite3.Connection:
             database.close()
             raise
         return database
-
-
-@contextmanager
-def _sqlite_errors(path: Path) -> Iterator[None]:
-    """SQLite's errors as ours: a full disk is the operator's to mend, anything unreadable is damage."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", None)
-        primary = code & 0xFF if isinstance(code, int) else None
-        if primary in _ADVICE:
-            raise OperatorError(f"cannot use {path} ({error}): {_ADVICE[primary]}") from None
-        raise _damaged(path, str(error)) from None
-    except UnicodeDecodeError as error:
-        raise _damaged(path, str(error)) from None
-    except MemoryError:  # SQLite takes the lengths in some damaged pages for a lack of memory
-        raise _damaged(path, "or this machine is out of memory: SQLite could not read a page") from None
-
-
-def _damaged(path: Path, detail: str) -> StorageDamagedError:
-    return StorageDamagedError(
-        f"{path} is damaged ({detail}). Move it away and start again: the node fetches the ledger anew from its "
-        f"peers; keep identity.key"
-    )

@@ -16,6 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from archives import MemoryArchive
 from fuzz.choices import Choices
 from fuzz.lies import lie
 from ledgers import add, ledger_of, seal
@@ -43,8 +44,15 @@ class LedgerMachine(RuleBasedStateMachine):
 
     offered = Bundle("offered")
 
+    @initialize(in_memory_max=st.none() | st.integers(0, 3))
+    def begin(self, in_memory_max: int | None) -> None:
+        """None: without an archive."""
+        if in_memory_max is not None:
+            self.replica = Replica(LONG, self.archive, in_memory_max=in_memory_max)
+
     def __init__(self) -> None:
         super().__init__()
+        self.archive = MemoryArchive()
         self.replica = Replica(LONG)
         self.model = PlainModel(LONG)
         self.accepted: list[bytes] = []
@@ -84,6 +92,7 @@ class LedgerMachine(RuleBasedStateMachine):
         if not isinstance(outcome, Accepted | Voided):
             return
         assert record not in self.accepted
+        self.archive.store([record])
         self.model.add(record[:-64])
         self.accepted.append(record)
         if isinstance(outcome, Voided):

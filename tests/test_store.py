@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -116,6 +116,111 @@ def test_store__failed_transaction__leaves_nothing_of_it(store: Store) -> None:
     assert [record for _, record in store.records()] == RECORDS[:1]
     store.add(RECORDS[1:2], is_durable=True)
     assert [record for _, record in store.records()] == RECORDS[:2]
+
+
+# --- what a ledger need not keep in memory ----------------------------------------------------------------------
+
+
+def neighbour_of_alice() -> bytes:
+    """A record that begins with the same 8 bytes as hers and is another author's."""
+    return RECORDS[3][:8] + bytes(24) + RECORDS[3][32:]
+
+
+@pytest.mark.parametrize("steps", [range(40), [3], [0, 1, 2, 39], [7, 20, 21], [], [50]])
+def test_store__read__gives_the_records_of_those_steps_and_no_others(steps: Sequence[int], store: Store) -> None:
+    others = [EnvelopeCodec(MANIFEST).seal(Signer(b"bob".ljust(32, b".")), step, (1,)).record for step in range(40)]
+    stored = [*RECORDS, *others, neighbour_of_alice()]
+    store.add(random.Random(2).sample(stored, len(stored)), is_durable=False)
+    assert store.read(ALICE.author, steps) == [RECORDS[step] for step in steps if step < 40]
+
+
+def test_store__copies_and_versions_of_a_step__come_in_the_order_of_arrival(store: Store) -> None:
+    second = EnvelopeCodec(MANIFEST).seal(ALICE, 3, (9,)).record
+    for record in (RECORDS[5], second, RECORDS[3], second):
+        store.add([record], is_durable=False)
+    assert store.read(ALICE.author, [3]) == [second, RECORDS[3], second]
+    assert list(store.read_all(ALICE.author)) == [second, RECORDS[3], second, RECORDS[5]]
+    assert list(store.read_all(Signer(bytes(32)).author)) == []
+
+
+def test_store__directory_of_an_earlier_release__can_be_read_by_author(filled: Path, tmp_path: Path) -> None:
+    directory = shutil.copytree(filled, tmp_path / "node")
+    database = sqlite3.connect(directory / LEDGER_FILE)
+    database.execute("DROP INDEX records_by_slot")
+    database.close()
+    opened = Store(directory, SIGNED)
+    queries: list[str] = []
+    opened._database.set_trace_callback(queries.append)
+    assert opened.read(ALICE.author, range(40)) == RECORDS
+    assert opened.read(ALICE.author, [1, 30]) == [RECORDS[1], RECORDS[30]]
+    assert len(list(opened.read_all(ALICE.author))) == 40
+    opened._database.set_trace_callback(None)
+    plans = [row[3] for query in queries for row in opened._database.execute(f"EXPLAIN QUERY PLAN {query}")]
+    assert len(plans) == len(queries) == 4
+    assert all("USING INDEX records_by_slot" in plan or "USING COVERING INDEX" in plan for plan in plans)
+    opened.close()
+
+
+def archiving(store: Store) -> Replica:
+    """A replica with all records, most of them on the disk only."""
+    replica = Replica(MANIFEST, store, in_memory_max=2)
+    for record in RECORDS:
+        replica.add(record)
+        store.add([record], is_durable=False)
+    return replica
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM records WHERE arrival = 4",
+        "UPDATE records SET record = substr(record, 1, length(record) - 1) || x'00' WHERE arrival = 4",
+        "UPDATE records SET record = x'00' WHERE arrival = 4",
+        "DROP INDEX records_by_slot; DELETE FROM records",
+    ],
+)
+def test_store__changed_under_a_running_node__is_damage_with_what_where_and_what_to_do(
+    statement: str, store: Store
+) -> None:
+    replica = archiving(store)
+    database = sqlite3.connect(store.directory / LEDGER_FILE)
+    database.executescript(statement)
+    database.close()
+    with pytest.raises(StorageDamagedError) as caught:
+        list(replica.ledger.envelopes())
+    text = f"updates of author {ALICE.author.hex()[:16]}, steps 0 to 15, are not what was stored"
+    assert str(caught.value).startswith(f"{store.directory / LEDGER_FILE} is damaged ({text}). Move it away and start")
+
+
+def test_store__changed_to_what_is_no_record__is_damage(store: Store) -> None:
+    replica = archiving(store)
+    database = sqlite3.connect(store.directory / LEDGER_FILE)
+    with database:
+        database.execute("UPDATE records SET record = CAST(substr(record, 1, 36) || 'x' AS TEXT) WHERE arrival = 4")
+    database.close()
+    with pytest.raises(StorageDamagedError, match=r"ledger.sqlite3 is damaged \("):
+        list(replica.ledger.envelopes())
+
+
+def test_store__disk_full__loses_nothing_that_the_ledger_holds(tmp_path: Path) -> None:
+    manifest = small_manifest(steps=4_000)
+    codec = EnvelopeCodec(manifest)
+    with small_disk(tmp_path / "disk", kilobytes=2_048) as disk:
+        opened = Store(disk / "node", sign_manifest(manifest, OWNER))
+        replica = Replica(manifest, opened, in_memory_max=2)
+
+        def go_on() -> None:
+            for step in range(replica.ledger.updates, 4_000):
+                record = codec.seal(ALICE, step, (1,)).record
+                replica.add(record)
+                opened.add([record], is_durable=False)
+
+        with pytest.raises(OperatorError, match="the disk is full"):
+            go_on()
+        held = replica.ledger.updates
+        assert [envelope.step for envelope in replica.ledger.envelopes()] == list(range(held))
+        assert 20 < held < 4_000
+        opened.close()
 
 
 # --- who may hold it --------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutants import of_admission, of_bytes, of_ledger, of_model, of_node, of_storage, of_sync
+from mutants import of_admission, of_archive, of_bytes, of_ledger, of_model, of_node, of_storage, of_sync
 from mutants.detectors import SEEDS_MAX, Detector, Directed, HashSeeds, Simulation, Tests, Vectors
 from mutants.mutant import Mutant
 
@@ -11,6 +11,7 @@ _SEEDS_PER_CONTROL = 15  # so that several processes share the work
 MUTANTS = (
     *of_ledger.SLOTS,
     *of_ledger.DIGESTS,
+    *of_archive.ARCHIVE,
     *of_admission.ADMISSION,
     *of_model.SUMS,
     *of_model.MEANING,

@@ -48,10 +48,10 @@ SLOTS = (
             Edit(
                 _LEDGER,
                 "Ledger._held",
-                "    if isinstance(slot, tuple):\n",
-                "    if isinstance(slot, tuple) and envelope.record not in slot:\n"
+                "    if bucket and bucket.void >> offset & 1:\n",
+                "    if bucket and bucket.void >> offset & 1 and envelope.record not in bucket.get(offset):\n"
                 "        return None\n"
-                "    if isinstance(slot, tuple):\n",
+                "    if bucket and bucket.void >> offset & 1:\n",
             ),
         ),
         detector=Simulation("a third payload was stored"),
@@ -117,7 +117,7 @@ DIGESTS = (
             Edit(
                 _BUCKETS,
                 "Bucket._field",
-                "else u32(self._span * limits.SPAN_STEPS + offset)",
+                "else u32(self._step(offset))",
                 "else b''.join(record[:-SIGNATURE_BYTES] for record in slot)",
             ),
         ),
@@ -131,8 +131,8 @@ DIGESTS = (
             Edit(
                 _BUCKETS,
                 "Bucket._hasher_over",
-                "for offset in offsets]",
-                "for offset in offsets if isinstance(self.slots[offset], bytes)]",
+                "for offset, slot in slots]",
+                "for offset, slot in slots if isinstance(slot, bytes)]",
             ),
         ),
         detector=Simulation("different sets with equal roots"),

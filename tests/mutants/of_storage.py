@@ -56,7 +56,7 @@ STORAGE = (
     Mutant(
         name="damaged-record-passed-over",
         breaks="a stored record that does not verify is left out in silence",
-        edits=(Edit(_STORE, "replay", 'raise _damaged(path, f"record {arrival}: {reject}") from None', "continue"),),
+        edits=(Edit(_STORE, "replay", 'raise damaged(path, f"record {arrival}: {reject}") from None', "continue"),),
         detector=Simulation("the ledger holds other records"),
     ),
     Mutant(

@@ -64,8 +64,8 @@ DIALOGUE = (
             Edit(
                 "protocol.ledger",
                 "Ledger.records",
-                "yield from slot if isinstance(slot, tuple) else (slot,)",
-                "yield slot[0] if isinstance(slot, tuple) else slot",
+                "yield from records_of(slot)",
+                "yield records_of(slot)[0]",
             ),
         ),
         detector=Simulation("no agreement"),

@@ -1,0 +1,47 @@
+"""SQLite's errors in the words of an operator: what failed, where, and what to do."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from protocol.errors import OperatorError, StorageDamagedError
+
+_PERMISSIONS = "check the permissions of the file and its folder, or use another --data-dir"
+# What the operator can mend. Every other error of SQLite is damage.
+_ADVICE = {
+    sqlite3.SQLITE_FULL: "the disk is full. Free some space and start again; nothing that was stored is lost",
+    sqlite3.SQLITE_IOERR: "the disk refused to read or write. Check its space and health, and start again",
+    sqlite3.SQLITE_READONLY: _PERMISSIONS,
+    sqlite3.SQLITE_CANTOPEN: _PERMISSIONS,
+    sqlite3.SQLITE_PERM: _PERMISSIONS,
+    sqlite3.SQLITE_BUSY: "another program has locked it. Close that one and start again",
+    sqlite3.SQLITE_LOCKED: "another program has locked it. Close that one and start again",
+}
+
+
+@contextmanager
+def sqlite_errors(path: Path) -> Iterator[None]:
+    """SQLite's errors as ours: a full disk is the operator's to mend, anything unreadable is damage."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", None)
+        primary = code & 0xFF if isinstance(code, int) else None
+        if primary in _ADVICE:
+            raise OperatorError(f"cannot use {path} ({error}): {_ADVICE[primary]}") from None
+        raise damaged(path, str(error)) from None
+    except UnicodeDecodeError as error:
+        raise damaged(path, str(error)) from None
+    except MemoryError:  # SQLite takes the lengths in some damaged pages for a lack of memory
+        raise damaged(path, "or this machine is out of memory: SQLite could not read a page") from None
+
+
+def damaged(path: Path, detail: str) -> StorageDamagedError:
+    """The error that says what is wrong with the database at ``path``, and what to do."""
+    return StorageDamagedError(
+        f"{path} is damaged ({detail}). Move it away and start again: the node fetches the ledger anew from its "
+        f"peers; keep identity.key"
+    )
