@@ -68,7 +68,7 @@ def measure(shape: Shape, kept: Path | None = None) -> dict[str, Any]:
 
 
 def _replay(store: Store, manifest: Manifest) -> dict[str, Any]:
-    watch, replica = Stopwatch(), Replica(manifest)
+    watch, replica = Stopwatch(), Replica(manifest, store)
     replica.ledger.codec = TimedCodec(manifest, watch)
     before_mib = memory_mib()
     with watch.part("put"):
