@@ -39,9 +39,8 @@ class Replica:
         # Bytes, and not envelopes: a joiner waits with many.
         self._to_add: deque[bytes] = deque()
         self._to_remove: deque[bytes] = deque()
-        self._aside: dict[
-            Author, list[bytes]
-        ] = {}  # records of authors who are not admitted any more; in an archive: none
+        # Genuine records of authors who are not admitted any more; with an archive, only which authors.
+        self._aside: dict[Author, list[bytes]] = {}
 
     def add(self, record: bytes, *, horizon_step: int | None = None) -> Outcome:
         """Take one record in; raises Reject or Ignore like :meth:`Ledger.add`."""
