@@ -123,7 +123,7 @@ class Clients:
             yield self.rows
 
     def _renew(self, epoch: int) -> None:
-        """The owner publishes a basis from ``epoch`` on, from other examples, at the weights that the run has reached."""
+        """The owner publishes a basis from ``epoch`` on: other examples, the weights that the run has reached."""
         recipe, shared, manifest = self._recipe, self._shared, self.manifest
         held = {each: self._coefficients.flat(each) for each in self._coefficients.epochs()}
         base = {name: weight.clone() for name, weight in shared.switch.base.items()}
