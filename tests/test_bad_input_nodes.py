@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,19 +19,12 @@ from protocol.envelope import EnvelopeCodec
 from sfnode import demo
 from sfnode.store import LEDGER_FILE, Store, decode_run_file
 from small_disk import fill, remount, small_disk
-from worker_process import WorkerProcess
 
+pytest_plugins = ("node_fixtures",)
 pytestmark = pytest.mark.process
 
 TASK = ("--template", "{sentence} It was", "--labels", " no, yes")
 Join = Callable[..., Outcome]
-
-
-@pytest.fixture(scope="module")
-def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One worker for all tests: joining is then a matter of half a second."""
-    with WorkerProcess(tmp_path_factory.mktemp("worker")) as process:
-        yield process.path
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import socket
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,31 +29,9 @@ from sfnode.network.addresses import parse_bootstrap, peer_of_author
 from sfnode.network.events import NetworkConfig
 from sfnode.network.link import LinkBrokenError
 from sfnode.store import decode_run_file
-from worker_process import WorkerProcess
 
+pytest_plugins = ("node_fixtures",)
 pytestmark = pytest.mark.process
-
-
-@pytest.fixture(scope="module")
-def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One worker that serves the nodes of all tests."""
-    with WorkerProcess(tmp_path_factory.mktemp("worker")) as process:
-        yield process.path
-
-
-@pytest.fixture(scope="module")
-def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run so long that no test sees its end."""
-    path = tmp_path_factory.mktemp("run") / "long.run"
-    write_run(demo_run(steps=100_000), path)
-    return path
-
-
-@pytest.fixture
-def joins(tmp_path: Path) -> Iterator[Joins]:
-    """Nodes below the test's own folder."""
-    with Joins(tmp_path) as started:
-        yield started
 
 
 # --- bootstraps -------------------------------------------------------------------------------------------------

@@ -9,14 +9,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file, save_file
 
 from cli_calls import call
-from daemons import JoinProcess, demo_run, free_port, log_verify, write_run
+from daemons import JoinProcess, free_port, log_verify
 from running_nodes import (
     STOP_S,
     Joins,
@@ -31,31 +30,9 @@ from running_nodes import (
 from sfnode import demo
 from sfnode.store import Store, decode_run_file
 from small_disk import fill, small_disk
-from worker_process import WorkerProcess
 
+pytest_plugins = ("node_fixtures",)
 pytestmark = pytest.mark.process
-
-
-@pytest.fixture(scope="module")
-def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One worker that serves the nodes of all tests."""
-    with WorkerProcess(tmp_path_factory.mktemp("worker")) as process:
-        yield process.path
-
-
-@pytest.fixture(scope="module")
-def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run so long that no test sees its end."""
-    path = tmp_path_factory.mktemp("run") / "long.run"
-    write_run(demo_run(steps=100_000), path)
-    return path
-
-
-@pytest.fixture
-def joins(tmp_path: Path) -> Iterator[Joins]:
-    """Nodes below the test's own folder."""
-    with Joins(tmp_path) as started:
-        yield started
 
 
 # --- signals ----------------------------------------------------------------------------------------------------

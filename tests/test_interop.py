@@ -24,6 +24,7 @@ from sfnode.network.addresses import peer_of_author
 from sfnode.network.host import PROTOCOL
 from sfnode.store import read_records
 
+pytest_plugins = ("node_fixtures",)
 pytestmark = pytest.mark.process
 
 SOURCES: Final = Path(__file__).resolve().parent / "interop"
@@ -65,13 +66,6 @@ def install() -> str | None:
         return f"npm could not fetch js-libp2p: {finished.stderr.strip()[-300:]}"
     stamp.write_text(wanted)
     return None
-
-
-@pytest.fixture
-def joins(tmp_path: Path) -> Iterator[Joins]:
-    """Nodes below the test's own folder."""
-    with Joins(tmp_path) as started:
-        yield started
 
 
 def test_js_libp2p__dials_a_daemon__identifies_fetches_the_run_and_verifies_the_flood(
