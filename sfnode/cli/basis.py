@@ -119,10 +119,11 @@ def renew(data_dir: Path, owner_key: Path, from_epoch: int | None, is_json: bool
     from sfnode.training.calibration import RenewalChoice, recalibrate  # imports torch
 
     replica = read_replica(directory, manifest)
-    first = _first_epoch(replica, from_epoch)
+    _first_epoch(replica, from_epoch)  # fails now rather than after the work
     held, model = basis_in(directory, manifest), model_reference(manifest, choices.pop("model"))
     bases = read_bases(manifest, held, renewals_for(directory, replica))
     found = recalibrate(bases, replica.coefficients(), RenewalChoice(model=model, **choices))
+    first = _first_epoch(read_replica(directory, manifest), from_epoch)  # the run has gone on meanwhile
     data = encode_basis(manifest.method.rank, found)
     digest = hashlib.sha256(data).hexdigest()
     path = store_basis(manifest, data, origin="the new basis", data_dir=directory, sha256=digest)
