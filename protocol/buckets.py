@@ -39,12 +39,15 @@ class Bucket:
     that came late the digest is computed anew when it is asked for.
 
     With an archive, records that it gives back need not stay in memory: ``valid`` and ``void``, bitmaps with bit
-    ``offset`` for each slot, always say what is held.
+    ``offset`` for each slot, always say what is held. A second hasher, the base, ends with the last slot that is not in
+    memory: so neither a slot that is a little late nor a neighbour that is a little behind makes anybody read back.
     """
 
     __slots__ = (
         "_archive",
         "_author",
+        "_base",
+        "_base_to",
         "_checks",
         "_hashed_to",
         "_hasher",
@@ -65,6 +68,8 @@ class Bucket:
         self._checks = Checks()
         self._hasher: FieldHasher | None = self._hasher_over(())
         self._hashed_to = -1
+        self._base: FieldHasher | None = self._hasher_over(())  # over all slots up to _base_to
+        self._base_to = -1
         self._resting: bytes | None = None  # the digest of a bucket that is done with its hasher
 
     @property
@@ -84,6 +89,8 @@ class Bucket:
         if self._archive:
             self._checks.add(offset, records_of(slot)[-1])
         self._resting = None
+        if offset <= self._base_to:
+            self._base = None
         if offset <= self._hashed_to:
             self._hasher = None
         elif self._hasher:
@@ -101,6 +108,7 @@ class Bucket:
         self.valid &= kept
         self.void &= kept
         self._hasher = self._resting = None
+        self._base = self._base if offset > self._base_to else None
         return [slot for _, slot in dropped]
 
     def get(self, offset: int) -> Slot | None:
@@ -127,6 +135,7 @@ class Bucket:
         given = slots_in(self._archive.read(self._author, [self._step(offset) for offset in asked]))
         kept = [offset for offset in asked if given.get(offset) != self._slots[offset]]
         gone = set(asked).difference(kept)
+        self._move_base(max(gone, default=-1))
         # A new dict: one that was long stays as large when it is emptied.
         self._slots = {offset: slot for offset, slot in self._slots.items() if offset not in gone}
         return kept
@@ -134,7 +143,7 @@ class Bucket:
     def rest(self) -> None:
         """Nothing more is expected: keep the digest instead of what extends it."""
         if self._hasher and not self._slots:
-            self._resting, self._hasher = self.digest(), None
+            self._resting, self._hasher, self._base = self.digest(), None, None
 
     def _read(self, offsets: list[int]) -> dict[int, Slot]:
         """These slots, and what is checked together with them. StorageDamagedError when they are not what they were."""
@@ -162,14 +171,33 @@ class Bucket:
         if self._resting:
             return self._resting
         if self._hasher is None:
-            self._hasher, self._hashed_to = self._hasher_over(self.by_step(self.held)), self.held.bit_length() - 1
+            self._hasher, self._hashed_to = self._hasher_within(self.held), self.held.bit_length() - 1
         return self._hasher.digest()[:INNER_DIGEST_BYTES]
 
     def digest_within(self, steps: int) -> bytes:
         """The digest if only the slots in the bitmap were held."""
         if not self.held & ~steps:
             return self.digest()
-        return self._hasher_over(self.by_step(steps)).digest()[:INNER_DIGEST_BYTES]
+        return self._hasher_within(steps & self.held).digest()[:INNER_DIGEST_BYTES]
+
+    def _hasher_within(self, steps: int) -> FieldHasher:
+        """Over the slots in the bitmap, from the base where it covers only such."""
+        if self._base is None and self._resting is None:
+            self._base, self._base_to = self._hasher_over(()), -1
+            self._move_base(max((offset for offset in bits_of(self.held) if offset not in self._slots), default=-1))
+        covered = self.held & ((1 << self._base_to + 1) - 1)
+        if self._base is None or covered & ~steps:
+            return self._hasher_over(self.by_step(steps))
+        hasher = self._base.copy()
+        hasher.append(*(self._field(offset, slot) for offset, slot in self.by_step(steps & ~covered)))
+        return hasher
+
+    def _move_base(self, top: int) -> None:
+        """Let the base, where there is one, end with the slot at ``top``."""
+        if self._base and top > self._base_to:
+            between = self.held >> self._base_to + 1 << self._base_to + 1 & ((1 << top + 1) - 1)
+            self._base.append(*(self._field(offset, slot) for offset, slot in self.by_step(between)))
+            self._base_to = top
 
     def _hasher_over(self, slots: Iterable[tuple[int, Slot]]) -> FieldHasher:
         fields = [self._field(offset, slot) for offset, slot in slots]

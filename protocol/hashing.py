@@ -37,6 +37,12 @@ class FieldHasher:
         """Add fields at the end."""
         _feed(self._hasher, fields)
 
+    def copy(self) -> FieldHasher:
+        """Another one, with the same fields so far."""
+        copied = FieldHasher.__new__(FieldHasher)
+        copied._hasher = self._hasher.copy()
+        return copied
+
     def digest(self) -> Digest:
         """What :func:`hash_fields` gives for all fields so far."""
         return Digest(self._hasher.digest())

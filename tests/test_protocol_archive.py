@@ -164,6 +164,19 @@ def test_ledger__growing_in_order__reads_each_record_back_once_and_hashes_none_a
     assert archive.read_back <= 1_100
 
 
+def test_ledger__slot_a_little_late_and_neighbour_a_little_behind__reads_nothing_back() -> None:
+    ledger, archive = archived(100, in_memory_max=20)
+    for step in (110, 105):
+        ledger.add(seal(OPEN, 1, step))
+        ledger.root()
+    read_back = archive.read_back
+    behind = Ledger(OPEN)
+    for step in range(98):
+        behind.add(seal(OPEN, 1, step))
+    assert ledger.digest_within(0, ALICE, bitmap_of(list(range(98)))) == behind.holdings_of(0, ALICE).digest
+    assert archive.read_back == read_back
+
+
 def test_ledger__nothing_stored__forgets_nothing_and_does_not_ask_for_each_record(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -29,11 +29,17 @@ ARCHIVE = (
             Edit(
                 _BUCKETS,
                 "Bucket.digest",
-                "self._hasher_over(self.by_step(self.held))",
+                "self._hasher_within(self.held)",
                 "self._hasher_over(sorted(self._slots.items()))",
             ),
         ),
         detector=Simulation("equal sets with different roots"),
+    ),
+    Mutant(
+        name="base-kept-when-a-slot-below-it-changes",
+        breaks="what is hashed once and for all is not hashed anew when one of its slots is filled late, or void",
+        edits=(Edit(_BUCKETS, "Bucket.put", "if offset <= self._base_to:", "if False:"),),
+        detector=Simulation("roots"),
     ),
     Mutant(
         name="resting-digest-not-renewed",
