@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from protocol.errors import OperatorError
+from protocol.limits import RECORDS_IN_MEMORY_MAX, SPAN_STEPS
 from protocol.manifest import Manifest, ModelSpec, coefficient_count
 from protocol.method import BasisKind
 from sfnode import demo
@@ -28,6 +29,7 @@ _BYTES: Final = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "int8": 2.0, "int8-fp32"
 _LINEAR_BYTES: Final = {"int8": 1.05, "int8-fp32": 1.05, "int4": 0.625}  # with their scales
 _PROGRAM_BYTES: Final = 600 << 20  # daemon and worker with their libraries, before model and ledger
 _RECORD_BYTES: Final = 205  # in memory, beside the record's own bytes above 110 (docs/scale.md)
+_BUCKET_BYTES: Final = 1_100  # docs/scale.md
 _AUTHORS_GUESSED: Final = 16
 
 
@@ -167,15 +169,22 @@ def plan_memory(manifest: Manifest, folder: Path, dtype: str) -> MemoryPlan:
         weights=int(_weight_bytes(folder, [each.name for each in manifest.model.weights], dtype)),
         copies=int(trained * _BYTES[dtype]) if is_folded else 0,
         activations=int(_activation_bytes(manifest, _config(folder), _BYTES[dtype])),
-        ledger=ledger_bytes(manifest) + 16 * coefficient_count(manifest),
+        ledger=_ledger_memory_bytes(manifest) + 16 * coefficient_count(manifest),
     )
 
 
 def ledger_bytes(manifest: Manifest, authors: int = _AUTHORS_GUESSED) -> int:
-    """Memory of the whole run's records when so many authors make every step."""
+    """Disk of the whole run's records, with their index, when so many authors make every step."""
     method = manifest.method
     records = min(authors, manifest.authors_max) * (manifest.steps // method.local_steps)
     return records * (_RECORD_BYTES + 2 * method.scalars)
+
+
+def _ledger_memory_bytes(manifest: Manifest) -> int:
+    """The latest records, and what is kept of each author and span."""
+    records = min(ledger_bytes(manifest), RECORDS_IN_MEMORY_MAX * (_RECORD_BYTES + 2 * manifest.method.scalars))
+    buckets = min(_AUTHORS_GUESSED, manifest.authors_max) * (manifest.steps // SPAN_STEPS + 1)
+    return records + buckets * _BUCKET_BYTES
 
 
 def _weight_bytes(folder: Path, names: list[str], dtype: str) -> float:
