@@ -33,9 +33,13 @@ class Outbox:
         """Leave out the records that are of no use to anybody any more."""
         self._waiting = {payload: record for payload, record in self._waiting.items() if is_useful(record)}
 
-    def flush(self, now_ms: int, record_bytes: int) -> list[Records]:
-        """What to send now: everything, but at most one burst per FLUSH_INTERVAL_MS, so that frames are full."""
-        if not self._waiting or now_ms - self._flushed_ms < limits.FLUSH_INTERVAL_MS:
+    def rest_ms(self, now_ms: int, interval_ms: int) -> int | None:
+        """How long what waits has to wait still, at least 0; None when nothing waits."""
+        return max(0, self._flushed_ms + interval_ms - now_ms) if self._waiting else None
+
+    def flush(self, now_ms: int, record_bytes: int, interval_ms: int = limits.FLUSH_INTERVAL_MS) -> list[Records]:
+        """What to send now: everything, but at most one burst in each interval, so that frames are full."""
+        if self.rest_ms(now_ms, interval_ms) != 0:
             return []
         self._flushed_ms = now_ms
         records = list(self._waiting.values())
@@ -44,11 +48,28 @@ class Outbox:
 
 
 class Flood:
-    """Outboxes of all neighbours."""
+    """Outboxes of all neighbours, and how long records are gathered for one frame.
+
+    An update that comes alone goes at once. On a busy machine frames are what costs: while ticks come late the interval
+    doubles up to FLUSH_INTERVAL_MS_MAX; with each that comes in time it falls again.
+    """
 
     def __init__(self, record_bytes: int) -> None:
+        self.interval_ms = limits.FLUSH_INTERVAL_MS
         self._record_bytes = record_bytes
         self._outboxes: dict[PeerId, Outbox] = {}
+
+    def adapt(self, late_ms: int) -> None:
+        """A tick has come so late: gather for longer, or not so long."""
+        if late_ms > limits.LATE_MS_MAX:
+            self.interval_ms = min(2 * self.interval_ms, limits.FLUSH_INTERVAL_MS_MAX)
+        else:
+            self.interval_ms = max(self.interval_ms - limits.FLUSH_INTERVAL_MS // 2, limits.FLUSH_INTERVAL_MS)
+
+    def rest_ms(self, now_ms: int) -> int:
+        """How long until the next record has waited long enough; REST_MS_MAX when none waits."""
+        rests = (outbox.rest_ms(now_ms, self.interval_ms) for outbox in self._outboxes.values())
+        return min((rest for rest in rests if rest is not None), default=limits.REST_MS_MAX)
 
     def open(self, peer: PeerId) -> None:
         """A neighbour came."""
@@ -79,5 +100,5 @@ class Flood:
         return [
             (peer, message)
             for peer, outbox in self._outboxes.items()
-            for message in outbox.flush(now_ms, self._record_bytes)
+            for message in outbox.flush(now_ms, self._record_bytes, self.interval_ms)
         ]

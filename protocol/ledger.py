@@ -18,10 +18,12 @@ from protocol.buckets import Bucket, Holdings, Span, holdings_in, payload_hash
 from protocol.envelope import Envelope, EnvelopeCodec
 from protocol.errors import Ignore, IgnoreReason
 from protocol.hashing import Author, Digest, hash_fields, u32
-from protocol.keys import SIGNATURE_BYTES
+from protocol.keys import KEY_BYTES, SIGNATURE_BYTES
 from protocol.manifest import Manifest
 from protocol.roster import Roster
 from protocol.statements import Statement
+
+_STEP_BYTES = 4  # after the author's key (SPEC 6.1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +102,13 @@ class Ledger:
         self.updates -= 1
         self.void_slots += 1
         return Voided(first=self.codec.decode_untrusted(held), second=envelope)
+
+    def holds(self, record: bytes) -> bool:
+        """Whether this very record counts in its slot: a short way to ALREADY_HELD for the copies of a flood."""
+        author, step = record[:KEY_BYTES], int.from_bytes(record[KEY_BYTES : KEY_BYTES + _STEP_BYTES], "big")
+        span, offset = divmod(step, limits.SPAN_STEPS)
+        bucket = self._bucket(span, Author(author))
+        return bucket is not None and bucket.get(offset) == record
 
     def _held(self, envelope: Envelope) -> bytes | None:
         """The record that counts in the envelope's slot; Ignore when the slot is void or holds the same payload."""

@@ -48,6 +48,9 @@ TEXT_LENGTH_MAX: Final = 256  # agent, reason
 
 # --- node core ------------------------------------------------------------------------------------------------
 FLUSH_INTERVAL_MS: Final = 50  # one frame costs about 230 us: at most 20 flood frames per second and neighbour
+FLUSH_INTERVAL_MS_MAX: Final = 400  # while the machine is busy: fuller frames, and fewer copies of each update
+LATE_MS_MAX: Final = 25  # a tick that comes later than this finds a busy machine
+REST_MS_MAX: Final = 250  # between two ticks when nothing waits: precise enough for heads and time limits
 HEAD_INTERVAL_MS: Final = 2_000  # how often neighbours compare digests
 REQUEST_TIMEOUT_MS: Final = 10_000  # an unanswered sync request: that peer rests, another is asked
 ANSWER_MS_MAX: Final = 60_000  # for all parts of an answer: 128 KiB at 2 kB/s; who sends them slower holds up others

@@ -14,7 +14,7 @@ from typing import assert_never
 from protocol import limits
 from protocol.clock import StepClock
 from protocol.coefficients import updates_per_tick
-from protocol.errors import Ignore, Reject
+from protocol.errors import Ignore, IgnoreReason, Reject
 from protocol.events import (
     BasisArrived,
     DropPeer,
@@ -121,8 +121,12 @@ class Node:
         """The step that the worker measures now."""
         return self._estimating
 
-    def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event in and return what to do about it, in order. ``now_ms`` never decreases."""
+    def handle(self, event: Event, now_ms: int, *, is_last: bool = True) -> list[Effect]:
+        """Take one event in and return what to do about it, in order. ``now_ms`` never decreases.
+
+        ``is_last`` False: the next event waits already, so nothing is pushed yet. Neighbours that have sent a record
+        meanwhile need not be told of it, and frames are fuller.
+        """
         self._effects = []
         self._now_ms = now_ms
         match event:
@@ -146,12 +150,20 @@ class Node:
             case BasisArrived():
                 self._bases_here.add(event.sha256)
             case Ticked():
+                self._flood.adapt(event.late_ms)
                 self._tick()
             case _:
                 assert_never(event)
         self._start_step_if_due()
-        self._do([SendMessage(peer=peer, message=message) for peer, message in self._flood.flush(now_ms)])
+        if is_last:
+            self._do([SendMessage(peer=peer, message=message) for peer, message in self._flood.flush(now_ms)])
         return self._effects
+
+    def rest_ms(self) -> int:
+        """For how long there is nothing to do unless an event comes: when the next Ticked is due at the latest."""
+        if self._is_worker_free and not self.clock.is_finished:
+            return limits.FLUSH_INTERVAL_MS  # a step may begin without any event, when a wait runs out
+        return min(self._flood.rest_ms(self._now_ms), limits.REST_MS_MAX)
 
     # --- messages -----------------------------------------------------------------------------------------
 
@@ -189,6 +201,10 @@ class Node:
         fresh: list[bytes] = []
         try:
             for record in records:
+                if self.replica.ledger.holds(record):  # most copies end here
+                    self.ignored[IgnoreReason.ALREADY_HELD.name] += 1
+                    self._flood.is_known(peer, record)
+                    continue
                 fresh.extend(self._admit(record, peer, frontier, horizon_step))
         finally:
             self._keep(fresh, source=peer, is_news=is_news)
@@ -355,7 +371,8 @@ class Node:
     def _tick(self) -> None:
         if self._first_tick_ms is None:
             self._first_tick_ms = self._now_ms
-        self.replica.sum_some(self._summed_per_tick)
+        if self.replica.unsummed > self._summed_per_tick // 2:  # a few at once cost little more than one
+            self.replica.sum_some(self._summed_per_tick)
         for peer in self.sync.peers_due_for_head(self._now_ms):
             self._send_head(peer)
         self._do(self.sync.tick(self._now_ms))

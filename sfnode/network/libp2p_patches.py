@@ -19,6 +19,7 @@ from libp2p.io.exceptions import ConnectionClosedError
 from libp2p.network.connection import swarm_connection
 from libp2p.network.connection.raw_connection import RawConnection
 from libp2p.network.swarm import Swarm
+from libp2p.security.secure_session import SecureSession
 from libp2p.stream_muxer import muxer_multistream
 from libp2p.stream_muxer.exceptions import MuxedStreamEOF, MuxedStreamError, MuxedStreamReset
 from libp2p.stream_muxer.yamux import yamux
@@ -26,6 +27,7 @@ from libp2p.transport.tcp import tcp
 
 from protocol.errors import OperatorError
 from sfnode.network import limits
+from sfnode.network.direct_session import DirectSession
 from sfnode.network.inbound import has_stranger_room
 
 _log = logging.getLogger("sfnode.network")
@@ -36,6 +38,7 @@ _PATCHED: Final[tuple[tuple[Any, tuple[str, ...]], ...]] = (
     (Swarm, ("set_stream_handler", "upgrade_inbound_raw_conn", "upgrade_outbound_raw_conn")),
     (yamux, ("MAX_WINDOW_SIZE", "YamuxStream", "Yamux", "YAMUX_HEADER_FORMAT", "TYPE_DATA")),
     (yamux.Yamux, ("start", "_write_frame", "_finalize_stream")),
+    (SecureSession, ("read", "write", "_drain")),
     (yamux.YamuxStream, ("write", "send_window_update", "_auto_tune_and_send_window_update")),
     (muxer_multistream.MuxerMultistream, ("new_conn", "_annotate_connection")),
     (swarm_connection, ("logging", "SwarmConn")),
@@ -258,7 +261,8 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types th
         remote, local = self._socket.getpeername(), self._socket.getsockname()
         self.remote_host, self.remote_port = str(remote[0]), int(remote[1])  # the library: IPv4 only (io/trio.py:99)
         self.local_host, self.local_port = str(local[0]), int(local[1])
-        self._is_aborted = False
+        direct = DirectSession(self, secured_conn)
+        secured_conn.read, secured_conn.write = direct.read, direct.write
 
     def buffered_bytes(self) -> int:
         """Unread bytes of all streams."""
@@ -266,7 +270,6 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types th
 
     def abort(self) -> None:
         """Close the socket now, without a word. Wakes blocked reads and writes, which otherwise hang without limit."""
-        self._is_aborted = True
         self._socket.close()
 
     async def start(self) -> None:
@@ -288,8 +291,6 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types th
             finally:
                 if not is_written:
                     self.abort()
-        if self._is_aborted:  # io/trio.py:53 returns silently when the socket was closed on our side
-            raise ConnectionClosedError("connection is closed", transport="tcp")
 
 
 class WindowedStream(yamux.YamuxStream):  # type: ignore[misc]

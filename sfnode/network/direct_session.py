@@ -1,0 +1,98 @@
+"""A shorter way between a socket and the streams of its connection, beside the library's layers (``libp2p_patches``).
+
+Of each frame the library makes a dozen coroutine calls, two system calls to read, four locks and texts for a log
+nobody keeps. Here all that has come is read at once, and a plain data frame goes straight into its stream; every
+other frame, and one that has not come whole, goes the library's way with the library's checks and deadlines.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+import trio
+from libp2p.io.exceptions import ConnectionClosedError
+from libp2p.security.noise.io import MAX_PLAINTEXT_LENGTH
+from libp2p.stream_muxer.yamux.yamux import HEADER_SIZE, TYPE_DATA, YAMUX_HEADER_FORMAT
+
+_HEADER: Final = struct.Struct(YAMUX_HEADER_FORMAT)
+_LENGTH_BYTES: Final = 2  # before each Noise message
+_READ_BYTES: Final = 65_536
+
+
+class DirectSession:
+    """``read`` and ``write`` of one secured connection, in place of its own. One reader and one writer at a time."""
+
+    def __init__(self, muxed: Any, secured: Any) -> None:
+        self._muxed = muxed
+        self._noise = secured.conn.noise_state
+        self._stream: trio.SocketStream = secured.conn.read_writer.read_write_closer.stream.stream
+        self._encrypted = bytearray()
+        self._plain = bytearray(secured._drain(None))  # what came with the last message of the negotiation
+        self._body_bytes = 0  # of the frame whose header the library has read
+
+    async def read(self, count: int) -> bytes:
+        """A header, or up to ``count`` bytes of the body after it. ConnectionClosedError, and whatever decrypting raises."""
+        if self._body_bytes:
+            return await self._read_body(min(count, self._body_bytes))
+        self._deliver()
+        while len(self._plain) < HEADER_SIZE:
+            await self._receive()
+            self._deliver()
+        header = self._take(HEADER_SIZE)
+        _, kind, _, _, length = _HEADER.unpack(header)
+        self._body_bytes = length if kind == TYPE_DATA else 0
+        return header
+
+    async def _read_body(self, count: int) -> bytes:
+        while not self._plain:
+            await self._receive()
+        data = self._take(count)
+        self._body_bytes -= len(data)
+        return data
+
+    def _deliver(self) -> None:
+        """Put the plain data frames at the front into their streams. The buffers enforce the windows."""
+        plain, muxed = self._plain, self._muxed
+        while len(plain) >= HEADER_SIZE:
+            version, kind, flags, stream_id, length = _HEADER.unpack_from(plain)
+            stream, end = muxed.streams.get(stream_id), HEADER_SIZE + length
+            if version or kind != TYPE_DATA or flags or stream is None or end > len(plain):
+                return
+            muxed.stream_buffers[stream_id].extend(plain[HEADER_SIZE:end])
+            del plain[:end]
+            stream.recv_window = max(0, stream.recv_window - length)
+            muxed.stream_events[stream_id].set()
+
+    def _take(self, count: int) -> bytes:
+        taken = bytes(self._plain[:count])
+        del self._plain[:count]
+        return taken
+
+    async def _receive(self) -> None:
+        """Wait for bytes; decrypt what is whole."""
+        try:
+            data = await self._stream.receive_some(_READ_BYTES)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise ConnectionClosedError(str(error), transport="tcp") from error
+        if not data:
+            raise ConnectionClosedError("closed by the peer", transport="tcp")
+        encrypted = self._encrypted
+        encrypted += data
+        while len(encrypted) >= _LENGTH_BYTES:
+            end = _LENGTH_BYTES + int.from_bytes(encrypted[:_LENGTH_BYTES], "big")
+            if len(encrypted) < end:
+                return
+            self._plain += self._noise.decrypt(bytes(encrypted[_LENGTH_BYTES:end]))
+            del encrypted[:end]
+
+    async def write(self, data: bytes) -> None:
+        """Encrypt and send all of it. ConnectionClosedError."""
+        messages = bytearray()
+        for start in range(0, len(data), MAX_PLAINTEXT_LENGTH):
+            encrypted = self._noise.encrypt(data[start : start + MAX_PLAINTEXT_LENGTH])
+            messages += len(encrypted).to_bytes(_LENGTH_BYTES, "big") + encrypted
+        try:
+            await self._stream.send_all(messages)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise ConnectionClosedError(str(error), transport="tcp") from error
