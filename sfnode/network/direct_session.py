@@ -32,7 +32,7 @@ class DirectSession:
         self._body_bytes = 0  # of the frame whose header the library has read
 
     async def read(self, count: int) -> bytes:
-        """A header, or up to ``count`` bytes of the body after it. ConnectionClosedError, and whatever decrypting raises."""
+        """A header, or up to ``count`` bytes of the body after it. ConnectionClosedError, or what decrypting raises."""
         if self._body_bytes:
             return await self._read_body(min(count, self._body_bytes))
         self._deliver()

@@ -79,11 +79,15 @@ def joins(times: int, updates: int) -> None:
 @click.option("--many", default=50, show_default=True, help="Nodes of the throughput rows.")
 @click.option("--rate", "rates", default=(200.0,), show_default=True, multiple=True, help="Updates per second.")
 @click.option("--seconds", default=30.0, show_default=True, help="Of each throughput row.")
-def flood(nodes: int, updates: int, many: int, rates: tuple[float, ...], seconds: float) -> None:
-    """Time, bytes and CPU of an update that reaches all, idle; whether many nodes hold a rate (if not: exit code 1)."""
+@click.option("--training", is_flag=True, help="All nodes of the latency rows train the embedded model meanwhile.")
+def flood(nodes: int, updates: int, many: int, rates: tuple[float, ...], seconds: float, training: bool) -> None:
+    """Time, bytes and CPU of an update that reaches all; whether many nodes hold a rate (if not: exit code 1)."""
     graphs = (("random, degree 4", random_of_degree(4)), ("ring", ring))
     if nodes:
-        rows = [latency(name, build(nodes), nodes, updates=updates, rate=_IDLE_RATE) for name, build in graphs]
+        rows = [
+            latency(name, build(nodes), nodes, updates=updates, rate=_IDLE_RATE, is_training=training)
+            for name, build in graphs
+        ]
         click.echo(table(LATENCY_HEADER, rows))
     if many:
         results = [throughput(random_of_degree(4)(many), many, rate=rate, seconds=seconds) for rate in rates]

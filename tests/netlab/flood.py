@@ -20,38 +20,43 @@ _LAG_S = 10.0  # after the last update: who needs longer has not held the rate
 Row = tuple[str, ...]
 
 
-def latency(name: str, edges: Edges, count: int, *, updates: int, rate: float) -> Row:
-    """One row: seconds until all hold an update, bytes and CPU for each update and node; nothing else happens."""
-    with Laboratory() as lab:
-        targets = _relays(lab, edges, count)
-        idle = _Meter(lab)
-        time.sleep(_IDLE_S)
-        idle_rates = [spent / _IDLE_S for spent in idle.spent()]
-        meter, started = _Meter(lab), time.monotonic()
-        result = _give(lab, targets, rate=rate, seconds=updates / rate, is_watching=True)
-        lasted = time.monotonic() - started
+def latency(name: str, edges: Edges, count: int, *, updates: int, rate: float, is_training: bool = False) -> Row:
+    """One row: seconds until all hold an update of the probe, bytes and CPU for each update of anybody and node.
+
+    ``is_training``: all nodes train meanwhile, on one worker; else nothing else happens, and what an idle node spends
+    is left out.
+    """
+    with Laboratory(is_embedded=is_training) as lab:
+        targets = _nodes(lab, edges, count, is_training=is_training)
+        idle_rates = [0.0, 0.0] if is_training else _idle_rates(lab)
+        probe = _probe(lab, targets, rate=rate, seconds=updates / rate, is_watching=True)
+        held, meter, started = _held(lab), _Meter(lab), time.monotonic()
+        result = _give(probe)
+        lasted, copies = time.monotonic() - started, _held(lab) - held
         pairs = zip(meter.spent(), idle_rates, strict=True)
         cpu_s, wire_bytes = (spent - lasted * per_s for spent, per_s in pairs)
-        return _latency_row(name, lab, result, cpu_s, wire_bytes)
+        all_ms = [1_000 * seconds for seconds in result["all_s"]]
+        each_ms = [1_000 * seconds for seconds in result["each_s"]]
+        return (
+            name,
+            str(result["given"]),
+            str(result["incomplete"]),
+            f"{copies / count / lasted:.1f}",
+            f"{median(each_ms):.0f} / {quantiles(each_ms, n=100)[98]:.0f}",
+            f"{median(all_ms):.0f} / {quantiles(all_ms, n=100)[98]:.0f}",
+            f"{wire_bytes / copies:.0f}",
+            f"{1e3 * cpu_s / copies:.2f}",
+        )
 
 
-def _latency_row(name: str, lab: Laboratory, result: dict[str, Any], cpu_s: float, wire_bytes: float) -> Row:
-    copies = result["given"] * len(lab.nodes)
-    all_ms = [1_000 * seconds for seconds in result["all_s"]]
-    each_ms = [1_000 * seconds for seconds in result["each_s"]]
-    return (
-        name,
-        str(result["given"]),
-        str(result["incomplete"]),
-        f"{median(each_ms):.0f} / {quantiles(each_ms, n=100)[98]:.0f}",
-        f"{median(all_ms):.0f} / {quantiles(all_ms, n=100)[98]:.0f}",
-        f"{wire_bytes / copies:.0f}",
-        f"{1e3 * cpu_s / copies:.2f}",
-    )
+def _idle_rates(lab: Laboratory) -> list[float]:
+    idle = _Meter(lab)
+    time.sleep(_IDLE_S)
+    return [spent / _IDLE_S for spent in idle.spent()]
 
 
 LATENCY_HEADER = (
-    "graph", "updates", "incomplete", "one node ms, median / p99", "all nodes ms, median / p99",
+    "graph", "updates", "incomplete", "of all authors /s", "one node ms, median / p99", "all nodes ms, median / p99",
     "wire bytes in / update / node", "CPU ms / update / node",
 )  # fmt: skip
 
@@ -59,9 +64,10 @@ LATENCY_HEADER = (
 def throughput(edges: Edges, count: int, *, rate: float, seconds: float) -> tuple[Row, bool]:
     """One row, and whether all nodes held the rate: everything everywhere within LAG_S of the last update."""
     with Laboratory() as lab:
-        targets = _relays(lab, edges, count)
+        targets = _nodes(lab, edges, count)
+        probe = _probe(lab, targets[:4], rate=rate, seconds=seconds, is_watching=False)
         meter, started = _Meter(lab), time.monotonic()
-        result = _give(lab, targets[:4], rate=rate, seconds=seconds, is_watching=False)
+        result = _give(probe)
         given, lasted = int(result["given"]), time.monotonic() - started
         try:
             lag_s = until(lambda: _fewest(lab) >= given, lambda: "all updates at all nodes", _LAG_S)
@@ -84,9 +90,9 @@ THROUGHPUT_HEADER = (
 )  # fmt: skip
 
 
-def _relays(lab: Laboratory, edges: Edges, count: int) -> list[str]:
-    """Running relays on the graph's cables, each of them also on a switch for the probe; where to dial them there."""
-    lab.graph(edges, count, relays=range(count))
+def _nodes(lab: Laboratory, edges: Edges, count: int, *, is_training: bool = False) -> list[str]:
+    """Running nodes on the graph's cables, each of them also on a switch for the probe; where to dial them there."""
+    lab.graph(edges, count, relays=() if is_training else range(count))
     switch = lab.wiring.switch("net")
     targets = [address(node, lab.wiring.plug(node.machine, switch).one.address) for node in lab.nodes]
     for node in lab.nodes:
@@ -104,11 +110,25 @@ def _relays(lab: Laboratory, edges: Edges, count: int) -> list[str]:
     return targets
 
 
-def _give(lab: Laboratory, targets: list[str], *, rate: float, seconds: float, is_watching: bool) -> dict[str, Any]:
+def _probe(
+    lab: Laboratory, targets: list[str], *, rate: float, seconds: float, is_watching: bool
+) -> subprocess.Popen[str]:
+    """The probe, connected to all targets; it has signed, and waits."""
     machine = next(made for made in lab.wiring.made if made.name == "probe")
     arguments = [argument for target in targets for argument in ("--target", target)]
-    command = ["-m", "tests.netlab.probe", "--run", str(lab.run_file), "--authors", str(AUTHORS), *arguments]
+    command = ["-m", "tests.netlab.probe", "--hold", "--run", str(lab.run_file), "--authors", str(AUTHORS), *arguments]
     probe = lab.run(machine, *command, "--rate", str(rate), "--seconds", str(seconds), *["--watch"] * is_watching)
+    assert probe.stdout is not None
+    assert probe.stdout.readline() == "ready\n"
+    time.sleep(_SETTLE_S)
+    return probe
+
+
+def _give(probe: subprocess.Popen[str]) -> dict[str, Any]:
+    """Let the probe give its updates; what it has seen."""
+    assert probe.stdin is not None
+    probe.stdin.write("go\n")
+    probe.stdin.flush()
     result: dict[str, Any] = json.loads(_last_line(probe))
     return result
 
@@ -148,3 +168,8 @@ def _is_of_graph(device: dict[str, Any]) -> bool:
 
 def _fewest(lab: Laboratory) -> int:
     return min(int(node.fresh_status().get("updates", 0)) for node in lab.nodes)
+
+
+def _held(lab: Laboratory) -> int:
+    """Updates that the nodes hold, all nodes together."""
+    return sum(int(node.fresh_status().get("updates", 0)) for node in lab.nodes)

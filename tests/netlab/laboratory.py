@@ -14,15 +14,16 @@ from typing import Any
 
 from benchmarks.graphs import Edges
 from benchmarks.runs import OWNER, Shape, manifest_of, tiny_tensors
-from daemons import JoinProcess
+from daemons import JoinProcess, demo_run
 from netlab.namespaces import Cable, Namespace, Wiring
-from protocol.manifest import Manifest, sign_manifest
+from protocol.manifest import Manifest, SignedManifest, sign_manifest
 from sfnode.identity import FILE_NAME, load_identity, load_or_create_seed
 from sfnode.network.addresses import peer_of_author
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PORT = 4_001
 _STEPS = 1_000_000  # no run in here comes to its end
+_STEPS_EMBEDDED = 10_000
 _PACE_MS = 200
 _CLOCK_HZ = os.sysconf("SC_CLK_TCK")
 
@@ -90,19 +91,22 @@ class NetNode(JoinProcess):
 class Laboratory:
     """Machines and nodes of one scenario. Use it as a context: nothing is left of it afterwards, whatever happens."""
 
-    def __init__(self, *, pace_ms: int = _PACE_MS) -> None:
+    def __init__(self, *, pace_ms: int = _PACE_MS, is_embedded: bool = False) -> None:
+        """``is_embedded``: nodes train the embedded model on a real worker, as fast as that goes."""
         self.nodes: list[NetNode] = []
         self.figures: dict[str, object] = {}
         self._pace_ms = pace_ms
         self._programs: list[subprocess.Popen[str]] = []
-        self.manifest: Manifest = manifest_of(Shape(authors=1_024, steps=_STEPS), tiny_tensors())
+        self._is_embedded = is_embedded
+        self._signed = demo_run(steps=_STEPS_EMBEDDED) if is_embedded else _small_run()
+        self.manifest: Manifest = self._signed.manifest
 
     def __enter__(self) -> Laboratory:
         self._temporary = tempfile.TemporaryDirectory(prefix="netlab-", ignore_cleanup_errors=True)
         self.folder = Path(self._temporary.name)
         self.wiring = Wiring()
         self.run_file = self.folder / "netlab.run"
-        self.run_file.write_bytes(sign_manifest(self.manifest, OWNER).encode())
+        self.run_file.write_bytes(self._signed.encode())
         os.environ["PYTHONPATH"] = str(REPOSITORY)
         self._worker = self._start_worker()
         return self
@@ -143,8 +147,8 @@ class Laboratory:
         if relay:
             arguments.append("--relay")
         else:
-            arguments += ["--worker-socket", str(self.folder / "worker.sock"), "--model", "local:none"]
-            arguments += ["--data", str(data)]
+            arguments += ["--worker-socket", str(self.folder / "worker.sock")]
+            arguments += [] if self._is_embedded else ["--model", "local:none", "--data", str(data)]
         if fixed:
             arguments.append("--neighbours-fixed")
         for target in bootstrap:
@@ -188,9 +192,11 @@ class Laboratory:
 
     def _start_worker(self) -> subprocess.Popen[str]:
         socket, scalars = self.folder / "worker.sock", self.manifest.method.scalars
-        command = ["-m", "tests.netlab.worker", "--socket", str(socket), "--scalars", str(scalars)]
+        command = ["-m", "tests.netlab.worker", "--scalars", str(scalars), "--pace-ms", str(self._pace_ms)]
+        if self._is_embedded:
+            command = ["-m", "sfnode.training.worker", "--threads", "1"]
         worker = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", sys.executable, *command, "--pace-ms", str(self._pace_ms)],
+            ["setpriv", "--pdeathsig", "KILL", sys.executable, *command, "--socket", str(socket)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -204,6 +210,10 @@ class Laboratory:
         self._worker.stdin.write(order + "\n")
         self._worker.stdin.flush()
         _expect(self._worker, order)
+
+
+def _small_run() -> SignedManifest:
+    return sign_manifest(manifest_of(Shape(authors=1_024, steps=_STEPS), tiny_tensors()), OWNER)
 
 
 def address(node: NetNode, host: str) -> str:

@@ -11,6 +11,7 @@ import json
 import random
 import secrets
 import sys
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,8 @@ from sfnode.store import decode_run_file
 
 _REDIAL_S = 1.0
 _LINGER_S = 5.0  # after the last update, for the slowest of its ways
+_SIGNED_AHEAD_MAX = 20_000  # so that signing takes no time from the nodes while they are measured
+_ROUND_S = 0.05  # at most so long are updates gathered that are due
 
 
 @dataclass(slots=True)
@@ -46,6 +49,7 @@ class Probe:
     arrived_s: dict[bytes, dict[str, float]] = field(default_factory=dict)
     given: int = 0
     chance: random.Random = field(default_factory=random.Random)
+    ahead: deque[bytes] = field(default_factory=deque)
 
     async def stay_connected(self, host: Host, target: str) -> None:
         """One session after the other with a node that may come and go."""
@@ -79,26 +83,36 @@ class Probe:
             if arrivals is not None:
                 arrivals.setdefault(target, now_s)
 
+    def sign_ahead(self, count: int) -> None:
+        """Sign the first updates before the first is given."""
+        self.ahead.extend(self._signed(number) for number in range(min(count, _SIGNED_AHEAD_MAX)))
+
+    def _signed(self, count: int) -> bytes:
+        step, number = divmod(count, self.authors)
+        return EnvelopeCodec(self.manifest).seal(signer(number), step, scalars_of(self.manifest, self.chance)).record
+
     async def give(self, *, rate: float, seconds: float, is_watching: bool) -> None:
         """``rate`` updates a second, authors in turn, each to one node; as long as nodes are there to take them."""
-        codec = EnvelopeCodec(self.manifest)
         started_s = trio.current_time()
-        while trio.current_time() < started_s + seconds:
-            due = int((trio.current_time() - started_s) * rate)
-            while self.given < due and self.channels:
-                step, number = divmod(self.given, self.authors)
-                record = codec.seal(signer(number), step, scalars_of(self.manifest, self.chance)).record
-                await self._give_to_one(record, is_watched=is_watching)
-            await trio.sleep(min(1.0 / rate, 0.02))
+        while self.given < int(seconds * rate):
+            due = min(int((trio.current_time() - started_s) * rate), int(seconds * rate))
+            await self._give_to_some(due - self.given, is_watched=is_watching)
+            if trio.current_time() > started_s + 1.1 * seconds:
+                return
+            await trio.sleep(min(1.0 / rate, _ROUND_S))
 
-    async def _give_to_one(self, record: bytes, *, is_watched: bool) -> None:
-        target = self.chance.choice(sorted(self.channels))
-        if is_watched:
-            self.given_s[record] = trio.current_time()
-            self.arrived_s[record] = {target: trio.current_time()}
-        with suppress(LinkBrokenError):
-            await self.channels[target].send_now(Records(request=0, data=record))
-            self.given += 1
+    async def _give_to_some(self, count: int, *, is_watched: bool) -> None:
+        parts: dict[str, list[bytes]] = {}
+        for number in range(self.given, self.given + count if self.channels else 0):
+            record = self.ahead.popleft() if self.ahead else self._signed(number)
+            parts.setdefault(self.chance.choice(sorted(self.channels)), []).append(record)
+        for target, records in parts.items():
+            for record in records if is_watched else ():
+                self.given_s[record] = trio.current_time()
+                self.arrived_s[record] = {target: trio.current_time()}
+            with suppress(LinkBrokenError, KeyError):
+                await self.channels[target].send_now(Records(request=0, data=b"".join(records)))
+            self.given += len(records)
 
     def result(self) -> dict[str, object]:
         """Seconds until all of the nodes had it, for each update that reached all; and of each node by itself."""
@@ -117,7 +131,8 @@ async def _hang_up(link: Link) -> None:
     await link.aclose()
 
 
-async def _run(probe: Probe, rate: float, seconds: float, is_watching: bool) -> None:
+async def _run(probe: Probe, rate: float, seconds: float, is_watching: bool, is_held: bool) -> None:
+    probe.sign_ahead(int(rate * seconds))
     host = Host(identity_seed=secrets.token_bytes(32), on_inbound=_hang_up)
     async with host.running(()), trio.open_nursery() as nursery:
         for target in probe.targets:
@@ -126,8 +141,10 @@ async def _run(probe: Probe, rate: float, seconds: float, is_watching: bool) -> 
             await trio.sleep(0.05)
         sys.stdout.write("ready\n")
         sys.stdout.flush()
+        if is_held:
+            await trio.to_thread.run_sync(sys.stdin.readline)
         await probe.give(rate=rate, seconds=seconds, is_watching=is_watching)
-        await trio.sleep(_LINGER_S if is_watching else 0.0)
+        await trio.sleep(_LINGER_S if is_watching else _ROUND_S)
         sys.stdout.write(json.dumps(probe.result()) + "\n")
         sys.stdout.flush()
         nursery.cancel_scope.cancel()
@@ -140,10 +157,13 @@ async def _run(probe: Probe, rate: float, seconds: float, is_watching: bool) -> 
 @click.option("--rate", default=1.0, show_default=True, help="Updates per second, all authors together.")
 @click.option("--seconds", default=60.0, show_default=True)
 @click.option("--watch", is_flag=True, help="Note when each target sends each update.")
-def main(run_file: Path, targets: tuple[str, ...], authors: int, rate: float, seconds: float, watch: bool) -> None:
+@click.option("--hold", is_flag=True, help="Begin when a line comes on the standard input.")
+def main(
+    run_file: Path, targets: tuple[str, ...], authors: int, rate: float, seconds: float, watch: bool, hold: bool
+) -> None:
     """Give updates to nodes."""
     probe = Probe(manifest=decode_run_file(run_file).manifest, targets=targets, authors=authors)
-    trio.run(_run, probe, rate, seconds, watch)
+    trio.run(_run, probe, rate, seconds, watch, hold)
 
 
 if __name__ == "__main__":
