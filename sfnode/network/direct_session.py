@@ -88,7 +88,7 @@ class DirectSession:
 
     async def write(self, data: bytes) -> None:
         """Encrypt and send all of it. ConnectionClosedError."""
-        messages = bytearray()
+        messages = b""
         for start in range(0, len(data), MAX_PLAINTEXT_LENGTH):
             encrypted = self._noise.encrypt(data[start : start + MAX_PLAINTEXT_LENGTH])
             messages += len(encrypted).to_bytes(_LENGTH_BYTES, "big") + encrypted

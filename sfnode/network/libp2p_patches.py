@@ -93,10 +93,7 @@ def patch_swarm(swarm: Any, guard: StreamGuard) -> None:
 
 
 class _SilentLogging:
-    """In place of the module ``logging`` inside swarm_connection.py.
-
-    That file calls the *root* logger on every inbound connection (line 365), which also sets up a root handler.
-    """
+    """Inside swarm_connection.py, which calls the *root* logger on every inbound connection (line 365)."""
 
     def debug(self, *_arguments: object, **_named: object) -> None:
         """Drop the line."""

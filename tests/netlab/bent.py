@@ -25,11 +25,11 @@ class BentNode(Node):
 
     suppliers: frozenset[str] = frozenset()
 
-    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+    def handle(self, event: Event, now_ms: int, *, is_last: bool = True) -> list[Effect]:
         """The node's effects with bent messages."""
         bend = BENDS[os.environ[VARIABLE]]
         effects: list[Effect] = []
-        for effect in super().handle(event, now_ms):
+        for effect in super().handle(event, now_ms, is_last=is_last):
             if not isinstance(effect, SendMessage) or effect.peer in self.suppliers:
                 effects.append(effect)
             elif message := bend(effect.message):
