@@ -9,7 +9,15 @@ from manifests import small_manifest
 from node_cores import MANIFEST, ME, X, Y, head_of, join, node, own, pushed, sent, start_effects, tell
 from protocol import limits
 from protocol.coefficients import Coefficients
-from protocol.events import EstimateLost, EstimateSkipped, SendMessage, StartEstimate, Ticked, WorkerReady
+from protocol.events import (
+    EstimateLost,
+    EstimateSkipped,
+    MessageArrived,
+    SendMessage,
+    StartEstimate,
+    Ticked,
+    WorkerReady,
+)
 from protocol.flood import Flood, Outbox
 from protocol.keys import Signer, is_signed
 from protocol.ledger import Ledger
@@ -50,6 +58,49 @@ def test_flood__news_of_a_peer_that_is_gone__changes_nothing() -> None:
     flood.is_known(X, numbered(1))
     assert flood.flush(0) == [(Y, Records(request=0, data=numbered(1)))]
     flood.close(X)
+
+
+def test_flood__ticks_come_late_and_then_in_time__gathers_for_longer_and_then_not() -> None:
+    flood = Flood(RECORD_BYTES)
+    intervals = []
+    for late_ms in (limits.LATE_MS_MAX, *[limits.LATE_MS_MAX + 1] * 4, *[0] * 20):
+        flood.adapt(late_ms)
+        intervals.append(flood.interval_ms)
+    assert intervals[:7] == [50, 100, 200, 400, 400, 375, 350]
+    assert intervals[-1] == limits.FLUSH_INTERVAL_MS
+
+
+def test_flood__machine_is_busy__first_record_goes_at_once_and_the_next_waits_longer() -> None:
+    flood = Flood(RECORD_BYTES)
+    flood.open(X)
+    flood.adapt(100)
+    flood.push(numbered(1), source=None)
+    assert flood.flush(1_000) == [(X, Records(request=0, data=numbered(1)))]
+    flood.push(numbered(2), source=None)
+    assert (flood.rest_ms(1_030), flood.flush(1_099)) == (70, [])
+    assert flood.flush(1_100) == [(X, Records(request=0, data=numbered(2)))]
+    assert flood.rest_ms(1_100) == limits.REST_MS_MAX
+
+
+def test_node__next_event_waits_already__pushes_after_the_last_and_not_to_who_sent_it_too() -> None:
+    relay = node(is_training=False)
+    join(relay, X, Y, PeerId("z"))
+    record = seal(MANIFEST, 0, 0)
+    first = relay.handle(MessageArrived(peer=X, message=pushed(record)), 10, is_last=False)
+    last = relay.handle(MessageArrived(peer=Y, message=pushed(record)), 10)
+    assert sent(first, Records) == []
+    assert sent(last, Records) == [(PeerId("z"), pushed(record))]
+    assert relay.ignored["ALREADY_HELD"] == 1
+
+
+def test_node__nothing_to_do__rests_for_longer_than_while_a_record_waits() -> None:
+    relay = node(is_training=False)
+    join(relay, X, Y)
+    rests = [relay.rest_ms()]
+    for step in range(2):
+        tell(relay, X, pushed(seal(MANIFEST, 0, step)), 10)
+        rests.append(relay.rest_ms())
+    assert rests == [limits.REST_MS_MAX, limits.REST_MS_MAX, limits.FLUSH_INTERVAL_MS]
 
 
 # --- keys

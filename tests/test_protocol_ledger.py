@@ -52,6 +52,31 @@ def test_ledger__any_order_with_equivocations__same_root_state_and_counts(order:
     assert replica.ledger.authors() == {signer(author).author: 18 for author in range(3)}
 
 
+# So many slots of one author that most of them are hashed for good; two are void.
+LONG = [seal(MANIFEST, 0, step) for step in range(30)] + [seal(MANIFEST, 0, 3, 901), seal(MANIFEST, 0, 28, 902)]
+
+
+@given(order=st.permutations(LONG), looks=st.sets(st.integers(0, len(LONG))))
+def test_ledger__many_slots_of_an_author_in_any_order__same_root_whenever_it_is_asked(
+    order: list[bytes], looks: set[int]
+) -> None:
+    ledger = Ledger(MANIFEST)
+    for index, record in enumerate(order):
+        ledger.add(record)
+        if index in looks:
+            assert ledger.root() == ledger_of(MANIFEST, order[: index + 1]).root()
+    assert ledger.root() == ledger_of(MANIFEST, LONG).root()
+
+
+def test_ledger__holds__this_very_record_only_and_while_it_counts() -> None:
+    record, other = seal(MANIFEST, 0, 1), seal(MANIFEST, 0, 1, 901)
+    ledger = ledger_of(MANIFEST, [record])
+    assert ledger.holds(record)
+    assert not any(map(ledger.holds, (other, seal(MANIFEST, 0, 2), seal(MANIFEST, 1, 1), record[:-1] + b"?", b"")))
+    ledger.add(other)
+    assert not ledger.holds(record)
+
+
 @given(order=st.permutations(POOL))
 def test_ledger__while_it_grows__a_void_slot_stays_void(order: list[bytes]) -> None:
     ledger, void = Ledger(MANIFEST), 0
