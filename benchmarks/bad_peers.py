@@ -24,7 +24,8 @@ from protocol.envelope import EnvelopeCodec
 from protocol.events import DropPeer, Event, MessageArrived, PeerJoined, PeerLeft, SendMessage
 from protocol.keys import Signer
 from protocol.limits import FRAME_BYTES_MAX
-from protocol.node import Node, NodeConfig
+from protocol.node import Node
+from protocol.node_config import NodeConfig
 from protocol.replica import Replica
 from protocol.wire import Records, encode
 from sfnode.network.addresses import parse_address

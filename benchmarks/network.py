@@ -27,7 +27,8 @@ from protocol.events import (
 )
 from protocol.keys import Signer
 from protocol.manifest import Manifest
-from protocol.node import Node, NodeConfig
+from protocol.node import Node
+from protocol.node_config import NodeConfig
 from protocol.replica import Replica
 from protocol.wire import Head, Message, PeerId, Records, decode_untrusted, encode
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from protocol import limits
@@ -41,30 +40,12 @@ from protocol.hashing import Author
 from protocol.keys import Signer
 from protocol.ledger import Voided
 from protocol.manifest import Manifest
+from protocol.node_config import NodeConfig
 from protocol.replica import Replica
 from protocol.statements import Statement
 from protocol.subspace import seed_of
 from protocol.synchroniser import Synchroniser
 from protocol.wire import Head, Message, PeerId, Records, Statements
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeConfig:
-    """Local choices of one node.
-
-    Attributes:
-        is_training: whether this node contributes updates.
-        expects_peers: it has been told of, or knows, other nodes: ask them for its own highest round before signing.
-        neighbours_min: do not start the first step before so many neighbours are there.
-        reserved_step: highest step that the store holds a reservation for; -1 for none.
-        first_request: u32, drawn anew at each start: requests are numbered from there on (SPEC 8.4.1).
-    """
-
-    is_training: bool = True
-    expects_peers: bool = False
-    neighbours_min: int = 0
-    reserved_step: int = -1
-    first_request: int = 0
 
 
 class Node:

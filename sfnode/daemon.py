@@ -40,12 +40,14 @@ from protocol.events import (
 from protocol.keys import Signer
 from protocol.manifest import SignedManifest
 from protocol.method import BasisKind
-from protocol.node import Node, NodeConfig
+from protocol.node import Node
+from protocol.node_config import NodeConfig
 from protocol.replica import Replica
 from protocol.statements import Statement
 from protocol.structure import Malformed, from_plain_untrusted, to_plain
 from sfnode.basis_file import find_basis, renewals_in
 from sfnode.files import write_json
+from sfnode.inbox import joined, next_events
 from sfnode.network.address_book import PeerRow
 from sfnode.network.addresses import parse_bootstrap
 from sfnode.network.events import MessageReceived, NetworkConfig, PeerConnected, PeerDisconnected
@@ -63,7 +65,6 @@ from sfnode.trainer import Evaluate, Job, Trainer, TrainingConfig
 from sfnode.worker_messages import RenewedBasis
 
 _INBOX_EVENTS = 256  # beyond it the network's readers wait, and with them the senders
-_EVENTS_TOGETHER = 32  # handled before the network and the timers get their turn again
 _STATUS_S = 1.0
 _PEERS_SAVED_S = 5.0  # who is killed sooner after it met its first peers has forgotten them
 _STATEMENTS_S = 1.0
@@ -185,7 +186,7 @@ class Daemon:
         """Feed the core with what happens, and with time; what has come meanwhile is taken together."""
         tick_s = trio.current_time()
         while True:
-            events = await _next_events(inbox, tick_s)
+            events = await next_events(inbox, tick_s)
             late_s = trio.current_time() - tick_s
             if late_s >= 0:
                 events.append(Ticked(late_ms=int(1_000 * late_s)))
@@ -200,7 +201,7 @@ class Daemon:
             if isinstance(event, MessageArrived):
                 self.network.credit(event.peer, _news(caused))
             effects += caused
-        self._carry_out(_joined(effects))
+        self._carry_out(joined(effects))
 
     # --- events -------------------------------------------------------------------------------------------
 
@@ -349,31 +350,6 @@ class Daemon:
             address = None if report.address is None else report.address.transport
             self.reporter.event("port_mapping", report.text, address=address)
             self._mapping_reported = report
-
-
-async def _next_events(inbox: trio.MemoryReceiveChannel[Event], deadline_s: float) -> list[Event]:
-    """What waits in the inbox, at most _EVENTS_TOGETHER; waits for the first until the deadline."""
-    events: list[Event] = []
-    await trio.lowlevel.checkpoint()
-    if not inbox.statistics().current_buffer_used:
-        with trio.move_on_at(deadline_s):
-            events.append(await inbox.receive())
-    with suppress(trio.WouldBlock):
-        while len(events) < _EVENTS_TOGETHER:
-            events.append(inbox.receive_nowait())
-    return events
-
-
-def _joined(effects: Sequence[Effect]) -> list[Effect]:
-    """The effects, with those that store records of others one after the other as one: a transaction costs 50 us."""
-    joined: list[Effect] = []
-    for effect in effects:
-        last = joined[-1] if joined else None
-        if isinstance(effect, StoreRecords) and isinstance(last, StoreRecords) and not (effect.is_own or last.is_own):
-            joined[-1] = StoreRecords(records=(*last.records, *effect.records), is_own=False)
-        else:
-            joined.append(effect)
-    return joined
 
 
 def _news(effects: Sequence[Effect]) -> int:

@@ -18,7 +18,8 @@ from protocol.events import (
 from protocol.keys import Signer
 from protocol.ledger import Ledger
 from protocol.manifest import Manifest
-from protocol.node import Node, NodeConfig
+from protocol.node import Node
+from protocol.node_config import NodeConfig
 from protocol.replica import Replica
 from protocol.subspace import seed_of
 from protocol.sync import Request, answer

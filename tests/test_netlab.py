@@ -28,7 +28,7 @@ from netlab.worker import PacedWorker
 from protocol.events import Effect, PeerJoined, SendMessage
 from protocol.keys import Signer
 from protocol.manifest import Manifest, sign_manifest
-from protocol.node import NodeConfig
+from protocol.node_config import NodeConfig
 from protocol.replica import Replica
 from protocol.wire import Head, PeerId, Records
 from sfnode.store import Store

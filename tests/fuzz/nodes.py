@@ -36,7 +36,8 @@ from protocol.events import (
     WorkerReady,
 )
 from protocol.manifest import checked
-from protocol.node import Node, NodeConfig
+from protocol.node import Node
+from protocol.node_config import NodeConfig
 from protocol.replica import Replica
 from protocol.subspace import seed_of
 from protocol.sync import Request, answer

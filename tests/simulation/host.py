@@ -30,7 +30,8 @@ from protocol.events import (
 from protocol.keys import Signer
 from protocol.limits import FLUSH_INTERVAL_MS
 from protocol.method import Method
-from protocol.node import Node, NodeConfig
+from protocol.node import Node
+from protocol.node_config import NodeConfig
 from protocol.philox import words
 from protocol.quantise import quantise
 from protocol.replica import Replica

@@ -1,0 +1,24 @@
+"""What the operator of one node chooses for the core; never agreed on with others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """Local choices of one node.
+
+    Attributes:
+        is_training: whether this node contributes updates.
+        expects_peers: it has been told of, or knows, other nodes: ask them for its own highest round before signing.
+        neighbours_min: do not start the first step before so many neighbours are there.
+        reserved_step: highest step that the store holds a reservation for; -1 for none.
+        first_request: u32, drawn anew at each start: requests are numbered from there on (SPEC 8.4.1).
+    """
+
+    is_training: bool = True
+    expects_peers: bool = False
+    neighbours_min: int = 0
+    reserved_step: int = -1
+    first_request: int = 0
