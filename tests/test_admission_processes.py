@@ -96,7 +96,7 @@ def test_run__author_expelled_from_an_earlier_step_on__all_end_as_if_it_had_stop
             wait_until(lambda: all(has_steps(node, STEPS) for node in (first, second)), "the end of the run")
             wait_until(lambda: are_equal(first, second, bad), "equal digests")
             assert bad.wait_for_event("standing")["excluded_from"] == FROM_STEP
-            assert list((second.directory / INBOX_FOLDER).iterdir()) == []
+            wait_until(lambda: not list((second.directory / INBOX_FOLDER).iterdir()), "the file is put away")
             statuses = [node.status() for node in (first, second, bad)]
             assert [status["authors_excluded"] for status in statuses] == [1, 1, 1]
             assert [status["rejected"] for status in statuses] == [0, 0, 0]
