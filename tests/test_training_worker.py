@@ -56,6 +56,7 @@ def opening(run: Manifest, **changes: object) -> OpenSession:
     fields = {
         "manifest": sign_manifest(run, OWNER).encode(),
         "basis": None,
+        "renewals": (),
         "model": MODEL,
         "data": str(demo.data_file()),
         "eval_data": str(demo.data_file(split="eval")),
