@@ -134,6 +134,18 @@ DIGESTS = (
                 "for offset, slot in slots]",
                 "for offset, slot in slots if isinstance(slot, bytes)]",
             ),
+            Edit(
+                _BUCKETS,
+                "Bucket._hasher_within",
+                "in self.by_step(steps & ~covered)))",
+                "in self.by_step(steps & ~covered) if isinstance(slot, bytes)))",
+            ),
+            Edit(
+                _BUCKETS,
+                "Bucket._move_base",
+                "in self.by_step(between)))",
+                "in self.by_step(between) if isinstance(slot, bytes)))",
+            ),
         ),
         detector=Simulation("different sets with equal roots"),
     ),
