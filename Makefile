@@ -51,7 +51,7 @@ lint: $(STAMP) ## style and types
 	@echo "==> mypy"        && $(BIN)/mypy
 
 test: lint ## what a change must pass
-	@echo "==> pytest, all cores" && $(BIN)/pytest -m 'not slow and not process' -n auto --maxprocesses 4 $(PYTEST_ARGS)
+	@echo "==> pytest, all cores" && $(BIN)/pytest -m 'not slow and not process' -n auto --maxprocesses 4 --dist worksteal $(PYTEST_ARGS)
 	@echo "==> pytest, real processes" && $(BIN)/pytest -m 'process and not slow' $(PYTEST_ARGS)
 	@echo "==> make simulate SEEDS=$(SEEDS)" && $(MAKE) --no-print-directory simulate
 	@echo "==> make mutants" && $(MAKE) --no-print-directory mutants

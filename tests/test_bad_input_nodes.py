@@ -21,7 +21,6 @@ from sfnode.store import LEDGER_FILE, Store, decode_run_file
 from small_disk import fill, remount, small_disk
 
 pytest_plugins = ("node_fixtures",)
-pytestmark = pytest.mark.process
 
 TASK = ("--template", "{sentence} It was", "--labels", " no, yes")
 Join = Callable[..., Outcome]

@@ -9,11 +9,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import pytest
-
 from conftest import REPOSITORY
-
-pytestmark = pytest.mark.process
 
 
 def run(name: str, *arguments: str) -> Any:

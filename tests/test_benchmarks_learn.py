@@ -245,7 +245,6 @@ def test_tasks__label_words__are_one_token_each(folders: Folders) -> None:
     assert len(read(folders, TASK, is_test=True).label_tokens) == 2
 
 
-@pytest.mark.process
 def test_command__quick__writes_json_pictures_and_page(
     folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -195,7 +195,6 @@ def test_id__key_that_others_can_read__is_shown_with_a_warning(tmp_path: Path) -
 # --- init, eval -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.process
 def test_run__from_init_to_export__tells_the_same_in_json(tmp_path: Path) -> None:
     out = tmp_path / "a.run"
     arguments = ("--model", "embedded:tiny-opt", "--task", "embedded:reviews", "--steps", 8, "--out", out, "--json")

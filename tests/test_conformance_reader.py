@@ -22,7 +22,6 @@ def _needs_node() -> None:
         pytest.skip(fault)
 
 
-@pytest.mark.process
 def test_reader__every_vector__agrees() -> None:
     finished = conformance.run_reader("run.mjs")
     assert finished.returncode == 0, finished.stdout[-4_000:] + finished.stderr[-2_000:]
@@ -34,7 +33,6 @@ def test_reader__worked_numbers_of_the_specification__agree() -> None:
     assert finished.returncode == 0, finished.stdout[-4_000:]
 
 
-@pytest.mark.process
 def test_reader__a_vector_that_is_wrong__is_named(tmp_path: Path) -> None:
     for path in (conformance.ROOT / "protocol" / "vectors").glob("*.json"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -44,7 +42,6 @@ def test_reader__a_vector_that_is_wrong__is_named(tmp_path: Path) -> None:
     assert finished.returncode == 1 and "SLOT_VOID" in finished.stdout + finished.stderr
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(
     "manifest",
     [

@@ -122,7 +122,6 @@ def test_vectors__ledgers__all_orders_of_the_same_records_end_equal() -> None:
     assert len(ends) == 4 and all(end == ends[0] for end in ends) and ends[0]["void_slots"] == 3
 
 
-@pytest.mark.process
 def test_vectors__ed25519__agree_with_integer_arithmetic() -> None:
     for case in cases("ed25519.json", "author_key"):
         key = bytes.fromhex(case["input"]["key"])

@@ -23,7 +23,6 @@ from sfnode.run_builder import MethodChoice
 from sfnode.training.export import export_adapter, export_model
 
 STEPS = 20  # with a rate that makes them enough
-pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -22,7 +22,6 @@ from protocol.wire import Kind, Ping
 CORPUS_BYTES_MAX = 300_000
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_fuzz_corpus__every_checked_in_input__passes(entry: Entry) -> None:
     check = bounded(load(entry).check)
@@ -60,7 +59,6 @@ def _spread(paths: list[Path], count: int) -> list[Path]:
     return paths[:: max(1, len(paths) // count)]
 
 
-@pytest.mark.process
 def test_fuzz_corpus__every_untrusted_function__is_called_by_it() -> None:
     wanted, called = _untrusted_functions(), set()
 
@@ -143,7 +141,6 @@ FAULTS: tuple[tuple[str, Fault], ...] = (
 )
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(("name", "plant"), FAULTS, ids=[f"{index}-{fault[0]}" for index, fault in enumerate(FAULTS)])
 def test_fuzz_target__planted_fault__is_found_by_the_corpus(
     name: str, plant: Fault, monkeypatch: pytest.MonkeyPatch
@@ -169,7 +166,6 @@ def _fuzz(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=100, check=False)
 
 
-@pytest.mark.process
 @pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="needs atheris (Linux on x86-64 only)")
 def test_fuzz__some_executions_of_one_target__a_line_of_figures_and_zero() -> None:
     done = _fuzz("--target", "frames", "--executions", "3000")
@@ -179,7 +175,6 @@ def test_fuzz__some_executions_of_one_target__a_line_of_figures_and_zero() -> No
     assert done.stdout.endswith("executions of 1 targets, none escaped\n")
 
 
-@pytest.mark.process
 def test_fuzz__input_that_escapes__traceback_and_exit_code(tmp_path: object) -> None:
     path = f"{tmp_path}/input"
     seed = next(iter(load(BY_NAME["frames"]).seeds()))

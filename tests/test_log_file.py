@@ -365,7 +365,6 @@ def test_log__disk_that_is_full__leaves_neither_file_nor_directory(node: Path, t
 # --- the model --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.process
 def test_log_import__machine_with_the_model_only__evaluates_and_exports_the_same_bits(tmp_path: Path) -> None:
     run, node, copy = tmp_path / "a.run", tmp_path / "node", tmp_path / "copy"
     task = ("--model", MODEL, "--task", "embedded:reviews", "--steps", 6)

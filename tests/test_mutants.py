@@ -70,14 +70,12 @@ def test_mutant__its_edits__fit_the_product_and_are_put_back(mutant: Mutant) -> 
     assert before == [dict(vars(place)) for place in places]
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("name", QUICK)
 def test_mutant__switched_on__is_caught(name: str) -> None:
     row = run_here(BY_NAME[name])
     assert row.is_as_wanted, row
 
 
-@pytest.mark.process
 def test_mutant__switched_off_again__leaves_no_trace() -> None:
     before = run_seed(0)
     with switched_on(BY_NAME["relayed-before-stored"].edits):
@@ -145,7 +143,6 @@ def test_summary__survivor_or_false_alarm__is_named() -> None:
     assert text.endswith("mutants: 1 of 2 caught, 2 of them by the simulation, 63 seeds, 1 s")
 
 
-@pytest.mark.process
 def test_command__one_mutant__prints_its_row_and_succeeds() -> None:
     done = CliRunner().invoke(main, ["--only", "halves-to-even", "--json"])
     (row,) = json.loads(done.stdout)

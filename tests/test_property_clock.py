@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from statistics import median_low
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -172,6 +171,5 @@ class ClockMachine(RuleBasedStateMachine):
             self.clock.step_finished(self.now_ms)
 
 
-@pytest.mark.process
 def test_clock__any_progress_of_others_and_any_pauses__keeps_its_promises() -> None:
     run_state_machine_as_test(ClockMachine, settings=settings(max_examples=150, stateful_step_count=40))

@@ -59,7 +59,6 @@ def envelope_verdict(ledger: Ledger, record: bytes) -> RejectReason | None:
     return None
 
 
-@pytest.mark.process
 def test_envelope__any_other_value_of_any_payload_byte__is_rejected_for_the_reason_of_the_specification() -> None:
     ledger, reasons = Ledger(RAW), set()
     for record in replaced(RECORD, ALL, 0, SIGNATURE_AT):
@@ -70,7 +69,6 @@ def test_envelope__any_other_value_of_any_payload_byte__is_rejected_for_the_reas
     assert (ledger.updates, ledger.root()) == (0, Ledger(RAW).root())
 
 
-@pytest.mark.process
 def test_envelope__any_other_value_of_any_signature_byte__is_rejected() -> None:
     ledger = Ledger(RAW)
     assert {envelope_verdict(ledger, record) for record in replaced(RECORD, ALL, SIGNATURE_AT)} == {R.SIGNATURE}
@@ -109,7 +107,6 @@ def decoded(payload: bytes) -> tuple[Message | None, str | None]:
         return None, reject.reason.name
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("message", MESSAGES, ids=NAMES)
 def test_message__any_other_value_of_any_byte__is_rejected_or_another_message(message: Message) -> None:
     """Beyond the first 64 bytes, which hold every length and small field, there are only keys, digests and bitmaps."""
@@ -119,7 +116,6 @@ def test_message__any_other_value_of_any_byte__is_rejected_or_another_message(me
     assert valid > 0 or not payload[2:], "even a nonce cannot be changed?"
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("message", MESSAGES, ids=NAMES)
 def test_message__one_byte_more_or_less__is_rejected_unless_a_length_of_its_own_says_so(message: Message) -> None:
     payload = encode(message)
@@ -140,7 +136,6 @@ def outcome(stream: bytes) -> tuple[list[bytes], RejectReason | None, bytes]:
     return payloads, None, bytes(parser._buffer)
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("message", MESSAGES, ids=NAMES)
 def test_frame__any_other_length__waits_or_is_cut_into_other_frames_or_is_rejected(message: Message) -> None:
     """The length is all that a frame adds: whatever it says, no byte is lost or used twice."""
@@ -168,7 +163,6 @@ def manifest_verdict(data: bytes) -> RejectReason | None:
 MANIFEST_REASONS = {R.MANIFEST_FORMAT, R.MANIFEST_FIELD, R.MANIFEST_SIGNATURE}
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("part", range(8))
 def test_manifest__any_bit_of_any_byte__is_rejected(part: int) -> None:
     size = -(-len(RUN_FILE) // 8)
@@ -176,7 +170,6 @@ def test_manifest__any_bit_of_any_byte__is_rejected(part: int) -> None:
     assert {manifest_verdict(changed) for changed in part_of} <= MANIFEST_REASONS
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("octet", [None, *INSERTED[:4]], ids=str)
 def test_manifest__one_byte_more_or_less__is_rejected(octet: int | None) -> None:
     if octet is None:
@@ -187,7 +180,6 @@ def test_manifest__one_byte_more_or_less__is_rejected(octet: int | None) -> None
     assert {manifest_verdict(changed) for changed in changes} <= MANIFEST_REASONS
 
 
-@pytest.mark.process
 def test_manifest__any_other_character_of_any_digit_or_bracket__is_rejected() -> None:
     """All 255 other values where one byte could still be read as something: digits, quotes, brackets, separators."""
     places = [at for at, octet in enumerate(RUN_FILE[:-129]) if octet in b'0123456789"{}[],:-'][::4]

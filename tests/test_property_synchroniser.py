@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -207,6 +206,5 @@ class SynchroniserMachine(RuleBasedStateMachine):
         assert self.sync.is_live
 
 
-@pytest.mark.process
 def test_synchroniser__any_neighbours__one_session_each_and_never_stuck() -> None:
     run_state_machine_as_test(SynchroniserMachine, settings=settings(max_examples=60, stateful_step_count=30))

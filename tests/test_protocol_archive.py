@@ -129,7 +129,6 @@ class TwinMachine(RuleBasedStateMachine):
         assert self.plain.ledger.root() == self.archiving.ledger.root()
 
 
-@pytest.mark.process
 def test_ledger__with_an_archive__answers_everything_as_without() -> None:
     run_state_machine_as_test(TwinMachine, settings=settings(max_examples=100, stateful_step_count=25))
 

@@ -34,7 +34,6 @@ def run_process(seed: int, hash_seed: str) -> Result:
     return Result(**{**plain, "missing": tuple(plain["missing"])})
 
 
-@pytest.mark.process
 @pytest.mark.timeout(300)
 def test_simulation__seeds_of_every_topology__hold_every_invariant(results: list[Result]) -> None:
     broken = {result.seed: result.violation for result in results if result.violation}
@@ -42,14 +41,12 @@ def test_simulation__seeds_of_every_topology__hold_every_invariant(results: list
     assert {result.topology for result in results} == set(TOPOLOGIES)
 
 
-@pytest.mark.process
 def test_simulation__same_seed_in_processes_with_other_hash_seeds__has_the_same_trace(results: list[Result]) -> None:
     seed = 11
     traces = {run_process(seed, hash_seed).trace for hash_seed in ("0", "1", "4711")}
     assert traces == {results[seed].trace}
 
 
-@pytest.mark.process
 def test_simulation__each_kind_of_fault__was_injected(results: list[Result]) -> None:
     injected: Counter[str] = Counter()
     for result in results:

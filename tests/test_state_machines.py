@@ -144,7 +144,6 @@ def _slot(record: bytes) -> tuple[bytes, int]:
     return record[:32], int.from_bytes(record[32:36], "big")
 
 
-@pytest.mark.process
 def test_ledger__any_sequence_of_records_and_looks__equals_the_plain_model() -> None:
     run_state_machine_as_test(LedgerMachine, settings=settings(max_examples=60, stateful_step_count=30))
 
@@ -269,6 +268,5 @@ def _over_the_wire(message: Message) -> Message:
     return decode_untrusted(encode(message))
 
 
-@pytest.mark.process
 def test_sync__any_sessions_with_breaks_and_lies__end_and_honest_ones_make_all_equal() -> None:
     run_state_machine_as_test(SyncMachine, settings=settings(max_examples=40, stateful_step_count=20))

@@ -38,7 +38,6 @@ PRECISIONS: Final = [
 ]
 
 pytestmark = [
-    pytest.mark.process,
     pytest.mark.skipif(
         not torch.cuda.is_available(),
         reason="NO CUDA DEVICE: that CPU and CUDA hold the same weights, and that CUDA trains, is NOT TESTED here",

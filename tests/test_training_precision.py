@@ -82,7 +82,6 @@ def demo_session(precision: str, manifest: Manifest) -> Session:
     return Session(SharedModel(load_in(precision, model_folder(), CPU)), Bases(manifest), data)
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("precision", QUANTISED_TOO)
 def test_precision__same_rows_and_directions__gradients_follow_those_of_fp32(precision: str) -> None:
     # epsilon 2^-8; at 2^-10 the noise of bf16 activations is larger: correlation 0.95 (docs/models.md)
@@ -188,7 +187,6 @@ def test_int8__after_an_estimate__weights_and_corrections_are_as_before(tmp_path
     assert (session.projected_gradients(SEED, STEP), session.evaluate()) == before
 
 
-@pytest.mark.process
 @needs_torchao
 def test_mixed_run__fp32_bf16_and_int8__share_one_state_and_all_learn() -> None:
     steps = 20

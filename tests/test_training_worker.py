@@ -38,8 +38,6 @@ from sfnode.worker_messages import (
 from tiny_models import model_manifest
 from worker_process import WorkerClient, WorkerProcess
 
-pytestmark = pytest.mark.process
-
 MODEL = "embedded:tiny-opt"
 
 
