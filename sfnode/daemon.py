@@ -96,6 +96,7 @@ class Daemon:
         self.node: Node
         self.network: Network
         self.trainer: Trainer | None = None
+        self._keeper: BasisKeeper
         self._store: Store
         self._last_evaluation = -1
         self._dials_reported: set[tuple[str, str]] = set()
@@ -131,6 +132,8 @@ class Daemon:
             first_request=secrets.randbits(32),
         )
         self.node = Node(self.manifest, signer, node_config, replica)
+        renewals = replica.ledger.roster.renewals
+        self._keeper = BasisKeeper(self.manifest, config.data_dir, renewals, self.reporter)
         self.network = Network(
             config=with_bootstraps(config.network, self._store.bootstraps),
             identity_seed=config.identity_seed,
@@ -147,7 +150,9 @@ class Daemon:
             )
 
     def _renewals_here(self) -> tuple[RenewedBasis, ...]:
-        return renewals_in(self.config.data_dir, self.manifest, self.node.replica.ledger.roster.renewals())
+        renewals = self.node.replica.ledger.roster.renewals()
+        whole = {epoch: sha256 for epoch, sha256 in renewals.items() if sha256 in self._keeper.here}
+        return renewals_in(self.config.data_dir, self.manifest, whole)
 
     async def _load_replica(self) -> Replica:
         """Verify and sum what the disk holds, in pieces, so that a signal is heard meanwhile. Records stay there."""
@@ -174,9 +179,7 @@ class Daemon:
             nursery.start_soon(self._watch, nursery.cancel_scope)
             nursery.start_soon(self._take_statements, inbox_in)
             if self.manifest.method.basis is BasisKind.PUBLISHED:
-                renewals = self.node.replica.ledger.roster.renewals
-                keeper = BasisKeeper(self.manifest, self.config.data_dir, renewals, self.reporter)
-                nursery.start_soon(keeper.run, self.network, inbox_in)
+                nursery.start_soon(self._keeper.run, self.network, inbox_in)
             if self.trainer is not None:
                 nursery.start_soon(self.trainer.run, self._jobs_out, inbox_in)
             task_status.started(addresses)
@@ -272,7 +275,8 @@ class Daemon:
     def _evaluate_if_due(self) -> None:
         """One evaluation each time the node's step passes a multiple of eval_every_steps."""
         every, step = self.config.eval_every_steps, self.node.clock.next_step
-        if every and step // every > self._last_evaluation:
+        is_due = every and step // every > self._last_evaluation
+        if is_due and self._keeper.here.issuperset(self.node.replica.renewals_needed()):
             self._last_evaluation = step // every
             with suppress(trio.WouldBlock):  # the worker is far behind: a point less on the curve
                 self._jobs_in.send_nowait(Evaluate(step=step))

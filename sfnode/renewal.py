@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -34,8 +34,8 @@ class BasisKeeper:
         self._data_dir = data_dir
         self._renewals = renewals
         self._reporter = reporter
-        self._here: set[str] = set()
-        self._missed: set[str] = set()
+        self.here: set[str] = set()  # SHA-256 of those that are known to be whole
+        self._told: set[tuple[str, str]] = set()  # event and SHA-256: each once
         self._useless: set[str] = set()
 
     async def run(self, network: Network, inbox: trio.MemorySendChannel[Event]) -> None:
@@ -43,10 +43,10 @@ class BasisKeeper:
         while True:
             pause_s = _LOOK_S
             for epoch, sha256 in self._renewals().items():
-                if sha256 in self._here | self._useless:
+                if sha256 in self.here | self._useless:
                     continue
                 if self._is_stored(sha256) or await self._fetch(network, epoch, sha256):
-                    self._here.add(sha256)
+                    self.here.add(sha256)
                     await inbox.send(BasisArrived(sha256=sha256))
                 else:
                     pause_s = _RETRY_S
@@ -59,13 +59,14 @@ class BasisKeeper:
         if hashlib.sha256(read_bytes(path, "the basis")).hexdigest() == sha256:
             return True
         text = f"{path} is not the basis that the owner published: fetching it again"
-        self._reporter.event("basis_damaged", text, file=str(path))
+        self._tell_once("basis_damaged", text, sha256, file=str(path))
         return False
 
     async def _fetch(self, network: Network, epoch: int, sha256: str) -> bool:
         data = await network.fetch(Download(basis_of(self._manifest, sha256)))
         if data is None:
-            self._report_missing(epoch, sha256)
+            text = f"no neighbour has the basis from epoch {epoch} on yet; without it this node does not train there"
+            self._tell_once("basis_missing", text, sha256, from_epoch=epoch)
             return False
         try:
             decode_basis_untrusted(self._manifest, data, sha256)
@@ -73,15 +74,14 @@ class BasisKeeper:
             self._useless.add(sha256)
             text = f"the basis that the owner published from epoch {epoch} on is of no use: {reject.detail}. "
             text += "Nobody trains in it; the owner can publish another one"
-            self._reporter.event("basis_useless", text, from_epoch=epoch, sha256=sha256)
+            self._tell_once("basis_useless", text, sha256, from_epoch=epoch)
             return False
         path = store_basis(self._manifest, data, origin="the basis", data_dir=self._data_dir, sha256=sha256)
         text = f"the basis from epoch {epoch} on is here: {path}"
         self._reporter.event("basis_fetched", text, file=str(path), from_epoch=epoch)
         return True
 
-    def _report_missing(self, epoch: int, sha256: str) -> None:
-        if sha256 not in self._missed:
-            self._missed.add(sha256)
-            text = f"no neighbour has the basis from epoch {epoch} on yet; without it this node does not train there"
-            self._reporter.event("basis_missing", text, from_epoch=epoch, sha256=sha256)
+    def _tell_once(self, name: str, text: str, sha256: str, **fields: Any) -> None:
+        if (name, sha256) not in self._told:
+            self._told.add((name, sha256))
+            self._reporter.event(name, text, sha256=sha256, **fields)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from daemons import DATA, MODEL, JoinProcess, free_port, log_verify, run_sfnode,
 from ledgers import seal
 from manifests import OWNER, OWNER_SEED
 from network_nodes import network, start, until
+from protocol.events import BasisArrived, Event
 from protocol.manifest import SignedManifest
 from protocol.statements import StatementCodec
 from published_runs import basis_for, published_demo_run
@@ -22,7 +24,10 @@ from running_nodes import Joins, address_in, wait_until
 from sfnode.basis_file import BASIS_FILE, basis_path, store_basis
 from sfnode.identity import store_seed
 from sfnode.network.events import NetworkConfig
+from sfnode.network.network import Network
 from sfnode.network.transfer import Download, Wanted, basis_of
+from sfnode.renewal import BasisKeeper
+from sfnode.report import Reporter
 from sfnode.statement_files import submit
 from sfnode.store import Store
 from sfnode.worker_client import worker_process
@@ -192,3 +197,41 @@ async def test_neighbours__one_lacks_a_basis__fetches_it_beside_the_session_whoe
             assert await other.network.fetch(Download(wanted(published, data))) is None
         assert not listener.disconnected() and not dialler.disconnected()
         nursery.cancel_scope.cancel()
+
+
+class OneFile(Network):
+    """A network whose neighbours have one basis, or none yet."""
+
+    def __init__(self) -> None:  # no host behind it
+        self.data: bytes | None = None
+        self.asked = 0
+
+    async def fetch(self, download: Download) -> bytes | None:
+        self.asked += 1
+        return self.data
+
+
+async def test_keeper__file_on_the_disk_is_damaged__counts_as_missing_until_it_is_fetched_again(
+    published: tuple[SignedManifest, bytes], tmp_path: Path, autojump_clock: object
+) -> None:
+    """Else the worker would stop the node over it, at every start."""
+    manifest = published[0].manifest
+    data = basis_for(manifest, 8)
+    sha256 = hashlib.sha256(data).hexdigest()
+    path = basis_path(tmp_path, manifest, sha256)
+    path.write_bytes(data[:-1])
+    neighbours, lines = OneFile(), io.StringIO()
+    keeper = BasisKeeper(manifest, tmp_path, lambda: {1: sha256}, Reporter(is_json=True, stream=lines))
+    told, heard = trio.open_memory_channel[Event](1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keeper.run, neighbours, told)
+        while neighbours.asked < 3:
+            await trio.sleep(1)
+        assert not keeper.here and not heard.statistics().current_buffer_used
+        neighbours.data = data
+        assert await heard.receive() == BasisArrived(sha256=sha256)
+        nursery.cancel_scope.cancel()
+    assert keeper.here == {sha256} and path.read_bytes() == data
+    assert [json.loads(line)["event"] for line in lines.getvalue().splitlines()] == [
+        "basis_damaged", "basis_missing", "basis_fetched",
+    ]  # fmt: skip
