@@ -298,11 +298,6 @@ def bitmap_of(steps: list[int]) -> bytes:
     return bits.to_bytes(limits.SPAN_STEPS // 8, "little")
 
 
-def has_bit(bitmap: bytes, index: int) -> bool:
-    """Whether bit ``index`` is set."""
-    return bool(bitmap[index // 8] >> (index % 8) & 1)
-
-
 def bits_of(bitmap: int) -> list[int]:
     """Numbers of the bits that are set, ascending."""
     return [index for index, bit in enumerate(bin(bitmap)[:1:-1]) if bit == "1"]

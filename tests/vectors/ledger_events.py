@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from protocol import limits
-from protocol.buckets import Holdings, has_bit
+from protocol.buckets import Holdings, bits_of
 from protocol.errors import Ignore, Reject
 from protocol.hashing import hash_fields, u32
 from protocol.ledger import Accepted, Ledger
@@ -119,7 +119,7 @@ def _shards(ledger: Ledger, span: int) -> list[dict[str, Any]]:
 
 def _author(ledger: Ledger, span: int, holdings: Holdings) -> dict[str, Any]:
     def steps(bitmap: bytes) -> list[int]:
-        return [span * limits.SPAN_STEPS + bit for bit in range(limits.SPAN_STEPS) if has_bit(bitmap, bit)]
+        return [span * limits.SPAN_STEPS + bit for bit in bits_of(int.from_bytes(bitmap, "little"))]
 
     return {
         "author": holdings.author.hex(),
