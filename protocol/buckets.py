@@ -284,7 +284,7 @@ class Span:
         return self._digest
 
 
-@lru_cache(maxsize=limits.AUTHORS_MAX)
+@lru_cache(maxsize=4_096)
 def shard_of(author: bytes) -> int:
     """Shard 0 ... 255 of an author: the first byte of its hash, so that keys cannot be picked for free to crowd one."""
     return hash_fields("sfnode/author/1", author)[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -23,6 +24,8 @@ from protocol.events import (
     Ticked,
     WorkerReady,
 )
+from protocol.limits import RECORDS_PER_FRAME_MAX
+from protocol.manifest import Manifest
 from protocol.replica import Replica
 from protocol.statements import StatementCodec
 from protocol.wire import PeerId, Records, Statements
@@ -208,3 +211,37 @@ def test_network__admissions_and_an_expulsion_in_the_middle__agrees_with_a_repla
     steps = [envelope.step for envelope in replayed.ledger.envelopes() if envelope.author == authors[expelled]]
     assert max(steps, default=-1) < from_step
     assert not any(host.dropped or host.halted for host in cluster.hosts.values())
+
+
+def made_up(manifest: Manifest, count: int) -> list[bytes]:
+    """Updates of as many authors that nobody knows, signed by none."""
+    blank, chance = seal(manifest, 0, 3), random.Random(7)
+    return [chance.randbytes(32) + blank[32:] for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "reason"),
+    [(LISTED, "NOT_ADMITTED"), (run_with("open", authors_max=1), "AUTHORS_FULL")],
+    ids=["allow-list", "open, table full"],
+)
+def test_node__100000_unknown_identities__cost_it_no_signature_and_no_memory(
+    manifest: Manifest, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flooded = node(manifest=manifest)
+    join(flooded, X)
+    if manifest.admission.kind is AdmissionKind.OPEN:
+        tell(flooded, X, pushed(seal(manifest, 0, 3)), 1)
+    root, updates = flooded.replica.ledger.root(), flooded.replica.ledger.updates
+    monkeypatch.setattr("protocol.envelope.is_signed", None)  # whoever asks for a signature fails
+    strangers = made_up(manifest, 100_000)
+    held_bytes = []
+    for start in range(0, len(strangers), RECORDS_PER_FRAME_MAX):
+        if start > 80_000 and not tracemalloc.is_tracing():
+            tracemalloc.start()  # what is bounded is full by now
+        effects = tell(flooded, X, pushed(*strangers[start : start + RECORDS_PER_FRAME_MAX]), 2)
+        assert without_heads(effects) == []
+        held_bytes.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert flooded.ignored[reason] == len(strangers)
+    assert (flooded.replica.ledger.root(), flooded.replica.ledger.updates) == (root, updates)
+    assert held_bytes[-1] - held_bytes[-20] < 20 * RECORDS_PER_FRAME_MAX  # less than a byte for each
