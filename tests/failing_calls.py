@@ -105,7 +105,7 @@ def live(directory: Path, call: str, moment: int) -> Iterator[str]:
 
 
 def main() -> None:
-    """Arguments: a folder. Prints one JSON line for each call and moment: [call, moment, what was told]."""
+    """Arguments: a folder. Writes one JSON line for each call and moment: [call, moment, what was told]."""
     folder = Path(sys.argv[1])
     for call in NUMBERS:
         for moment in range(len(steps()) + 2):
@@ -119,7 +119,7 @@ def main() -> None:
             with os.fdopen(reading, "rb") as pipe:
                 text = pipe.read().decode() or '["escaped: the process died"]'
             os.waitpid(child, 0)
-            print(json.dumps([call, moment, json.loads(text)]))
+            sys.stdout.write(json.dumps([call, moment, json.loads(text)]) + "\n")
 
 
 if __name__ == "__main__":
