@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 from manifests import OWNER, small_manifest
 from protocol.envelope import EnvelopeCodec
@@ -100,8 +101,17 @@ def live(directory: Path, call: str, moment: int) -> Iterator[str]:
             yield name
     except (OperatorError, StorageDamagedError) as error:
         yield f"stopped: {error}"
-    except BaseException:  # what the test must hear of
-        yield f"escaped: {traceback.format_exc()}"
+
+
+def _tell(life: Iterator[str], pipe: int) -> NoReturn:
+    """Write what a life tells, as JSON; the last word is the error that escaped from it, if one did. Then exit."""
+    told: list[str] = []
+    try:
+        told.extend(life)
+    finally:
+        escaped = [traceback.format_exc()] if sys.exc_info()[0] else []
+        os.write(pipe, json.dumps(told + escaped).encode())
+        os._exit(0)
 
 
 def main() -> None:
@@ -112,12 +122,10 @@ def main() -> None:
             reading, writing = os.pipe()
             child = os.fork()
             if child == 0:
-                told = list(live(folder / f"{call}-{moment}", call, moment))
-                os.write(writing, json.dumps(told).encode())
-                os._exit(0)
+                _tell(live(folder / f"{call}-{moment}", call, moment), writing)
             os.close(writing)
             with os.fdopen(reading, "rb") as pipe:
-                text = pipe.read().decode() or '["escaped: the process died"]'
+                text = pipe.read().decode() or '["the process died"]'
             os.waitpid(child, 0)
             sys.stdout.write(json.dumps([call, moment, json.loads(text)]) + "\n")
 
