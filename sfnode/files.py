@@ -48,6 +48,8 @@ def _replace(path: Path, pieces: Iterable[bytes], mode: int, *, is_durable: bool
             if is_durable:
                 os.fsync(file.fileno())
         os.replace(temporary, path)
+        if is_durable:
+            sync_folder(path.parent)
     except OSError as error:
         raise OperatorError(f"cannot write {path}: {describe_os_error(error)}") from None
     finally:
