@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -44,22 +44,19 @@ from protocol.node import Node
 from protocol.node_config import NodeConfig
 from protocol.replica import Replica
 from protocol.statements import Statement
-from protocol.structure import Malformed, from_plain_untrusted, to_plain
+from protocol.structure import to_plain
 from sfnode.basis_file import find_basis, renewals_in
 from sfnode.files import write_json
 from sfnode.inbox import joined, next_events
-from sfnode.network.address_book import PeerRow
-from sfnode.network.addresses import parse_bootstrap
 from sfnode.network.events import MessageReceived, NetworkConfig, PeerConnected, PeerDisconnected
-from sfnode.network.limits import BOOTSTRAPS_KEPT_MAX
 from sfnode.network.network import Network, Readiness
 from sfnode.network.port_mapping import MappingReport
-from sfnode.network.standing import DiscouragedRow
 from sfnode.pursuit import Gap, Pursuit
 from sfnode.renewal import BasisKeeper
 from sfnode.report import Reporter
+from sfnode.saved_peers import decode_discouraged, decode_peers, with_bootstraps
 from sfnode.statement_files import read_statements_file, remove, waiting
-from sfnode.status import ADMITTED, Status, StatusWriter, own_standing
+from sfnode.status import ADMITTED, Status, StatusWriter, describe_memory, own_standing
 from sfnode.store import LEDGER_FILE, STATUS_FILE, Store, replay, replay_statements
 from sfnode.trainer import Evaluate, Job, Trainer, TrainingConfig
 from sfnode.worker_messages import RenewedBasis
@@ -102,6 +99,7 @@ class Daemon:
         self._dials_reported: set[tuple[str, str]] = set()
         self._standing_reported = ADMITTED
         self._mapping_reported: MappingReport | None = None
+        self._memory_reported = False
         self._jobs_in, self._jobs_out = trio.open_memory_channel[Job](8)
 
     async def run(self, *, task_status: Readiness = trio.TASK_STATUS_IGNORED) -> None:
@@ -307,6 +305,7 @@ class Daemon:
             self._report_dials()
             self._report_mapping()
             self._report_standing(status)
+            self._report_memory()
             self.network.head_step = self.node.frontier()
             if trio.current_time() - peers_saved >= _PEERS_SAVED_S:
                 peers_saved = trio.current_time()
@@ -355,39 +354,17 @@ class Daemon:
             self.reporter.event("port_mapping", report.text, address=address)
             self._mapping_reported = report
 
+    def _report_memory(self) -> None:
+        """Say when inbound neighbours are let go for memory, and when that is over."""
+        memory = self.network.statistics.memory
+        if memory.is_full != self._memory_reported:
+            self._memory_reported = memory.is_full
+            self.reporter.event("memory", describe_memory(memory), **asdict(memory))
+
 
 def _news(effects: Sequence[Effect]) -> int:
     """How many records of others are stored now that were not held."""
     return sum(len(effect.records) for effect in effects if isinstance(effect, StoreRecords) and not effect.is_own)
-
-
-def decode_peers(text: str) -> tuple[PeerRow, ...]:
-    """The saved address book; an unreadable one is worth no stop: bootstraps bring the peers back."""
-    try:
-        return tuple(from_plain_untrusted(PeerRow, row, "known_peers") for row in json.loads(text))
-    except (ValueError, TypeError, RecursionError, Malformed):
-        return ()
-
-
-def with_bootstraps(config: NetworkConfig, text: str) -> NetworkConfig:
-    """``config`` with the bootstraps saved as ``text`` besides its own: an island is left through any of them."""
-    if config.neighbours_fixed:
-        return config
-    named = {parse_bootstrap(address).peer for address in config.bootstrap}
-    try:
-        saved = [parse_bootstrap(entry) for entry in json.loads(text)]
-    except (ValueError, TypeError, AttributeError, RecursionError, OperatorError):
-        return config
-    earlier = [str(address) for address in saved if address.peer not in named]
-    return replace(config, bootstrap=(*config.bootstrap, *earlier[:BOOTSTRAPS_KEPT_MAX]))
-
-
-def decode_discouraged(text: str) -> tuple[DiscouragedRow, ...]:
-    """The saved peers that are not wanted; unreadable ones are worth no stop: whoever misbehaves will do so again."""
-    try:
-        return tuple(from_plain_untrusted(DiscouragedRow, row, "discouraged") for row in json.loads(text))
-    except (ValueError, TypeError, RecursionError, Malformed):
-        return ()
 
 
 def _now_ms() -> int:

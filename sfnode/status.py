@@ -13,6 +13,7 @@ from protocol.errors import OperatorError
 from protocol.node import Node
 from protocol.structure import Malformed, from_plain_untrusted
 from sfnode.files import read_bytes, write_json
+from sfnode.network.memory import MemoryState
 from sfnode.network.network import Network
 from sfnode.report import format_rate
 from sfnode.store import STATUS_FILE, is_locked, read_manifest
@@ -42,6 +43,7 @@ class Status:
         is_admitted: whether this node's key may contribute; exclusions are another matter.
         excluded_from: first step from which on the owner has excluded this node's key; None when it has not.
         authors_excluded: by the owner.
+        memory: of the node's own process, without its worker.
         time: seconds since 1970.
     """
 
@@ -74,6 +76,7 @@ class Status:
     is_admitted: bool
     excluded_from: int | None
     authors_excluded: int
+    memory: MemoryState
     time: float
 
 
@@ -134,6 +137,7 @@ class StatusWriter:
             is_admitted=ledger.roster.is_admitted(node.author),
             excluded_from=ledger.roster.excluded_from(node.author),
             authors_excluded=len(ledger.roster.excluded()),
+            memory=totals.memory,
             time=time.time(),
         )
 
@@ -166,6 +170,16 @@ def own_standing(status: Status) -> str:
     if status.admission.startswith(AdmissionKind.OPEN):
         return "following only: this node's key has not the work that the run asks for"
     return f"not admitted: ask the owner to run `sfnode run admit {status.author}`"
+
+
+def describe_memory(memory: MemoryState) -> str:
+    """What the node takes, and what follows from it."""
+    if memory.resident_bytes is None:
+        return "unknown: this system does not say"
+    text = f"{memory.resident_bytes >> 20} MiB of {memory.bytes_max >> 20} (--memory-max)"
+    if memory.is_full:
+        text += f": no newcomer is let in, and {memory.let_go} inbound neighbours were let go"
+    return text
 
 
 def _line(status: Status, previous: Status | None) -> str:

@@ -57,6 +57,20 @@ def test_join__bootstrap_comes_up_later__is_told_of_and_found(
     assert verified["ok"] and verified["updates"] >= 3
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says what a process takes")
+def test_join__takes_more_memory_than_it_may__says_so_and_lets_no_newcomer_in(
+    run_file: Path, joins: Joins, tmp_path: Path
+) -> None:
+    port = free_port()
+    listening = ("--run", run_file, "--listen", f"/ip4/127.0.0.1/tcp/{port}", "--relay")
+    full = joins("full", *listening, "--memory-max", 1)
+    told = full.wait_for_event("memory")
+    assert told["is_full"] and told["resident_bytes"] > told["bytes_max"] >= 1 << 20
+    newcomer = joins("newcomer", "--bootstrap", address_in(tmp_path / "full", port), "--relay")
+    assert newcomer.wait_for_event("dial_failed")["reason"] == "full"
+    assert "no newcomer is let in" in call("status", "--data-dir", tmp_path / "full").stdout
+
+
 def test_join__bootstraps_that_are_something_else__are_named_each_with_its_fault(
     run_file: Path, joins: Joins, tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ from protocol.keys import Signer
 from protocol.manifest import sign_manifest
 from sfnode.cli import cli
 from sfnode.network.addresses import peer_of_author
+from sfnode.network.memory import MemoryState
 from sfnode.status import Status
 from sfnode.store import STATUS_FILE, Store
 
@@ -32,6 +33,7 @@ STATUS = Status(
     loss=0.5, accuracy=None, forward_rows=112, worker_restarts=0, ledger_root="aa" * 32, state_digest="bb" * 32,
     bytes_in=1_234, bytes_out=56_789, payload_bytes=999, rejected=0, ignored=2, time=0.0,
     admission="open", is_admitted=True, excluded_from=None, authors_excluded=0,
+    memory=MemoryState(bytes_max=512 << 20, resident_bytes=97 << 20),
 )  # fmt: skip
 
 
@@ -115,7 +117,16 @@ def test_program__run_as_a_module__fails_with_one_line_and_code_one(tmp_path: Pa
 def test_status__running_node__is_told_as_text_and_as_json(running: Path) -> None:
     text = call("status", "--data-dir", running)
     assert text.code == 0
-    for part in ("test (", "7 of 40", "13 of 2 authors, 7 own", "peers    3", "0.5000", "1,234 bytes in", "bb" * 32):
+    for part in (
+        "test (",
+        "7 of 40",
+        "13 of 2 authors, 7 own",
+        "peers    3",
+        "0.5000",
+        "97 MiB of 512",
+        "1,234 bytes in",
+        "bb" * 32,
+    ):
         assert part in text.stdout
     told = json.loads(call("status", "--data-dir", running, "--json").stdout)
     assert {**told, "time": 0.0} == asdict(STATUS)

@@ -127,7 +127,7 @@ FAULTS: tuple[tuple[str, Fault], ...] = (
     ("reach", _replaced("sfnode.network.reach.Outcome", range(5))),
     ("addresses", _replaced("sfnode.network.addresses._check_host", lambda kind, host: host)),
     ("exchange", _replaced("sfnode.network.exchange.author_of_peer", _nothing)),
-    ("known-peers", _replaced("sfnode.daemon.Malformed", ZeroDivisionError)),
+    ("known-peers", _replaced("sfnode.saved_peers.Malformed", ZeroDivisionError)),
     ("worker", _replaced("sfnode.worker_messages.Malformed", ZeroDivisionError)),
     ("store", _replaced("sfnode.store.sqlite3.Error", ZeroDivisionError)),
     ("replay", _replaced("sfnode.store.Reject", ZeroDivisionError)),

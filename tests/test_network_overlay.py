@@ -14,7 +14,6 @@ import trio
 
 from network_nodes import CALM, LOOPBACK, RUN_ID, Node, network, record, running_host, start, until
 from protocol.wire import PeerId, Peers
-from sfnode.daemon import with_bootstraps
 from sfnode.network import limits, overlay
 from sfnode.network.address_book import AddressBook, PeerRow
 from sfnode.network.addresses import parse_address
@@ -23,6 +22,7 @@ from sfnode.network.events import NetworkConfig
 from sfnode.network.greeting import greet, own_hello
 from sfnode.network.inbound import group_of
 from sfnode.network.network import Network
+from sfnode.saved_peers import with_bootstraps
 
 
 def free_port() -> int:

@@ -12,11 +12,11 @@ from network_nodes import HELLO, LOOPBACK, connect_pair, dial, network, read_to_
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.manifest import sign_manifest
 from protocol.wire import Bye, Records, encode
-from sfnode.daemon import decode_discouraged
 from sfnode.network.channel import Timings
 from sfnode.network.events import NetworkConfig
 from sfnode.network.frames import frame
 from sfnode.network.standing import DiscouragedRow, Fault
+from sfnode.saved_peers import decode_discouraged
 from sfnode.store import Store
 
 PUSHED, ASKED = Records(request=0, data=b"pushed"), Records(request=7, data=b"asked for")

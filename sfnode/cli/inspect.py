@@ -10,7 +10,7 @@ import click
 
 from sfnode.cli.options import data_dir_option, json_option
 from sfnode.report import printable
-from sfnode.status import own_standing, read_status
+from sfnode.status import describe_memory, own_standing, read_status
 
 
 @click.command()
@@ -34,6 +34,7 @@ def status(data_dir: Path, is_json: bool) -> None:
         "peers": current.peers,
         "admitted": f"{own_standing(current)} ({current.admission}; {current.authors_excluded} authors excluded)",
         "loss": "none yet" if current.loss is None else f"{current.loss:.4f}",
+        "memory": describe_memory(current.memory),
         "moved": f"{current.bytes_in:,} bytes in, {current.bytes_out:,} out",
         "ledger": current.ledger_root or "catching up",
         "state": current.state_digest or "catching up",

@@ -19,7 +19,7 @@ import trio
 from protocol.admission import AdmissionKind
 from protocol.errors import OperatorError, Reject
 from protocol.keys import Signer
-from protocol.manifest import Manifest, SignedManifest, decode_run_untrusted, is_plain_file_name
+from protocol.manifest import Manifest, SignedManifest, coefficient_count, decode_run_untrusted, is_plain_file_name
 from protocol.method import BasisKind
 from protocol.statements import StatementCodec, read_invitation
 from sfnode.basis_file import basis_in, read_bases, store_basis
@@ -30,6 +30,8 @@ from sfnode.data import EMBEDDED, evaluation_file, training_file
 from sfnode.files import read_bytes
 from sfnode.identity import FILE_NAME, load_or_create_seed, store_seed
 from sfnode.network.events import DialReport, NetworkConfig
+from sfnode.network.limits import MEMORY_BYTES_MAX
+from sfnode.network.memory import MemoryConfig, resident_bytes
 from sfnode.network.transfer import Download, basis_of, fetch, fetch_manifest
 from sfnode.report import Reporter
 from sfnode.statement_files import submit
@@ -40,6 +42,7 @@ from sfnode.work import check_work, find_seed
 HOME = Path("~/.sfnode")
 _SEED_BYTES = 32  # fetching needs an identity, but none that is known: a new one each time
 _PROGRESS_S = 1.0
+_COEFFICIENT_BYTES = 8
 
 
 @click.command()
@@ -60,6 +63,13 @@ _PROGRESS_S = 1.0
 @click.option("--threads", type=POSITIVE, help="Threads of the training worker.  [default: all cores but one]")
 @click.option("--relay", is_flag=True, help="Do not train: store, serve and flood only. Needs no torch.")
 @click.option("--neighbours-min", type=NOT_NEGATIVE, default=0, help="Neighbours to wait for before training.")
+@click.option(
+    "--memory-max",
+    type=POSITIVE,
+    default=MEMORY_BYTES_MAX >> 20,
+    show_default=True,
+    help="MiB of the node without its worker, beside the run's coefficients; beyond it inbound neighbours are let go.",
+)
 @click.option("--no-mdns", is_flag=True, help="Neither look for peers on the local network nor answer there.")
 @click.option("--neighbours-fixed", is_flag=True, help="Dial the bootstraps only and exchange no peers.")
 @click.option(
@@ -137,6 +147,7 @@ async def _prepare_and_run(
             neighbours_fixed=options["neighbours_fixed"],
             local_discovery=not options["no_mdns"],
             port_mapping=options["upnp"],
+            memory=MemoryConfig(bytes_max=_memory_bytes_max(manifest, options["memory_max"]), look=resident_bytes),
         ),
         training=training and replace(training, basis=basis),
         neighbours_min=options["neighbours_min"],
@@ -152,6 +163,11 @@ async def _prepare_and_run(
         listening = [f"listening on {address}" for address in addresses] or ["not listening: this node dials out only"]
         fields = {"run_id": manifest.run_id.hex(), "data_dir": str(data_dir), "addresses": list(addresses)}
         reporter.event("started", text, *listening, **fields)
+
+
+def _memory_bytes_max(manifest: Manifest, mebibytes: int) -> int:
+    """With the run's coefficients, which no neighbour can help: the state, and the copy on its way to the worker."""
+    return (mebibytes << 20) + 2 * _COEFFICIENT_BYTES * coefficient_count(manifest)
 
 
 async def _find_seed(reporter: Reporter, manifest: Manifest, path: Path, *, is_training: bool) -> bytes:

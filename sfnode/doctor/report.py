@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from protocol.errors import OperatorError, SfnodeError
 from protocol.manifest import Manifest, SignedManifest
-from sfnode.daemon import decode_peers
 from sfnode.doctor import directory as data
 from sfnode.doctor import machine, model, peers, ports
 from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknown, within
+from sfnode.saved_peers import decode_peers
 from sfnode.status import read_status
 from sfnode.store import MANIFEST_FILE, is_locked, read_known_peers, read_manifest
 

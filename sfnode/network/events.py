@@ -8,6 +8,7 @@ from typing import TypeAlias
 from protocol.wire import Message, PeerId
 from sfnode.network import limits
 from sfnode.network.channel import Timings
+from sfnode.network.memory import MemoryConfig, MemoryState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,7 @@ class NetworkStatistics:
     sessions_outbound: int
     streams_failed: int  # ended by an exception in a handler
     streams_refused: int  # more at once than one peer may have
+    memory: MemoryState  # of this process, and whether neighbours go for it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,4 +93,5 @@ class NetworkConfig:
     neighbours_fixed: bool = False  # dial ``bootstrap`` and no others, exchange no peers: for tests of topologies
     local_discovery: bool = False  # find peers on the local network by mDNS; never with ``neighbours_fixed``
     port_mapping: bool = False  # ask the router by UPnP to let peers in at the first address that is listened on
+    memory: MemoryConfig = field(default_factory=MemoryConfig)
     timings: Timings = field(default_factory=Timings)

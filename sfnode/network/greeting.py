@@ -7,7 +7,9 @@ from typing import Final
 import trio
 
 from protocol.errors import Reject, RejectReason
-from protocol.wire import VERSION, Bye, Hello, Message, PeerAddress, Peers
+from protocol.limits import ADDRESSES_PER_PEER_MAX
+from protocol.wire import VERSION, Bye, Hello, Message, PeerAddress, Peers, encode
+from sfnode.network import limits
 from sfnode.network.channel import Channel
 from sfnode.network.link import LinkBrokenError
 
@@ -17,6 +19,7 @@ OTHER_RUN: Final = "other run"
 OTHER_VERSION: Final = "other protocol version"
 FULL: Final = "full"
 GIVE_WAY: Final = "full, and a newcomer from another network needs the place"
+SHORT_OF_MEMORY: Final = "full, and this node is short of memory"
 NO_BASIS: Final = "no basis here"
 DISCOURAGED: Final = "not now"
 DUPLICATE: Final = "there is a newer session between us"
@@ -107,5 +110,10 @@ def _check(own: Hello, theirs: Hello, channel: Channel) -> Hello:
 
 
 def own_hello(*, run_id: bytes, agent: str, listen: tuple[str, ...], head_step: int) -> Hello:
-    """This node's hello."""
-    return Hello(version=VERSION, run_id=run_id, agent=agent, listen=listen, head_step=head_step)
+    """This node's hello; addresses that do not fit into the frame of a stranger are left out."""
+    count = ADDRESSES_PER_PEER_MAX
+    while True:
+        hello = Hello(version=VERSION, run_id=run_id, agent=agent, listen=listen[:count], head_step=head_step)
+        if not hello.listen or len(encode(hello)) <= limits.HELLO_FRAME_BYTES_MAX:
+            return hello
+        count = len(hello.listen) - 1

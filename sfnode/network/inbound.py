@@ -87,8 +87,22 @@ def choose_to_evict(places: Collection[Place], newcomer: Group) -> PeerId | None
     open_to_choice = [place for place in places if place.peer not in protected]
     if not open_to_choice:
         return None
-    youngest = max(open_to_choice, key=lambda place: (crowd[place.group], place.started_s, place.peer))
+    youngest = _youngest_of_most(open_to_choice, crowd)
     return youngest.peer if crowd[youngest.group] > crowd[newcomer] + 1 else None
+
+
+def choose_to_shed(places: Collection[Place]) -> PeerId | None:
+    """Who goes when there must be fewer: whoever would give way to a newcomer; then, of the protected, who has brought
+    least, and of several the youngest. None when nobody is left."""
+    protected = _protected(places)
+    open_to_choice = [place for place in places if place.peer not in protected]
+    if open_to_choice:
+        return _youngest_of_most(open_to_choice, Counter(place.group for place in places)).peer
+    return max(places, key=lambda place: (-place.news, place.started_s, place.peer)).peer if places else None
+
+
+def _youngest_of_most(places: Collection[Place], crowd: Counter[Group]) -> Place:
+    return max(places, key=lambda place: (crowd[place.group], place.started_s, place.peer))
 
 
 def _protected(places: Collection[Place]) -> frozenset[PeerId]:

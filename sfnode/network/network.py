@@ -12,7 +12,6 @@ from typing import Protocol
 import trio
 
 from protocol.errors import Reject, RejectReason
-from protocol.limits import ADDRESSES_PER_PEER_MAX
 from protocol.wire import (
     BasisPart,
     BasisRequest,
@@ -25,7 +24,6 @@ from protocol.wire import (
     Peers,
     PeersRequest,
     Records,
-    encode,
 )
 from sfnode.network import files, greeting, limits
 from sfnode.network.address_book import AddressBook, PeerRow
@@ -47,6 +45,7 @@ from sfnode.network.greeting import OBSERVER_RUN_ID, RefusedError, SilentError
 from sfnode.network.host import Host, check_can_listen, dialable
 from sfnode.network.link import Link, LinkBrokenError
 from sfnode.network.mdns import LocalDiscovery
+from sfnode.network.memory import MemoryGuard
 from sfnode.network.overlay import Overlay
 from sfnode.network.port_mapping import MappingReport, PortMapper
 from sfnode.network.rations import PUSHED, Rations, cost_us, pushed_cost_bytes
@@ -101,6 +100,7 @@ class Network:
             run_session=self._on_dialled,
         )
         self._rations = Rations()
+        self._memory = MemoryGuard(config.memory, self._registry.shed)
         self._mapper = PortMapper(listening=lambda: self._host.addresses, on_mapped=self._on_mapped)
         self._host.guard.on_refused = self._on_stream_refused
         self._host.serve_beside(files.PROTOCOL, self._on_file_request)
@@ -124,6 +124,7 @@ class Network:
     async def _serve(self, stop: trio.Event, task_status: Readiness) -> None:
         async with self._host.running(self._listen), trio.open_nursery() as nursery:
             nursery.start_soon(self._overlay.run)
+            nursery.start_soon(self._memory.run)
             if self._config.local_discovery and not self._config.neighbours_fixed:
                 nursery.start_soon(self._discovery().run)
             if self._config.port_mapping:
@@ -229,6 +230,7 @@ class Network:
             sessions_outbound=self._registry.count(is_outbound=True),
             streams_failed=self._host.guard.failures + self._overlay.failures,
             streams_refused=self._host.guard.refused,
+            memory=self._memory.state,
         )
 
     # --- sessions
@@ -288,6 +290,8 @@ class Network:
             return reason
         if hello.run_id == OBSERVER_RUN_ID:
             return greeting.FULL if self._files.is_busy else None
+        if self._memory.state.is_full:
+            return greeting.FULL
         has_place = self._registry.make_place(channel.peer, channel.link.remote_host, self._config.inbound_max)
         return None if has_place else greeting.FULL
 
@@ -376,16 +380,11 @@ class Network:
         return Channel(link, self._config.timings, self._total)
 
     def _hello(self) -> Hello:
-        """Our hello; addresses that do not fit into the frame of a stranger are left out."""
         own = (*self._announce, *(() if self._given else self._host.addresses))
-        listen = [address.transport for address in own][:ADDRESSES_PER_PEER_MAX]
-        while True:
-            hello = greeting.own_hello(
-                run_id=self._run_id, agent=self._config.agent, listen=tuple(listen), head_step=self.head_step
-            )
-            if not listen or len(encode(hello)) <= limits.HELLO_FRAME_BYTES_MAX:
-                return hello
-            listen.pop()
+        listen = tuple(address.transport for address in own)
+        return greeting.own_hello(
+            run_id=self._run_id, agent=self._config.agent, listen=listen, head_step=self.head_step
+        )
 
     def _recommend(self, channel: Channel) -> tuple[PeerAddress, ...]:
         """Peers to dial instead of this full node, as many as fit into the frame of a stranger."""

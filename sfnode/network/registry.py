@@ -12,8 +12,8 @@ from sfnode.network import limits
 from sfnode.network.address_book import AddressBook
 from sfnode.network.addresses import author_of_peer
 from sfnode.network.events import NeighbourInfo
-from sfnode.network.greeting import DUPLICATE, GIVE_WAY
-from sfnode.network.inbound import Place, choose_to_evict, group_of, has_group_room
+from sfnode.network.greeting import DUPLICATE, GIVE_WAY, SHORT_OF_MEMORY
+from sfnode.network.inbound import Place, choose_to_evict, choose_to_shed, group_of, has_group_room
 from sfnode.network.session import Session
 from sfnode.network.standing import DiscouragedRow, Fault, Standing, Verdict
 
@@ -57,6 +57,13 @@ class Registry:
         victim = choose_to_evict(places, group_of(host))
         if victim is not None:
             self._sessions[victim].say_bye(GIVE_WAY)
+        return victim is not None
+
+    def shed(self) -> bool:
+        """Let the inbound neighbour go that is missed least; False when there is none."""
+        victim = choose_to_shed(self._inbound_places())
+        if victim is not None:
+            self._sessions[victim].say_bye(SHORT_OF_MEMORY)
         return victim is not None
 
     def _inbound_places(self) -> tuple[Place, ...]:

@@ -24,10 +24,11 @@ from protocol.replica import Replica
 from protocol.structure import to_plain
 from sfnode import status as status_module
 from sfnode import worker_messages
-from sfnode.daemon import decode_peers
 from sfnode.network import limits
 from sfnode.network.address_book import AddressBook, PeerRow
 from sfnode.network.addresses import parse_untrusted, peer_of_author
+from sfnode.network.memory import MemoryState
+from sfnode.saved_peers import decode_peers
 from sfnode.status import Status, read_status
 from sfnode.store import LEDGER_FILE, read_records, replay
 
@@ -99,7 +100,8 @@ def _disk_says(data: bytes) -> Iterator[None]:
 def status_seeds() -> Iterator[bytes]:
     """A snapshot in the far future (else it is too old by the time of the test), and some that are wrong."""
     values: dict[str, object] = {field.name: 1 for field in fields(Status)}
-    values.update(run="r", run_id="00", author="00", ledger_root="", state_digest="", is_finished=False, loss=0.5)
+    values.update(run="r", run_id="00", author="00", ledger_root="", state_digest="", admission="open", loss=0.5)
+    values.update(is_finished=False, is_admitted=True, accuracy=None, memory=MemoryState(bytes_max=1 << 29))
     status = Status(**{**values, "time": 1e12, "step": 3, "steps": 40})  # type: ignore[arg-type]
     plain = asdict(status)
     yield json.dumps(plain).encode()
