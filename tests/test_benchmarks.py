@@ -63,3 +63,13 @@ def test_scale__few_nodes__limit_of_hops_costs_time_and_saves_copies(tmp_path: P
 def test_heads__few_authors__tells_root_state_and_frontier() -> None:
     (row,) = run("heads", "--authors", "20")["heads"]
     assert {"root_after_one_ms", "root_after_all_ms", "state_after_one_ms", "frontier_ms"} <= set(row)
+
+
+def test_author_burst__rate_for_each_author__stops_what_is_pushed_and_not_what_is_asked_for() -> None:
+    result = run("author_burst", "--steps", "300", "--seconds", "20")
+    assert {name: found["held_of_attacker"] for name, found in result.items()} == {
+        "pushed, no rate": "300 to 300",
+        "asked for, no rate": "300 to 300",
+        "pushed, rate of 5/s": "50 to 50",
+        "asked for, rate of 5/s": "300 to 300",
+    }

@@ -1,0 +1,193 @@
+"""What it costs honest nodes when one author sends all its steps at once, and what a rate for each author would save.
+
+    python -m benchmarks.author_burst --json
+
+Real cores in virtual time, each with every check; the bounds of links (``sfnode/network/limits.py``) are applied by the
+attacker itself, so that it loses nothing by them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean, quantiles
+from typing import Any
+
+import click
+
+from benchmarks.graphs import random_of_degree
+from benchmarks.measures import report, say
+from benchmarks.network import Link, Network, idle_node
+from benchmarks.runs import Shape, manifest_of, scalars_of, signer, trusted_replica
+from protocol.envelope import EnvelopeCodec
+from protocol.events import MessageArrived, PeerJoined
+from protocol.hashing import Author
+from protocol.keys import KEY_BYTES, Signer
+from protocol.manifest import Manifest
+from protocol.node import Node
+from protocol.node_config import NodeConfig
+from protocol.wire import PeerId, Records
+
+_NODES, _DEGREE, _HONEST, _HISTORY = 8, 4, 8, 300
+_AT_ONCE, _EVERY_MS = 100, 50  # 2,000 pushed records a second: what a link lets through
+_RATE_PER_S, _BURST = 5.0, 50.0
+_ATTACKER = 1_000
+_PEER = PeerId("attacker")
+
+
+class RationedNode(Node):
+    """Ignores what is pushed of an author beyond its rate; only what was found genuine is counted against it."""
+
+    def __init__(self, manifest: Manifest, signer_: Signer, config: NodeConfig, replica: Any) -> None:
+        super().__init__(manifest, signer_, config, replica)
+        self._left: dict[bytes, tuple[float, int]] = {}
+        self._is_pushed = False
+
+    def _receive_records(self, peer: PeerId, message: Records) -> None:
+        self._is_pushed = message.request == 0
+        super()._receive_records(peer, message)
+
+    def _admit(self, record: bytes, peer: PeerId, frontier: int, horizon_step: int | None) -> list[bytes]:
+        if not self._is_pushed:
+            return super()._admit(record, peer, frontier, horizon_step)
+        author = record[:KEY_BYTES]
+        left, at_ms = self._left.get(author, (_BURST, self._now_ms))
+        left = min(_BURST, left + _RATE_PER_S * (self._now_ms - at_ms) / 1_000)
+        if left < 1:
+            self._left[author] = left, self._now_ms
+            return []
+        fresh = super()._admit(record, peer, frontier, horizon_step)
+        self._left[author] = left - len(fresh), self._now_ms
+        return fresh
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attack:
+    """``is_pushing``: at the link's full rate; else it says that it holds them, and is asked."""
+
+    name: str
+    is_pushing: bool
+    is_rationed: bool
+
+
+ATTACKS = (
+    Attack(name="pushed, no rate", is_pushing=True, is_rationed=False),
+    Attack(name="asked for, no rate", is_pushing=False, is_rationed=False),
+    Attack(name="pushed, rate of 5/s", is_pushing=True, is_rationed=True),
+    Attack(name="asked for, rate of 5/s", is_pushing=False, is_rationed=True),
+)
+
+
+def measure(steps: int, seconds: int) -> dict[str, dict[str, Any]]:
+    """Each attack on the same network for at most so many virtual seconds, with honest authors at work meanwhile."""
+    manifest = manifest_of(Shape(authors=_HONEST + 1, steps=steps + seconds))
+    codec, source = EnvelopeCodec(manifest), random.Random(0)
+
+    def seal(number: int, step: int) -> bytes:
+        return codec.seal(signer(number), step, scalars_of(manifest, source)).record
+
+    say(f"signing {steps:,} updates")
+    history = [seal(number, step) for step in range(max(0, steps - _HISTORY), steps) for number in range(_HONEST)]
+    burst = [seal(_ATTACKER, step) for step in range(steps)]
+    fresh = [seal(number, steps + second) for second in range(seconds) for number in range(_HONEST)]
+    result = {}
+    for attack in ATTACKS:
+        say(attack.name)
+        result[attack.name] = _Trial(manifest, attack, history, burst).run(fresh)
+    return result
+
+
+class _Trial:
+    def __init__(self, manifest: Manifest, attack: Attack, history: list[bytes], burst: list[bytes]) -> None:
+        self._attack, self._burst = attack, burst
+        self._network = Network(seed=1, link=Link())
+        self._chance = random.Random(2)
+        self._author = Author(burst[0][:KEY_BYTES])
+        make = RationedNode if attack.is_rationed else Node
+        self._nodes = [
+            make(manifest, signer(10_000 + i), NodeConfig(is_training=False), trusted_replica(manifest, history))
+            for i in range(_NODES)
+        ]
+        self._peers = [self._network.add(f"honest {i}", node) for i, node in enumerate(self._nodes)]
+        for one, other in random_of_degree(_DEGREE)(_NODES):
+            self._network.connect(self._peers[one], self._peers[other])
+        self._network.run(5_000)
+        if not attack.is_pushing:
+            held = trusted_replica(manifest, [*history, *burst])
+            self._network.connect(self._network.add(_PEER, idle_node(manifest, _PEER, held)), self._peers[0])
+        self._network.take_counts()
+
+    def run(self, fresh: Sequence[bytes]) -> dict[str, Any]:
+        """Until all hold everything, or the time is over."""
+        busiest_s = 0.0
+        given_ms: dict[bytes, int] = {}
+        started_ms, bytes_in, cpu_s, done_s = self._network.now_ms, 0, 0.0, None
+        for second in range(len(fresh) // _HONEST):
+            for record in fresh[second * _HONEST : (second + 1) * _HONEST]:
+                given_ms[record] = self._network.now_ms
+                self._network.inject(self._chance.choice(self._peers), record)
+            self._push_for_a_second(second)
+            spent_s, received = self._take()
+            cpu_s, bytes_in, busiest_s = cpu_s + spent_s, bytes_in + received, max(busiest_s, spent_s)
+            if self._is_everywhere():
+                done_s = (self._network.now_ms - started_ms) / 1_000
+                break
+        held = [self._of_attacker(node) for node in self._nodes]
+        late_ms = [
+            max(self._network.stored_ms[record].values()) - at_ms
+            for record, at_ms in given_ms.items()
+            if len(self._network.stored_ms[record]) >= _NODES
+        ]
+        return {
+            "everywhere_after_s": done_s,
+            "held_of_attacker": f"{min(held)} to {max(held)}",
+            "cpu_ms_per_node": round(1_000 * cpu_s / _NODES),
+            "busiest_second_ms_per_node": round(1_000 * busiest_s / _NODES),
+            "kilobytes_per_node": round(bytes_in / _NODES / 1_000),
+            "honest_update_ms": f"{mean(late_ms):.0f}, {quantiles(late_ms, n=100)[98]:.0f}",
+        }
+
+    def _push_for_a_second(self, second: int) -> None:
+        per_second = _AT_ONCE * 1_000 // _EVERY_MS
+        for start in range(second * per_second, (second + 1) * per_second, _AT_ONCE):
+            if self._attack.is_pushing and start < len(self._burst):
+                data = b"".join(self._burst[start : start + _AT_ONCE])
+                self._network._give(self._peers[0], PeerJoined(peer=_PEER), "link")
+                self._network._give(
+                    self._peers[0], MessageArrived(peer=_PEER, message=Records(request=0, data=data)), "flood"
+                )
+            self._network.run(_EVERY_MS)
+
+    def _take(self) -> tuple[float, int]:
+        """CPU seconds and bytes received of the honest nodes since the last call."""
+        cpu = self._network.cpu_seconds
+        cpu_s = sum(s for peer in self._peers for kind, s in cpu[peer].items() if kind != "link")
+        received = sum(
+            sum(traffic.bytes.values()) for (_, to), traffic in self._network.traffic.items() if to in self._peers
+        )
+        self._network.take_counts()
+        return cpu_s, received
+
+    def _of_attacker(self, node: Node) -> int:
+        ledger = node.replica.ledger
+        held = (ledger.holdings_of(span, self._author).valid for span, _ in ledger.span_digests())
+        return sum(int.from_bytes(valid, "little").bit_count() for valid in held)
+
+    def _is_everywhere(self) -> bool:
+        return all(self._of_attacker(node) == len(self._burst) for node in self._nodes)
+
+
+@click.command()
+@click.option("--steps", default=10_000, show_default=True, help="Updates that the one author sends at once.")
+@click.option("--seconds", default=120, show_default=True, help="After so long an attack is over.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def main(steps: int, seconds: int, as_json: bool) -> None:
+    """One author sends all its past steps at once to one of eight nodes, while eight others contribute."""
+    result = measure(steps, seconds)
+    lines = [f"{name}: {', '.join(f'{key} {value}' for key, value in found.items())}" for name, found in result.items()]
+    report(result, as_json=as_json, lines=lines)
+
+
+if __name__ == "__main__":
+    main()
