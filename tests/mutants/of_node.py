@@ -206,6 +206,31 @@ FLOOD = (
         edits=(Edit(_NODE, "Node._admit", "        self._flood.push(outcome.first.record, source=None)\n", ""),),
         detector=Simulation("never told of it"),
     ),
+    Mutant(
+        name="pushed-while-events-wait",
+        breaks="frames leave before the events that wait already were looked at: more of them, and more copies",
+        edits=(Edit(_NODE, "Node.handle", "if is_last:", "if True:"),),
+        detector=Simulation("while a further event was waiting"),
+    ),
+    Mutant(
+        name="late-ticks-change-nothing",
+        breaks="a busy machine sends as many frames as an idle one",
+        edits=(Edit(_FLOOD, "Flood.adapt", "2 * self.interval_ms", "self.interval_ms"),),
+        detector=Simulation("too soon again"),
+    ),
+    Mutant(
+        name="busy-once-slow-for-ever",
+        breaks="records are gathered for long although the machine is idle again",
+        edits=(
+            Edit(
+                _FLOOD,
+                "Flood.adapt",
+                "max(self.interval_ms - limits.FLUSH_INTERVAL_MS // 2, limits.FLUSH_INTERVAL_MS)",
+                "self.interval_ms",
+            ),
+        ),
+        detector=Simulation("never told of it"),
+    ),
 )
 
 CLOCK = (

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from protocol.events import Effect, Event
 from protocol.keys import SIGNATURE_BYTES
 
 Slot = tuple[bytes, int]
@@ -92,6 +94,16 @@ class Life:
     accepted: int = 0
     rejected: int = 0
     reserved_step: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handled:
+    """One event that a node was given, and what it asks for. ``is_last``: no further event was waiting."""
+
+    event: Event
+    effects: Sequence[Effect]
+    now_ms: int
+    is_last: bool
 
 
 def _number(*parts: bytes) -> int:

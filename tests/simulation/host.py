@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from archives import MemoryArchive
-from protocol.errors import NumericError, Reject, StorageDamagedError
+from protocol.errors import Reject, StorageDamagedError
 from protocol.events import (
     DropPeer,
     Effect,
@@ -29,19 +28,18 @@ from protocol.events import (
 )
 from protocol.keys import Signer
 from protocol.limits import FLUSH_INTERVAL_MS
-from protocol.method import Method
 from protocol.node import Node
 from protocol.node_config import NodeConfig
-from protocol.philox import words
-from protocol.quantise import quantise
 from protocol.replica import Replica
 from protocol.wire import PeerId, decode_untrusted, encode
+from sfnode.inbox import joined
 from sfnode.store import replay, replay_statements
 from simulation.disk import Disk
 from simulation.environment import Environment
-from simulation.holding import Life, require, slot_of
+from simulation.holding import Handled, Life, require, slot_of
 from simulation.scenario import Fault, stream
 from simulation.watch import Watch
+from simulation.worker import measured
 
 CrashPoint = Callable[[Effect], bool]
 
@@ -56,6 +54,8 @@ CRASH_POINTS: dict[str, tuple[CrashPoint, bool]] = {
 }
 _SKIPPED, _LOST = 0.06, 0.06  # chances of one estimate
 _IN_MEMORY = (1, 5, 40, None)  # records that a ledger keeps beside its disk; None: all of them, and never reads it
+_BUSY_MS = (0, 0, 0, 60, 250)  # how late a machine may come to what has happened; every other time it is there at once
+_EVENTS_TOGETHER = 32  # as in the daemon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,11 @@ class Host:
         self._random = stream(environment.scenario.seed, f"host {name}")
         self._boots = 0
         self._is_paused = False
-        self._inbox: list[Event] = []  # what came during the pause
+        self._inbox: list[Event] = []  # what came and was not handled yet
+        self._tick_due_ms: int | None = None  # of a tick that was not handled yet
+        self._is_turn_due = False
+        self._business = stream(environment.scenario.seed, f"business of {name}")
+        self._busy_ms = self._business.choice(_BUSY_MS)
         self._crash_point = self._random.choice(sorted(CRASH_POINTS))
         self._disk: Disk | None = None
         self._archive = MemoryArchive()  # what the process that is up can read of its disk
@@ -129,7 +133,7 @@ class Host:
         self.life.reserved_step = self.disk.reserved_step
         self._environment.trace("boot", self.name)
         self._after(self._random.randrange(300), WorkerReady())
-        self._tick()
+        self._tick_after(self._random.randrange(FLUSH_INTERVAL_MS))
 
     def stop(self, *, down_ms: int) -> None:
         """The process dies; it is started again after a while."""
@@ -137,8 +141,8 @@ class Host:
             return
         self._environment.trace("stop", self.name)
         self.node = None
-        self._is_paused = False
-        self._inbox = []
+        self._is_paused = self._is_turn_due = False
+        self._inbox, self._tick_due_ms = [], None
         for peer in sorted(self.peers):
             self._environment.link(self.name, peer).down(dying=self.name)
         self.peers.clear()
@@ -152,9 +156,7 @@ class Host:
     def wake(self) -> None:
         """Everything that came meanwhile, in its order."""
         self._is_paused = False
-        inbox, self._inbox = self._inbox, []
-        for event in inbox:
-            self.handle(event)
+        self._take_turn()
 
     def spare(self) -> None:
         """The faults are over."""
@@ -192,15 +194,15 @@ class Host:
             return Replica(self._manifest)
         return Replica(self._manifest, self._archive, in_memory_max=self._in_memory_max)
 
-    def _tick(self) -> None:
+    def _tick_after(self, delay_ms: int) -> None:
         life = self.life
 
         def tick() -> None:
             if self.life is life and self.node is not None:
-                self.handle(Ticked())
-                self._environment.schedule(FLUSH_INTERVAL_MS, tick)
+                self._tick_due_ms = self._environment.now_ms
+                self._come_to_it()
 
-        self._environment.schedule(self._random.randrange(FLUSH_INTERVAL_MS), tick)
+        self._environment.schedule(delay_ms, tick)
 
     # --- events -------------------------------------------------------------------------------------------
 
@@ -225,18 +227,55 @@ class Host:
             self._after(delay_ms, PeerLeft(peer=peer))
 
     def handle(self, event: Event) -> None:
-        """Let the core handle the event, now or when the machine wakes, and do what it asks for."""
+        """Let the core handle the event, now or when the machine comes to it, and do what it asks for."""
         if self.node is None:
             return
-        if self._is_paused:
-            self._inbox.append(event)
+        self._inbox.append(event)
+        self._come_to_it()
+
+    def _come_to_it(self) -> None:
+        """Now, unless the machine is busy; what comes until then is taken together."""
+        if self._is_turn_due:
             return
-        self._environment.trace(type(event).__name__, self.name)
-        verified = self._environment.signatures
-        effects = self.node.handle(event, self._environment.now_ms)
-        self.life.verified += self._environment.signatures - verified
-        self._watch.see(self.life, self.node, event, effects, self._environment.now_ms)
-        self._carry_out(effects)
+        is_busy = bool(self._busy_ms) and self._business.random() < 0.5
+        if not is_busy:
+            self._take_turn()
+            return
+        self._is_turn_due = True
+        life = self.life
+
+        def turn() -> None:
+            if self.life is life:
+                self._is_turn_due = False
+                self._take_turn()
+
+        self._environment.schedule(self._business.randrange(1, self._busy_ms), turn)
+
+    def _take_turn(self) -> None:
+        """All that has come, in the daemon's way: some events at once, the tick after them."""
+        life = self.life
+        while not self._is_paused and self.life is life and (self._inbox or self._tick_due_ms is not None):
+            events, self._inbox = self._inbox[:_EVENTS_TOGETHER], self._inbox[_EVENTS_TOGETHER:]
+            if self._tick_due_ms is not None:
+                events.append(Ticked(late_ms=self._environment.now_ms - self._tick_due_ms))
+                self._tick_due_ms = None
+                self._tick_after(FLUSH_INTERVAL_MS)
+            self._handle_together(events)
+
+    def _handle_together(self, events: Sequence[Event]) -> None:
+        """What follows from all of them is carried out when the last one was handled."""
+        assert self.node is not None
+        effects: list[Effect] = []
+        for number, event in enumerate(events, start=1):
+            self._environment.trace(type(event).__name__, self.name)
+            verified = self._environment.signatures
+            is_last = number == len(events)
+            caused = self.node.handle(event, self._environment.now_ms, is_last=is_last)
+            self.life.verified += self._environment.signatures - verified
+            now_ms = self._environment.now_ms
+            self._watch.see(self.life, self.node, Handled(event=event, effects=caused, now_ms=now_ms, is_last=is_last))
+            effects += caused
+        self._carry_out(joined(effects))
 
     def _after(self, delay_ms: int, event: Event) -> None:
         """Handle the event later, unless the process has died until then."""
@@ -344,25 +383,3 @@ class Host:
             self.disk.cut_power(self._random, is_torn=fault is Fault.TORN_WRITE)
         self._crash_point = self._random.choice(sorted(CRASH_POINTS))
         self.stop(down_ms=self._random.randrange(300, 5_000))
-
-
-def measured(method: Method, step: int, key: int) -> EstimateFinished | EstimateSkipped:
-    """What a worker answers: scalars drawn from ``key``, quantised like real ones."""
-    drawn = words(key, method.scalars)
-    scale = method.clip * 2.0**method.quantum_exp
-    slopes = [(int(word) / 2**31 - 1) * scale for word in drawn]
-    scalars: list[int] = []
-    try:
-        for start in range(0, len(slopes), method.directions):
-            scalars += quantise(method, slopes[start : start + method.directions])
-    except NumericError:
-        return EstimateSkipped(step=step)
-    return EstimateFinished(step=step, scalars=tuple(scalars))
-
-
-def random_scalars(method: Method, chosen: random.Random) -> tuple[int, ...]:
-    """Valid scalars, for peers that make them up."""
-    while True:
-        answer = measured(method, 0, chosen.getrandbits(64))
-        if isinstance(answer, EstimateFinished):
-            return answer.scalars

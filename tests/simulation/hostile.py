@@ -30,9 +30,10 @@ from protocol.wire import (
     encode,
 )
 from simulation.environment import Environment
-from simulation.host import Host, HostConfig, random_scalars
+from simulation.host import Host, HostConfig
 from simulation.scenario import Fault, stream
 from simulation.watch import Watch
+from simulation.worker import random_scalars
 
 _SPAM_MS = 150
 _SYBILS_MAX = 12

@@ -7,7 +7,6 @@ itself only the manifest, the author, the local choices and whether it is live a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -17,7 +16,6 @@ from nacl.exceptions import BadSignatureError
 from protocol import limits
 from protocol.events import (
     DropPeer,
-    Effect,
     Event,
     MessageArrived,
     PeerJoined,
@@ -26,11 +24,12 @@ from protocol.events import (
     StartEstimate,
     StoreRecords,
     StoreStatements,
+    Ticked,
 )
 from protocol.hashing import Author
 from protocol.node import Node
 from protocol.wire import Head, Message, PeerId, Records
-from simulation.holding import Life, Slot, require, slot_of
+from simulation.holding import Handled, Life, Slot, require, slot_of
 
 _SIGNATURE_BYTES = 64
 
@@ -41,6 +40,7 @@ class _Neighbour:
 
     owed_ms: dict[bytes, int] = field(default_factory=dict)  # payload -> since when
     known: set[bytes] = field(default_factory=set)  # it sent them, or was sent them
+    told_ms: int | None = None  # when it was last told of any
     is_full: bool = False  # its queue has overflowed: until it is emptied nothing is owed, anti-entropy cures it
 
     def owe(self, payload: bytes, now_ms: int) -> None:
@@ -59,6 +59,7 @@ class _Process:
     life: Life
     since_ms: int
     has_heard: bool = False  # a head came: some neighbour has answered
+    interval_ms: int = 50  # SPEC 8.3: for how long it may gather records
     neighbours: dict[PeerId, _Neighbour] = field(default_factory=dict)
 
 
@@ -72,8 +73,9 @@ class Promises:
         self._estimated: dict[bytes, int] = {}
         self._genuine: set[bytes] = set()
 
-    def see(self, life: Life, node: Node, event: Event, effects: Sequence[Effect], now_ms: int) -> None:
+    def see(self, life: Life, node: Node, handled: Handled) -> None:
         """One event was handled."""
+        event, effects, now_ms = handled.event, handled.effects, handled.now_ms
         process = self._processes.get(node.author)
         if process is None or process.life is not life:
             process = self._processes[node.author] = _Process(life=life, since_ms=now_ms)
@@ -87,13 +89,14 @@ class Promises:
                 case StoreStatements():
                     _forget_excluded(process)
                 case SendMessage():
-                    self._see_sent(process, effect, node)
+                    self._see_sent(process, effect, node, handled)
                 case DropPeer():
                     process.neighbours.pop(effect.peer, None)
                 case StartEstimate():
                     self._check_has_asked(process, node, now_ms)
-        for neighbour in process.neighbours.values():
-            late = [payload for payload, since_ms in neighbour.owed_ms.items() if since_ms <= now_ms - 200]
+        for neighbour in process.neighbours.values() if handled.is_last else ():
+            due_ms = now_ms - process.interval_ms
+            late = [payload for payload, since_ms in neighbour.owed_ms.items() if since_ms <= due_ms]
             require(not late, "a record was stored and a neighbour never told of it")
 
     def see_own(self, record: bytes) -> None:
@@ -147,6 +150,8 @@ class Promises:
                 process.neighbours.pop(event.peer, None)
             case MessageArrived(message=Head()):
                 process.has_heard = True
+            case Ticked(late_ms=late_ms):
+                process.interval_ms = _adapted(process.interval_ms, late_ms)
 
     def _see_news(self, process: _Process, node: Node, event: Event, stored: list[bytes], now_ms: int) -> None:
         """SPEC 8.3: a new record goes to all but its source, the first one of a newly void slot to all. In this order:
@@ -169,10 +174,14 @@ class Promises:
             elif is_news:
                 neighbour.owe(payload, now_ms)
 
-    def _see_sent(self, process: _Process, effect: SendMessage, node: Node) -> None:
+    def _see_sent(self, process: _Process, effect: SendMessage, node: Node, handled: Handled) -> None:
         message, neighbour = effect.message, process.neighbours.get(effect.peer)
         if neighbour is None or not isinstance(message, Records) or message.request:
             return
+        require(handled.is_last, "a neighbour was told of records while a further event was waiting")
+        rested_ms = process.interval_ms if neighbour.told_ms is None else handled.now_ms - neighbour.told_ms
+        require(rested_ms == 0 or rested_ms >= process.interval_ms, "a neighbour was told of records too soon again")
+        neighbour.told_ms = handled.now_ms
         for payload in _payloads(message.data, node):
             is_void = len(process.life.holding.payloads.get(slot_of(payload), ())) == 2
             is_news = payload not in neighbour.known or is_void
@@ -180,6 +189,11 @@ class Promises:
             neighbour.known.add(payload)
             neighbour.owed_ms.pop(payload, None)
         neighbour.is_full = False
+
+
+def _adapted(interval_ms: int, late_ms: int) -> int:
+    """SPEC 8.3: a tick has come so late."""
+    return min(2 * interval_ms, 400) if late_ms > 25 else max(interval_ms - 25, 50)
 
 
 def _forget_excluded(process: _Process) -> None:

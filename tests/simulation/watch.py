@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from protocol import limits
 from protocol.events import (
     DropPeer,
-    Effect,
-    Event,
     Halt,
     ReserveStep,
     SendMessage,
@@ -21,7 +17,7 @@ from protocol.hashing import Author
 from protocol.keys import SIGNATURE_BYTES
 from protocol.node import Node
 from protocol.wire import Head, PeerId, Records
-from simulation.holding import Life, Slot, Violation, require, slot_of
+from simulation.holding import Handled, Life, Slot, Violation, require, slot_of
 from simulation.promises import Promises
 
 
@@ -42,8 +38,9 @@ class Watch:
         """Authors whose disk lost what was durable: SPEC 12 promises them less."""
         return self.promises.forgetful
 
-    def see(self, life: Life, node: Node, event: Event, effects: Sequence[Effect], now_ms: int) -> None:
-        """One event was handled; these are its effects, not yet carried out."""
+    def see(self, life: Life, node: Node, handled: Handled) -> None:
+        """One event was handled; its effects are not yet carried out."""
+        effects = handled.effects
         before = (life.holding.updates, life.holding.void_slots)
         for effect in effects:
             match effect:
@@ -65,8 +62,8 @@ class Watch:
                     raise Violation(f"an honest node halted: {effect.detail}")
         is_shorter = any(isinstance(effect, StoreStatements) for effect in effects)
         self._check_ledger(life, node, (0, 0) if is_shorter else before)
-        self.promises.see(life, node, event, effects, now_ms)
-        if effects or not isinstance(event, Ticked):  # an idle tick, and most are, fills no table
+        self.promises.see(life, node, handled)
+        if effects or not isinstance(handled.event, Ticked):  # an idle tick, and most are, fills no table
             check_tables(node)
 
     def see_own(self, record: bytes) -> None:
