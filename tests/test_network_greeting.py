@@ -33,6 +33,7 @@ from sfnode.network.greeting import greet
 from sfnode.network.transfer import fetch_manifest
 
 BEFORE_HELLO = {
+    "announced frame of 1,025 bytes": (1_025).to_bytes(4, "big"),
     "frame of 2 KiB": frame(bytes(2_048)),
     "ping": frame(encode(Ping(nonce=1))),
     "records": frame(encode(record(1))),

@@ -11,9 +11,15 @@ import pytest
 import trio
 from libp2p import new_host
 from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.crypto.x25519 import create_new_key_pair as create_new_noise_key_pair
+from libp2p.custom_types import TProtocol
 from libp2p.network.swarm import Swarm
 from libp2p.peer.id import ID
 from libp2p.security.insecure.transport import PLAINTEXT_PROTOCOL_ID, InsecureTransport
+from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
+from libp2p.security.noise.transport import Transport as NoiseTransport
+from libp2p.stream_muxer.mplex.mplex import MPLEX_PROTOCOL_ID as MPLEX
+from libp2p.stream_muxer.mplex.mplex import Mplex
 from libp2p.stream_muxer.yamux import yamux
 from multiaddr import Multiaddr
 
@@ -78,7 +84,7 @@ async def test_dial__listener_never_answers__gives_up(monkeypatch: pytest.Monkey
         port = silent.getsockname()[1]
         async with running_host(1, is_listening=False) as dialler, running_host(2) as other:
             address = parse_address(f"/ip4/127.0.0.1/tcp/{port}/p2p/{other.peer}")
-            with pytest.raises(DialError, match="no answer within"):
+            with trio.fail_after(5.0), pytest.raises(DialError, match="no answer within"):
                 await dialler.dial(address)
             assert not connections(dialler)
 
@@ -88,6 +94,36 @@ async def test_dial__another_node_answers__says_so() -> None:
         address = parse_address(f"{other.addresses[0].transport}/p2p/{expected.peer}")
         with pytest.raises(DialError, match="another node answers there"):
             await dialler.dial(address)
+
+
+async def test_dial__any_address__the_librarys_dialler_is_never_entered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes 250 ms at least, tries the first address only and stale ones too, and rests for a minute."""
+
+    async def enter(*_arguments: object, **_named: object) -> None:
+        pytest.fail("the library's dialler")
+
+    for name in ("dial_peer", "dial_addr", "_dial_with_retry"):
+        assert hasattr(Swarm, name)
+        monkeypatch.setattr(Swarm, name, enter)
+    async with running_host(1) as listener, running_host(2, is_listening=False) as dialler:
+        await check_echo(dialler, listener)
+
+
+async def test_muxer__dialler_offers_mplex_only__is_refused() -> None:
+    keys = create_new_key_pair(seed(2))
+    noise = NoiseTransport(keys, noise_privkey=create_new_noise_key_pair().private_key)
+    dialler = new_host(key_pair=keys, sec_opt={NOISE: noise}, muxer_opt={TProtocol(MPLEX): Mplex})
+    async with running_host(1) as victim, dialler.run(listen_addrs=[]):
+        with trio.fail_after(10.0), pytest.raises(Exception, match=r"unable to connect|muxer|negotiat|upgrade"):
+            await dialler.get_network().dial_addr(Multiaddr(victim.addresses[0].transport), ID.from_base58(victim.peer))
+        assert not connections(victim)
+
+
+async def test_host__what_it_answers__is_identify_ping_and_our_own() -> None:
+    """No pubsub, relay or table of the library's: what is not there cannot fail."""
+    async with running_host(1) as host:
+        served = {str(protocol) for protocol in host._host.get_mux().handlers}
+    assert served == {"/ipfs/id/1.0.0", "/ipfs/ping/1.0.0", "/sfnode/1", "/sfnode/reach/1"}
 
 
 async def test_security__dialler_offers_plaintext_only__is_refused() -> None:

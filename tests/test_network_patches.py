@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import pytest
 import trio
+from libp2p.host.ping import ID as PING
+from libp2p.identity.identify_push.identify_push import ID_PUSH
 from libp2p.io.trio import TrioTCPStream
 from libp2p.network.connection.raw_connection import RawConnection
 from libp2p.peer.id import ID
@@ -15,9 +18,10 @@ from libp2p.stream_muxer.exceptions import MuxedStreamError
 from libp2p.stream_muxer.yamux import yamux
 from trio.testing import MockClock
 
-from network_nodes import address_of, check_echo, connections, echo, ignore, running_host, until
+from network_nodes import LOOPBACK, address_of, check_echo, connections, echo, ignore, running_host, seed, until
 from sfnode.network import host as host_module
 from sfnode.network import limits
+from sfnode.network.addresses import parse_listen
 from sfnode.network.host import DialError, Host
 from sfnode.network.libp2p_patches import WindowedStream, drop_all_connections
 from sfnode.network.link import Link, LinkBrokenError
@@ -57,6 +61,13 @@ async def test_stream_guard__peer_opens_40_streams__all_but_16_are_refused() -> 
             await connections(attacker)[0].open_stream()
         await until(lambda: victim.guard.refused == 40 + 1 - limits.INBOUND_STREAMS_PER_PEER_MAX)
         await check_echo(other, victim)
+
+
+async def test_identify_push__peer_opens_it__is_refused() -> None:
+    async with running_host(1) as victim, running_host(2, is_listening=False) as attacker:
+        link = await attacker.dial(address_of(victim))
+        assert await attacker.open_beside(link, ID_PUSH) is None
+        assert await attacker.open_beside(link, PING) is not None
 
 
 # --- inbound connections
@@ -134,13 +145,18 @@ async def test_yamux_window__peer_ignores_it__connection_is_cut_and_memory_bound
         await until(lambda: connection.is_closed)
 
 
+def long_frame_header(link: Link) -> bytes:
+    """Announces one byte more than a window."""
+    length = limits.STREAM_WINDOW_BYTES + 1
+    packed: bytes = yamux.struct.pack(yamux.YAMUX_HEADER_FORMAT, 0, yamux.TYPE_DATA, 0, link._stream.stream_id, length)
+    return packed
+
+
 async def test_yamux_frame__longer_than_a_window__connection_is_cut_before_it_is_read() -> None:
     async with running_host(1, ignore) as victim, running_host(2, is_listening=False) as attacker:
         link = await attacker.dial(address_of(victim))
         (connection,) = connections(victim)
-        length = limits.STREAM_WINDOW_BYTES + 1
-        header = yamux.struct.pack(yamux.YAMUX_HEADER_FORMAT, 0, yamux.TYPE_DATA, 0, link._stream.stream_id, length)
-        await connections(attacker)[0]._write_frame(header)
+        await connections(attacker)[0]._write_frame(long_frame_header(link))
         await until(lambda: connection.is_closed)
 
 
@@ -157,10 +173,26 @@ async def test_yamux_stream__reader_pauses_for_a_minute__writer_waits(autojump_c
     stream.send_window = 3
     async with trio.open_nursery() as nursery:
         nursery.start_soon(stream.write, b"abcdef")
-        await trio.sleep(60.0)
+        await trio.sleep(60.5)
         assert [frame[12:] for frame in wire.frames] == [b"abc"]
+        opened_s = trio.current_time()
         stream.send_window += 10
     assert [frame[12:] for frame in wire.frames] == [b"abc", b"def"]
+    assert trio.current_time() == opened_s  # it did not have to look
+
+
+async def test_yamux_stream__connection_ends_while_a_writer_waits__it_is_told(autojump_clock: MockClock) -> None:
+    stream = WindowedStream(1, None, True)
+    stream.send_window = 0
+
+    async def end() -> None:
+        await trio.sleep(5.0)
+        stream.closed = True  # as the library does it: without waking anybody
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(end)
+        with trio.fail_after(60.0), pytest.raises(MuxedStreamError):
+            await stream.write(b"abcdef")
 
 
 async def test_yamux_stream__small_reads__no_window_update_for_each() -> None:
@@ -240,9 +272,20 @@ async def test_host__connections_came_and_went__library_has_not_dialled_limited_
         for host in (server, client):
             swarm = host._swarm
             assert swarm._resource_manager is None
-            assert swarm._last_prune_attempt == swarm._last_auto_connect_trigger == 0.0
+            assert swarm._last_prune_attempt == 0.0
             assert not hasattr(swarm.auto_connector, "_recent_disconnects")
             assert swarm.peerstore.peer_ids() == [swarm.self_id]
+
+
+async def test_log__connections_come_and_fail__library_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with running_host(1, ignore) as victim, running_host(2, is_listening=False) as attacker:
+        link = await attacker.dial(address_of(victim))
+        (connection,) = connections(victim)
+        await connections(attacker)[0]._write_frame(long_frame_header(link))
+        await until(lambda: connection.is_closed)
+    names = {record.name.partition(".")[0] for record in caplog.records}
+    assert not names & {"libp2p", "root"}
 
 
 # --- closing
@@ -258,11 +301,32 @@ async def test_close__many_connections__side_by_side() -> None:
         await until(lambda: not connections(client))
 
 
+async def hold(lock: trio.Lock, task_status: Any) -> None:
+    """As a write that TCP does not take holds its lock."""
+    async with lock:
+        task_status.started()
+        await trio.sleep_forever()
+
+
 async def test_close__write_blocked__returns_at_once() -> None:
     async with running_host(1, ignore) as server, running_host(2, is_listening=False) as client:
         link = await client.dial(address_of(server))
         (connection,) = connections(client)
-        await connection._write_lock.acquire()  # as a write that TCP does not take holds it
-        with trio.fail_after(2.0):
-            await link.aclose()
-        connection._write_lock.release()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(hold, connection._write_lock)
+            with trio.fail_after(2.0):
+                await link.aclose()
+            nursery.cancel_scope.cancel()
+
+
+async def test_close__host_ends_with_eight_connections__does_not_wait_for_each() -> None:
+    host = Host(identity_seed=seed(1), on_inbound=ignore)
+    async with running_host(2, is_listening=False) as client, running_host(3, is_listening=False) as other:
+        async with host.running((parse_listen(LOOPBACK),)):
+            links = [await dialler.dial(address_of(host)) for dialler in (client, other) for _ in range(4)]
+            await until(lambda: len(connections(host)) == 8)
+            started_s = trio.current_time()
+        assert trio.current_time() - started_s < 1.2  # one after another: 1.6 s at least
+        for link in links:
+            with trio.fail_after(2.0), suppress(LinkBrokenError):
+                assert await link.receive_some(1) == b""

@@ -102,8 +102,17 @@ def test_rations__greedy_peers__an_honest_one_below_its_share_never_waits(greedy
                 next_s[number] = now_s + rations.wait_s(peer(number), 4_500, now_s)
 
 
+def test_rations__sixty_greedy_peers__together_get_no_more_than_all_may() -> None:
+    """Long enough for the rate to show beside the burst."""
+    check_together(peers=60, asked=300)
+
+
 @given(peers=st.integers(1, 60), asked=st.integers(1, 40))
-def test_rations__many_greedy_peers__together_get_no_more_than_all_may(peers: int, asked: int) -> None:
+def test_rations__greedy_peers_ask__together_get_no_more_than_all_may(peers: int, asked: int) -> None:
+    check_together(peers, asked)
+
+
+def check_together(peers: int, asked: int) -> None:
     rations, end_s = Rations(), 20.0
     for number in range(peers):
         rations.wait_s(peer(number), 1, 0.0)

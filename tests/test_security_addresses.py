@@ -83,6 +83,12 @@ NOWHERE = [
 ]
 
 
+@pytest.mark.parametrize("inside", ["127.0.0.1", "169.254.7.7", "::1", "fe80::7"])
+def test_exchange__this_machine_or_link_from_a_private_address__is_not_believed(inside: str) -> None:
+    address = f"/ip{6 if ':' in inside else 4}/{inside}/tcp/22"
+    assert learnt(THIRD, address, observed_host="192.168.1.9") == ()
+
+
 @pytest.mark.parametrize("address", NOWHERE)
 def test_exchange__address_that_means_another_machine_to_each__is_not_believed(address: str) -> None:
     """A fault once: loopback was known by its usual spellings only, link-local and others not at all."""

@@ -212,7 +212,6 @@ def _build_host(identity_seed: bytes) -> Any:
         muxer_opt={TProtocol(YAMUX): Yamux},
         transports=[TCP()],
         connection_config=connections,
-        disable_identify_address_discovery=True,
     )
 
 

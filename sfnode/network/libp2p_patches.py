@@ -1,6 +1,7 @@
 """Every work-around for py-libp2p 0.8.1, each with the fault it cures. Only this file touches its private names.
 
-Line numbers are of the 0.8.1 wheel. ``check_library`` refuses any other version: no fault may come back unnoticed.
+docs/libp2p.md lists the faults, and the test of each cure. Line numbers are of the 0.8.1 wheel. ``check_library``
+refuses any other version: no fault may come back unnoticed.
 Some faults are cured by not using the faulty part at all (``host.py``): the dialler (never below 250 ms, no deadline,
 first TCP address only, 60 s negative cache, stale addresses), the default security list (plaintext), mplex, pubsub.
 """
@@ -34,7 +35,7 @@ _log = logging.getLogger("sfnode.network")
 
 LIBRARY_VERSION: Final = "0.8.1"
 _PATCHED: Final[tuple[tuple[Any, tuple[str, ...]], ...]] = (
-    (Swarm, ("_do_handle_inbound_connection", "_schedule_prune", "_schedule_auto_connect", "set_resource_manager")),
+    (Swarm, ("_do_handle_inbound_connection", "_schedule_prune", "set_resource_manager")),
     (Swarm, ("set_stream_handler", "upgrade_inbound_raw_conn", "upgrade_outbound_raw_conn")),
     (yamux, ("MAX_WINDOW_SIZE", "YamuxStream", "Yamux", "YAMUX_HEADER_FORMAT", "TYPE_DATA")),
     (yamux.Yamux, ("start", "_write_frame", "_finalize_stream")),
@@ -85,7 +86,6 @@ def patch_swarm(swarm: Any, guard: StreamGuard) -> None:
     swarm.notifees.clear()
     # The auto-connector dials by itself towards (low + high) / 2 whatever is set, and remembers every peer for ever.
     swarm.auto_connector = _NoAutoConnector()
-    swarm._schedule_auto_connect = _nothing
     swarm._schedule_prune = _nothing
 
 
@@ -387,12 +387,6 @@ async def drop_connection(muxed: Any) -> None:
 
 async def drop_all_connections(swarm: Any) -> None:
     """Close all connections side by side; the library's own ``close`` takes 0.2 s for each, one after another."""
-    connections = [connection.muxed_conn for connection in swarm.get_connections()]
-    if not swarm.manager.is_running:  # the host was cancelled with all its tasks: nobody is left to clean up
-        for connection in connections:
-            connection.abort()
-        swarm.connections.clear()
-        return
     async with trio.open_nursery() as nursery:
-        for connection in connections:
-            nursery.start_soon(drop_connection, connection)
+        for connection in swarm.get_connections():
+            nursery.start_soon(drop_connection, connection.muxed_conn)

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from mutants import of_admission, of_archive, of_bytes, of_ledger, of_model, of_node, of_storage, of_sync
+from mutants import (
+    of_admission,
+    of_archive,
+    of_bytes,
+    of_ledger,
+    of_model,
+    of_network,
+    of_node,
+    of_peers,
+    of_storage,
+    of_sync,
+)
 from mutants.detectors import SEEDS_MAX, Detector, Directed, HashSeeds, Simulation, Tests, Vectors
 from mutants.mutant import Mutant
 
@@ -24,6 +35,14 @@ MUTANTS = (
     *of_sync.SESSIONS,
     *of_bytes.ENVELOPES,
     *of_bytes.MESSAGES,
+    *of_network.PROCESS,
+    *of_network.STREAMS,
+    *of_network.YAMUX,
+    *of_network.CLOSING,
+    *of_peers.SESSIONS,
+    *of_peers.RATIONS,
+    *of_peers.PLACES,
+    *of_peers.STANDING,
 )
 
 

@@ -131,6 +131,8 @@ class Tests:
     def look(self, mutant: str) -> Finding:
         record = _Record()
         options = ["-q", "-x", "-p", "no:cacheprovider", "--no-header", "--rootdir", str(REPOSITORY)]
+        options += ["-p", "no:unraisableexception"]  # what a failed test leaves behind is not the question
+        options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # plugins may have been imported before
         output = io.StringIO()
         with redirect_stdout(output):
             code = pytest.main([*options, *self.names], plugins=[record])

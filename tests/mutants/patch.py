@@ -59,7 +59,7 @@ def _edited(edit: Edit) -> Iterator[None]:
     class_name, _, name = edit.function.rpartition(".")
     owner = getattr(module, class_name) if class_name else module
     original = inspect.getattr_static(owner, name)
-    changed = _compiled(edit, original, module.__dict__)
+    changed = _compiled(edit, original, module.__dict__, owner)
     places = [owner] if class_name else _places(name, original)
     for place in places:
         setattr(place, name, changed)
@@ -76,21 +76,23 @@ def _places(name: str, original: object) -> list[Any]:
     return [module for module in loaded if vars(module).get(name) is original]
 
 
-def _compiled(edit: Edit, original: object, module_names: dict[str, Any]) -> object:
+def _compiled(edit: Edit, original: object, module_names: dict[str, Any], owner: object) -> object:
     source = _source(original)
     if source.count(edit.old) != 1:
         raise StaleEditError(
             f"{edit.module}:{edit.function} has {source.count(edit.old)} times, not once: {edit.old!r}"
         )
-    changed = source.replace(edit.old, edit.new)
+    # Inside a function that has a name __class__, as inside a class: super() needs it.
+    name = edit.function.rpartition(".")[2]
+    body = textwrap.indent(source.replace(edit.old, edit.new), "    ")
+    changed = f"def make(__class__):\n{body}\n    return {name}\n"
     file_name = f"<{edit.module}.{edit.function}, edited {next(_FILE_NUMBERS)}>"
     # Tracebacks show the edited lines, and a second edit of the same function finds the first.
     linecache.cache[file_name] = (len(changed), None, changed.splitlines(keepends=True), file_name)
     names: dict[str, Any] = {}
     code = compile(changed, file_name, "exec", flags=__future__.annotations.compiler_flag, dont_inherit=True)
     exec(code, module_names, names)
-    (made,) = names.values()
-    return made
+    return names["make"](owner)
 
 
 def _source(original: object) -> str:

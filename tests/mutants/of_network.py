@@ -1,0 +1,271 @@
+"""Cures for faults of libp2p 0.8.1, taken away one at a time: docs/libp2p.md lists them."""
+
+from __future__ import annotations
+
+from mutants.detectors import Tests
+from mutants.mutant import Mutant
+from mutants.patch import Edit
+
+_PATCHES, _HOST, _SESSION = "sfnode.network.libp2p_patches", "sfnode.network.host", "sfnode.network.session"
+_OF_PATCHES, _OF_HOST = "tests/test_network_patches.py::", "tests/test_network_host.py::"
+_OF_SESSIONS = "tests/test_network_sessions.py::"
+
+
+def _mutant(name: str, breaks: str, edit: Edit, *tests: str) -> Mutant:
+    return Mutant(name=name, breaks=breaks, edits=(edit,), detector=Tests(tests))
+
+
+PROCESS = (
+    _mutant(
+        "any-libp2p",
+        "another version of the library is taken, which the patches were not made for",
+        Edit(_PATCHES, "check_library", "version != LIBRARY_VERSION", "False"),
+        _OF_HOST + "test_library__other_version__operator_error",
+    ),
+    _mutant(
+        "patched-names-not-checked",
+        "a private name that is gone is patched all the same, in vain",
+        Edit(_PATCHES, "check_library", "if missing:", "if False:"),
+        _OF_HOST + "test_library__patched_name_is_gone__operator_error",
+    ),
+    _mutant(
+        "library-logs",
+        "the library's own log lines go to the terminal",
+        Edit(_PATCHES, "patch_library", "    _silence()\n", ""),
+        _OF_PATCHES + "test_log__connections_come_and_fail__library_says_nothing",
+    ),
+    _mutant(
+        "library-logs-to-the-root",
+        "the one module that calls the root logger still does",
+        Edit(_PATCHES, "_silence", "    swarm_connection.logging = _SilentLogging()\n", ""),
+        _OF_PATCHES + "test_log__connections_come_and_fail__library_says_nothing",
+    ),
+    _mutant(
+        "port-shared",
+        "two daemons listen on one port, and each gets half of the dials",
+        Edit(_PATCHES, "patch_library", "    tcp._set_reuse_flags = _set_reuse_address\n", ""),
+        _OF_HOST + "test_listen__second_host_slips_past_the_probe__still_refused",
+    ),
+    _mutant(
+        "failed-listen-is-silent",
+        "a node that could not listen runs as if it did",
+        Edit(_HOST, "Host._bound", "if not found:", "if False:"),
+        _OF_HOST + "test_listen__second_host_slips_past_the_probe__still_refused",
+    ),
+    _mutant(
+        "listen-without-probe",
+        "nobody is told why the port cannot be had",
+        Edit(_HOST, "check_can_listen", "await _probe(address)", "await trio.lowlevel.checkpoint()"),
+        _OF_HOST + "test_listen__port_taken_by_another_program__operator_error_names_it",
+    ),
+    _mutant(
+        "plaintext-offered",
+        "the library's default list of security protocols: any dialler may choose plaintext and forge its id",
+        Edit(_HOST, "_build_host", "        sec_opt={NOISE: noise},\n", ""),
+        _OF_HOST + "test_security__dialler_offers_plaintext_only__is_refused",
+    ),
+    _mutant(
+        "mplex-offered",
+        "the library's default list of muxers: mplex cannot write while it waits for data",
+        Edit(_HOST, "_build_host", "        muxer_opt={TProtocol(YAMUX): Yamux},\n", ""),
+        _OF_HOST + "test_muxer__dialler_offers_mplex_only__is_refused",
+    ),
+    _mutant(
+        "library-dials",
+        "the library's dialler: 250 ms at least, first address only, stale ones too, not again for a minute",
+        Edit(
+            _HOST,
+            "Host.dial",
+            "            stream = await _connect(address, local_port)\n"
+            "            return await self._upgrade(stream, ID.from_base58(address.peer))\n",
+            "            from libp2p.peer.peerinfo import PeerInfo\n"
+            "            peer = ID.from_base58(address.peer)\n"
+            "            await self._host.connect(PeerInfo(peer, [Multiaddr(address.transport)]))\n"
+            "            connection = self._swarm.get_connections(peer)[-1]\n"
+            "            connection.muxed_conn.has_session = True\n"
+            "            return await self._open_session(connection)\n",
+        ),
+        _OF_HOST + "test_dial__peer_was_down_a_moment_ago__is_tried_again_at_once",
+        _OF_HOST + "test_dial__any_address__the_librarys_dialler_is_never_entered",
+    ),
+    _mutant(
+        "dial-without-deadline",
+        "who accepts and never answers holds a dial for ever",
+        Edit(_HOST, "Host.dial", "trio.fail_after(limits.DIAL_S)", "trio.fail_after(600.0)"),
+        _OF_HOST + "test_dial__listener_never_answers__gives_up",
+    ),
+)
+
+STREAMS = (
+    _mutant(
+        "handlers-not-guarded",
+        "a protocol name that is not UTF-8 ends the host of whoever is sent it",
+        Edit(_PATCHES, "patch_swarm", "    swarm.set_stream_handler(guard.handle)\n", ""),
+        _OF_PATCHES + "test_stream_guard__protocol_name_is_not_utf8__host_survives",
+    ),
+    _mutant(
+        "guard-lets-errors-through",
+        "an exception in a handler of ours ends the host",
+        Edit(_PATCHES, "StreamGuard.handle", "except Exception:", "except ZeroDivisionError:"),
+        _OF_PATCHES + "test_stream_guard__handler_raises__host_survives",
+    ),
+    _mutant(
+        "streams-without-number",
+        "one peer opens as many streams as it likes",
+        Edit(_PATCHES, "StreamGuard.handle", "self._open[peer] >= limits.INBOUND_STREAMS_PER_PEER_MAX", "False"),
+        _OF_PATCHES + "test_stream_guard__peer_opens_40_streams__all_but_16_are_refused",
+    ),
+    _mutant(
+        "slots-never-given-back",
+        "250 inbound connections are all that a host accepts in its lifetime",
+        Edit(_PATCHES, "patch_swarm", "    swarm._do_handle_inbound_connection = _inbound_handler(swarm)\n", ""),
+        _OF_PATCHES + "test_inbound_slots__connections_come_and_go__slots_are_given_back",
+    ),
+    _mutant(
+        "idle-connections-stay",
+        "a connection without a session is kept for ever",
+        Edit(_PATCHES, "_inbound_handler", "limits.FIRST_SESSION_S", "600.0"),
+        _OF_PATCHES + "test_inbound_connection__opens_no_session__is_closed",
+    ),
+    _mutant(
+        "connections-without-number",
+        "one peer holds as many connections as it likes",
+        Edit(_PATCHES, "_inbound_handler", "len(connections) <= limits.CONNECTIONS_PER_PEER_MAX", "True"),
+        _OF_PATCHES + "test_inbound_connection__fifth_of_one_peer__is_closed",
+    ),
+    _mutant(
+        "identify-runs",
+        "the library asks every peer who it is, in system tasks whose errors end the process",
+        Edit(_PATCHES, "patch_swarm", "    swarm.notifees.clear()\n", ""),
+        _OF_PATCHES + "test_host__connected__opens_no_streams_of_its_own",
+    ),
+    _mutant(
+        "identify-push-taken",
+        "strangers fill our store of addresses",
+        Edit(_HOST, "Host.__init__", "    self._host.remove_stream_handler(ID_PUSH)", "    pass"),
+        _OF_PATCHES + "test_identify_push__peer_opens_it__is_refused",
+    ),
+    _mutant(
+        "resource-manager-kept",
+        "slots of the library's resource manager leak, and its rates hold for the whole process",
+        Edit(_PATCHES, "patch_swarm", "    swarm.set_resource_manager(None)\n", ""),
+        _OF_PATCHES + "test_host__connections_came_and_went__library_has_not_dialled_limited_or_remembered",
+    ),
+    _mutant(
+        "auto-connector-kept",
+        "the library remembers every peer for ever, to dial it",
+        Edit(_PATCHES, "patch_swarm", "    swarm.auto_connector = _NoAutoConnector()\n", ""),
+        _OF_PATCHES + "test_host__connections_came_and_went__library_has_not_dialled_limited_or_remembered",
+    ),
+    _mutant(
+        "connections-pruned",
+        "the library closes connections by rules of its own",
+        Edit(_PATCHES, "patch_swarm", "    swarm._schedule_prune = _nothing\n", ""),
+        _OF_PATCHES + "test_host__connections_came_and_went__library_has_not_dialled_limited_or_remembered",
+    ),
+)
+
+YAMUX = (
+    _mutant(
+        "window-not-enforced",
+        "a peer that ignores its window fills our memory",
+        Edit(
+            _PATCHES,
+            "_BoundedBuffer.extend",
+            "if self.owner.buffered_bytes()",
+            "if False and self.owner.buffered_bytes()",
+        ),
+        _OF_PATCHES + "test_yamux_window__peer_ignores_it__connection_is_cut_and_memory_bounded",
+    ),
+    _mutant(
+        "buffers-not-bounded",
+        "new streams get the library's own buffers",
+        Edit(_PATCHES, "_BoundedBuffers.__setitem__", "(stream_id, buffer)", "(stream_id, value)"),
+        _OF_PATCHES + "test_yamux_window__peer_ignores_it__connection_is_cut_and_memory_bounded",
+    ),
+    _mutant(
+        "frames-of-16-mib",
+        "a frame longer than any window is read before it is refused",
+        Edit(_PATCHES, "patch_library", "    yamux.MAX_WINDOW_SIZE = limits.STREAM_WINDOW_BYTES\n", ""),
+        _OF_PATCHES + "test_yamux_frame__longer_than_a_window__connection_is_cut_before_it_is_read",
+    ),
+    _mutant(
+        "library-streams",
+        "the library's streams: windows grow to 16 MiB, every read is answered with a window update",
+        Edit(_PATCHES, "patch_library", "    yamux.YamuxStream = WindowedStream\n", ""),
+        _OF_PATCHES + "test_yamux_stream__small_reads__no_window_update_for_each",
+    ),
+    _mutant(
+        "update-for-each-read",
+        "every read is answered with a window update",
+        Edit(
+            _PATCHES,
+            "WindowedStream._auto_tune_and_send_window_update",
+            "credit >= limits.STREAM_WINDOW_BYTES // 2",
+            "credit > 0",
+        ),
+        _OF_PATCHES + "test_yamux_stream__small_reads__no_window_update_for_each",
+    ),
+    _mutant(
+        "writer-polls-its-window",
+        "a writer without window is not woken when it opens",
+        Edit(_PATCHES, "WindowedStream._wait_for_window", "self._window_opened.wait()", "trio.sleep_forever()"),
+        _OF_PATCHES + "test_yamux_stream__reader_pauses_for_a_minute__writer_waits",
+    ),
+    _mutant(
+        "writer-waits-for-the-dead",
+        "a writer without window is not told that its connection has ended",
+        Edit(_PATCHES, "WindowedStream._wait_for_window", "trio.move_on_after(1.0)", "trio.move_on_after(1e6)"),
+        _OF_PATCHES + "test_yamux_stream__connection_ends_while_a_writer_waits__it_is_told",
+    ),
+    _mutant(
+        "half-a-message-left",
+        "after a cancelled write the connection goes on with half a Noise message",
+        Edit(_PATCHES, "BoundedYamux._write_frame", "if not is_written:", "if False:"),
+        _OF_PATCHES + "test_yamux_write__cancelled_half_way__connection_is_aborted",
+    ),
+    _mutant(
+        "connection-errors-spread",
+        "an error in one connection's task ends the host",
+        Edit(_PATCHES, "BoundedYamux.start", "except Exception:", "except ZeroDivisionError:"),
+        _OF_PATCHES + "test_connection__its_own_task_fails__host_survives",
+    ),
+)
+
+CLOSING = (
+    _mutant(
+        "close-waits-for-the-writer",
+        "the library's close waits for the lock that a blocked write holds",
+        Edit(_PATCHES, "drop_connection", "muxed.abort()", "await muxed.close()"),
+        _OF_PATCHES + "test_close__write_blocked__returns_at_once",
+    ),
+    _mutant(
+        "closed-one-after-another",
+        "31 connections take 6 s to close",
+        Edit(
+            _PATCHES,
+            "drop_all_connections",
+            "nursery.start_soon(drop_connection, connection.muxed_conn)",
+            "await connection.close()",
+        ),
+        _OF_PATCHES + "test_close__many_connections__side_by_side",
+    ),
+    _mutant(
+        "host-closes-one-by-one",
+        "the end of a host is left to the library: 0.2 s for each connection",
+        Edit(_HOST, "Host.running", "await drop_all_connections(self._swarm)", "pass"),
+        _OF_PATCHES + "test_close__host_ends_with_eight_connections__does_not_wait_for_each",
+    ),
+    _mutant(
+        "host-not-closed",
+        "the library's own close is left out: the port of a host that has ended still takes connections",
+        Edit(_HOST, "Host.running", "await self._host.close()", "pass"),
+        _OF_HOST + "test_dial__peer_was_down_a_moment_ago__is_tried_again_at_once",
+    ),
+    _mutant(
+        "last-words-lost",
+        "a session ends before the peer has read what was queued: closing yamux drops it",
+        Edit(_SESSION, "Session.say_bye", "self._scope.deadline = min(", "self._scope.cancel(); _ = min("),
+        _OF_SESSIONS + "test_stop__neighbour__is_told_bye_and_gets_the_last_messages",
+    ),
+)

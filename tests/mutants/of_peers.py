@@ -1,0 +1,195 @@
+"""Guards against peers, each taken away in turn: what one of them may cost, and what is held against it."""
+
+from __future__ import annotations
+
+from mutants.detectors import Tests
+from mutants.mutant import Mutant
+from mutants.patch import Edit
+
+_NETWORK, _SESSION, _REGISTRY = "sfnode.network.network", "sfnode.network.session", "sfnode.network.registry"
+_CHANNEL, _STANDING, _RATIONS = "sfnode.network.channel", "sfnode.network.standing", "sfnode.network.rations"
+_ADDRESSES, _PATCHES = "sfnode.network.addresses", "sfnode.network.libp2p_patches"
+_OF_SESSIONS, _OF_STANDING = "tests/test_network_sessions.py::", "tests/test_network_standing.py::"
+_OF_INBOUND, _OF_SECURITY = "tests/test_network_inbound.py::", "tests/test_security_addresses.py::"
+_OF_GREETING, _OF_RATIONS = "tests/test_network_greeting.py::", "tests/test_property_rations.py::"
+_NOT_READING = _OF_SESSIONS + "test_neighbour__does_not_read__queue_is_bounded_and_it_is_dropped"
+_ELSEWHERE = _OF_SECURITY + "test_exchange__address_that_means_another_machine_to_each__is_not_believed"
+
+
+def _mutant(name: str, breaks: str, edit: Edit, *tests: str) -> Mutant:
+    return Mutant(name=name, breaks=breaks, edits=(edit,), detector=Tests(tests))
+
+
+SESSIONS = (
+    _mutant(
+        "hello-awaited-for-ever",
+        "a stranger that says nothing keeps its connection",
+        Edit("sfnode.network.greeting", "await_hello", "(channel.timings.hello_s)", "(600.0)"),
+        _OF_GREETING + "test_stranger__says_nothing__is_cut_after_hello_s",
+    ),
+    _mutant(
+        "strangers-send-long-frames",
+        "a stranger's first frame may be as long as a neighbour's",
+        Edit(_CHANNEL, "Channel.__init__", "limits.HELLO_FRAME_BYTES_MAX", "FRAME_BYTES_MAX"),
+        _OF_GREETING + "test_stranger__says_anything_but_hello__is_cut",
+    ),
+    _mutant(
+        "dead-not-noticed",
+        "a neighbour that has vanished without a word stays one",
+        Edit(_SESSION, "Session._beat", "silent_s >= timings.dead_s", "False"),
+        _OF_SESSIONS + "test_neighbour__silent_after_hello__is_dropped_after_dead_s",
+    ),
+    _mutant(
+        "writes-without-deadline",
+        "a neighbour that does not read holds its place for ever",
+        Edit(_CHANNEL, "Channel.write", "move_on_after(self.timings.write_s)", "move_on_after(600.0)"),
+        _NOT_READING,
+    ),
+    _mutant(
+        "pushes-without-bound",
+        "what waits for a neighbour that does not read is kept: memory without end",
+        Edit("sfnode.network.outbox", "Outbox.put", "or self._bytes + len(payload) > OUTBOX_BYTES_MAX", ""),
+        "tests/test_network_parts.py::test_outbox__full__refuses_but_takes_the_last_word",
+    ),
+    _mutant(
+        "first-session-stays",
+        "a peer that restarts waits until its dead connection is noticed",
+        Edit(_REGISTRY, "Registry._replaces", "return True", "return False"),
+        _OF_GREETING + "test_second_session_of_a_peer__newest_wins__first_is_told",
+    ),
+    _mutant(
+        "events-without-bound",
+        "what the node has not read yet grows without end",
+        Edit(_NETWORK, "Network.__init__", "limits.EVENTS_MAX", "10**9"),
+        _OF_SESSIONS + "test_events__node_does_not_read_them__sender_waits_and_nothing_is_lost",
+    ),
+)
+
+RATIONS = (
+    _mutant(
+        "bytes-without-ration",
+        "a neighbour is read as fast as it sends",
+        Edit(_SESSION, "Session.stay_within_rate", "if self._allowance_bytes < 0:", "if False:"),
+        _OF_SESSIONS + "test_neighbour__sends_faster_than_allowed__is_read_more_slowly",
+    ),
+    _mutant(
+        "records-without-ration",
+        "a neighbour may have as many signatures checked as its bytes can carry",
+        Edit(_NETWORK, "Network._on_message", "pushed_cost_bytes(message, self.record_bytes)", "0"),
+        _OF_SESSIONS + "test_neighbour__pushes_more_records_than_allowed__is_read_more_slowly",
+    ),
+    _mutant(
+        "answers-without-ration",
+        "who asks most gets most",
+        Edit(_NETWORK, "Network._on_message", "if cost := cost_us(message):", "if (cost := 0):"),
+        _OF_RATIONS + "test_requests__greedy_peer_asks_without_end__honest_one_is_served_as_if_alone",
+    ),
+    _mutant(
+        "rations-not-shared",
+        "many greedy peers together get all of the core",
+        Edit(_RATIONS, "Rations.wait_s", "limits.RATION_ALL_US_PER_S / here", "1e9"),
+        _OF_RATIONS + "test_rations__sixty_greedy_peers__together_get_no_more_than_all_may",
+    ),
+    _mutant(
+        "ration-anew-for-each-session",
+        "who reconnects has a full ration again",
+        Edit(_RATIONS, "Rations.ended", "self._buckets[peer].is_here = False", "del self._buckets[peer]"),
+        _OF_RATIONS + "test_rations__peer_reconnects__finds_its_bucket_as_it_left_it",
+    ),
+)
+
+PLACES = (
+    _mutant(
+        "places-for-one-network",
+        "one network takes all inbound places",
+        Edit(_REGISTRY, "Registry.make_place", "if not has_group_room(", "if False and not has_group_room("),
+        _OF_INBOUND + "test_one_network__dials_in__gets_a_quarter_of_the_places",
+    ),
+    _mutant(
+        "nobody-gives-way",
+        "who came first keeps a full node's places, however crowded his network is",
+        Edit(_REGISTRY, "Registry.make_place", "choose_to_evict(places, group_of(host))", "None"),
+        _OF_INBOUND + "test_full_node__newcomers_of_other_networks__displace_the_crowd_and_nobody_else",
+    ),
+    _mutant(
+        "useful-not-protected",
+        "the neighbour that brought most gives way like any other",
+        Edit("sfnode.network.inbound", "_protected", "*useful[: limits.PROTECTED_USEFUL]", ""),
+        _OF_INBOUND + "test_full_node__most_useful_neighbour__keeps_its_place",
+    ),
+    _mutant(
+        "strangers-of-one-network",
+        "one network holds all connections that shake hands",
+        Edit(_PATCHES, "_inbound_handler", "if not has_stranger_room(", "if False and not has_stranger_room("),
+        _OF_INBOUND + "test_strangers__of_one_network_say_nothing__the_next_is_cut_and_another_network_is_served",
+    ),
+    _mutant(
+        "own-machine-dialled",
+        "a stranger's word makes us dial our own machine",
+        Edit(_ADDRESSES, "reachable_addresses", "meant.is_loopback and", "False and"),
+        _OF_SECURITY + "test_exchange__this_machine_or_link_from_a_private_address__is_not_believed",
+    ),
+    _mutant(
+        "own-network-dialled",
+        "a stranger's word makes us knock at the machines of our own network",
+        Edit(_ADDRESSES, "reachable_addresses", "meant.is_inside and", "False and"),
+        _OF_SECURITY + "test_exchange__private_address_from_a_stranger__is_not_believed",
+    ),
+    _mutant(
+        "names-of-others-believed",
+        "a stranger's host name leads wherever the owner of the domain wants",
+        Edit(_ADDRESSES, "believable_addresses", "is_vague and is_of_itself", "False"),
+        _OF_SECURITY + "test_exchange__own_host_name_of_the_teller__means_the_address_where_we_see_it",
+    ),
+    _mutant(
+        "names-dialled",
+        "a stranger's host name is dialled as it is",
+        Edit(_ADDRESSES, "believable_addresses", "elif not is_vague and address.is_of_one_machine:", "else:"),
+        _ELSEWHERE,
+    ),
+)
+
+STANDING = (
+    _mutant(
+        "garbage-forgiven",
+        "who sends what no honest node can send comes back at once",
+        Edit(_REGISTRY, "Registry.is_discouraged", "self._standing.is_discouraged(peer, trio.current_time())", "False"),
+        _OF_SESSIONS + "test_drop__discouraged_peer__is_disconnected_and_refused",
+    ),
+    _mutant(
+        "breaker-never-opens",
+        "a fault of our own makes us turn all peers away for a day",
+        Edit(_STANDING, "Standing._is_breaker_open", "len(self._hit_s) >", "False and len(self._hit_s) >"),
+        "tests/test_property_standing.py::"
+        "test_breaker__many_peers_seem_bad__never_more_than_a_quarter_or_two_are_discouraged",
+    ),
+    _mutant(
+        "strangers-open-the-breaker",
+        "an attacker with many keys makes us spare him",
+        Edit(_STANDING, "Standing._is_breaker_open", "if peer not in self._met_s:", "if False:"),
+        "tests/test_property_standing.py::test_breaker__strangers_without_a_session__neither_open_it_nor_are_spared",
+    ),
+    _mutant(
+        "stalling-forgiven",
+        "a peer may stall as often as it likes",
+        Edit(_SESSION, "Session._write_all", "Fault.STALLED if isinstance(error, StalledError) else None", "None"),
+        _OF_STANDING + "test_session__peer_stalls_again_and_again__is_discouraged_the_fourth_time",
+    ),
+    _mutant(
+        "silence-forgiven",
+        "a stranger may hold connections open in silence as often as it likes",
+        Edit(
+            _NETWORK,
+            "Network._on_inbound",
+            "self._registry.penalise(link.peer, Fault.SILENT, str(error))",
+            "pass",
+        ),
+        _OF_STANDING + "test_greeting__stranger_keeps_its_mouth_shut_four_times__is_discouraged",
+    ),
+    _mutant(
+        "bad-scores-pushed-to",
+        "a peer with a bad score is pushed everything all the same",
+        Edit(_NETWORK, "Network.send", "(is_push and not self._registry.is_pushed_to(peer))", "False"),
+        _OF_STANDING + "test_push__peer_with_a_bad_score__gets_answers_but_nothing_pushed",
+    ),
+)
