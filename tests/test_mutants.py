@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 from click.testing import CliRunner
 
-from mutants.catalogue import BY_NAME, CONTROLS, MUTANTS
+from mutants.catalogue import BY_NAME, CONTROLS, MUTANTS, controls
 from mutants.command import Row, main, run_here, summary
 from mutants.detectors import BrokenMutantError, HashSeeds, Simulation, checked, cpu_limit
 from mutants.mutant import Mutant
@@ -131,6 +131,14 @@ def test_control__all_detectors__are_looked_at_without_a_mutant() -> None:
     used = [mutant.detector for mutant in MUTANTS if isinstance(mutant.detector, Simulation)]
     assert covered >= {seed for detector in used for seed in range(detector.seeds)}
     assert any(isinstance(mutant.detector, HashSeeds) for mutant in CONTROLS)
+
+
+def test_control__tests_and_some_seeds_have_just_passed__the_rest_is_looked_at() -> None:
+    assert controls() == CONTROLS
+    rest = [mutant.detector for mutant in controls(30)]
+    assert sorted(detector.first for detector in rest if isinstance(detector, Simulation)) == [30, 45]
+    assert {type(detector).__name__ for detector in rest} == {"Simulation", "HashSeeds", "Directed"}
+    assert not any(isinstance(mutant.detector, Simulation) for mutant in controls(60))
 
 
 def test_summary__survivor_or_false_alarm__is_named() -> None:

@@ -62,5 +62,16 @@ def _controls() -> list[Mutant]:
     ]
 
 
+def controls(checked_seeds: int = 0) -> tuple[Mutant, ...]:
+    """The control, without what `make test` has looked at just before: so many seeds, and all tests and vectors."""
+    return tuple(mutant for mutant in CONTROLS if not _is_checked(mutant.detector, checked_seeds))
+
+
+def _is_checked(detector: Detector, checked_seeds: int) -> bool:
+    if isinstance(detector, Simulation):
+        return detector.first + detector.seeds <= checked_seeds
+    return isinstance(detector, Tests | Vectors) and checked_seeds > 0
+
+
 CONTROLS = tuple(_controls())
 BY_NAME = {mutant.name: mutant for mutant in (*CONTROLS, *MUTANTS)}

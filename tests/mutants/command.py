@@ -18,7 +18,7 @@ from typing import Final
 
 import click
 
-from mutants.catalogue import BY_NAME, CONTROLS, MUTANTS
+from mutants.catalogue import BY_NAME, MUTANTS, controls
 from mutants.detectors import REPOSITORY, BrokenMutantError, HashSeeds, Simulation
 from mutants.mutant import Mutant
 from mutants.patch import StaleEditError, switched_on
@@ -27,7 +27,7 @@ from simulation.world import run_seed
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
 _PROCESS_SECONDS = 600  # a mutant that computes for ever is stopped by its detector, long before
 _PROCESSES: Final = multiprocessing.get_context("forkserver")
-_IMPORTED = ("mutants.command", "sfnode.network.network", "sfnode.store")
+_IMPORTED = ("mutants.command", "sfnode.network.network", "sfnode.store", "hypothesis", "pytest_trio", "xdist")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +56,16 @@ class Row:
 @click.command()
 @click.option("--only", multiple=True, metavar="NAME", help="Only this mutant, without the control; more than once.")
 @click.option("--processes", type=int, default=2, show_default=True, help="How many mutants run at once.")
+@click.option(
+    "--checked",
+    type=int,
+    default=0,
+    metavar="SEEDS",
+    help="Without mutants, tests, vectors and so many seeds have just passed: the control leaves them out.",
+)
 @click.option("--json", "is_json", is_flag=True, help="Print the table as JSON.")
 @click.option("--trace", type=int, hidden=True, help="Print the trace of this seed under the one mutant.")
-def main(only: tuple[str, ...], processes: int, is_json: bool, trace: int | None) -> None:
+def main(only: tuple[str, ...], processes: int, checked: int, is_json: bool, trace: int | None) -> None:
     """Switch deliberate bugs on, one at a time, and see each of them caught.
 
     Example: python -m tests.mutants --only first-seen-wins
@@ -68,7 +75,7 @@ def main(only: tuple[str, ...], processes: int, is_json: bool, trace: int | None
     if trace is not None:
         click.echo(trace_of(BY_NAME[only[0]], trace))
         return
-    chosen = [BY_NAME[name] for name in only] or [*CONTROLS, *MUTANTS]
+    chosen = [BY_NAME[name] for name in only] or [*controls(checked), *MUTANTS]
     sys.exit(run_all(chosen, processes, is_json=is_json))
 
 
