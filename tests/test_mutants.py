@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from itertools import count
 
 import pytest
 from click.testing import CliRunner
 
+from conftest import REPOSITORY
+from mutants import detectors, of_network, of_peers
 from mutants.catalogue import BY_NAME, CONTROLS, MUTANTS, controls
 from mutants.command import Row, main, run_here, summary
 from mutants.detectors import BrokenMutantError, HashSeeds, Simulation, checked, cpu_limit
@@ -58,6 +61,21 @@ def test_mutants__what_the_issue_names__is_there() -> None:
 
 def test_mutants__caught_by_the_simulation__say_how_they_must_show() -> None:
     assert [m.name for m in MUTANTS if isinstance(m.detector, Simulation) and not m.detector.because] == []
+
+
+def test_page_on_libp2p__tests_and_mutants_that_it_names__are_there_and_no_mutant_is_missing() -> None:
+    page = (REPOSITORY / "docs" / "libp2p.md").read_text("utf-8")
+    sources = "\n".join(path.read_text("utf-8") for path in (REPOSITORY / "tests").glob("test_*.py"))
+    named = set(re.findall(r"`(test_\w+)`", page))
+    assert named and named <= set(re.findall(r"def (test_\w+)\(", sources))
+    groups = (of_network.PROCESS, of_network.STREAMS, of_network.YAMUX, of_network.CLOSING)
+    guards = (of_peers.SESSIONS, of_peers.RATIONS, of_peers.PLACES, of_peers.STANDING)
+    names = {mutant.name for group in (*groups, *guards) for mutant in group}
+    assert names == {name for name in re.findall(r"`([a-z0-9-]+)`", page) if name in names}
+    for mutant in (mutant for group in groups for mutant in group):
+        (row,) = [line for line in page.splitlines() if f"`{mutant.name}`" in line][:1]
+        assert isinstance(mutant.detector, detectors.Tests)
+        assert any(name.rpartition("::")[2] in row for name in mutant.detector.names), mutant.name
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
