@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
+from typing import Protocol
 
 from protocol import limits
+from protocol.archive import Archive
 from protocol.bases import decode_basis_untrusted
 from protocol.errors import Ignore, Reject, RejectReason
 from protocol.hashing import Author, Digest, hash_fields
@@ -35,6 +37,13 @@ _STEP = slice(32, 36)  # of a record, SPEC 6.1
 Read = Callable[[int], bytes]  # up to so many bytes; fewer only where the file ends
 
 
+class Keeper(Archive, Protocol):
+    """Keeps the records of a log file while it is read. What it was given may turn out to belong to a forged file."""
+
+    def add(self, records: Iterable[bytes], *, is_durable: bool) -> None:
+        """Keep records that were verified, by step and then as bytes; ``is_durable``: they are on the disk then."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnd:
     """What a log file says of itself at its end.
@@ -54,7 +63,10 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedLog:
-    """A log file that was read to its end and found to hold what it says. ``renewals``: later bases by SHA-256."""
+    """A log file that was read to its end and found to hold what it says.
+
+    ``renewals``: later bases by SHA-256. ``replica``: its records are where the file's keeper has them.
+    """
 
     signed: SignedManifest
     basis: bytes | None
@@ -102,13 +114,14 @@ def _in_blocks(chain: _Chain, kind: int, data: bytes) -> Iterator[bytes]:
 
 
 def load_log_untrusted(
-    read: Read, on_manifest: Callable[[Manifest], None], on_block: Callable[[int, int], None]
+    read: Read, on_manifest: Callable[[SignedManifest], Keeper | None], on_block: Callable[[int, int], None]
 ) -> LoadedLog:
     """Read a whole log file and verify every part of it.
 
     Args:
         read: gives the next bytes of the file.
-        on_manifest: called once the manifest is known and before more is read; what it raises ends the reading.
+        on_manifest: called once the manifest is known and before more is read; what it raises ends the reading. It may
+            give what keeps the records, which are then not kept in memory.
         on_block: called with the bytes read and the updates held so far, after each block.
 
     Raises:
@@ -147,13 +160,14 @@ class _Loader:
     """Reads one file. ``_offset``: bytes read so far, for what is said of a fault."""
 
     def __init__(
-        self, read: Read, on_manifest: Callable[[Manifest], None], on_block: Callable[[int, int], None]
+        self, read: Read, on_manifest: Callable[[SignedManifest], Keeper | None], on_block: Callable[[int, int], None]
     ) -> None:
         self._read = read
         self._on_manifest = on_manifest
         self._on_block = on_block
         self._offset = 0
         self._chain = _Chain()
+        self._keeper: Keeper | None = None
         self._records = 0
         self._last_place = b"", b""
         self._last_key = b""
@@ -166,7 +180,7 @@ class _Loader:
         self._offset = len(MAGIC)
         signed = self._manifest()
         basis = self._basis(signed.manifest)
-        replica = Replica(signed.manifest)
+        replica = Replica(signed.manifest, self._keeper)
         due = dict.fromkeys((STATEMENTS, RECORDS, RENEWED), limits.LOG_BLOCK_BYTES_MAX) | {END: _END_BYTES}
         while (block := self._block(due)).kind in (STATEMENTS, RECORDS):
             if block.kind == STATEMENTS:
@@ -209,7 +223,7 @@ class _Loader:
         block = self._block({MANIFEST: limits.MANIFEST_BYTES_MAX})
         with _at(block.start):
             signed = decode_run_untrusted(block.body)
-        self._on_manifest(signed.manifest)
+        self._keeper = self._on_manifest(signed)
         return signed
 
     def _basis(self, manifest: Manifest) -> bytes | None:
@@ -262,6 +276,8 @@ class _Loader:
             with _at(start + index * codec.record_bytes):
                 self._add_record(replica, record)
         self._records += len(records)
+        if self._keeper:
+            self._keeper.add(records, is_durable=True)
         replica.coefficients()
 
     def _add_record(self, replica: Replica, record: bytes) -> None:

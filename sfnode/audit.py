@@ -75,12 +75,17 @@ def choose_messages(ledger: Ledger, author: Author | None, count: int, chooser: 
 
     OperatorError when there is none.
     """
-    known = [envelope for envelope in ledger.envelopes() if author is None or envelope.author == author]
+    known = sum(1 for _ in _envelopes_of(ledger, author))
     if not known:
         whose = "no update at all" if author is None else f"no update of author {author.hex()}"
         raise OperatorError(f"the ledger holds {whose}: nothing to audit")
-    chosen = chooser.sample(known, min(count, len(known)))
-    return sorted(chosen, key=lambda envelope: (envelope.step, envelope.author))
+    places = frozenset(chooser.sample(range(known), min(count, known)))
+    return [envelope for place, envelope in enumerate(_envelopes_of(ledger, author)) if place in places]
+
+
+def _envelopes_of(ledger: Ledger, author: Author | None) -> Iterator[Envelope]:
+    """By (step, author). They may lie on the disk: never all of them in a list."""
+    return (envelope for envelope in ledger.envelopes() if author is None or envelope.author == author)
 
 
 async def audit_messages(
@@ -120,22 +125,34 @@ def states_before(
 ) -> Iterator[tuple[Coefficients, Coefficients]]:
     """For each message, by step: the state of all earlier rounds, and that without the last round of other authors."""
     full, lagging = Coefficients(manifest), Coefficients(manifest)
-    waiting = sorted(ledger.envelopes(), key=lambda envelope: envelope.step)
-    full_count = lagging_count = 0
+    for_full, for_lagging = _ByStep(ledger.envelopes()), _ByStep(ledger.envelopes())
+    last_round: list[Envelope] = []
     for envelope in chosen:
-        full_end = _count_before(waiting, envelope.step)
-        full.add(waiting[full_count:full_end])
-        lagging_end = _count_before(waiting, envelope.step - manifest.method.local_steps)
-        lagging.add(waiting[lagging_count:lagging_end])
-        own = [each for each in waiting[lagging_end:full_end] if each.author == envelope.author]
+        lagging_step = envelope.step - manifest.method.local_steps
+        last_round = [each for each in last_round if each.step >= lagging_step]
+        full.add(for_full.before(lagging_step))
+        fresh = list(for_full.before(envelope.step))
+        full.add(fresh)
+        last_round += fresh
+        lagging.add(for_lagging.before(lagging_step))
+        own = [each for each in last_round if each.author == envelope.author]
         lagging.add(own)
         yield full, lagging
         lagging.remove(own)
-        full_count, lagging_count = full_end, lagging_end
 
 
-def _count_before(ordered: Sequence[Envelope], step: int) -> int:
-    return next((index for index, envelope in enumerate(ordered) if envelope.step >= step), len(ordered))
+class _ByStep:
+    """Envelopes by step, which may lie on the disk: taken up to a step at a time."""
+
+    def __init__(self, envelopes: Iterator[Envelope]) -> None:
+        self._envelopes = envelopes
+        self._next = next(envelopes, None)
+
+    def before(self, step: int) -> Iterator[Envelope]:
+        """Those not yet taken that come before ``step``."""
+        while self._next is not None and self._next.step < step:
+            taken, self._next = self._next, next(self._envelopes, None)
+            yield taken
 
 
 async def _measure(

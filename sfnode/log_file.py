@@ -8,7 +8,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,8 +17,9 @@ from typing import BinaryIO, Final
 from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject
 from protocol.hashing import Digest
 from protocol.keys import Signer
+from protocol.ledger import Ledger
 from protocol.log_file import LoadedLog, encode_log, load_log_untrusted
-from protocol.manifest import Manifest
+from protocol.manifest import Manifest, SignedManifest
 from protocol.method import BasisKind
 from protocol.replica import Replica
 from sfnode.basis_file import basis_in, basis_path, read_bases, renewals_for, store_basis
@@ -31,11 +32,11 @@ from sfnode.store import (
     Store,
     is_locked,
     read_manifest,
-    read_records,
-    read_statements,
+    reading,
     replay,
     replay_statements,
 )
+from sfnode.stored_records import StoredRecords
 
 Tell = Callable[[int, int], None]  # bytes of the file done so far, updates held so far
 _TOLD_RECORDS: Final = 2_000
@@ -89,19 +90,14 @@ def export_log(directory: Path, path: Path, writer: Signer, tell: Tell) -> LogSu
     held = basis_in(directory, manifest)
     read_bases(manifest, held)
     basis = read_bytes(held, "the basis") if held else None
-    replica = Replica(manifest)
-    replay_statements(replica, read_statements(directory), directory / LEDGER_FILE)
-    replay(replica, _told(read_records(directory), tell), directory / LEDGER_FILE)
-    replica.coefficients()
-    renewals_for(directory, replica)
-    write_pieces_durably(
-        path,
-        _counted(
-            encode_log(signed, basis, replica, writer, partial(_read_renewal, directory, manifest)), replica, tell
-        ),
-    )
-    records = replica.ledger.updates + 2 * replica.ledger.void_slots
-    return _summary(directory, replica, records=records, writer=writer.author.hex())
+    with reading(directory) as stored:
+        replica = _replayed(Replica(manifest, stored.archive), stored, directory, tell)
+        replica.coefficients()
+        renewals_for(directory, replica)
+        pieces = encode_log(signed, basis, replica, writer, partial(_read_renewal, directory, manifest))
+        write_pieces_durably(path, _counted(pieces, replica, tell))
+        records = replica.ledger.updates + 2 * replica.ledger.void_slots
+        return _summary(directory, replica, records=records, writer=writer.author.hex())
 
 
 def _read_renewal(directory: Path, manifest: Manifest, sha256: str) -> bytes:
@@ -110,6 +106,11 @@ def _read_renewal(directory: Path, manifest: Manifest, sha256: str) -> bytes:
         path = basis_path(directory, manifest, sha256)
         raise OperatorError(f"{path} is damaged: start the node, it fetches the file from its neighbours")
     return data
+
+
+def _replayed(replica: Replica, stored: StoredRecords, directory: Path, tell: Tell) -> Replica:
+    replay_statements(replica, stored.statements(), directory / LEDGER_FILE)
+    return replay(replica, _told(stored.records(), tell), directory / LEDGER_FILE)
 
 
 def _told(records: Iterable[tuple[int, bytes]], tell: Tell) -> Iterator[tuple[int, bytes]]:
@@ -141,18 +142,52 @@ def import_log(path: Path, choose_directory: Callable[[Manifest], Path], tell: T
             is in use, or cannot be written.
         StorageDamagedError: the directory's own ledger is damaged.
     """
-    chosen: list[Path] = []
+    with ExitStack() as stack:
+        made: list[_Staged] = []
 
-    def on_manifest(manifest: Manifest) -> None:
-        chosen.append(choose_directory(manifest))
-        _check_directory(chosen[0], manifest)
+        def on_manifest(signed: SignedManifest) -> Store:
+            directory = choose_directory(signed.manifest)
+            _check_directory(directory, signed.manifest)
+            made.append(stack.enter_context(_staging(directory, signed)))
+            return made[0].store
 
-    with _opened(path) as file:
-        loaded = _load(path, file, on_manifest, tell)
-    directory = chosen[0]
-    if directory.exists() and any(directory.iterdir()):
-        return _merge(loaded, directory, tell)
-    return _create(loaded, directory)
+        with _opened(path) as file:
+            loaded = _load(path, file, on_manifest, tell)
+        (staged,) = made
+        return _create(loaded, staged) if staged.is_new else _merge(loaded, staged.directory, tell)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Staged:
+    """Where the records of a file lie while it is read: a data directory under way.
+
+    ``is_new``: it becomes ``directory``; else what is new in it is added to the one that is there.
+    """
+
+    directory: Path
+    folder: Path
+    store: Store
+    is_new: bool
+
+
+@contextmanager
+def _staging(directory: Path, signed: SignedManifest) -> Iterator[_Staged]:
+    """Beside the place of a new directory, so that one rename puts it there; else in the directory."""
+    is_new = not directory.exists() or not any(directory.iterdir())
+    parent, name = (directory.absolute().parent, directory.name) if is_new else (directory, "")
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        _clear_staged(name, parent)
+        folder = Path(tempfile.mkdtemp(prefix=f"{name}.import-", dir=parent))
+        folder.chmod(0o755)
+    except OSError as error:
+        raise OperatorError(f"cannot make a folder in {parent}: {describe_os_error(error)}") from None
+    try:
+        with closing(Store(folder, signed)) as store:
+            yield _Staged(directory=directory, folder=folder, store=store, is_new=is_new)
+    finally:
+        with suppress(OSError):  # it has been moved, unless something went wrong
+            shutil.rmtree(folder)
 
 
 def _opened(path: Path) -> BinaryIO:
@@ -162,7 +197,7 @@ def _opened(path: Path) -> BinaryIO:
         raise OperatorError(f"cannot read the log file {path}: {describe_os_error(error)}") from None
 
 
-def _load(path: Path, file: BinaryIO, on_manifest: Callable[[Manifest], None], tell: Tell) -> LoadedLog:
+def _load(path: Path, file: BinaryIO, on_manifest: Callable[[SignedManifest], Store], tell: Tell) -> LoadedLog:
     try:
         return load_log_untrusted(file.read, on_manifest, tell)
     except Reject as reject:
@@ -188,27 +223,20 @@ def _check_directory(directory: Path, manifest: Manifest) -> None:
         raise OperatorError(f"{directory} is no data directory and holds {strange[0]!r}: choose another --data-dir")
 
 
-def _create(loaded: LoadedLog, directory: Path) -> LogSummary:
-    """A new data directory, written beside its place and moved there when it is whole."""
-    parent = directory.absolute().parent
+def _create(loaded: LoadedLog, staged: _Staged) -> LogSummary:
+    """The new directory gets what is missing, and then its name."""
+    count, directory = loaded.end.records, staged.directory
+    summary = _summary(directory, loaded.replica, records=count, added=count, writer=loaded.end.writer.hex())
     try:
-        parent.mkdir(parents=True, exist_ok=True)
-        _clear_staged(directory.name, parent)
-        staged = Path(tempfile.mkdtemp(prefix=f"{directory.name}.import-", dir=parent))
-    except OSError as error:
-        raise OperatorError(f"cannot make a folder in {parent}: {describe_os_error(error)}") from None
-    try:
-        staged.chmod(0o755)
-        _fill(loaded, staged)
-        os.replace(staged, directory)
-        sync_folder(parent)
+        _keep_basis(loaded, staged.folder)
+        staged.store.add_statements(loaded.replica.ledger.roster.statements())
+        staged.store.close()
+        sync_folder(staged.folder)
+        os.replace(staged.folder, directory)
+        sync_folder(directory.absolute().parent)
     except OSError as error:
         raise OperatorError(f"cannot make {directory}: {describe_os_error(error)}") from None
-    finally:
-        with suppress(OSError):  # it has been moved, unless something went wrong
-            shutil.rmtree(staged)
-    count = loaded.end.records
-    return _summary(directory, loaded.replica, records=count, added=count, writer=loaded.end.writer.hex())
+    return summary
 
 
 def _clear_staged(name: str, parent: Path) -> None:
@@ -221,31 +249,15 @@ def _clear_staged(name: str, parent: Path) -> None:
             shutil.rmtree(path)
 
 
-def _fill(loaded: LoadedLog, folder: Path) -> None:
-    store = Store(folder, loaded.signed)
-    try:
-        _keep_basis(loaded, folder)
-        store.add_statements(loaded.replica.ledger.roster.statements())
-        store.add(loaded.replica.ledger.ordered_records(), is_durable=True)
-    finally:
-        store.close()
-    sync_folder(folder)
-
-
 def _merge(loaded: LoadedLog, directory: Path, tell: Tell) -> LogSummary:
-    store = Store(directory, loaded.signed)
-    try:
+    with closing(Store(directory, loaded.signed)) as store:
         _keep_basis(loaded, directory)
-        replica = Replica(loaded.signed.manifest)
-        replay_statements(replica, store.statements(), directory / LEDGER_FILE)
-        replay(replica, _told(store.records(), tell), directory / LEDGER_FILE)
+        replica = _replayed(Replica(loaded.signed.manifest, store.archive), store, directory, tell)
         store.add_statements(_new_statements(replica, loaded))
-        added, no_room = _new_records(replica, loaded)
-        store.add(added, is_durable=True)
-    finally:
-        store.close()
-    fields = {"records": loaded.end.records, "added": len(added), "no_room": no_room}
-    return _summary(directory, replica, writer=loaded.end.writer.hex(), **fields)
+        news = _News(loaded.replica.ledger, replica)
+        store.add(news, is_durable=True)
+        fields = {"records": loaded.end.records, "added": news.added, "no_room": news.no_room}
+        return _summary(directory, replica, writer=loaded.end.writer.hex(), **fields)
 
 
 def _new_statements(replica: Replica, loaded: LoadedLog) -> list[bytes]:
@@ -258,18 +270,24 @@ def _new_statements(replica: Replica, loaded: LoadedLog) -> list[bytes]:
     return added
 
 
-def _new_records(replica: Replica, loaded: LoadedLog) -> tuple[list[bytes], int]:
-    """The file's records that ``replica`` had not, now added to it; and how many it has no room for."""
-    added: list[bytes] = []
-    no_room = 0
-    for record in loaded.replica.ledger.ordered_records():
-        try:
-            replica.add(record)
-        except Ignore as ignore:
-            no_room += ignore.reason is IgnoreReason.AUTHORS_FULL
-            continue
-        added.append(record)
-    return added, no_room
+class _News:
+    """The file's records that ``replica`` had not, each added to it as it is taken; and how many it has no room for."""
+
+    def __init__(self, file: Ledger, replica: Replica) -> None:
+        self._file = file
+        self._replica = replica
+        self.added = 0
+        self.no_room = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for record in self._file.ordered_records():
+            try:
+                self._replica.add(record)
+            except Ignore as ignore:
+                self.no_room += ignore.reason is IgnoreReason.AUTHORS_FULL
+                continue
+            self.added += 1
+            yield record
 
 
 def _keep_basis(loaded: LoadedLog, folder: Path) -> None:

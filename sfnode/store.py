@@ -16,34 +16,26 @@ from pathlib import Path
 from urllib.parse import quote
 
 from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject, StorageDamagedError
-from protocol.hashing import Author
-from protocol.limits import SPAN_STEPS
 from protocol.manifest import Manifest, SignedManifest, decode_run_untrusted
 from protocol.replica import Replica
 from sfnode.files import describe_os_error, read_bytes, write_durably
 from sfnode.sqlite_errors import damaged, sqlite_errors
+from sfnode.stored_records import SLOT_INDEX, StoredRecords
 
 MANIFEST_FILE = "manifest.run"
 LEDGER_FILE = "ledger.sqlite3"
 LOCK_FILE = "lock"
 STATUS_FILE = "status.json"
 
-_SCHEMA = """
+_SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS records (arrival INTEGER PRIMARY KEY AUTOINCREMENT, record BLOB NOT NULL);
-CREATE INDEX IF NOT EXISTS records_by_slot ON records (substr(record, 1, 8), substr(record, 33, 4));
+CREATE INDEX IF NOT EXISTS {SLOT_INDEX} ON records (substr(record, 1, 8), substr(record, 33, 4));
 CREATE TABLE IF NOT EXISTS statements (arrival INTEGER PRIMARY KEY AUTOINCREMENT, statement BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 
-_PAGE = "SELECT arrival, record FROM records WHERE arrival > ? ORDER BY arrival LIMIT 1024"
-# By the index: what begins like the author, a step as its four bytes (SPEC 6.1). The whole author is compared by us.
-_OF_AUTHOR = "SELECT record FROM records WHERE substr(record, 1, 8) = ?"
-_OF_STEPS = f"{_OF_AUTHOR} AND substr(record, 33, 4) {{}} ORDER BY substr(record, 33, 4), arrival"
-_LAST_STEP = "SELECT max(substr(record, 33, 4)) FROM records WHERE substr(record, 1, 8) = ?"
-_AUTHOR, _STEP = slice(32), slice(32, 36)
 
-
-class Store:
+class Store(StoredRecords):
     """An open data directory. One process at a time holds it; ``close`` gives it back."""
 
     def __init__(self, directory: Path, signed: SignedManifest) -> None:
@@ -54,21 +46,26 @@ class Store:
             StorageDamagedError: the database is not readable.
         """
         self.directory = directory
-        self._lock = _take_lock(directory)
+        self._lock: int | None = _take_lock(directory)
         try:
             _adopt_manifest(directory, signed)
-            self._database = _open_database(directory / LEDGER_FILE)
+            super().__init__(_open_database(directory / LEDGER_FILE), directory / LEDGER_FILE)
             with self._guarded():
                 self._database.executescript(_SCHEMA)
             self._check_run(signed)
         except BaseException:
-            os.close(self._lock)
+            self._release()
             raise
 
     def close(self) -> None:
-        """Flush and release the directory."""
+        """Flush and release the directory; more than once is once."""
         self._database.close()
-        os.close(self._lock)
+        self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     # --- records ------------------------------------------------------------------------------------------
 
@@ -77,43 +74,6 @@ class Store:
         with self._transaction(is_durable=is_durable):
             self._database.executemany("INSERT INTO records (record) VALUES (?)", ((record,) for record in records))
 
-    def records(self) -> Iterator[tuple[int, bytes]]:
-        """(arrival number, record) in the order of arrival."""
-        return _read_in_pages(self._database, self.directory / LEDGER_FILE)
-
-    # --- archive: what a ledger need not keep in memory ---------------------------------------------------
-
-    def read(self, author: Author, steps: Sequence[int]) -> list[bytes]:
-        """The records of one author of these steps, which ascend; see :class:`protocol.archive.Archive`."""
-        if not steps:
-            return []
-        wanted = [step.to_bytes(4, "big") for step in steps]
-        is_dense = steps[-1] - steps[0] < 2 * len(steps)
-        if is_dense:
-            rows = self._select(_OF_STEPS.format("BETWEEN ? AND ?"), author[:8], wanted[0], wanted[-1])
-        else:
-            rows = self._select(_OF_STEPS.format(f"IN ({','.join('?' * len(wanted))})"), author[:8], *wanted)
-        chosen = frozenset(wanted)
-        return [row for row in rows if row[_AUTHOR] == author and row[_STEP] in chosen]
-
-    def read_all(self, author: Author) -> Iterator[bytes]:
-        """All records of one author, by step."""
-        (last,) = self._select(_LAST_STEP, author[:8])
-        for start in range(0, int.from_bytes(last, "big") + 1 if last else 0, SPAN_STEPS):
-            yield from self.read(author, range(start, start + SPAN_STEPS))
-
-    def damage(self, detail: str) -> StorageDamagedError:
-        """The error that says of the database what is wrong, and what to do."""
-        return damaged(self.directory / LEDGER_FILE, detail)
-
-    def _select(self, query: str, *values: bytes) -> list[bytes]:
-        """The one column that ``query`` asks for."""
-        with self._guarded():
-            rows = self._database.execute(query, values).fetchall()
-        if not all(isinstance(value, bytes) or value is None for (value,) in rows):
-            raise self.damage("among the records is what is none")
-        return [value for (value,) in rows]
-
     # --- statements ---------------------------------------------------------------------------------------
 
     def add_statements(self, statements: Sequence[bytes]) -> None:
@@ -121,10 +81,6 @@ class Store:
         rows = [(statement,) for statement in statements]
         with self._transaction(is_durable=True):
             self._database.executemany("INSERT INTO statements (statement) VALUES (?)", rows)
-
-    def statements(self) -> list[bytes]:
-        """All of them, in the order of arrival."""
-        return _all_statements(self._database, self.directory / LEDGER_FILE)
 
     # --- facts --------------------------------------------------------------------------------------------
 
@@ -225,20 +181,38 @@ def decode_run_file(path: Path) -> SignedManifest:
         raise OperatorError(f"run file {path}: {reject.detail}") from None
 
 
-def read_replica(directory: Path, manifest: Manifest, *, replica: Replica | None = None) -> Replica:
-    """The replica that a data directory gives, read-only: also while a daemon uses it.
+def read_replica(directory: Path, manifest: Manifest) -> Replica:
+    """The replica that a data directory gives, all of it in memory, read-only: also while a daemon uses it.
 
-    OperatorError when no node has run there, StorageDamagedError; ``replica``: to be filled instead of a new one.
+    OperatorError when no node has run there, StorageDamagedError. For a whole run: :func:`reading`.
     """
-    filled, path = replica or Replica(manifest), directory / LEDGER_FILE
-    replay_statements(filled, read_statements(directory), path)
-    return replay(filled, read_records(directory), path)
+    with reading(directory) as stored:
+        return replay_all(Replica(manifest), stored, directory)
+
+
+def replay_all(replica: Replica, stored: StoredRecords, directory: Path) -> Replica:
+    """Feed statements and records of a data directory through their doors. StorageDamagedError."""
+    path = directory / LEDGER_FILE
+    replay_statements(replica, stored.statements(), path)
+    return replay(replica, stored.records(), path)
 
 
 def read_records(directory: Path, *, after: int = -1) -> Iterator[tuple[int, bytes]]:
     """(arrival number, record) of a data directory beyond arrival ``after``, read-only: also while a daemon uses it."""
     with _reading(directory) as database:
-        yield from _read_in_pages(database, directory / LEDGER_FILE, after)
+        yield from StoredRecords(database, directory / LEDGER_FILE).records(after=after)
+
+
+@contextmanager
+def reading(directory: Path) -> Iterator[StoredRecords]:
+    """What a data directory holds at one moment, read-only: a daemon that uses it may go on.
+
+    OperatorError when no node has run there.
+    """
+    with _reading(directory) as database:
+        with sqlite_errors(directory / LEDGER_FILE):
+            database.execute("BEGIN")  # what is read first fixes the moment
+        yield StoredRecords(database, directory / LEDGER_FILE)
 
 
 def read_known_peers(directory: Path) -> str:
@@ -251,7 +225,7 @@ def read_known_peers(directory: Path) -> str:
 def read_statements(directory: Path) -> list[bytes]:
     """The statements of a data directory in the order of arrival, as read_records."""
     with _reading(directory) as database:
-        return _all_statements(database, directory / LEDGER_FILE)
+        return StoredRecords(database, directory / LEDGER_FILE).statements()
 
 
 @contextmanager
@@ -267,29 +241,6 @@ def _reading(directory: Path) -> Iterator[sqlite3.Connection]:
         yield database
     finally:
         database.close()
-
-
-def _all_statements(database: sqlite3.Connection, path: Path) -> list[bytes]:
-    with sqlite_errors(path):
-        rows = database.execute("SELECT statement FROM statements ORDER BY arrival").fetchall()
-    if not all(isinstance(statement, bytes) for (statement,) in rows):
-        raise damaged(path, "among the statements is what is none")
-    return [statement for (statement,) in rows]
-
-
-def _read_in_pages(database: sqlite3.Connection, path: Path, last: int = -1) -> Iterator[tuple[int, bytes]]:
-    """All records beyond arrival ``last``, in order. No cursor stays open while the caller works: it may stop half-way
-    and close all."""
-    while True:
-        with sqlite_errors(path):
-            page = database.execute(_PAGE, (last,)).fetchall()
-        if not page:
-            return
-        for arrival, record in page:
-            if not isinstance(record, bytes) or not isinstance(arrival, int) or arrival <= last:
-                raise damaged(path, f"after record {last} comes what is no record")
-            last = arrival
-            yield arrival, record
 
 
 def replay_statements(replica: Replica, statements: Iterable[bytes], path: Path) -> None:

@@ -73,3 +73,8 @@ def test_author_burst__rate_for_each_author__stops_what_is_pushed_and_not_what_i
         "pushed, rate of 5/s": "50 to 50",
         "asked for, rate of 5/s": "300 to 300",
     }
+
+
+def test_log_files__few_updates__tells_every_command() -> None:
+    result = run("log_files", "--updates", "300", "--authors", "3")
+    assert len(result) == 6 and all(found["peak_mib"] > 10 for found in result.values())

@@ -17,6 +17,7 @@ from protocol.errors import OperatorError, Reject
 from protocol.hashing import Author
 from protocol.keys import Signer
 from protocol.manifest import SignedManifest
+from protocol.replica import Replica
 from protocol.structure import is_hex
 from sfnode.audit import Audit, audit_messages, check_auditable, choose_messages, report_name
 from sfnode.basis_file import basis_in, renewals_for
@@ -26,7 +27,7 @@ from sfnode.cli.run import model_reference
 from sfnode.data import training_file
 from sfnode.files import read_bytes, write_durably
 from sfnode.identity import FILE_NAME, load_identity
-from sfnode.store import read_manifest, read_replica
+from sfnode.store import read_manifest, reading, replay_all
 from sfnode.trainer import TrainingConfig
 
 
@@ -51,14 +52,15 @@ def audit(data_dir: Path, check: Path | None, out: Path | None, is_json: bool, *
     directory = data_dir.expanduser()
     signed = read_manifest(directory)
     check_auditable(signed.manifest)
-    replica = read_replica(directory, signed.manifest)
-    ledger = replica.ledger
-    config = replace(_config(signed, directory, options), renewals=renewals_for(directory, replica))
-    if check is None:
-        chosen = choose_messages(ledger, _author(options["author"]), options["messages"], random.SystemRandom())
-    else:
-        chosen = [_reported(signed, check)]
-    found = trio.run(audit_messages, signed, config, ledger, chosen)
+    with reading(directory) as stored:
+        replica = replay_all(Replica(signed.manifest, stored.archive), stored, directory)
+        ledger = replica.ledger
+        config = replace(_config(signed, directory, options), renewals=renewals_for(directory, replica))
+        if check is None:
+            chosen = choose_messages(ledger, _author(options["author"]), options["messages"], random.SystemRandom())
+        else:
+            chosen = [_reported(signed, check)]
+        found = trio.run(audit_messages, signed, config, ledger, chosen)
     reports = _write_reports(found, signed, directory, out) if out is not None else []
     _say(found, reports, is_json)
     if found.mismatches:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from itertools import islice
+from contextlib import suppress
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
 import click
 
+from protocol.envelope import Envelope
 from protocol.errors import StorageDamagedError
 from protocol.manifest import Manifest
 from protocol.replica import Replica
@@ -19,7 +21,8 @@ from sfnode.cli.run import HOME, default_data_dir
 from sfnode.identity import FILE_NAME, load_identity
 from sfnode.log_file import LogSummary, Tell, export_log, import_log
 from sfnode.report import Reporter
-from sfnode.store import read_manifest, read_replica
+from sfnode.store import read_manifest, reading, replay_all
+from sfnode.stored_records import StoredRecords
 
 _PROGRESS_S = 1.0
 
@@ -40,22 +43,20 @@ def verify(directory: Path, is_json: bool) -> None:
     """
     started = time.monotonic()
     manifest = read_manifest(directory).manifest
-    fields: dict[str, Any] = {"run_id": manifest.run_id.hex(), "ok": True, "problem": ""}
-    replica = Replica(manifest)
-    try:
-        read_replica(directory, manifest, replica=replica)
-    except StorageDamagedError as error:
-        fields |= {"ok": False, "problem": str(error)}
-    steps = {envelope.step for envelope in replica.ledger.envelopes()}
-    fields |= {
-        "updates": replica.ledger.updates,
-        "authors": len(replica.ledger.authors()),
-        "steps": len(steps),
-        "void_slots": replica.ledger.void_slots,
-        "ledger_root": replica.ledger.root().hex(),
-        "state_digest": replica.state_digest().hex(),
-        "seconds": round(time.monotonic() - started, 3),
-    }
+    with reading(directory) as stored:
+        replica, problem = _verified(manifest, stored, directory)
+        fields: dict[str, Any] = {
+            "run_id": manifest.run_id.hex(),
+            "ok": not problem,
+            "problem": problem,
+            "updates": replica.ledger.updates,
+            "authors": len(replica.ledger.authors()),
+            "steps": sum(1 for _ in groupby(envelope.step for envelope in replica.ledger.envelopes())),
+            "void_slots": replica.ledger.void_slots,
+            "ledger_root": replica.ledger.root().hex(),
+            "state_digest": replica.state_digest().hex(),
+            "seconds": round(time.monotonic() - started, 3),
+        }
     if is_json:
         click.echo(json.dumps(fields))
     else:
@@ -63,6 +64,17 @@ def verify(directory: Path, is_json: bool) -> None:
             click.echo(f"{name:<13} {value}")
     if not fields["ok"]:
         raise StorageDamagedError(fields["problem"])
+
+
+def _verified(manifest: Manifest, stored: StoredRecords, directory: Path) -> tuple[Replica, str]:
+    """What the directory gives, and what is wrong with it; then all that comes before the fault, kept in memory."""
+    try:
+        return replay_all(Replica(manifest, stored.archive), stored, directory), ""
+    except StorageDamagedError as error:
+        sound = Replica(manifest)
+        with suppress(StorageDamagedError):
+            replay_all(sound, stored, directory)
+        return sound, str(error)
 
 
 @log.command()
@@ -76,20 +88,25 @@ def show(directory: Path, limit: int, is_json: bool) -> None:
     Example: sfnode log show ~/.sfnode/my-run-0123456789ab --limit 5
     """
     manifest = read_manifest(directory).manifest
-    replica = read_replica(directory, manifest)
-    skipped = max(0, replica.ledger.updates - limit) if limit else 0
-    for envelope in islice(replica.ledger.envelopes(), skipped, None):
-        fields = {
-            "step": envelope.step,
-            "author": envelope.author.hex(),
-            "seed": f"{envelope.seed:016x}",
-            "scalars": envelope.scalars,
-        }
-        if is_json:
-            click.echo(json.dumps(fields))
-        else:
-            scalars = " ".join(f"{scalar:+d}" for scalar in envelope.scalars[:16])
-            click.echo(f"{envelope.step:>7}  {envelope.author.hex()[:16]}  {fields['seed']}  {scalars}")
+    with reading(directory) as stored:
+        ledger = replay_all(Replica(manifest, stored.archive), stored, directory).ledger
+        skipped = max(0, ledger.updates - limit) if limit else 0
+        for envelope in islice(ledger.envelopes(), skipped, None):
+            _show(envelope, is_json)
+
+
+def _show(envelope: Envelope, is_json: bool) -> None:
+    fields = {
+        "step": envelope.step,
+        "author": envelope.author.hex(),
+        "seed": f"{envelope.seed:016x}",
+        "scalars": envelope.scalars,
+    }
+    if is_json:
+        click.echo(json.dumps(fields))
+    else:
+        scalars = " ".join(f"{scalar:+d}" for scalar in envelope.scalars[:16])
+        click.echo(f"{envelope.step:>7}  {envelope.author.hex()[:16]}  {fields['seed']}  {scalars}")
 
 
 @log.command("export")
