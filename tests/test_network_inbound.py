@@ -47,11 +47,13 @@ async def guest(number: int, local_host: str, node: Node, monkeypatch: pytest.Mo
 async def last_words(link: Link) -> str:
     """The reason in the bye that the node says."""
     parser, reason = FrameParser(FRAME_BYTES_MAX), None
-    while reason is None:
-        while (payload := parser.next_payload()) is None:
-            parser.feed_untrusted(await link.receive_some(65_536))
-        message = decode_untrusted(payload)
-        reason = message.reason if isinstance(message, Bye) else None
+    with trio.fail_after(4.0):
+        while reason is None:
+            while (payload := parser.next_payload()) is None:
+                parser.feed_untrusted(await link.receive_some(65_536))
+            message = decode_untrusted(payload)
+            reason = message.reason if isinstance(message, Bye) else None
+    assert reason is not None
     return reason
 
 
