@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from network_nodes import HELLO, LOOPBACK, dial, network, running_host, start, until
-from protocol.limits import PULL_AUTHORS_MAX
+from protocol.hashing import Author
+from protocol.limits import PULL_AUTHORS_MAX, PULL_BYTES_MAX
 from protocol.wire import (
     AuthorsRequest,
     BasisRequest,
@@ -182,6 +183,21 @@ def _is_more_than(count: Callable[[], int], number: int) -> Callable[[], bool]:
 def test_pushed_cost__records_that_nobody_asked_for__count_as_a_kilobyte_each() -> None:
     assert rations_module.pushed_cost_bytes(Records(request=0, data=bytes(5 * 124)), 124) == 5 * (1_000 - 124)
     assert rations_module.pushed_cost_bytes(Records(request=0, data=bytes(4_000)), 4_000) == 0  # long ones cost more
-    assert rations_module.pushed_cost_bytes(Records(request=7, data=bytes(5 * 124)), 124) == 0
+    assert rations_module.pushed_cost_bytes(Records(request=7, data=bytes(5 * 124)), 124) == 5 * (1_000 - 124)
+    assert rations_module.pushed_cost_bytes(Records(request=7, data=bytes(5 * 124)), 124, is_asked_for=True) == 0
     assert rations_module.pushed_cost_bytes(Records(request=0, data=bytes(5 * 124)), 0) == 0
     assert rations_module.pushed_cost_bytes(Ping(nonce=1), 124) == 0
+
+
+def test_asked__records_named_as_an_answer__are_one_only_as_far_as_something_was_asked() -> None:
+    """A fault once: whoever gave what it pushed any number escaped the bound of 2,000 records a second."""
+    question = PullRequest(request=7, wanted=(WantedSlots(span=0, author=Author(bytes(32)), steps=bytes(128)),))
+    asked, answer = rations_module.Asked(), Records(request=7, data=bytes(PULL_BYTES_MAX // 2))
+    assert not asked.take(answer)
+    asked.sent(question)
+    assert not asked.take(Records(request=0, data=bytes(124)))
+    assert [asked.take(answer) for _ in range(3)] == [True, True, False]
+    for _ in range(100):
+        asked.sent(question)
+    assert sum(asked.take(answer) for _ in range(100)) == 2 * limits.OWED_BYTES_MAX // PULL_BYTES_MAX
+    assert not asked.take(Ping(nonce=1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.limits import FRAME_BYTES_MAX
+from protocol.limits import FRAME_BYTES_MAX, PULL_BYTES_MAX
 
 # --- frames ---------------------------------------------------------------------------------------------------
 LENGTH_PREFIX_BYTES: Final = 4  # u32, big endian
@@ -18,6 +18,7 @@ RECEIVE_BYTES_PER_S: Final = 2_000_000  # 16,000 records per second; above it we
 RECEIVE_BURST_BYTES: Final = 4_000_000  # two seconds' worth: a page of 8,192 records is never delayed
 FRAME_COST_BYTES: Final = 400  # a frame counts as this many bytes more: 5,000 empty frames per second
 PUSHED_RECORD_COST_BYTES: Final = 1_000  # of a record that nobody asked for: 2,000 per second, 4,000 at once
+OWED_BYTES_MAX: Final = 4 * PULL_BYTES_MAX  # answers to questions that were asked again may come late, all at once
 RATION_US_PER_S: Final = (
     60_000  # answers to one peer: 24 pulls or 13 pages of authors per second, more than it can verify
 )

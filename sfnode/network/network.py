@@ -341,7 +341,8 @@ class Network:
     async def _on_message(self, session: Session, message: Message, size: int) -> None:
         if cost := cost_us(message):
             await trio.sleep(self._rations.wait_s(session.peer, cost, trio.current_time()))
-        await session.stay_within_rate(pushed_cost_bytes(message, self.record_bytes))
+        is_asked_for = session.asked.take(message)
+        await session.stay_within_rate(pushed_cost_bytes(message, self.record_bytes, is_asked_for=is_asked_for))
         match message:
             case PeersRequest():
                 self._exchange.answer(session)

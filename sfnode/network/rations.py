@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from protocol.limits import PULL_BYTES_MAX
 from protocol.wire import (
     AuthorsRequest,
     ManifestRequest,
@@ -49,12 +50,31 @@ def cost_us(message: Message) -> int:
     return _COST_US.get(type(message), 0)
 
 
-def pushed_cost_bytes(message: Message, record_bytes: int) -> int:
+class Asked:
+    """How many bytes of records one peer still owes us. What it sends beyond them was pushed, whatever it calls it."""
+
+    def __init__(self) -> None:
+        self._owed_bytes = 0
+
+    def sent(self, message: Message) -> None:
+        """A message went to the peer."""
+        if isinstance(message, PullRequest):
+            self._owed_bytes = min(self._owed_bytes + PULL_BYTES_MAX, limits.OWED_BYTES_MAX)
+
+    def take(self, message: Message) -> bool:
+        """Whether a message that came brings no more than is owed; then it is owed no longer."""
+        if not isinstance(message, Records) or message.request == PUSHED or len(message.data) > self._owed_bytes:
+            return False
+        self._owed_bytes -= len(message.data)
+        return True
+
+
+def pushed_cost_bytes(message: Message, record_bytes: int, *, is_asked_for: bool = False) -> int:
     """What a message counts beyond its own bytes: records that nobody asked for cost a check of a signature each.
 
     ``record_bytes``: of one record of the run; 0 while that is not known.
     """
-    if not record_bytes or not isinstance(message, Records) or message.request != PUSHED:
+    if not record_bytes or not isinstance(message, Records) or is_asked_for:
         return 0
     records = len(message.data) // record_bytes
     return max(0, records * limits.PUSHED_RECORD_COST_BYTES - len(message.data))

@@ -14,6 +14,7 @@ from sfnode.network import limits
 from sfnode.network.channel import Channel, StalledError
 from sfnode.network.link import LinkBrokenError
 from sfnode.network.outbox import Outbox
+from sfnode.network.rations import Asked
 from sfnode.network.standing import Fault
 
 _log = logging.getLogger("sfnode.network")
@@ -39,6 +40,7 @@ class Session:
         self.finished = trio.Event()  # set by the owner once everything about this session is done
         self.started_s = trio.current_time()
         self.rtt_ms: float | None = None
+        self.asked = Asked()
         self.news = 0  # records that this neighbour was the first to bring
         self._on_message = on_message
         self._outbox = Outbox()
@@ -66,6 +68,7 @@ class Session:
 
     def send(self, message: Message) -> bool:
         """Queue a message; False when the queue is full or the session is ending."""
+        self.asked.sent(message)
         return self._outbox.put(encode(message))
 
     def end(self, reason: str, *, fault: Fault | None = None) -> None:
