@@ -91,6 +91,7 @@ class Coefficients:
         """Replace an epoch's coefficients by a copy of ``values``: for a process that is told the state."""
         assert values.shape == (self.layout.size,)
         self._epochs[epoch] = values.astype(np.int64)
+        self._revisions[epoch] = self._revisions.get(epoch, 0) + 1
         self._digests.pop(epoch, None)
 
     def _epoch_digest(self, epoch: int) -> Digest | None:

@@ -35,6 +35,7 @@ class RejectReason(IntEnum):
     AUTHOR_WORK = 21
     STATEMENT_FORMAT = 22
     STATEMENT_SIGNATURE = 23
+    SNAPSHOT_FORMAT = 24
 
 
 class IgnoreReason(IntEnum):
@@ -47,6 +48,7 @@ class IgnoreReason(IntEnum):
     NOT_ADMITTED = 5
     EXCLUDED = 6
     STATEMENTS_FULL = 7
+    ATTESTATIONS_FULL = 8
 
 
 class SfnodeError(Exception):

@@ -72,6 +72,13 @@ class BasisArrived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotArrived:
+    """A file came that may be the snapshot that :meth:`Snapshots.wanted` names."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked:
     """Time has passed. Comes at the latest when ``Node.rest_ms`` says; so much ``late_ms`` on a busy machine."""
 
@@ -88,6 +95,7 @@ Event: TypeAlias = (
     | WorkerReady
     | StatementSubmitted
     | BasisArrived
+    | SnapshotArrived
     | Ticked
 )
 
@@ -140,9 +148,13 @@ class DropPeer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Halt:
-    """Stop the node: its own state does not follow from its ledger. Evidence is in ``detail``."""
+    """Stop the node: its own state does not follow from its ledger, or the snapshot that it was told does not.
+
+    ``detail``: which, in words; ``attestations``: signed by whoever vouched for the snapshot.
+    """
 
     detail: str
+    attestations: tuple[bytes, ...] = ()
 
 
 Effect: TypeAlias = StoreRecords | StoreStatements | ReserveStep | StartEstimate | SendMessage | DropPeer | Halt

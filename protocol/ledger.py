@@ -222,9 +222,9 @@ class Ledger:
         """Highest step held of ``author``; -1 when nothing is held."""
         return self._highest.get(author, -1)
 
-    def envelopes(self) -> Iterator[Envelope]:
-        """Every envelope that counts, by (step, author)."""
-        for slot in self._slots_by_step():
+    def envelopes(self, *, from_step: int = 0) -> Iterator[Envelope]:
+        """Every envelope that counts, by (step, author); ``from_step``: a multiple of SPAN_STEPS."""
+        for slot in self._slots_by_step(from_step // limits.SPAN_STEPS):
             if isinstance(slot, bytes):
                 yield self.codec.decode_untrusted(slot)
 
@@ -233,9 +233,9 @@ class Ledger:
         for slot in self._slots_by_step():
             yield from sorted(records_of(slot))
 
-    def _slots_by_step(self) -> Iterator[Slot]:
+    def _slots_by_step(self, first_span: int = 0) -> Iterator[Slot]:
         """By (step, author), a few steps of all authors at a time."""
-        for span in sorted(self._spans):
+        for span in sorted(span for span in self._spans if span >= first_span):
             for start in range(0, limits.SPAN_STEPS, _STEPS_AT_ONCE):
                 steps = _FIRST_STEPS << start
                 found = [
@@ -260,6 +260,17 @@ class Ledger:
             statements = [self.roster.digest()] if len(self.roster) else []
             self._root = hash_fields("sfnode/ledger/1", self._manifest.run_id, *fields, *statements)
         return self._root
+
+    def digest_before(self, step: int) -> Digest:
+        """Digest of what is held below ``step``, a multiple of SPAN_STEPS; statements are not in it (SPEC 9.5)."""
+        digests = [(span, digest) for span, digest in self.span_digests() if span * limits.SPAN_STEPS < step]
+        fields = [part for span, digest in digests for part in (u32(span), digest)]
+        return hash_fields("sfnode/before/1", self._manifest.run_id, u32(step), *fields)
+
+    def slots_before(self, step: int) -> int:
+        """How many slots hold anything below ``step``, a multiple of SPAN_STEPS."""
+        spans = [span for number, span in self._spans.items() if number * limits.SPAN_STEPS < step]
+        return sum(bucket.held.bit_count() for span in spans for _, bucket in span.buckets())
 
     def span_digests(self) -> list[tuple[int, bytes]]:
         """(span, 16-byte digest) of every span that holds anything, ascending."""

@@ -32,6 +32,10 @@ STEPS_AHEAD_MAX: Final = 64  # beyond the frontier a pushed record waits for ant
 RECORDS_IN_MEMORY_MAX: Final = 8_192  # of a ledger with an archive: 2 MB; whatever is flooded now is among them
 WAITING_BYTES_MAX: Final = 8 << 20  # of records not yet summed into the coefficients; beyond it each new one waits
 STATEMENTS_MAX: Final = 2 * AUTHORS_MAX  # an admission and an exclusion of each author; only the owner can fill it
+SNAPSHOT_BYTES_MAX: Final = 64 << 20  # hashed, and decoded, in 0.2 s; a larger run has no snapshots
+SNAPSHOT_BEHIND_MIN: Final = 60_000  # updates that a core replays in about 5 s: a joiner waits for fewer
+SNAPSHOT_MISSING_MS: Final = 60_000  # for what a snapshot counts and no neighbour has yet; then it is false
+ATTESTATIONS_MAX: Final = 1_024  # authors whose newest attestation is kept: 140 kB
 
 # --- wire -----------------------------------------------------------------------------------------------------
 FRAME_BYTES_MAX: Final = 65_536
@@ -39,6 +43,8 @@ RECORDS_PER_FRAME_MAX: Final = 512
 AUTHORS_PER_PAGE_MAX: Final = 128  # 128 x ~310 bytes stay below a frame
 STATEMENT_BYTES_MAX: Final = 193  # a claim: kind, two keys, two signatures
 STATEMENTS_PER_MESSAGE_MAX: Final = 256  # of at most 193 bytes each: 50 kB
+ATTESTATION_BYTES: Final = 136  # author, step, length, hash, signature
+ATTESTATIONS_PER_MESSAGE_MAX: Final = 256  # of 136 bytes each: 35 kB
 PULL_AUTHORS_MAX: Final = 256  # author bitmaps in one pull request
 PART_BYTES_MAX: Final = 32_768  # of the manifest or the basis, in one message
 PEERS_PER_MESSAGE_MAX: Final = 64

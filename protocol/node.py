@@ -28,6 +28,7 @@ from protocol.events import (
     PeerLeft,
     ReserveStep,
     SendMessage,
+    SnapshotArrived,
     StartEstimate,
     StatementSubmitted,
     StoreRecords,
@@ -42,10 +43,11 @@ from protocol.ledger import Voided
 from protocol.manifest import Manifest
 from protocol.node_config import NodeConfig
 from protocol.replica import Replica
+from protocol.snapshots import Snapshots
 from protocol.statements import Statement
 from protocol.subspace import seed_of
 from protocol.synchroniser import Synchroniser
-from protocol.wire import Head, Message, PeerId, Records, Statements
+from protocol.wire import Attestations, AttestationsRequest, Head, Message, PeerId, Records, Statements
 
 
 class Node:
@@ -56,6 +58,7 @@ class Node:
         self.replica = replica
         self.clock = StepClock(manifest, signer.author)
         self.sync = Synchroniser(replica.ledger, config.first_request)
+        self.snapshots = Snapshots(replica, signer, config)
         self.ignored: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
         self.own_updates = 0
@@ -115,6 +118,7 @@ class Node:
                 self._flood.open(event.peer)
                 self.sync.open(event.peer)
                 self._send_head(event.peer)
+                self._do(self.snapshots.greet(event.peer, self.sync))
             case PeerLeft():
                 self._flood.close(event.peer)
                 self.sync.close(event.peer)
@@ -130,6 +134,8 @@ class Node:
                 self._take_in([event.statement], source=None, is_news=True)
             case BasisArrived():
                 self._bases_here.add(event.sha256)
+            case SnapshotArrived():
+                self.snapshots.show(event.data, self.sync)
             case Ticked():
                 self._flood.adapt(event.late_ms)
                 self._tick()
@@ -159,6 +165,8 @@ class Node:
                     self._receive_statements(peer, message)
                 case Head():
                     self._receive_head(peer, message)
+                case Attestations() | AttestationsRequest():
+                    self._do(self.snapshots.receive(peer, message, self.sync))
                 case _:
                     self._do(self.sync.receive(peer, message, self._now_ms))
         except Reject as reject:
@@ -264,6 +272,7 @@ class Node:
         if is_same and head.state_digest != self.replica.state_digest():
             self._settle_mismatch(peer)
             return
+        self.sync.own = self.snapshots.author_sought(self.sync, head.updates)
         self._do(self.sync.receive_head(peer, head, self._now_ms, self._horizon_step(head.step)))
 
     def _settle_mismatch(self, peer: PeerId) -> None:
@@ -274,9 +283,8 @@ class Node:
         if self.replica.replayed_digest() == self.replica.state_digest():
             self._drop(peer, "its state digest does not follow from its ledger")
             return
-        self._do(
-            [Halt(detail="the state of this node does not follow from its own ledger: a bug, or a broken machine")]
-        )
+        detail = "the state of this node does not follow from its own ledger: a bug, or a broken machine"
+        self._do([Halt(detail=detail)])
 
     # --- own steps ----------------------------------------------------------------------------------------
 
@@ -304,17 +312,19 @@ class Node:
         self._had_neighbours = self._had_neighbours or has_enough
         # A long catch-up is no silence: only who gets no answer goes on with what the disk holds.
         silent_ms = self._now_ms - max(self._first_tick_ms, self.sync.answered_ms)
-        is_asked = self.sync.is_live or silent_ms >= limits.FIRST_SYNC_TIMEOUT_MS or not self._config.expects_peers
+        is_asked = (
+            self.snapshots.may_train(self.sync)
+            or silent_ms >= limits.FIRST_SYNC_TIMEOUT_MS
+            or not self._config.expects_peers
+        )
         return self._had_neighbours and is_asked
 
     def _has_basis(self) -> bool:
         """Whether the basis of the next step is here (SPEC 9.2.5)."""
-        renewals = self.replica.ledger.roster.renewals()
-        if not renewals:
+        if not self.replica.ledger.roster.renewals():
             return True
         epoch = max(self.clock.next_step, self.frontier()) // self.manifest.method.epoch_steps
-        renewed = [sha256 for start, sha256 in renewals.items() if start <= epoch]
-        return not renewed or renewed[-1] in self._bases_here
+        return self.replica.ledger.roster.renewal_in(epoch) in {None, *self._bases_here}
 
     def _may_contribute(self) -> bool:
         """Whether its next step would count: no relay, admitted, not excluded, with a place in the author table."""
@@ -357,6 +367,8 @@ class Node:
         for peer in self.sync.peers_due_for_head(self._now_ms):
             self._send_head(peer)
         self._do(self.sync.tick(self._now_ms))
+        if self.is_summed:
+            self._do(self.snapshots.tick(self.sync, self.frontier(), self._now_ms))
 
     def _send_head(self, peer: PeerId) -> None:
         """Skipped while updates wait to be summed: the digest would cost a long computation now."""

@@ -15,6 +15,7 @@ from protocol.hashing import Author, Digest
 from protocol.keys import KEY_BYTES
 from protocol.ledger import Accepted, Ledger, Outcome
 from protocol.manifest import Manifest
+from protocol.overlay import Overlay
 from protocol.statements import Statement
 
 _SUMMED_AT_ONCE = 64  # one by one each would cost several times as much
@@ -33,6 +34,7 @@ class Replica:
         """``archive``, ``in_memory_max``: as of :class:`Ledger`."""
         self.manifest = manifest
         self.ledger = Ledger(manifest, archive, in_memory_max=in_memory_max)
+        self.overlay: Overlay | None = None  # of a joiner that has not replayed all yet
         self._archive = archive
         self._coefficients = Coefficients(manifest)
         self._waiting_max = limits.WAITING_BYTES_MAX // self.ledger.codec.record_bytes
@@ -51,6 +53,8 @@ class Replica:
                 self.sum_some(_SUMMED_AT_ONCE)
         else:
             self._to_remove.append(outcome.first.record)
+        if self.overlay:
+            self.overlay.take(outcome)
         return outcome
 
     def add_statement(self, data: bytes) -> Statement:
@@ -61,7 +65,10 @@ class Replica:
         """
         roster = self.ledger.roster
         statement, slots = self.ledger.add_statement(data)
-        self._to_remove.extend(slot for slot in slots if isinstance(slot, bytes))
+        dropped = [slot for slot in slots if isinstance(slot, bytes)]
+        self._to_remove.extend(dropped)
+        if self.overlay:
+            self.overlay.remove(self._decoded(dropped))
         for record in (record for slot in slots for record in records_of(slot)):
             author = Author(record[:KEY_BYTES])
             if not roster.is_admitted(author):
@@ -99,6 +106,15 @@ class Replica:
         """The state with every update in. Sums what came since the last call, in one batch."""
         self.sum_some(self.unsummed)
         return self._coefficients
+
+    def shown(self) -> Coefficients:
+        """What the worker trains on: the state; under an overlay, that. No digest is ever made of it."""
+        return self.overlay.coefficients() if self.overlay else self.coefficients()
+
+    @property
+    def has_aside(self) -> bool:
+        """Whether records are kept aside whose authors are not admitted."""
+        return bool(self._aside)
 
     @property
     def unsummed(self) -> int:

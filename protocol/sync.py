@@ -12,7 +12,7 @@ from itertools import islice, pairwise
 from typing import TypeAlias, TypeVar
 
 from protocol import limits
-from protocol.buckets import PAYLOAD_HASH_BYTES, bitmap_of
+from protocol.buckets import PAYLOAD_HASH_BYTES, bitmap_of, shard_of
 from protocol.errors import Reject, RejectReason
 from protocol.hashing import Author
 from protocol.ledger import Ledger
@@ -56,6 +56,7 @@ class Claims:
 
     def __init__(self) -> None:
         self._taken: set[Bucket] = set()
+        self.compared: set[int] = set()  # spans of which some session has taken in all that its peer holds
 
     def take(self, bucket: Bucket) -> bool:
         """Whether the bucket was free; it is taken now."""
@@ -71,7 +72,8 @@ class Claims:
 class SyncSession:
     """One pass of asking one peer. Holds at most one request in flight."""
 
-    def __init__(self, ledger: Ledger, claims: Claims, horizon_step: int | None) -> None:
+    def __init__(self, ledger: Ledger, claims: Claims, horizon_step: int | None, own: Author | None = None) -> None:
+        """``own``: ask for all of this author first."""
         self._ledger = ledger
         self._claims = claims
         self.horizon_step = horizon_step
@@ -82,7 +84,15 @@ class SyncSession:
         self.has_progressed = False  # the peer sent at least one record that was asked for
         self.is_complete = False
         self.is_short = False  # the peer promised slots that it did not send; nothing more is asked of it now
-        self.has_skipped = False  # a bucket was left to a session with another peer, which may yet fail
+        self._own = own
+        self.has_own = False  # whatever the peer holds of ``own`` is here
+        self.spans: tuple[int, ...] = ()  # those that the peer holds
+        self._skipped = 0  # buckets left to a session with another peer, which may yet fail
+
+    @property
+    def has_skipped(self) -> bool:
+        """Whether a bucket was left to a session with another peer."""
+        return self._skipped > 0
 
     def start(self, request: int) -> Request | None:
         """The first request, to be sent under the number ``request``."""
@@ -134,10 +144,27 @@ class SyncSession:
         # First who may contribute: records of others are of no use, and what is excluded here is not asked for.
         if theirs.statements not in (NO_STATEMENTS, self._ledger.roster.digest()):
             yield from self._fetch_statements()
+        self.spans = tuple(entry.span for entry in theirs.spans)
+        if self._own is not None:
+            yield from self._ask_for(self._own)
+        # The newest first: where the run is, and what a snapshot lacks.
         own = dict(self._ledger.span_digests())
-        for entry in theirs.spans:
-            if own.get(entry.span) != entry.digest and not self.is_short:
+        for entry in reversed(theirs.spans):
+            if own.get(entry.span) == entry.digest:
+                self._claims.compared.add(entry.span)
+            elif not self.is_short:
                 yield from self._compare_span(entry.span)
+
+    def _ask_for(self, author: Author) -> Dialogue:
+        """All that the peer holds of one author, span by span."""
+        before = (int.from_bytes(author, "big") - 1).to_bytes(len(author), "big")
+        for span in reversed(self.spans):
+            request = AuthorsRequest(request=0, span=span, shards=(shard_of(author),), after=before)
+            page = _expect(Authors, (yield request))
+            _check_page(request, page)
+            listed = tuple(entry for entry in page.authors if entry.author == author)
+            yield from self._pull_page(span, replace(page, authors=listed))
+        self.has_own = not (self.is_short or self.has_skipped)
 
     def _fetch_statements(self) -> Dialogue:
         """All of theirs: whoever feeds this session has taken each page in before it hands it on."""
@@ -158,7 +185,7 @@ class SyncSession:
         _check_ascending([entry.shard for entry in theirs.shards])
         own = dict(self._ledger.shard_digests(span))
         differing = tuple(entry.shard for entry in theirs.shards if own.get(entry.shard) != entry.digest)
-        after, is_last, listed = _FIRST, not differing, 0
+        after, is_last, listed, skipped = _FIRST, not differing, 0, self._skipped
         while not is_last and not self.is_short:
             request = AuthorsRequest(request=0, span=span, shards=differing, after=after)
             page = _expect(Authors, (yield request))
@@ -169,13 +196,15 @@ class SyncSession:
                 raise Reject(RejectReason.UNREQUESTED, f"more than {self._ledger.authors_max} authors in one span")
             yield from self._pull_page(span, page)
             after, is_last = page.authors[-1].author if page.authors else after, page.is_last
+        if not self.is_short and self._skipped == skipped:
+            self._claims.compared.add(span)
 
     def _pull_page(self, span: int, page: Authors) -> Dialogue:
         wanted: list[WantedSlots] = []
         for holdings in page.authors:
             bucket = (span, Author(holdings.author))
             if not self._claims.take(bucket):
-                self.has_skipped = True
+                self._skipped += 1
                 continue
             self._held.append(bucket)
             steps = yield from self._missing(span, holdings)

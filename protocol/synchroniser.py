@@ -8,6 +8,7 @@ from statistics import median_low
 from protocol import limits
 from protocol.errors import Reject, RejectReason
 from protocol.events import SendMessage
+from protocol.hashing import Author
 from protocol.ledger import Ledger
 from protocol.sync import Claims, Reply, Request, SyncSession, answer
 from protocol.wire import (
@@ -49,6 +50,8 @@ class Synchroniser:
 
     def __init__(self, ledger: Ledger, first_request: int = 0) -> None:
         """``first_request``: another number in each life of a node, so that no answer to an earlier one fits."""
+        self.own: Author | None = None  # set: sessions that begin ask for all of this author first
+        self.has_own = False  # one of them got all that its peer holds of it
         self._ledger = ledger
         self._claims = Claims()
         self._neighbours: dict[PeerId, _Neighbour] = {}
@@ -73,6 +76,14 @@ class Synchroniser:
         """Where the neighbours say that the run is: the lower median of their heads' frontiers; -1 without any."""
         steps = [entry.head.step for entry in self._neighbours.values() if entry.head]
         return median_low(steps) if steps else -1
+
+    def has_compared_from(self, step: int) -> bool:
+        """Whether all that some neighbour holds from ``step`` (a multiple of SPAN_STEPS) on has been asked for."""
+        sessions = [entry.session for entry in self._neighbours.values() if entry.session and entry.session.spans]
+        return any(
+            all(span in self._claims.compared for span in session.spans if span * limits.SPAN_STEPS >= step)
+            for session in sessions
+        )
 
     def is_open(self, peer: PeerId) -> bool:
         """Whether ``peer`` is a neighbour."""
@@ -119,7 +130,7 @@ class Synchroniser:
         is_lasting = neighbour.mismatches >= _MISMATCHES_BEFORE_SYNC or not self.is_live
         if neighbour.session or now_ms < neighbour.rest_until_ms or not is_lasting:
             return []
-        neighbour.session = SyncSession(self._ledger, self._claims, horizon_step)
+        neighbour.session = SyncSession(self._ledger, self._claims, horizon_step, self.own)
         return self._send(peer, neighbour, neighbour.session.start(self._next_request()), now_ms)
 
     def receive(self, peer: PeerId, message: Message, now_ms: int) -> list[SendMessage]:
@@ -171,7 +182,9 @@ class Synchroniser:
         if neighbour is None or neighbour.session is None or not neighbour.session.is_answer(reply.request):
             return []  # late answer to a request that was given up: nobody's fault
         self.answered_ms = now_ms
-        return self._send(peer, neighbour, neighbour.session.receive(reply, self._next_request()), now_ms)
+        request = neighbour.session.receive(reply, self._next_request())
+        self.has_own = self.has_own or neighbour.session.has_own
+        return self._send(peer, neighbour, request, now_ms)
 
     def _send(self, peer: PeerId, neighbour: _Neighbour, request: Request | None, now_ms: int) -> list[SendMessage]:
         if request is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated, NewType, TypeAlias
+from typing import Annotated, NewType, TypeAlias, get_args
 
 import msgpack
 
@@ -272,6 +272,21 @@ class Statements:
     is_last: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttestationsRequest:
+    """Asks which snapshots authors attest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attestations:
+    """What the sender knows of that, newest first; or what is new."""
+
+    attestations: Annotated[
+        tuple[Annotated[bytes, Bound(limits.ATTESTATION_BYTES, limits.ATTESTATION_BYTES)], ...],
+        Bound(0, limits.ATTESTATIONS_PER_MESSAGE_MAX),
+    ]
+
+
 Message: TypeAlias = (
     Hello
     | Ping
@@ -297,6 +312,8 @@ Message: TypeAlias = (
     | BasisPart
     | StatementsRequest
     | Statements
+    | AttestationsRequest
+    | Attestations
 )
 
 
@@ -327,34 +344,12 @@ class Kind(IntEnum):
     BASIS_PART = 21
     STATEMENTS_REQUEST = 22
     STATEMENTS = 23
+    ATTESTATIONS_REQUEST = 24
+    ATTESTATIONS = 25
 
 
-_CLASS_OF_KIND: dict[int, type[Message]] = {
-    Kind.HELLO: Hello,
-    Kind.PING: Ping,
-    Kind.PONG: Pong,
-    Kind.PEERS_REQUEST: PeersRequest,
-    Kind.PEERS: Peers,
-    Kind.MANIFEST_REQUEST: ManifestRequest,
-    Kind.MANIFEST_PART: ManifestPart,
-    Kind.BYE: Bye,
-    Kind.RECORDS: Records,
-    Kind.HEAD: Head,
-    Kind.SPANS_REQUEST: SpansRequest,
-    Kind.SPANS: Spans,
-    Kind.SHARDS_REQUEST: ShardsRequest,
-    Kind.SHARDS: Shards,
-    Kind.AUTHORS_REQUEST: AuthorsRequest,
-    Kind.AUTHORS: Authors,
-    Kind.PAYLOADS_REQUEST: PayloadsRequest,
-    Kind.PAYLOADS: Payloads,
-    Kind.PULL_REQUEST: PullRequest,
-    Kind.PULL_DONE: PullDone,
-    Kind.BASIS_REQUEST: BasisRequest,
-    Kind.BASIS_PART: BasisPart,
-    Kind.STATEMENTS_REQUEST: StatementsRequest,
-    Kind.STATEMENTS: Statements,
-}
+# The union above is in the order of the kinds.
+_CLASS_OF_KIND: dict[int, type[Message]] = dict(zip(Kind, get_args(Message), strict=True))
 _KIND_OF_CLASS = {declared: kind for kind, declared in _CLASS_OF_KIND.items()}
 
 

@@ -1,0 +1,57 @@
+"""Snapshots against a replica: what it implies itself, and what its replay says of one that others made (SPEC 9.5)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import numpy as np
+
+from protocol.coefficients import Coefficients, Int64Array
+from protocol.replica import Replica
+from protocol.snapshot import Snapshot
+
+
+class Verdict(StrEnum):
+    """What a complete replay says of a snapshot."""
+
+    EQUAL = "equal"
+    UNEQUAL = "unequal"  # the same updates have other coefficients: a lie, or a broken machine
+    OTHER_SET = "other set"  # updates have come since, or were taken out: nothing can be said
+    MISSING = "missing"  # the snapshot counts more slots than are here, and none was taken out
+
+
+def take_snapshot(replica: Replica, step: int) -> Snapshot:
+    """The snapshot that a replica implies, of all that it holds below ``step``."""
+    return Snapshot(
+        step=step,
+        digest=replica.ledger.digest_before(step),
+        slots=replica.ledger.slots_before(step),
+        epochs=_epochs_before(replica, step),
+    )
+
+
+def judge(snapshot: Snapshot, replica: Replica) -> Verdict:
+    """Compare a snapshot with what the replica holds."""
+    ledger, step = replica.ledger, snapshot.step
+    if ledger.digest_before(step) == snapshot.digest:
+        return Verdict.EQUAL if _is_same_state(snapshot, replica) else Verdict.UNEQUAL
+    is_cut = replica.has_aside or any(from_step < step for from_step in ledger.roster.excluded().values())
+    return Verdict.OTHER_SET if is_cut or ledger.slots_before(step) >= snapshot.slots else Verdict.MISSING
+
+
+def _is_same_state(snapshot: Snapshot, replica: Replica) -> bool:
+    own = _epochs_before(replica, snapshot.step)
+    return own.keys() == snapshot.epochs.keys() and all(
+        np.array_equal(flat, snapshot.epochs[epoch]) for epoch, flat in own.items()
+    )
+
+
+def _epochs_before(replica: Replica, step: int) -> dict[int, Int64Array]:
+    """The own sums, in the epoch that the step divides less what follows it there; those that are not all zero."""
+    own, epoch_steps = replica.coefficients(), replica.manifest.method.epoch_steps
+    later = Coefficients(replica.manifest)
+    if step % epoch_steps:
+        end = step - step % epoch_steps + epoch_steps
+        later.add(update for update in replica.ledger.envelopes(from_step=step) if update.step < end)
+    flats = {epoch: own.flat(epoch) - later.flat(epoch) for epoch in own.revisions() if epoch * epoch_steps < step}
+    return {epoch: flat for epoch, flat in sorted(flats.items()) if flat.any()}
