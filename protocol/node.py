@@ -312,12 +312,8 @@ class Node:
         self._had_neighbours = self._had_neighbours or has_enough
         # A long catch-up is no silence: only who gets no answer goes on with what the disk holds.
         silent_ms = self._now_ms - max(self._first_tick_ms, self.sync.answered_ms)
-        is_asked = (
-            self.snapshots.may_train(self.sync)
-            or silent_ms >= limits.FIRST_SYNC_TIMEOUT_MS
-            or not self._config.expects_peers
-        )
-        return self._had_neighbours and is_asked
+        is_silent = silent_ms >= limits.FIRST_SYNC_TIMEOUT_MS or not self._config.expects_peers
+        return self._had_neighbours and (is_silent or self.snapshots.may_train(self.sync))
 
     def _has_basis(self) -> bool:
         """Whether the basis of the next step is here (SPEC 9.2.5)."""

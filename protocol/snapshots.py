@@ -40,7 +40,7 @@ class Snapshots:
         self.attestations = AttestationTable(replica.manifest, replica.ledger)
         self.outcome = Outcome.NONE
         self.ignored: Counter[str] = Counter()
-        self.made: bytes | None = None  # the newest own file, until it is fetched away
+        self.made: tuple[int, str, bytes] | None = None  # step, SHA-256 and file of the newest, until it is taken away
         self.signed_by: tuple[Attestation, ...] = ()  # of the snapshot that is, or was, used
         self._manifest = replica.manifest
         self._replica = replica
@@ -88,11 +88,12 @@ class Snapshots:
         data = encode_snapshot(self._manifest, take_snapshot(self._replica, step))
         if len(data) > limits.SNAPSHOT_BYTES_MAX:
             return []
-        self.made = data
+        sha256 = hashlib.sha256(data)
+        self.made = (step, sha256.hexdigest(), data)
         ledger, author = self._replica.ledger, self._signer.author
         if not self._config.is_training or ledger.highest_step(author) < 0:
             return []
-        own = self.attestations.codec.attest(self._signer, step, len(data), hashlib.sha256(data).digest())
+        own = self.attestations.codec.attest(self._signer, step, len(data), sha256.digest())
         try:
             return _told([self.attestations.add(own.data, is_live=True).data], sync.open_peers())
         except Ignore as ignore:  # excluded; or attested before a restart

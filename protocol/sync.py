@@ -73,7 +73,7 @@ class SyncSession:
     """One pass of asking one peer. Holds at most one request in flight."""
 
     def __init__(self, ledger: Ledger, claims: Claims, horizon_step: int | None, own: Author | None = None) -> None:
-        """``own``: ask for all of this author first."""
+        """``own``: ask for all of this author first, then for the newest spans: with a snapshot that is enough."""
         self._ledger = ledger
         self._claims = claims
         self.horizon_step = horizon_step
@@ -147,9 +147,8 @@ class SyncSession:
         self.spans = tuple(entry.span for entry in theirs.spans)
         if self._own is not None:
             yield from self._ask_for(self._own)
-        # The newest first: where the run is, and what a snapshot lacks.
         own = dict(self._ledger.span_digests())
-        for entry in reversed(theirs.spans):
+        for entry in theirs.spans if self._own is None else reversed(theirs.spans):
             if own.get(entry.span) == entry.digest:
                 self._claims.compared.add(entry.span)
             elif not self.is_short:

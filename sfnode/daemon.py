@@ -41,12 +41,11 @@ from protocol.keys import Signer
 from protocol.manifest import SignedManifest
 from protocol.method import BasisKind
 from protocol.node import Node
-from protocol.node_config import NodeConfig
+from protocol.node_config import NodeConfig, SnapshotUse
 from protocol.replica import Replica
 from protocol.statements import Statement
 from protocol.structure import to_plain
-from sfnode.basis_file import find_basis, renewals_in
-from sfnode.files import write_json
+from sfnode.basis_file import renewals_in
 from sfnode.inbox import joined, next_events
 from sfnode.network.events import MessageReceived, NetworkConfig, PeerConnected, PeerDisconnected
 from sfnode.network.network import Network, Readiness
@@ -55,6 +54,7 @@ from sfnode.pursuit import Gap, Pursuit
 from sfnode.renewal import BasisKeeper
 from sfnode.report import Reporter
 from sfnode.saved_peers import decode_discouraged, decode_peers, with_bootstraps
+from sfnode.snapshot import SnapshotKeeper, find_file, save_evidence
 from sfnode.statement_files import read_statements_file, remove, waiting
 from sfnode.status import ADMITTED, Status, StatusWriter, describe_memory, own_standing
 from sfnode.store import LEDGER_FILE, STATUS_FILE, Store, replay, replay_statements
@@ -81,6 +81,8 @@ class DaemonConfig:
     neighbours_min: int = 0
     eval_every_steps: int = 0
     is_exiting_when_finished: bool = False
+    snapshot: SnapshotUse = SnapshotUse.NEVER
+    snapshot_authors_min: int = 3
 
 
 class Daemon:
@@ -128,6 +130,8 @@ class Daemon:
             neighbours_min=config.neighbours_min,
             reserved_step=self._store.reserved_step,
             first_request=secrets.randbits(32),
+            snapshot=config.snapshot,
+            snapshot_authors_min=config.snapshot_authors_min,
         )
         self.node = Node(self.manifest, signer, node_config, replica)
         renewals = replica.ledger.roster.renewals
@@ -138,13 +142,13 @@ class Daemon:
             run_id=self.manifest.run_id,
             manifest_bytes=config.signed.encode(),
             known_peers=known_peers,
-            find_basis=partial(find_basis, config.data_dir, self.manifest),
+            find_basis=partial(find_file, config.data_dir, self.manifest),
         )
         self.network.record_bytes = replica.ledger.codec.record_bytes
         self.network.restore_discouraged(decode_discouraged(self._store.discouraged))
         if config.training is not None:
             self.trainer = Trainer(
-                config.training, config.signed, signer.author, replica.coefficients, self.reporter, self._renewals_here
+                config.training, config.signed, signer.author, replica.shown, self.reporter, self._renewals_here
             )
 
     def _renewals_here(self) -> tuple[RenewedBasis, ...]:
@@ -176,6 +180,9 @@ class Daemon:
             nursery.start_soon(self._pump_network, inbox_in)
             nursery.start_soon(self._watch, nursery.cancel_scope)
             nursery.start_soon(self._take_statements, inbox_in)
+            nursery.start_soon(
+                SnapshotKeeper(self.node, self.config.data_dir, self.reporter).run, self.network, inbox_in
+            )
             if self.manifest.method.basis is BasisKind.PUBLISHED:
                 nursery.start_soon(self._keeper.run, self.network, inbox_in)
             if self.trainer is not None:
@@ -265,8 +272,8 @@ class Daemon:
                     self.reporter.event("peer_dropped", text, peer=effect.peer, reason=effect.reason)
                     self.network.drop(effect.peer, reason=effect.reason)
                 case Halt():
-                    self._save_evidence(effect.detail)
-                    raise StateMismatchError(f"{effect.detail}. Evidence: {self.config.data_dir / 'halt.json'}")
+                    evidence = save_evidence(self.config.data_dir, self.node.replica, effect)
+                    raise StateMismatchError(f"{effect.detail}. Evidence: {evidence}")
                 case _:
                     assert_never(effect)
 
@@ -278,16 +285,6 @@ class Daemon:
             self._last_evaluation = step // every
             with suppress(trio.WouldBlock):  # the worker is far behind: a point less on the curve
                 self._jobs_in.send_nowait(Evaluate(step=step))
-
-    def _save_evidence(self, detail: str) -> None:
-        replica = self.node.replica
-        evidence = {
-            "detail": detail,
-            "ledger_root": replica.ledger.root().hex(),
-            "state_digest": replica.state_digest().hex(),
-            "replayed_digest": replica.replayed_digest().hex(),
-        }
-        write_json(self.config.data_dir / "halt.json", evidence)
 
     # --- status -------------------------------------------------------------------------------------------
 

@@ -86,6 +86,7 @@ class Trainer:
         self._author = author
         self._coefficients = coefficients
         self._reporter = reporter
+        self._shown: Coefficients | None = None
         self._sent: dict[int, int] = {}  # revision of each epoch that the present session holds
         self._renewals = renewals or (lambda: config.renewals)
         self._opened_with: tuple[RenewedBasis, ...] = ()
@@ -201,7 +202,9 @@ class Trainer:
     async def _set_coefficients(self, session: WorkerSession) -> None:
         """Send the epochs that changed since the last look."""
         coefficients = self._coefficients()
-        revisions = coefficients.revisions()
+        if coefficients is not self._shown:  # a snapshot came or went: its revisions are others
+            self._shown, self._sent = coefficients, dict.fromkeys(self._sent, -1)
+        revisions = dict.fromkeys(self._sent, 0) | coefficients.revisions()
         changed = [epoch for epoch in sorted(revisions) if self._sent.get(epoch) != revisions[epoch]]
         if not changed:
             return

@@ -24,6 +24,7 @@ export const REJECT_REASONS = Object.freeze({
   AUTHOR_WORK: 21,
   STATEMENT_FORMAT: 22,
   STATEMENT_SIGNATURE: 23,
+  SNAPSHOT_FORMAT: 24,
 });
 
 export const IGNORE_REASONS = Object.freeze({
@@ -34,6 +35,7 @@ export const IGNORE_REASONS = Object.freeze({
   NOT_ADMITTED: 5,
   EXCLUDED: 6,
   STATEMENTS_FULL: 7,
+  ATTESTATIONS_FULL: 8,
 });
 
 /** Thrown by every rule whose bytes can never be valid. */

@@ -66,6 +66,8 @@ const MESSAGES = [
   ["BasisPart", { total: u32, offset: u32, data: bytes(0, 32768) }],
   ["StatementsRequest", { request: u32, after: bytes(33) }],
   ["Statements", { request: u32, statements: list(0, 256, bytes(1, 193)), is_last: bool }],
+  ["AttestationsRequest", {}],
+  ["Attestations", { attestations: list(0, 256, bytes(136)) }],
 ];
 
 export const MESSAGE_NAMES = MESSAGES.map(([name]) => name);

@@ -21,6 +21,7 @@ from protocol.errors import OperatorError, Reject
 from protocol.keys import Signer
 from protocol.manifest import Manifest, SignedManifest, coefficient_count, decode_run_untrusted, is_plain_file_name
 from protocol.method import BasisKind
+from protocol.node_config import SnapshotUse
 from protocol.statements import StatementCodec, read_invitation
 from sfnode.basis_file import basis_in, read_bases, store_basis
 from sfnode.cli.extras import check_can_train
@@ -76,6 +77,17 @@ _COEFFICIENT_BYTES = 8
     "--eval-every", type=NOT_NEGATIVE, default=0, help="Measure the accuracy every so many steps.  [default: never]"
 )
 @click.option("--worker-socket", type=FilePath, help="Use the worker that listens there: nodes can share one model.")
+@click.option(
+    "--snapshot",
+    type=click.Choice([each.value for each in SnapshotUse]),
+    default=SnapshotUse.AUTO.value,
+    show_default=True,
+    help="Train on a snapshot that other authors attest until the own replay has proved it; auto: when far behind, in "
+    "a run whose authors are admitted.",
+)
+@click.option(
+    "--snapshot-authors", type=POSITIVE, default=3, show_default=True, help="How many at least must attest it."
+)
 @click.option("--exit-when-finished", is_flag=True, help="Stop when the run is over, instead of serving it on.")
 @json_option
 def join(run_file: Path | None, bootstrap: tuple[str, ...], is_json: bool, **options: Any) -> None:
@@ -153,6 +165,8 @@ async def _prepare_and_run(
         neighbours_min=options["neighbours_min"],
         eval_every_steps=options["eval_every"],
         is_exiting_when_finished=options["exit_when_finished"],
+        snapshot=SnapshotUse(options["snapshot"]),
+        snapshot_authors_min=options["snapshot_authors"],
     )
     if options["invite"] is not None:
         _claim(manifest, options["invite"], config.identity_seed, data_dir)

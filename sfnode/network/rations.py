@@ -11,6 +11,8 @@ from typing import Final
 
 from protocol.limits import PULL_BYTES_MAX
 from protocol.wire import (
+    Attestations,
+    AttestationsRequest,
     AuthorsRequest,
     ManifestRequest,
     Message,
@@ -36,6 +38,7 @@ _COST_US: Final[dict[type[Message], int]] = {
     ManifestRequest: 500,
     PeersRequest: 500,
     StatementsRequest: 1_000,
+    AttestationsRequest: 1_500,
 }
 _AUTHORS_BASE_US: Final = 500  # of an AuthorsRequest for few shards: it is answered in proportion to them
 _SHARDS: Final = 256
@@ -70,10 +73,13 @@ class Asked:
 
 
 def pushed_cost_bytes(message: Message, record_bytes: int, *, is_asked_for: bool = False) -> int:
-    """What a message counts beyond its own bytes: records that nobody asked for cost a check of a signature each.
+    """What a message counts beyond its own bytes: attestations, and records that nobody asked for, cost a check of a
+    signature each.
 
     ``record_bytes``: of one record of the run; 0 while that is not known.
     """
+    if isinstance(message, Attestations):
+        return len(message.attestations) * limits.PUSHED_RECORD_COST_BYTES
     if not record_bytes or not isinstance(message, Records) or is_asked_for:
         return 0
     records = len(message.data) // record_bytes

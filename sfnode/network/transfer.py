@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import trio
 
 from protocol.errors import OperatorError, Reject, RejectReason
-from protocol.limits import BASIS_BYTES_MAX, MANIFEST_BYTES_MAX, PART_BYTES_MAX
+from protocol.limits import BASIS_BYTES_MAX, MANIFEST_BYTES_MAX, PART_BYTES_MAX, SNAPSHOT_BYTES_MAX
 from protocol.manifest import Manifest, basis_bytes
 from protocol.wire import BasisPart, BasisRequest, Bye, ManifestPart, ManifestRequest, Message, Ping, Pong
 from sfnode.network import limits
@@ -134,6 +134,18 @@ def basis_of(manifest: Manifest, sha256: str | None = None) -> Wanted:
         bytes_max=BASIS_BYTES_MAX,
         total=basis_bytes(manifest.tensors, manifest.method.rank),
         sha256=wanted,
+    )
+
+
+def snapshot_of(sha256: str, file_bytes: int) -> Wanted:
+    """The snapshot that authors attest under this hash."""
+    return Wanted(
+        name="snapshot",
+        request=lambda offset: BasisRequest(sha256=bytes.fromhex(sha256), offset=offset),
+        part=BasisPart,
+        bytes_max=SNAPSHOT_BYTES_MAX,
+        total=file_bytes,
+        sha256=sha256,
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from protocol.wire import (
+    Attestations,
+    AttestationsRequest,
     AuthorHoldings,
     Authors,
     AuthorsRequest,
@@ -61,4 +63,6 @@ MESSAGES: tuple[Message, ...] = (
     BasisPart(total=40_000, offset=32_768, data=b"\x7f\x81"),
     StatementsRequest(request=7, after=bytes(33)),
     Statements(request=7, statements=(b"\1" * 97, b"\3" * 193), is_last=True),
+    AttestationsRequest(),
+    Attestations(attestations=(b"\1" * 136, b"\2" * 136)),
 )

@@ -90,6 +90,8 @@ MESSAGES: dict[int, Row] = {
     21: Row((U32, U32, Octets(0, 32_768))),
     22: Row((U32, Octets(33, 33))),
     23: Row((U32, Several(Octets(1, 193), 0, 256), Flag())),
+    24: Row(()),
+    25: Row((Several(Octets(136, 136), 0, 256),)),
 }
 
 

@@ -49,6 +49,8 @@ BOUNDS: dict[Kind, tuple[Row, Row]] = {
     Kind.BASIS_PART: ([0, 0, b""], [_U32, _U32, b"\0" * 32_768]),
     Kind.STATEMENTS_REQUEST: ([0, bytes(33)], [_U32, b"\xff" * 33]),
     Kind.STATEMENTS: ([0, [], False], [_U32, [b"\xff" * 193] * 256, True]),
+    Kind.ATTESTATIONS_REQUEST: ([], []),
+    Kind.ATTESTATIONS: ([[]], [[b"\xff" * 136] * 256]),
 }
 # One beyond a bound, or of another type: kind, place of the field, bad values.
 BAD_FIELDS: tuple[tuple[Kind, int, tuple[Any, ...]], ...] = (
@@ -101,6 +103,7 @@ BAD_FIELDS: tuple[tuple[Kind, int, tuple[Any, ...]], ...] = (
     (Kind.BASIS_PART, 0, (_U32 + 1,)),
     (Kind.BASIS_PART, 1, (_U32 + 1,)),
     (Kind.BASIS_PART, 2, (b"\0" * 32_769, "text")),
+    (Kind.ATTESTATIONS, 0, ([b"\0" * 135], [b"\0" * 137], [b"\0" * 136] * 257, ["x" * 136], b"\0")),
 )
 
 

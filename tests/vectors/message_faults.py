@@ -76,14 +76,14 @@ def _no_kind() -> _Rows:
         # The second one also lacks fields: what is no array of so many values at all is a fault of the frame too.
         yield f"kind: {name}", data, _FRAME
     for name, data in {
-        "24": b"\x91\x18",
+        "26": b"\x91\x1a",
         "127": b"\x91\x7f",
         "255": b"\x91\xcc\xff",
         "-1": b"\x91\xff",
         "-128": b"\x91\xd0\x80",
         "2^64 - 1": b"\x91\xcf" + b"\xff" * 8,
-        "24, with an array of 1024": b"\xdc\x04\x00\x18" + bytes(1_023),
-        "24, not canonical": b"\x91\xcc\x18",
+        "26, with an array of 1024": b"\xdc\x04\x00\x1a" + bytes(1_023),
+        "26, not canonical": b"\x91\xcc\x1a",
     }.items():
         yield f"kind: {name}", data, _KIND
 
