@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from ledgers import seal, signer
 from manifests import manifest_data
+from protocol import limits
 from protocol.events import Effect, MessageArrived, PeerJoined, SendMessage, Ticked
 from protocol.ledger import Ledger
 from protocol.manifest import Manifest, checked
@@ -25,13 +26,13 @@ JOINER = 9
 STEP = 1_024
 ROUND = 16  # local steps
 STEPS = 4_096
-FRONTIER = 2_112  # STEP, 64 rounds, and some
+FRONTIER = 2_112  # of RUN
 
 
 @lru_cache
-def run_of(*, admission: str = "allow-list", epoch_steps: int = 1_536) -> Manifest:
+def run_of(*, admission: str = "allow-list", epoch_steps: int = 1_536, local_steps: int = ROUND) -> Manifest:
     """Of two spans and more; the step of the snapshot lies within an epoch."""
-    plain = manifest_data(local_steps=ROUND, epoch_steps=epoch_steps)
+    plain = manifest_data(local_steps=local_steps, epoch_steps=epoch_steps)
     return checked(plain | {"admission": {"kind": admission, "pow_bits": 0}, "steps": STEPS})
 
 
@@ -40,8 +41,10 @@ RUN = run_of()
 
 @lru_cache
 def records(manifest: Manifest = RUN) -> tuple[bytes, ...]:
-    """All rounds of all authors up to FRONTIER."""
-    return tuple(seal(manifest, author, step) for step in range(0, FRONTIER + 1, ROUND) for author in AUTHORS)
+    """All rounds of all authors until the snapshot is due, and four more."""
+    size = manifest.method.local_steps
+    end = STEP + (limits.STEPS_AHEAD_MAX + 5) * size
+    return tuple(seal(manifest, author, step) for step in range(0, end, size) for author in AUTHORS)
 
 
 def replica_of(manifest: Manifest = RUN, held: tuple[bytes, ...] | None = None) -> Replica:

@@ -285,11 +285,15 @@ def fetch(pair: Pair, snapshot: object = None) -> None:
     pair.joiner.handle(SnapshotArrived(data=data), pair.now_ms)
 
 
+def outcome_of(pair: Pair) -> Outcome:
+    return pair.joiner.snapshots.outcome
+
+
 def test_joiner__with_a_snapshot__contributes_before_its_replay_is_through_and_then_proves_it() -> None:
     pair = told(Pair(snapshot=SnapshotUse.ALWAYS))
     pair.joiner.handle(WorkerReady(), 0)
     fetch(pair)
-    assert pair.joiner.snapshots.outcome is Outcome.USED
+    assert outcome_of(pair) is Outcome.USED
     pair.run(lambda: any(pair.of_joiner(ReserveStep)))
     ledger, full = pair.joiner.replica.ledger, replica_of()
     assert not pair.joiner.sync.is_live and ledger.slots_before(STEP) < true_snapshot().slots
@@ -300,8 +304,8 @@ def test_joiner__with_a_snapshot__contributes_before_its_replay_is_through_and_t
     assert step is not None and step >= FRONTIER
     pair.joiner.handle(EstimateFinished(step=step, scalars=(1,) * ROUND), pair.now_ms)
     assert pair.joiner.own_updates == 1
-    pair.run(lambda: pair.joiner.snapshots.outcome is Outcome.PROVED)
-    assert pair.joiner.snapshots.outcome is Outcome.PROVED and pair.joiner.replica.overlay is None
+    pair.run(lambda: outcome_of(pair) is Outcome.PROVED)
+    assert outcome_of(pair) is Outcome.PROVED and pair.joiner.replica.overlay is None
     assert pair.joiner.replica.shown() is pair.joiner.replica.coefficients()
     assert ledger.slots_before(STEP) == true_snapshot().slots
 
