@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from protocol import limits
 from protocol.errors import Reject, RejectReason
 from protocol.wire import (
+    Attestations,
+    AttestationsRequest,
     AuthorHoldings,
     Authors,
     AuthorsRequest,
@@ -74,6 +76,8 @@ MESSAGES: list[Message] = [
     BasisPart(total=40_000, offset=32_768, data=b"\x7f\x81"),
     StatementsRequest(request=7, after=bytes(33)),
     Statements(request=7, statements=(b"\1" * 97, b"\3" * 193), is_last=True),
+    AttestationsRequest(),
+    Attestations(attestations=(b"\1" * 136,)),
 ]
 NAMES = [type(message).__name__ for message in MESSAGES]
 Reason = RejectReason

@@ -71,9 +71,8 @@ class Old:
 
     async def agree(self) -> None:
         """All have attested the snapshot, and the first knows of it."""
-        with trio.fail_after(60.0):
-            while len(self.nodes[0].node.snapshots.attestations.agreed(len(AUTHORS))) < len(AUTHORS):
-                await trio.sleep(0.05)
+        table = self.nodes[0].node.snapshots.attestations
+        await until(lambda: bool(table.agreed(len(AUTHORS))))
 
 
 @asynccontextmanager
@@ -105,6 +104,13 @@ def joining(joins: Joins, folder: Path, old: Old, *arguments: object) -> JoinPro
     return joins("joiner", *given, "--bootstrap", old.address, "--neighbours-fixed", *arguments)
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Fails when it takes a minute."""
+    with trio.fail_after(60.0):
+        while not condition():
+            await trio.sleep(0.05)
+
+
 async def in_thread(act: Callable[[], object]) -> None:
     await trio.to_thread.run_sync(act)
 
@@ -117,9 +123,7 @@ async def test_joiner__on_a_slow_line__contributes_before_its_replay_is_through_
             joiner = joining(joins, tmp_path, old, "--snapshot", "always")
             await in_thread(lambda: joiner.wait_for_event("snapshot_used"))
             mine = signer(JOINER).author
-            with trio.fail_after(30.0):
-                while old.nodes[1].node.replica.ledger.highest_step(mine) < 0:
-                    await trio.sleep(0.05)
+            await until(lambda: old.nodes[1].node.replica.ledger.highest_step(mine) >= 0)
             early = joiner.status()
             assert early["catching_up"] > early["updates"], early  # not live yet
             old.proxy.set_fault("none")

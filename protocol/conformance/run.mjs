@@ -8,6 +8,7 @@ import { firstDifference } from "./differences.mjs";
 import { LEDGERS } from "./vector_ledgers.mjs";
 import { ENVELOPES, MANIFESTS, MESSAGES, SYNC } from "./vector_messages.mjs";
 import { ED25519, GENERATOR, HASHING, SCALARS, SUBSPACE } from "./vector_numbers.mjs";
+import { SNAPSHOTS } from "./vector_snapshots.mjs";
 import { STATEMENTS } from "./vector_statements.mjs";
 
 const FUNCTIONS_BY_FILE = new Map([
@@ -22,6 +23,7 @@ const FUNCTIONS_BY_FILE = new Map([
   ["ledgers.json", LEDGERS],
   ["sync.json", SYNC],
   ["statements.json", STATEMENTS],
+  ["snapshots.json", SNAPSHOTS],
 ]);
 const SHOWN_MAX = 400; // characters of a value in a report
 

@@ -58,6 +58,8 @@ ENTRIES: Final = (
     ),
     Entry(name="manifest", module="run_files", bytes_max=2_048, share=600, purpose="any bytes as a run file"),
     Entry(name="basis", module="basis_files", bytes_max=256, share=300, purpose="any bytes as a published basis"),
+    Entry(name="snapshot", module="snapshot_files", bytes_max=256, share=300, purpose="any bytes as a snapshot"),
+    Entry(name="attestation", module="snapshot_files", bytes_max=192, share=200, purpose="any bytes as an attestation"),
     Entry(name="audit", module="audit_reports", bytes_max=2_048, share=200, purpose="any bytes as an audit report"),
     Entry(name="log", module="log_files", bytes_max=4_096, share=60, purpose="any bytes and odd blocks as a log file"),
     Entry(name="manifest-fields", module="run_files", bytes_max=128, share=80, purpose="signed run files, odd fields"),

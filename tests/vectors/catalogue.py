@@ -13,6 +13,7 @@ from vectors.manifest_cases import manifests
 from vectors.message_cases import messages
 from vectors.notation import Document, render
 from vectors.scalar_cases import scalars
+from vectors.snapshot_cases import snapshots
 from vectors.statement_cases import statements
 from vectors.subspace_cases import subspace
 from vectors.sync_cases import sync
@@ -32,6 +33,7 @@ FILES: dict[str, Callable[[], Document]] = {
     "ledgers.json": ledgers,
     "sync.json": sync,
     "statements.json": statements,
+    "snapshots.json": snapshots,
 }
 
 
