@@ -11,6 +11,7 @@ from mutants import (
     of_network,
     of_node,
     of_peers,
+    of_snapshots,
     of_storage,
     of_sync,
 )
@@ -33,6 +34,7 @@ MUTANTS = (
     *of_storage.STORAGE,
     *of_sync.DIALOGUE,
     *of_sync.SESSIONS,
+    *of_snapshots.SNAPSHOTS,
     *of_bytes.ENVELOPES,
     *of_bytes.MESSAGES,
     *of_network.PROCESS,

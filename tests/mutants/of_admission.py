@@ -14,7 +14,7 @@ ADMISSION = (
     Mutant(
         name="exclusion-keeps-the-sum",
         breaks="an excluded author's updates leave the ledger and stay in the model",
-        edits=(Edit(_REPLICA, "Replica.add_statement", "if isinstance(slot, bytes))", "if False)"),),
+        edits=(Edit(_REPLICA, "Replica.add_statement", "if isinstance(slot, bytes)]", "if False]"),),
         detector=Simulation("equal ledgers with different state digests"),
     ),
     Mutant(
