@@ -160,7 +160,8 @@ class Snapshots:
         verdict = judge(overlay.snapshot, self._replica)
         if verdict is Verdict.MISSING and self._may_yet_come(now_ms):
             return []
-        if verdict in (Verdict.UNEQUAL, Verdict.MISSING):
+        # One neighbour alone may withhold what others have: that proves nothing against those who signed.
+        if verdict is Verdict.UNEQUAL or (verdict is Verdict.MISSING and sync.peers > 1):
             return [self._halt(overlay.snapshot, verdict)]
         self._end(Outcome.PROVED if verdict is Verdict.EQUAL else Outcome.UNPROVED)
         return []

@@ -191,12 +191,21 @@ def test_joiner__authors_lie_in_concert__halts_and_names_them() -> None:
     assert len(halt.attestations) == 3
 
 
+def test_joiner__snapshot_counts_more_than_its_only_neighbour_has__goes_on_with_its_own_state() -> None:
+    """One that withholds an update must not make it stop, and accuse those who signed."""
+    pair = told(Pair(held=records()[1:], snapshot=SnapshotUse.ALWAYS), true_snapshot())
+    fetch(pair)
+    pair.run(lambda: outcome_of(pair) is not Outcome.USED)
+    assert outcome_of(pair) is Outcome.UNPROVED and not list(pair.of_joiner(Halt))
+
+
 def test_joiner__snapshot_counts_more_than_anybody_has__halts_when_it_has_not_come_in_time() -> None:
     late = tuple(record for record in records() if record != records()[7])
     pair = told(Pair(held=late, snapshot=SnapshotUse.ALWAYS), true_snapshot())
     fetch(pair)
     pair.run(lambda: pair.joiner.sync.is_live)
     live_ms = pair.now_ms
+    join(pair.joiner, Y, now_ms=live_ms)
     pair.run(lambda: any(pair.of_joiner(Halt)))
     (halt,) = pair.of_joiner(Halt)
     assert isinstance(halt, Halt) and f"counts {true_snapshot().slots} slots" in halt.detail
