@@ -78,7 +78,9 @@ class SnapshotKeeper:
             for path in sorted(self._data_dir.glob("snapshot-*.bin"))[:-_KEPT]:
                 path.unlink(missing_ok=True)
         except (OperatorError, OSError) as error:  # others have it
-            self._reporter.event("snapshot_not_stored", f"the snapshot is not stored: {error}", step=step)
+            self._reporter.event(
+                "snapshot_not_stored", f"the snapshot is not stored: {error}", step=step, reason=str(error)
+            )
 
     async def _fetch(self, network: Network, inbox: trio.MemorySendChannel[Event]) -> bool:
         """Whether there is no snapshot to wait for any more."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ledgers import seal, signer
+from node_cores import Y, join
 from protocol import limits
 from protocol.events import EstimateFinished, Halt, ReserveStep, SnapshotArrived, WorkerReady
 from protocol.node_config import SnapshotUse

@@ -80,10 +80,11 @@ async def running(folder: Path, script: Script = healthy) -> AsyncIterator[Bench
     async with fake_worker(folder, script) as worker:
         config = TrainingConfig(model="local:none", data="train.jsonl", worker_socket=worker.path)
         reporter = Reporter(is_json=True, stream=output)
-        trainer = Trainer(config, SIGNED, AUTHOR.author, lambda: coefficients, reporter)
+        trainer = Trainer(config, SIGNED, AUTHOR.author, lambda: bench.coefficients, reporter)
+        bench = Bench(worker, trainer, coefficients, jobs_in, inbox_out, output)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trainer.run, jobs_out, inbox_in)
-            yield Bench(worker, trainer, coefficients, jobs_in, inbox_out, output)
+            yield bench
             nursery.cancel_scope.cancel()
 
 
@@ -112,6 +113,27 @@ async def test_trainer__estimates__come_back_with_what_they_were_asked(tmp_path:
         assert asked == [EstimateRequest(step=0, seed=100), EstimateRequest(step=3, seed=103)]
         assert (bench.trainer.statistics.loss, bench.trainer.statistics.forward_rows) == (0.5, 64)
         assert bench.told("worker_ready")[0]["data_rows"] == 16
+
+
+async def test_trainer__snapshot_goes__worker_is_told_all_that_differs(
+    tmp_path: Path,
+) -> None:
+    """Its revisions tell nothing about those of the own state."""
+    async with running(tmp_path) as bench:
+        await bench.next()
+        for step in (0, 20):  # two epochs
+            bench.add_update(step)
+        bench.estimate(0)
+        await bench.next()
+        bench.coefficients = Coefficients(SIGNED.manifest)
+        bench.add_update(0)
+        for step in (1, 2):
+            bench.estimate(step)
+            await bench.next()
+        first, second = bench.worker.asked(SetCoefficients)
+        assert isinstance(first, SetCoefficients) and isinstance(second, SetCoefficients)
+        (same, gone), before = second.epochs, first.epochs[0]
+        assert same == before and gone.epoch == 1 and not any(gone.values)
 
 
 async def test_trainer__coefficients__are_sent_when_they_changed_and_only_then(tmp_path: Path) -> None:
