@@ -66,21 +66,21 @@ class SnapshotKeeper:
         """Until cancelled."""
         while True:
             made, self._node.snapshots.made = self._node.snapshots.made, None
-            if made is not None:
-                await trio.to_thread.run_sync(self._store, *made)
+            if made is not None and (reason := await trio.to_thread.run_sync(self._store, *made)):
+                self._reporter.event("snapshot_not_stored", f"the snapshot is not stored: {reason}", reason=reason)
             is_missing = not await self._fetch(network, inbox)
             self._report()
             await trio.sleep(_RETRY_S if is_missing else _LOOK_S)
 
-    def _store(self, step: int, sha256: str, data: bytes) -> None:
+    def _store(self, step: int, sha256: str, data: bytes) -> str:
+        """Why it could not be stored, in words; that stops nothing: others have it."""
         try:
             write_durably(self._data_dir / f"snapshot-{step:07}-{sha256[:16]}.bin", data)
             for path in sorted(self._data_dir.glob("snapshot-*.bin"))[:-_KEPT]:
                 path.unlink(missing_ok=True)
-        except (OperatorError, OSError) as error:  # others have it
-            self._reporter.event(
-                "snapshot_not_stored", f"the snapshot is not stored: {error}", step=step, reason=str(error)
-            )
+        except (OperatorError, OSError) as error:
+            return str(error)
+        return ""
 
     async def _fetch(self, network: Network, inbox: trio.MemorySendChannel[Event]) -> bool:
         """Whether there is no snapshot to wait for any more."""
