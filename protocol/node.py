@@ -363,8 +363,7 @@ class Node:
         for peer in self.sync.peers_due_for_head(self._now_ms):
             self._send_head(peer)
         self._do(self.sync.tick(self._now_ms))
-        if self.is_summed:
-            self._do(self.snapshots.tick(self.sync, self.frontier(), self._now_ms))
+        self._do(self.snapshots.tick(self.sync, self.frontier() if self.is_summed else None, self._now_ms))
 
     def _send_head(self, peer: PeerId) -> None:
         """Skipped while updates wait to be summed: the digest would cost a long computation now."""

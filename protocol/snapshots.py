@@ -72,8 +72,12 @@ class Snapshots:
         # Who is not live has asked: its other neighbours have them.
         return _told(fresh, [each for each in sync.open_peers() if each != peer]) if sync.is_live else []
 
-    def tick(self, sync: Synchroniser, frontier: int, now_ms: int) -> list[Effect]:
-        """Time has passed, and few updates wait to be summed."""
+    def tick(self, sync: Synchroniser, frontier: int | None, now_ms: int) -> list[Effect]:
+        """Time has passed. ``frontier``: None while more updates wait to be summed than one tick can sum."""
+        if self._is_cut_since():
+            self._end(Outcome.UNPROVED)
+        if frontier is None or not sync.is_live:
+            return []
         return [*self._make_if_due(sync, frontier), *self._prove(sync, now_ms)]
 
     # --- making -------------------------------------------------------------------------------------------
@@ -82,7 +86,7 @@ class Snapshots:
         """A snapshot of each multiple of SPAN_STEPS that the run has left behind by STEPS_AHEAD_MAX rounds."""
         behind = frontier - limits.STEPS_AHEAD_MAX * self._manifest.method.local_steps
         step = behind - behind % limits.SPAN_STEPS
-        if not sync.is_live or step <= self._made_step:
+        if step <= self._made_step:
             return []
         self._made_step = step
         data = encode_snapshot(self._manifest, take_snapshot(self._replica, step))
@@ -153,10 +157,6 @@ class Snapshots:
         if overlay is None or now_ms < self._look_ms:
             return []
         self._look_ms = now_ms + limits.HEAD_INTERVAL_MS
-        if not sync.is_live:
-            if self._is_cut_since(overlay.snapshot):
-                self._end(Outcome.UNPROVED)
-            return []
         verdict = judge(overlay.snapshot, self._replica)
         if verdict is Verdict.MISSING and self._may_yet_come(now_ms):
             return []
@@ -170,13 +170,13 @@ class Snapshots:
         self.outcome = outcome
         self._replica.overlay = None
 
-    def _is_cut_since(self, snapshot: Snapshot) -> bool:
-        """Whether the owner has taken something out of what the snapshot covers while it was in use."""
-        roster = self._replica.ledger.roster
-        if roster.digest() == self._statements:
+    def _is_cut_since(self) -> bool:
+        """Whether the owner has taken something out of what the snapshot in use covers."""
+        overlay, roster = self._replica.overlay, self._replica.ledger.roster
+        if overlay is None or roster.digest() == self._statements:
             return False
         self._statements = roster.digest()
-        return any(from_step < snapshot.step for from_step in roster.excluded().values())
+        return any(from_step < overlay.snapshot.step for from_step in roster.excluded().values())
 
     def _may_yet_come(self, now_ms: int) -> bool:
         """A neighbour that lags, or withholds, makes a node live too: the others get their time."""

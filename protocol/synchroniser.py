@@ -79,11 +79,9 @@ class Synchroniser:
 
     def has_compared_from(self, step: int) -> bool:
         """Whether all that some neighbour holds from ``step`` (a multiple of SPAN_STEPS) on has been asked for."""
-        sessions = [entry.session for entry in self._neighbours.values() if entry.session and entry.session.spans]
-        return any(
-            all(span in self._claims.compared for span in session.spans if span * limits.SPAN_STEPS >= step)
-            for session in sessions
-        )
+        sessions = [entry.session for entry in self._neighbours.values() if entry.session]
+        wanted = [{span for span in session.spans if span * limits.SPAN_STEPS >= step} for session in sessions]
+        return any(spans and spans <= self._claims.compared for spans in wanted)
 
     def is_open(self, peer: PeerId) -> bool:
         """Whether ``peer`` is a neighbour."""
