@@ -7,6 +7,7 @@ from mutants.mutant import Mutant
 from mutants.patch import Edit
 
 _TABLE, _PROOF, _SNAPSHOTS = "protocol.attestations", "protocol.snapshot_proof", "protocol.snapshots"
+_SYNC = "protocol.sync"
 _BYTES, _USE = "tests/test_protocol_snapshot.py", "tests/test_protocol_snapshot_use.py"
 
 SNAPSHOTS = (
@@ -31,7 +32,12 @@ SNAPSHOTS = (
     Mutant(
         name="signs-before-it-knows-its-own",
         breaks="a node with a snapshot signs before it has asked for its own rounds",
-        edits=(Edit(_SNAPSHOTS, "Snapshots.may_train", "sync.has_own and ", ""),),
+        edits=(
+            Edit(_SNAPSHOTS, "Snapshots.may_train", "sync.has_own and ", ""),
+            Edit(
+                _SYNC, "SyncSession._compare", "            yield from self._ask_for(self._own)\n", "            pass\n"
+            ),
+        ),
         detector=Tests((f"{_USE}::test_joiner__neighbour_holds_its_own_rounds__knows_them_before_it_signs",)),
     ),
 )
