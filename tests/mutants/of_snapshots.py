@@ -34,9 +34,7 @@ SNAPSHOTS = (
         breaks="a node with a snapshot signs before it has asked for its own rounds",
         edits=(
             Edit(_SNAPSHOTS, "Snapshots.may_train", "sync.has_own and ", ""),
-            Edit(
-                _SYNC, "SyncSession._compare", "            yield from self._ask_for(self._own)\n", "            pass\n"
-            ),
+            Edit(_SYNC, "SyncSession._compare", "yield from self._ask_for(self._own)", "pass"),
         ),
         detector=Tests((f"{_USE}::test_joiner__neighbour_holds_its_own_rounds__knows_them_before_it_signs",)),
     ),
