@@ -14,6 +14,7 @@ from network_nodes import HELLO, LOOPBACK, dial, network, running_host, start, u
 from protocol.hashing import Author
 from protocol.limits import PULL_AUTHORS_MAX, PULL_BYTES_MAX
 from protocol.wire import (
+    Attestations,
     AuthorsRequest,
     BasisRequest,
     Message,
@@ -201,3 +202,9 @@ def test_asked__records_named_as_an_answer__are_one_only_as_far_as_something_was
         asked.sent(question)
     assert sum(asked.take(answer) for _ in range(100)) == 2 * limits.OWED_BYTES_MAX // PULL_BYTES_MAX
     assert not asked.take(Ping(nonce=1))
+
+
+def test_cost__attestations__count_as_a_check_of_a_signature_each() -> None:
+    message = Attestations(attestations=(bytes(136),) * 3)
+    costs = {rations_module.pushed_cost_bytes(message, record_bytes) for record_bytes in (0, 110)}
+    assert costs == {3 * limits.PUSHED_RECORD_COST_BYTES}
