@@ -19,6 +19,7 @@ from protocol.subspace import canonical_coordinates, rademacher_signs, scale_exp
 
 Int64Array = NDArray[np.int64]
 
+_OPEN_EPOCHS = 4  # late updates, and rounds across an epoch's end, find theirs open
 _UPDATES_PER_BATCH = 4_096  # decoded at once: 2 MB, where a whole run's would be hundreds
 _CORES_PER_CHUNK = 1 << 15  # cores expanded at once: 1 MB of temporaries stays in the cache, and in the process
 # Cores summed into the coefficients at once: keeps one tick at about 10 ms. An update has one per direction and tensor.
@@ -48,12 +49,16 @@ class CoefficientLayout:
 
 
 class Coefficients:
-    """C[epoch, tensor], int64, zero at the start. The owner adds each valid update once."""
+    """C[epoch, tensor], int64, zero at the start. The owner adds each valid update once.
+
+    Epochs that were not changed lately rest in the fewest bytes that hold their coefficients: a long run has many.
+    """
 
     def __init__(self, manifest: Manifest) -> None:
         self.layout = CoefficientLayout(manifest)
         self._manifest = manifest
-        self._epochs: dict[int, Int64Array] = {}
+        self._epochs: dict[int, NDArray[np.signedinteger]] = {}
+        self._latest: list[int] = []  # those in int64, the one that was changed last at the end
         self._revisions: dict[int, int] = {}
         self._digests: dict[int, Digest | None] = {}  # by epoch, None where all is zero; absent after a change
 
@@ -68,7 +73,7 @@ class Coefficients:
     def flat(self, epoch: int) -> Int64Array:
         """All coefficients of ``epoch``: a copy, int64[layout.size]."""
         held = self._epochs.get(epoch)
-        return np.zeros(self.layout.size, dtype=np.int64) if held is None else held.copy()
+        return np.zeros(self.layout.size, dtype=np.int64) if held is None else held.astype(np.int64)
 
     def epochs(self) -> tuple[int, ...]:
         """Epochs with any coefficient other than zero, ascending."""
@@ -90,9 +95,22 @@ class Coefficients:
     def set_flat(self, epoch: int, values: Int64Array) -> None:
         """Replace an epoch's coefficients by a copy of ``values``: for a process that is told the state."""
         assert values.shape == (self.layout.size,)
-        self._epochs[epoch] = values.astype(np.int64)
+        self._opened(epoch)[...] = values
         self._revisions[epoch] = self._revisions.get(epoch, 0) + 1
         self._digests.pop(epoch, None)
+
+    def _opened(self, epoch: int) -> Int64Array:
+        """The coefficients of ``epoch``, to be changed in place; those that were changed longest ago come to rest."""
+        if epoch in self._latest:
+            self._latest.remove(epoch)
+        else:
+            self._epochs[epoch] = self.flat(epoch)
+        self._latest.append(epoch)
+        for resting in self._latest[:-_OPEN_EPOCHS]:
+            self._epochs[resting] = self._epochs[resting].astype(f"i{fewest_bytes(self._epochs[resting])}")
+        self._latest = self._latest[-_OPEN_EPOCHS:]
+        flat: Int64Array = self._epochs[epoch]
+        return flat
 
     def _epoch_digest(self, epoch: int) -> Digest | None:
         """Digest of one epoch's coefficients; None when all of them are zero."""
@@ -112,7 +130,7 @@ class Coefficients:
             by_epoch.setdefault(update.step // self._manifest.method.epoch_steps, []).append(update)
         chunk = max(1, _CORES_PER_CHUNK // (self._manifest.method.scalars * len(self._manifest.tensors)))
         for epoch, members in by_epoch.items():
-            flat = self._epochs.setdefault(epoch, np.zeros(self.layout.size, dtype=np.int64))
+            flat = self._opened(epoch)
             self._revisions[epoch] = self._revisions.get(epoch, 0) + 1
             self._digests.pop(epoch, None)
             for start in range(0, len(members), chunk):
@@ -160,6 +178,12 @@ class Coefficients:
             layout.tensor(flat, index)[...] += sums_prr[position].astype(np.int64)
         for index in np.flatnonzero(~layout.is_matrix).tolist():
             layout.tensor(flat, index)[...] += a_pnr[index].sum(axis=0).astype(np.int64)
+
+
+def fewest_bytes(flat: NDArray[np.signedinteger]) -> int:
+    """1, 2, 4 or 8: of the narrowest integers that hold all of ``flat``, which is not empty."""
+    low, high = int(flat.min()), int(flat.max())
+    return next(width for width in (1, 2, 4, 8) if -(1 << 8 * width - 1) <= low and high < 1 << 8 * width - 1)
 
 
 def _cores_first(signs: NDArray[np.int8]) -> NDArray[np.float64]:

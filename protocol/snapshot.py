@@ -14,7 +14,7 @@ import numpy as np
 
 from protocol import limits
 from protocol.admission import has_work
-from protocol.coefficients import CoefficientLayout, Int64Array
+from protocol.coefficients import CoefficientLayout, Int64Array, fewest_bytes
 from protocol.errors import Reject, RejectReason
 from protocol.hashing import Author, Digest
 from protocol.keys import KEY_BYTES, SIGNATURE_BYTES, Signer, is_author_key, is_signed
@@ -51,14 +51,9 @@ def encode_snapshot(manifest: Manifest, snapshot: Snapshot) -> bytes:
     """Its canonical bytes: each epoch's coefficients in the fewest bytes that hold them all."""
     parts = [_HEAD.pack(_MAGIC, manifest.run_id, snapshot.step, snapshot.digest, snapshot.slots)]
     for epoch, flat in sorted(snapshot.epochs.items()):
-        width = _width_of(flat)
+        width = fewest_bytes(flat)
         parts += [_EPOCH.pack(epoch, width), flat.astype(f"<i{width}").tobytes()]
     return b"".join(parts)
-
-
-def _width_of(flat: Int64Array) -> int:
-    low, high = int(flat.min()), int(flat.max())
-    return next(width for width in _WIDTHS if -(1 << 8 * width - 1) <= low and high < 1 << 8 * width - 1)
 
 
 def decode_snapshot_untrusted(manifest: Manifest, data: bytes) -> Snapshot:
@@ -92,7 +87,7 @@ def _decode_epochs(manifest: Manifest, data: bytes, epochs_end: int) -> dict[int
         if width not in _WIDTHS or offset > len(data) or epoch >= epochs_end:
             raise Reject(RejectReason.SNAPSHOT_FORMAT, "an epoch that is cut off, or beyond the step")
         flat = np.frombuffer(data, dtype=f"<i{width}", count=size, offset=offset - size * width).astype(np.int64)
-        if not flat.any() or _width_of(flat) != width:
+        if not flat.any() or fewest_bytes(flat) != width:
             raise Reject(RejectReason.SNAPSHOT_FORMAT, f"epoch {epoch} has another spelling")
         if found and epoch <= next(reversed(found)):
             raise Reject(RejectReason.SNAPSHOT_FORMAT, "epochs that do not ascend")

@@ -187,6 +187,27 @@ def test_state_digest__after_each_change__is_that_of_a_state_made_anew() -> None
     assert state.digest() == Coefficients(manifest).digest()
 
 
+def test_coefficients__epochs_changed_in_any_order__are_exact_and_rest_in_the_fewest_bytes() -> None:
+    manifest = small_manifest(steps=64, epoch_steps=4)
+    codec, chance = EnvelopeCodec(manifest), random.Random(3)
+    held: dict[int, np.ndarray[Any, Any]] = {}
+    summed = Coefficients(manifest)
+    for _ in range(200):
+        step = chance.randrange(64)
+        q = (chance.choice([1, -manifest.method.clip]),)
+        update = codec.decode_untrusted(seal(manifest, 0, step, *q))
+        alone = Coefficients(manifest)
+        alone.add([update])
+        epoch = step // 4
+        held[epoch] = held.get(epoch, 0) + alone.flat(epoch)
+        summed.add([update])
+    assert {epoch: summed.flat(epoch).tolist() for epoch in held} == {e: flat.tolist() for e, flat in held.items()}
+    assert all(summed.flat(epoch).dtype == np.int64 for epoch in held)
+    widths = sorted(flat.itemsize for flat in summed._epochs.values())
+    assert widths[-coefficients._OPEN_EPOCHS :] == [8] * coefficients._OPEN_EPOCHS
+    assert widths[: -coefficients._OPEN_EPOCHS] == [4] * (len(held) - coefficients._OPEN_EPOCHS)
+
+
 def test_layout__matrices_and_vectors__lie_end_to_end() -> None:
     layout = CoefficientLayout(small_manifest())
     flat = np.arange(layout.size)

@@ -75,7 +75,12 @@ RATIONS = (
     _mutant(
         "records-without-ration",
         "a neighbour may have as many signatures checked as its bytes can carry",
-        Edit(_NETWORK, "Network._on_message", "pushed_cost_bytes(message, self.record_bytes)", "0"),
+        Edit(
+            _NETWORK,
+            "Network._on_message",
+            "pushed_cost_bytes(message, self.record_bytes, is_asked_for=is_asked_for)",
+            "0",
+        ),
         _OF_SESSIONS + "test_neighbour__pushes_more_records_than_allowed__is_read_more_slowly",
     ),
     _mutant(
