@@ -46,6 +46,9 @@ class Snapshots:
         self._replica = replica
         self._signer = signer
         self._config = config
+        is_open = replica.manifest.admission.kind is AdmissionKind.OPEN
+        wanted = {SnapshotUse.ALWAYS} if is_open else {SnapshotUse.ALWAYS, SnapshotUse.AUTO}
+        self._is_usable = config.is_training and config.snapshot in wanted
         self._made_step = 0
         self._statements = b""  # digest of those by which the snapshot came into use
         self._missing_since_ms: int | None = None
@@ -54,8 +57,8 @@ class Snapshots:
     # --- messages -----------------------------------------------------------------------------------------
 
     def greet(self, peer: PeerId, sync: Synchroniser) -> list[Effect]:
-        """Ask a new neighbour, while this node has replayed nothing yet."""
-        is_asking = self._config.snapshot is not SnapshotUse.NEVER and not sync.is_live
+        """Ask a new neighbour, while this node has not replayed all, and where it would use a snapshot at all."""
+        is_asking = self._is_usable and not sync.is_live
         return [SendMessage(peer=peer, message=AttestationsRequest())] if is_asking else []
 
     def receive(self, peer: PeerId, message: Message, sync: Synchroniser) -> list[Effect]:
@@ -109,12 +112,10 @@ class Snapshots:
     def _is_sought(self, sync: Synchroniser, updates: int = 0) -> bool:
         """Whether this node is so far behind its neighbours, one of which holds ``updates``, that it would train on a
         snapshot."""
-        config, behind = self._config, max(updates, sync.target_updates) - self._replica.ledger.updates
-        if sync.is_live or not config.is_training or self.outcome is not Outcome.NONE:
+        if sync.is_live or not self._is_usable or self.outcome is not Outcome.NONE:
             return False
-        if config.snapshot is not SnapshotUse.AUTO:
-            return config.snapshot is SnapshotUse.ALWAYS
-        return self._manifest.admission.kind is not AdmissionKind.OPEN and behind > limits.SNAPSHOT_BEHIND_MIN
+        behind = max(updates, sync.target_updates) - self._replica.ledger.updates
+        return self._config.snapshot is SnapshotUse.ALWAYS or behind > limits.SNAPSHOT_BEHIND_MIN
 
     def author_sought(self, sync: Synchroniser, updates: int) -> Author | None:
         """This node's key while it seeks a snapshot: of its own rounds it must know before it signs (SPEC 9.2.3)."""

@@ -12,9 +12,9 @@ from running_nodes import Joins
 from worker_process import WorkerProcess
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One worker that serves the nodes of all tests of a module: joining is then a matter of half a second."""
+    """One worker that serves the nodes of all tests: joining is then a matter of half a second."""
     with WorkerProcess(tmp_path_factory.mktemp("worker")) as process:
         yield process.path
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import trio
 
 from cli_calls import call
 from daemons import JoinProcess, demo_run, free_port, log_verify, write_run
@@ -19,8 +18,8 @@ from running_nodes import wait_until as wait_until_within
 from sfnode.identity import FILE_NAME, load_identity, store_seed
 from sfnode.statement_files import INBOX_FOLDER
 from sfnode.store import read_records, read_replica
-from sfnode.worker_client import worker_process
 
+pytest_plugins = ("node_fixtures",)
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 
 STEPS = 120
@@ -30,16 +29,6 @@ FROM_STEP = 5
 def wait_until(condition: Callable[[], object], what: str) -> None:
     """Three daemons and their worker on a busy machine take their time."""
     wait_until_within(condition, what, 100)
-
-
-def with_worker(act: Callable[[Path], None]) -> None:
-    """Run ``act`` beside a training worker that all nodes share."""
-
-    async def main() -> None:
-        async with worker_process(threads=1) as worker:
-            await trio.to_thread.run_sync(act, worker)
-
-    trio.run(main)
 
 
 class Run:
@@ -83,27 +72,25 @@ def are_equal(*nodes: JoinProcess) -> bool:
     return len(roots) == 1 and roots != {""} and len({status["state_digest"] for status in statuses}) == 1
 
 
-def test_run__author_expelled_from_an_earlier_step_on__all_end_as_if_it_had_stopped_there(tmp_path: Path) -> None:
-    def act(worker: Path) -> None:
-        with Joins(tmp_path) as joins:
-            run = Run(tmp_path, joins, worker, "open")
-            first = run.join("first", "--neighbours-min", 2)  # else it may reach the run's end before the others are up
-            bad = run.join("bad")
-            wait_until(lambda: bad.status().get("own_updates", 0) > FROM_STEP + 5, "updates of the bad author")
-            second = run.join("second")
-            wait_until(lambda: second.status().get("updates", 0) > FROM_STEP, "the third node follows")
-            run.owner("expel", author_of(bad).hex(), "--from-step", FROM_STEP, "--data-dir", second.directory)
-            wait_until(lambda: all(has_steps(node, STEPS) for node in (first, second)), "the end of the run")
-            wait_until(lambda: are_equal(first, second, bad), "equal digests")
-            assert bad.wait_for_event("standing")["excluded_from"] == FROM_STEP
-            wait_until(lambda: not list((second.directory / INBOX_FOLDER).iterdir()), "the file is put away")
-            statuses = [node.status() for node in (first, second, bad)]
-            assert [status["authors_excluded"] for status in statuses] == [1, 1, 1]
-            assert [status["rejected"] for status in statuses] == [0, 0, 0]
-            assert [node.stop() for node in (first, second, bad)] == [0, 0, 0]
-            check(run.manifest, [first, second, bad], author_of(bad), statuses[0]["state_digest"])
-
-    with_worker(act)
+def test_run__author_expelled_from_an_earlier_step_on__all_end_as_if_it_had_stopped_there(
+    worker: Path, joins: Joins, tmp_path: Path
+) -> None:
+    run = Run(tmp_path, joins, worker, "open")
+    first = run.join("first", "--neighbours-min", 2)  # else it may reach the run's end before the others are up
+    bad = run.join("bad")
+    wait_until(lambda: bad.status().get("own_updates", 0) > FROM_STEP + 5, "updates of the bad author")
+    second = run.join("second")
+    wait_until(lambda: second.status().get("updates", 0) > FROM_STEP, "the third node follows")
+    run.owner("expel", author_of(bad).hex(), "--from-step", FROM_STEP, "--data-dir", second.directory)
+    wait_until(lambda: all(has_steps(node, STEPS) for node in (first, second)), "the end of the run")
+    wait_until(lambda: are_equal(first, second, bad), "equal digests")
+    assert bad.wait_for_event("standing")["excluded_from"] == FROM_STEP
+    wait_until(lambda: not list((second.directory / INBOX_FOLDER).iterdir()), "the file is put away")
+    statuses = [node.status() for node in (first, second, bad)]
+    assert [status["authors_excluded"] for status in statuses] == [1, 1, 1]
+    assert [status["rejected"] for status in statuses] == [0, 0, 0]
+    assert [node.stop() for node in (first, second, bad)] == [0, 0, 0]
+    check(run.manifest, [first, second, bad], author_of(bad), statuses[0]["state_digest"])
 
 
 def check(manifest: Manifest, nodes: list[JoinProcess], bad: Author, state_digest: str) -> None:
@@ -122,29 +109,27 @@ def check(manifest: Manifest, nodes: list[JoinProcess], bad: Author, state_diges
         assert 0 < max(e.step for e in replayed.ledger.envelopes() if e.author == bad) < FROM_STEP
 
 
-def test_run__by_invitation__trains_who_was_invited_or_admitted_and_lets_others_follow(tmp_path: Path) -> None:
-    def act(worker: Path) -> None:
-        with Joins(tmp_path) as joins:
-            run = Run(tmp_path, joins, worker, "invite")
-            tokens = run.owner("invite", "--count", 2, "--run", run.file).split()
-            first = run.join("first", "--invite", tokens[0])
-            second = run.join("second")
-            wait_until(lambda: first.status().get("own_updates", 0) > 2, "updates of the invited node")
-            wait_until(lambda: second.status().get("updates", 0) > 2, "the other node follows")
-            assert second.status()["own_updates"] == 0 and not second.status()["is_admitted"]
-            assert second.wait_for_event("standing")["is_admitted"] is False
-            shown = call("status", "--data-dir", second.directory).stdout
-            assert f"`sfnode run admit {author_of(second).hex()}`" in shown
-            run.owner("admit", author_of(second).hex(), "--data-dir", first.directory)
-            third = run.join("third", "--invite", tokens[1])
-            nodes = [first, second, third]
-            wait_until(lambda: all(has_steps(node, STEPS) for node in nodes), "the end of the run")
-            wait_until(lambda: are_equal(*nodes), "equal digests")
-            assert all(node.status()["own_updates"] > 0 and node.status()["rejected"] == 0 for node in nodes)
-            digest = first.status()["state_digest"]
-            assert [node.stop() for node in nodes] == [0, 0, 0]
-            assert {log_verify(node.directory)["state_digest"] for node in nodes} == {digest}
-            listed = call("run", "show", "--data-dir", third.directory).stdout.splitlines()
-            assert sorted(line.split()[0] for line in listed) == ["admit", "claim", "claim"]
-
-    with_worker(act)
+def test_run__by_invitation__trains_who_was_invited_or_admitted_and_lets_others_follow(
+    worker: Path, joins: Joins, tmp_path: Path
+) -> None:
+    run = Run(tmp_path, joins, worker, "invite")
+    tokens = run.owner("invite", "--count", 2, "--run", run.file).split()
+    first = run.join("first", "--invite", tokens[0])
+    second = run.join("second")
+    wait_until(lambda: first.status().get("own_updates", 0) > 2, "updates of the invited node")
+    wait_until(lambda: second.status().get("updates", 0) > 2, "the other node follows")
+    assert second.status()["own_updates"] == 0 and not second.status()["is_admitted"]
+    assert second.wait_for_event("standing")["is_admitted"] is False
+    shown = call("status", "--data-dir", second.directory).stdout
+    assert f"`sfnode run admit {author_of(second).hex()}`" in shown
+    run.owner("admit", author_of(second).hex(), "--data-dir", first.directory)
+    third = run.join("third", "--invite", tokens[1])
+    nodes = [first, second, third]
+    wait_until(lambda: all(has_steps(node, STEPS) for node in nodes), "the end of the run")
+    wait_until(lambda: are_equal(*nodes), "equal digests")
+    assert all(node.status()["own_updates"] > 0 and node.status()["rejected"] == 0 for node in nodes)
+    digest = first.status()["state_digest"]
+    assert [node.stop() for node in nodes] == [0, 0, 0]
+    assert {log_verify(node.directory)["state_digest"] for node in nodes} == {digest}
+    listed = call("run", "show", "--data-dir", third.directory).stdout.splitlines()
+    assert sorted(line.split()[0] for line in listed) == ["admit", "claim", "claim"]

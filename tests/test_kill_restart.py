@@ -9,7 +9,6 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-import trio
 
 from benchmarks.runs import OWNER, Shape, manifest_of, tiny_tensors
 from daemons import JoinProcess, demo_run, free_port, log_verify, write_run
@@ -18,13 +17,13 @@ from running_nodes import Joins, address_in, wait_until
 from sfnode.identity import FILE_NAME, load_identity, load_or_create_seed
 from sfnode.network.addresses import peer_of_author
 from sfnode.store import LEDGER_FILE
-from sfnode.worker_client import worker_process
 
 NODES = 5
 STEPS = 150
 KILLS = 12
 LIMIT_S = 150
 
+pytest_plugins = ("node_fixtures",)
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
 
 
@@ -97,17 +96,10 @@ def torment(nodes: list[JoinProcess], chance: random.Random) -> None:
                 node.kill()
 
 
-def test_join_daemons__killed_at_random_and_restarted__end_with_equal_digests(tmp_path: Path) -> None:
+def test_join_daemons__killed_at_random_and_restarted__end_with_equal_digests(worker: Path, tmp_path: Path) -> None:
     write_run(demo_run(steps=STEPS), tmp_path / "test.run")
-    chance = random.Random(20_261_120)
-
-    async def main() -> list[JoinProcess]:
-        async with worker_process(threads=1) as worker:
-            nodes = make_nodes(tmp_path, worker)
-            await trio.to_thread.run_sync(torment, nodes, chance)
-            return nodes
-
-    nodes = trio.run(main)
+    nodes = make_nodes(tmp_path, worker)
+    torment(nodes, random.Random(20_261_120))
     verified = [log_verify(node.directory) for node in nodes]
     assert sum(node.starts for node in nodes) == NODES + KILLS
     assert len({entry["state_digest"] for entry in verified}) == 1

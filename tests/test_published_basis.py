@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-import trio
 
 from daemons import DATA, MODEL, demo_run, free_port, log_verify, run_sfnode, write_run
 from protocol.errors import OperatorError
@@ -14,8 +13,8 @@ from protocol.manifest import SignedManifest
 from published_runs import published_demo_run
 from running_nodes import Joins, address_in, wait_until
 from sfnode.basis_file import BASIS_FILE, BasisFile, read_bases, store_basis
-from sfnode.worker_client import worker_process
 
+pytest_plugins = ("node_fixtures",)
 STEPS = 12
 
 
@@ -28,17 +27,12 @@ def published() -> tuple[SignedManifest, bytes]:
 @pytest.mark.process
 @pytest.mark.timeout(180)
 def test_join__bootstrap_only__fetches_the_basis_trains_and_serves_it_on(
-    published: tuple[SignedManifest, bytes], tmp_path: Path
+    published: tuple[SignedManifest, bytes], worker: Path, tmp_path: Path
 ) -> None:
     signed, data = published
     write_run(signed, tmp_path / "test.run")
     (tmp_path / "owner.basis").write_bytes(data)
-
-    async def main() -> None:
-        async with worker_process(threads=1) as worker:
-            await trio.to_thread.run_sync(_train, tmp_path, worker)
-
-    trio.run(main)
+    _train(tmp_path, worker)
     verified = [log_verify(tmp_path / name) for name in ("owner", "second", "relay")]
     assert len({entry["state_digest"] for entry in verified}) == 1
     assert all(entry["ok"] and entry["authors"] == 2 and entry["void_slots"] == 0 for entry in verified)

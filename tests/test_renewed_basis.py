@@ -30,8 +30,8 @@ from sfnode.renewal import BasisKeeper
 from sfnode.report import Reporter
 from sfnode.statement_files import submit
 from sfnode.store import Store
-from sfnode.worker_client import worker_process
 
+pytest_plugins = ("node_fixtures",)
 EPOCH_STEPS, STEPS = 8, 24
 
 
@@ -66,17 +66,9 @@ class Run:
 @pytest.mark.process
 @pytest.mark.timeout(240)
 def test_run__basis_renewed_by_its_owner__all_train_in_it_and_an_archive_has_the_same_weights(
-    published: tuple[SignedManifest, bytes], tmp_path: Path
+    published: tuple[SignedManifest, bytes], worker: Path, joins: Joins, tmp_path: Path
 ) -> None:
-    def act(worker: Path) -> None:
-        with Joins(tmp_path) as joins:
-            _renew_and_train(Run(tmp_path, joins, published), tmp_path, worker)
-
-    async def main() -> None:
-        async with worker_process(threads=1) as worker:
-            await trio.to_thread.run_sync(act, worker)
-
-    trio.run(main)
+    _renew_and_train(Run(tmp_path, joins, published), tmp_path, worker)
     told = [log_verify(tmp_path / name) for name in ("owner", "second", "relay", "copy")]
     assert len({entry["state_digest"] for entry in told}) == 1
     assert all(entry["authors"] == 2 and entry["void_slots"] == 0 for entry in told)

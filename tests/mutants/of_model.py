@@ -31,9 +31,9 @@ SUMS = (
         edits=(
             Edit(
                 _COEFFICIENTS,
-                "Coefficients._accumulate_batch",
-                "np.zeros(self.layout.size, dtype=np.int64)",
-                "np.zeros(self.layout.size, dtype=np.float32)",
+                "Coefficients._opened",
+                "self._epochs[epoch] = self.flat(epoch)",
+                "self._epochs[epoch] = self.flat(epoch).astype(np.float32)",
             ),
             Edit(
                 _COEFFICIENTS,
