@@ -54,7 +54,7 @@ test: lint ## what a change must pass
 	@echo "==> pytest, all cores" && $(BIN)/pytest -m 'not slow and not process' -n auto --maxprocesses 4 --dist worksteal $(PYTEST_ARGS)
 	@echo "==> pytest, real processes" && $(BIN)/pytest -m 'process and not slow' $(PYTEST_ARGS)
 	@echo "==> make simulate SEEDS=$(SEEDS)" && $(MAKE) --no-print-directory simulate
-	@echo "==> make mutants, without what has just been looked at" && $(BIN)/python -m tests.mutants --checked $(SEEDS)
+	@echo "==> mutants of the core" && $(BIN)/python -m tests.mutants --core --checked $(SEEDS)
 
 test-all: lint ## the same, and the tests that take many minutes
 	@echo "==> pytest, slow tests too"
