@@ -1,7 +1,7 @@
 # Everything from a fresh clone, on a machine that has Python 3.11+ and make:
 #
 #   make demo    five real nodes on this machine train a tiny model together (under 3 minutes after installation)
-#   make test    what a change must pass: style, types, tests, simulation, mutants (under 15 minutes)
+#   make test    what a change must pass: style, types, tests, simulation (under 15 minutes)
 #
 # The first run installs into .venv; later runs need no network. `make help` lists the rest.
 #
@@ -52,13 +52,13 @@ lint: $(STAMP) ## style and types
 
 test: lint ## what a change must pass
 	@echo "==> pytest, all cores" && $(BIN)/pytest -m 'not slow and not process' -n auto --maxprocesses 4 --dist worksteal $(PYTEST_ARGS)
-	@echo "==> pytest, real processes" && $(BIN)/pytest -m 'process and not slow' $(PYTEST_ARGS)
+	@echo "==> pytest, real processes" && $(BIN)/pytest -m 'process and not slow' -n 2 --dist loadfile $(PYTEST_ARGS)
 	@echo "==> make simulate SEEDS=$(SEEDS)" && $(MAKE) --no-print-directory simulate
-	@echo "==> mutants of the core" && $(BIN)/python -m tests.mutants --core --checked $(SEEDS)
 
-test-all: lint ## the same, and the tests that take many minutes
-	@echo "==> pytest, slow tests too"
-	@$(BIN)/pytest $(PYTEST_ARGS)
+test-all: lint ## the same, the tests that take many minutes, and the mutants
+	@echo "==> pytest, slow tests too" && $(BIN)/pytest $(PYTEST_ARGS)
+	@echo "==> make simulate SEEDS=$(SEEDS)" && $(MAKE) --no-print-directory simulate
+	@echo "==> mutants, without what has just been looked at" && $(BIN)/python -m tests.mutants --checked $(SEEDS)
 
 simulate: $(STAMP) ## break simulated networks of real node cores, SEEDS of them, and demand that they agree
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS)

@@ -20,7 +20,7 @@ from mutants.mutant import Mutant
 
 _SEEDS_PER_CONTROL = 15  # so that several processes share the work
 
-CORE = (
+MUTANTS = (
     *of_ledger.SLOTS,
     *of_ledger.DIGESTS,
     *of_archive.ARCHIVE,
@@ -37,8 +37,6 @@ CORE = (
     *of_snapshots.SNAPSHOTS,
     *of_bytes.ENVELOPES,
     *of_bytes.MESSAGES,
-)
-NETWORK = (  # their tests start real hosts, and take as long as all others together
     *of_network.PROCESS,
     *of_network.STREAMS,
     *of_network.YAMUX,
@@ -48,7 +46,6 @@ NETWORK = (  # their tests start real hosts, and take as long as all others toge
     *of_peers.PLACES,
     *of_peers.STANDING,
 )
-MUTANTS = (*CORE, *NETWORK)
 
 
 def _controls() -> list[Mutant]:

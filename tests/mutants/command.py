@@ -18,7 +18,7 @@ from typing import Final
 
 import click
 
-from mutants.catalogue import BY_NAME, CORE, MUTANTS, controls
+from mutants.catalogue import BY_NAME, MUTANTS, controls
 from mutants.detectors import REPOSITORY, BrokenMutantError, HashSeeds, Simulation
 from mutants.mutant import Mutant
 from mutants.patch import StaleEditError, switched_on
@@ -63,10 +63,9 @@ class Row:
     metavar="SEEDS",
     help="Without mutants, tests, vectors and so many seeds have just passed: the control leaves them out.",
 )
-@click.option("--core", "is_core", is_flag=True, help="Without those of the network code, which take as long again.")
 @click.option("--json", "is_json", is_flag=True, help="Print the table as JSON.")
 @click.option("--trace", type=int, hidden=True, help="Print the trace of this seed under the one mutant.")
-def main(only: tuple[str, ...], processes: int, checked: int, is_core: bool, is_json: bool, trace: int | None) -> None:
+def main(only: tuple[str, ...], processes: int, checked: int, is_json: bool, trace: int | None) -> None:
     """Switch deliberate bugs on, one at a time, and see each of them caught.
 
     Example: python -m tests.mutants --only first-seen-wins
@@ -76,7 +75,7 @@ def main(only: tuple[str, ...], processes: int, checked: int, is_core: bool, is_
     if trace is not None:
         click.echo(trace_of(BY_NAME[only[0]], trace))
         return
-    chosen = [BY_NAME[name] for name in only] or [*controls(checked), *(CORE if is_core else MUTANTS)]
+    chosen = [BY_NAME[name] for name in only] or [*controls(checked), *MUTANTS]
     sys.exit(run_all(chosen, processes, is_json=is_json))
 
 
