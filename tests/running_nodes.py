@@ -92,9 +92,21 @@ def start_with_log(node: JoinProcess, log: Path) -> None:
 
 
 def children(process: subprocess.Popen[bytes] | None) -> list[int]:
-    """Process ids of its children: the training worker of a node, the nodes of a test network."""
+    """Process ids of its children: the training worker of a node, the nodes of a test network.
+
+    Not of what a library asks the system for while it is imported: an interrupt would come too early.
+    """
     assert process is not None
-    return children_of(process.pid)
+    own = command_of(process.pid)
+    commands = {child: command_of(child) for child in children_of(process.pid)}
+    return [child for child, command in commands.items() if b"sfnode" in command and command != own]
+
+
+def command_of(pid: int) -> bytes:
+    """The command line of a process; empty when it is gone."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
 
 
 def children_of(pid: int) -> list[int]:
