@@ -50,6 +50,7 @@ def test_join__peers_that_lie_and_stall__ends_live_without_dropping_an_honest_on
         assert not [peer for found in runs for peer in found["dropped"] if peer.startswith("honest")]
 
 
+@pytest.mark.slow
 def test_scale__few_nodes__limit_of_hops_costs_time_and_saves_copies(tmp_path: Path) -> None:
     result = run("scale", "--sizes", "8,12", "--nodes", "12", "--draw", str(tmp_path))
     ring = {row["hops_max"]: row for row in result["hop_limits"] if row["graph"] == "ring"}

@@ -57,6 +57,7 @@ def test_bench_step__tiny_shape__reports_every_ratio(dtype: str, monkeypatch: py
     assert set(seconds) == {"step", "forward", "full_forward", "mezo", "mezo_same_tensors", "adamw", "lora"}
 
 
+@pytest.mark.slow
 def test_bench_memory__forward_and_adamw__hold_what_they_must(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sfnode.training.bench.memory._PROCESSES", 1)
     found = peaks(
