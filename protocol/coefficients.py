@@ -92,7 +92,7 @@ class Coefficients:
         fields = [part for epoch, digest in digests if digest for part in (u32(epoch), digest)]
         return hash_fields("sfnode/state/1", self._manifest.run_id, *fields)
 
-    def set_flat(self, epoch: int, values: Int64Array) -> None:
+    def set_flat(self, epoch: int, values: NDArray[np.signedinteger]) -> None:
         """Replace an epoch's coefficients by a copy of ``values``: for a process that is told the state."""
         assert values.shape == (self.layout.size,)
         self._opened(epoch)[...] = values

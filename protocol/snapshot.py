@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocol import limits
 from protocol.admission import has_work
-from protocol.coefficients import CoefficientLayout, Int64Array, fewest_bytes
+from protocol.coefficients import CoefficientLayout, fewest_bytes
 from protocol.errors import Reject, RejectReason
 from protocol.hashing import Author, Digest
 from protocol.keys import KEY_BYTES, SIGNATURE_BYTES, Signer, is_author_key, is_signed
@@ -35,13 +36,13 @@ class Snapshot:
     Attributes:
         digest: of the ledger up to there (:meth:`Ledger.digest_before`).
         slots: held up to there, void ones included.
-        epochs: int64[layout.size] of each epoch whose coefficients are not all zero.
+        epochs: [layout.size] of each epoch whose coefficients are not all zero, in integers of the fewest bytes.
     """
 
     step: int
     digest: Digest
     slots: int
-    epochs: Mapping[int, Int64Array]
+    epochs: Mapping[int, NDArray[np.signedinteger]]
 
 
 # --- the file
@@ -54,6 +55,12 @@ def encode_snapshot(manifest: Manifest, snapshot: Snapshot) -> bytes:
         width = fewest_bytes(flat)
         parts += [_EPOCH.pack(epoch, width), flat.astype(f"<i{width}").tobytes()]
     return b"".join(parts)
+
+
+def may_fit(manifest: Manifest, step: int) -> bool:
+    """Whether the file of the steps before ``step`` can be within its bound at all, with one byte a coefficient."""
+    epochs = -(-step // manifest.method.epoch_steps)
+    return epochs * CoefficientLayout(manifest).size <= limits.SNAPSHOT_BYTES_MAX
 
 
 def decode_snapshot_untrusted(manifest: Manifest, data: bytes) -> Snapshot:
@@ -76,9 +83,9 @@ def _check_step(manifest: Manifest, step: int) -> None:
         raise Reject(RejectReason.SNAPSHOT_FORMAT, f"a snapshot of the steps before {step}")
 
 
-def _decode_epochs(manifest: Manifest, data: bytes, epochs_end: int) -> dict[int, Int64Array]:
+def _decode_epochs(manifest: Manifest, data: bytes, epochs_end: int) -> dict[int, NDArray[np.signedinteger]]:
     size, offset = CoefficientLayout(manifest).size, _HEAD.size
-    found: dict[int, Int64Array] = {}
+    found: dict[int, NDArray[np.signedinteger]] = {}
     while offset < len(data):
         # [REJECT] SPEC 9.5.4: whole epochs, each with some coefficient, in the fewest bytes; ascending, below the step.
         head = data[offset : offset + _EPOCH.size].ljust(_EPOCH.size, b"\0")
@@ -86,7 +93,7 @@ def _decode_epochs(manifest: Manifest, data: bytes, epochs_end: int) -> dict[int
         offset += _EPOCH.size + size * width
         if width not in _WIDTHS or offset > len(data) or epoch >= epochs_end:
             raise Reject(RejectReason.SNAPSHOT_FORMAT, "an epoch that is cut off, or beyond the step")
-        flat = np.frombuffer(data, dtype=f"<i{width}", count=size, offset=offset - size * width).astype(np.int64)
+        flat = np.frombuffer(data, dtype=f"<i{width}", count=size, offset=offset - size * width)
         if not flat.any() or fewest_bytes(flat) != width:
             raise Reject(RejectReason.SNAPSHOT_FORMAT, f"epoch {epoch} has another spelling")
         if found and epoch <= next(reversed(found)):

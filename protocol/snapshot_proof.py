@@ -5,8 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
-from protocol.coefficients import Coefficients, Int64Array
+from protocol.coefficients import Coefficients, fewest_bytes
 from protocol.replica import Replica
 from protocol.snapshot import Snapshot
 
@@ -46,12 +47,18 @@ def _is_same_state(snapshot: Snapshot, replica: Replica) -> bool:
     )
 
 
-def _epochs_before(replica: Replica, step: int) -> dict[int, Int64Array]:
-    """The own sums, in the epoch that the step divides less what follows it there; those that are not all zero."""
+def _epochs_before(replica: Replica, step: int) -> dict[int, NDArray[np.signedinteger]]:
+    """The own sums, in the epoch that the step divides less what follows it there; those that are not all zero, in the
+    fewest bytes each: all of them in int64 may be eight times the file."""
     own, epoch_steps = replica.coefficients(), replica.manifest.method.epoch_steps
-    later = Coefficients(replica.manifest)
-    if step % epoch_steps:
-        end = step - step % epoch_steps + epoch_steps
-        later.add(update for update in replica.ledger.envelopes(from_step=step) if update.step < end)
-    flats = {epoch: own.flat(epoch) - later.flat(epoch) for epoch in own.revisions() if epoch * epoch_steps < step}
-    return {epoch: flat for epoch, flat in sorted(flats.items()) if flat.any()}
+    divided, found = step // epoch_steps, {}
+    for epoch in sorted(epoch for epoch in own.revisions() if epoch * epoch_steps < step):
+        flat = own.flat(epoch)
+        if epoch == divided:
+            later = Coefficients(replica.manifest)
+            updates = replica.ledger.envelopes(from_step=step)
+            later.add(update for update in updates if update.step // epoch_steps == divided)
+            flat -= later.flat(epoch)
+        if flat.any():
+            found[epoch] = flat.astype(f"i{fewest_bytes(flat)}")
+    return found

@@ -17,7 +17,7 @@ from protocol.keys import Signer
 from protocol.node_config import NodeConfig, SnapshotUse
 from protocol.overlay import Overlay
 from protocol.replica import Replica
-from protocol.snapshot import Attestation, Snapshot, decode_snapshot_untrusted, encode_snapshot
+from protocol.snapshot import Attestation, Snapshot, decode_snapshot_untrusted, encode_snapshot, may_fit
 from protocol.snapshot_proof import Verdict, judge, take_snapshot
 from protocol.synchroniser import Synchroniser
 from protocol.wire import Attestations, AttestationsRequest, Message, PeerId
@@ -92,6 +92,8 @@ class Snapshots:
         if step <= self._made_step:
             return []
         self._made_step = step
+        if not may_fit(self._manifest, step):
+            return []
         data = encode_snapshot(self._manifest, take_snapshot(self._replica, step))
         if len(data) > limits.SNAPSHOT_BYTES_MAX:
             return []

@@ -12,13 +12,14 @@ from ledgers import signer
 from node_cores import X, Y, join, tell
 from protocol import limits
 from protocol.attestations import AttestationTable
+from protocol.coefficients import CoefficientLayout
 from protocol.errors import Ignore, IgnoreReason, Reject, RejectReason
 from protocol.events import DropPeer, SendMessage
 from protocol.ledger import Ledger
 from protocol.node import Node
 from protocol.node_config import NodeConfig
 from protocol.replica import Replica
-from protocol.snapshot import decode_snapshot_untrusted, encode_snapshot
+from protocol.snapshot import decode_snapshot_untrusted, encode_snapshot, may_fit
 from protocol.snapshot_proof import take_snapshot
 from protocol.wire import Attestations, AttestationsRequest
 from snapshot_runs import (
@@ -74,13 +75,22 @@ def test_snapshot__written_and_read__is_the_same_and_takes_few_bytes() -> None:
 @pytest.mark.parametrize("value", [-(1 << 63), -129, -128, -1, 1, 127, 128, 32_767, 32_768, 1 << 31, (1 << 63) - 1])
 def test_snapshot__coefficients_of_any_size__take_the_fewest_bytes(value: int) -> None:
     true = true_snapshot()
-    flat = np.zeros_like(true.epochs[0])
+    flat = np.zeros_like(true.epochs[0], dtype=np.int64)
     flat[3] = value
     snapshot = replace(true, epochs={0: flat})
     data = encode_snapshot(RUN, snapshot)
     width = next(width for width in (1, 2, 4, 8) if -(1 << 8 * width - 1) <= value < 1 << 8 * width - 1)
     assert data[HEAD_BYTES + 4] == width
-    assert decode_snapshot_untrusted(RUN, data).epochs[0].tolist() == flat.tolist()
+    read = decode_snapshot_untrusted(RUN, data).epochs[0]
+    assert (read.tolist(), read.itemsize) == (flat.tolist(), width)  # in memory too
+
+
+def test_snapshot__more_coefficients_than_the_file_may_have_bytes__is_not_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    step = 2 * RUN.method.epoch_steps + 1
+    monkeypatch.setattr(limits, "SNAPSHOT_BYTES_MAX", 3 * CoefficientLayout(RUN).size)
+    assert may_fit(RUN, step) and not may_fit(RUN, step + RUN.method.epoch_steps)
 
 
 def bent_snapshots() -> dict[str, tuple[bytes, RejectReason]]:
