@@ -181,13 +181,15 @@ def decode_run_file(path: Path) -> SignedManifest:
         raise OperatorError(f"run file {path}: {reject.detail}") from None
 
 
-def read_replica(directory: Path, manifest: Manifest) -> Replica:
-    """The replica that a data directory gives, all of it in memory, read-only: also while a daemon uses it.
+@contextmanager
+def replayed(directory: Path, manifest: Manifest) -> Iterator[Replica]:
+    """The replica that a data directory gives, read-only: also while a daemon uses it.
 
-    OperatorError when no node has run there, StorageDamagedError. For a whole run: :func:`reading`.
+    What it does not keep in memory it reads there, so it is of no use afterwards.
+    OperatorError when no node has run there, StorageDamagedError.
     """
     with reading(directory) as stored:
-        return replay_all(Replica(manifest), stored, directory)
+        yield replay_all(Replica(manifest, stored.archive), stored, directory)
 
 
 def replay_all(replica: Replica, stored: StoredRecords, directory: Path) -> Replica:

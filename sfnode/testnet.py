@@ -17,11 +17,10 @@ import trio
 from protocol.coefficients import Coefficients
 from protocol.errors import OperatorError
 from protocol.manifest import decode_run_untrusted
-from protocol.replica import Replica
 from sfnode.evaluation import evaluate_states
 from sfnode.files import write_durably
 from sfnode.picture import CurvePoint, draw_training_curve
-from sfnode.store import read_manifest, read_replica
+from sfnode.store import replayed
 from sfnode.trainer import TrainingConfig
 from sfnode.worker_client import worker_process
 
@@ -200,29 +199,27 @@ class LocalNetwork:
 
     async def _check(self, socket: Path, *, is_agreed: bool, is_stopped: bool, seconds: float) -> Outcome:
         """Replay the last node's ledger offline, measure the model before and after, draw the picture."""
-        replica = self._replay(self.nodes[-1].directory)
-        replayed = replica.state_digest().hex()
-        before, after = await self._accuracy(socket, replica.coefficients())
+        with replayed(self.nodes[-1].directory, self._signed.manifest) as replica:
+            ledger, state = replica.ledger, replica.coefficients()
+        digest = state.digest().hex()
+        before, after = await self._accuracy(socket, state)
         curve = self._curve(before, after)
         picture = self._config.folder / PICTURE_FILE
         draw_training_curve(curve, f"{self._signed.manifest.name}: {len(self.nodes)} nodes", picture)
         digests = [node.status.get("state_digest", "") for node in self.nodes]
         return Outcome(
-            is_agreed=is_agreed and set(digests) == {replayed},
+            is_agreed=is_agreed and set(digests) == {digest},
             is_stopped_cleanly=is_stopped,
             statuses=[{"name": node.name, **node.status} for node in self.nodes],
             state_digests=digests,
-            replayed_digest=replayed,
+            replayed_digest=digest,
             before=before,
             after=after,
             curve=curve,
             seconds=seconds,
             picture=picture,
-            payload_bytes=replica.ledger.updates * replica.ledger.codec.record_bytes,
+            payload_bytes=ledger.updates * ledger.codec.record_bytes,
         )
-
-    def _replay(self, directory: Path) -> Replica:
-        return read_replica(directory, read_manifest(directory).manifest)
 
     async def _accuracy(self, socket: Path, after: Coefficients) -> tuple[dict[str, float], dict[str, float]]:
         training = self._config.training

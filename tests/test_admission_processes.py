@@ -17,7 +17,7 @@ from running_nodes import Joins, address_in
 from running_nodes import wait_until as wait_until_within
 from sfnode.identity import FILE_NAME, load_identity, store_seed
 from sfnode.statement_files import INBOX_FOLDER
-from sfnode.store import read_records, read_replica
+from sfnode.store import read_records, replayed
 
 pytest_plugins = ("node_fixtures",)
 pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
@@ -98,7 +98,7 @@ def check(manifest: Manifest, nodes: list[JoinProcess], bad: Author, state_diges
     for node in nodes:
         verified = log_verify(node.directory)
         assert (verified["ok"], verified["state_digest"]) == (True, state_digest)
-        replayed, without = read_replica(node.directory, manifest), Replica(manifest)
+        without = Replica(manifest)
         records = [record for _, record in read_records(node.directory)]
         later = [r for r in records if r[:32] == bad and int.from_bytes(r[32:36], "big") >= FROM_STEP]
         assert later, "the bad author's later updates were never here: nothing was taken out"
@@ -106,7 +106,8 @@ def check(manifest: Manifest, nodes: list[JoinProcess], bad: Author, state_diges
             if record not in later:
                 without.add(record)
         assert without.state_digest().hex() == state_digest
-        assert 0 < max(e.step for e in replayed.ledger.envelopes() if e.author == bad) < FROM_STEP
+        with replayed(node.directory, manifest) as replica:
+            assert 0 < max(e.step for e in replica.ledger.envelopes() if e.author == bad) < FROM_STEP
 
 
 def test_run__by_invitation__trains_who_was_invited_or_admitted_and_lets_others_follow(

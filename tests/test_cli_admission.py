@@ -20,7 +20,7 @@ from protocol.statements import read_invitation
 from sfnode.identity import FILE_NAME, load_identity, store_seed
 from sfnode.statement_files import INBOX_FOLDER, read_statements_file, submit, waiting
 from sfnode.status import own_standing
-from sfnode.store import Store, read_replica
+from sfnode.store import Store, replayed
 from statements import admit, exclude
 from test_cli import STATUS
 
@@ -220,8 +220,8 @@ def test_store__statements__are_read_before_records(tmp_path: Path) -> None:
     store.add_statements([admit(LISTED, 1), exclude(LISTED, 1, 5)])
     assert store.statements() == [admit(LISTED, 1), exclude(LISTED, 1, 5)]
     store.close()
-    replica = read_replica(place.data_dir, LISTED)
-    assert [envelope.step for envelope in replica.ledger.envelopes()] == [0]
+    with replayed(place.data_dir, LISTED) as replica:
+        assert [envelope.step for envelope in replica.ledger.envelopes()] == [0]
 
 
 def test_submit__same_statements_twice__are_one_file(tmp_path: Path) -> None:
@@ -253,9 +253,9 @@ def test_log_file__run_with_statements__is_the_same_run_where_it_is_imported(is_
     file, target = tmp_path / "run.sflog", tmp_path / "new" if is_new else held.data_dir
     assert call("log", "export", file, "--data-dir", full.data_dir).code == 0
     assert call("log", "import", file, "--data-dir", target).code == 0
-    replicas = [read_replica(directory, LISTED) for directory in (full.data_dir, target)]
-    assert len({replica.ledger.root() for replica in replicas}) == len({r.state_digest() for r in replicas}) == 1
-    assert replicas[1].ledger.updates == 4
+    with replayed(full.data_dir, LISTED) as left, replayed(target, LISTED) as right:
+        assert (left.ledger.root(), left.state_digest()) == (right.ledger.root(), right.state_digest())
+        assert right.ledger.updates == 4
 
 
 def test_log_file__statements_out_of_their_order__is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from sfnode.cli.owner import task_of
 from sfnode.cli.run import model_reference
 from sfnode.files import write_durably
 from sfnode.statement_files import submit
-from sfnode.store import read_manifest, read_replica
+from sfnode.store import read_manifest, replayed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -118,12 +118,13 @@ def renew(data_dir: Path, owner_key: Path, from_epoch: int | None, is_json: bool
     check_can_train()
     from sfnode.training.calibration import RenewalChoice, recalibrate  # imports torch
 
-    replica = read_replica(directory, manifest)
-    _first_epoch(replica, from_epoch)  # fails now rather than after the work
     held, model = basis_in(directory, manifest), model_reference(manifest, choices.pop("model"))
-    bases = read_bases(manifest, held, renewals_for(directory, replica))
-    found = recalibrate(bases, replica.coefficients(), RenewalChoice(model=model, **choices))
-    first = _first_epoch(read_replica(directory, manifest), from_epoch)  # the run has gone on meanwhile
+    with replayed(directory, manifest) as replica:
+        _first_epoch(replica, from_epoch)  # fails now rather than after the work
+        bases, reached = read_bases(manifest, held, renewals_for(directory, replica)), replica.coefficients()
+    found = recalibrate(bases, reached, RenewalChoice(model=model, **choices))
+    with replayed(directory, manifest) as replica:  # the run has gone on meanwhile
+        first = _first_epoch(replica, from_epoch)
     data = encode_basis(manifest.method.rank, found)
     digest = hashlib.sha256(data).hexdigest()
     path = store_basis(manifest, data, origin="the new basis", data_dir=directory, sha256=digest)

@@ -11,15 +11,15 @@ import trio
 from protocol.coefficients import Coefficients
 from protocol.errors import OperatorError
 from protocol.manifest import SignedManifest
-from protocol.replica import Replica
 from sfnode.basis_file import basis_in, read_bases, renewals_for
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import FolderPath, data_dir_option, device_options, dtype_option, json_option
 from sfnode.cli.run import model_reference
 from sfnode.data import evaluation_file
 from sfnode.evaluation import evaluate_states
-from sfnode.store import read_manifest, read_replica
+from sfnode.store import read_manifest, replayed
 from sfnode.trainer import TrainingConfig
+from sfnode.worker_messages import RenewedBasis
 
 
 @click.command("eval")
@@ -38,8 +38,7 @@ def evaluate(
     Example: sfnode eval --data-dir ~/.sfnode/my-run --eval-data dev.jsonl
     """
     check_can_train()
-    signed, replica = _load(data_dir)
-    after = replica.coefficients()
+    signed, after, renewals = _load(data_dir)
     data = evaluation_file(signed.manifest.task, eval_data)
     if data is None:
         raise OperatorError("--eval-data is missing: give a JSONL file of held-out examples")
@@ -50,7 +49,7 @@ def evaluate(
         device=device,
         dtype=dtype,
         basis=basis_in(data_dir.expanduser(), signed.manifest),
-        renewals=renewals_for(data_dir.expanduser(), replica),
+        renewals=renewals,
     )
     states = [Coefficients(signed.manifest), after] if compare else [after]
     results = trio.run(evaluate_states, signed, config, states)
@@ -84,10 +83,9 @@ def export(data_dir: Path, model: str | None, out: Path, adapter: bool, dtype: s
     from sfnode.training.export import export_adapter, export_model  # imports torch
     from sfnode.training.models import choose_dtype, resolve_model
 
-    signed, replica = _load(data_dir)
-    manifest, coefficients, directory = signed.manifest, replica.coefficients(), data_dir.expanduser()
-    renewals = renewals_for(directory, replica)
-    bases = read_bases(manifest, basis_in(directory, manifest), renewals)
+    signed, coefficients, renewals = _load(data_dir)
+    manifest = signed.manifest
+    bases = read_bases(manifest, basis_in(data_dir.expanduser(), manifest), renewals)
     base = resolve_model(model_reference(manifest, model), manifest.model.revision).path
     if adapter:
         export_adapter(bases, coefficients, base, out, force)
@@ -100,8 +98,9 @@ def export(data_dir: Path, model: str | None, out: Path, adapter: bool, dtype: s
     click.echo(f"written  {out} (state {digest[:16]})")
 
 
-def _load(data_dir: Path) -> tuple[SignedManifest, Replica]:
-    """Verify and replay the ledger of a data directory."""
+def _load(data_dir: Path) -> tuple[SignedManifest, Coefficients, tuple[RenewedBasis, ...]]:
+    """Verify and replay the ledger of a data directory: the run, its state, and the renewed bases that this needs."""
     directory = data_dir.expanduser()
     signed = read_manifest(directory)
-    return signed, read_replica(directory, signed.manifest)
+    with replayed(directory, signed.manifest) as replica:
+        return signed, replica.coefficients(), renewals_for(directory, replica)
