@@ -15,7 +15,7 @@ from protocol.hashing import Author
 from protocol.log_file import encode_log
 from protocol.replica import Replica
 from sfnode import log_file
-from sfnode.store import LEDGER_FILE, Store
+from sfnode.store import LEDGER_FILE, Store, replayed
 from sfnode.stored_records import SLOT_INDEX, StoredRecords
 from test_log_file import GOOD, MANIFEST, PROOF, RECORDS, SIGNED, blocks_of, digests, make_directory
 
@@ -59,6 +59,18 @@ def test_log__more_records_than_are_kept_in_memory__same_file_same_directories(
     assert call("log", "import", tmp_path / "y.log", "--data-dir", node).code == 0
     assert digests(other) == digests(node)
     assert not list(tmp_path.rglob("*.import-*"))
+
+
+def test_replayed__more_records_than_are_kept_in_memory__same_state_as_with_all_there(
+    little_memory: list[int], node: Path
+) -> None:
+    full = Replica(MANIFEST)
+    for record in (*RECORDS, PROOF):
+        full.add(record)
+    with replayed(node, MANIFEST) as replica:
+        assert replica.state_digest() == full.state_digest()
+        assert set(replica.ledger.envelopes()) == set(full.ledger.envelopes())
+    assert sum(little_memory) > 20
 
 
 def test_log_export__records_come_while_it_reads__are_not_in_the_file(
