@@ -16,7 +16,8 @@ PYTEST_ARGS ?=
 SEEDS ?= 300
 SECONDS ?= 60
 BIN := $(VENV)/bin
-CORE_TESTS := $(wildcard tests/test_protocol_*.py tests/test_property_*.py) tests/test_convergence.py tests/test_state_machines.py
+CORE_TESTS := $(wildcard tests/test_protocol_*.py tests/test_property_*.py tests/test_log_*.py tests/test_node_*.py) \
+  $(patsubst %,tests/test_%.py,audit conformance_vectors convergence state_machines)
 
 # The stamp carries a checksum of what it was made from: switching branches there and back installs nothing.
 LOCK := $(shell cat pyproject.toml constraints.txt deploy/install.py | cksum | cut -d ' ' -f 1)
@@ -55,9 +56,10 @@ test: lint ## what a change must pass
 	@echo "==> pytest, real processes" && $(BIN)/pytest -m 'process and not slow' -n 2 --dist loadfile $(PYTEST_ARGS)
 	@echo "==> make simulate SEEDS=$(SEEDS)" && $(MAKE) --no-print-directory simulate
 
-test-all: lint ## the same, the tests that take many minutes, and the mutants
+test-all: lint ## the same, the tests that take many minutes, coverage and the mutants
 	@echo "==> pytest, slow tests too" && $(BIN)/pytest $(PYTEST_ARGS)
 	@echo "==> make simulate SEEDS=$(SEEDS)" && $(MAKE) --no-print-directory simulate
+	@echo "==> make coverage" && $(MAKE) --no-print-directory coverage
 	@echo "==> mutants, without what has just been looked at" && $(BIN)/python -m tests.mutants --checked $(SEEDS)
 
 simulate: $(STAMP) ## break simulated networks of real node cores, SEEDS of them, and demand that they agree
@@ -85,7 +87,7 @@ soak: $(STAMP) ## relays at 50 updates a second with churn, for MINUTES (60): me
 	@$(BIN)/python -m tests.netlab soak --minutes $(or $(MINUTES),60)
 
 coverage: $(STAMP) ## branch coverage of protocol/ by its own tests; fails under 95 %
-	@$(BIN)/coverage run --branch --source=protocol -m pytest -o addopts= -q $(CORE_TESTS)
+	@$(BIN)/coverage run --branch --source=protocol -m pytest -o addopts= -q -m 'not slow and not process' $(CORE_TESTS)
 	@$(BIN)/coverage report --show-missing --precision=2 --fail-under=95
 
 learn: $(STAMP) ## accuracy against forward rows for MeZO, SubCGE and ours, on real data in ../shared; writes docs/learning.md
