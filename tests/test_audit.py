@@ -180,6 +180,14 @@ def test_report__of_another_run_or_a_false_sum__is_rejected() -> None:
     assert caught.value.reason is RejectReason.SIZE
 
 
+def test_report__of_fewer_measurements_than_the_message_has_scalars__is_rejected() -> None:
+    manifest = small_manifest(directions=2)
+    _, data = make_report(manifest, signer(9), message(), (100,), 0.3)
+    with pytest.raises(Reject, match="another number of scalars") as caught:
+        decode_report_untrusted(manifest, data)
+    assert caught.value.reason is RejectReason.AUDIT_FORMAT
+
+
 def test_report__every_byte_changed__only_reject_escapes() -> None:
     manifest, data = small_manifest(directions=2), reported()[1]
     for position in range(len(data)):
