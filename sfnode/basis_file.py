@@ -13,29 +13,11 @@ from protocol.manifest import Manifest
 from protocol.method import BasisKind
 from protocol.replica import Replica
 from protocol.subspace import Basis
-from sfnode.files import describe_os_error, read_bytes, write_durably
+from sfnode.files import read_bytes, write_durably
 from sfnode.worker_messages import RenewedBasis
 
 BASIS_FILE: Final = "basis.bin"  # in a node's data directory: the one that the manifest names
 UNIT_EXP: Final = 3  # of the files that `sfnode basis make` writes: one is 8, and rounding costs 0.1 % of the energy
-
-
-class BasisFile:
-    """The file of a data directory, read where it lies: peers ask for it in parts, and it may have 256 MiB."""
-
-    def __init__(self, path: Path) -> None:
-        """OperatorError when there is none."""
-        self._path = path
-        try:
-            self.total = path.stat().st_size
-        except OSError as error:
-            raise OperatorError(f"cannot read the basis {path}: {describe_os_error(error)}") from None
-
-    def read(self, offset: int, bytes_max: int) -> bytes:
-        """Bytes from ``offset`` on, none beyond the end. OSError."""
-        with self._path.open("rb") as file:
-            file.seek(offset)
-            return file.read(bytes_max)
 
 
 def basis_settings(path: Path) -> dict[str, int | str]:
@@ -58,12 +40,6 @@ def basis_in(data_dir: Path, manifest: Manifest) -> Path | None:
 def basis_path(data_dir: Path, manifest: Manifest, sha256: str) -> Path:
     """Where a node keeps the run's published basis with this hash."""
     return data_dir / (BASIS_FILE if sha256 == manifest.method.basis_sha256 else f"basis-{sha256[:16]}.bin")
-
-
-def find_basis(data_dir: Path, manifest: Manifest, sha256: str) -> BasisFile | None:
-    """That file, to be read in parts; None where it is not."""
-    path = basis_path(data_dir, manifest, sha256)
-    return BasisFile(path) if path.exists() else None
 
 
 def renewals_in(data_dir: Path, manifest: Manifest, renewals: Mapping[int, str]) -> tuple[RenewedBasis, ...]:

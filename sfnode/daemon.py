@@ -142,7 +142,7 @@ class Daemon:
             run_id=self.manifest.run_id,
             manifest_bytes=config.signed.encode(),
             known_peers=known_peers,
-            find_basis=partial(find_file, config.data_dir, self.manifest),
+            find_file=partial(find_file, config.data_dir, self.manifest),
         )
         self.network.record_bytes = replica.ledger.codec.record_bytes
         self.network.restore_discouraged(decode_discouraged(self._store.discouraged))

@@ -57,6 +57,21 @@ def _replace(path: Path, pieces: Iterable[bytes], mode: int, *, is_durable: bool
             temporary.unlink()
 
 
+class HeldFile:
+    """A file that is read where it lies: peers ask for it in parts, and it may be too large for the memory."""
+
+    def __init__(self, path: Path) -> None:
+        """OSError when there is none."""
+        self._path = path
+        self.total = path.stat().st_size
+
+    def read(self, offset: int, bytes_max: int) -> bytes:
+        """Bytes from ``offset`` on, none beyond the end. OSError."""
+        with self._path.open("rb") as file:
+            file.seek(offset)
+            return file.read(bytes_max)
+
+
 def read_bytes(path: Path, what: str) -> bytes:
     """Content of ``path``; OperatorError names ``what`` is missing or unreadable."""
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -14,8 +15,8 @@ from protocol.node import Node
 from protocol.replica import Replica
 from protocol.snapshot import encode_snapshot
 from protocol.snapshots import Outcome
-from sfnode.basis_file import BasisFile, find_basis
-from sfnode.files import write_durably, write_json
+from sfnode.basis_file import basis_path
+from sfnode.files import HeldFile, write_durably, write_json
 from sfnode.network.network import Network
 from sfnode.network.transfer import Download, snapshot_of
 from sfnode.report import Reporter
@@ -31,11 +32,12 @@ _TEXTS: Final = {
 }
 
 
-def find_file(data_dir: Path, manifest: Manifest, sha256: str) -> BasisFile | None:
-    """The published basis or the snapshot with this hash; None where there is none."""
-    for path in data_dir.glob(f"snapshot-*-{sha256[:16]}.bin"):
-        return BasisFile(path)
-    return find_basis(data_dir, manifest, sha256)
+def find_file(data_dir: Path, manifest: Manifest, sha256: str) -> HeldFile | None:
+    """The snapshot or the published basis with this hash; None where there is none."""
+    path = next(data_dir.glob(f"snapshot-*-{sha256[:16]}.bin"), basis_path(data_dir, manifest, sha256))
+    with suppress(OSError):  # a snapshot's file goes when a newer one is made
+        return HeldFile(path)
+    return None
 
 
 def save_evidence(data_dir: Path, replica: Replica, halt: Halt) -> Path:

@@ -17,7 +17,7 @@ from sfnode.network.greeting import own_hello
 from sfnode.network.host import Host, SessionHandler
 from sfnode.network.link import Link, LinkBrokenError
 from sfnode.network.network import Network
-from sfnode.network.transfer import BasisSource
+from sfnode.network.transfer import FileSource
 
 RUN_ID = bytes(range(32))
 MANIFEST = bytes(range(256)) * 400  # 100 KiB: four parts
@@ -32,12 +32,12 @@ def seed(number: int) -> bytes:
 
 
 def network(
-    number: int, config: NetworkConfig | None = None, *, run_id: bytes = RUN_ID, basis: BasisSource | None = None
+    number: int, config: NetworkConfig | None = None, *, run_id: bytes = RUN_ID, basis: FileSource | None = None
 ) -> Network:
     """A network that does not run yet; by default it listens on a free port of loopback."""
     config = config or NetworkConfig(listen=(LOOPBACK,))
     return Network(
-        config=config, identity_seed=seed(number), run_id=run_id, manifest_bytes=MANIFEST, find_basis=lambda _: basis
+        config=config, identity_seed=seed(number), run_id=run_id, manifest_bytes=MANIFEST, find_file=lambda _: basis
     )
 
 

@@ -12,7 +12,9 @@ from protocol.errors import OperatorError
 from protocol.manifest import SignedManifest
 from published_runs import published_demo_run
 from running_nodes import Joins, address_in, wait_until
-from sfnode.basis_file import BASIS_FILE, BasisFile, read_bases, store_basis
+from sfnode.basis_file import BASIS_FILE, read_bases, store_basis
+from sfnode.files import HeldFile
+from sfnode.snapshot import find_file
 
 pytest_plugins = ("node_fixtures",)
 STEPS = 12
@@ -128,7 +130,7 @@ def test_join__basis_on_the_disk_is_damaged__is_fetched_again(
 def test_basis_file__read_in_parts__is_the_whole(published: tuple[SignedManifest, bytes], tmp_path: Path) -> None:
     signed, data = published
     path = store_basis(signed.manifest, data, origin="test", data_dir=tmp_path)
-    file = BasisFile(path)
+    file = HeldFile(path)
     parts = [file.read(start, 1_000) for start in range(0, file.total, 1_000)]
     assert (path, b"".join(parts), file.total) == (tmp_path / BASIS_FILE, data, len(data))
     assert file.read(file.total, 5) == file.read(1 << 32, 5) == b""
@@ -140,8 +142,7 @@ def test_basis_file__missing_or_not_the_runs__operator_error(
     published: tuple[SignedManifest, bytes], tmp_path: Path
 ) -> None:
     signed, data = published
-    with pytest.raises(OperatorError, match="cannot read the basis"):
-        BasisFile(tmp_path / "none")
+    assert find_file(tmp_path, signed.manifest, signed.manifest.method.basis_sha256) is None
     with pytest.raises(OperatorError, match="the sender is not the run's basis"):
         store_basis(signed.manifest, data[::-1], origin="the sender", data_dir=tmp_path)
     with pytest.raises(OperatorError, match="a published basis, and it is not here"):

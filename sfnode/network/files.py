@@ -20,7 +20,7 @@ from sfnode.network.host import Host
 from sfnode.network.link import Link, LinkBrokenError
 from sfnode.network.registry import Registry
 from sfnode.network.standing import Fault
-from sfnode.network.transfer import Download, FindBasis, manifest_part, serve_files
+from sfnode.network.transfer import Download, FindFile, manifest_part, serve_files
 
 PROTOCOL: Final = TProtocol("/sfnode/files/1")
 
@@ -28,9 +28,9 @@ PROTOCOL: Final = TProtocol("/sfnode/files/1")
 class Files:
     """Serves at most OBSERVERS_MAX at the same time."""
 
-    def __init__(self, manifest_bytes: bytes, find_basis: FindBasis, open_channel: Callable[[Link], Channel]) -> None:
+    def __init__(self, manifest_bytes: bytes, find_file: FindFile, open_channel: Callable[[Link], Channel]) -> None:
         self._manifest_bytes = manifest_bytes
-        self._find_basis = find_basis
+        self._find_file = find_file
         self._open_channel = open_channel
         self._served = 0
 
@@ -47,7 +47,7 @@ class Files:
         """Answer until the other side has had enough. LinkBrokenError, Reject."""
         self._served += 1
         try:
-            await serve_files(channel, self._manifest_bytes, self._find_basis)
+            await serve_files(channel, self._manifest_bytes, self._find_file)
         finally:
             self._served -= 1
 

@@ -52,7 +52,7 @@ from sfnode.network.rations import PUSHED, Rations, cost_us, pushed_cost_bytes
 from sfnode.network.registry import Registry, info
 from sfnode.network.session import Session
 from sfnode.network.standing import DiscouragedRow, Fault
-from sfnode.network.transfer import Download, FindBasis, no_basis
+from sfnode.network.transfer import Download, FindFile, no_file
 
 _log = logging.getLogger("sfnode.network")
 
@@ -75,14 +75,14 @@ class Network:
         run_id: bytes,
         manifest_bytes: bytes,
         known_peers: tuple[PeerRow, ...] = (),
-        find_basis: FindBasis = no_basis,
+        find_file: FindFile = no_file,
     ) -> None:
         self._config = config
         self._listen = tuple(parse_listen(text) for text in config.listen)
         self._given = self._announce = tuple(parse_announce(text) for text in config.announce)
         bootstrap = tuple(parse_bootstrap(text) for text in config.bootstrap)
         self._run_id = run_id
-        self._files = Files(manifest_bytes, find_basis, self._channel)
+        self._files = Files(manifest_bytes, find_file, self._channel)
         self._host = Host(identity_seed=identity_seed, on_inbound=self._on_inbound)
         self.peer = self._host.peer
         self.head_step = 0  # told to new neighbours; the node keeps it up to date

@@ -1,4 +1,4 @@
-"""Manifest and published bases over the wire, in parts: served to whoever asks, fetched by who lacks them."""
+"""Manifest and files (published bases, snapshots) in parts: served to whoever asks, fetched by who lacks them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from sfnode.network.link import Link, LinkBrokenError
 # --- serving
 
 
-class BasisSource(Protocol):
-    """A published basis that is read where it lies: it may be larger than what a node keeps in memory."""
+class FileSource(Protocol):
+    """A file that is read where it lies: it may be larger than what a node keeps in memory."""
 
     @property
     def total(self) -> int:
@@ -37,10 +37,10 @@ class BasisSource(Protocol):
         """Bytes from ``offset`` on, none beyond the end. OSError."""
 
 
-FindBasis = Callable[[str], BasisSource | None]  # by SHA-256, 64 hex digits
+FindFile = Callable[[str], FileSource | None]  # by SHA-256, 64 hex digits
 
 
-def no_basis(_sha256: str) -> BasisSource | None:
+def no_file(_sha256: str) -> FileSource | None:
     """Of a node that has none."""
     return None
 
@@ -51,23 +51,23 @@ def manifest_part(manifest_bytes: bytes, offset: int) -> ManifestPart:
     return ManifestPart(total=len(manifest_bytes), offset=offset, data=data)
 
 
-def basis_part(basis: BasisSource | None, offset: int) -> BasisPart | None:
-    """The answer to a BasisRequest; None when this node has no basis, or cannot read it."""
-    if basis is None:
+def file_part(file: FileSource | None, offset: int) -> BasisPart | None:
+    """The answer to a BasisRequest; None when this node has no such file, or cannot read it."""
+    if file is None:
         return None
     try:
-        return BasisPart(total=basis.total, offset=offset, data=basis.read(offset, PART_BYTES_MAX))
+        return BasisPart(total=file.total, offset=offset, data=file.read(offset, PART_BYTES_MAX))
     except OSError:
         return None
 
 
-async def serve_files(channel: Channel, manifest_bytes: bytes, find_basis: FindBasis = no_basis) -> None:
+async def serve_files(channel: Channel, manifest_bytes: bytes, find_file: FindFile = no_file) -> None:
     """Answer an observer's requests until it leaves, its time is over or it has had enough. LinkBrokenError, Reject.
 
-    Its time is OBSERVER_S, and more for what it takes of a basis at OBSERVER_BYTES_PER_S_MIN. Each basis once.
+    Its time is OBSERVER_S, and more for what it takes of a file at OBSERVER_BYTES_PER_S_MIN. Each file once.
     """
     allowed_bytes = limits.OBSERVER_BYTES_MAX
-    found: dict[bytes, BasisSource | None] = {}
+    found: dict[bytes, FileSource | None] = {}
     with trio.move_on_after(limits.OBSERVER_S) as scope:
         while allowed_bytes > 0:
             received = await channel.receive_untrusted()
@@ -76,9 +76,9 @@ async def serve_files(channel: Channel, manifest_bytes: bytes, find_basis: FindB
                     answer: Message | None = manifest_part(manifest_bytes, offset)
                 case BasisRequest(sha256=sha256, offset=offset):
                     is_new = sha256 not in found
-                    basis = found[sha256] = find_basis(sha256.hex()) if is_new else found[sha256]
-                    allowed_bytes += basis.total if basis and is_new else 0
-                    answer = basis_part(basis, offset)
+                    file = found[sha256] = find_file(sha256.hex()) if is_new else found[sha256]
+                    allowed_bytes += file.total if file and is_new else 0
+                    answer = file_part(file, offset)
                     scope.deadline += PART_BYTES_MAX / limits.OBSERVER_BYTES_PER_S_MIN
                 case Ping(nonce=nonce):
                     answer = Pong(nonce=nonce)
