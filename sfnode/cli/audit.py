@@ -17,7 +17,6 @@ from protocol.errors import OperatorError, Reject
 from protocol.hashing import Author
 from protocol.keys import Signer
 from protocol.manifest import SignedManifest
-from protocol.replica import Replica
 from protocol.structure import is_hex
 from sfnode.audit import Audit, audit_messages, check_auditable, choose_messages, report_name
 from sfnode.basis_file import basis_in, renewals_for
@@ -27,7 +26,7 @@ from sfnode.cli.run import model_reference
 from sfnode.data import training_file
 from sfnode.files import read_bytes, write_durably
 from sfnode.identity import FILE_NAME, load_identity
-from sfnode.store import read_manifest, reading, replay_all
+from sfnode.store import read_manifest, replayed
 from sfnode.trainer import TrainingConfig
 
 
@@ -52,8 +51,7 @@ def audit(data_dir: Path, check: Path | None, out: Path | None, is_json: bool, *
     directory = data_dir.expanduser()
     signed = read_manifest(directory)
     check_auditable(signed.manifest)
-    with reading(directory) as stored:
-        replica = replay_all(Replica(signed.manifest, stored.archive), stored, directory)
+    with replayed(directory, signed.manifest) as replica:
         ledger = replica.ledger
         config = replace(_config(signed, directory, options), renewals=renewals_for(directory, replica))
         if check is None:

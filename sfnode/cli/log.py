@@ -21,7 +21,7 @@ from sfnode.cli.run import HOME, default_data_dir
 from sfnode.identity import FILE_NAME, load_identity
 from sfnode.log_file import LogSummary, Tell, export_log, import_log
 from sfnode.report import Reporter
-from sfnode.store import read_manifest, reading, replay_all
+from sfnode.store import read_manifest, reading, replay_all, replayed
 from sfnode.stored_records import StoredRecords
 
 _PROGRESS_S = 1.0
@@ -88,10 +88,9 @@ def show(directory: Path, limit: int, is_json: bool) -> None:
     Example: sfnode log show ~/.sfnode/my-run-0123456789ab --limit 5
     """
     manifest = read_manifest(directory).manifest
-    with reading(directory) as stored:
-        ledger = replay_all(Replica(manifest, stored.archive), stored, directory).ledger
-        skipped = max(0, ledger.updates - limit) if limit else 0
-        for envelope in islice(ledger.envelopes(), skipped, None):
+    with replayed(directory, manifest) as replica:
+        skipped = max(0, replica.ledger.updates - limit) if limit else 0
+        for envelope in islice(replica.ledger.envelopes(), skipped, None):
             _show(envelope, is_json)
 
 
