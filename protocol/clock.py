@@ -69,14 +69,18 @@ class StepClock:
         middle = median_low(others) if others else 0
         return middle - middle % self._round_steps
 
+    def furthest(self, highest: dict[Author, int], now_ms: int) -> int:
+        """The same; once all are silent, the step of whoever came furthest: most may have left long ago. -1: nobody."""
+        others = self._heard_steps(highest, now_ms)
+        others = others or [max((step for author, step in highest.items() if author != self._own), default=-1)]
+        return median_low(others)
+
     def is_run_over(self, highest: dict[Author, int], now_ms: int) -> bool:
         """Whether the others have done the last round: most of those heard of lately, or anybody once all are silent.
 
         For a node that contributes nothing itself; the lower median, so that one author alone does not end the run.
         """
-        others = self._heard_steps(highest, now_ms)
-        others = others or [max((step for author, step in highest.items() if author != self._own), default=-1)]
-        return median_low(others) >= self._steps - self._round_steps
+        return self.furthest(highest, now_ms) >= self._steps - self._round_steps
 
     def _heard_steps(self, highest: dict[Author, int], now_ms: int) -> list[int]:
         """Highest steps of the other authors heard of lately."""

@@ -383,17 +383,18 @@ class Node:
         return self.clock.frontier(self.replica.ledger.authors(), self._now_ms)
 
     def _horizon_step(self, asked_step: int | None = None) -> int | None:
-        """Last step acceptable now; unbounded while catching up, when every step lies ahead.
+        """Last step acceptable now; unbounded while catching up, when every step lies ahead. SPEC 7.3.3 says why.
 
-        What the neighbours say counts, too: after a night's sleep the run is far beyond the own frontier. Of what is
-        pushed their lower median, so that one liar does not move it; of what is asked of a neighbour, ``asked_step``,
-        that neighbour's own frontier: two nodes that came back together would hold each other back.
+        For what is pushed the neighbours count with their lower median, so that one liar does not move it; for what is
+        asked of one of them, its own frontier (``asked_step``) and, once all are silent, whatever is held.
         """
         if not self.sync.is_live:
             return None
         ahead = limits.STEPS_AHEAD_MAX * self.manifest.method.local_steps
-        neighbours = self.sync.head_step if asked_step is None else asked_step
-        return max(self.frontier(), self.clock.next_step, neighbours) + ahead
+        if asked_step is None:
+            return max(self.frontier(), self.clock.next_step, self.sync.head_step) + ahead
+        furthest = self.clock.furthest(self.replica.ledger.authors(), self._now_ms)
+        return max(furthest, self.frontier(), self.clock.next_step, asked_step) + ahead
 
     def _do(self, effects: Sequence[Effect]) -> None:
         self._effects.extend(effects)

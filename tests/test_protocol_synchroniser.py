@@ -249,6 +249,25 @@ def test_horizon__behind_together_with_a_neighbour__does_not_hold_back_what_a_th
     assert bridge.replica.ledger.root() == full.root()
 
 
+def test_horizon__most_authors_left_long_ago_and_all_are_silent_now__does_not_hold_back_what_the_last_one_did() -> None:
+    """Found by the simulation: three of four authors had left after ten rounds. A relay lost its network while the last
+    one went on; after a minute of silence the frontier of everybody was theirs again, 90 rounds below what the relay
+    held itself, and nothing that it lacked was within 64 rounds of it."""
+    manifest = checked({**manifest_data(epoch_steps=512, clip=100), "steps": 2_000})
+    left = [seal(manifest, author, step) for author in range(3) for step in range(10)]
+    relay = node(manifest=manifest, records=left + [seal(manifest, 3, step) for step in range(100)], is_training=False)
+    join(relay, X)
+    tell(relay, X, head_of(relay.replica.ledger, relay.replica.state_digest()), 100)
+    full = ledger_of(manifest, left + [seal(manifest, 3, step) for step in range(300)])
+    ahead = replace(head_of(full, OTHER_STATE), step=9)
+    for now_ms in range(100_000, 120_000, 2_000):
+        request = next_request(tell(relay, X, ahead, now_ms))
+        while request is not None:
+            effects = [effect for message in answer(full, request) for effect in tell(relay, X, message, now_ms)]
+            request = next_request(effects)
+    assert relay.replica.ledger.root() == full.root()
+
+
 def test_sync__records_that_a_joiner_pulled__are_not_flooded_to_its_other_neighbours() -> None:
     """A joiner sent 15 MB for the 5 MB that it fetched: to neighbours who had them."""
     joining = node(is_training=False)

@@ -10,6 +10,9 @@ from mutants.patch import Edit
 _SYNC, _SYNCHRONISER = "protocol.sync", "protocol.synchroniser"
 _SYNC_TESTS, _SYNCHRONISER_TESTS = "tests/test_protocol_sync.py::", "tests/test_protocol_synchroniser.py::"
 _BEHIND_TOGETHER = "test_horizon__behind_together_with_a_neighbour__does_not_hold_back_what_a_third_one_has"
+_LEFT_LONG_AGO = (
+    "test_horizon__most_authors_left_long_ago_and_all_are_silent_now__does_not_hold_back_what_the_last_one_did"
+)
 _RETRY_TESTS = "tests/test_protocol_sync_retries.py::"
 
 DIALOGUE = (
@@ -185,6 +188,12 @@ SESSIONS = (
             ),
         ),
         detector=Tests((_SYNCHRONISER_TESTS + _BEHIND_TOGETHER,)),
+    ),
+    Mutant(
+        name="horizon-of-authors-who-left",
+        breaks="once all are silent, what is asked for ends 64 rounds after a majority that left, below what is held",
+        edits=(Edit("protocol.node", "Node._horizon_step", "max(furthest, ", "max("),),
+        detector=Tests((_SYNCHRONISER_TESTS + _LEFT_LONG_AGO,)),
     ),
     Mutant(
         name="horizon-of-a-frozen-node",
