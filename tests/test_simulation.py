@@ -12,7 +12,7 @@ import pytest
 
 from conftest import REPOSITORY
 from simulation.command import Tally
-from simulation.scenario import Fault, draw
+from simulation.scenario import Fault, SnapshotEvent, draw
 from simulation.topology import TOPOLOGIES
 from simulation.world import Result, run_seed
 
@@ -52,6 +52,18 @@ def test_simulation__each_kind_of_fault__was_injected(results: list[Result]) -> 
     for result in results:
         injected.update(result.injected)
     assert {fault.value for fault in Fault} == set(injected)
+
+
+@pytest.mark.timeout(300)
+def test_simulation__seeds_with_snapshots__some_are_used_some_proved_and_some_found_false() -> None:
+    wanted = {SnapshotEvent.USED, SnapshotEvent.STEP, SnapshotEvent.PROVED, SnapshotEvent.REFUSED}
+    for seed in (seed for seed in range(len(SEEDS), 150) if draw(seed).snapshot):
+        result = run_seed(seed)
+        assert not result.violation, f"again: python -m tests.simulation --seed {seed}"
+        wanted -= result.snapshots.keys()
+        if not wanted:
+            break
+    assert not wanted
 
 
 def test_simulation__other_seed__is_another_scenario_and_history() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from mutants.detectors import Tests
+from mutants.detectors import Simulation, Tests
 from mutants.mutant import Mutant
 from mutants.patch import Edit
 
-_TABLE, _PROOF, _SNAPSHOTS = "protocol.attestations", "protocol.snapshot_proof", "protocol.snapshots"
-_SYNC = "protocol.sync"
+_REPLICA, _TABLE, _PROOF, _SNAPSHOTS = (
+    "protocol.replica",
+    "protocol.attestations",
+    "protocol.snapshot_proof",
+    "protocol.snapshots",
+)
+_SYNC, _OVERLAY = "protocol.sync", "protocol.overlay"
 _BYTES, _USE = "tests/test_protocol_snapshot.py", "tests/test_protocol_snapshot_use.py"
 
 SNAPSHOTS = (
@@ -37,5 +42,42 @@ SNAPSHOTS = (
             Edit(_SYNC, "SyncSession._compare", "yield from self._ask_for(self._own)", "pass"),
         ),
         detector=Tests((f"{_USE}::test_joiner__neighbour_holds_its_own_rounds__knows_them_before_it_signs",)),
+    ),
+    Mutant(
+        name="snapshot-taken-for-right",
+        breaks="once the replay is through, a snapshot is proved, whatever the replay says",
+        edits=(Edit(_SNAPSHOTS, "Snapshots._prove", "judge(overlay.snapshot, self._replica)", "Verdict.EQUAL"),),
+        detector=Simulation("was taken for proved"),
+    ),
+    Mutant(
+        name="trains-on-the-snapshot-at-once",
+        breaks="a joiner begins a step before its own rounds, and those that follow the snapshot, were asked for",
+        edits=(
+            Edit(
+                _SNAPSHOTS,
+                "Snapshots.may_train",
+                "return sync.has_own and sync.has_compared_from(overlay.snapshot.step)",
+                "return True",
+            ),
+        ),
+        detector=Simulation("a step was begun on a snapshot before"),
+    ),
+    Mutant(
+        name="any-file-is-the-snapshot",
+        breaks="whatever file a neighbour serves is shown to the worker",
+        edits=(Edit(_SNAPSHOTS, "Snapshots.show", "not agreed or agreed[0].sha256 != sha256", "not agreed"),),
+        detector=Simulation("a snapshot is used that nobody has made"),
+    ),
+    Mutant(
+        name="covered-updates-shown-twice",
+        breaks="what the snapshot covers is summed on top of it as the replay brings it",
+        edits=(Edit(_OVERLAY, "Overlay._later", " if update.step >= self.snapshot.step else []", ""),),
+        detector=Simulation("the worker is shown another state"),
+    ),
+    Mutant(
+        name="digest-of-what-is-shown",
+        breaks="the snapshot in use gets into the state digest",
+        edits=(Edit(_REPLICA, "Replica.state_digest", "self.coefficients()", "self.shown()"),),
+        detector=Simulation("with a snapshot in use the state is not"),
     ),
 )

@@ -17,7 +17,7 @@ from protocol.errors import Reject
 from protocol.events import Ticked
 from protocol.wire import decode_untrusted
 from simulation.environment import Part
-from simulation.scenario import Fault, draw
+from simulation.scenario import Fault, SnapshotEvent, draw
 from simulation.world import Result, run_seed
 
 _CHUNK = 8
@@ -102,6 +102,7 @@ class Tally:
         self.absent = 0  # a demanded fault did not happen: the run counts for nothing
         self.violations: list[int] = []
         self.injected: Counter[str] = Counter()
+        self.snapshots: Counter[str] = Counter()
         self.topologies: Counter[str] = Counter()
         self.agreed_ms: list[tuple[int, int]] = []  # with the seed
         self.missing: Counter[str] = Counter()
@@ -118,6 +119,7 @@ class Tally:
             return
         self.counted += 1
         self.injected.update(result.injected)
+        self.snapshots.update(result.snapshots)
         self.topologies[result.topology] += 1
         self.agreed_ms.append((result.agreed_ms, result.seed))
         self.updates += result.updates
@@ -133,6 +135,7 @@ class Tally:
             "violations": self.violations,
             "topologies": dict(sorted(self.topologies.items())),
             "injected": {fault.value: self.injected[fault.value] for fault in Fault},
+            "snapshots": {event.value: self.snapshots[event.value] for event in SnapshotEvent},
             "agreed_s": {
                 "median": ordered[len(ordered) // 2][0] / 1_000,
                 "p99": ordered[len(ordered) * 99 // 100][0] / 1_000,
@@ -148,6 +151,7 @@ class Tally:
         """All figures, for people; the last line says it all."""
         plain = self.as_plain(seconds)
         faults = [f"  {self.injected[fault.value]:>9,}  {fault.value}" for fault in Fault]
+        snapshots = ", ".join(f"{self.snapshots[event.value]:,} {event.value}" for event in SnapshotEvent)
         topologies = ", ".join(f"{name} {number}" for name, number in sorted(self.topologies.items()))
         agreed = plain["agreed_s"]
         slowest = plain["slowest_seeds"]
@@ -156,6 +160,7 @@ class Tally:
             [
                 "faults injected:",
                 *faults,
+                f"snapshots: {snapshots}",
                 f"topologies: {topologies}",
                 f"{self.absent} more seeds did not count: a demanded fault did not happen",
                 f"slowest to agree: seeds {', '.join(map(str, slowest))}",

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from protocol.wire import PeerId
 from simulation.holding import require
-from simulation.scenario import Fault, Scenario, stream
+from simulation.scenario import Fault, Scenario, SnapshotEvent, stream
 
 Part = bytes | str | int
 EVENTS_MAX = 400_000  # ten times what the busiest seeds take
@@ -35,6 +35,9 @@ class Peer(Protocol):
     def peer_left(self, peer: PeerId, delay_ms: int) -> None:
         """A session is over; the process hears of it after a while."""
 
+    def serve(self, sha256: bytes) -> bytes | None:
+        """The snapshot with this hash, as somebody is sent who asks for it; None where there is none."""
+
 
 class Carrier(Protocol):
     """A link, as its ends see it."""
@@ -57,6 +60,7 @@ class Environment:
         self.now_ms = 0
         self.is_faulty = True  # until the faults stop
         self.injected: Counter[Fault] = Counter()
+        self.snapshots: Counter[SnapshotEvent] = Counter()
         self.events = 0
         self.signatures = 0  # verified so far, by anybody
         self.log: Callable[[int, tuple[Part, ...]], None] | None = None  # told of whatever is traced
@@ -89,6 +93,11 @@ class Environment:
         """A fault has just happened."""
         self.injected[fault] += 1
         self.trace("fault", fault)
+
+    def tell(self, event: SnapshotEvent) -> None:
+        """Something has become of a snapshot."""
+        self.snapshots[event] += 1
+        self.trace("snapshot", event)
 
     def trace(self, *parts: Part) -> None:
         """Whatever happens goes into one hash: two runs of a seed are equal, or the hash tells."""

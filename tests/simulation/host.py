@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from protocol.events import (
     EstimateLost,
     EstimateSkipped,
     Event,
+    Halt,
     MessageArrived,
     PeerJoined,
     PeerLeft,
@@ -29,29 +30,20 @@ from protocol.events import (
 from protocol.keys import Signer
 from protocol.limits import FLUSH_INTERVAL_MS
 from protocol.node import Node
-from protocol.node_config import NodeConfig
+from protocol.node_config import NodeConfig, SnapshotUse
 from protocol.replica import Replica
 from protocol.wire import PeerId, decode_untrusted, encode
 from sfnode.inbox import joined
 from sfnode.store import replay, replay_statements
+from simulation.crash_points import CRASH_POINTS
 from simulation.disk import Disk
 from simulation.environment import Environment
 from simulation.holding import Handled, Life, require, slot_of
-from simulation.scenario import Fault, stream
+from simulation.scenario import SNAPSHOT_AUTHORS_MIN, Fault, stream
+from simulation.snapshot_files import SnapshotFiles
 from simulation.watch import Watch
 from simulation.worker import measured
 
-CrashPoint = Callable[[Effect], bool]
-
-# Named points of a crash: an effect, and whether the process dies before or after it was carried out.
-CRASH_POINTS: dict[str, tuple[CrashPoint, bool]] = {
-    "reserved, not yet estimating": (lambda effect: isinstance(effect, ReserveStep), False),
-    "before a step is reserved": (lambda effect: isinstance(effect, ReserveStep), True),
-    "signed, not yet stored": (lambda effect: isinstance(effect, StoreRecords) and effect.is_own, True),
-    "own update stored, not yet sent": (lambda effect: isinstance(effect, StoreRecords) and effect.is_own, False),
-    "received, not yet stored": (lambda effect: isinstance(effect, StoreRecords) and not effect.is_own, True),
-    "sent to one of several": (lambda effect: isinstance(effect, SendMessage), False),
-}
 _SKIPPED, _LOST = 0.06, 0.06  # chances of one estimate
 _IN_MEMORY = (1, 5, 40, None)  # records that a ledger keeps beside its disk; None: all of them, and never reads it
 _BUSY_MS = (0, 0, 0, 60, 250)  # how late a machine may come to what has happened; every other time it is there at once
@@ -100,6 +92,8 @@ class Host:
         self._crash_point = self._random.choice(sorted(CRASH_POINTS))
         self._disk: Disk | None = None
         self._archive = MemoryArchive()  # what the process that is up can read of its disk
+        self._files = SnapshotFiles(environment, name)
+        self._snapshot_use = SnapshotUse.AUTO if environment.scenario.snapshot else SnapshotUse.NEVER
         self._in_memory_max = stream(environment.scenario.seed, f"memory of {name}").choice(_IN_MEMORY)
 
     @property
@@ -128,6 +122,8 @@ class Host:
             expects_peers=self._config.expects_peers or self._boots > 1,
             reserved_step=self.disk.reserved_step,
             first_request=self._random.getrandbits(32),
+            snapshot=self._snapshot_use,
+            snapshot_authors_min=SNAPSHOT_AUTHORS_MIN,
         )
         self.node = Node(self._manifest, self.signer, config, replica)
         self.life.reserved_step = self.disk.reserved_step
@@ -157,6 +153,13 @@ class Host:
         """Everything that came meanwhile, in its order."""
         self._is_paused = False
         self._take_turn()
+
+    def lose_disk(self, *, down_ms: int) -> None:
+        """Nothing but the key is left."""
+        self.disk.wipe()
+        self._files.clear()
+        self.forget()
+        self.stop(down_ms=down_ms)
 
     def spare(self) -> None:
         """The faults are over."""
@@ -226,6 +229,10 @@ class Host:
             self.peers.discard(peer)
             self._after(delay_ms, PeerLeft(peer=peer))
 
+    def serve(self, sha256: bytes) -> bytes | None:
+        """The snapshot with this hash, as somebody is sent who asks for it; None where there is none."""
+        return self._files.serve(sha256) if self.is_up else None
+
     def handle(self, event: Event) -> None:
         """Let the core handle the event, now or when the machine comes to it, and do what it asks for."""
         if self.node is None:
@@ -276,6 +283,8 @@ class Host:
             self._watch.see(self.life, self.node, Handled(event=event, effects=caused, now_ms=now_ms, is_last=is_last))
             effects += caused
         self._carry_out(joined(effects))
+        if self.node is not None:
+            self._files.look(self, self.node)
 
     def _after(self, delay_ms: int, event: Event) -> None:
         """Handle the event later, unless the process has died until then."""
@@ -312,6 +321,9 @@ class Host:
                 self.send(effect)
             case DropPeer():
                 self._cut_off(effect.peer, effect.reason)
+            case Halt():
+                self._snapshot_use = SnapshotUse.NEVER  # as the operator is told
+                self.stop(down_ms=self._random.randrange(300, 5_000))
 
     def _store(self, effect: StoreRecords) -> None:
         self.disk.store(effect.records, is_durable=effect.is_own)
@@ -346,7 +358,7 @@ class Host:
 
     def _measure(self, effect: StartEstimate, node: Node) -> EstimateFinished | EstimateSkipped:
         """Scalars that follow from (seed, state): an estimate on a wrong state shows as another history."""
-        state = int.from_bytes(node.replica.state_digest()[:8], "big")
+        state = int.from_bytes(node.replica.shown().digest()[:8], "big")
         return measured(self._manifest.method, effect.step, effect.seed ^ state)
 
     # --- faults -------------------------------------------------------------------------------------------

@@ -173,6 +173,9 @@ class Intruder:
         """A session is over."""
         self.peers.discard(peer)
 
+    def serve(self, sha256: bytes) -> bytes | None:
+        """It has none."""
+
     def _act(self) -> None:
         if self._environment.is_faulty:
             if self.peers:

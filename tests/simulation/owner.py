@@ -38,6 +38,11 @@ class Owner:
                 from_step = self._random.randrange(self._environment.scenario.manifest.steps)
                 self._make(self._codec.exclude(OWNER, signer.author, from_step), None)
 
+    def expel_below(self, step: int) -> None:
+        """Exclude somebody from a round below ``step`` on, now."""
+        signer = self._random.choice(self._hosts()).signer
+        self._make(self._codec.exclude(OWNER, signer.author, self._random.randrange(step)), 0)
+
     def is_heard(self) -> bool:
         """Whether every statement so far is held by some node that is up."""
         nodes = [host.node for host in self._hosts() if host.node is not None and not host.is_hostile]

@@ -55,6 +55,8 @@ _RUNS: dict[str, dict[str, object]] = {
     "rounds": {"steps": 80, "local_steps": 2},
     "spans": {"steps": 40 * 64, "local_steps": 64, "epoch_steps": 256},
 }
+# With steps before which a snapshot is made, twice, and some more after them; else like "spans".
+_SNAPSHOT_RUN = {"steps": 56 * 64, "local_steps": 64, "epoch_steps": 768}
 # Small enough to be reached in a small network: paging, full queues and horizons are exercised, too.
 TIGHT_LIMITS = {
     "OUTBOX_RECORDS_MAX": 12,
@@ -63,6 +65,56 @@ TIGHT_LIMITS = {
     "RECORDS_PER_FRAME_MAX": 3,
     "STEPS_AHEAD_MAX": 10,
 }
+# So small that snapshots are made, sought and used within a run of some seconds, and that a replay takes a while.
+SNAPSHOT_LIMITS = {
+    "STEPS_AHEAD_MAX": 10,
+    "SNAPSHOT_BEHIND_MIN": 20,
+}
+_MISSING_LIMITS = {"SNAPSHOT_MISSING_MS": 20_000}  # where what is missing is nowhere
+_PULL_BYTES = (600, 4_000)  # on fast and on slow links
+SNAPSHOT_AUTHORS_MIN = 2  # of three nodes one may be the joiner
+
+
+class SnapshotEvent(StrEnum):
+    """What may become of snapshots in a run; counted, and never demanded."""
+
+    MADE = "made"
+    USED = "used"
+    STEP = "steps begun on one"
+    PROVED = "proved"
+    STALE = "of another set by then"
+    REFUSED = "found false"
+    FALSE = "false ones made"
+    WRONG_FILE = "wrong files served"
+    KILLED = "killed before the proof"
+    CUT = "exclusions below one in use"
+    DISK_LOST = "disks lost"
+
+
+class Lie(StrEnum):
+    """What is false in a snapshot that authors attest in concert."""
+
+    COEFFICIENTS = "coefficients"
+    SLOTS = "slots"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotPlan:
+    """What happens around snapshots: somebody is far behind as soon as enough authors attest one.
+
+    Attributes:
+        lie: what all but one of the first authors lie about in theirs; None: nothing.
+        is_disk_lost: one of the first nodes loses its disk; else a late joiner comes.
+        is_killed: whoever uses a true one dies before it can have proved it.
+        is_cut: the owner excludes an author from below a true one while it is in use.
+        is_served_wrong: half of the files that are served are other ones than the true one.
+    """
+
+    lie: Lie | None
+    is_disk_lost: bool
+    is_killed: bool
+    is_cut: bool
+    is_served_wrong: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +133,7 @@ class Scenario:
         is_closely_watched: whether digests are compared after every event, not only when nodes compare theirs.
         is_listed: whether the owner admits each author, at some time; else the run is open.
         expulsions: authors that the owner excludes, at some time from some step on.
+        snapshot: nodes may use snapshots, and what happens to those who do; else they never do.
     """
 
     seed: int
@@ -96,16 +149,26 @@ class Scenario:
     is_closely_watched: bool
     is_listed: bool
     expulsions: int
+    snapshot: SnapshotPlan | None
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """What holds instead of the protocol's limits."""
+        narrow = TIGHT_LIMITS if self.is_tight else {}
+        if self.snapshot is None:
+            return narrow
+        narrow = narrow | SNAPSHOT_LIMITS | {"PULL_BYTES_MAX": _PULL_BYTES[self.delay_ms[0] >= 20]}
+        return narrow | (_MISSING_LIMITS if self.snapshot.lie is Lie.SLOTS else {})
 
     @property
     def manifest(self) -> Manifest:
         """The run's manifest."""
-        return _manifest(self.run, self.is_listed)
+        return _manifest(None if self.snapshot else self.run, self.is_listed)
 
 
 @lru_cache
-def _manifest(run: str, is_listed: bool) -> Manifest:
-    manifest = small_manifest(**_RUNS[run])  # type: ignore[arg-type]
+def _manifest(run: str | None, is_listed: bool) -> Manifest:
+    manifest = small_manifest(**(_RUNS[run] if run else _SNAPSHOT_RUN))
     return (
         replace(manifest, admission=AdmissionSpec(kind=AdmissionKind.ALLOW_LIST, pow_bits=0)) if is_listed else manifest
     )
@@ -123,18 +186,38 @@ def draw(seed: int) -> Scenario:
     shortest_ms = chosen.choice((1, 5, 20, 80))
     honest = chosen.randint(3, 7)
     owner = stream(seed, "owner")
+    is_listed = owner.random() < 0.2
+    run = chosen.choice(sorted(_RUNS))
+    snapshot = _draw_snapshot(seed, faults) if is_listed else None
+    honest_max, delay_ms_max = (5, 320) if snapshot else (7, 960)  # runs with snapshots are the longest
     return Scenario(
         seed=seed,
-        run=chosen.choice(sorted(_RUNS)),
+        run=run,
         topology=TOPOLOGIES[seed % len(TOPOLOGIES)],
-        honest=honest,
+        honest=min(honest, honest_max),
         outbound_only=chosen.choice((0, 0, 1, 2)),
         faults=tuple(sorted(faults)),
         safety_ms=chosen.randrange(8_000, 16_000),
-        delay_ms=(shortest_ms, shortest_ms * chosen.choice((2, 4, 12))),
+        delay_ms=(shortest_ms, min(shortest_ms * chosen.choice((2, 4, 12)), delay_ms_max)),
         loss=chosen.choice((0.01, 0.05, 0.2)),
         is_tight=chosen.random() < 0.3,
         is_closely_watched=chosen.random() < 0.2,
-        is_listed=owner.random() < 0.15,
+        is_listed=is_listed,
         expulsions=owner.choice((0, 0, 0, 1, 2)),
+        snapshot=snapshot,
+    )
+
+
+def _draw_snapshot(seed: int, faults: set[Fault]) -> SnapshotPlan | None:
+    """Three of five runs whose owner names the authors have snapshots."""
+    chosen = stream(seed, "snapshot plan")
+    if chosen.random() >= 0.6:
+        return None
+    lie = chosen.choice(list(Lie)) if chosen.random() < 0.4 else None
+    return SnapshotPlan(
+        lie=lie,
+        is_disk_lost=Fault.LATE_JOINER not in faults or chosen.random() < 0.3,
+        is_killed=lie is None and chosen.random() < 0.4,
+        is_cut=lie is None and chosen.random() < 0.3,
+        is_served_wrong=lie is None and chosen.random() < 0.6,
     )

@@ -17,20 +17,22 @@ from protocol.hashing import Author
 from protocol.keys import SIGNATURE_BYTES
 from protocol.node import Node
 from protocol.wire import Head, PeerId, Records
-from simulation.holding import Handled, Life, Slot, Violation, require, slot_of
+from simulation.holding import Handled, Life, Slot, require, slot_of
 from simulation.promises import Promises
+from simulation.snapshot_watch import SnapshotWatch
 
 
 class Watch:
     """Sees every effect of every honest node."""
 
-    def __init__(self, *, is_close: bool) -> None:
+    def __init__(self, snapshots: SnapshotWatch, *, is_close: bool) -> None:
         self._is_close = is_close
         self._digest_of_root: dict[bytes, bytes] = {}
         self._set_of_root: dict[bytes, int] = {}
         self._root_of_set: dict[int, bytes] = {}
         self._signed: dict[Slot, bytes] = {}
         self.promises = Promises()
+        self.snapshots = snapshots
         self.acknowledged: dict[Slot, bytes] = {}
 
     @property
@@ -59,10 +61,11 @@ class Watch:
                 case DropPeer():
                     life.rejected += 1
                 case Halt():
-                    raise Violation(f"an honest node halted: {effect.detail}")
+                    self.snapshots.see_halt(life, node, effect)
         is_shorter = any(isinstance(effect, StoreStatements) for effect in effects)
         self._check_ledger(life, node, (0, 0) if is_shorter else before)
         self.promises.see(life, node, handled)
+        self.snapshots.see(life, node, handled)
         if effects or not isinstance(handled.event, Ticked):  # an idle tick, and most are, fills no table
             check_tables(node)
 

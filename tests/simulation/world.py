@@ -13,22 +13,26 @@ from numpy.typing import NDArray
 
 from protocol import coefficients, envelope, limits
 from protocol.node import Node
+from protocol.replica import Replica
 from protocol.structure import _field_types
 from protocol.wire import Message, PeerId
 from simulation.environment import Environment, Part
 from simulation.faults import Calendar
-from simulation.holding import Violation
+from simulation.holding import Slot, Violation
 from simulation.host import Host, HostConfig
 from simulation.hostile import Equivocator, Intruder, Liar, Replayer, Spammer
 from simulation.link import Link
 from simulation.owner import Owner
-from simulation.scenario import TIGHT_LIMITS, Fault, Scenario, draw, stream
+from simulation.scenario import SNAPSHOT_AUTHORS_MIN, Fault, Scenario, SnapshotEvent, draw, stream
+from simulation.snapshot_files import lying
+from simulation.snapshot_watch import SnapshotWatch
 from simulation.topology import edges
 from simulation.watch import Watch, check_end
 
 AGREEMENT_MS = 120_000  # after the faults stop: every node is done and all hold the same digests
 _LOOK_MS = 500
 _INSIST_MS = 2_000
+_ATTESTED_MS = 250  # how often it is looked whether a snapshot is attested
 _OUTBOUND_ONLY_DIAL_MS = 2_500  # the other end cannot dial: the one that can must notice first
 Array = NDArray[Any]
 Cores = Callable[[Sequence[int], Array, int, int], tuple[Array, ...]]
@@ -51,6 +55,7 @@ class Result:
     agreed_ms: int
     events: int
     injected: dict[str, int]
+    snapshots: dict[str, int]
     missing: tuple[str, ...]
     trace: str
     violation: str
@@ -61,10 +66,13 @@ class World:
 
     def __init__(self, scenario: Scenario) -> None:
         self.environment = Environment(scenario)
-        self.watch = Watch(is_close=scenario.is_closely_watched)
+        snapshots = SnapshotWatch(self._see_snapshot, self._held_by)
+        self.watch = Watch(snapshots, is_close=scenario.is_closely_watched)
         self.hosts: list[Host] = []
         self._links: list[Link] = []
         self._random = stream(scenario.seed, "world")
+        self._chosen = stream(scenario.seed, "snapshots of the world")
+        self._is_somebody_behind = scenario.snapshot is None
         self.owner = Owner(self.environment, lambda: self.hosts)
         self._settle(scenario)
         self._invite(scenario)
@@ -85,8 +93,8 @@ class World:
         environment = self.environment
         safety_ms = environment.scenario.safety_ms
         environment.run_until(safety_ms)
-        while (missing := self.missing()) and environment.now_ms < 2 * safety_ms:
-            for fault in missing:
+        while (self.missing() or not self._is_somebody_behind) and environment.now_ms < 2 * safety_ms:
+            for fault in self.missing():
                 self.calendar.happen(fault)
             environment.run_until(environment.now_ms + _INSIST_MS)
         self._heal()
@@ -113,6 +121,8 @@ class World:
             made = Equivocator if is_cheat else Host
             host = made(self.environment, self.watch, name, self._config(0 if is_cheat else number))
             self._add(host)
+            if scenario.snapshot and scenario.snapshot.lie and number != 2:
+                self.watch.snapshots.liars.add(host.signer.author)
             self.owner.admit(host.signer, at_ms=10 if number < 2 or is_cheat else None)
             host.boot()
         outbound_only = set(names[1::2][: scenario.outbound_only])
@@ -142,16 +152,19 @@ class World:
             victims = [host.signer for host in self.honest]
             self._add(Replayer(self.environment, "replayer", victims))
             self._attach("replayer", 1)
-        if Fault.LATE_JOINER in faults:
+        if scenario.snapshot:
+            self.environment.schedule(_ATTESTED_MS, self._fall_behind)
+        elif Fault.LATE_JOINER in faults:
             self.environment.schedule(self._random.randrange(2_000, scenario.safety_ms), self._join_late)
 
     def _join_late(self) -> None:
         self.environment.count(Fault.LATE_JOINER)
-        late = Host(self.environment, self.watch, "late", self._config(2))
+        is_with_snapshots = self.environment.scenario.snapshot is not None
+        late = Host(self.environment, self.watch, "late", self._config(1 if is_with_snapshots else 2))
         self._add(late)
-        self.owner.admit(late.signer)
+        self.owner.admit(late.signer, at_ms=0 if is_with_snapshots else None)
         late.boot()
-        self._attach("late", self._random.randint(1, 2))
+        self._attach("late", 3 if is_with_snapshots else self._random.randint(1, 2))
 
     def _add(self, host: Host | Intruder) -> None:
         self.environment.hosts[host.name] = host
@@ -169,6 +182,53 @@ class World:
         self.environment.links[frozenset(link.ends)] = link
         self._links.append(link)
 
+    # --- snapshots ----------------------------------------------------------------------------------------
+
+    def _fall_behind(self) -> None:
+        """As soon as a snapshot is attested, or none will be any more: somebody lacks all that it holds."""
+        scenario, nodes = self.environment.scenario, list(self.nodes().values())
+        tables = [node.snapshots.attestations for node in nodes if node.sync.is_live]
+        is_attested = any(table.agreed(SNAPSHOT_AUTHORS_MIN) for table in tables)
+        if not is_attested and not (len(nodes) == len(self.honest) and all(map(is_done, nodes))):
+            self.environment.schedule(_ATTESTED_MS, self._fall_behind)
+            return
+        self._is_somebody_behind = True
+        if Fault.LATE_JOINER in scenario.faults:
+            self._join_late()
+        if scenario.snapshot and scenario.snapshot.is_disk_lost:
+            self.environment.tell(SnapshotEvent.DISK_LOST)
+            self._chosen.choice(self.hosts[:2]).lose_disk(down_ms=self._chosen.randrange(100, 2_000))
+
+    def _see_snapshot(self, event: SnapshotEvent) -> None:
+        self.environment.tell(event)
+        if event is SnapshotEvent.USED and self.environment.scenario.snapshot:
+            self.environment.schedule(self._chosen.randrange(1, 600), self._strike_user)
+
+    def _strike_user(self) -> None:
+        """Whoever uses a snapshot now dies; or it is cut."""
+        plan = self.environment.scenario.snapshot
+        users = [host for host in self.honest if host.node is not None and host.node.replica.overlay is not None]
+        if not plan or not users:
+            return
+        if plan.is_cut and not self.environment.snapshots[SnapshotEvent.CUT]:
+            self.environment.tell(SnapshotEvent.CUT)
+            self.owner.expel_below(limits.SPAN_STEPS)
+        elif plan.is_killed and not self.environment.snapshots[SnapshotEvent.KILLED]:
+            self.environment.tell(SnapshotEvent.KILLED)
+            users[0].stop(down_ms=self._chosen.randrange(100, 3_000))
+
+    def _held_by(self, peer: PeerId) -> dict[Slot, set[bytes]]:
+        """What an honest neighbour holds now; of one that may withhold it, or is down, nothing is known."""
+        held = [host.life.holding for host in self.honest if host.name == peer and host.is_up]
+        return dict(held[0].payloads) if held else {}
+
+    def is_liar(self, replica: Replica) -> bool:
+        """Whether the replica is of an author who lies in snapshots."""
+        liars = self.watch.snapshots.liars
+        return any(
+            host.node is not None and host.node.replica is replica for host in self.hosts if host.signer.author in liars
+        )
+
     # --- the end of the faults ----------------------------------------------------------------------------
 
     def _heal(self) -> None:
@@ -181,9 +241,11 @@ class World:
 
     def _agree(self) -> bool:
         nodes = self.nodes()
+        if not self._is_somebody_behind:
+            return False
         if len(nodes) < len(self.honest) or not all(is_done(node) for node in nodes.values()):
             return False
-        if not self.owner.is_heard():
+        if not self.owner.is_heard() or any(node.replica.overlay is not None for node in nodes.values()):
             return False
         return len({node.replica.ledger.root() for node in nodes.values()}) == 1
 
@@ -209,11 +271,12 @@ def run_seed(seed: int, log: Callable[[int, tuple[Part, ...]], None] | None = No
 
 def run_scenario(scenario: Scenario, log: Callable[[int, tuple[Part, ...]], None] | None = None) -> Result:
     """Run one scenario; a violation, or whatever else escapes the core, is part of the result."""
-    with changed_limits(TIGHT_LIMITS if scenario.is_tight else {}):
+    with changed_limits(scenario.limits):
         world = World(scenario)
         world.environment.log = log
         agreed_ms, violation = 0, ""
-        with counted_signatures(world.environment), remembered_cores():
+        lie = scenario.snapshot.lie if scenario.snapshot else None
+        with counted_signatures(world.environment), remembered_cores(), lying(lie, world.is_liar):
             try:
                 agreed_ms = world.run()
             except Exception as error:  # whatever escapes the core is a finding, and belongs to its seed
@@ -233,6 +296,7 @@ def _result(world: World, agreed_ms: int, violation: str) -> Result:
         agreed_ms=agreed_ms,
         events=environment.events,
         injected={fault.value: count for fault, count in sorted(environment.injected.items())},
+        snapshots={event.value: count for event, count in sorted(environment.snapshots.items())},
         missing=tuple(fault.value for fault in world.missing()),
         trace=environment.trace_hash,
         violation=violation,

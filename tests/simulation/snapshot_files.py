@@ -1,0 +1,108 @@
+"""A machine's snapshot files: kept, served, fetched, as ``sfnode/snapshot.py`` does it; and authors who lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Protocol
+from unittest.mock import patch
+
+from protocol import snapshots
+from protocol.events import Event, SnapshotArrived
+from protocol.node import Node
+from protocol.replica import Replica
+from protocol.snapshot import Snapshot, decode_snapshot_untrusted, encode_snapshot
+from protocol.snapshot_proof import take_snapshot
+from protocol.wire import PeerId
+from simulation.environment import Environment
+from simulation.holding import Life
+from simulation.scenario import Lie, SnapshotEvent, stream
+
+_RETRY_MS = 100  # no neighbour had it, or what came was another
+_KEPT = 2
+_WRONG = 0.6  # chance of one file
+
+
+class Machine(Protocol):
+    """Whose files these are."""
+
+    name: PeerId
+    peers: set[PeerId]
+    life: Life
+
+    def handle(self, event: Event) -> None:
+        """Let the core handle the event."""
+
+
+class SnapshotFiles:
+    """Outlives a process, as its disk does."""
+
+    def __init__(self, environment: Environment, name: str) -> None:
+        self._environment = environment
+        self._random = stream(environment.scenario.seed, f"snapshots of {name}")
+        self._files: dict[bytes, bytes] = {}  # by hash, the oldest first
+        self._retry_ms = 0
+
+    def clear(self) -> None:
+        """The disk is lost."""
+        self._files.clear()
+
+    def serve(self, sha256: bytes) -> bytes | None:
+        """The file; sometimes another that looks like it."""
+        data, environment = self._files.get(sha256), self._environment
+        plan = environment.scenario.snapshot
+        if data is None or plan is None or not plan.is_served_wrong or self._random.random() >= _WRONG:
+            return data
+        environment.tell(SnapshotEvent.WRONG_FILE)
+        manifest = environment.scenario.manifest
+        return encode_snapshot(manifest, falsified(decode_snapshot_untrusted(manifest, data), Lie.COEFFICIENTS))
+
+    def look(self, machine: Machine, node: Node) -> None:
+        """After every turn: keep what was made, fetch what is wanted."""
+        made, node.snapshots.made = node.snapshots.made, None
+        if made is not None:
+            self._files[bytes.fromhex(made[1])] = made[2]
+            for sha256 in list(self._files)[:-_KEPT]:
+                del self._files[sha256]
+        environment = self._environment
+        agreed = node.snapshots.wanted(node.sync)
+        if not agreed or not machine.peers or environment.now_ms < self._retry_ms:
+            return
+        peer = self._random.choice(sorted(machine.peers))
+        delay_ms = 2 * self._random.randint(*environment.scenario.delay_ms)
+        self._retry_ms = environment.now_ms + delay_ms + _RETRY_MS
+        environment.schedule(delay_ms, self._arrival(machine, peer, agreed[0].sha256))
+
+    def _arrival(self, machine: Machine, peer: PeerId, sha256: bytes) -> Callable[[], None]:
+        life = machine.life
+
+        def arrive() -> None:
+            data = self._environment.hosts[peer].serve(sha256)
+            if data is not None and machine.life is life and peer in machine.peers:
+                machine.handle(SnapshotArrived(data=data))
+
+        return arrive
+
+
+def falsified(snapshot: Snapshot, lie: Lie) -> Snapshot:
+    """Another snapshot, which every liar makes of this one in the same way."""
+    if lie is Lie.SLOTS:
+        return replace(snapshot, slots=snapshot.slots + 1, digest=type(snapshot.digest)(snapshot.digest[::-1]))
+    epoch, flat = next(iter(sorted(snapshot.epochs.items())))
+    changed = flat.astype("i8")
+    changed[0] += 1 if changed[0] != -1 else 2  # an epoch of zeros only has another spelling
+    return replace(snapshot, epochs={**snapshot.epochs, epoch: changed})
+
+
+@contextmanager
+def lying(lie: Lie | None, is_liar: Callable[[Replica], bool]) -> Iterator[None]:
+    """While this lasts, those authors make and attest false snapshots."""
+
+    def take(replica: Replica, step: int) -> Snapshot:
+        snapshot = take_snapshot(replica, step)
+        is_false = lie is not None and snapshot.epochs and is_liar(replica)
+        return falsified(snapshot, lie) if lie and is_false else snapshot
+
+    with patch.object(snapshots, "take_snapshot", take):
+        yield
