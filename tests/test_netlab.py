@@ -243,6 +243,12 @@ def test_soak__samples_of_an_hour__are_judged_by_their_second_half(
     assert verdict.rate_per_s == pytest.approx(50.0)
 
 
+def test_soak__source_stopped_half_way__shows_nothing_and_fails() -> None:
+    """Found when a relay was frozen by a profiler: the source died of its own burst, and the relays were "ok"."""
+    samples = [Sample(seconds=60.0 * m, rss_mib=100.0, descriptors=20, updates=3_000 * min(m, 30)) for m in range(60)]
+    assert judge("relay", samples).faults == ["0.0 updates/s < 45"]
+
+
 def test_slope__points_on_a_line__is_that_lines() -> None:
     assert slope([(x, 3.0 * x - 7.0) for x in (0.0, 1.0, 5.0, 6.0)]) == pytest.approx(3.0)
     assert slope([(1.0, 2.0)]) == 0.0

@@ -22,6 +22,7 @@ import trio
 from benchmarks.runs import scalars_of, signer
 from protocol.envelope import EnvelopeCodec
 from protocol.errors import Reject
+from protocol.limits import RECORDS_PER_FRAME_MAX
 from protocol.manifest import Manifest
 from protocol.wire import Hello, Ping, Pong, Records
 from sfnode.network.addresses import parse_address
@@ -111,7 +112,9 @@ class Probe:
                 self.given_s[record] = trio.current_time()
                 self.arrived_s[record] = {target: trio.current_time()}
             with suppress(LinkBrokenError, KeyError):
-                await self.channels[target].send_now(Records(request=0, data=b"".join(records)))
+                for start in range(0, len(records), RECORDS_PER_FRAME_MAX):  # one frame, but after a pause
+                    part = records[start : start + RECORDS_PER_FRAME_MAX]
+                    await self.channels[target].send_now(Records(request=0, data=b"".join(part)))
             self.given += len(records)
 
     def result(self) -> dict[str, object]:

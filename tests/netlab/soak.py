@@ -15,6 +15,7 @@ from netlab.laboratory import Laboratory, NetNode, address
 from netlab.tables import slope, table
 
 RATE_PER_S = 50
+RATE_MIN_PER_S = 45  # else the source was in trouble, and nothing is shown
 SLOPE_MIB_PER_H_MAX = 1.0
 DESCRIPTORS_GROWTH_MAX = 4  # sockets of neighbours that come and go
 _STEADY, _CHURNED = 3, 3
@@ -50,6 +51,8 @@ class Verdict:
         found = []
         if self.peak_mib > RSS_MIB_MAX:
             found.append(f"{self.peak_mib:.0f} MiB > {RSS_MIB_MAX:.0f}")
+        if self.rate_per_s < RATE_MIN_PER_S:
+            found.append(f"{self.rate_per_s:.1f} updates/s < {RATE_MIN_PER_S}")
         if self.slope_mib_per_h >= SLOPE_MIB_PER_H_MAX:
             found.append(f"{self.slope_mib_per_h:.1f} MiB/h >= {SLOPE_MIB_PER_H_MAX:.0f}")
         if self.descriptors[1] > self.descriptors[0] + DESCRIPTORS_GROWTH_MAX:
