@@ -391,10 +391,10 @@ class Node:
         if not self.sync.is_live:
             return None
         ahead = limits.STEPS_AHEAD_MAX * self.manifest.method.local_steps
-        if asked_step is None:
-            return max(self.frontier(), self.clock.next_step, self.sync.head_step) + ahead
-        furthest = self.clock.furthest(self.replica.ledger.authors(), self._now_ms)
-        return max(furthest, self.frontier(), self.clock.next_step, asked_step) + ahead
+        neighbours = self.sync.head_step
+        if asked_step is not None:
+            neighbours = max(asked_step, self.clock.furthest(self.replica.ledger.authors(), self._now_ms))
+        return max(self.frontier(), self.clock.next_step, neighbours) + ahead
 
     def _do(self, effects: Sequence[Effect]) -> None:
         self._effects.extend(effects)

@@ -192,7 +192,7 @@ SESSIONS = (
     Mutant(
         name="horizon-of-authors-who-left",
         breaks="once all are silent, what is asked for ends 64 rounds after a majority that left, below what is held",
-        edits=(Edit("protocol.node", "Node._horizon_step", "max(furthest, ", "max("),),
+        edits=(Edit("protocol.node", "Node._horizon_step", "max(asked_step, ", "min(asked_step, "),),
         detector=Tests((_SYNCHRONISER_TESTS + _LEFT_LONG_AGO,)),
     ),
     Mutant(
