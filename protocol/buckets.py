@@ -20,6 +20,7 @@ PAYLOAD_HASH_BYTES = 8
 
 # Slots are named by their step within the span. These very objects are the keys: 32 bytes less for each record held.
 _OFFSETS = tuple(range(limits.SPAN_STEPS))
+_FULL = (1 << limits.SPAN_STEPS) - 1  # one object for all buckets at rest in which every slot counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +145,7 @@ class Bucket:
         """Nothing more is expected: keep the digest instead of what extends it."""
         if self._hasher and not self._slots:
             self._resting, self._hasher, self._base = self.digest(), None, None
+            self.valid = _FULL if self.valid == _FULL else self.valid
 
     def _read(self, offsets: list[int]) -> dict[int, Slot]:
         """These slots, and what is checked together with them. StorageDamagedError when they are not what they were."""

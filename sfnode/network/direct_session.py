@@ -17,7 +17,8 @@ from libp2p.stream_muxer.yamux.yamux import HEADER_SIZE, TYPE_DATA, YAMUX_HEADER
 
 _HEADER: Final = struct.Struct(YAMUX_HEADER_FORMAT)
 _LENGTH_BYTES: Final = 2  # before each Noise message
-_READ_BYTES: Final = 65_536
+# A buffer of that size is taken for every wait, and cut down to what came: larger ones leave larger holes in the heap.
+_READ_BYTES: Final = 16_384
 
 
 class DirectSession:
