@@ -283,6 +283,20 @@ def test_address_book__rows__survive_a_restart_anchors_first() -> None:
     assert due[2] == peer(3)
 
 
+def test_address_book__full_of_peers_never_reached__every_other_dial_is_to_one_that_was() -> None:
+    """Found in the laboratory: after a restart nodes looked for each other among invented peers for minutes."""
+    known = book(f"{address(3)}/p2p/{peer(3)}")
+    for number in range(100, 800):
+        known.learn(peer(number), (address(number),), source=peer(number))
+    for number in range(10, 20):
+        known.succeeded(peer(number), address(number), unix_ms=number)
+    known.failed(peer(11), 0.0, at_least_s=1.0)
+    due = known.due(0.0, exclude=frozenset({peer(10)}))
+    assert (set(due[:2]), due[2]) == ({peer(18), peer(19)}, peer(3))
+    assert set(due[3:15:2]) == {peer(number) for number in range(12, 18)}
+    assert len(due) == len(set(due)) == 2 + 1 + 6 + 700
+
+
 def test_address_book__share__tells_of_reached_and_connected_peers_only() -> None:
     known = book()
     for number in range(1, 6):

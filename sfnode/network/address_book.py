@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from protocol.wire import PeerId
 from sfnode.network import limits
@@ -115,7 +116,8 @@ class AddressBook:
     # --- dialling
 
     def due(self, now_s: float, *, exclude: frozenset[PeerId], bootstrap_only: bool = False) -> tuple[PeerId, ...]:
-        """Peers that may be dialled now: anchors, then bootstraps, then the others in random order."""
+        """Peers that may be dialled now: anchors, then bootstraps, then in turn one that was reached before and one of
+        hearsay, each at random. Who fills the book with peers that nobody can reach has half of the dials, not most."""
         ready = [
             peer
             for peer, entry in self._entries.items()
@@ -124,8 +126,12 @@ class AddressBook:
         ]
         self._chance.shuffle(ready)
         anchors = self.anchors()
-        ready.sort(key=lambda peer: (peer not in anchors, not self._entries[peer].is_bootstrap))
-        return tuple(ready)
+        kept = [peer for peer in ready if peer in anchors or self._entries[peer].is_bootstrap]
+        kept.sort(key=lambda peer: peer not in anchors)
+        others = [peer for peer in ready if peer not in anchors and not self._entries[peer].is_bootstrap]
+        reached = [peer for peer in others if self._entries[peer].last_success_unix_ms]
+        hearsay = [peer for peer in others if not self._entries[peer].last_success_unix_ms]
+        return (*kept, *(peer for pair in zip_longest(reached, hearsay) for peer in pair if peer is not None))
 
     def anchors(self) -> frozenset[PeerId]:
         """The ANCHORS peers that were met last."""

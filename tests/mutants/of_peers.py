@@ -152,6 +152,13 @@ PLACES = (
         Edit(_ADDRESSES, "believable_addresses", "elif not is_vague and address.is_of_one_machine:", "else:"),
         _ELSEWHERE,
     ),
+    _mutant(
+        "hearsay-like-the-reached",
+        "after a restart whoever has filled the book with peers that do not exist has most of the dials",
+        Edit("sfnode.network.address_book", "AddressBook.due", "zip_longest(reached, hearsay)", "(others,)"),
+        "tests/test_network_parts.py::"
+        "test_address_book__full_of_peers_never_reached__every_other_dial_is_to_one_that_was",
+    ),
 )
 
 STANDING = (

@@ -247,7 +247,7 @@ def poisoned_peer_exchange(lab: Laboratory, is_short: bool) -> None:
     start(net.nodes[1:])
     until(
         lambda: all(node.fresh_status().get("peers", 0) >= 3 for node in net.nodes),
-        lambda: "three neighbours for everybody again",
+        lambda: f"three neighbours for everybody again: {[node.fresh_status().get('peers') for node in net.nodes]}",
         120.0,
     )
     check_healed(lab, acknowledged)
