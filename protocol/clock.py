@@ -64,16 +64,17 @@ class StepClock:
 
         The lower one: of two others, the one that runs ahead must not pull this node along.
         """
-        others = self._heard_steps(highest, now_ms)
-        others = others or [step for author, step in highest.items() if author != self._own]
-        middle = median_low(others) if others else 0
-        return middle - middle % self._round_steps
+        heard = self._heard_steps(highest, now_ms)
+        return self._round_of(heard or [step for author, step in highest.items() if author != self._own] or [0])
 
     def furthest(self, highest: dict[Author, int], now_ms: int) -> int:
-        """The same; once all are silent, the step of whoever came furthest: most may have left long ago. -1: nobody."""
-        others = self._heard_steps(highest, now_ms)
-        others = others or [max((step for author, step in highest.items() if author != self._own), default=-1)]
-        return median_low(others)
+        """The same, but when none was heard of lately the highest step of any author: most may have left long ago.
+
+        Negative when there is no other author.
+        """
+        heard = self._heard_steps(highest, now_ms)
+        others = (step for author, step in highest.items() if author != self._own)
+        return self._round_of(heard or [max(others, default=-1)])
 
     def is_run_over(self, highest: dict[Author, int], now_ms: int) -> bool:
         """Whether the others have done the last round: most of those heard of lately, or anybody once all are silent.
@@ -81,6 +82,11 @@ class StepClock:
         For a node that contributes nothing itself; the lower median, so that one author alone does not end the run.
         """
         return self.furthest(highest, now_ms) >= self._steps - self._round_steps
+
+    def _round_of(self, steps: list[int]) -> int:
+        """First step of the round in which their lower median lies."""
+        middle = median_low(steps)
+        return middle - middle % self._round_steps
 
     def _heard_steps(self, highest: dict[Author, int], now_ms: int) -> list[int]:
         """Highest steps of the other authors heard of lately."""

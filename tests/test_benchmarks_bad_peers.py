@@ -9,7 +9,6 @@ from benchmarks import bad_peers
 pytestmark = pytest.mark.process
 
 
-@pytest.mark.slow
 async def test_bad_peers__one_of_several_kinds__cost_less_than_a_tenfold_of_what_they_may() -> None:
     nested = ("nested arrays instead of hello", "nested arrays, 64 KiB")
     kinds = ("raw garbage", *nested, bad_peers.FORGED, bad_peers.ENDLESS)

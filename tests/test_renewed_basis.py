@@ -65,7 +65,6 @@ class Run:
 
 @pytest.mark.process
 @pytest.mark.timeout(240)
-@pytest.mark.slow
 def test_run__basis_renewed_by_its_owner__all_train_in_it_and_an_archive_has_the_same_weights(
     published: tuple[SignedManifest, bytes], worker: Path, joins: Joins, tmp_path: Path
 ) -> None:

@@ -126,12 +126,12 @@ class AddressBook:
         ]
         self._chance.shuffle(ready)
         anchors = self.anchors()
-        kept = [peer for peer in ready if peer in anchors or self._entries[peer].is_bootstrap]
-        kept.sort(key=lambda peer: peer not in anchors)
-        others = [peer for peer in ready if peer not in anchors and not self._entries[peer].is_bootstrap]
+        bootstraps = [peer for peer in ready if self._entries[peer].is_bootstrap and peer not in anchors]
+        first = [*(peer for peer in ready if peer in anchors), *bootstraps]
+        others = [peer for peer in ready if peer not in first]
         reached = [peer for peer in others if self._entries[peer].last_success_unix_ms]
         hearsay = [peer for peer in others if not self._entries[peer].last_success_unix_ms]
-        return (*kept, *(peer for pair in zip_longest(reached, hearsay) for peer in pair if peer is not None))
+        return (*first, *(peer for pair in zip_longest(reached, hearsay) for peer in pair if peer is not None))
 
     def anchors(self) -> frozenset[PeerId]:
         """The ANCHORS peers that were met last."""
