@@ -16,8 +16,8 @@ PYTEST_ARGS ?=
 SEEDS ?= 300
 SECONDS ?= 60
 BIN := $(VENV)/bin
-CORE_TESTS := $(wildcard tests/test_protocol_*.py tests/test_property_*.py tests/test_log_*.py tests/test_node_*.py) \
-  $(patsubst %,tests/test_%.py,audit conformance_vectors convergence state_machines)
+CORE_TESTS := tests/protocol tests/properties tests/test_convergence.py $(wildcard tests/storage/test_log_*.py) \
+  tests/worker/test_remeasuring.py tests/conformance/test_vectors.py tests/repository/test_spec.py
 
 # The stamp carries a checksum of what it was made from: switching branches there and back installs nothing.
 LOCK := $(shell cat pyproject.toml constraints.txt deploy/install.py | cksum | cut -d ' ' -f 1)
@@ -69,10 +69,10 @@ mutants: $(STAMP) ## switch on deliberate bugs, one at a time: each must be caug
 	@$(BIN)/python -m tests.mutants
 
 conformance: $(STAMP) ## the JavaScript reader against every vector and the ledger of a real run (needs Node 20+)
-	@$(BIN)/python tests/conformance.py
+	@$(BIN)/python -m tests.conformance
 
 interop: $(STAMP) ## a js-libp2p client dials a real node, fetches its run and verifies its flood (needs Node 20+ and npm)
-	@$(BIN)/pytest tests/test_interop.py $(PYTEST_ARGS)
+	@$(BIN)/pytest tests/interop/test_interop.py $(PYTEST_ARGS)
 
 fuzz: $(STAMP) ## feed every decoder with what it does not expect, for SECONDS
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS)

@@ -20,13 +20,13 @@ from benchmarks.graphs import random_of_degree
 from benchmarks.measures import report, say
 from benchmarks.network import Link, Network, idle_node
 from benchmarks.runs import Shape, manifest_of, scalars_of, signer, trusted_replica
-from protocol.envelope import EnvelopeCodec
+from protocol.crypto.hashing import Author
+from protocol.crypto.keys import KEY_BYTES, Signer
 from protocol.events import MessageArrived, PeerJoined
-from protocol.hashing import Author
-from protocol.keys import KEY_BYTES, Signer
-from protocol.manifest import Manifest
-from protocol.node import Node
-from protocol.node_config import NodeConfig
+from protocol.ledger.envelope import EnvelopeCodec
+from protocol.node.config import NodeConfig
+from protocol.node.node import Node
+from protocol.run.manifest import Manifest
 from protocol.wire import PeerId, Records
 
 _NODES, _DEGREE, _HONEST, _HISTORY = 8, 4, 8, 300

@@ -20,16 +20,14 @@ from typing import Final, assert_never
 import trio
 
 from benchmarks.runs import Shape, manifest_of, seed_of_author, tiny_tensors
-from protocol.envelope import EnvelopeCodec
+from protocol.crypto.keys import Signer
 from protocol.events import DropPeer, Event, MessageArrived, PeerJoined, PeerLeft, SendMessage
-from protocol.keys import Signer
+from protocol.ledger.envelope import EnvelopeCodec
 from protocol.limits import FRAME_BYTES_MAX
-from protocol.node import Node
-from protocol.node_config import NodeConfig
-from protocol.replica import Replica
+from protocol.node.config import NodeConfig
+from protocol.node.node import Node
+from protocol.state.replica import Replica
 from protocol.wire import Records, encode
-from sfnode.network.addresses import parse_address
-from sfnode.network.channel import Channel, Timings, Traffic
 from sfnode.network.events import (
     MessageReceived,
     NetworkConfig,
@@ -37,11 +35,13 @@ from sfnode.network.events import (
     PeerConnected,
     PeerDisconnected,
 )
-from sfnode.network.frames import frame
-from sfnode.network.greeting import greet, own_hello
-from sfnode.network.host import Host
-from sfnode.network.link import Link, LinkBrokenError
 from sfnode.network.network import Network
+from sfnode.network.policy.addresses import parse_address
+from sfnode.network.sessions.channel import Channel, Timings, Traffic
+from sfnode.network.sessions.frames import frame
+from sfnode.network.sessions.handshake import greet, own_hello
+from sfnode.network.transport.host import Host
+from sfnode.network.transport.link import Link, LinkBrokenError
 
 RUN: Final = manifest_of(Shape(authors=500, steps=64), tiny_tensors())
 RUN_ID: Final = RUN.run_id

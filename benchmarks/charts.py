@@ -1,6 +1,6 @@
 """A line chart as SVG text, with linear or logarithmic axes. Written by hand: no plotting library is needed.
 
-`sfnode.picture` draws the one picture of a run, with two panels and a step axis; this one draws any lines.
+`sfnode.testnet.picture` draws the one picture of a run, with two panels and a step axis; this one draws any lines.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ import click
 
 from benchmarks.measures import Stopwatch, report, say
 from benchmarks.runs import Shape, manifest_of, signer, take, trusted_ledger, unsigned_records
-from protocol.hashing import Author
-from protocol.ledger import Ledger
-from protocol.manifest import Manifest
-from protocol.sync import Claims, SyncSession, answer
+from protocol.crypto.hashing import Author
+from protocol.ledger.ledger import Ledger
+from protocol.run.manifest import Manifest
+from protocol.sync.anti_entropy import Claims, SyncSession, answer
 from protocol.wire import Message, Records, decode_untrusted, encode
 
 SHAPES = (

@@ -18,8 +18,8 @@ from benchmarks.impostors import Impostor, empty_promises, garbage, stalls, wron
 from benchmarks.measures import report, say
 from benchmarks.network import Core, Link, Network, Traffic, idle_node
 from benchmarks.runs import Shape, manifest_of, sealed_records, trusted_replica
-from protocol.manifest import Manifest
-from protocol.node import Node
+from protocol.node.node import Node
+from protocol.run.manifest import Manifest
 from protocol.wire import PeerId
 
 _LIMIT_MS = 600_000

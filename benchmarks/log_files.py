@@ -20,9 +20,9 @@ import click
 
 from benchmarks.measures import report, say
 from benchmarks.runs import OWNER, Shape, manifest_of, sealed_records, tiny_tensors
-from protocol.manifest import sign_manifest
-from sfnode.identity import FILE_NAME, load_or_create_seed
-from sfnode.store import Store
+from protocol.run.manifest import sign_manifest
+from sfnode.storage.identity import FILE_NAME, load_or_create_seed
+from sfnode.storage.store import Store
 
 _AT_ONCE = 10_000
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from benchmarks.measures import say
+from protocol.crypto.keys import Signer
 from protocol.events import (
     DropPeer,
     Effect,
@@ -25,11 +26,10 @@ from protocol.events import (
     StoreRecords,
     Ticked,
 )
-from protocol.keys import Signer
-from protocol.manifest import Manifest
-from protocol.node import Node
-from protocol.node_config import NodeConfig
-from protocol.replica import Replica
+from protocol.node.config import NodeConfig
+from protocol.node.node import Node
+from protocol.run.manifest import Manifest
+from protocol.state.replica import Replica
 from protocol.wire import Head, Message, PeerId, Records, decode_untrusted, encode
 
 TICK_MS = 50

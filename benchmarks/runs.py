@@ -9,15 +9,15 @@ from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
-from protocol.envelope import Envelope, EnvelopeCodec
+from protocol.crypto.hashing import Author
+from protocol.crypto.keys import Signer
 from protocol.errors import Ignore
-from protocol.hashing import Author
-from protocol.keys import Signer
-from protocol.ledger import Ledger
-from protocol.manifest import FileHash, Manifest, ModelSpec, TensorKind, TensorSpec
-from protocol.replica import Replica
-from protocol.task import Objective, TaskKind, TaskSpec
-from sfnode.run_builder import MethodChoice, build_manifest, method_plain
+from protocol.ledger.envelope import Envelope, EnvelopeCodec
+from protocol.ledger.ledger import Ledger
+from protocol.run.manifest import FileHash, Manifest, ModelSpec, TensorKind, TensorSpec
+from protocol.run.task import Objective, TaskKind, TaskSpec
+from protocol.state.replica import Replica
+from sfnode.run.builder import MethodChoice, build_manifest, method_plain
 
 OWNER = Signer(b"benchmark owner".ljust(32, b"."))
 _WIDTH, _LAYERS, _INNER, _WORDS, _POSITIONS = 768, 12, 3_072, 50_272, 2_050  # OPT-125m

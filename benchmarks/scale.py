@@ -22,8 +22,8 @@ from benchmarks.measures import report, say
 from benchmarks.network import Link, Network, idle_node
 from benchmarks.runs import Shape, manifest_of, sealed_records, signer, tiny_tensors
 from benchmarks.scale_pictures import draw_pictures
-from protocol.hashing import Author
-from protocol.manifest import Manifest
+from protocol.crypto.hashing import Author
+from protocol.run.manifest import Manifest
 from protocol.wire import PeerId
 
 SIZES = (16, 32, 64, 128, 256, 512, 1_000)

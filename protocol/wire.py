@@ -13,7 +13,7 @@ import msgpack
 
 from protocol import limits
 from protocol.errors import Reject, RejectReason
-from protocol.structure import U32, U64, Bound, Bytes32, Malformed, from_plain_untrusted, to_plain
+from protocol.schema import U32, U64, Bound, Bytes32, Malformed, from_plain_untrusted, to_plain
 
 VERSION = 1
 PeerId = NewType("PeerId", str)  # base58 text of the libp2p peer id

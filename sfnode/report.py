@@ -10,7 +10,7 @@ import time
 from typing import Any, TextIO
 
 from protocol.errors import OperatorError
-from sfnode.files import describe_os_error
+from sfnode.storage.files import describe_os_error
 
 
 class Reporter:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from tests import REPOSITORY
+
 # Before anything imports torch or transformers: several test processes share few cores, and nothing may be downloaded.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -12,8 +14,6 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import pytest
 from hypothesis import HealthCheck, settings
-
-REPOSITORY = Path(__file__).resolve().parent.parent
 
 # The same examples in every run: a test that fails by chance is broken. HYPOTHESIS_PROFILE=explore looks for new ones.
 settings.register_profile("repeat", derandomize=True, deadline=None, database=None, max_examples=50)

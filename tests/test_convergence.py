@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from cluster import Cluster
-from manifests import small_manifest
-from protocol.envelope import EnvelopeCodec
-from protocol.keys import Signer
-from protocol.replica import Replica
+from protocol.crypto.keys import Signer
+from protocol.ledger.envelope import EnvelopeCodec
+from protocol.state.replica import Replica
 from protocol.wire import PeerId
+from tests.support.cluster import Cluster
+from tests.support.manifests import small_manifest
 
 NORMALISED = {"core": "rademacher", "scalar": "raw", "directions": 4}
 

@@ -17,21 +17,21 @@ from benchmarks.learn.plain import Measured
 from benchmarks.learn.problems import Task, task_spec
 from benchmarks.measures import say
 from benchmarks.runs import OWNER, signer
-from protocol.bases import Bases, Published, decode_basis_untrusted, encode_basis
-from protocol.coefficients import Coefficients
-from protocol.envelope import Envelope, EnvelopeCodec
 from protocol.errors import NumericError
-from protocol.manifest import FileHash, Manifest, ModelSpec, TensorSpec
-from protocol.method import Method, ScalarKind
-from protocol.subspace import Basis, seed_of
-from protocol.task import Objective
-from sfnode.basis_file import UNIT_EXP
-from sfnode.run_builder import MethodChoice, build_manifest, method_plain
+from protocol.ledger.envelope import Envelope, EnvelopeCodec
+from protocol.run.manifest import FileHash, Manifest, ModelSpec, TensorSpec
+from protocol.run.method import Method, ScalarKind
+from protocol.run.task import Objective
+from protocol.state.coefficients import Coefficients
+from protocol.subspace.bases import Bases, Published, decode_basis_untrusted, encode_basis
+from protocol.subspace.directions import Basis, seed_of
+from sfnode.run.builder import MethodChoice, build_manifest, method_plain
+from sfnode.storage.basis_file import UNIT_EXP
 from sfnode.training.calibration import Source, forward_basis, gradient_basis
-from sfnode.training.session import Session, SharedModel
-from sfnode.training.tasks import TaskData
-from sfnode.training.tensors import TensorGroup, trainable_tensors
-from sfnode.training.view import fold_weights
+from sfnode.training.estimator import Session, SharedModel
+from sfnode.training.model.folding import fold_weights
+from sfnode.training.model.tensors import TensorGroup, trainable_tensors
+from sfnode.training.task.encoding import TaskData
 
 _CALIBRATION_BATCH = 16  # examples back-propagated at once
 _BACKWARD_ROWS = 2  # a backward pass costs about two forward passes

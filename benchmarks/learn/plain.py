@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from sfnode.training.models import output_embedding
-from sfnode.training.tasks import Example, TaskData, row_batch
+from sfnode.training.model.loading import output_embedding
+from sfnode.training.task.encoding import Example, TaskData, row_batch
 
 EPSILON = 1e-3  # MeZO's, for every task of its paper (table 15)
 LORA_RANK, LORA_ALPHA = 8, 16  # of the queries' and values' projections, as in MeZO's comparison
@@ -82,7 +82,7 @@ def train_mezo(recipe: Mezo, model: PreTrainedModel, data: TaskData, rate: float
 def quick_mezo_step(
     parameters: Sequence[Tensor], loss: Callable[[], Tensor], seed: int, epsilon: float, learning_rate: float
 ) -> float:
-    """`sfnode.training.mezo.mezo_step` bit for bit, with z drawn once and held in place of four times: half the time.
+    """`mezo_step` of `sfnode.training.bench` bit for bit, with z drawn once, not four times: half the time.
 
     MeZO's own way saves memory, which does not matter here.
     """

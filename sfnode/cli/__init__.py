@@ -8,17 +8,17 @@ import click
 
 from protocol.errors import SfnodeError
 from sfnode import __version__
-from sfnode.cli.admission import run_group
 from sfnode.cli.audit import audit
 from sfnode.cli.basis import basis
 from sfnode.cli.bench import bench
 from sfnode.cli.doctor import doctor
 from sfnode.cli.identity import identity
-from sfnode.cli.inspect import status
+from sfnode.cli.init import init
+from sfnode.cli.join import join
 from sfnode.cli.log import log
 from sfnode.cli.model import evaluate, export
-from sfnode.cli.owner import init
-from sfnode.cli.run import join
+from sfnode.cli.run import run_group
+from sfnode.cli.status import status
 from sfnode.cli.testnet import testnet
 from sfnode.report import printable
 

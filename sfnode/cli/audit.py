@@ -11,23 +11,23 @@ from typing import Any
 import click
 import trio
 
-from protocol.audit import AuditReport, decode_report_untrusted, make_report
-from protocol.envelope import Envelope
+from protocol.crypto.hashing import Author
+from protocol.crypto.keys import Signer
+from protocol.documents.audit_report import AuditReport, decode_report_untrusted, make_report
 from protocol.errors import OperatorError, Reject
-from protocol.hashing import Author
-from protocol.keys import Signer
-from protocol.manifest import SignedManifest
-from protocol.structure import is_hex
-from sfnode.audit import Audit, audit_messages, check_auditable, choose_messages, report_name
-from sfnode.basis_file import basis_in, renewals_for
+from protocol.ledger.envelope import Envelope
+from protocol.run.manifest import SignedManifest
+from protocol.schema import is_hex
 from sfnode.cli.extras import check_can_train
+from sfnode.cli.join import model_reference
 from sfnode.cli.options import POSITIVE, FilePath, FolderPath, data_dir_option, device_options, json_option
-from sfnode.cli.run import model_reference
-from sfnode.data import training_file
-from sfnode.files import read_bytes, write_durably
-from sfnode.identity import FILE_NAME, load_identity
-from sfnode.store import read_manifest, replayed
-from sfnode.trainer import TrainingConfig
+from sfnode.run.data_files import training_file
+from sfnode.storage.basis_file import basis_in, renewals_for
+from sfnode.storage.files import read_bytes, write_durably
+from sfnode.storage.identity import FILE_NAME, load_identity
+from sfnode.storage.store import read_manifest, replayed
+from sfnode.worker.remeasuring import Audit, audit_messages, check_auditable, choose_messages, report_name
+from sfnode.worker.trainer import TrainingConfig
 
 
 @click.command()

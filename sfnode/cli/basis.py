@@ -10,20 +10,20 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from protocol.bases import encode_basis
 from protocol.errors import OperatorError
-from protocol.method import BasisKind
-from protocol.replica import Replica
-from protocol.statements import StatementCodec
-from sfnode.basis_file import basis_in, read_bases, renewals_for, store_basis
-from sfnode.cli.admission import check_owner
+from protocol.ledger.statements import StatementCodec
+from protocol.run.method import BasisKind
+from protocol.state.replica import Replica
+from protocol.subspace.bases import encode_basis
 from sfnode.cli.extras import check_can_train
+from sfnode.cli.init import task_of
+from sfnode.cli.join import model_reference
 from sfnode.cli.options import POSITIVE, FilePath, data_dir_option, device_options, json_option, task_options
-from sfnode.cli.owner import task_of
-from sfnode.cli.run import model_reference
-from sfnode.files import write_durably
-from sfnode.statement_files import submit
-from sfnode.store import read_manifest, replayed
+from sfnode.cli.run import check_owner
+from sfnode.storage.basis_file import basis_in, read_bases, renewals_for, store_basis
+from sfnode.storage.files import write_durably
+from sfnode.storage.statement_files import submit
+from sfnode.storage.store import read_manifest, replayed
 
 F = TypeVar("F", bound=Callable[..., Any])
 

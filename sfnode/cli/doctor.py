@@ -10,12 +10,12 @@ from typing import Any, Final
 import click
 import trio
 
+from sfnode.cli.join import HOME, default_data_dir
 from sfnode.cli.options import FilePath, FolderPath, device_options, json_option
-from sfnode.cli.run import HOME, default_data_dir
 from sfnode.doctor.findings import Finding, Verdict
 from sfnode.doctor.report import Examination, Question, summary_of
 from sfnode.report import printable
-from sfnode.store import decode_run_file
+from sfnode.storage.store import decode_run_file
 
 _MARKS: Final = {Verdict.OK: "ok  ", Verdict.WARNING: "warn", Verdict.FAIL: "FAIL", Verdict.UNKNOWN: "?   "}
 _COLOURS: Final = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.FAIL: "red", Verdict.UNKNOWN: "cyan"}

@@ -9,8 +9,8 @@ import click
 
 from protocol.errors import OperatorError
 from sfnode.cli.options import FilePath, FolderPath, json_option
-from sfnode.identity import FILE_NAME, is_private, load_identity, load_or_create_seed
-from sfnode.network.addresses import peer_of_author
+from sfnode.network.policy.addresses import peer_of_author
+from sfnode.storage.identity import FILE_NAME, is_private, load_identity, load_or_create_seed
 
 
 @click.group("id")

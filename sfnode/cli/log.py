@@ -12,17 +12,17 @@ from typing import Any
 
 import click
 
-from protocol.envelope import Envelope
 from protocol.errors import StorageDamagedError
-from protocol.manifest import Manifest
-from protocol.replica import Replica
+from protocol.ledger.envelope import Envelope
+from protocol.run.manifest import Manifest
+from protocol.state.replica import Replica
+from sfnode.cli.join import HOME, default_data_dir
 from sfnode.cli.options import NOT_NEGATIVE, FilePath, FolderPath, data_dir_option, json_option
-from sfnode.cli.run import HOME, default_data_dir
-from sfnode.identity import FILE_NAME, load_identity
-from sfnode.log_file import LogSummary, Tell, export_log, import_log
 from sfnode.report import Reporter
-from sfnode.store import read_manifest, reading, replay_all, replayed
-from sfnode.stored_records import StoredRecords
+from sfnode.storage.identity import FILE_NAME, load_identity
+from sfnode.storage.log_file import LogSummary, Tell, export_log, import_log
+from sfnode.storage.store import read_manifest, reading, replay_all, replayed
+from sfnode.storage.stored_records import StoredRecords
 
 _PROGRESS_S = 1.0
 

@@ -8,18 +8,18 @@ from pathlib import Path
 import click
 import trio
 
-from protocol.coefficients import Coefficients
 from protocol.errors import OperatorError
-from protocol.manifest import SignedManifest
-from sfnode.basis_file import basis_in, read_bases, renewals_for
+from protocol.run.manifest import SignedManifest
+from protocol.state.coefficients import Coefficients
 from sfnode.cli.extras import check_can_train
+from sfnode.cli.join import model_reference
 from sfnode.cli.options import FolderPath, data_dir_option, device_options, dtype_option, json_option
-from sfnode.cli.run import model_reference
-from sfnode.data import evaluation_file
-from sfnode.evaluation import evaluate_states
-from sfnode.store import read_manifest, replayed
-from sfnode.trainer import TrainingConfig
-from sfnode.worker_messages import RenewedBasis
+from sfnode.run.data_files import evaluation_file
+from sfnode.storage.basis_file import basis_in, read_bases, renewals_for
+from sfnode.storage.store import read_manifest, replayed
+from sfnode.worker.evaluation import evaluate_states
+from sfnode.worker.messages import RenewedBasis
+from sfnode.worker.trainer import TrainingConfig
 
 
 @click.command("eval")
@@ -80,8 +80,8 @@ def export(data_dir: Path, model: str | None, out: Path, adapter: bool, dtype: s
     Example: sfnode export --data-dir ~/.sfnode/my-run --out my-model
     """
     check_can_train()
-    from sfnode.training.export import export_adapter, export_model  # imports torch
-    from sfnode.training.models import choose_dtype, resolve_model
+    from sfnode.training.export.export import export_adapter, export_model  # imports torch
+    from sfnode.training.model.loading import choose_dtype, resolve_model
 
     signed, coefficients, renewals = _load(data_dir)
     manifest = signed.manifest

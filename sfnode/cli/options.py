@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
-from protocol.task import Objective
-from sfnode.run_builder import MethodChoice
-from sfnode.tasks_known import KNOWN_TASKS
+from protocol.run.task import Objective
+from sfnode.run.builder import MethodChoice
+from sfnode.run.known_tasks import KNOWN_TASKS
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -15,8 +15,9 @@ from rich.live import Live
 from rich.table import Table
 
 from protocol.errors import OperatorError, SfnodeError
-from protocol.manifest import decode_run_untrusted
+from protocol.run.manifest import decode_run_untrusted
 from sfnode import demo
+from sfnode.cli.init import make_run
 from sfnode.cli.options import (
     NOT_NEGATIVE,
     POSITIVE,
@@ -26,11 +27,10 @@ from sfnode.cli.options import (
     method_options,
     task_options,
 )
-from sfnode.cli.owner import make_run
-from sfnode.data import evaluation_file, training_file
-from sfnode.run_builder import MethodChoice
-from sfnode.testnet import LocalNetwork, LocalNetworkConfig, NodeProcess, Outcome
-from sfnode.trainer import TrainingConfig
+from sfnode.run.builder import MethodChoice
+from sfnode.run.data_files import evaluation_file, training_file
+from sfnode.testnet.local_network import LocalNetwork, LocalNetworkConfig, NodeProcess, Outcome
+from sfnode.worker.trainer import TrainingConfig
 
 _DEFAULTS = MethodChoice()
 _PRINT_S = 2.0

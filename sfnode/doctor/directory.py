@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from protocol.errors import OperatorError, SfnodeError
-from protocol.manifest import Manifest
-from protocol.method import BasisKind
-from sfnode.basis_file import basis_in, read_bases
+from protocol.run.manifest import Manifest
+from protocol.run.method import BasisKind
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.files import read_bytes
-from sfnode.identity import FILE_NAME, is_private, load_seed
-from sfnode.status import read_status
-from sfnode.store import LEDGER_FILE, is_locked, read_records
+from sfnode.node.status import read_status
+from sfnode.storage.basis_file import basis_in, read_bases
+from sfnode.storage.files import read_bytes
+from sfnode.storage.identity import FILE_NAME, is_private, load_seed
+from sfnode.storage.store import LEDGER_FILE, is_locked, read_records
 
 
 def check_directory(directory: Path, manifest: Manifest | None) -> Finding:

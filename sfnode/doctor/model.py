@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from protocol.errors import OperatorError
 from protocol.limits import RECORDS_IN_MEMORY_MAX, SPAN_STEPS
-from protocol.manifest import Manifest, ModelSpec, coefficient_count
-from protocol.method import BasisKind
+from protocol.run.manifest import Manifest, ModelSpec, coefficient_count
+from protocol.run.method import BasisKind
 from sfnode import demo
-from sfnode.data import EMBEDDED
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
+from sfnode.run.data_files import EMBEDDED
 
 _CHUNK_BYTES: Final = 1 << 22
 _HEADER_BYTES_MAX: Final = 100 << 20  # safetensors' own bound

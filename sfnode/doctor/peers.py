@@ -13,16 +13,16 @@ from typing import Final
 import trio
 
 from protocol.errors import OperatorError, Reject
-from protocol.manifest import SignedManifest, decode_run_untrusted
+from protocol.run.manifest import SignedManifest, decode_run_untrusted
 from protocol.wire import Bye
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.network.addresses import Address, parse_bootstrap
-from sfnode.network.channel import Channel, Timings, Traffic
-from sfnode.network.greeting import FULL, OBSERVER_RUN_ID, OTHER_VERSION, RefusedError, greet, own_hello
-from sfnode.network.host import DialError, Host, share_port
-from sfnode.network.link import Link, LinkBrokenError
-from sfnode.network.reach import Outcome, ReachAnswer
-from sfnode.network.transfer import MANIFEST, Download
+from sfnode.network.policy.addresses import Address, parse_bootstrap
+from sfnode.network.sessions.channel import Channel, Timings, Traffic
+from sfnode.network.sessions.file_transfer import MANIFEST, Download
+from sfnode.network.sessions.handshake import FULL, OBSERVER_RUN_ID, OTHER_VERSION, RefusedError, greet, own_hello
+from sfnode.network.transport.host import DialError, Host, share_port
+from sfnode.network.transport.link import Link, LinkBrokenError
+from sfnode.network.transport.reachability import Outcome, ReachAnswer
 
 _RESOLVE_S: Final = 10.0
 _PEER_S: Final = 60.0  # all that is asked of one peer

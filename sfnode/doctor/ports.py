@@ -10,10 +10,10 @@ import trio
 
 from protocol.errors import OperatorError
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.network import port_mapping
-from sfnode.network.addresses import Address, parse_listen
-from sfnode.network.host import check_can_listen
-from sfnode.network.port_mapping import NoMappingError
+from sfnode.network.discovery import port_mapping
+from sfnode.network.discovery.port_mapping import NoMappingError
+from sfnode.network.policy.addresses import Address, parse_listen
+from sfnode.network.transport.host import check_can_listen
 
 _LISTENING = "0A"  # state of a socket in /proc/net/tcp
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from protocol.errors import OperatorError, SfnodeError
-from protocol.manifest import Manifest, SignedManifest
+from protocol.run.manifest import Manifest, SignedManifest
 from sfnode.doctor import directory as data
 from sfnode.doctor import machine, model, peers, ports
 from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknown, within
-from sfnode.saved_peers import decode_peers
-from sfnode.status import read_status
-from sfnode.store import MANIFEST_FILE, is_locked, read_known_peers, read_manifest
+from sfnode.network.discovery.saved_peers import decode_peers
+from sfnode.node.status import read_status
+from sfnode.storage.store import MANIFEST_FILE, is_locked, read_known_peers, read_manifest
 
 _QUICK_S: Final = 20.0
 _LEDGER_S: Final = 60.0

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 from protocol.wire import Message, PeerId
 from sfnode.network import limits
-from sfnode.network.channel import Timings
 from sfnode.network.memory import MemoryConfig, MemoryState
+from sfnode.network.sessions.channel import Timings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

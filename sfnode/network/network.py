@@ -25,10 +25,11 @@ from protocol.wire import (
     PeersRequest,
     Records,
 )
-from sfnode.network import files, greeting, limits
-from sfnode.network.address_book import AddressBook, PeerRow
-from sfnode.network.addresses import Address, parse_announce, parse_bootstrap, parse_listen
-from sfnode.network.channel import Channel, Traffic
+from sfnode.network import limits
+from sfnode.network.discovery.dialler import Overlay
+from sfnode.network.discovery.mdns import LocalDiscovery
+from sfnode.network.discovery.peer_exchange import PeerExchange
+from sfnode.network.discovery.port_mapping import MappingReport, PortMapper
 from sfnode.network.events import (
     DialReport,
     MessageReceived,
@@ -39,20 +40,20 @@ from sfnode.network.events import (
     PeerConnected,
     PeerDisconnected,
 )
-from sfnode.network.exchange import PeerExchange
-from sfnode.network.files import Files
-from sfnode.network.greeting import OBSERVER_RUN_ID, RefusedError, SilentError
-from sfnode.network.host import Host, check_can_listen, dialable
-from sfnode.network.link import Link, LinkBrokenError
-from sfnode.network.mdns import LocalDiscovery
 from sfnode.network.memory import MemoryGuard
-from sfnode.network.overlay import Overlay
-from sfnode.network.port_mapping import MappingReport, PortMapper
-from sfnode.network.rations import PUSHED, Rations, cost_us, pushed_cost_bytes
-from sfnode.network.registry import Registry, info
-from sfnode.network.session import Session
-from sfnode.network.standing import DiscouragedRow, Fault
-from sfnode.network.transfer import Download, FindFile, no_file
+from sfnode.network.policy.address_book import AddressBook, PeerRow
+from sfnode.network.policy.addresses import Address, parse_announce, parse_bootstrap, parse_listen
+from sfnode.network.policy.rate_limits import PUSHED, Rations, cost_us, pushed_cost_bytes
+from sfnode.network.policy.reputation import DiscouragedRow, Fault
+from sfnode.network.sessions import file_service, handshake
+from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.file_service import Files
+from sfnode.network.sessions.file_transfer import Download, FindFile, no_file
+from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, RefusedError, SilentError
+from sfnode.network.sessions.registry import Registry, info
+from sfnode.network.sessions.session import Session
+from sfnode.network.transport.host import Host, check_can_listen, dialable
+from sfnode.network.transport.link import Link, LinkBrokenError
 
 _log = logging.getLogger("sfnode.network")
 
@@ -103,7 +104,7 @@ class Network:
         self._memory = MemoryGuard(config.memory, self._registry.shed)
         self._mapper = PortMapper(listening=lambda: self._host.addresses, on_mapped=self._on_mapped)
         self._host.guard.on_refused = self._on_stream_refused
-        self._host.serve_beside(files.PROTOCOL, self._on_file_request)
+        self._host.serve_beside(file_service.PROTOCOL, self._on_file_request)
         self._is_stopping = False
         self._events, self.events = trio.open_memory_channel[NetworkEvent](limits.EVENTS_MAX)
 
@@ -239,7 +240,7 @@ class Network:
         """We have dialled: say hello, then run the session to its end. RefusedError, LinkBrokenError, Reject."""
         try:
             channel = self._channel(link)
-            hello = await greeting.greet(channel, self._hello())
+            hello = await handshake.greet(channel, self._hello())
             on_greeted()
             await self._run_if_first(Session(channel, hello, self._on_message), is_hello_due=False)
         finally:
@@ -267,11 +268,11 @@ class Network:
         self._registry.penalise(PeerId(peer), Fault.STREAMS, "too many streams at once")
 
     async def _receive_stranger(self, channel: Channel) -> None:
-        hello = await greeting.await_hello(channel)
+        hello = await handshake.await_hello(channel)
         reason = self._reason_to_refuse(channel, hello)
         if reason is not None:
             _log.info("inbound_refused peer=%s reason=%r", channel.peer, reason)
-            await greeting.refuse(channel, reason, self._recommend(channel) if reason == greeting.FULL else ())
+            await handshake.refuse(channel, reason, self._recommend(channel) if reason == handshake.FULL else ())
         elif hello.run_id == OBSERVER_RUN_ID:
             await channel.send_now(self._hello())
             await self._files.serve(channel)
@@ -283,17 +284,17 @@ class Network:
         if self._is_stopping:
             return "the node stops"
         if self._registry.is_discouraged(channel.peer):
-            return greeting.DISCOURAGED
-        reason = greeting.mismatch(self._hello(), hello)
+            return handshake.DISCOURAGED
+        reason = handshake.mismatch(self._hello(), hello)
         if reason is not None:
             self._book.failed(channel.peer, trio.current_time(), at_least_s=limits.WRONG_RUN_S)
             return reason
         if hello.run_id == OBSERVER_RUN_ID:
-            return greeting.FULL if self._files.is_busy else None
+            return handshake.FULL if self._files.is_busy else None
         if self._memory.state.is_full:
-            return greeting.FULL
+            return handshake.FULL
         has_place = self._registry.make_place(channel.peer, channel.link.remote_host, self._config.inbound_max)
-        return None if has_place else greeting.FULL
+        return None if has_place else handshake.FULL
 
     async def _on_file_request(self, link: Link) -> None:
         await self._files.serve_neighbour(link, self._registry)
@@ -301,7 +302,7 @@ class Network:
     async def _run_if_first(self, session: Session, *, is_hello_due: bool) -> None:
         """Run the session unless another with this peer stays. LinkBrokenError when our hello cannot be sent."""
         if not await self._registry.add(session):
-            await greeting.refuse(session.channel, greeting.DUPLICATE)
+            await handshake.refuse(session.channel, handshake.DUPLICATE)
             return
         try:
             if is_hello_due:
@@ -383,14 +384,13 @@ class Network:
     def _hello(self) -> Hello:
         own = (*self._announce, *(() if self._given else self._host.addresses))
         listen = tuple(address.transport for address in own)
-        return greeting.own_hello(
+        return handshake.own_hello(
             run_id=self._run_id, agent=self._config.agent, listen=listen, head_step=self.head_step
         )
 
     def _recommend(self, channel: Channel) -> tuple[PeerAddress, ...]:
         """Peers to dial instead of this full node, as many as fit into the frame of a stranger."""
-        host = channel.link.remote_host
-        return self._exchange.recommend(channel.peer, host, bytes_max=limits.HELLO_FRAME_BYTES_MAX)
+        return self._exchange.recommend(channel.peer, channel.link.remote_host, bytes_max=limits.HELLO_FRAME_BYTES_MAX)
 
 
 async def _set_when_cancelled(event: trio.Event) -> None:

@@ -26,19 +26,20 @@ from torch.nn import functional
 from transformers.pytorch_utils import Conv1D
 
 from protocol import limits
-from protocol.bases import Bases
-from protocol.coefficients import Coefficients
+from protocol.crypto.hashing import key_of, u32
 from protocol.errors import OperatorError
-from protocol.hashing import key_of, u32
-from protocol.manifest import TensorKind, TensorSpec
-from protocol.philox import signs
-from protocol.subspace import Basis, Int8Array
-from protocol.task import TaskSpec
-from sfnode.basis_file import UNIT_EXP
-from sfnode.data import locate
-from sfnode.training.candidates import batch_of
+from protocol.run.manifest import TensorKind, TensorSpec
+from protocol.run.task import TaskSpec
+from protocol.state.coefficients import Coefficients
+from protocol.subspace.bases import Bases
+from protocol.subspace.directions import Basis, Int8Array
+from protocol.subspace.philox import signs
+from sfnode.run.data_files import locate
+from sfnode.storage.basis_file import UNIT_EXP
 from sfnode.training.describe import chosen_groups
-from sfnode.training.models import (
+from sfnode.training.estimator import SharedModel
+from sfnode.training.model.folding import fold_weights
+from sfnode.training.model.loading import (
     check_model,
     check_positions,
     choose_device,
@@ -47,11 +48,10 @@ from sfnode.training.models import (
     load_tokenizer,
     resolve_model,
 )
-from sfnode.training.perturbed import is_norm
-from sfnode.training.session import SharedModel
-from sfnode.training.tasks import Example, TaskData, read_task, row_batch
-from sfnode.training.tensors import Place, places, trainable_tensors
-from sfnode.training.view import fold_weights
+from sfnode.training.model.perturbed import is_norm
+from sfnode.training.model.tensors import Place, places, trainable_tensors
+from sfnode.training.task.candidates import batch_of
+from sfnode.training.task.encoding import Example, TaskData, read_task, row_batch
 
 ENTRY_MAX: Final = 31  # almost four times the unit: larger entries are cut, and the bound of SPEC 4.5 stays loose
 _EXTRA_COLUMNS: Final = 8  # of the subspace iteration (Halko et al., arXiv 0909.4061, algorithm 4.4)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from protocol.errors import OperatorError
-from protocol.manifest import ModelSpec, TensorSpec
-from protocol.task import TaskSpec
-from sfnode.data import locate
-from sfnode.training.models import (
+from protocol.run.manifest import ModelSpec, TensorSpec
+from protocol.run.task import TaskSpec
+from sfnode.run.data_files import locate
+from sfnode.training.model.loading import (
     check_positions,
     choose_device,
     choose_dtype,
@@ -19,8 +19,8 @@ from sfnode.training.models import (
     positions_of,
     resolve_model,
 )
-from sfnode.training.tasks import PromptEncoder, read_examples
-from sfnode.training.tensors import TensorGroup, left_out, trainable_tensors
+from sfnode.training.model.tensors import TensorGroup, left_out, trainable_tensors
+from sfnode.training.task.encoding import PromptEncoder, read_examples
 
 _MAX_TOKENS = 128  # covers a sentence with its prompt; every token of the longest row costs a forward pass
 

@@ -25,22 +25,16 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from protocol.crypto.hashing import RunId
 from protocol.errors import NumericError, OperatorError, Reject, SfnodeError, WorkerError
-from protocol.hashing import RunId
-from protocol.manifest import decode_run_untrusted
-from sfnode.basis_file import read_bases
+from protocol.run.manifest import decode_run_untrusted
+from sfnode.storage.basis_file import read_bases
 from sfnode.training.allocator import keep_freed_memory
-from sfnode.training.models import (
-    check_model,
-    check_positions,
-    choose_device,
-    load_tokenizer,
-    resolve_model,
-)
-from sfnode.training.quantised import choose_precision, load_in
-from sfnode.training.session import Session, SharedModel
-from sfnode.training.tasks import read_task
-from sfnode.worker_messages import (
+from sfnode.training.estimator import Session, SharedModel
+from sfnode.training.model.loading import check_model, check_positions, choose_device, load_tokenizer, resolve_model
+from sfnode.training.model.quantised import choose_precision, load_in
+from sfnode.training.task.encoding import read_task
+from sfnode.worker.messages import (
     HEADER_BYTES,
     CoefficientsSet,
     Estimated,

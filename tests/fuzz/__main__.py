@@ -7,13 +7,13 @@ import importlib.util
 import sys
 from pathlib import Path
 
-from fuzz.catalogue import BY_NAME, CORPUS, ENTRIES, Entry, bounded, corpus_files, load
-from fuzz.driver import Budget, Outcome, merge, run_all
+from tests.fuzz.catalogue import BY_NAME, CORPUS, ENTRIES, Entry, bounded, corpus_files, load
+from tests.fuzz.driver import Budget, Outcome, merge, run_all
 
 CORPUS_BYTES_MAX = 300_000
 WITHOUT_ATHERIS = (
     "fuzz: atheris is not installed: it has packages for Linux on x86-64 and Python 3.11 to 3.13 only. Elsewhere run "
-    "the checked-in inputs: pytest tests/test_fuzz_corpus.py"
+    "the checked-in inputs: pytest tests/fuzz/test_corpus.py"
 )
 
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from nacl.bindings import crypto_sign_open
 
-from fuzz.catalogue import Target
-from fuzz.verdicts import reason_of
-from ledgers import signer
-from manifests import small_manifest
-from protocol.audit import decode_report_untrusted, make_report
-from protocol.envelope import EnvelopeCodec
+from protocol.documents.audit_report import decode_report_untrusted, make_report
 from protocol.errors import Reject
-from protocol.structure import to_plain
+from protocol.ledger.envelope import EnvelopeCodec
+from protocol.schema import to_plain
+from tests.fuzz.catalogue import Target
+from tests.fuzz.verdicts import reason_of
+from tests.support.ledgers import signer
+from tests.support.manifests import small_manifest
 
 MANIFEST = small_manifest(directions=2)
 AUDITOR = signer(3)

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from fuzz.catalogue import Target
-from fuzz.verdicts import reason_of
-from manifests import manifest_data
-from protocol.bases import decode_basis_untrusted, encode_basis
 from protocol.errors import Reject
-from protocol.manifest import Manifest, checked
-from protocol.subspace import Basis
+from protocol.run.manifest import Manifest, checked
+from protocol.subspace.bases import decode_basis_untrusted, encode_basis
+from protocol.subspace.directions import Basis
+from tests.fuzz.catalogue import Target
+from tests.fuzz.verdicts import reason_of
+from tests.support.manifests import manifest_data
 
 _RANK, _LARGEST = 2, 8
 _TENSORS = (

@@ -84,25 +84,25 @@ BY_NAME: Final = {entry.name: entry for entry in ENTRIES}
 # What the engine instruments: the code under test, and none of the libraries or of the tests.
 INSTRUMENTED: Final = (
     "protocol",
-    "sfnode.daemon",
-    "sfnode.status",
-    "sfnode.store",
-    "sfnode.worker_messages",
-    "sfnode.network.address_book",
-    "sfnode.network.addresses",
-    "sfnode.network.channel",
-    "sfnode.network.exchange",
-    "sfnode.network.frames",
-    "sfnode.network.greeting",
-    "sfnode.network.mdns_packets",
-    "sfnode.network.reach",
-    "sfnode.network.transfer",
+    "sfnode.node.daemon",
+    "sfnode.node.status",
+    "sfnode.storage.store",
+    "sfnode.worker.messages",
+    "sfnode.network.policy.address_book",
+    "sfnode.network.policy.addresses",
+    "sfnode.network.sessions.channel",
+    "sfnode.network.discovery.peer_exchange",
+    "sfnode.network.sessions.frames",
+    "sfnode.network.sessions.handshake",
+    "sfnode.network.discovery.mdns_packets",
+    "sfnode.network.transport.reachability",
+    "sfnode.network.sessions.file_transfer",
 )
 
 
 def load(entry: Entry) -> Target:
     """Import the target's code."""
-    module = importlib.import_module(f"fuzz.{entry.module}")
+    module = importlib.import_module(f"tests.fuzz.{entry.module}")
     targets: dict[str, Target] = module.TARGETS
     return targets[entry.name]
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from fuzz.catalogue import CORPUS, Entry, corpus_files
+from tests import REPOSITORY
+from tests.fuzz.catalogue import CORPUS, Entry, corpus_files
 
-REPOSITORY: Final = Path(__file__).resolve().parent.parent.parent
 INPUT_S_MAX: Final = 10  # one input takes milliseconds; a machine under load may take a hundred times longer
 MEMORY_MIB_MAX: Final = 1_024  # an engine with libp2p takes 150
 START_S_MAX: Final = 120  # imports, and running the corpus once

@@ -9,16 +9,16 @@ from functools import lru_cache
 
 import atheris
 
-from fuzz.catalogue import BY_NAME, INSTRUMENTED, bounded, load
+from tests.fuzz.catalogue import BY_NAME, INSTRUMENTED, bounded, load
 
 if __name__ == "__main__":
     name, *arguments = sys.argv[1:]
     with atheris.instrument_imports(include=list(INSTRUMENTED)):
         target = load(BY_NAME[name])
     # The real verifier, but asked once about the same bytes: it is pure, and most of what some inputs cost.
-    verifier = importlib.import_module("protocol.keys")
-    for module in (importlib.import_module("protocol.envelope"), importlib.import_module("protocol.manifest")):
-        vars(module)["is_signed"] = lru_cache(maxsize=65_536)(vars(verifier)["is_signed"])
+    verifier = importlib.import_module("protocol.crypto.keys")
+    for name in ("protocol.ledger.envelope", "protocol.run.manifest"):
+        vars(importlib.import_module(name))["is_signed"] = lru_cache(maxsize=65_536)(vars(verifier)["is_signed"])
     # libFuzzer starts itself again by its first argument, through a shell, when it merges.
     itself = f"{shlex.quote(sys.executable)} -m tests.fuzz.engine {name}"
     atheris.Setup([itself, *arguments], bounded(target.check))

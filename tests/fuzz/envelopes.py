@@ -9,14 +9,14 @@ from collections.abc import Iterator
 import nacl.bindings
 import nacl.exceptions
 
-from fuzz.catalogue import Target
-from fuzz.verdicts import reason_of
-from ledgers import seal, signer
-from manifests import small_manifest
-from protocol.envelope import EnvelopeCodec
 from protocol.errors import Reject
-from protocol.manifest import Manifest
-from protocol.method import ScalarKind
+from protocol.ledger.envelope import EnvelopeCodec
+from protocol.run.manifest import Manifest
+from protocol.run.method import ScalarKind
+from tests.fuzz.catalogue import Target
+from tests.fuzz.verdicts import reason_of
+from tests.support.ledgers import seal, signer
+from tests.support.manifests import small_manifest
 
 MANIFESTS = (
     small_manifest(),

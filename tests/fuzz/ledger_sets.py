@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from fuzz.catalogue import Target
-from fuzz.choices import Choices
-from fuzz.envelopes import reason_to_reject, seed_bytes
-from fuzz.verdicts import reason_of
-from ledgers import seal, signer
-from manifests import manifest_data, small_manifest
+from protocol.crypto.hashing import Author
 from protocol.errors import Ignore, Reject
-from protocol.hashing import Author
-from protocol.ledger import Accepted, Ledger
-from protocol.manifest import checked
-from protocol.replica import Replica
+from protocol.ledger.ledger import Accepted, Ledger
+from protocol.run.manifest import checked
+from protocol.state.replica import Replica
+from tests.fuzz.catalogue import Target
+from tests.fuzz.choices import Choices
+from tests.fuzz.envelopes import reason_to_reject, seed_bytes
+from tests.fuzz.verdicts import reason_of
+from tests.support.ledgers import seal, signer
+from tests.support.manifests import manifest_data, small_manifest
 
 MANIFEST = checked({**manifest_data(), "authors_max": 3})
 OTHER_RUN = small_manifest(clip=999)

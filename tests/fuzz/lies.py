@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from fuzz.choices import Choices
-from ledgers import signer
-from protocol.buckets import bitmap_of, shard_of
 from protocol.errors import Reject
-from protocol.sync import Request
+from protocol.ledger.buckets import bitmap_of, shard_of
+from protocol.sync.anti_entropy import Request
 from protocol.wire import (
     AuthorsRequest,
     Message,
@@ -22,6 +20,8 @@ from protocol.wire import (
     decode_untrusted,
     encode,
 )
+from tests.fuzz.choices import Choices
+from tests.support.ledgers import signer
 
 AUTHORS = tuple(signer(number).author for number in range(4))
 

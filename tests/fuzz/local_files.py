@@ -14,23 +14,23 @@ from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from fuzz.catalogue import Target
-from fuzz.choices import Choices
-from fuzz.verdicts import check_text
-from ledgers import seal
-from manifests import small_manifest
 from protocol.errors import OperatorError, StorageDamagedError, WorkerError
-from protocol.replica import Replica
-from protocol.structure import to_plain
-from sfnode import status as status_module
-from sfnode import worker_messages
+from protocol.schema import to_plain
+from protocol.state.replica import Replica
 from sfnode.network import limits
-from sfnode.network.address_book import AddressBook, PeerRow
-from sfnode.network.addresses import parse_untrusted, peer_of_author
+from sfnode.network.discovery.saved_peers import decode_peers
 from sfnode.network.memory import MemoryState
-from sfnode.saved_peers import decode_peers
-from sfnode.status import Status, read_status
-from sfnode.store import LEDGER_FILE, read_records, replay
+from sfnode.network.policy.address_book import AddressBook, PeerRow
+from sfnode.network.policy.addresses import parse_untrusted, peer_of_author
+from sfnode.node import status as status_module
+from sfnode.node.status import Status, read_status
+from sfnode.storage.store import LEDGER_FILE, read_records, replay
+from sfnode.worker import messages as worker_messages
+from tests.fuzz.catalogue import Target
+from tests.fuzz.choices import Choices
+from tests.fuzz.verdicts import check_text
+from tests.support.ledgers import seal
+from tests.support.manifests import small_manifest
 
 MANIFEST = small_manifest()
 OWN = peer_of_author(bytes(32))

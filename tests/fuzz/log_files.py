@@ -8,16 +8,16 @@ from collections.abc import Iterator
 
 from nacl.bindings import crypto_sign_open
 
-from fuzz.catalogue import Target
-from fuzz.choices import Choices
-from fuzz.verdicts import reason_of
-from ledgers import seal, signer
-from manifests import OWNER, small_manifest
+from protocol.crypto.hashing import hash_fields
+from protocol.documents.log_file import MAGIC, encode_log, load_log_untrusted
 from protocol.errors import Ignore, Reject
-from protocol.hashing import hash_fields
-from protocol.log_file import MAGIC, encode_log, load_log_untrusted
-from protocol.manifest import sign_manifest
-from protocol.replica import Replica
+from protocol.run.manifest import sign_manifest
+from protocol.state.replica import Replica
+from tests.fuzz.catalogue import Target
+from tests.fuzz.choices import Choices
+from tests.fuzz.verdicts import reason_of
+from tests.support.ledgers import seal, signer
+from tests.support.manifests import OWNER, small_manifest
 
 MANIFEST = small_manifest(steps=4)
 SIGNED = sign_manifest(MANIFEST, OWNER)

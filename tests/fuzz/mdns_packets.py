@@ -5,10 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fuzz.catalogue import Target
-from sfnode.network.addresses import peer_of_author
-from sfnode.network.mdns import believable
-from sfnode.network.mdns_packets import Announcement, Query, decode_untrusted, encode_announcement, encode_query
+from sfnode.network.discovery.mdns import believable
+from sfnode.network.discovery.mdns_packets import (
+    Announcement,
+    Query,
+    decode_untrusted,
+    encode_announcement,
+    encode_query,
+)
+from sfnode.network.policy.addresses import peer_of_author
+from tests.fuzz.catalogue import Target
 
 _SOURCE = "192.168.1.5"
 _TEXT = f"/ip4/{_SOURCE}/tcp/4001/p2p/{peer_of_author(bytes(31) + bytes([1]))}"

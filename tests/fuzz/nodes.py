@@ -10,12 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from fuzz.catalogue import Target
-from fuzz.choices import Choices
-from fuzz.lies import any_request, lie
-from fuzz.messages import MESSAGES
-from ledgers import add, seal, signer
-from manifests import manifest_data
 from protocol import limits
 from protocol.events import (
     DropPeer,
@@ -35,13 +29,19 @@ from protocol.events import (
     Ticked,
     WorkerReady,
 )
-from protocol.manifest import checked
-from protocol.node import Node
-from protocol.node_config import NodeConfig
-from protocol.replica import Replica
-from protocol.subspace import seed_of
-from protocol.sync import Request, answer
+from protocol.node.config import NodeConfig
+from protocol.node.node import Node
+from protocol.run.manifest import checked
+from protocol.state.replica import Replica
+from protocol.subspace.directions import seed_of
+from protocol.sync.anti_entropy import Request, answer
 from protocol.wire import Head, Message, PeerId, Records, decode_untrusted, encode
+from tests.fuzz.catalogue import Target
+from tests.fuzz.choices import Choices
+from tests.fuzz.lies import any_request, lie
+from tests.fuzz.messages import MESSAGES
+from tests.support.ledgers import add, seal, signer
+from tests.support.manifests import manifest_data
 
 MANIFEST = checked({**manifest_data(), "authors_max": 4})
 ME = 3

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from nacl.bindings import crypto_core_ed25519_is_valid_point, crypto_sign_open
 from nacl.exceptions import BadSignatureError
 
-from fuzz.catalogue import Target
-from fuzz.verdicts import reason_of
-from manifests import OWNER
 from protocol.errors import Reject
-from protocol.manifest import Manifest
-from protocol.roster import Roster
-from protocol.statements import StatementCodec
-from statements import admit, claim, exclude, published_run, renew, run_with
+from protocol.ledger.roster import Roster
+from protocol.ledger.statements import StatementCodec
+from protocol.run.manifest import Manifest
+from tests.fuzz.catalogue import Target
+from tests.fuzz.verdicts import reason_of
+from tests.support.manifests import OWNER
+from tests.support.statements import admit, claim, exclude, published_run, renew, run_with
 
 _RUNS = {kind: run_with(kind) for kind in ("open", "allow-list", "invite")} | {"published": published_run("open")}
 _KINDS = {"open": (2,), "allow-list": (1, 2), "invite": (1, 2, 3), "published": (2, 4)}

@@ -9,14 +9,14 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
 
-from fuzz.catalogue import Target
-from fuzz.choices import Choices
 from protocol.errors import OperatorError
 from protocol.limits import ADDRESSES_PER_PEER_MAX, FRAME_BYTES_MAX
 from protocol.wire import PeerAddress, PeerId, Peers, decode_untrusted, encode
 from sfnode.network import limits
-from sfnode.network.address_book import AddressBook
-from sfnode.network.addresses import (
+from sfnode.network.discovery.peer_exchange import PeerExchange
+from sfnode.network.events import NetworkConfig
+from sfnode.network.policy.address_book import AddressBook
+from sfnode.network.policy.addresses import (
     author_of_peer,
     parse_address,
     parse_announce,
@@ -26,8 +26,8 @@ from sfnode.network.addresses import (
     peer_of_author,
     reachable_addresses,
 )
-from sfnode.network.events import NetworkConfig
-from sfnode.network.exchange import PeerExchange
+from tests.fuzz.catalogue import Target
+from tests.fuzz.choices import Choices
 
 HOSTS = ("192.0.2.1", "127.0.0.1", "2001:db8::1", "::1", "::ffff:192.0.2.1")
 PEERS = tuple(peer_of_author(bytes(31) + bytes([number])) for number in range(6))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from fuzz.catalogue import Target
-from sfnode.network.reach import decode_answer_untrusted
+from sfnode.network.transport.reachability import decode_answer_untrusted
+from tests.fuzz.catalogue import Target
 
 
 def check_answer(data: bytes) -> None:

@@ -9,16 +9,11 @@ from typing import Any
 
 from nacl.bindings import crypto_sign_open
 
-from fuzz.catalogue import Target
-from fuzz.choices import Choices
-from fuzz.verdicts import reason_of
-from manifests import OWNER, manifest_data, small_manifest
 from protocol import limits
-from protocol.coefficients import CoefficientLayout, view_exp
-from protocol.envelope import EnvelopeCodec
+from protocol.crypto.hashing import hash_fields
 from protocol.errors import Reject
-from protocol.hashing import hash_fields
-from protocol.manifest import (
+from protocol.ledger.envelope import EnvelopeCodec
+from protocol.run.manifest import (
     Manifest,
     basis_bytes,
     checked,
@@ -28,8 +23,13 @@ from protocol.manifest import (
     is_plain_file_name,
     sign_manifest,
 )
-from protocol.method import BasisKind
-from protocol.task import Objective, TaskKind
+from protocol.run.method import BasisKind
+from protocol.run.task import Objective, TaskKind
+from protocol.state.coefficients import CoefficientLayout, view_exp
+from tests.fuzz.catalogue import Target
+from tests.fuzz.choices import Choices
+from tests.fuzz.verdicts import reason_of
+from tests.support.manifests import OWNER, manifest_data, small_manifest
 
 REASONS = frozenset({"SIZE", "MANIFEST_FORMAT", "MANIFEST_FIELD", "MANIFEST_SIGNATURE"})
 _NOT_OF_CONTENT = frozenset({"SIZE", "MANIFEST_SIGNATURE"})

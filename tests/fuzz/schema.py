@@ -1,6 +1,6 @@
 """The messages of SPEC 8.1 as a table, and a decoder that follows it literally: what ``protocol.wire`` is held against.
 
-Written from the specification alone, slow and plain. It must not import ``protocol.wire`` or ``protocol.structure``.
+Written from the specification alone, slow and plain. It must not import ``protocol.wire`` or ``protocol.schema``.
 """
 
 from __future__ import annotations

@@ -9,14 +9,14 @@ import numpy as np
 from nacl.bindings import crypto_core_ed25519_is_valid_point, crypto_sign_open
 from nacl.exceptions import BadSignatureError
 
-from fuzz.catalogue import Target
-from fuzz.verdicts import reason_of
-from ledgers import signer
-from manifests import manifest_data
+from protocol.crypto.hashing import Digest
 from protocol.errors import Reject
-from protocol.hashing import Digest
-from protocol.manifest import checked
-from protocol.snapshot import AttestationCodec, Snapshot, decode_snapshot_untrusted, encode_snapshot
+from protocol.run.manifest import checked
+from protocol.state.snapshot import AttestationCodec, Snapshot, decode_snapshot_untrusted, encode_snapshot
+from tests.fuzz.catalogue import Target
+from tests.fuzz.verdicts import reason_of
+from tests.support.ledgers import signer
+from tests.support.manifests import manifest_data
 
 _TENSORS = [{"name": "a", "kind": "vector", "rows": 1, "cols": 0}]
 _RUN = checked({**manifest_data(rank=2, epoch_steps=768), "tensors": _TENSORS, "steps": 2_304})

@@ -9,14 +9,9 @@ from typing import Any, cast
 
 import trio
 
-from fuzz.catalogue import Target
-from fuzz.choices import Choices
-from fuzz.messages import MESSAGES
-from fuzz.verdicts import reason_of
-from manifests import OWNER, small_manifest
 from protocol.errors import Reject
 from protocol.limits import BASIS_BYTES_MAX, FRAME_BYTES_MAX, MANIFEST_BYTES_MAX
-from protocol.manifest import sign_manifest
+from protocol.run.manifest import sign_manifest
 from protocol.wire import (
     BasisPart,
     BasisRequest,
@@ -31,11 +26,16 @@ from protocol.wire import (
     encode,
 )
 from sfnode.network import limits
-from sfnode.network.channel import Channel, Timings, Traffic
-from sfnode.network.frames import FrameParser, frame
-from sfnode.network.greeting import OBSERVER_RUN_ID, RefusedError, await_hello, greet, own_hello
-from sfnode.network.link import Link, LinkBrokenError
-from sfnode.network.transfer import MANIFEST, Download, Wanted, serve_files
+from sfnode.network.sessions.channel import Channel, Timings, Traffic
+from sfnode.network.sessions.file_transfer import MANIFEST, Download, Wanted, serve_files
+from sfnode.network.sessions.frames import FrameParser, frame
+from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, RefusedError, await_hello, greet, own_hello
+from sfnode.network.transport.link import Link, LinkBrokenError
+from tests.fuzz.catalogue import Target
+from tests.fuzz.choices import Choices
+from tests.fuzz.messages import MESSAGES
+from tests.fuzz.verdicts import reason_of
+from tests.support.manifests import OWNER, small_manifest
 
 RUN_FILE = sign_manifest(small_manifest(), OWNER).encode()
 _OWN = own_hello(run_id=b"\1" * 32, agent="sfnode", listen=(), head_step=0)

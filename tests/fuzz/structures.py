@@ -7,17 +7,17 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from fuzz.catalogue import Target
-from fuzz.choices import Choices
-from fuzz.verdicts import check_text
-from manifests import manifest_data
-from protocol.manifest import Manifest, ModelSpec, TensorSpec
-from protocol.method import Method, Schedule
-from protocol.structure import Malformed, from_plain_untrusted, to_plain
-from protocol.task import TaskSpec
+from protocol.run.manifest import Manifest, ModelSpec, TensorSpec
+from protocol.run.method import Method, Schedule
+from protocol.run.task import TaskSpec
+from protocol.schema import Malformed, from_plain_untrusted, to_plain
 from protocol.wire import AuthorHoldings, Authors, Head, Hello, Peers, PullRequest
-from sfnode.network.address_book import PeerRow
-from sfnode.worker_messages import Estimated, OpenSession, SetCoefficients, WorkerFailure
+from sfnode.network.policy.address_book import PeerRow
+from sfnode.worker.messages import Estimated, OpenSession, SetCoefficients, WorkerFailure
+from tests.fuzz.catalogue import Target
+from tests.fuzz.choices import Choices
+from tests.fuzz.verdicts import check_text
+from tests.support.manifests import manifest_data
 
 DATACLASSES: tuple[type[Any], ...] = (
     Manifest,

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from fuzz.catalogue import Target
-from fuzz.choices import Choices
-from fuzz.ledger_sets import MANIFEST as SMALL
-from fuzz.lies import any_request, lie
-from ledgers import add, compare, ledger_of, seal
-from manifests import manifest_data
 from protocol import limits
+from protocol.crypto.hashing import Author
 from protocol.errors import Ignore, Reject
-from protocol.hashing import Author
-from protocol.ledger import Ledger
-from protocol.manifest import checked
-from protocol.sync import Claims, Request, SyncSession, answer
+from protocol.ledger.ledger import Ledger
+from protocol.run.manifest import checked
+from protocol.sync.anti_entropy import Claims, Request, SyncSession, answer
 from protocol.wire import Message, PullDone, Records, decode_untrusted, encode
+from tests.fuzz.catalogue import Target
+from tests.fuzz.choices import Choices
+from tests.fuzz.ledger_sets import MANIFEST as SMALL
+from tests.fuzz.lies import any_request, lie
+from tests.support.ledgers import add, compare, ledger_of, seal
+from tests.support.manifests import manifest_data
 
 AUTHORS, STEPS = 3, (0, 5, 39)
 MANIFEST = checked({**manifest_data(), "authors_max": 4})

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import msgpack
 
-from fuzz import schema
-from fuzz.catalogue import Target
-from fuzz.choices import Choices
-from fuzz.messages import MESSAGES
-from fuzz.verdicts import reason_of
 from protocol.errors import Reject
 from protocol.wire import decode_untrusted, encode
+from tests.fuzz import schema
+from tests.fuzz.catalogue import Target
+from tests.fuzz.choices import Choices
+from tests.fuzz.messages import MESSAGES
+from tests.fuzz.verdicts import reason_of
 
 
 def check_payload(payload: bytes) -> None:

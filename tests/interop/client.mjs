@@ -4,7 +4,7 @@
 //
 // It dials a daemon, identifies, pings, fetches the manifest as an observer, then greets as a neighbour and follows the
 // flood until it has verified RECORDS pushed records. Prints one JSON line of what it saw; exit code 0 only if all held.
-// test_interop.py runs a copy of this folder in build/interop/, which lies as deep as this one, beside its packages.
+// tests/interop/test_interop.py runs a copy of this folder in build/interop/, which lies as deep as this one, beside its packages.
 
 // Node 20 lacks it.
 Promise.withResolvers ??= function () {

@@ -1,5 +1,5 @@
 """python -m tests.mutants: see --help."""
 
-from mutants.command import main
+from tests.mutants.command import main
 
 main()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutants import (
+from tests.mutants import (
     of_admission,
     of_archive,
     of_bytes,
@@ -15,8 +15,8 @@ from mutants import (
     of_storage,
     of_sync,
 )
-from mutants.detectors import SEEDS_MAX, Detector, Directed, HashSeeds, Simulation, Tests, Vectors
-from mutants.mutant import Mutant
+from tests.mutants.detectors import SEEDS_MAX, Detector, Directed, HashSeeds, Simulation, Tests, Vectors
+from tests.mutants.mutant import Mutant
 
 _SEEDS_PER_CONTROL = 15  # so that several processes share the work
 

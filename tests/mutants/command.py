@@ -18,16 +18,24 @@ from typing import Final
 
 import click
 
-from mutants.catalogue import BY_NAME, MUTANTS, controls
-from mutants.detectors import REPOSITORY, BrokenMutantError, HashSeeds, Simulation
-from mutants.mutant import Mutant
-from mutants.patch import StaleEditError, switched_on
-from simulation.world import run_seed
+from tests import REPOSITORY
+from tests.mutants.catalogue import BY_NAME, MUTANTS, controls
+from tests.mutants.detectors import BrokenMutantError, HashSeeds, Simulation
+from tests.mutants.mutant import Mutant
+from tests.mutants.patch import StaleEditError, switched_on
+from tests.simulation.world import run_seed
 
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
 _PROCESS_SECONDS = 600  # a mutant that computes for ever is stopped by its detector, long before
 _PROCESSES: Final = multiprocessing.get_context("forkserver")
-_IMPORTED = ("mutants.command", "sfnode.network.network", "sfnode.store", "hypothesis", "pytest_trio", "xdist")
+_IMPORTED = (
+    "tests.mutants.command",
+    "sfnode.network.network",
+    "sfnode.storage.store",
+    "hypothesis",
+    "pytest_trio",
+    "xdist",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +125,7 @@ def run_all(chosen: list[Mutant], processes: int, *, is_json: bool) -> int:
 
 def _rows(chosen: list[Mutant], processes: int) -> Iterator[Row]:
     # Read by the process that the others are forked from, when it starts.
-    os.environ.update(_ENVIRONMENT, PYTHONPATH=os.pathsep.join((str(REPOSITORY), str(REPOSITORY / "tests"))))
+    os.environ.update(_ENVIRONMENT, PYTHONPATH=str(REPOSITORY))
     _PROCESSES.set_forkserver_preload(list(_IMPORTED))
     with ThreadPoolExecutor(processes) as pool:
         yield from pool.map(_run_apart, chosen)

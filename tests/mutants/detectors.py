@@ -15,16 +15,15 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 import pytest
 
-from simulation.holding import Violation
-from simulation.world import run_seed
-from vectors.catalogue import FOLDER, rendered
+from tests import REPOSITORY
+from tests.simulation.holding import Violation
+from tests.simulation.world import run_seed
+from tests.vectors.catalogue import FOLDER, rendered
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 SEEDS_MAX = 60
 _CPU_SECONDS_PER_SEED = 30  # a usual seed takes 0.4 s of one core, the slowest 2 s
 _SLIPS = ("NameError", "UnboundLocalError", "ImportError", "ModuleNotFoundError", "SyntaxError", "fixture")

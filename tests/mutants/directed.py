@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from ledgers import seal
-from node_cores import MANIFEST, X, head_of, join, node, other_head, own, pushed, sent, start_effects, tell
 from protocol import limits
 from protocol.events import Effect, Ticked, WorkerReady
 from protocol.wire import Spans, SpansRequest
+from tests.support.ledgers import seal
+from tests.support.node_cores import (
+    MANIFEST,
+    X,
+    head_of,
+    join,
+    node,
+    other_head,
+    own,
+    pushed,
+    sent,
+    start_effects,
+    tell,
+)
 
 
 def rest_after_a_good_session() -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mutants.detectors import Detector
-from mutants.patch import Edit
+from tests.mutants.detectors import Detector
+from tests.mutants.patch import Edit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from mutants.detectors import Simulation, Tests, Vectors
-from mutants.mutant import Mutant
-from mutants.patch import Edit
+from tests.mutants.detectors import Simulation, Tests, Vectors
+from tests.mutants.mutant import Mutant
+from tests.mutants.patch import Edit
 
-_LEDGER, _ROSTER, _STATEMENTS = "protocol.ledger", "protocol.roster", "protocol.statements"
-_NODE, _REPLICA, _SYNC = "protocol.node", "protocol.replica", "protocol.sync"
-_TESTS = "tests/test_protocol_statements.py"
+_LEDGER, _ROSTER, _STATEMENTS = "protocol.ledger.ledger", "protocol.ledger.roster", "protocol.ledger.statements"
+_NODE, _REPLICA, _SYNC = "protocol.node.node", "protocol.state.replica", "protocol.sync.anti_entropy"
+_TESTS = "tests/protocol/test_statements.py"
 
 ADMISSION = (
     Mutant(
@@ -89,19 +89,19 @@ ADMISSION = (
             Edit(_NODE, "Node._may_contribute", " and self.is_admitted_for(self.clock.next_step)", ""),
             Edit(_NODE, "Node._publish", "if is_taken or not self.is_admitted_for(step):", "if is_taken:"),
         ),
-        detector=Tests(("tests/test_node_admission.py",)),
+        detector=Tests(("tests/protocol/test_node_admission.py",)),
     ),
     Mutant(
         name="follower-finished-too-soon",
         breaks="a node that contributes nothing calls the run over before it has caught up",
         edits=(Edit(_NODE, "Node.is_finished", " or not (self.sync.is_live or self.sync.peers == 0)", ""),),
-        detector=Tests(("tests/test_node_admission.py",)),
+        detector=Tests(("tests/protocol/test_node_admission.py",)),
     ),
     Mutant(
         name="excluded-records-still-sent",
         breaks="what was excluded while it waited in a queue is told on",
         edits=(Edit(_NODE, "Node._keep_statements", "    self._flood.keep(ledger.counts)\n", ""),),
-        detector=Tests(("tests/test_node_admission.py",)),
+        detector=Tests(("tests/protocol/test_node_admission.py",)),
     ),
     Mutant(
         name="anybody-signs-for-the-owner",
@@ -139,7 +139,7 @@ ADMISSION = (
         breaks="the work in a key does not depend on the run: one key's work serves for all",
         edits=(
             Edit(
-                "protocol.admission",
+                "protocol.run.admission",
                 "work_of",
                 'hash_fields("sfnode/work/1", run_id, author)',
                 'hash_fields("sfnode/work/1", author)',

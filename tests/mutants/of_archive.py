@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mutants.detectors import Simulation, Tests
-from mutants.mutant import Mutant
-from mutants.patch import Edit
+from tests.mutants.detectors import Simulation, Tests
+from tests.mutants.mutant import Mutant
+from tests.mutants.patch import Edit
 
-_BUCKETS = "protocol.buckets"
-_TESTS = "tests/test_protocol_archive.py::"
+_BUCKETS = "protocol.ledger.buckets"
+_TESTS = "tests/protocol/test_record_store.py::"
 
 ARCHIVE = (
     Mutant(
@@ -75,7 +75,9 @@ ARCHIVE = (
     Mutant(
         name="waiting-without-bound",
         breaks="a joiner that receives faster than it sums keeps every record that waits",
-        edits=(Edit("protocol.replica", "Replica.add", "if len(self._to_add) > self._waiting_max:", "if False:"),),
+        edits=(
+            Edit("protocol.state.replica", "Replica.add", "if len(self._to_add) > self._waiting_max:", "if False:"),
+        ),
         detector=Tests((_TESTS + "test_replica__joiner_that_sums_slowly__waits_with_a_bounded_number",)),
     ),
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mutants.detectors import Simulation, Vectors
-from mutants.mutant import Mutant
-from mutants.patch import Edit
+from tests.mutants.detectors import Simulation, Vectors
+from tests.mutants.mutant import Mutant
+from tests.mutants.patch import Edit
 
-_ENVELOPE, _MANIFEST = "protocol.envelope", "protocol.manifest"
+_ENVELOPE, _MANIFEST = "protocol.ledger.envelope", "protocol.run.manifest"
 
 ENVELOPES = (
     Mutant(
@@ -20,7 +20,7 @@ ENVELOPES = (
         breaks="neither signature nor seed covers the run: a record of another run counts in this one",
         edits=(
             Edit(_ENVELOPE, "EnvelopeCodec.__init__", "_SIGNED_TAG + manifest.run_id", "_SIGNED_TAG"),
-            Edit("protocol.subspace", "seed_of", "run_id, author, u32(step)", "author, u32(step)"),
+            Edit("protocol.subspace.directions", "seed_of", "run_id, author, u32(step)", "author, u32(step)"),
         ),
         detector=Simulation("nobody has signed so"),
     ),
@@ -29,7 +29,7 @@ ENVELOPES = (
         breaks="any signature will do",
         edits=(
             Edit(
-                "protocol.keys",
+                "protocol.crypto.keys",
                 "is_signed",
                 "except BadSignatureError:\n        return False",
                 "except BadSignatureError:\n        return True",
@@ -86,7 +86,7 @@ MESSAGES = (
     Mutant(
         name="booleans-are-integers",
         breaks="true passes for 1, as Python thinks",
-        edits=(Edit("protocol.structure", "_convert", "type(data) is not declared", "not isinstance(data, declared)"),),
+        edits=(Edit("protocol.schema", "_convert", "type(data) is not declared", "not isinstance(data, declared)"),),
         detector=Vectors(("messages.json",)),
     ),
     Mutant(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mutants.detectors import HashSeeds, Simulation, Vectors
-from mutants.mutant import Mutant
-from mutants.patch import Edit
+from tests.mutants.detectors import HashSeeds, Simulation, Vectors
+from tests.mutants.mutant import Mutant
+from tests.mutants.patch import Edit
 
-_LEDGER = "protocol.ledger"
-_BUCKETS = "protocol.buckets"
+_LEDGER = "protocol.ledger.ledger"
+_BUCKETS = "protocol.ledger.buckets"
 
 SLOTS = (
     Mutant(
@@ -59,19 +59,19 @@ SLOTS = (
     Mutant(
         name="void-keeps-the-first",
         breaks="voiding a slot does not take the first payload's integers back out",
-        edits=(Edit("protocol.replica", "Replica.add", "self._to_remove.append(outcome.first.record)", "pass"),),
+        edits=(Edit("protocol.state.replica", "Replica.add", "self._to_remove.append(outcome.first.record)", "pass"),),
         detector=Simulation("equal ledgers with different state digests"),
     ),
     Mutant(
         name="void-takes-out-the-second",
         breaks="voiding subtracts the second payload, which was never added, in place of the first",
-        edits=(Edit("protocol.replica", "Replica.add", "outcome.first.record", "outcome.second.record"),),
+        edits=(Edit("protocol.state.replica", "Replica.add", "outcome.first.record", "outcome.second.record"),),
         detector=Simulation("equal ledgers with different state digests"),
     ),
     Mutant(
         name="void-is-subtracted-twice",
         breaks="what was taken out is taken out again at the next look at the state",
-        edits=(Edit("protocol.replica", "Replica.sum_some", "self._to_remove.popleft()", "self._to_remove[0]"),),
+        edits=(Edit("protocol.state.replica", "Replica.sum_some", "self._to_remove.popleft()", "self._to_remove[0]"),),
         detector=Simulation("equal ledgers with different state digests"),
     ),
     Mutant(

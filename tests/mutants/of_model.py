@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mutants.detectors import Simulation, Vectors
-from mutants.mutant import Mutant
-from mutants.patch import Edit
+from tests.mutants.detectors import Simulation, Vectors
+from tests.mutants.mutant import Mutant
+from tests.mutants.patch import Edit
 
-_COEFFICIENTS = "protocol.coefficients"
+_COEFFICIENTS = "protocol.state.coefficients"
 _CHUNK = "Coefficients._accumulate_chunk"
 
 SUMS = (
@@ -126,19 +126,19 @@ MEANING = (
     Mutant(
         name="basis-of-all-epochs",
         breaks="the basis is never drawn anew: training stays in one subspace",
-        edits=(Edit("protocol.subspace", "basis", "u32(epoch)", "u32(0)"),),
+        edits=(Edit("protocol.subspace.directions", "basis", "u32(epoch)", "u32(0)"),),
         detector=Vectors(("subspace.json",)),
     ),
     Mutant(
         name="nine-rounds-of-philox",
         breaks="the generator does one round less",
-        edits=(Edit("protocol.philox", "philox4x32", "range(ROUNDS)", "range(ROUNDS - 1)"),),
+        edits=(Edit("protocol.subspace.philox", "philox4x32", "range(ROUNDS)", "range(ROUNDS - 1)"),),
         detector=Vectors(("generator.json",)),
     ),
     Mutant(
         name="fields-without-lengths",
         breaks="hashed fields are joined without their lengths: other fields give the same hash",
-        edits=(Edit("protocol.hashing", "_feed", '        hasher.update(len(field).to_bytes(4, "big"))\n', ""),),
+        edits=(Edit("protocol.crypto.hashing", "_feed", '        hasher.update(len(field).to_bytes(4, "big"))\n', ""),),
         detector=Vectors(("hashing.json",)),
     ),
     Mutant(
@@ -146,7 +146,7 @@ MEANING = (
         breaks="scalars are rounded by Python's round",
         edits=(
             Edit(
-                "protocol.hashing",
+                "protocol.crypto.hashing",
                 "round_half_away",
                 "    magnitude = int(abs(value))",
                 "    return round(value)\n    magnitude = int(abs(value))",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from mutants.detectors import Tests
-from mutants.mutant import Mutant
-from mutants.patch import Edit
+from tests.mutants.detectors import Tests
+from tests.mutants.mutant import Mutant
+from tests.mutants.patch import Edit
 
-_PATCHES, _HOST, _SESSION = "sfnode.network.libp2p_patches", "sfnode.network.host", "sfnode.network.session"
-_OF_PATCHES, _OF_HOST = "tests/test_network_patches.py::", "tests/test_network_host.py::"
-_OF_SESSIONS = "tests/test_network_sessions.py::"
+_PATCHES, _HOST, _SESSION = (
+    "sfnode.network.transport.libp2p_patches",
+    "sfnode.network.transport.host",
+    "sfnode.network.sessions.session",
+)
+_OF_PATCHES, _OF_HOST = "tests/network/test_libp2p_patches.py::", "tests/network/test_host.py::"
+_OF_SESSIONS = "tests/network/test_sessions.py::"
 
 
 def _mutant(name: str, breaks: str, edit: Edit, *tests: str) -> Mutant:

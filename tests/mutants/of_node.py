@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mutants.detectors import Directed, Simulation, Tests
-from mutants.directed import made_up_keys_that_sign_old_steps
-from mutants.mutant import Mutant
-from mutants.patch import Edit
+from tests.mutants.detectors import Directed, Simulation, Tests
+from tests.mutants.directed import made_up_keys_that_sign_old_steps
+from tests.mutants.mutant import Mutant
+from tests.mutants.patch import Edit
 
-_NODE, _FLOOD, _CLOCK = "protocol.node", "protocol.flood", "protocol.clock"
+_NODE, _FLOOD, _CLOCK = "protocol.node.node", "protocol.sync.flood", "protocol.node.clock"
 _IGNORED = "        self.ignored[ignore.reason.name] += 1\n"
 
 RECORDS = (
@@ -158,7 +158,9 @@ SIGNING = (
     Mutant(
         name="live-from-the-start",
         breaks="a node that knows of peers signs before it has asked them for its own highest round",
-        edits=(Edit("protocol.synchroniser", "Synchroniser.__init__", "self.is_live = False", "self.is_live = True"),),
+        edits=(
+            Edit("protocol.sync.synchroniser", "Synchroniser.__init__", "self.is_live = False", "self.is_live = True"),
+        ),
         detector=Simulation("before any of them had answered"),
     ),
     Mutant(
@@ -167,7 +169,7 @@ SIGNING = (
         edits=(Edit(_NODE, "Node._publish", "ledger.highest_step(self.author) >= step or", ""),),
         detector=Tests(
             (
-                "tests/test_protocol_node.py"
+                "tests/protocol/test_node.py"
                 "::test_node__own_record_of_the_step_comes_while_it_measures__signs_no_second_payload",
             )
         ),
@@ -243,9 +245,9 @@ CLOCK = (
     Mutant(
         name="jumps-to-the-foremost",
         breaks="the frontier is the highest step of any author: one key drags everybody along",
-        edits=(Edit(_CLOCK, "StepClock.frontier", "median_low(others)", "max(others)"),),
+        edits=(Edit(_CLOCK, "StepClock._round_of", "median_low(steps)", "max(steps)"),),
         detector=Tests(
-            ("tests/test_protocol_clock.py::test_clock__one_of_two_others_runs_ahead__does_not_drag_this_node_along",)
+            ("tests/protocol/test_clock.py::test_clock__one_of_two_others_runs_ahead__does_not_drag_this_node_along",)
         ),
     ),
     Mutant(
@@ -257,7 +259,7 @@ CLOCK = (
     Mutant(
         name="jump-off-the-grid-of-rounds",
         breaks="the frontier is not rounded down to the first step of a round",
-        edits=(Edit(_CLOCK, "StepClock.frontier", "middle - middle % self._round_steps", "middle + 1"),),
+        edits=(Edit(_CLOCK, "StepClock._round_of", "middle - middle % self._round_steps", "middle + 1"),),
         detector=Simulation("step_alignment"),
     ),
 )

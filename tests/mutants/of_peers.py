@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from mutants.detectors import Tests
-from mutants.mutant import Mutant
-from mutants.patch import Edit
+from tests.mutants.detectors import Tests
+from tests.mutants.mutant import Mutant
+from tests.mutants.patch import Edit
 
-_NETWORK, _SESSION, _REGISTRY = "sfnode.network.network", "sfnode.network.session", "sfnode.network.registry"
-_CHANNEL, _STANDING, _RATIONS = "sfnode.network.channel", "sfnode.network.standing", "sfnode.network.rations"
-_ADDRESSES, _PATCHES = "sfnode.network.addresses", "sfnode.network.libp2p_patches"
-_OF_SESSIONS, _OF_STANDING = "tests/test_network_sessions.py::", "tests/test_network_standing.py::"
-_OF_INBOUND, _OF_SECURITY = "tests/test_network_inbound.py::", "tests/test_security_addresses.py::"
-_OF_GREETING, _OF_RATIONS = "tests/test_network_greeting.py::", "tests/test_property_rations.py::"
+_NETWORK, _SESSION, _REGISTRY = (
+    "sfnode.network.network",
+    "sfnode.network.sessions.session",
+    "sfnode.network.sessions.registry",
+)
+_CHANNEL, _STANDING, _RATIONS = (
+    "sfnode.network.sessions.channel",
+    "sfnode.network.policy.reputation",
+    "sfnode.network.policy.rate_limits",
+)
+_ADDRESSES, _PATCHES = "sfnode.network.policy.addresses", "sfnode.network.transport.libp2p_patches"
+_OF_SESSIONS, _OF_STANDING = "tests/network/test_sessions.py::", "tests/network/test_reputation.py::"
+_OF_INBOUND, _OF_SECURITY = "tests/network/test_inbound.py::", "tests/security/test_addresses.py::"
+_OF_GREETING, _OF_RATIONS = "tests/network/test_handshake.py::", "tests/properties/test_rate_limits.py::"
 _NOT_READING = _OF_SESSIONS + "test_neighbour__does_not_read__queue_is_bounded_and_it_is_dropped"
 _ELSEWHERE = _OF_SECURITY + "test_exchange__address_that_means_another_machine_to_each__is_not_believed"
 
@@ -24,7 +32,7 @@ SESSIONS = (
     _mutant(
         "hello-awaited-for-ever",
         "a stranger that says nothing keeps its connection",
-        Edit("sfnode.network.greeting", "await_hello", "(channel.timings.hello_s)", "(600.0)"),
+        Edit("sfnode.network.sessions.handshake", "await_hello", "(channel.timings.hello_s)", "(600.0)"),
         _OF_GREETING + "test_stranger__says_nothing__is_cut_after_hello_s",
     ),
     _mutant(
@@ -48,8 +56,10 @@ SESSIONS = (
     _mutant(
         "pushes-without-bound",
         "what waits for a neighbour that does not read is kept: memory without end",
-        Edit("sfnode.network.outbox", "Outbox.put", "or self._bytes + len(payload) > OUTBOX_BYTES_MAX", ""),
-        "tests/test_network_parts.py::test_outbox__full__refuses_but_takes_the_last_word",
+        Edit(
+            "sfnode.network.sessions.send_queue", "Outbox.put", "or self._bytes + len(payload) > OUTBOX_BYTES_MAX", ""
+        ),
+        "tests/network/test_parts.py::test_outbox__full__refuses_but_takes_the_last_word",
     ),
     _mutant(
         "first-session-stays",
@@ -119,7 +129,7 @@ PLACES = (
     _mutant(
         "useful-not-protected",
         "the neighbour that brought most gives way like any other",
-        Edit("sfnode.network.inbound", "_protected", "*useful[: limits.PROTECTED_USEFUL]", ""),
+        Edit("sfnode.network.policy.inbound", "_protected", "*useful[: limits.PROTECTED_USEFUL]", ""),
         _OF_INBOUND + "test_full_node__most_useful_neighbour__keeps_its_place",
     ),
     _mutant(
@@ -155,8 +165,8 @@ PLACES = (
     _mutant(
         "hearsay-like-the-reached",
         "after a restart whoever has filled the book with peers that do not exist has most of the dials",
-        Edit("sfnode.network.address_book", "AddressBook.due", "zip_longest(reached, hearsay)", "(others,)"),
-        "tests/test_network_parts.py::"
+        Edit("sfnode.network.policy.address_book", "AddressBook.due", "zip_longest(reached, hearsay)", "(others,)"),
+        "tests/network/test_parts.py::"
         "test_address_book__full_of_peers_never_reached__every_other_dial_is_to_one_that_was",
     ),
 )
@@ -172,14 +182,14 @@ STANDING = (
         "breaker-never-opens",
         "a fault of our own makes us turn all peers away for a day",
         Edit(_STANDING, "Standing._is_breaker_open", "len(self._hit_s) >", "False and len(self._hit_s) >"),
-        "tests/test_property_standing.py::"
+        "tests/properties/test_reputation.py::"
         "test_breaker__many_peers_seem_bad__never_more_than_a_quarter_or_two_are_discouraged",
     ),
     _mutant(
         "strangers-open-the-breaker",
         "an attacker with many keys makes us spare him",
         Edit(_STANDING, "Standing._is_breaker_open", "if peer not in self._met_s:", "if False:"),
-        "tests/test_property_standing.py::test_breaker__strangers_without_a_session__neither_open_it_nor_are_spared",
+        "tests/properties/test_reputation.py::test_breaker__strangers_without_a_session__neither_open_it_nor_are_spared",
     ),
     _mutant(
         "stalling-forgiven",

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from mutants.detectors import Simulation, Tests
-from mutants.mutant import Mutant
-from mutants.patch import Edit
+from tests.mutants.detectors import Simulation, Tests
+from tests.mutants.mutant import Mutant
+from tests.mutants.patch import Edit
 
 _REPLICA, _TABLE, _PROOF, _SNAPSHOTS = (
-    "protocol.replica",
-    "protocol.attestations",
-    "protocol.snapshot_proof",
-    "protocol.snapshots",
+    "protocol.state.replica",
+    "protocol.node.attestations",
+    "protocol.state.snapshot_proof",
+    "protocol.node.snapshots",
 )
-_SYNC, _OVERLAY = "protocol.sync", "protocol.overlay"
-_BYTES, _USE = "tests/test_protocol_snapshot.py", "tests/test_protocol_snapshot_use.py"
+_SYNC, _OVERLAY = "protocol.sync.anti_entropy", "protocol.state.snapshot_overlay"
+_BYTES, _USE = "tests/protocol/test_snapshot.py", "tests/protocol/test_snapshot_use.py"
 
 SNAPSHOTS = (
     Mutant(

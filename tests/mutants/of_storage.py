@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mutants.detectors import Simulation, Tests
-from mutants.mutant import Mutant
-from mutants.patch import Edit
+from tests.mutants.detectors import Simulation, Tests
+from tests.mutants.mutant import Mutant
+from tests.mutants.patch import Edit
 
-_HOST, _STORE = "simulation.host", "sfnode.store"
+_HOST, _STORE = "tests.simulation.host", "sfnode.storage.store"
 
 STORAGE = (
     Mutant(
@@ -44,7 +44,7 @@ STORAGE = (
     Mutant(
         name="reservation-not-durable",
         breaks="a reservation is written and not synced: a power cut takes it back",
-        edits=(Edit("simulation.disk", "Disk.reserve", "    self._sync()\n", ""),),
+        edits=(Edit("tests.simulation.disk", "Disk.reserve", "    self._sync()\n", ""),),
         detector=Simulation("estimated twice"),
     ),
     Mutant(
@@ -63,6 +63,8 @@ STORAGE = (
         name="store-without-fsync",
         breaks="SQLite is never told to wait for the disk",
         edits=(Edit(_STORE, "Store._transaction", "{'FULL' if is_durable else 'NORMAL'}", "NORMAL"),),
-        detector=Tests(("tests/test_store.py::test_store__own_records__are_committed_with_fsync_and_others_without",)),
+        detector=Tests(
+            ("tests/storage/test_store.py::test_store__own_records__are_committed_with_fsync_and_others_without",)
+        ),
     ),
 )

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from mutants.detectors import Directed, Simulation, Tests, Vectors
-from mutants.directed import rest_after_a_good_session
-from mutants.mutant import Mutant
-from mutants.patch import Edit
+from tests.mutants.detectors import Directed, Simulation, Tests, Vectors
+from tests.mutants.directed import rest_after_a_good_session
+from tests.mutants.mutant import Mutant
+from tests.mutants.patch import Edit
 
-_SYNC, _SYNCHRONISER = "protocol.sync", "protocol.synchroniser"
-_SYNC_TESTS, _SYNCHRONISER_TESTS = "tests/test_protocol_sync.py::", "tests/test_protocol_synchroniser.py::"
+_SYNC, _SYNCHRONISER = "protocol.sync.anti_entropy", "protocol.sync.synchroniser"
+_SYNC_TESTS, _SYNCHRONISER_TESTS = "tests/protocol/test_anti_entropy.py::", "tests/protocol/test_synchroniser.py::"
 _BEHIND_TOGETHER = "test_horizon__behind_together_with_a_neighbour__does_not_hold_back_what_a_third_one_has"
 _LEFT_LONG_AGO = (
     "test_horizon__most_authors_left_long_ago_and_all_are_silent_now__does_not_hold_back_what_the_last_one_did"
 )
-_RETRY_TESTS = "tests/test_protocol_sync_retries.py::"
+_RETRY_TESTS = "tests/protocol/test_anti_entropy_retries.py::"
 
 DIALOGUE = (
     Mutant(
@@ -65,7 +65,7 @@ DIALOGUE = (
         breaks="a pull of a void slot is answered with one of its two records",
         edits=(
             Edit(
-                "protocol.ledger",
+                "protocol.ledger.ledger",
                 "Ledger.records",
                 "yield from records_of(slot)",
                 "yield records_of(slot)[0]",
@@ -181,7 +181,7 @@ SESSIONS = (
         breaks="what a neighbour is asked for ends where most neighbours are: two that come back together stay behind",
         edits=(
             Edit(
-                "protocol.node",
+                "protocol.node.node",
                 "Node._receive_head",
                 "self._horizon_step(head.step)",
                 "self._horizon_step()",
@@ -192,7 +192,7 @@ SESSIONS = (
     Mutant(
         name="horizon-of-authors-who-left",
         breaks="once all are silent, what is asked for ends 64 rounds after a majority that left, below what is held",
-        edits=(Edit("protocol.node", "Node._horizon_step", "max(asked_step, ", "min(asked_step, "),),
+        edits=(Edit("protocol.node.node", "Node._horizon_step", "max(asked_step, ", "min(asked_step, "),),
         detector=Tests((_SYNCHRONISER_TESTS + _LEFT_LONG_AGO,)),
     ),
     Mutant(
@@ -200,7 +200,7 @@ SESSIONS = (
         breaks="the horizon follows nothing but the node's own next step",
         edits=(
             Edit(
-                "protocol.node",
+                "protocol.node.node",
                 "Node._horizon_step",
                 "max(self.frontier(), self.clock.next_step, neighbours) + ahead",
                 "self.clock.next_step",

@@ -19,7 +19,7 @@ from importlib import import_module
 from itertools import count
 from typing import Any
 
-_PATCHED_PACKAGES = ("protocol", "sfnode", "simulation", "vectors")  # where a function may be known by its name
+_PATCHED_PACKAGES = ("protocol", "sfnode", "tests")  # where a function may be known by its name
 _FILE_NUMBERS = count()
 
 

@@ -1,5 +1,5 @@
 """python -m tests.netlab: see --help."""
 
-from netlab.command import main
+from tests.netlab.command import main
 
 main()

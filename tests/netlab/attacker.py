@@ -23,21 +23,21 @@ import trio
 
 from benchmarks.runs import scalars_of, signer
 from protocol import limits as protocol_limits
-from protocol.envelope import EnvelopeCodec
 from protocol.errors import Reject
-from protocol.manifest import Manifest
+from protocol.ledger.envelope import EnvelopeCodec
+from protocol.run.manifest import Manifest
 from protocol.wire import Message, PeerAddress, PeerId, Peers, Records, SpansRequest, encode
-from sfnode.files import write_json
 from sfnode.network import limits
-from sfnode.network.addresses import parse_address, peer_of_author
-from sfnode.network.channel import Channel, Timings, Traffic
 from sfnode.network.events import NetworkConfig
-from sfnode.network.frames import frame
-from sfnode.network.greeting import RefusedError, greet, own_hello
-from sfnode.network.host import DialError, Host
-from sfnode.network.link import Link, LinkBrokenError
 from sfnode.network.network import Network
-from sfnode.store import decode_run_file
+from sfnode.network.policy.addresses import parse_address, peer_of_author
+from sfnode.network.sessions.channel import Channel, Timings, Traffic
+from sfnode.network.sessions.frames import frame
+from sfnode.network.sessions.handshake import RefusedError, greet, own_hello
+from sfnode.network.transport.host import DialError, Host
+from sfnode.network.transport.link import Link, LinkBrokenError
+from sfnode.storage.files import write_json
+from sfnode.storage.store import decode_run_file
 
 _TALKERS = 4  # sessions at the same time, each under its own identity
 _PAUSE_S = 0.05  # between two sessions of one talker: else it only measures how fast it can make keys

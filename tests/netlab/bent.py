@@ -6,15 +6,15 @@ The lies are those of `benchmarks.impostors`. It tells its bootstraps the truth,
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 from benchmarks.impostors import empty_promises, garbage, stalls, wrong_digests
 from protocol.events import Effect, Event, SendMessage
-from protocol.node import Node
+from protocol.node.node import Node
 from sfnode import cli
-from sfnode.cli import run
-from sfnode.daemon import Daemon
-from sfnode.network.addresses import parse_bootstrap
+from sfnode.network.policy.addresses import parse_bootstrap
+from sfnode.node.daemon import Daemon
 
 BENDS = {bend.__name__: bend for bend in (wrong_digests, empty_promises, garbage, stalls)}
 VARIABLE = "NETLAB_BEND"
@@ -49,5 +49,5 @@ class BentDaemon(Daemon):
 
 
 if __name__ == "__main__":
-    vars(run)["Daemon"] = BentDaemon
+    vars(sys.modules["sfnode.cli.join"])["Daemon"] = BentDaemon
     cli.main()

@@ -15,8 +15,8 @@ import click
 
 from benchmarks.graphs import random_of_degree
 from benchmarks.measures import say
-from netlab.bent import BENDS, VARIABLE
-from netlab.invariants import (
+from tests.netlab.bent import BENDS, VARIABLE
+from tests.netlab.invariants import (
     PROGRESS_S,
     RSS_MIB_MAX,
     Acknowledged,
@@ -26,9 +26,9 @@ from netlab.invariants import (
     wait_for_start,
     wait_for_updates,
 )
-from netlab.laboratory import Laboratory, NetNode, address
-from netlab.namespaces import Cable, Namespace
-from netlab.tables import table
+from tests.netlab.laboratory import Laboratory, NetNode, address
+from tests.netlab.namespaces import Cable, Namespace
+from tests.netlab.tables import table
 
 _NODES, _DEGREE = 8, 4
 _TRAINING = range(0, _NODES, 2)

@@ -11,15 +11,15 @@ import click
 
 from benchmarks.graphs import random_of_degree, ring
 from benchmarks.measures import say
-from netlab.chaos import chaos as run_chaos
-from netlab.flood import LATENCY_HEADER, THROUGHPUT_HEADER, latency, throughput
-from netlab.invariants import BrokenInvariantError
-from netlab.joins import joins as run_joins
-from netlab.laboratory import Laboratory
-from netlab.namespaces import why_no_nat, why_not_here
-from netlab.scenarios import NEED_NAT, SCENARIOS
-from netlab.soak import soak as run_soak
-from netlab.tables import table
+from tests.netlab.chaos import chaos as run_chaos
+from tests.netlab.flood import LATENCY_HEADER, THROUGHPUT_HEADER, latency, throughput
+from tests.netlab.invariants import BrokenInvariantError
+from tests.netlab.joins import joins as run_joins
+from tests.netlab.laboratory import Laboratory
+from tests.netlab.namespaces import why_no_nat, why_not_here
+from tests.netlab.scenarios import NEED_NAT, SCENARIOS
+from tests.netlab.soak import soak as run_soak
+from tests.netlab.tables import table
 
 _IDLE_RATE = 2.0  # updates per second: each travels alone
 

@@ -9,9 +9,9 @@ from statistics import median, quantiles
 from typing import Any
 
 from benchmarks.graphs import Edges
-from netlab.invariants import until, wait_for_start
-from netlab.laboratory import Laboratory, address
-from netlab.namespaces import run
+from tests.netlab.invariants import until, wait_for_start
+from tests.netlab.laboratory import Laboratory, address
+from tests.netlab.namespaces import run
 
 AUTHORS = 20
 _SETTLE_S = 5.0  # after the start: first heads, first questions

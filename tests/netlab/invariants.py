@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from netlab.laboratory import Laboratory, NetNode
-from protocol.envelope import EnvelopeCodec
-from sfnode.store import LEDGER_FILE, read_manifest, read_records
+from protocol.ledger.envelope import EnvelopeCodec
+from sfnode.storage.store import LEDGER_FILE, read_manifest, read_records
+from tests.netlab.laboratory import Laboratory, NetNode
 
 AGREE_S = 90.0
 PROGRESS_S = 60.0

@@ -11,14 +11,14 @@ import click
 
 from benchmarks.measures import say
 from benchmarks.runs import OWNER, Shape, kept_records, seed_of_author
-from netlab.invariants import until, wait_for_start
-from netlab.laboratory import Laboratory, NetNode, address
-from netlab.namespaces import Namespace
-from netlab.tables import table
-from protocol.manifest import sign_manifest
-from sfnode.files import write_durably
-from sfnode.identity import FILE_NAME
-from sfnode.store import Store
+from protocol.run.manifest import sign_manifest
+from sfnode.storage.files import write_durably
+from sfnode.storage.identity import FILE_NAME
+from sfnode.storage.store import Store
+from tests.netlab.invariants import until, wait_for_start
+from tests.netlab.laboratory import Laboratory, NetNode, address
+from tests.netlab.namespaces import Namespace
+from tests.netlab.tables import table
 
 LIMIT_S = 10.0  # from the command to the first own update
 _GIVEN_UP_S = 60.0

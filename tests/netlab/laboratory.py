@@ -14,13 +14,13 @@ from typing import Any
 
 from benchmarks.graphs import Edges
 from benchmarks.runs import OWNER, Shape, manifest_of, tiny_tensors
-from daemons import JoinProcess, demo_run
-from netlab.namespaces import Cable, Namespace, Wiring
-from protocol.manifest import Manifest, SignedManifest, sign_manifest
-from sfnode.identity import FILE_NAME, load_identity, load_or_create_seed
-from sfnode.network.addresses import peer_of_author
+from protocol.run.manifest import Manifest, SignedManifest, sign_manifest
+from sfnode.network.policy.addresses import peer_of_author
+from sfnode.storage.identity import FILE_NAME, load_identity, load_or_create_seed
+from tests import REPOSITORY
+from tests.netlab.namespaces import Cable, Namespace, Wiring
+from tests.support.daemons import JoinProcess, demo_run
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 PORT = 4_001
 _STEPS = 1_000_000  # no run in here comes to its end
 _STEPS_EMBEDDED = 10_000

@@ -20,17 +20,17 @@ import click
 import trio
 
 from benchmarks.runs import scalars_of, signer
-from protocol.envelope import EnvelopeCodec
 from protocol.errors import Reject
+from protocol.ledger.envelope import EnvelopeCodec
 from protocol.limits import RECORDS_PER_FRAME_MAX
-from protocol.manifest import Manifest
+from protocol.run.manifest import Manifest
 from protocol.wire import Hello, Ping, Pong, Records
-from sfnode.network.addresses import parse_address
-from sfnode.network.channel import Channel, Timings, Traffic
-from sfnode.network.greeting import RefusedError, greet, own_hello
-from sfnode.network.host import DialError, Host
-from sfnode.network.link import Link, LinkBrokenError
-from sfnode.store import decode_run_file
+from sfnode.network.policy.addresses import parse_address
+from sfnode.network.sessions.channel import Channel, Timings, Traffic
+from sfnode.network.sessions.handshake import RefusedError, greet, own_hello
+from sfnode.network.transport.host import DialError, Host
+from sfnode.network.transport.link import Link, LinkBrokenError
+from sfnode.storage.store import decode_run_file
 
 _REDIAL_S = 1.0
 _LINGER_S = 5.0  # after the last update, for the slowest of its ways

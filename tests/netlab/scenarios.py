@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from netlab.invariants import (
+from sfnode.storage.identity import FILE_NAME
+from tests.netlab.invariants import (
     Acknowledged,
     BrokenInvariantError,
     check_healed,
@@ -23,10 +24,9 @@ from netlab.invariants import (
     wait_for_start,
     wait_for_updates,
 )
-from netlab.laboratory import PORT, Laboratory, NetNode, address
-from netlab.namespaces import Cable, Namespace
-from netlab.topology import TOPOLOGIES
-from sfnode.identity import FILE_NAME
+from tests.netlab.laboratory import PORT, Laboratory, NetNode, address
+from tests.netlab.namespaces import Cable, Namespace
+from tests.netlab.topology import TOPOLOGIES
 
 Scenario = Callable[[Laboratory, bool], None]
 _KNOWN_PEERS_S = 10.0  # a node writes its address book every 5 s, and asks for peers in the first seconds

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import click
 
 from benchmarks.measures import say
-from netlab.invariants import RSS_MIB_MAX, Acknowledged, agree, until, wait_for_start
-from netlab.laboratory import Laboratory, NetNode, address
-from netlab.tables import slope, table
+from tests.netlab.invariants import RSS_MIB_MAX, Acknowledged, agree, until, wait_for_start
+from tests.netlab.laboratory import Laboratory, NetNode, address
+from tests.netlab.tables import slope, table
 
 RATE_PER_S = 50
 RATE_MIN_PER_S = 45  # else the source was in trouble, and nothing is shown

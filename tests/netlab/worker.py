@@ -18,8 +18,8 @@ from pathlib import Path
 import click
 import trio
 
-from fake_worker import FakeWorker, healthy, listening
-from sfnode.worker_messages import Estimated, EstimateRequest, Message, Reply
+from sfnode.worker.messages import Estimated, EstimateRequest, Message, Reply
+from tests.support.fake_worker import FakeWorker, healthy, listening
 
 _SPREAD = 64  # scalars lie within +-64, as an honest author's mostly do
 

@@ -1,5 +1,5 @@
 """python -m tests.simulation: see --help."""
 
-from simulation.command import main
+from tests.simulation.command import main
 
 main()

@@ -16,9 +16,9 @@ import click
 from protocol.errors import Reject
 from protocol.events import Ticked
 from protocol.wire import decode_untrusted
-from simulation.environment import Part
-from simulation.scenario import Fault, SnapshotEvent, draw
-from simulation.world import Result, run_seed
+from tests.simulation.environment import Part
+from tests.simulation.scenario import Fault, SnapshotEvent, draw
+from tests.simulation.world import Result, run_seed
 
 _CHUNK = 8
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from protocol.wire import PeerId
-from simulation.holding import require
-from simulation.scenario import Fault, Scenario, SnapshotEvent, stream
+from tests.simulation.holding import require
+from tests.simulation.scenario import Fault, Scenario, SnapshotEvent, stream
 
 Part = bytes | str | int
 EVENTS_MAX = 400_000  # ten times what the busiest seeds take

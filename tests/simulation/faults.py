@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import assert_never
 
-from simulation.environment import Environment
-from simulation.host import Host
-from simulation.link import Link
-from simulation.scenario import Fault, stream
+from tests.simulation.environment import Environment
+from tests.simulation.host import Host
+from tests.simulation.link import Link
+from tests.simulation.scenario import Fault, stream
 
 
 class Calendar:

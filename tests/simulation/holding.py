@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from protocol.crypto.keys import SIGNATURE_BYTES
 from protocol.events import Effect, Event
-from protocol.keys import SIGNATURE_BYTES
 
 Slot = tuple[bytes, int]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from archives import MemoryArchive
+from protocol.crypto.keys import Signer
 from protocol.errors import Reject, StorageDamagedError
 from protocol.events import (
     DropPeer,
@@ -27,22 +27,22 @@ from protocol.events import (
     Ticked,
     WorkerReady,
 )
-from protocol.keys import Signer
 from protocol.limits import FLUSH_INTERVAL_MS
-from protocol.node import Node
-from protocol.node_config import NodeConfig, SnapshotUse
-from protocol.replica import Replica
+from protocol.node.config import NodeConfig, SnapshotUse
+from protocol.node.node import Node
+from protocol.state.replica import Replica
 from protocol.wire import PeerId, decode_untrusted, encode
-from sfnode.inbox import joined
-from sfnode.store import replay, replay_statements
-from simulation.crash_points import CRASH_POINTS
-from simulation.disk import Disk
-from simulation.environment import Environment
-from simulation.holding import Handled, Life, require, slot_of
-from simulation.scenario import SNAPSHOT_AUTHORS_MIN, Fault, stream
-from simulation.snapshot_files import SnapshotFiles
-from simulation.watch import Watch
-from simulation.worker import measured
+from sfnode.node.inbox import joined
+from sfnode.storage.store import replay, replay_statements
+from tests.simulation.crash_points import CRASH_POINTS
+from tests.simulation.disk import Disk
+from tests.simulation.environment import Environment
+from tests.simulation.holding import Handled, Life, require, slot_of
+from tests.simulation.scenario import SNAPSHOT_AUTHORS_MIN, Fault, stream
+from tests.simulation.snapshot_files import SnapshotFiles
+from tests.simulation.watch import Watch
+from tests.simulation.worker import measured
+from tests.support.archives import MemoryArchive
 
 _SKIPPED, _LOST = 0.06, 0.06  # chances of one estimate
 _IN_MEMORY = (1, 5, 40, None)  # records that a ledger keeps beside its disk; None: all of them, and never reads it

@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from protocol import limits
-from protocol.envelope import EnvelopeCodec
+from protocol.crypto.keys import Signer
 from protocol.events import SendMessage, StoreRecords
-from protocol.keys import Signer
+from protocol.ledger.envelope import EnvelopeCodec
 from protocol.wire import (
     AuthorHoldings,
     Authors,
@@ -29,11 +29,11 @@ from protocol.wire import (
     decode_untrusted,
     encode,
 )
-from simulation.environment import Environment
-from simulation.host import Host, HostConfig
-from simulation.scenario import Fault, stream
-from simulation.watch import Watch
-from simulation.worker import random_scalars
+from tests.simulation.environment import Environment
+from tests.simulation.host import Host, HostConfig
+from tests.simulation.scenario import Fault, stream
+from tests.simulation.watch import Watch
+from tests.simulation.worker import random_scalars
 
 _SPAM_MS = 150
 _SYBILS_MAX = 12

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from protocol.errors import Reject
 from protocol.wire import PeerId, decode_untrusted, encode
-from simulation.environment import Environment
-from simulation.scenario import Fault
+from tests.simulation.environment import Environment
+from tests.simulation.scenario import Fault
 
 _DIAL_MS = 400
 _NEW_IDENTITY_MS = 3_000  # a hostile peer that was cut off comes back under another name

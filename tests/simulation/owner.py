@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from manifests import OWNER
+from protocol.crypto.keys import Signer
 from protocol.events import StatementSubmitted
-from protocol.keys import Signer
-from protocol.statements import StatementCodec
-from simulation.environment import Environment
-from simulation.host import Host
-from simulation.scenario import stream
+from protocol.ledger.statements import StatementCodec
+from tests.simulation.environment import Environment
+from tests.simulation.host import Host
+from tests.simulation.scenario import stream
+from tests.support.manifests import OWNER
 
 _LOOK_MS = 700
 

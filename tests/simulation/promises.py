@@ -14,6 +14,7 @@ from nacl.bindings import crypto_sign_open
 from nacl.exceptions import BadSignatureError
 
 from protocol import limits
+from protocol.crypto.hashing import Author
 from protocol.events import (
     DropPeer,
     Event,
@@ -26,10 +27,9 @@ from protocol.events import (
     StoreStatements,
     Ticked,
 )
-from protocol.hashing import Author
-from protocol.node import Node
+from protocol.node.node import Node
 from protocol.wire import Head, Message, PeerId, Records
-from simulation.holding import Handled, Life, Slot, require, slot_of
+from tests.simulation.holding import Handled, Life, Slot, require, slot_of
 
 _SIGNATURE_BYTES = 64
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
-from manifests import small_manifest
-from protocol.admission import AdmissionKind, AdmissionSpec
-from protocol.manifest import Manifest
-from simulation.topology import TOPOLOGIES
+from protocol.run.admission import AdmissionKind, AdmissionSpec
+from protocol.run.manifest import Manifest
+from tests.simulation.topology import TOPOLOGIES
+from tests.support.manifests import small_manifest
 
 
 class Fault(StrEnum):

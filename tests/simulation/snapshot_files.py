@@ -1,4 +1,4 @@
-"""A machine's snapshot files: kept, served, fetched, as ``sfnode/snapshot.py`` does it; and authors who lie."""
+"""A machine's snapshot files: kept, served, fetched, as `sfnode.node` does it; and authors who lie."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import replace
 from typing import Protocol
 from unittest.mock import patch
 
-from protocol import snapshots
 from protocol.events import Event, SnapshotArrived
-from protocol.node import Node
-from protocol.replica import Replica
-from protocol.snapshot import Snapshot, decode_snapshot_untrusted, encode_snapshot
-from protocol.snapshot_proof import take_snapshot
+from protocol.node import snapshots
+from protocol.node.node import Node
+from protocol.state.replica import Replica
+from protocol.state.snapshot import Snapshot, decode_snapshot_untrusted, encode_snapshot
+from protocol.state.snapshot_proof import take_snapshot
 from protocol.wire import PeerId
-from simulation.environment import Environment
-from simulation.holding import Life
-from simulation.scenario import Lie, SnapshotEvent, stream
+from tests.simulation.environment import Environment
+from tests.simulation.holding import Life
+from tests.simulation.scenario import Lie, SnapshotEvent, stream
 
 _RETRY_MS = 100  # no neighbour had it, or what came was another
 _KEPT = 2

@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from protocol import limits
-from protocol.coefficients import Coefficients
-from protocol.envelope import EnvelopeCodec
 from protocol.events import Halt, PeerJoined, StartEstimate
-from protocol.manifest import Manifest
-from protocol.node import Node
-from protocol.snapshot import Snapshot, decode_snapshot_untrusted, encode_snapshot
-from protocol.snapshots import Outcome
+from protocol.ledger.envelope import EnvelopeCodec
+from protocol.node.node import Node
+from protocol.node.snapshots import Outcome
+from protocol.run.manifest import Manifest
+from protocol.state.coefficients import Coefficients
+from protocol.state.snapshot import Snapshot, decode_snapshot_untrusted, encode_snapshot
 from protocol.wire import PeerId
-from simulation.holding import Handled, Holding, Life, Slot, require
-from simulation.scenario import SNAPSHOT_AUTHORS_MIN, SnapshotEvent
+from tests.simulation.holding import Handled, Holding, Life, Slot, require
+from tests.simulation.scenario import SNAPSHOT_AUTHORS_MIN, SnapshotEvent
 
 _NO_SIGNATURE = bytes(64)
 _STEPS_SUMMED = 2  # of a process on a snapshot: each costs as much as two replays

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from protocol import limits
+from protocol.crypto.hashing import Author
+from protocol.crypto.keys import SIGNATURE_BYTES
 from protocol.events import (
     DropPeer,
     Halt,
@@ -13,13 +15,11 @@ from protocol.events import (
     StoreStatements,
     Ticked,
 )
-from protocol.hashing import Author
-from protocol.keys import SIGNATURE_BYTES
-from protocol.node import Node
+from protocol.node.node import Node
 from protocol.wire import Head, PeerId, Records
-from simulation.holding import Handled, Life, Slot, require, slot_of
-from simulation.promises import Promises
-from simulation.snapshot_watch import SnapshotWatch
+from tests.simulation.holding import Handled, Life, Slot, require, slot_of
+from tests.simulation.promises import Promises
+from tests.simulation.snapshot_watch import SnapshotWatch
 
 
 class Watch:

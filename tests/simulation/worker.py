@@ -6,9 +6,9 @@ import random
 
 from protocol.errors import NumericError
 from protocol.events import EstimateFinished, EstimateSkipped
-from protocol.method import Method
-from protocol.philox import words
-from protocol.quantise import quantise
+from protocol.run.method import Method
+from protocol.subspace.philox import words
+from protocol.subspace.quantise import quantise
 
 
 def measured(method: Method, step: int, key: int) -> EstimateFinished | EstimateSkipped:

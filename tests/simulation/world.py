@@ -11,23 +11,25 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol import coefficients, envelope, limits
-from protocol.node import Node
-from protocol.replica import Replica
-from protocol.structure import _field_types
+from protocol import limits
+from protocol.ledger import envelope
+from protocol.node.node import Node
+from protocol.schema import _field_types
+from protocol.state import coefficients
+from protocol.state.replica import Replica
 from protocol.wire import Message, PeerId
-from simulation.environment import Environment, Part
-from simulation.faults import Calendar
-from simulation.holding import Slot, Violation
-from simulation.host import Host, HostConfig
-from simulation.hostile import Equivocator, Intruder, Liar, Replayer, Spammer
-from simulation.link import Link
-from simulation.owner import Owner
-from simulation.scenario import SNAPSHOT_AUTHORS_MIN, Fault, Scenario, SnapshotEvent, draw, stream
-from simulation.snapshot_files import lying
-from simulation.snapshot_watch import SnapshotWatch
-from simulation.topology import edges
-from simulation.watch import Watch, check_end
+from tests.simulation.environment import Environment, Part
+from tests.simulation.faults import Calendar
+from tests.simulation.holding import Slot, Violation
+from tests.simulation.host import Host, HostConfig
+from tests.simulation.hostile import Equivocator, Intruder, Liar, Replayer, Spammer
+from tests.simulation.link import Link
+from tests.simulation.owner import Owner
+from tests.simulation.scenario import SNAPSHOT_AUTHORS_MIN, Fault, Scenario, SnapshotEvent, draw, stream
+from tests.simulation.snapshot_files import lying
+from tests.simulation.snapshot_watch import SnapshotWatch
+from tests.simulation.topology import edges
+from tests.simulation.watch import Watch, check_end
 
 AGREEMENT_MS = 120_000  # after the faults stop: every node is done and all hold the same digests
 _LOOK_MS = 500

@@ -1,1 +1,1 @@
-"""Generators of the conformance vectors in ``protocol/vectors/``. Run ``tests/write_vectors.py`` to renew the files."""
+"""Generators of the conformance vectors: ``python -m tests.vectors`` writes the files in ``protocol/vectors/``."""

@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from manifests import manifest_data
-from protocol.bases import MAGIC, decode_basis_untrusted, encode_basis
-from protocol.manifest import Manifest, checked
-from protocol.subspace import Basis
-from vectors.notation import Case, case, judged
+from protocol.run.manifest import Manifest, checked
+from protocol.subspace.bases import MAGIC, decode_basis_untrusted, encode_basis
+from protocol.subspace.directions import Basis
+from tests.support.manifests import manifest_data
+from tests.vectors.notation import Case, case, judged
 
 Rows: TypeAlias = list[list[int]]
 Sides: TypeAlias = tuple[Rows, Rows | None]

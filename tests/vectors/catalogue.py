@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from vectors.ed25519_cases import ed25519
-from vectors.envelope_cases import envelopes
-from vectors.generator_cases import generator, hashing
-from vectors.ledger_cases import ledgers
-from vectors.manifest_cases import manifests
-from vectors.message_cases import messages
-from vectors.notation import Document, render
-from vectors.scalar_cases import scalars
-from vectors.snapshot_cases import snapshots
-from vectors.statement_cases import statements
-from vectors.subspace_cases import subspace
-from vectors.sync_cases import sync
+from tests.vectors.ed25519_cases import ed25519
+from tests.vectors.envelope_cases import envelopes
+from tests.vectors.generator_cases import generator, hashing
+from tests.vectors.ledger_cases import ledgers
+from tests.vectors.manifest_cases import manifests
+from tests.vectors.message_cases import messages
+from tests.vectors.notation import Document, render
+from tests.vectors.scalar_cases import scalars
+from tests.vectors.snapshot_cases import snapshots
+from tests.vectors.statement_cases import statements
+from tests.vectors.subspace_cases import subspace
+from tests.vectors.sync_cases import sync
 
 FOLDER = Path(__file__).resolve().parents[2] / "protocol" / "vectors"
-COMMAND = ".venv/bin/python tests/write_vectors.py"
+COMMAND = ".venv/bin/python -m tests.vectors"
 
 FILES: dict[str, Callable[[], Document]] = {
     "hashing.json": hashing,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
-from ledgers import signer
-from protocol.keys import Signer, is_author_key, is_signed
-from vectors import edwards
-from vectors.edwards import BASE, IDENTITY, L, P, Point, add, challenge, encode, encode_raw, multiply, negative
-from vectors.notation import Case, Document, case, document
+from protocol.crypto.keys import Signer, is_author_key, is_signed
+from tests.support.ledgers import signer
+from tests.vectors import edwards
+from tests.vectors.edwards import BASE, IDENTITY, L, P, Point, add, challenge, encode, encode_raw, multiply, negative
+from tests.vectors.notation import Case, Document, case, document
 
 _SECRET = 0x5EEDF100D5EEDF100D5EEDF100D  # the scalar a of the key A = a B; any number does
 _NONCE = 0x1234567890ABCDEF

@@ -6,15 +6,15 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ledgers import signer
-from protocol.buckets import PAYLOAD_HASH_BYTES
-from protocol.envelope import EnvelopeCodec
-from protocol.hashing import Author, RunId, hash_fields
-from protocol.manifest import Manifest
-from protocol.subspace import seed_of
-from vectors import edwards
-from vectors.notation import Case, Document, as_bytes, case, compact, document, judged, key_text
-from vectors.runs import AUTHOR, EXAMPLE, MANIFESTS, NORMALISED, ROUNDS, WIDEST, record, texts
+from protocol.crypto.hashing import Author, RunId, hash_fields
+from protocol.ledger.buckets import PAYLOAD_HASH_BYTES
+from protocol.ledger.envelope import EnvelopeCodec
+from protocol.run.manifest import Manifest
+from protocol.subspace.directions import seed_of
+from tests.support.ledgers import signer
+from tests.vectors import edwards
+from tests.vectors.notation import Case, Document, as_bytes, case, compact, document, judged, key_text
+from tests.vectors.runs import AUTHOR, EXAMPLE, MANIFESTS, NORMALISED, ROUNDS, WIDEST, record, texts
 
 _NAMES = {manifest.run_id: name for name, manifest in MANIFESTS.items()}
 _ENERGETIC = (32, -32, 32, -32)  # normalised, D = 4: 4 E = 4096 D

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ledgers import signer
-from protocol.hashing import Author, RunId, hash_fields, key_of
-from protocol.keys import Signer
-from protocol.philox import Words, philox4x32, signs_of_words
-from protocol.subspace import seed_of
-from vectors.notation import Case, Document, case, document, key_text, signs_text, word_texts
+from protocol.crypto.hashing import Author, RunId, hash_fields, key_of
+from protocol.crypto.keys import Signer
+from protocol.subspace.directions import seed_of
+from protocol.subspace.philox import Words, philox4x32, signs_of_words
+from tests.support.ledgers import signer
+from tests.vectors.notation import Case, Document, case, document, key_text, signs_text, word_texts
 
 RUN = RunId(bytes(range(32)))
 _KEYS = (0, 1, 0xFFFFFFFF, 1 << 32, 0x0123456789ABCDEF, (1 << 64) - 1)

@@ -8,15 +8,15 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from ledgers import signer
-from protocol.buckets import shard_of
-from protocol.keys import Signer
-from protocol.manifest import Manifest, coefficient_max
-from protocol.method import CoreKind
-from protocol.subspace import canonical_coordinates, rademacher_signs, seed_of
-from vectors.ledger_events import Player
-from vectors.notation import Case, Document, case, compact, document
-from vectors.runs import EXAMPLE, NORMALISED, ROUNDS, ROUNDS_RADEMACHER, constant, record, run, texts
+from protocol.crypto.keys import Signer
+from protocol.ledger.buckets import shard_of
+from protocol.run.manifest import Manifest, coefficient_max
+from protocol.run.method import CoreKind
+from protocol.subspace.directions import canonical_coordinates, rademacher_signs, seed_of
+from tests.support.ledgers import signer
+from tests.vectors.ledger_events import Player
+from tests.vectors.notation import Case, Document, case, compact, document
+from tests.vectors.runs import EXAMPLE, NORMALISED, ROUNDS, ROUNDS_RADEMACHER, constant, record, run, texts
 
 _MATRIX = {"name": "a", "kind": "matrix", "rows": 4, "cols": 4}
 _VECTOR = {"name": "b", "kind": "vector", "rows": 4, "cols": 0}

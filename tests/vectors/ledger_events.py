@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from protocol import limits
-from protocol.buckets import Holdings, bits_of
+from protocol.crypto.hashing import hash_fields, u32
 from protocol.errors import Ignore, Reject
-from protocol.hashing import hash_fields, u32
-from protocol.ledger import Accepted, Ledger
-from protocol.manifest import Manifest
-from protocol.replica import Replica
-from vectors.notation import judged
+from protocol.ledger.buckets import Holdings, bits_of
+from protocol.ledger.ledger import Accepted, Ledger
+from protocol.run.manifest import Manifest
+from protocol.state.replica import Replica
+from tests.vectors.notation import judged
 
 Event: TypeAlias = dict[str, Any]
 _VALUES_MAX = 40  # coefficients written out per epoch; the digest covers them all

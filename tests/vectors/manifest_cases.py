@@ -7,12 +7,12 @@ import json
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from manifests import OWNER, manifest_data
-from protocol.hashing import hash_fields
-from protocol.keys import Signer
-from protocol.manifest import coefficient_count, coefficient_max, decode_run_untrusted
-from vectors.manifest_forms import faults_of_form
-from vectors.notation import Case, Document, against, case, document, judged, text
+from protocol.crypto.hashing import hash_fields
+from protocol.crypto.keys import Signer
+from protocol.run.manifest import coefficient_count, coefficient_max, decode_run_untrusted
+from tests.support.manifests import OWNER, manifest_data
+from tests.vectors.manifest_forms import faults_of_form
+from tests.vectors.notation import Case, Document, against, case, document, judged, text
 
 Data: TypeAlias = dict[str, Any]
 

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from manifests import OWNER
-from protocol.hashing import hash_fields
-from protocol.keys import Signer
+from protocol.crypto.hashing import hash_fields
+from protocol.crypto.keys import Signer
 from protocol.limits import MANIFEST_BYTES_MAX
-from vectors.edwards import L
+from tests.support.manifests import OWNER
+from tests.vectors.edwards import L
 
 Fault: TypeAlias = tuple[str, bytes, str | None, tuple[bytes, ...]]  # name, bytes, reason, pieces that repeat
 

@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 import msgpack
 
 from protocol import wire
-from protocol.structure import to_plain
+from protocol.schema import to_plain
 from protocol.wire import Kind, decode_untrusted, encode
-from vectors.message_faults import malformed
-from vectors.notation import Case, Document, as_bytes, case, compact, document, judged
+from tests.vectors.message_faults import malformed
+from tests.vectors.notation import Case, Document, as_bytes, case, compact, document, judged
 
 Row: TypeAlias = list[Any]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from manifests import manifest_data
-from protocol.envelope import EnvelopeCodec
-from protocol.keys import Signer
-from protocol.manifest import Manifest, checked
+from protocol.crypto.keys import Signer
+from protocol.ledger.envelope import EnvelopeCodec
+from protocol.run.manifest import Manifest, checked
+from tests.support.manifests import manifest_data
 
 AUTHOR = Signer(bytes(32))
 _TENSOR = {"name": "a", "kind": "matrix", "rows": 4, "cols": 4}

@@ -6,17 +6,17 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from manifests import manifest_data
-from protocol.envelope import EnvelopeCodec
+from protocol.crypto.hashing import round_half_away
+from protocol.crypto.keys import Signer
 from protocol.errors import NumericError
-from protocol.hashing import round_half_away
-from protocol.keys import Signer
-from protocol.manifest import Manifest, checked
-from protocol.method import Method, ScalarKind
-from protocol.quantise import quantise
-from protocol.sampling import example_indices
-from vectors.notation import Case, Document, case, document, float_text, judged, key_text
-from vectors.subspace_cases import SEED
+from protocol.ledger.envelope import EnvelopeCodec
+from protocol.run.manifest import Manifest, checked
+from protocol.run.method import Method, ScalarKind
+from protocol.subspace.quantise import quantise
+from protocol.subspace.sampling import example_indices
+from tests.support.manifests import manifest_data
+from tests.vectors.notation import Case, Document, case, document, float_text, judged, key_text
+from tests.vectors.subspace_cases import SEED
 
 _BELOW_HALF = 0.49999999999999994
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
-from ledgers import seal, signer
-from protocol.keys import Signer
-from protocol.manifest import Manifest
-from protocol.replica import Replica
-from protocol.snapshot import AttestationCodec, decode_snapshot_untrusted, encode_snapshot
-from protocol.snapshot_proof import take_snapshot
-from vectors.notation import Case, Document, case, compact, document, judged
-from vectors.runs import run, texts
+from protocol.crypto.keys import Signer
+from protocol.run.manifest import Manifest
+from protocol.state.replica import Replica
+from protocol.state.snapshot import AttestationCodec, decode_snapshot_untrusted, encode_snapshot
+from protocol.state.snapshot_proof import take_snapshot
+from tests.support.ledgers import seal, signer
+from tests.vectors.notation import Case, Document, case, compact, document, judged
+from tests.vectors.runs import run, texts
 
 _METHOD = {"local_steps": 64, "epoch_steps": 768, "rank": 2}
 _RUN = run(_METHOD, steps=2_304)

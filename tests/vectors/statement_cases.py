@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ledgers import signer
-from manifests import OWNER
-from protocol.admission import work_of
+from protocol.crypto.hashing import Author
+from protocol.crypto.keys import Signer
 from protocol.errors import Ignore
-from protocol.hashing import Author
-from protocol.keys import Signer
-from protocol.ledger import Ledger
-from protocol.manifest import Manifest
-from protocol.roster import Roster
-from protocol.statements import StatementCodec
-from protocol.sync import answer
+from protocol.ledger.ledger import Ledger
+from protocol.ledger.roster import Roster
+from protocol.ledger.statements import StatementCodec
+from protocol.run.admission import work_of
+from protocol.run.manifest import Manifest
+from protocol.sync.anti_entropy import answer
 from protocol.wire import StatementsRequest, encode
-from statements import admit, claim, exclude, renew
-from vectors.ledger_events import Player
-from vectors.notation import Case, Document, case, document, judged
-from vectors.runs import AUTHOR, EXAMPLE, record, run, texts
+from tests.support.ledgers import signer
+from tests.support.manifests import OWNER
+from tests.support.statements import admit, claim, exclude, renew
+from tests.vectors.ledger_events import Player
+from tests.vectors.notation import Case, Document, case, document, judged
+from tests.vectors.runs import AUTHOR, EXAMPLE, record, run, texts
 
 _LISTED = run({}, admission={"kind": "allow-list", "pow_bits": 0})
 _INVITED = run({}, admission={"kind": "invite", "pow_bits": 0}, steps=2_048, authors_max=4)

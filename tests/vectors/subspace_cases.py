@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from manifests import manifest_data
-from protocol.manifest import TensorKind, TensorSpec, checked
-from protocol.method import CoreKind, Method
-from protocol.subspace import basis, canonical_coordinates, rademacher_signs, scale_exp
-from vectors.basis_file_cases import basis_files
-from vectors.generator_cases import RUN
-from vectors.notation import Case, Document, case, document, key_text, signs_text
+from protocol.run.manifest import TensorKind, TensorSpec, checked
+from protocol.run.method import CoreKind, Method
+from protocol.subspace.directions import basis, canonical_coordinates, rademacher_signs, scale_exp
+from tests.support.manifests import manifest_data
+from tests.vectors.basis_file_cases import basis_files
+from tests.vectors.generator_cases import RUN
+from tests.vectors.notation import Case, Document, case, document, key_text, signs_text
 
 SEED = 0x669780D2E34F4B19  # the example of SPEC 2.2
 _SEEDS = (SEED, 0, (1 << 64) - 1)

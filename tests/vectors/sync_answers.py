@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ledgers import ledger_of, signer
-from protocol.buckets import bitmap_of
-from protocol.ledger import Ledger
-from protocol.sync import Claims, Reply, Request, SyncSession
+from protocol.ledger.buckets import bitmap_of
+from protocol.ledger.ledger import Ledger
+from protocol.sync.anti_entropy import Claims, Reply, Request, SyncSession
 from protocol.wire import (
     AuthorHoldings,
     Authors,
@@ -25,8 +24,9 @@ from protocol.wire import (
     SpansRequest,
     encode,
 )
-from vectors.notation import Case, case, judged
-from vectors.runs import EXAMPLE, record, run
+from tests.support.ledgers import ledger_of, signer
+from tests.vectors.notation import Case, case, judged
+from tests.vectors.runs import EXAMPLE, record, run
 
 _D16 = b"\x05" * 16
 _KEYS = sorted(signer(number).author for number in range(4))

@@ -8,16 +8,16 @@ from functools import cache
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from ledgers import ledger_of, signer
-from protocol.buckets import bitmap_of, shard_of
-from protocol.ledger import Ledger
-from protocol.manifest import Manifest
-from protocol.sync import Request, answer
+from protocol.ledger.buckets import bitmap_of, shard_of
+from protocol.ledger.ledger import Ledger
+from protocol.run.manifest import Manifest
+from protocol.sync.anti_entropy import Request, answer
 from protocol.wire import AuthorsRequest, PayloadsRequest, PullRequest, ShardsRequest, SpansRequest, WantedSlots, encode
-from vectors.ledger_cases import SPANS
-from vectors.notation import Case, Document, case, compact, document
-from vectors.runs import EXAMPLE, record, run, texts
-from vectors.sync_answers import checked_answers
+from tests.support.ledgers import ledger_of, signer
+from tests.vectors.ledger_cases import SPANS
+from tests.vectors.notation import Case, Document, case, compact, document
+from tests.vectors.runs import EXAMPLE, record, run, texts
+from tests.vectors.sync_answers import checked_answers
 
 # 2,156 bytes a record: 30 in a frame, 60 in an answer.
 LARGE = run({"rank": 1, "directions": 256, "local_steps": 4, "epoch_steps": 4}, steps=128, authors_max=4)

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import torch
 
-from protocol.audit import deviation
-from protocol.bases import Bases
-from protocol.subspace import seed_of
+from protocol.documents.audit_report import deviation
+from protocol.subspace.bases import Bases
+from protocol.subspace.directions import seed_of
 from sfnode.training.bench.runs import CLIP, SIGNER, bench_manifest, random_data, random_model, some_coefficients
 from sfnode.training.bench.timing import timed_in_turn
-from sfnode.training.models import choose_device, choose_dtype
-from sfnode.training.session import Session, SharedModel
-from sfnode.training.tensors import trainable_tensors
+from sfnode.training.estimator import Session, SharedModel
+from sfnode.training.model.loading import choose_device, choose_dtype
+from sfnode.training.model.tensors import trainable_tensors
 
 REPEATS: Final = 5
 MESSAGES: Final = 8

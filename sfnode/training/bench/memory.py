@@ -16,16 +16,16 @@ from typing import Final, assert_never
 
 import torch
 
-from protocol.bases import Bases
 from protocol.errors import OperatorError
+from protocol.subspace.bases import Bases
 from sfnode.training.allocator import keep_freed_memory
 from sfnode.training.bench import references
 from sfnode.training.bench.runs import bench_manifest, published, random_data, random_model, some_coefficients
 from sfnode.training.bench.timing import Action, peak_bytes, reset_peak, resident_bytes, wait_for
-from sfnode.training.models import choose_device, choose_dtype
-from sfnode.training.session import Session, SharedModel
-from sfnode.training.tasks import row_batch
-from sfnode.training.tensors import trainable_tensors
+from sfnode.training.estimator import Session, SharedModel
+from sfnode.training.model.loading import choose_device, choose_dtype
+from sfnode.training.model.tensors import trainable_tensors
+from sfnode.training.task.encoding import row_batch
 
 _RUNS: Final = 2  # the second has what the first one keeps: moments, bases, caches
 _PROCESSES: Final = 3  # how the heap is cut up differs by a tenth from one to the next

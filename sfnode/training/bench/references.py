@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from sfnode.training.bench.mezo import mezo_step
 from sfnode.training.bench.runs import shared_copy
 from sfnode.training.bench.timing import Action
-from sfnode.training.mezo import mezo_step
-from sfnode.training.models import output_embedding
-from sfnode.training.tasks import RowBatch
+from sfnode.training.model.loading import output_embedding
+from sfnode.training.task.encoding import RowBatch
 
 LORA_RANK: Final = 8
 LORA_SCALE: Final = 2.0  # lora_alpha 16 / rank 8

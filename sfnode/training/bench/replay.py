@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from protocol.envelope import Envelope, EnvelopeCodec
-from protocol.keys import Signer
-from protocol.manifest import Manifest
-from protocol.replica import Replica
+from protocol.crypto.keys import Signer
+from protocol.ledger.envelope import Envelope, EnvelopeCodec
+from protocol.run.manifest import Manifest
+from protocol.state.replica import Replica
 from sfnode.training.bench.runs import bench_manifest, shape_tensors, some_scalars
 from sfnode.training.bench.timing import Times
 

@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 from torch import nn
 from transformers import OPTConfig, OPTForCausalLM, PreTrainedModel
 
-from protocol.bases import Bases, decode_basis_untrusted, encode_basis
-from protocol.coefficients import CoefficientLayout
-from protocol.envelope import Envelope, EnvelopeCodec
+from protocol.crypto.keys import Signer
 from protocol.errors import OperatorError
-from protocol.keys import Signer
-from protocol.manifest import Manifest, TensorKind, TensorSpec, checked
-from protocol.method import BasisKind, CoreKind
-from protocol.philox import words
-from protocol.structure import to_plain
-from protocol.subspace import seed_of
-from sfnode.training.tasks import Example, TaskData
+from protocol.ledger.envelope import Envelope, EnvelopeCodec
+from protocol.run.manifest import Manifest, TensorKind, TensorSpec, checked
+from protocol.run.method import BasisKind, CoreKind
+from protocol.schema import to_plain
+from protocol.state.coefficients import CoefficientLayout
+from protocol.subspace.bases import Bases, decode_basis_untrusted, encode_basis
+from protocol.subspace.directions import seed_of
+from protocol.subspace.philox import words
+from sfnode.training.task.encoding import Example, TaskData
 
 # name -> (hidden, layers, heads, ffn) of OPT (Zhang et al., arXiv 2205.01068, table 1)
 SHAPES: Final = {

@@ -7,8 +7,8 @@ from typing import Final
 import torch
 from transformers import PreTrainedModel
 
-from protocol.bases import Bases
-from protocol.manifest import Manifest
+from protocol.run.manifest import Manifest
+from protocol.subspace.bases import Bases
 from sfnode.training.bench import references
 from sfnode.training.bench.memory import peaks
 from sfnode.training.bench.runs import (
@@ -20,10 +20,10 @@ from sfnode.training.bench.runs import (
     weights_of,
 )
 from sfnode.training.bench.timing import Action, Times, paired_ratio, timed_in_turn
-from sfnode.training.models import choose_device, choose_dtype
-from sfnode.training.session import Session, SharedModel
-from sfnode.training.tasks import RowBatch, row_batch
-from sfnode.training.tensors import trainable_tensors
+from sfnode.training.estimator import Session, SharedModel
+from sfnode.training.model.loading import choose_device, choose_dtype
+from sfnode.training.model.tensors import trainable_tensors
+from sfnode.training.task.encoding import RowBatch, row_batch
 
 REPEATS: Final = 9
 SLOW_REPEATS: Final = 3  # of what takes several times as long

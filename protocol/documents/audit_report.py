@@ -1,0 +1,119 @@
+"""What an auditor found about one message: a small signed document that anyone can check by measuring again (SPEC 9.3).
+
+On public data a message is a claim that can be repeated: seed, examples and, nearly, the state are known to all. A
+report says what the auditor measured, and carries the record, so that nobody needs to have it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from protocol import limits
+from protocol.crypto.keys import SIGNATURE_BYTES, Signer, is_author_key, is_signed
+from protocol.errors import Reject, RejectReason
+from protocol.ledger.envelope import Envelope, EnvelopeCodec
+from protocol.run.manifest import Manifest
+from protocol.schema import Bound, Hex32, Malformed, from_plain_untrusted, is_hex, to_plain
+
+REPORT_BYTES_MAX = 1 << 16
+MILLE = 1_000
+_DOMAIN = b"sfnode/audit/1"
+_Record = Annotated[str, Bound(2, 2 * limits.FRAME_BYTES_MAX)]
+_Scalar = Annotated[int, Bound(-limits.CLIP_MAX, limits.CLIP_MAX)]
+_Mille = Annotated[int, Bound(0, 1 << 31)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditReport:
+    """One claim, measured again.
+
+    Attributes:
+        run_id: in hex.
+        auditor: Ed25519 key in hex that signs the report.
+        record: of the audited message, in hex, as it is in the ledger.
+        measured: the scalars that the auditor got for the same seed and examples, in the message's order.
+        tolerance_mille: 1,000 times the deviation that the auditor allowed.
+    """
+
+    run_id: Hex32
+    auditor: Hex32
+    record: _Record
+    measured: Annotated[tuple[_Scalar, ...], Bound(1, limits.SCALARS_MAX)]
+    tolerance_mille: _Mille
+
+    def is_mismatch(self, claimed: Sequence[int]) -> bool:
+        """Whether what the record claims lies outside of what the auditor allowed."""
+        return deviation(claimed, self.measured) > self.tolerance_mille / MILLE
+
+
+def deviation(claimed: Sequence[int], measured: Sequence[int]) -> float:
+    """Length of the difference relative to the measurement, 0 ... infinity.
+
+    0: equal. 1: all zeros claimed. About 1.4: unrelated scalars of the right size. 2: the opposite. A measurement
+    shorter than one quantum per scalar counts as that long: it says no more.
+    """
+    distance = math.dist(claimed, measured)
+    return distance / max(math.hypot(*measured), math.sqrt(len(measured)))
+
+
+def make_report(
+    manifest: Manifest, signer: Signer, envelope: Envelope, measured: Sequence[int], tolerance: float
+) -> tuple[AuditReport, bytes]:
+    """A report and its signed form: canonical JSON, newline, signature in hex, newline."""
+    report = AuditReport(
+        run_id=manifest.run_id.hex(),
+        auditor=signer.author.hex(),
+        record=envelope.record.hex(),
+        measured=tuple(measured),
+        tolerance_mille=math.floor(MILLE * tolerance),
+    )
+    line = _canonical(report)
+    return report, line + b"\n" + signer.sign(_DOMAIN + line).hex().encode("ascii") + b"\n"
+
+
+def decode_report_untrusted(manifest: Manifest, data: bytes) -> tuple[AuditReport, Envelope]:
+    """A report about ``manifest``'s run, and the message it is about, both with their signatures verified.
+
+    Raises:
+        Reject: malformed, of another run, or a wrong signature. Whether the measurement is true is another question:
+            measure again.
+    """
+    if len(data) > REPORT_BYTES_MAX:
+        raise Reject(RejectReason.SIZE, f"an audit report of {len(data)} bytes, at most {REPORT_BYTES_MAX}")
+    report, line = _parse_untrusted(data)
+    signature = bytes.fromhex(data.split(b"\n")[1].decode("ascii"))
+    if report.run_id != manifest.run_id.hex():
+        raise Reject(RejectReason.RUN_ID, "the report is about another run")
+    auditor = bytes.fromhex(report.auditor)
+    if not is_author_key(auditor) or not is_signed(auditor, _DOMAIN + line, signature):
+        raise Reject(RejectReason.SIGNATURE, "the auditor's signature does not fit: the report was changed")
+    codec = EnvelopeCodec(manifest)
+    envelope = codec.decode_untrusted(bytes.fromhex(report.record))
+    codec.check_signed(envelope)
+    if len(report.measured) != len(envelope.scalars):
+        raise Reject(RejectReason.AUDIT_FORMAT, "another number of scalars was measured than the message has")
+    return report, envelope
+
+
+def _parse_untrusted(data: bytes) -> tuple[AuditReport, bytes]:
+    lines = data.split(b"\n")
+    if len(lines) != 3 or lines[2] or not is_hex(lines[1].decode("latin-1"), 2 * SIGNATURE_BYTES):
+        raise Reject(RejectReason.AUDIT_FORMAT, "not a line of JSON and a line of signature")
+    try:
+        report = from_plain_untrusted(AuditReport, json.loads(lines[0]), "report")
+    except (ValueError, RecursionError, Malformed) as error:
+        raise Reject(RejectReason.AUDIT_FORMAT, f"the first line is no audit report: {error}") from None
+    texts = (report.run_id, report.auditor)
+    if not all(is_hex(text, 64) for text in texts) or not is_hex(report.record, len(report.record) // 2 * 2):
+        raise Reject(RejectReason.AUDIT_FORMAT, "run_id, auditor or record is not lower-case hexadecimal")
+    if _canonical(report) != lines[0]:
+        raise Reject(RejectReason.AUDIT_FORMAT, "the JSON is not in canonical form")
+    return report, lines[0]
+
+
+def _canonical(report: AuditReport) -> bytes:
+    return json.dumps(to_plain(report, as_rows=False), sort_keys=True, separators=(",", ":")).encode("ascii")

@@ -1,0 +1,341 @@
+"""A whole run as one file: manifest, published bases, statements, every record, and their sum (SPEC 9.4).
+
+Whoever has the file needs no network and nobody's word: manifest, statements and records are signed, the basis is named
+by its hash, and the sum follows from them. Bytes only: opening files is for others.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
+
+from protocol import limits
+from protocol.crypto.hashing import Author, Digest, hash_fields
+from protocol.crypto.keys import SIGNATURE_BYTES, Signer, is_author_key, is_signed
+from protocol.errors import Ignore, Reject, RejectReason
+from protocol.ledger.record_store import Archive
+from protocol.ledger.statements import STATEMENT_KEY_BYTES
+from protocol.run.manifest import Manifest, SignedManifest, basis_bytes, decode_run_untrusted
+from protocol.run.method import BasisKind
+from protocol.state.replica import Replica
+from protocol.subspace.bases import decode_basis_untrusted
+
+MAGIC = b"sfnode/log/1" + b"\n\0\0\0"
+MANIFEST, BASIS, RECORDS, END, STATEMENTS, RENEWED = 1, 2, 3, 4, 5, 6  # kinds of blocks, in the order 1 2 5 3 6 4
+
+_HEAD = struct.Struct(">BI")  # kind, length of the body
+_CHECK_BYTES = 32
+_TOTALS = struct.Struct(">QQ32s32s32s")  # records, updates, ledger root, state digest, writer
+_END_BYTES = _TOTALS.size + SIGNATURE_BYTES
+_END_TAG = b"sfnode/log-end/1"
+_STEP = slice(32, 36)  # of a record, SPEC 6.1
+
+Read = Callable[[int], bytes]  # up to so many bytes; fewer only where the file ends
+
+
+class Keeper(Archive, Protocol):
+    """Keeps the records of a log file while it is read. What it was given may turn out to belong to a forged file."""
+
+    def add(self, records: Iterable[bytes], *, is_durable: bool) -> None:
+        """Keep records that were verified, by step and then as bytes; ``is_durable``: they are on the disk then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEnd:
+    """What a log file says of itself at its end.
+
+    Attributes:
+        records: in the file; both of each void slot.
+        updates: slots that count.
+        writer: Ed25519 key of the node that wrote it and answers for its being whole.
+    """
+
+    records: int
+    updates: int
+    ledger_root: Digest
+    state_digest: Digest
+    writer: Author
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedLog:
+    """A log file that was read to its end and found to hold what it says.
+
+    ``renewals``: later bases by SHA-256. ``replica``: its records are where the file's keeper has them.
+    """
+
+    signed: SignedManifest
+    basis: bytes | None
+    renewals: dict[str, bytes]
+    replica: Replica
+    end: LogEnd
+
+
+def encode_log(
+    signed: SignedManifest,
+    basis: bytes | None,
+    replica: Replica,
+    writer: Signer,
+    read_renewal: Callable[[str], bytes] | None = None,
+) -> Iterator[bytes]:
+    """The file, piece by piece, each at most a block.
+
+    Args:
+        basis: exactly when the run's is published, and checked.
+        read_renewal: gives the file of each of `Replica.renewals_needed`, checked.
+    """
+    assert (basis is not None) == (signed.manifest.method.basis is BasisKind.PUBLISHED)
+    chain = _Chain()
+    yield MAGIC
+    yield chain.block(MANIFEST, signed.encode())
+    yield from _in_blocks(chain, BASIS, basis or b"")
+    statements = replica.ledger.roster.statements()
+    for body in _joined(statements, limits.LOG_BLOCK_BYTES_MAX // limits.STATEMENT_BYTES_MAX):
+        yield chain.block(STATEMENTS, body)
+    records, record_bytes = 0, replica.ledger.codec.record_bytes
+    for body in _joined(replica.ledger.ordered_records(), limits.LOG_BLOCK_BYTES_MAX // record_bytes):
+        records += len(body) // record_bytes
+        yield chain.block(RECORDS, body)
+    for sha256 in replica.renewals_needed():
+        assert read_renewal is not None, "the run's basis was renewed"
+        yield from _in_blocks(chain, RENEWED, read_renewal(sha256))
+    updates, root = replica.ledger.updates, replica.ledger.root()
+    totals = _TOTALS.pack(records, updates, root, replica.state_digest(), writer.author)
+    yield chain.block(END, totals + writer.sign(_END_TAG + chain.check + totals))
+
+
+def _in_blocks(chain: _Chain, kind: int, data: bytes) -> Iterator[bytes]:
+    for start in range(0, len(data), limits.LOG_BLOCK_BYTES_MAX):
+        yield chain.block(kind, data[start : start + limits.LOG_BLOCK_BYTES_MAX])
+
+
+def load_log_untrusted(
+    read: Read, on_manifest: Callable[[SignedManifest], Keeper | None], on_block: Callable[[int, int], None]
+) -> LoadedLog:
+    """Read a whole log file and verify every part of it.
+
+    Args:
+        read: gives the next bytes of the file.
+        on_manifest: called once the manifest is known and before more is read; what it raises ends the reading. It may
+            give what keeps the records, which are then not kept in memory.
+        on_block: called with the bytes read and the updates held so far, after each block.
+
+    Raises:
+        Reject: no log file, cut off, damaged or forged. The text begins with the byte where.
+    """
+    return _Loader(read, on_manifest, on_block).load()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Block:
+    """One block: where its body begins in the file, and the check before it."""
+
+    kind: int
+    start: int
+    body: bytes
+    check_before: bytes
+
+
+class _Chain:
+    """The check of each block covers all blocks before it: none can be left out, moved or taken from elsewhere."""
+
+    def __init__(self) -> None:
+        self.check = bytes(_CHECK_BYTES)
+
+    def block(self, kind: int, body: bytes) -> bytes:
+        """The next block of the file."""
+        return _HEAD.pack(kind, len(body)) + body + self.add(kind, body)
+
+    def add(self, kind: int, body: bytes) -> bytes:
+        """The check of the next block."""
+        self.check = bytes(hash_fields("sfnode/log/1", self.check, bytes([kind]), body))
+        return self.check
+
+
+class _Loader:
+    """Reads one file. ``_offset``: bytes read so far, for what is said of a fault."""
+
+    def __init__(
+        self, read: Read, on_manifest: Callable[[SignedManifest], Keeper | None], on_block: Callable[[int, int], None]
+    ) -> None:
+        self._read = read
+        self._on_manifest = on_manifest
+        self._on_block = on_block
+        self._offset = 0
+        self._chain = _Chain()
+        self._keeper: Keeper | None = None
+        self._records = 0
+        self._last_place = b"", b""
+        self._last_key = b""
+
+    def load(self) -> LoadedLog:
+        """The whole file, rule by rule."""
+        # [REJECT] SPEC 9.4.1: it begins with the magic
+        if self._read(len(MAGIC)) != MAGIC:
+            raise _fault(0, "this is no log file: it does not begin as `sfnode log export` writes it")
+        self._offset = len(MAGIC)
+        signed = self._manifest()
+        basis = self._basis(signed.manifest)
+        replica = Replica(signed.manifest, self._keeper)
+        due = dict.fromkeys((STATEMENTS, RECORDS, RENEWED), limits.LOG_BLOCK_BYTES_MAX) | {END: _END_BYTES}
+        while (block := self._block(due)).kind in (STATEMENTS, RECORDS):
+            if block.kind == STATEMENTS:
+                self._add_statements(replica, block)
+            else:
+                due.pop(STATEMENTS, None)
+                self._add_records(replica, block)
+            self._on_block(self._offset, replica.ledger.updates)
+        renewals, block = self._renewals(replica, block)
+        end = self._end(replica, block)
+        # [REJECT] SPEC 9.4.6: nothing follows
+        if self._read(1):
+            raise _fault(self._offset, "something follows the end of the log: the file is two in one, or damaged")
+        return LoadedLog(signed=signed, basis=basis, renewals=renewals, replica=replica, end=end)
+
+    def _block(self, lengths_max: dict[int, int]) -> _Block:
+        """The next block, which must be of one of these kinds and no longer than said."""
+        start, before = self._offset, self._chain.check
+        kind, length = _HEAD.unpack(self._exactly(_HEAD.size))
+        # [REJECT] SPEC 9.4.2: the kind is due here, and the length is within its bound
+        if kind not in lengths_max:
+            raise _fault(start, f"a block of kind {kind} has no place here")
+        if not 0 < length <= lengths_max[kind]:
+            raise _fault(start, f"a block of kind {kind} has {length} bytes, allowed are 1 ... {lengths_max[kind]}")
+        body = self._exactly(length)
+        # [REJECT] SPEC 9.4.3: the check fits
+        if self._exactly(_CHECK_BYTES) != self._chain.add(kind, body):
+            raise _fault(start, f"the check of the {length} bytes that begin here does not fit: the file is damaged")
+        return _Block(kind=kind, start=start + _HEAD.size, body=body, check_before=before)
+
+    def _exactly(self, count: int) -> bytes:
+        data = self._read(count)
+        self._offset += len(data)
+        # [REJECT] SPEC 9.4.2: the block is whole
+        if len(data) < count:
+            raise _fault(self._offset, "the file ends here, before the end of the log: it was cut off")
+        return data
+
+    def _manifest(self) -> SignedManifest:
+        block = self._block({MANIFEST: limits.MANIFEST_BYTES_MAX})
+        with _at(block.start):
+            signed = decode_run_untrusted(block.body)
+        self._keeper = self._on_manifest(signed)
+        return signed
+
+    def _basis(self, manifest: Manifest) -> bytes | None:
+        """The parts of the published basis, put together; None for a random one."""
+        if manifest.method.basis is BasisKind.RANDOM:
+            return None
+        start, total = self._offset, basis_bytes(manifest.tensors, manifest.method.rank)
+        parts = bytearray()
+        while len(parts) < total:
+            parts += self._block({BASIS: min(limits.LOG_BLOCK_BYTES_MAX, total - len(parts))}).body
+            self._on_block(self._offset, 0)
+        with _at(start):
+            decode_basis_untrusted(manifest, bytes(parts))
+        return bytes(parts)
+
+    def _renewals(self, replica: Replica, block: _Block) -> tuple[dict[str, bytes], _Block]:
+        """The renewed bases, of which ``block`` is the first part, if there is any; and the block after them."""
+        manifest, found = replica.manifest, {}
+        total = basis_bytes(manifest.tensors, manifest.method.rank)
+        for sha256 in replica.renewals_needed():
+            parts, start = bytearray(), block.start
+            while len(parts) < total:
+                # [REJECT] SPEC 9.4.2: every basis in whose epochs something is held, whole
+                if block.kind != RENEWED:
+                    raise _fault(block.start, f"a part of the renewed basis {sha256[:16]} is missing here")
+                parts += block.body
+                block = self._block({RENEWED: limits.LOG_BLOCK_BYTES_MAX, END: _END_BYTES})
+            with _at(start):
+                decode_basis_untrusted(manifest, bytes(parts), sha256)
+            found[sha256] = bytes(parts)
+        # [REJECT] SPEC 9.4.2: and no other
+        if block.kind != END:
+            raise _fault(block.start, "a renewed basis that no statement names has no place here")
+        return found, block
+
+    def _add_statements(self, replica: Replica, block: _Block) -> None:
+        with _at(block.start):
+            for statement in replica.ledger.roster.codec.split_untrusted(block.body):
+                # [REJECT] SPEC 9.4.5: statements ascend
+                if (key := statement[:STATEMENT_KEY_BYTES]) < self._last_key:
+                    raise Reject(RejectReason.LOG_FORMAT, "a statement is not in its place: they ascend by key")
+                self._last_key = key
+                _keep(lambda statement=statement: replica.add_statement(statement), "statement")  # type: ignore[misc]
+
+    def _add_records(self, replica: Replica, block: _Block) -> None:
+        codec, start = replica.ledger.codec, block.start
+        with _at(start):
+            records = codec.split_untrusted(block.body)
+        for index, record in enumerate(records):
+            with _at(start + index * codec.record_bytes):
+                self._add_record(replica, record)
+        self._records += len(records)
+        if self._keeper:
+            self._keeper.add(records, is_durable=True)
+        replica.coefficients()
+
+    def _add_record(self, replica: Replica, record: bytes) -> None:
+        # [REJECT] SPEC 9.4.5: records ascend
+        if (place := _place(record)) <= self._last_place:
+            raise Reject(RejectReason.LOG_FORMAT, "this record is not in its place: they ascend by step and author")
+        self._last_place = place
+        _keep(lambda: replica.add(record), "record")
+
+    def _end(self, replica: Replica, block: _Block) -> LogEnd:
+        # [REJECT] SPEC 9.4.2: the end has its one length
+        if len(block.body) != _END_BYTES:
+            raise _fault(block.start, f"the end of the log has {len(block.body)} bytes instead of {_END_BYTES}")
+        totals, signature = block.body[: _TOTALS.size], block.body[_TOTALS.size :]
+        records, updates, root, state, writer = _TOTALS.unpack(totals)
+        # [REJECT] SPEC 9.4.6: the writer signed
+        if not is_author_key(writer) or not is_signed(writer, _END_TAG + block.check_before + totals, signature):
+            raise _fault(block.start, "the writer's signature does not fit: the file was changed")
+        # [REJECT] SPEC 9.4.6: what the writer says is what the records give
+        held = self._records, replica.ledger.updates, bytes(replica.ledger.root()), bytes(replica.state_digest())
+        if held != (records, updates, root, state):
+            raise _fault(block.start, "the records do not add up to what the writer says of them")
+        return LogEnd(
+            records=records,
+            updates=updates,
+            ledger_root=Digest(root),
+            state_digest=Digest(state),
+            writer=Author(writer),
+        )
+
+
+def _keep(add: Callable[[], object], what: str) -> None:
+    try:
+        add()
+    except Ignore as ignore:
+        # [REJECT] SPEC 9.4.5: a log holds nothing that a ledger does not keep
+        raise Reject(RejectReason.LOG_FORMAT, f"no ledger keeps this {what}: {ignore.detail}") from None
+
+
+@contextmanager
+def _at(offset: int) -> Iterator[None]:
+    """Says of a fault at which byte of the file it is."""
+    try:
+        yield
+    except Reject as reject:
+        raise Reject(reject.reason, f"byte {offset:,}: {reject.detail}") from None
+
+
+def _fault(offset: int, detail: str) -> Reject:
+    return Reject(RejectReason.LOG_FORMAT, f"byte {offset:,}: {detail}")
+
+
+def _place(record: bytes) -> tuple[bytes, bytes]:
+    return record[_STEP], record
+
+
+def _joined(records: Iterable[bytes], count: int) -> Iterator[bytes]:
+    """``count`` records at a time, end to end."""
+    rest = iter(records)
+    while body := b"".join(islice(rest, count)):
+        yield body

@@ -1,0 +1,322 @@
+"""What is held of one author in one span, and of all authors in one: slots and their digests (SPEC 7.5).
+
+The two inner levels of the ledger's digests. What may come in is decided by the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import itemgetter
+
+from protocol import limits
+from protocol.crypto.hashing import Author, FieldHasher, hash_fields, u32
+from protocol.crypto.keys import SIGNATURE_BYTES
+from protocol.ledger.record_store import Archive, Checks, Slot, group_of, records_of, slots_in
+
+INNER_DIGEST_BYTES = 16
+PAYLOAD_HASH_BYTES = 8
+
+# Slots are named by their step within the span. These very objects are the keys: 32 bytes less for each record held.
+_OFFSETS = tuple(range(limits.SPAN_STEPS))
+_FULL = (1 << limits.SPAN_STEPS) - 1  # one object for all buckets at rest in which every slot counts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holdings:
+    """What is held of one author in one span; bitmaps have bit ``step % SPAN_STEPS``, lowest bit of byte 0 first."""
+
+    author: Author
+    digest: bytes
+    valid: bytes
+    void: bytes
+
+
+class Bucket:
+    """One author's slots in one span, by offset, and their digest.
+
+    Slots mostly come in the order of their steps. As long as they do, each is hashed once, when it comes; after one
+    that came late the digest is computed anew when it is asked for.
+
+    With an archive, records that it gives back need not stay in memory: ``valid`` and ``void``, bitmaps with bit
+    ``offset`` for each slot, always say what is held. A second hasher, the base, ends with the last slot that is not in
+    memory: so neither a slot that is a little late nor a neighbour that is a little behind makes anybody read back.
+    """
+
+    __slots__ = (
+        "_archive",
+        "_author",
+        "_base",
+        "_base_to",
+        "_checks",
+        "_hashed_to",
+        "_hasher",
+        "_resting",
+        "_slots",
+        "_span",
+        "valid",
+        "void",
+    )
+
+    def __init__(self, span: int, author: Author, archive: Archive | None = None) -> None:
+        self.valid = 0
+        self.void = 0
+        self._slots: dict[int, Slot] = {}  # those in memory
+        self._span = span
+        self._author = author
+        self._archive = archive
+        self._checks = Checks()
+        self._hasher: FieldHasher | None = self._hasher_over(())
+        self._hashed_to = -1
+        self._base: FieldHasher | None = self._hasher_over(())  # over all slots up to _base_to
+        self._base_to = -1
+        self._resting: bytes | None = None  # the digest of a bucket that is done with its hasher
+
+    @property
+    def held(self) -> int:
+        """Bitmap of the slots that hold anything."""
+        return self.valid | self.void
+
+    def put(self, offset: int, slot: Slot) -> None:
+        """Fill a slot, or void it: then the second of the pair is what is new."""
+        self._slots[_OFFSETS[offset]] = slot
+        bit = 1 << offset
+        if isinstance(slot, tuple):
+            self.valid &= ~bit
+            self.void |= bit
+        else:
+            self.valid |= bit
+        if self._archive:
+            self._checks.add(offset, records_of(slot)[-1])
+        self._resting = None
+        if offset <= self._base_to:
+            self._base = None
+        if offset <= self._hashed_to:
+            self._hasher = None
+        elif self._hasher:
+            self._hasher.append(self._field(offset, slot))
+            self._hashed_to = offset
+
+    def drop_from(self, offset: int) -> list[Slot]:
+        """Empty the slots from ``offset`` on; returns them by step."""
+        dropped = self.by_step(self.held >> offset << offset)
+        for each, slot in dropped:
+            self._slots.pop(each, None)
+            if self._archive:
+                self._checks.remove(each, slot)
+        kept = (1 << offset) - 1
+        self.valid &= kept
+        self.void &= kept
+        self._hasher = self._resting = None
+        self._base = self._base if offset > self._base_to else None
+        return [slot for _, slot in dropped]
+
+    def get(self, offset: int) -> Slot | None:
+        """What the slot holds."""
+        found = self._slots.get(offset)
+        if found is None and self.held >> offset & 1:
+            found = self._read([offset])[offset]
+        return found
+
+    def by_step(self, steps: int) -> list[tuple[int, Slot]]:
+        """The slots in the bitmap ``steps`` that hold anything, in the order of their steps."""
+        steps &= self.held
+        wanted = bits_of(steps) if steps else []
+        missing = [offset for offset in wanted if offset not in self._slots]
+        slots = self._slots | self._read(missing) if missing else self._slots
+        return [(offset, slots[offset]) for offset in wanted]
+
+    # --- archive ------------------------------------------------------------------------------------------
+
+    def forget(self, offsets: Iterable[int]) -> list[int]:
+        """Keep the slots in memory no longer that the archive gives back; returns those that it does not."""
+        assert self._archive
+        asked = sorted({offset for offset in offsets if offset in self._slots})
+        given = slots_in(self._archive.read(self._author, [self._step(offset) for offset in asked]))
+        kept = [offset for offset in asked if given.get(offset) != self._slots[offset]]
+        gone = set(asked).difference(kept)
+        self._move_base(max(gone, default=-1))
+        # A new dict: one that was long stays as large when it is emptied.
+        self._slots = {offset: slot for offset, slot in self._slots.items() if offset not in gone}
+        return kept
+
+    def rest(self) -> None:
+        """Nothing more is expected: keep the digest instead of what extends it."""
+        if self._hasher and not self._slots:
+            self._resting, self._hasher, self._base = self.digest(), None, None
+            self.valid = _FULL if self.valid == _FULL else self.valid
+
+    def _read(self, offsets: list[int]) -> dict[int, Slot]:
+        """These slots, and what is checked together with them. StorageDamagedError when they are not what they were."""
+        assert self._archive
+        groups = list(dict.fromkeys(map(group_of, offsets)))
+        held = self.held
+        near = [offset for group in groups for offset in group if held >> offset & 1]
+        asked = [offset for offset in near if offset not in self._slots]
+        slots = slots_in(self._archive.read(self._author, [self._step(offset) for offset in asked]))
+        slots |= {offset: self._slots[offset] for offset in near if offset in self._slots}
+        missing = set(asked).difference(slots)
+        for group in groups:
+            if not missing.isdisjoint(group) or not self._checks.fits(group, slots):
+                raise self._archive.damage(self._described(group))
+        return slots
+
+    def _described(self, group: range) -> str:
+        first, last = self._step(group.start), self._step(group.stop - 1)
+        return f"updates of author {self._author.hex()[:16]}, steps {first} to {last}, are not what was stored"
+
+    # --- digest -------------------------------------------------------------------------------------------
+
+    def digest(self) -> bytes:
+        """Hash over the slots by step: the payload of one that counts, the bare step of a void one (SPEC 7.5)."""
+        if self._resting:
+            return self._resting
+        if self._hasher is None:
+            self._hasher, self._hashed_to = self._hasher_within(self.held), self.held.bit_length() - 1
+        return self._hasher.digest()[:INNER_DIGEST_BYTES]
+
+    def digest_within(self, steps: int) -> bytes:
+        """The digest if only the slots in the bitmap were held."""
+        if not self.held & ~steps:
+            return self.digest()
+        return self._hasher_within(steps & self.held).digest()[:INNER_DIGEST_BYTES]
+
+    def _hasher_within(self, steps: int) -> FieldHasher:
+        """Over the slots in the bitmap, from the base where it covers only such."""
+        if self._base is None and self._resting is None:
+            self._base, self._base_to = self._hasher_over(()), -1
+            self._move_base(max((offset for offset in bits_of(self.held) if offset not in self._slots), default=-1))
+        covered = self.held & ((1 << self._base_to + 1) - 1)
+        if self._base is None or covered & ~steps:
+            return self._hasher_over(self.by_step(steps))
+        hasher = self._base.copy()
+        hasher.append(*(self._field(offset, slot) for offset, slot in self.by_step(steps & ~covered)))
+        return hasher
+
+    def _move_base(self, top: int) -> None:
+        """Let the base, where there is one, end with the slot at ``top``."""
+        if self._base and top > self._base_to:
+            between = self.held >> self._base_to + 1 << self._base_to + 1 & ((1 << top + 1) - 1)
+            self._base.append(*(self._field(offset, slot) for offset, slot in self.by_step(between)))
+            self._base_to = top
+
+    def _hasher_over(self, slots: Iterable[tuple[int, Slot]]) -> FieldHasher:
+        fields = [self._field(offset, slot) for offset, slot in slots]
+        return FieldHasher("sfnode/bucket/1", u32(self._span), self._author, *fields)
+
+    def _field(self, offset: int, slot: Slot) -> bytes:
+        return slot[:-SIGNATURE_BYTES] if isinstance(slot, bytes) else u32(self._step(offset))
+
+    def _step(self, offset: int) -> int:
+        return self._span * limits.SPAN_STEPS + offset
+
+
+class Span:
+    """All buckets of one span by shard and author, and the digests over them; those of changed shards are absent."""
+
+    __slots__ = ("_archive", "_digest", "_number", "_shard_digests", "_shards")
+
+    def __init__(self, number: int, archive: Archive | None = None) -> None:
+        self._number = number
+        self._archive = archive
+        self._shards: dict[int, dict[Author, Bucket]] = {}
+        self._shard_digests: dict[int, bytes] = {}
+        self._digest: bytes | None = None
+
+    def get(self, author: Author) -> Bucket | None:
+        """The author's bucket, if it holds anything."""
+        return self._shards.get(shard_of(author), {}).get(author)
+
+    def put(self, author: Author, offset: int, slot: Slot) -> None:
+        """Fill a slot of the author, or void it."""
+        shard = shard_of(author)
+        members = self._shards.setdefault(shard, {})
+        if author not in members:
+            members[author] = Bucket(self._number, author, self._archive)
+        members[author].put(offset, slot)
+        self._shard_digests.pop(shard, None)
+        self._digest = None
+
+    def drop_from(self, author: Author, offset: int) -> list[Slot]:
+        """Empty the author's slots from ``offset`` on; returns them by step."""
+        shard = shard_of(author)
+        members = self._shards.get(shard, {})
+        bucket = members.get(author)
+        if bucket is None:
+            return []
+        dropped = bucket.drop_from(offset)
+        if not bucket.held:
+            del members[author]
+        if not members:
+            del self._shards[shard]
+        self._shard_digests.pop(shard, None)
+        self._digest = None
+        return dropped
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no slot holds anything."""
+        return not self._shards
+
+    def buckets(self) -> Iterator[tuple[Author, Bucket]]:
+        """Every author's bucket, in no particular order."""
+        for members in self._shards.values():
+            yield from members.items()
+
+    def buckets_of(self, shards: frozenset[int]) -> list[tuple[Author, Bucket]]:
+        """The buckets in the named shards, by author."""
+        chosen = [item for shard in sorted(shards) for item in self._shards.get(shard, {}).items()]
+        return sorted(chosen, key=itemgetter(0))
+
+    def shard_digests(self) -> list[tuple[int, bytes]]:
+        """(shard, 16-byte digest) of every shard that holds anything, ascending."""
+        for shard in sorted(self._shards.keys() - self._shard_digests.keys()):
+            parts = [
+                part for author, bucket in sorted(self._shards[shard].items()) for part in (author, bucket.digest())
+            ]
+            self._shard_digests[shard] = inner_digest("sfnode/shard/1", *parts)
+        return sorted(self._shard_digests.items())
+
+    def digest(self) -> bytes:
+        """The span's digest (SPEC 7.5)."""
+        if self._digest is None:
+            fields = [part for shard, digest in self.shard_digests() for part in (bytes([shard]), digest)]
+            self._digest = inner_digest("sfnode/span/1", *fields)
+        return self._digest
+
+
+@lru_cache(maxsize=4_096)
+def shard_of(author: bytes) -> int:
+    """Shard 0 ... 255 of an author: the first byte of its hash, so that keys cannot be picked for free to crowd one."""
+    return hash_fields("sfnode/author/1", author)[0]
+
+
+def bitmap_of(steps: list[int]) -> bytes:
+    """Bitmap of SPAN_STEPS bits with bit ``step % SPAN_STEPS`` set for each step."""
+    bits = 0
+    for step in steps:
+        bits |= 1 << (step % limits.SPAN_STEPS)
+    return bits.to_bytes(limits.SPAN_STEPS // 8, "little")
+
+
+def bits_of(bitmap: int) -> list[int]:
+    """Numbers of the bits that are set, ascending."""
+    return [index for index, bit in enumerate(bin(bitmap)[:1:-1]) if bit == "1"]
+
+
+def holdings_in(author: Author, bucket: Bucket) -> Holdings:
+    return Holdings(
+        author=author,
+        digest=bucket.digest() if bucket.held else bytes(INNER_DIGEST_BYTES),
+        valid=bucket.valid.to_bytes(limits.SPAN_STEPS // 8, "little"),
+        void=bucket.void.to_bytes(limits.SPAN_STEPS // 8, "little"),
+    )
+
+
+def payload_hash(record: bytes) -> bytes:
+    return hash_fields("sfnode/payload/1", record[:-SIGNATURE_BYTES])[:PAYLOAD_HASH_BYTES]
+
+
+def inner_digest(domain: str, *fields: bytes) -> bytes:
+    return hash_fields(domain, *fields)[:INNER_DIGEST_BYTES]

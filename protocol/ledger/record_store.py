@@ -1,0 +1,95 @@
+"""Where a ledger leaves the records that it need not keep in memory, and how it knows them again (decision 0011).
+
+An archive is told of nothing: it gives back what its owner stored. A ledger forgets a record only once the archive has
+given it back, and checks whatever it reads later.
+"""
+
+from __future__ import annotations
+
+from binascii import crc32
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+from protocol import limits
+from protocol.crypto.hashing import Author
+from protocol.crypto.keys import SIGNATURE_BYTES
+from protocol.errors import StorageDamagedError
+
+# A slot with one record counts; one with two different payloads is void and keeps the pair as its proof.
+Slot = bytes | tuple[bytes, bytes]
+
+_CHECKED_SLOTS = 16  # that share a sum: a quarter of a byte for each slot, and reading one slot reads at most 15 more
+_SUM_BYTES = 4
+_STEP = slice(32, 36)  # of a record, SPEC 6.1
+
+
+class Archive(Protocol):
+    """Every record that was stored, whether it still counts or not."""
+
+    def read(self, author: Author, steps: Sequence[int]) -> list[bytes]:
+        """The records of one author of these steps, which ascend; of each step in the order of arrival, copies too."""
+
+    def read_all(self, author: Author) -> Iterator[bytes]:
+        """All records of one author; of each step in the order of arrival, copies too."""
+
+    def damage(self, detail: str) -> StorageDamagedError:
+        """The error to raise when what was stored is not given back: what, where, and what to do."""
+
+
+class Checks:
+    """Sums that tell whether the slots of one bucket, read back, are what they were.
+
+    They are against bad disks and hands in the wrong file. Who would change records on purpose cannot sign them.
+    """
+
+    __slots__ = ("_sums",)
+
+    def __init__(self) -> None:
+        self._sums = bytearray()  # u32 little-endian each; as many as were needed so far
+
+    def add(self, offset: int, record: bytes) -> None:
+        """A record came into the slot."""
+        self._change(offset, crc32(record))
+
+    def remove(self, offset: int, slot: Slot) -> None:
+        """The slot is empty again."""
+        self._change(offset, -sum(map(crc32, records_of(slot))))
+
+    def fits(self, group: range, slots: dict[int, Slot]) -> bool:
+        """Whether ``slots`` are all that is held in ``group``."""
+        found = sum(crc32(record) for offset in group if offset in slots for record in records_of(slots[offset]))
+        return self._sum(group.start) == found % (1 << 8 * _SUM_BYTES)
+
+    def _sum(self, offset: int) -> int:
+        start = offset // _CHECKED_SLOTS * _SUM_BYTES
+        return int.from_bytes(self._sums[start : start + _SUM_BYTES], "little")
+
+    def _change(self, offset: int, amount: int) -> None:
+        start = offset // _CHECKED_SLOTS * _SUM_BYTES
+        self._sums.extend(bytes(max(0, start + _SUM_BYTES - len(self._sums))))
+        changed = (self._sum(offset) + amount) % (1 << 8 * _SUM_BYTES)
+        self._sums[start : start + _SUM_BYTES] = changed.to_bytes(_SUM_BYTES, "little")
+
+
+def group_of(offset: int) -> range:
+    """The slots that are checked together with the one at ``offset``."""
+    start = offset - offset % _CHECKED_SLOTS
+    return range(start, start + _CHECKED_SLOTS)
+
+
+def records_of(slot: Slot) -> tuple[bytes, ...]:
+    """The record of a slot that counts, both of a void one."""
+    return slot if isinstance(slot, tuple) else (slot,)
+
+
+def slots_in(records: Iterable[bytes]) -> dict[int, Slot]:
+    """What the records of one author in one span give by offset: of different payloads for a slot the first two."""
+    slots: dict[int, Slot] = {}
+    for record in records:
+        offset = int.from_bytes(record[_STEP], "big") % limits.SPAN_STEPS
+        held = slots.get(offset)
+        if held is None:
+            slots[offset] = record
+        elif isinstance(held, bytes) and held[:-SIGNATURE_BYTES] != record[:-SIGNATURE_BYTES]:
+            slots[offset] = (held, record)
+    return slots

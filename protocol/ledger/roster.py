@@ -1,0 +1,169 @@
+"""The roster: the set of statements of a run, and who may contribute by it (SPEC 7.7).
+
+What it says depends on the set alone: an admission stays, of several exclusions the earliest step holds, and a token
+that two authors have claimed admits nobody.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+
+from protocol import limits
+from protocol.crypto.hashing import Author, u32
+from protocol.errors import Ignore, IgnoreReason
+from protocol.ledger.buckets import INNER_DIGEST_BYTES, inner_digest
+from protocol.ledger.statements import Statement, StatementCodec, StatementKind
+from protocol.run.admission import AdmissionKind, has_work
+from protocol.run.manifest import Manifest
+
+NO_STATEMENTS = bytes(INNER_DIGEST_BYTES)  # the digest of an empty roster
+
+
+class Roster:
+    """Statements of one run by key; two of a token that was claimed by two authors."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.codec = StatementCodec(manifest)
+        self._admission = manifest.admission
+        self._run_id = manifest.run_id
+        self._held: dict[bytes, tuple[Statement, ...]] = {}
+        self._claimed: Counter[Author] = Counter()  # tokens of each author that nobody else has claimed
+        self._ordered: list[bytes] | None = []  # keys, ascending; None after a change
+        self._digest: bytes | None = NO_STATEMENTS
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, data: bytes) -> Statement:
+        """Take one statement in, checks cheapest first.
+
+        Raises:
+            Reject: neither owner nor invitee can have made it.
+            Ignore: it says nothing new, or the table is full.
+        """
+        statement = self.codec.decode_untrusted(data)
+        held = self._held.get(statement.key, ())
+        # [IGNORE] SPEC 7.7.5: nothing follows from it that does not follow already.
+        if self.covers(statement):
+            raise Ignore(IgnoreReason.ALREADY_HELD, f"{statement.kind.name} of {statement.author.hex()[:16]} is held")
+        # [IGNORE] SPEC 7.7.6: the table is full.
+        if not held and len(self._held) >= limits.STATEMENTS_MAX:
+            raise Ignore(IgnoreReason.STATEMENTS_FULL, f"{limits.STATEMENTS_MAX} statements are held already")
+        self.codec.check_signed(statement)
+        self._put(statement, held)
+        return statement
+
+    def _put(self, statement: Statement, held: tuple[Statement, ...]) -> None:
+        is_claim = statement.kind is StatementKind.CLAIM
+        self._held[statement.key] = (*held, statement) if is_claim else (statement,)
+        if is_claim:
+            self._claimed[held[0].author if held else statement.author] += -1 if held else 1
+        self._digest = None
+        if not held:
+            self._ordered = None
+
+    # --- what follows -------------------------------------------------------------------------------------
+
+    def is_admitted(self, author: Author) -> bool:
+        """Whether ``author`` may contribute at all; exclusions are another question."""
+        if self._admission.kind is AdmissionKind.OPEN:
+            return has_work(self._admission, self._run_id, author)
+        return bytes([StatementKind.ADMIT]) + author in self._held or self._claimed[author] > 0
+
+    def excluded_from(self, author: Author) -> int | None:
+        """First step of ``author`` that an exclusion covers."""
+        held = self._held.get(bytes([StatementKind.EXCLUDE]) + author)
+        return held[0].from_step if held else None
+
+    def counts_until(self, author: Author) -> int:
+        """First step of ``author`` that does not count: 0 when none does, STEPS_MAX when all do."""
+        excluded_from = self.excluded_from(author)
+        if not self.is_admitted(author):
+            return 0
+        return limits.STEPS_MAX if excluded_from is None else excluded_from
+
+    def check_counts(self, author: Author, step: int) -> None:
+        """Raises Ignore when an update of ``author`` of ``step`` does not count."""
+        excluded_from = self.excluded_from(author)
+        # [IGNORE] SPEC 7.3: the owner has excluded the author from an earlier step on, or from this one.
+        if excluded_from is not None and step >= excluded_from:
+            text = f"author {author.hex()[:16]} is excluded from step {excluded_from} on"
+            raise Ignore(IgnoreReason.EXCLUDED, text)
+        # [IGNORE] SPEC 7.3: not admitted, or the statement is not here yet. In an open run missing work is a REJECT.
+        if self._admission.kind is not AdmissionKind.OPEN and not self.is_admitted(author):
+            raise Ignore(IgnoreReason.NOT_ADMITTED, f"author {author.hex()[:16]} is not admitted")
+
+    def excluded(self) -> dict[Author, int]:
+        """First step that does not count of every excluded author, ascending by author."""
+        listed = [self._held[key][0] for key in self._keys() if key[0] == StatementKind.EXCLUDE]
+        return {statement.author: statement.from_step for statement in listed}
+
+    def renewals(self) -> dict[int, str]:
+        """First epoch and SHA-256 of every basis that the owner has published since the manifest, ascending."""
+        keys = self._keys()
+        listed = [self._held[key][0] for key in keys[bisect_left(keys, bytes([StatementKind.RENEW])) :]]
+        return {statement.from_epoch: statement.sha256 for statement in listed}
+
+    def renewal_in(self, epoch: int) -> str | None:
+        """SHA-256 of the renewed basis of an epoch; None where none was renewed."""
+        return next((sha256 for start, sha256 in reversed(self.renewals().items()) if start <= epoch), None)
+
+    # --- the set ------------------------------------------------------------------------------------------
+
+    def held(self, key: bytes) -> tuple[Statement, ...]:
+        """The statements of a key, none to two."""
+        return self._held.get(key, ())
+
+    def covers(self, statement: Statement) -> bool:
+        """Whether the statement says nothing that does not follow already."""
+        held = self._held.get(statement.key, ())
+        return bool(held) and _says_nothing_new(held, statement)
+
+    def page(self, after: bytes, count: int) -> tuple[list[bytes], bool]:
+        """Statements of the first ``count`` keys greater than ``after``, ascending; whether these are the last."""
+        keys = self._keys()
+        start = bisect_right(keys, after)
+        chosen = keys[start : start + count]
+        return [statement.data for key in chosen for statement in self._held[key]], start + count >= len(keys)
+
+    def statements(self) -> list[bytes]:
+        """All statements, ascending by key."""
+        return self.page(b"", len(self._held))[0]
+
+    def digest(self) -> bytes:
+        """16 bytes: equal digests, equal sets. Zeros when there is none."""
+        if self._digest is None:
+            fields = [part for key in self._keys() for part in (key, _value(self._held[key]))]
+            self._digest = inner_digest("sfnode/statements/1", *fields)
+        return self._digest
+
+    def _keys(self) -> list[bytes]:
+        if self._ordered is None:
+            self._ordered = sorted(self._held)
+        return self._ordered
+
+
+def _says_nothing_new(held: tuple[Statement, ...], statement: Statement) -> bool:
+    match statement.kind:
+        case StatementKind.ADMIT:
+            return True
+        case StatementKind.EXCLUDE:
+            return held[0].from_step <= statement.from_step
+        case StatementKind.CLAIM:
+            return len(held) == 2 or held[0].author == statement.author
+        case StatementKind.RENEW:
+            return held[0].sha256 <= statement.sha256
+
+
+def _value(held: tuple[Statement, ...]) -> bytes:
+    """What statements say beyond their key, without signatures; of a token claimed twice only that it is void."""
+    match held[0].kind:
+        case StatementKind.ADMIT:
+            return b""
+        case StatementKind.EXCLUDE:
+            return u32(held[0].from_step)
+        case StatementKind.CLAIM:
+            return held[0].author if len(held) == 1 else b""
+        case StatementKind.RENEW:
+            return bytes.fromhex(held[0].sha256)

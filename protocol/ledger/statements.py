@@ -1,0 +1,209 @@
+"""Statements: what the owner of a run signs about it once it has begun, as fixed-width bytes (SPEC 7.7).
+
+One statement stands for itself: it needs no other one, no order and no date. What a set of them says is the roster's.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from enum import IntEnum
+
+from protocol.crypto.hashing import Author, u32
+from protocol.crypto.keys import KEY_BYTES, SIGNATURE_BYTES, Signer, is_author_key, is_signed
+from protocol.errors import OperatorError, Reject, RejectReason
+from protocol.run.admission import AdmissionKind
+from protocol.run.manifest import Manifest
+from protocol.run.method import BasisKind
+
+_SIGNED_TAG = b"sfnode/statement"  # by the owner
+_CLAIM_TAG = b"sfnode/claim/1.."  # by the token's key
+_TOKEN_PREFIX = "invite:"
+_NOBODY = Author(b"")
+_STEP_BYTES = 4
+_HASH_BYTES = 32
+STATEMENT_KEY_BYTES = 1 + KEY_BYTES
+
+
+class StatementKind(IntEnum):
+    """First byte of a statement; never renumbered."""
+
+    ADMIT = 1
+    EXCLUDE = 2
+    CLAIM = 3
+    RENEW = 4
+
+
+# The kind's byte, what follows it, and the signatures.
+_SIZES = {
+    StatementKind.ADMIT: 1 + KEY_BYTES + SIGNATURE_BYTES,
+    StatementKind.EXCLUDE: 1 + KEY_BYTES + _STEP_BYTES + SIGNATURE_BYTES,
+    StatementKind.CLAIM: 1 + 2 * KEY_BYTES + 2 * SIGNATURE_BYTES,
+    StatementKind.RENEW: 1 + KEY_BYTES + _HASH_BYTES + SIGNATURE_BYTES,
+}
+_PLACES = {
+    AdmissionKind.OPEN: (StatementKind.EXCLUDE,),
+    AdmissionKind.ALLOW_LIST: (StatementKind.ADMIT, StatementKind.EXCLUDE),
+    AdmissionKind.INVITE: (StatementKind.ADMIT, StatementKind.EXCLUDE, StatementKind.CLAIM),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """A decoded statement.
+
+    Attributes:
+        kind: what is said.
+        author: of whom; of a renewal of the basis empty.
+        from_step: of an exclusion: its updates of this step and later ones do not count; else 0.
+        token: of a claim: public key of the invitation; else empty.
+        from_epoch: of a renewal: the first epoch that has the new basis; else 0.
+        sha256: of a renewal: 64 lower-case hex digits of the new basis's file; else empty.
+        data: the wire bytes, signatures included.
+    """
+
+    kind: StatementKind
+    author: Author
+    from_step: int = 0
+    token: bytes = b""
+    from_epoch: int = 0
+    sha256: str = ""
+    data: bytes
+
+    @property
+    def key(self) -> bytes:
+        """33 bytes: statements of one key say something of the same thing."""
+        return self.data[:STATEMENT_KEY_BYTES]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invitation:
+    """A one-use token: the secret seed of a key, and the owner's signature over its public half.
+
+    Whoever has it may have one author admitted. ``text`` is what is sent to the invitee.
+    """
+
+    secret: bytes
+    signature: bytes
+
+    @property
+    def text(self) -> str:
+        """The token as one word."""
+        return _TOKEN_PREFIX + base64.urlsafe_b64encode(self.secret + self.signature).decode("ascii")
+
+
+def read_invitation(text: str) -> Invitation:
+    """The invitation in what the owner sent; OperatorError when it is none."""
+    body = text.strip().removeprefix(_TOKEN_PREFIX)
+    try:
+        data = base64.b64decode(body.encode("ascii"), altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error):
+        data = b""
+    if len(data) != KEY_BYTES + SIGNATURE_BYTES or not text.strip().startswith(_TOKEN_PREFIX):
+        raise OperatorError(
+            f"--invite {text[:24]!r}: not a whole invitation. Copy all that `sfnode run invite` printed in one line, "
+            f"from {_TOKEN_PREFIX!r} on"
+        )
+    return Invitation(secret=data[:KEY_BYTES], signature=data[KEY_BYTES:])
+
+
+class StatementCodec:
+    """Makes, decodes and checks the statements of one run."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._owner = manifest.owner_key
+        self._steps = manifest.steps
+        self._epochs = -(-manifest.steps // manifest.method.epoch_steps)
+        is_renewable = manifest.method.basis is BasisKind.PUBLISHED
+        self._kinds = _PLACES[manifest.admission.kind] + ((StatementKind.RENEW,) if is_renewable else ())
+        self._prefix = _SIGNED_TAG + manifest.run_id
+        self._claim_prefix = _CLAIM_TAG + manifest.run_id
+
+    # --- making -------------------------------------------------------------------------------------------
+
+    def admit(self, owner: Signer, author: Author) -> bytes:
+        """The owner admits ``author``."""
+        body = bytes([StatementKind.ADMIT]) + author
+        return body + owner.sign(self._prefix + body)
+
+    def exclude(self, owner: Signer, author: Author, from_step: int) -> bytes:
+        """The owner says that updates of ``author`` of ``from_step`` and later do not count, past ones included."""
+        body = bytes([StatementKind.EXCLUDE]) + author + u32(from_step)
+        return body + owner.sign(self._prefix + body)
+
+    def invite(self, owner: Signer, secret: bytes) -> Invitation:
+        """An invitation; ``secret``: 32 random bytes, never used before."""
+        body = bytes([StatementKind.CLAIM]) + Signer(secret).author
+        return Invitation(secret=secret, signature=owner.sign(self._prefix + body))
+
+    def claim(self, invitation: Invitation, author: Author) -> bytes:
+        """The invitee uses the invitation for ``author``."""
+        token = Signer(invitation.secret)
+        body = bytes([StatementKind.CLAIM]) + token.author + author
+        return body + invitation.signature + token.sign(self._claim_prefix + token.author + author)
+
+    def renew(self, owner: Signer, from_epoch: int, sha256: str) -> bytes:
+        """The owner says that epochs from ``from_epoch`` on have the published basis of this hash (64 hex digits)."""
+        body = bytes([StatementKind.RENEW]) + from_epoch.to_bytes(KEY_BYTES, "big") + bytes.fromhex(sha256)
+        return body + owner.sign(self._prefix + body)
+
+    def split_untrusted(self, data: bytes) -> list[bytes]:
+        """Statements that stand end to end, one by one. Raises Reject."""
+        found, start = [], 0
+        while start < len(data):
+            # [REJECT] SPEC 7.7.1: a kind that the run knows, with its length.
+            size = _SIZES[StatementKind(data[start])] if data[start] in self._kinds else len(data) + 1
+            if start + size > len(data):
+                raise Reject(RejectReason.STATEMENT_FORMAT, "no whole number of statements of this run")
+            found.append(data[start : start + size])
+            start += size
+        return found
+
+    # --- checking -----------------------------------------------------------------------------------------
+
+    def decode_untrusted(self, data: bytes) -> Statement:
+        """Decode and check everything but keys and signatures. Raises Reject."""
+        # [REJECT] SPEC 7.7.1: a kind that the run knows, with its length.
+        if not data or data[0] not in self._kinds or len(data) != _SIZES[StatementKind(data[0])]:
+            raise Reject(RejectReason.STATEMENT_FORMAT, "not a statement of a kind that this run knows")
+        kind, body = StatementKind(data[0]), data[1:]
+        if kind is StatementKind.CLAIM:
+            author = Author(body[KEY_BYTES : 2 * KEY_BYTES])
+            return Statement(kind=kind, author=author, token=body[:KEY_BYTES], data=data)
+        if kind is StatementKind.RENEW:
+            return self._decode_renewal(body, data)
+        author = Author(body[:KEY_BYTES])
+        if kind is StatementKind.ADMIT:
+            return Statement(kind=kind, author=author, data=data)
+        from_step = int.from_bytes(body[KEY_BYTES : KEY_BYTES + _STEP_BYTES], "big")
+        # [REJECT] SPEC 7.7.2: an exclusion begins within the run.
+        if from_step >= self._steps:
+            text = f"an exclusion from step {from_step} of a run of {self._steps} steps"
+            raise Reject(RejectReason.STATEMENT_FORMAT, text)
+        return Statement(kind=kind, author=author, from_step=from_step, data=data)
+
+    def _decode_renewal(self, body: bytes, data: bytes) -> Statement:
+        epoch, sha256 = int.from_bytes(body[:KEY_BYTES], "big"), body[KEY_BYTES:-SIGNATURE_BYTES].hex()
+        # [REJECT] SPEC 7.7.2: a renewal begins at an epoch of the run after the first.
+        if not 0 < epoch < self._epochs:
+            text = f"a renewal from an epoch that is not 1 ... {self._epochs - 1}"
+            raise Reject(RejectReason.STATEMENT_FORMAT, text)
+        return Statement(kind=StatementKind.RENEW, author=_NOBODY, from_epoch=epoch, sha256=sha256, data=data)
+
+    def check_signed(self, statement: Statement) -> None:
+        """The costly rules: keys and signatures, at most two of each. Raises Reject."""
+        # [REJECT] SPEC 7.7.3: the author, and the token where there is one, are valid keys.
+        keys = [key for key in (statement.author, statement.token) if key]
+        if not all(is_author_key(key) for key in keys):
+            raise Reject(RejectReason.AUTHOR_KEY, "a statement about what is no valid Ed25519 key")
+        # [REJECT] SPEC 7.7.4: the owner's signature, and in a claim the token's.
+        data, signed_bytes = statement.data, len(statement.data) - SIGNATURE_BYTES
+        owners, is_right = data[-SIGNATURE_BYTES:], True
+        if statement.kind is StatementKind.CLAIM:
+            signed_bytes = 1 + KEY_BYTES
+            owners = data[1 + 2 * KEY_BYTES : -SIGNATURE_BYTES]
+            claimed = self._claim_prefix + statement.token + statement.author
+            is_right = is_signed(statement.token, claimed, data[-SIGNATURE_BYTES:])
+        if not is_right or not is_signed(self._owner, self._prefix + data[:signed_bytes], owners):
+            raise Reject(RejectReason.STATEMENT_SIGNATURE, "a statement that the run's owner did not sign so")

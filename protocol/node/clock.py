@@ -1,0 +1,151 @@
+"""The step clock: when a node may start its next step, and which (SPEC 9.1). Time comes in as an argument."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Container
+from statistics import median, median_low
+
+from protocol import limits
+from protocol.crypto.hashing import Author
+from protocol.run.manifest import Manifest
+
+_PACES_KEPT = 16
+_HEARD_MS = 2 * limits.STEP_WAIT_MS_MAX  # an author silent for longer does not move the median
+
+
+class StepClock:
+    """Keeps the node in step with the authors that are active, and never waits long for one that is not."""
+
+    def __init__(self, manifest: Manifest, own: Author) -> None:
+        self._own = own
+        self._round_steps = manifest.method.local_steps
+        self._staleness = manifest.staleness
+        self._steps = manifest.steps
+        self._heard_ms: dict[Author, int] = {}
+        self._interval_ms: dict[Author, int] = {}  # smoothed time between two updates of an author
+        self._paces_ms: deque[int] = deque(maxlen=_PACES_KEPT)
+        self._ready_since_ms: int | None = None
+        self._started_ms: int | None = None
+        self._half_ms: int | None = None  # since when half of the active authors are in
+        self.next_step = 0
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run has no step left for this node."""
+        return self.next_step >= self._steps
+
+    def hear(self, author: Author, now_ms: int) -> None:
+        """``author`` has just come further: an update of a higher step than all before.
+
+        Whoever signs old steps only is not at work: it would hold back those who are.
+        """
+        if author in self._heard_ms:
+            interval_ms = now_ms - self._heard_ms[author]
+            self._interval_ms[author] = (3 * self._interval_ms.get(author, interval_ms) + interval_ms) // 4
+        self._heard_ms[author] = now_ms
+
+    def forget_others(self, authors: Container[Author]) -> None:
+        """Of these authors alone anything is held."""
+        self._heard_ms = {author: heard_ms for author, heard_ms in self._heard_ms.items() if author in authors}
+        self._interval_ms = {author: ms for author, ms in self._interval_ms.items() if author in authors}
+
+    def resume_after(self, step: int) -> None:
+        """Never again use ``step`` or one before it; -1 changes nothing."""
+        self.next_step = max(self.next_step, step + self._round_steps if step >= 0 else 0)
+
+    def step_finished(self, now_ms: int) -> None:
+        """The node has done ``next_step``, or skipped it."""
+        self.next_step += self._round_steps
+        self._ready_since_ms = now_ms
+
+    def frontier(self, highest: dict[Author, int], now_ms: int) -> int:
+        """The lower median of the highest steps of the authors heard of lately (of all authors when none was).
+
+        The lower one: of two others, the one that runs ahead must not pull this node along.
+        """
+        heard = self._heard_steps(highest, now_ms)
+        return self._round_of(heard or [step for author, step in highest.items() if author != self._own] or [0])
+
+    def furthest(self, highest: dict[Author, int], now_ms: int) -> int:
+        """The same, but when none was heard of lately the highest step of any author: most may have left long ago.
+
+        Negative when there is no other author.
+        """
+        heard = self._heard_steps(highest, now_ms)
+        others = (step for author, step in highest.items() if author != self._own)
+        return self._round_of(heard or [max(others, default=-1)])
+
+    def is_run_over(self, highest: dict[Author, int], now_ms: int) -> bool:
+        """Whether the others have done the last round: most of those heard of lately, or anybody once all are silent.
+
+        For a node that contributes nothing itself; the lower median, so that one author alone does not end the run.
+        """
+        return self.furthest(highest, now_ms) >= self._steps - self._round_steps
+
+    def _round_of(self, steps: list[int]) -> int:
+        """First step of the round in which their lower median lies."""
+        middle = median_low(steps)
+        return middle - middle % self._round_steps
+
+    def _heard_steps(self, highest: dict[Author, int], now_ms: int) -> list[int]:
+        """Highest steps of the other authors heard of lately."""
+        return [
+            step
+            for author, step in highest.items()
+            if author != self._own and now_ms - self._heard_ms.get(author, -_HEARD_MS - 1) <= _HEARD_MS
+        ]
+
+    def try_start(self, highest: dict[Author, int], now_ms: int) -> int | None:
+        """The step to start now, or None while the node has to wait. A returned step counts as started."""
+        # SPEC 9.1.3: who has fallen behind the median of the active authors jumps to it.
+        self.next_step = max(self.next_step, self.frontier(highest, now_ms))
+        if self.is_finished:
+            return None
+        if self._ready_since_ms is None:
+            self._ready_since_ms = now_ms
+        behind, active = self._count_active(highest)
+        if self._half_ms is None and 2 * behind <= active:
+            self._half_ms = now_ms
+        # SPEC 9.1.2: nobody waits longer than a limit that follows the pace of the faster half: whoever answers just
+        # before the limit must not raise it, step by step.
+        if behind and now_ms - self._ready_since_ms < self.wait_limit_ms():
+            return None
+        if self._is_far_ahead(highest, now_ms):
+            return None
+        if self._half_ms is not None and self._started_ms is not None:
+            self._paces_ms.append(self._half_ms - self._started_ms)
+        self._started_ms, self._half_ms = now_ms, None
+        return self.next_step
+
+    def wait_limit_ms(self) -> int:
+        """Longest wait for active authors at the end of a step."""
+        if not self._paces_ms:
+            return limits.STEP_WAIT_MS_START
+        wanted = int(limits.STEP_WAIT_FACTOR * median(self._paces_ms))
+        return max(limits.STEP_WAIT_MS_MIN, min(limits.STEP_WAIT_MS_MAX, wanted))
+
+    def _is_far_ahead(self, highest: dict[Author, int], now_ms: int) -> bool:
+        """SPEC 9.1.4: this node would run away from a slower majority that is at work.
+
+        An author is at work while it has been silent for less than AT_WORK_INTERVALS of its own usual intervals.
+        """
+        at_work = [
+            highest[author]
+            for author, heard_ms in self._heard_ms.items()
+            if author in highest and author != self._own and now_ms - heard_ms <= self._patience_ms(author)
+        ]
+        ahead = self._round_steps * limits.ROUNDS_AHEAD_MAX
+        return bool(at_work) and self.next_step > median_low(at_work) + ahead
+
+    def _patience_ms(self, author: Author) -> int:
+        if author not in self._interval_ms:
+            return limits.STEP_WAIT_MS_MAX
+        return max(limits.STEP_WAIT_MS_START, min(_HEARD_MS, limits.AT_WORK_INTERVALS * self._interval_ms[author]))
+
+    def _count_active(self, highest: dict[Author, int]) -> tuple[int, int]:
+        """SPEC 9.1.1: of how many active authors step ``next_step - (1 + staleness) rounds`` is missing, and of all."""
+        needed = self.next_step - self._round_steps * (1 + self._staleness)
+        oldest_active = needed - self._round_steps * limits.ACTIVE_WINDOW_STEPS
+        active = [step for author, step in highest.items() if author != self._own and step >= oldest_active]
+        return sum(step < needed for step in active), len(active)

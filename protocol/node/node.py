@@ -1,0 +1,400 @@
+"""The node core: the whole behaviour of a node as a pure machine. Events in, effects out (SPEC 9).
+
+The daemon feeds it and carries the effects out in their order; the simulator does the same in virtual time. It owns the
+replica, the flood's outboxes, the sync sessions and the step clock, and knows no socket, file, clock or thread.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import assert_never
+
+from protocol import limits
+from protocol.crypto.hashing import Author
+from protocol.crypto.keys import Signer
+from protocol.errors import Ignore, IgnoreReason, Reject
+from protocol.events import (
+    BasisArrived,
+    DropPeer,
+    Effect,
+    EstimateFinished,
+    EstimateLost,
+    EstimateSkipped,
+    Event,
+    Halt,
+    MessageArrived,
+    PeerJoined,
+    PeerLeft,
+    ReserveStep,
+    SendMessage,
+    SnapshotArrived,
+    StartEstimate,
+    StatementSubmitted,
+    StoreRecords,
+    StoreStatements,
+    Ticked,
+    WorkerReady,
+)
+from protocol.ledger.ledger import Voided
+from protocol.ledger.statements import Statement
+from protocol.node.clock import StepClock
+from protocol.node.config import NodeConfig
+from protocol.node.snapshots import Snapshots
+from protocol.run.manifest import Manifest
+from protocol.state.coefficients import updates_per_tick
+from protocol.state.replica import Replica
+from protocol.subspace.directions import seed_of
+from protocol.sync.flood import Flood
+from protocol.sync.synchroniser import Synchroniser
+from protocol.wire import Attestations, AttestationsRequest, Head, Message, PeerId, Records, Statements
+
+
+class Node:
+    """One node of a run. Single-threaded: every call comes from the one task that owns the state."""
+
+    def __init__(self, manifest: Manifest, signer: Signer, config: NodeConfig, replica: Replica) -> None:
+        self.manifest = manifest
+        self.replica = replica
+        self.clock = StepClock(manifest, signer.author)
+        self.sync = Synchroniser(replica.ledger, config.first_request)
+        self.snapshots = Snapshots(replica, signer, config)
+        self.ignored: Counter[str] = Counter()
+        self.rejected: Counter[str] = Counter()
+        self.own_updates = 0
+        self.skipped_steps = 0
+        self._signer = signer
+        self._config = config
+        self._flood = Flood(replica.ledger.codec.record_bytes)
+        self._is_worker_free = False
+        self._estimating: int | None = None
+        self._had_neighbours = config.neighbours_min == 0
+        self._first_tick_ms: int | None = None
+        self._replay_rest_until_ms = 0
+        self._bases_here: set[str] = set()  # of the renewed ones
+        self._effects: list[Effect] = []
+        self._now_ms = 0
+        self._summed_per_tick = updates_per_tick(manifest)
+        self.clock.resume_after(config.reserved_step)
+
+    @property
+    def author(self) -> Author:
+        """This node's public key."""
+        return self._signer.author
+
+    def is_admitted_for(self, step: int) -> bool:
+        """Whether an update of this node of ``step`` would count."""
+        return step < self.replica.ledger.roster.counts_until(self.author)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether this node has no step left to contribute; if it may contribute none, whether the run is over."""
+        if self._estimating is not None or self.clock.is_finished:
+            return self._estimating is None
+        if self._may_contribute() or not (self.sync.is_live or self.sync.peers == 0):
+            return False
+        return self.clock.is_run_over(self.replica.ledger.authors(), self._now_ms)
+
+    @property
+    def is_summed(self) -> bool:
+        """Whether so few updates wait to be summed that the state digest costs one tick at most."""
+        return self.replica.unsummed <= self._summed_per_tick
+
+    @property
+    def estimating_step(self) -> int | None:
+        """The step that the worker measures now."""
+        return self._estimating
+
+    def handle(self, event: Event, now_ms: int, *, is_last: bool = True) -> list[Effect]:
+        """Take one event in and return what to do about it, in order. ``now_ms`` never decreases.
+
+        ``is_last`` False: the next event waits already, so nothing is pushed yet. Neighbours that have sent a record
+        meanwhile need not be told of it, and frames are fuller.
+        """
+        self._effects = []
+        self._now_ms = now_ms
+        match event:
+            case PeerJoined():
+                self._flood.open(event.peer)
+                self.sync.open(event.peer)
+                self._send_head(event.peer)
+                self._do(self.snapshots.greet(event.peer, self.sync))
+            case PeerLeft():
+                self._flood.close(event.peer)
+                self.sync.close(event.peer)
+            case MessageArrived():
+                self._receive(event.peer, event.message)
+            case EstimateFinished():
+                self._publish(event.step, event.scalars)
+            case EstimateSkipped() | EstimateLost():
+                self._pass_over(event.step, is_worker_free=isinstance(event, EstimateSkipped))
+            case WorkerReady():
+                self._is_worker_free = True
+            case StatementSubmitted():
+                self._take_in([event.statement], source=None, is_news=True)
+            case BasisArrived():
+                self._bases_here.add(event.sha256)
+            case SnapshotArrived():
+                self.snapshots.show(event.data, self.sync)
+            case Ticked():
+                self._flood.adapt(event.late_ms)
+                self._tick()
+            case _:
+                assert_never(event)
+        self._start_step_if_due()
+        if is_last:
+            self._do([SendMessage(peer=peer, message=message) for peer, message in self._flood.flush(now_ms)])
+        return self._effects
+
+    def rest_ms(self) -> int:
+        """For how long there is nothing to do unless an event comes: when the next Ticked is due at the latest."""
+        if self._is_worker_free and not self.clock.is_finished:
+            return limits.FLUSH_INTERVAL_MS  # a step may begin without any event, when a wait runs out
+        return min(self._flood.rest_ms(self._now_ms), limits.REST_MS_MAX)
+
+    # --- messages -----------------------------------------------------------------------------------------
+
+    def _receive(self, peer: PeerId, message: Message) -> None:
+        if not self.sync.is_open(peer):
+            return  # still on its way when the peer was dropped
+        try:
+            match message:
+                case Records():
+                    self._receive_records(peer, message)
+                case Statements():
+                    self._receive_statements(peer, message)
+                case Head():
+                    self._receive_head(peer, message)
+                case Attestations() | AttestationsRequest():
+                    self._do(self.snapshots.receive(peer, message, self.sync))
+                case _:
+                    self._do(self.sync.receive(peer, message, self._now_ms))
+        except Reject as reject:
+            # Bytes that no honest node can have sent: never relayed, and the session ends (SPEC 8.5).
+            self.rejected[reject.reason.name] += 1
+            self._drop(peer, str(reject))
+
+    def _drop(self, peer: PeerId, reason: str) -> None:
+        """The peer is a neighbour no more, although the end of its session is still to be reported."""
+        self._flood.close(peer)
+        self.sync.close(peer)
+        self._do([DropPeer(peer=peer, reason=reason)])
+
+    def _receive_records(self, peer: PeerId, message: Records) -> None:
+        records = self.replica.ledger.codec.split_untrusted(message.data)
+        self.sync.count_records(peer, message.request, len(records), self._now_ms)
+        frontier = self.frontier()
+        horizon_step = self.sync.horizon_of(peer, message.request, otherwise=self._horizon_step())
+        # What a node asked for while it catches up, its other neighbours have: they are not told (SPEC 8.3).
+        is_news = self.sync.is_live or message.request == 0
+        fresh: list[bytes] = []
+        try:
+            for record in records:
+                if self.replica.ledger.holds(record):  # most copies end here
+                    self.ignored[IgnoreReason.ALREADY_HELD.name] += 1
+                    self._flood.is_known(peer, record)
+                    continue
+                fresh.extend(self._admit(record, peer, frontier, horizon_step))
+        finally:
+            self._keep(fresh, source=peer, is_news=is_news)
+
+    def _admit(self, record: bytes, peer: PeerId, frontier: int, horizon_step: int | None) -> list[bytes]:
+        """Through the one door; returns the records to store and relay. Raises Reject."""
+        try:
+            outcome = self.replica.add(record, horizon_step=horizon_step)
+        except Ignore as ignore:
+            self.ignored[ignore.reason.name] += 1
+            self._flood.is_known(peer, record)
+            return []
+        if isinstance(outcome, Voided):
+            # Both records are the proof of equivocation. Whoever sent the second may lack the first, too.
+            self._flood.push(outcome.first.record, source=None)
+            return [outcome.second.record]
+        author, step = outcome.envelope.author, outcome.envelope.step
+        is_further = step == self.replica.ledger.highest_step(author)
+        if is_further and (self.sync.is_live or step >= frontier):
+            self.clock.hear(author, self._now_ms)
+        return [record]
+
+    def _keep(self, fresh: list[bytes], *, source: PeerId | None, is_news: bool = True) -> None:
+        """Durable first, then relayed: "seen" means stored."""
+        if not fresh:
+            return
+        self._do([StoreRecords(records=tuple(fresh), is_own=source is None)])
+        for record in fresh if is_news else ():
+            self._flood.push(record, source=source)
+
+    # --- statements ---------------------------------------------------------------------------------------
+
+    def _receive_statements(self, peer: PeerId, message: Statements) -> None:
+        self._take_in(message.statements, source=peer, is_news=self.sync.is_live or message.request == 0)
+        self._do(self.sync.receive(peer, message, self._now_ms))
+
+    def _take_in(self, statements: Sequence[bytes], *, source: PeerId | None, is_news: bool) -> None:
+        """Through the roster's door; what is new is stored, then told. Raises Reject for what a peer sent."""
+        fresh: list[Statement] = []
+        try:
+            for data in statements:
+                fresh.extend(self._admit_statement(data))
+        except Reject as reject:
+            if source is not None:
+                raise
+            self.rejected[reject.reason.name] += 1
+        finally:
+            self._keep_statements(fresh, source=source, is_news=is_news)
+
+    def _admit_statement(self, data: bytes) -> list[Statement]:
+        try:
+            return [self.replica.add_statement(data)]
+        except Ignore as ignore:
+            self.ignored[ignore.reason.name] += 1
+            return []
+
+    def _keep_statements(self, fresh: Sequence[Statement], *, source: PeerId | None, is_news: bool) -> None:
+        if not fresh:
+            return
+        ledger = self.replica.ledger
+        self._do([StoreStatements(statements=tuple(statement.data for statement in fresh))])
+        self.clock.forget_others(ledger.authors())
+        self._flood.keep(ledger.counts)
+        if not is_news:
+            return
+        # Of a token claimed twice both claims: together they are the proof, and a neighbour may lack either.
+        told = [each.data for statement in fresh for each in ledger.roster.held(statement.key)]
+        for start in range(0, len(told), limits.STATEMENTS_PER_MESSAGE_MAX):
+            part = tuple(told[start : start + limits.STATEMENTS_PER_MESSAGE_MAX])
+            message = Statements(request=0, statements=part, is_last=True)
+            self._do([SendMessage(peer=peer, message=message) for peer in self.sync.open_peers() if peer != source])
+
+    def _receive_head(self, peer: PeerId, head: Head) -> None:
+        # While updates wait to be summed, or to be taken out, the own digest would cost a long computation.
+        is_same = head.root == self.replica.ledger.root() and self.is_summed
+        if is_same and head.state_digest != self.replica.state_digest():
+            self._settle_mismatch(peer)
+            return
+        self.sync.own = self.snapshots.author_sought(self.sync, head.updates)
+        self._do(self.sync.receive_head(peer, head, self._now_ms, self._horizon_step(head.step)))
+
+    def _settle_mismatch(self, peer: PeerId) -> None:
+        """Equal ledgers, different states: replay to learn which of the two machines is broken (SPEC 7.6)."""
+        if self._now_ms < self._replay_rest_until_ms:
+            return  # a replay costs seconds in a long run: liars must not be able to ask for one after the other
+        self._replay_rest_until_ms = self._now_ms + limits.REPLAY_REST_MS
+        if self.replica.replayed_digest() == self.replica.state_digest():
+            self._drop(peer, "its state digest does not follow from its ledger")
+            return
+        detail = "the state of this node does not follow from its own ledger: a bug, or a broken machine"
+        self._do([Halt(detail=detail)])
+
+    # --- own steps ----------------------------------------------------------------------------------------
+
+    def _start_step_if_due(self) -> None:
+        if self._estimating is not None or not self._is_worker_free or not self._may_sign():
+            return
+        highest = self.replica.ledger.authors()
+        self.clock.resume_after(highest.get(self._signer.author, -1))
+        step = self.clock.try_start(highest, self._now_ms)
+        if step is None:
+            return
+        self._estimating = step
+        self._is_worker_free = False
+        seed = seed_of(self.manifest.run_id, self._signer.author, step)
+        self._do([ReserveStep(step=step), StartEstimate(step=step, seed=seed)])
+
+    def _may_sign(self) -> bool:
+        """SPEC 9.2: sign nothing before the peers were asked for this author's own highest round."""
+        if not self._may_contribute() or self.clock.is_finished or self._first_tick_ms is None:
+            return False
+        if not self._has_basis():
+            return False
+        waited_ms = self._now_ms - self._first_tick_ms
+        has_enough = self.sync.peers >= self._config.neighbours_min or waited_ms >= limits.FIRST_SYNC_TIMEOUT_MS
+        self._had_neighbours = self._had_neighbours or has_enough
+        # A long catch-up is no silence: only who gets no answer goes on with what the disk holds.
+        silent_ms = self._now_ms - max(self._first_tick_ms, self.sync.answered_ms)
+        is_silent = silent_ms >= limits.FIRST_SYNC_TIMEOUT_MS or not self._config.expects_peers
+        return self._had_neighbours and (is_silent or self.snapshots.may_train(self.sync))
+
+    def _has_basis(self) -> bool:
+        """Whether the basis of the next step is here (SPEC 9.2.5)."""
+        if not self.replica.ledger.roster.renewals():
+            return True
+        epoch = max(self.clock.next_step, self.frontier()) // self.manifest.method.epoch_steps
+        return self.replica.ledger.roster.renewal_in(epoch) in {None, *self._bases_here}
+
+    def _may_contribute(self) -> bool:
+        """Whether its next step would count: no relay, admitted, not excluded, with a place in the author table."""
+        has_room = self.replica.ledger.has_room_for(self.author)
+        return self._config.is_training and has_room and self.is_admitted_for(self.clock.next_step)
+
+    def _publish(self, step: int, scalars: tuple[int, ...]) -> None:
+        if step != self._estimating:
+            return
+        self._estimating = None
+        self._is_worker_free = True
+        self.clock.step_finished(self._now_ms)
+        ledger = self.replica.ledger
+        # SPEC 9.2.4: an own record of this round or a later one, or the last free place among the authors, may have
+        # gone while the worker measured. A second payload would void the first.
+        is_taken = ledger.highest_step(self.author) >= step or not ledger.has_room_for(self.author)
+        if is_taken or not self.is_admitted_for(step):
+            self.skipped_steps += 1
+            return
+        envelope = ledger.codec.seal(self._signer, step, scalars)
+        self.replica.add(envelope.record)
+        self.own_updates += 1
+        self._keep([envelope.record], source=None)
+
+    def _pass_over(self, step: int, *, is_worker_free: bool) -> None:
+        if step != self._estimating:
+            return
+        self._estimating = None
+        self._is_worker_free = is_worker_free
+        self.skipped_steps += 1
+        self.clock.step_finished(self._now_ms)
+
+    # --- time ---------------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        if self._first_tick_ms is None:
+            self._first_tick_ms = self._now_ms
+        if self.replica.unsummed > self._summed_per_tick // 2:  # a few at once cost little more than one
+            self.replica.sum_some(self._summed_per_tick)
+        for peer in self.sync.peers_due_for_head(self._now_ms):
+            self._send_head(peer)
+        self._do(self.sync.tick(self._now_ms))
+        self._do(self.snapshots.tick(self.sync, self.frontier() if self.is_summed else None, self._now_ms))
+
+    def _send_head(self, peer: PeerId) -> None:
+        """Skipped while updates wait to be summed: the digest would cost a long computation now."""
+        if not self.is_summed:
+            return
+        self.sync.head_sent(peer, self._now_ms)
+        head = Head(
+            root=self.replica.ledger.root(),
+            state_digest=self.replica.state_digest(),
+            updates=self.replica.ledger.updates,
+            step=self.frontier(),
+        )
+        self._do([SendMessage(peer=peer, message=head)])
+
+    def frontier(self) -> int:
+        """Where the run is: the median of the active authors' highest steps."""
+        return self.clock.frontier(self.replica.ledger.authors(), self._now_ms)
+
+    def _horizon_step(self, asked_step: int | None = None) -> int | None:
+        """Last step acceptable now; unbounded while catching up, when every step lies ahead. SPEC 7.3.3 says why.
+
+        For what is pushed the neighbours count with their lower median, so that one liar does not move it; for what is
+        asked of one of them, its own frontier (``asked_step``) and, once all are silent, whatever is held.
+        """
+        if not self.sync.is_live:
+            return None
+        ahead = limits.STEPS_AHEAD_MAX * self.manifest.method.local_steps
+        neighbours = self.sync.head_step
+        if asked_step is not None:
+            neighbours = max(asked_step, self.clock.furthest(self.replica.ledger.authors(), self._now_ms))
+        return max(self.frontier(), self.clock.next_step, neighbours) + ahead
+
+    def _do(self, effects: Sequence[Effect]) -> None:
+        self._effects.extend(effects)

@@ -1,0 +1,49 @@
+"""Who may contribute to a run, as its manifest says, and the work that an open run may ask of a key (SPEC 1.1, 7.7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import Annotated
+
+from protocol import limits
+from protocol.crypto.hashing import DIGEST_BYTES, hash_fields
+from protocol.schema import Bound
+
+
+class AdmissionKind(StrEnum):
+    """Who may contribute: any key; keys that the owner has admitted; these and keys that claimed an invitation."""
+
+    OPEN = "open"
+    ALLOW_LIST = "allow-list"
+    INVITE = "invite"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionSpec:
+    """The manifest's ``admission``.
+
+    Attributes:
+        pow_bits: work that a key must have cost, as leading zero bits; 0 unless the run is open.
+    """
+
+    kind: AdmissionKind
+    pow_bits: Annotated[int, Bound(0, limits.POW_BITS_MAX)]
+
+
+def broken_admission_rules(spec: AdmissionSpec) -> list[tuple[bool, str]]:
+    """The rules between the fields (SPEC 1.4.9), each with its complaint."""
+    is_idle = spec.kind is not AdmissionKind.OPEN and spec.pow_bits != 0
+    return [(is_idle, "admission.pow_bits: must be 0 where the owner admits each key")]
+
+
+@lru_cache(maxsize=4_096)
+def work_of(run_id: bytes, author: bytes) -> int:
+    """Work in a key, for this run alone: leading zero bits of a hash, which take 2^bits keys to find."""
+    return 8 * DIGEST_BYTES - int.from_bytes(hash_fields("sfnode/work/1", run_id, author), "big").bit_length()
+
+
+def has_work(spec: AdmissionSpec, run_id: bytes, author: bytes) -> bool:
+    """Whether ``author`` has cost the work that the run asks for."""
+    return spec.pow_bits == 0 or work_of(run_id, author) >= spec.pow_bits

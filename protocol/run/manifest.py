@@ -1,0 +1,264 @@
+"""The run manifest: everything all nodes of a run must agree on, as one signed document (SPEC 1).
+
+``run_id = SHA-256(canonical bytes)``. A field that this version does not know is refused, never skipped: a node that
+ignored one would compute another model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Annotated
+
+from protocol import limits
+from protocol.crypto.hashing import Author, RunId, hash_fields
+from protocol.crypto.keys import SIGNATURE_BYTES, Signer, is_author_key, is_signed
+from protocol.errors import Reject, RejectReason
+from protocol.run.admission import AdmissionSpec, broken_admission_rules
+from protocol.run.method import BasisKind, Method, Schedule, ScheduleKind, broken_method_rules
+from protocol.run.task import TaskSpec, broken_task_rules
+from protocol.schema import Bound, Hex32, Malformed, Name, from_plain_untrusted, is_hex, to_plain
+
+FORMAT = 1
+
+
+class TensorKind(StrEnum):
+    """How a trainable tensor is perturbed: a matrix by U a b^T V^T, a vector by U a."""
+
+    MATRIX = "matrix"
+    VECTOR = "vector"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileHash:
+    """A file's name inside the model folder and its SHA-256 in lower-case hex."""
+
+    name: Name
+    sha256: Hex32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    """The base model W0.
+
+    Attributes:
+        id: hub id ("facebook/opt-1.3b"), "embedded:NAME", or "local:FOLDER NAME".
+        revision: hub commit, empty otherwise.
+        weights: config.json and every safetensors file.
+        tokenizer: every tokenizer file.
+    """
+
+    id: Name
+    revision: Annotated[str, Bound(0, limits.NAME_LENGTH_MAX)]
+    weights: Annotated[tuple[FileHash, ...], Bound(1, 1_024)]
+    tokenizer: Annotated[tuple[FileHash, ...], Bound(1, 64)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorSpec:
+    """One trainable tensor: its name in the checkpoint and the shape of the stored parameter (cols = 0: a vector)."""
+
+    name: Name
+    kind: TensorKind
+    rows: Annotated[int, Bound(1, 1 << 24)]
+    cols: Annotated[int, Bound(0, 1 << 24)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """The document itself. Build it with :func:`checked`, so that its rules hold.
+
+    Attributes:
+        format: version of this structure.
+        name: for people.
+        owner: Ed25519 public key in hex; signs the document.
+        tensors: trainable tensors; their order numbers them.
+        steps: length of the run.
+        staleness: how many steps a node may be ahead of the slowest active author.
+        admission: who may contribute.
+        authors_max: bound of the author table, from which overflow bounds follow.
+    """
+
+    format: int
+    name: Name
+    owner: Hex32
+    model: ModelSpec
+    tensors: Annotated[tuple[TensorSpec, ...], Bound(1, limits.TENSORS_MAX)]
+    task: TaskSpec
+    method: Method
+    schedule: Schedule
+    steps: Annotated[int, Bound(1, limits.STEPS_MAX)]
+    staleness: Annotated[int, Bound(0, 64)]
+    admission: AdmissionSpec
+    authors_max: Annotated[int, Bound(1, limits.AUTHORS_MAX)]
+
+    @cached_property
+    def canonical(self) -> bytes:
+        """ASCII JSON with sorted keys, no spaces and integers only: the bytes that are hashed and signed (SPEC 1.2)."""
+        return json.dumps(to_plain(self, as_rows=False), sort_keys=True, separators=(",", ":")).encode("ascii")
+
+    @cached_property
+    def run_id(self) -> RunId:
+        """32-byte identity of the run."""
+        return RunId(hash_fields("sfnode/run/1", self.canonical))
+
+    @property
+    def owner_key(self) -> Author:
+        """The owner's public key, 32 bytes."""
+        return Author(bytes.fromhex(self.owner))
+
+    @property
+    def epsilon(self) -> float:
+        """Half the width of the finite difference, exact in binary floating point."""
+        return 2.0**self.method.epsilon_exp
+
+    def weight(self, step: int) -> int:
+        """Integer learning-rate weight of ``step`` (SPEC 5.3); linear interpolation rounded half up, never negative."""
+        first, last = self.schedule.weight_start, self.schedule.weight_end
+        if self.schedule.kind is ScheduleKind.CONSTANT or self.steps == 1:
+            return first
+        span = self.steps - 1
+        return (2 * (first * (span - step) + last * step) + span) // (2 * span)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedManifest:
+    """A manifest with its owner's signature: the content of a ``.run`` file."""
+
+    manifest: Manifest
+    signature: bytes
+
+    def encode(self) -> bytes:
+        """Canonical bytes, newline, signature in hex, newline (SPEC 1.3)."""
+        return self.manifest.canonical + b"\n" + self.signature.hex().encode("ascii") + b"\n"
+
+
+def sign_manifest(manifest: Manifest, signer: Signer) -> SignedManifest:
+    """Sign with the owner's key; ``signer`` must be the key that ``manifest.owner`` names."""
+    assert signer.author == manifest.owner_key
+    return SignedManifest(manifest=manifest, signature=signer.sign(b"sfnode/manifest/1" + manifest.run_id))
+
+
+def decode_run_untrusted(data: bytes) -> SignedManifest:
+    """Read the content of a ``.run`` file or a peer's answer; Reject names what is wrong."""
+    # [REJECT] SPEC 1.3: size, two lines, canonical JSON, known format, every field within bounds, owner's signature.
+    if len(data) > limits.MANIFEST_BYTES_MAX:
+        raise Reject(RejectReason.SIZE, f"manifest of {len(data)} bytes, at most {limits.MANIFEST_BYTES_MAX}")
+    lines = data.split(b"\n")
+    if len(lines) != 3 or lines[2] != b"" or len(lines[1]) != 2 * SIGNATURE_BYTES:
+        raise Reject(
+            RejectReason.MANIFEST_FORMAT, "not a run file: one line of JSON and one line of signature expected"
+        )
+    manifest = checked(_parse_json_untrusted(lines[0]))
+    if manifest.canonical != lines[0]:
+        raise Reject(RejectReason.MANIFEST_FORMAT, "the JSON is not in canonical form")
+    try:
+        signature = bytes.fromhex(lines[1].decode("ascii"))
+    except ValueError:
+        raise Reject(RejectReason.MANIFEST_FORMAT, "the signature line is not hexadecimal") from None
+    signed = SignedManifest(manifest=manifest, signature=signature)
+    if signed.encode() != data:
+        raise Reject(RejectReason.MANIFEST_FORMAT, "the signature line is not in canonical form")
+    if not is_signed(manifest.owner_key, b"sfnode/manifest/1" + manifest.run_id, signature):
+        raise Reject(RejectReason.MANIFEST_SIGNATURE, "the owner's signature does not fit: the document was changed")
+    return signed
+
+
+def _parse_json_untrusted(line: bytes) -> object:
+    try:
+        return json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise Reject(RejectReason.MANIFEST_FORMAT, "the first line is not JSON") from None
+
+
+def _refuse_constant(name: str) -> object:
+    """Python's reader takes NaN and Infinity, which are no JSON."""
+    raise ValueError(name)
+
+
+def checked(data: object) -> Manifest:
+    """A manifest from plain data (a JSON mapping); Reject with the field's path when a rule is broken."""
+    version = data.get("format") if isinstance(data, dict) else None
+    if type(version) is int and version != FORMAT:
+        raise Reject(
+            RejectReason.MANIFEST_FORMAT,
+            f"manifest format {version}, but this sfnode reads format {FORMAT}: install a release that knows it",
+        )
+    try:
+        manifest = from_plain_untrusted(Manifest, data, "manifest")
+    except Malformed as error:
+        raise Reject(RejectReason.MANIFEST_FIELD, str(error)) from None
+    for is_broken, complaint in _broken_rules(manifest):
+        if is_broken:
+            raise Reject(RejectReason.MANIFEST_FIELD, complaint)
+    return manifest
+
+
+def _broken_rules(manifest: Manifest) -> list[tuple[bool, str]]:
+    """The rules between fields (SPEC 1.4), each with its complaint."""
+    method, task = manifest.method, manifest.task
+    names = [tensor.name for tensor in manifest.tensors]
+    bits = coefficient_max(manifest) * (method.rank * method.basis_max) ** 2
+    files = [*manifest.model.weights, *manifest.model.tokenizer]
+    hashes = [entry.sha256 for entry in files]
+    coefficients = coefficient_count(manifest)
+    return [
+        (not is_hex(manifest.owner, 64) or not is_author_key(bytes.fromhex(manifest.owner)), "owner: not a valid key"),
+        (any(not is_hex(text, 64) for text in hashes), "model: a sha256 is not 64 lower-case hex digits"),
+        (any(not is_plain_file_name(entry.name) for entry in files), "model: a file name leads out of the folder"),
+        (len(set(names)) != len(names), "tensors: a name is listed twice"),
+        (
+            any((tensor.kind is TensorKind.VECTOR) != (tensor.cols == 0) for tensor in manifest.tensors),
+            "tensors: cols must be 0 for a vector and positive for a matrix",
+        ),
+        *broken_method_rules(method),
+        (manifest.steps % method.local_steps != 0, "steps: not a multiple of method.local_steps"),
+        (
+            task.batch_rows * method.shares % method.directions != 0,
+            "task.batch_rows: not a multiple of method.directions / method.shares",
+        ),
+        (
+            method.basis is BasisKind.PUBLISHED and basis_bytes(manifest.tensors, method.rank) > limits.BASIS_BYTES_MAX,
+            f"method.basis: the file of a published basis would exceed {limits.BASIS_BYTES_MAX} bytes: lower the rank",
+        ),
+        *broken_task_rules(task),
+        *broken_admission_rules(manifest.admission),
+        (
+            coefficients > limits.COEFFICIENTS_MAX,
+            f"bounds: {coefficients} coefficients in all epochs, at most {limits.COEFFICIENTS_MAX}: lower method.rank, "
+            f"steps or the number of tensors, or raise method.epoch_steps",
+        ),
+        (
+            bits >= 1 << limits.COEFFICIENT_BITS_MAX,
+            f"bounds: authors_max x epoch steps x scalars x weight x (rank x basis_max)^2 takes {bits.bit_length()} "
+            f"bits, at most {limits.COEFFICIENT_BITS_MAX}: lower authors_max, epoch_steps, clip or the learning-rate "
+            "weights",
+        ),
+    ]
+
+
+def coefficient_count(manifest: Manifest) -> int:
+    """How many coefficients the whole run has: of all tensors, in all epochs."""
+    rank = manifest.method.rank
+    sizes = [rank if tensor.kind is TensorKind.VECTOR else rank * rank for tensor in manifest.tensors]
+    return sum(sizes) * -(-manifest.steps // manifest.method.epoch_steps)
+
+
+def coefficient_max(manifest: Manifest) -> int:
+    """Upper bound of |C| in any epoch: every author, every step, all scalars on one coordinate (SPEC 4.5)."""
+    weight = max(manifest.schedule.weight_start, manifest.schedule.weight_end)
+    steps = min(manifest.method.epoch_steps, manifest.steps)
+    return manifest.authors_max * steps * manifest.method.scalar_mass_max * weight
+
+
+def basis_bytes(tensors: Sequence[TensorSpec], rank: int) -> int:
+    """Length of a published basis of ``tensors`` (SPEC 4.6): magic, two numbers, two per tensor, int8 entries."""
+    return 24 + sum(8 + rank * (tensor.rows + tensor.cols) for tensor in tensors)
+
+
+def is_plain_file_name(name: str) -> bool:
+    """Whether ``name`` is that of a file right in a folder, on any system: peers' manifests name files to be read."""
+    return name not in (".", "..") and not any(character in "/\\:\0" for character in name)

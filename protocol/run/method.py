@@ -1,0 +1,126 @@
+"""How a run learns: the part of the manifest about the subspace, the estimator and the learning rate (SPEC 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from protocol import limits
+from protocol.schema import Bound, OptionalHex32, is_hex
+
+
+class BasisKind(StrEnum):
+    """Where the subspace comes from: the generator, or a file named by its hash."""
+
+    RANDOM = "random"
+    PUBLISHED = "published"
+
+
+class CoreKind(StrEnum):
+    """Distribution of (a, b): one signed coordinate, or all signs."""
+
+    CANONICAL = "canonical"
+    RADEMACHER = "rademacher"
+
+
+class ScalarKind(StrEnum):
+    """What a projected gradient becomes on the wire: multiples of a quantum, or normalised by their own rms."""
+
+    RAW = "raw"
+    NORMALISED = "normalised"
+
+
+class ScheduleKind(StrEnum):
+    """Course of the learning-rate weight over the run."""
+
+    CONSTANT = "constant"
+    LINEAR = "linear"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """The estimator and the update rule. All scales are powers of two, so that scaling never rounds.
+
+    Attributes:
+        rank: r, of the subspace of every tensor; a power of two.
+        epoch_steps: T, steps before the subspace is redrawn.
+        basis, basis_sha256: the subspace's source; the hash only for a published one.
+        basis_unit_exp: entries of the basis are multiples of 2^-basis_unit_exp; 0 for a random one.
+        basis_max: largest |entry|, in those multiples; 1 for a random one.
+        core, scalar: see the enums.
+        epsilon_exp: epsilon = 2^epsilon_exp, width of the finite difference to one side.
+        sides: 2: central differences; 1: forward differences from one pass without perturbation.
+        directions: D per step.
+        shares: how many directions are probed with the same examples.
+        local_steps: K steps per envelope.
+        alpha_exp: alpha = 2^alpha_exp scales coefficients to weights.
+        quantum_exp: raw scalars are multiples of 2^quantum_exp.
+        clip: largest |q|.
+    """
+
+    rank: Annotated[int, Bound(1, limits.RANK_MAX)]
+    epoch_steps: Annotated[int, Bound(1, limits.STEPS_MAX)]
+    basis: BasisKind
+    basis_sha256: OptionalHex32
+    basis_unit_exp: Annotated[int, Bound(0, limits.BASIS_UNIT_EXP_MAX)]
+    basis_max: Annotated[int, Bound(1, limits.BASIS_ENTRY_MAX)]
+    core: CoreKind
+    scalar: ScalarKind
+    epsilon_exp: Annotated[int, Bound(-30, 0)]
+    sides: Annotated[int, Bound(1, 2)]
+    directions: Annotated[int, Bound(1, limits.DIRECTIONS_MAX)]
+    shares: Annotated[int, Bound(1, limits.DIRECTIONS_MAX)]
+    local_steps: Annotated[int, Bound(1, limits.LOCAL_STEPS_MAX)]
+    alpha_exp: Annotated[int, Bound(-60, 0)]
+    quantum_exp: Annotated[int, Bound(-40, 10)]
+    clip: Annotated[int, Bound(1, limits.CLIP_MAX)]
+
+    @property
+    def scalars(self) -> int:
+        """Scalars in one envelope: D x K."""
+        return self.directions * self.local_steps
+
+    @property
+    def blocks(self) -> int:
+        """Into how many blocks of examples a step's batch is cut; the directions of a block share its examples."""
+        return self.directions // self.shares
+
+    @property
+    def scalar_mass_max(self) -> int:
+        """Largest sum of |q| over the directions of one step that a valid envelope can carry (SPEC 5.2)."""
+        return self.directions * (self.clip if self.scalar is ScalarKind.RAW else limits.NORMALISED_MASS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """Integer learning-rate weight w(step) from ``weight_start`` (step 0) to ``weight_end`` (the last step)."""
+
+    kind: ScheduleKind
+    weight_start: Annotated[int, Bound(1, limits.WEIGHT_MAX)]
+    weight_end: Annotated[int, Bound(0, limits.WEIGHT_MAX)]
+
+
+def broken_method_rules(method: Method) -> list[tuple[bool, str]]:
+    """The rules between fields of a method (SPEC 1.4), each with its complaint."""
+    is_published = method.basis is BasisKind.PUBLISHED
+    normalised = method.scalar is ScalarKind.NORMALISED
+    return [
+        (method.rank & (method.rank - 1) != 0, f"method.rank: {method.rank} is not a power of two"),
+        (method.scalars > limits.SCALARS_MAX, f"method: directions x local_steps exceeds {limits.SCALARS_MAX}"),
+        (method.epoch_steps % method.local_steps != 0, "method.epoch_steps: not a multiple of method.local_steps"),
+        (method.directions % method.shares != 0, "method.directions: not a multiple of method.shares"),
+        (normalised and method.directions < 2, "method.directions: normalised scalars need at least 2"),
+        (
+            normalised and method.clip != limits.NORMALISED_CLIP,
+            f"method.clip: must be {limits.NORMALISED_CLIP} with normalised scalars",
+        ),
+        (
+            is_hex(method.basis_sha256, 64) != is_published or (method.basis_sha256 != "") != is_published,
+            "method.basis_sha256: 64 lower-case hex digits with a published basis, else empty",
+        ),
+        (
+            not is_published and (method.basis_unit_exp, method.basis_max) != (0, 1),
+            "method.basis_unit_exp, method.basis_max: must be 0 and 1 with a random basis",
+        ),
+    ]

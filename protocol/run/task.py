@@ -1,0 +1,75 @@
+"""What a run learns: the part of the manifest about data, prompts and the objective (SPEC 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from protocol.schema import Bound, Name, OptionalHex32, is_hex
+
+DATA_PRIVATE = "private"
+
+
+class TaskKind(StrEnum):
+    """What follows a prompt: one of the run's label words, one of the row's own texts, or one text to be predicted."""
+
+    CLASSIFICATION = "classification"
+    CHOICE = "choice"
+    COMPLETION = "completion"
+
+
+class Objective(StrEnum):
+    """What is made small: the mean loss, or one minus a metric of the predictions, which has no gradient."""
+
+    LOSS = "loss"
+    ACCURACY = "accuracy"
+    F1 = "f1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSpec:
+    """What is learnt.
+
+    Attributes:
+        kind: see the enum.
+        template: prompt with field names of the data in braces, e.g. "{sentence} It was"; may be empty.
+        completion: the same for what follows the prompt, e.g. " {choice}" or "{text}"; empty for a classification.
+        label_words: words of label 0, 1, ..., with their leading space; for a classification only.
+        objective: see the enum.
+        data: "private" (each node its own), or a name of the public data, e.g. "file:train.jsonl".
+        data_sha256: hash of the public data file; empty when private.
+        max_tokens: longest prompt; longer ones lose their beginning.
+        batch_rows: examples per step, shared evenly by the directions (`Method.shares`).
+    """
+
+    kind: TaskKind
+    template: Annotated[str, Bound(0, 4_096)]
+    completion: Annotated[str, Bound(0, 4_096)]
+    label_words: Annotated[tuple[Name, ...], Bound(0, 256)]
+    objective: Objective
+    data: Name
+    data_sha256: OptionalHex32
+    max_tokens: Annotated[int, Bound(4, 1 << 16)]
+    batch_rows: Annotated[int, Bound(1, 1 << 16)]
+
+
+def broken_task_rules(task: TaskSpec) -> list[tuple[bool, str]]:
+    """The rules between fields of a task (SPEC 1.4), each with its complaint."""
+    is_classification = task.kind is TaskKind.CLASSIFICATION
+    return [
+        (
+            (len(task.label_words) > 1) != is_classification or bool(task.label_words) != is_classification,
+            "task.label_words: two or more for a classification, else none",
+        ),
+        ((task.completion == "") != is_classification, "task.completion: empty exactly for a classification"),
+        (
+            task.kind is TaskKind.COMPLETION and task.objective is not Objective.LOSS,
+            "task.objective: a completion has a loss only",
+        ),
+        (
+            (task.data == DATA_PRIVATE) != (task.data_sha256 == ""),
+            "task.data_sha256: given exactly when data is public",
+        ),
+        (task.data_sha256 != "" and not is_hex(task.data_sha256, 64), "task.data_sha256: not lower-case hex"),
+    ]

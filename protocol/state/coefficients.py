@@ -1,0 +1,203 @@
+"""The model's state: integer coefficients, the sum over a set of updates (SPEC 4.5).
+
+Integer addition is exact and commutes, so equal sets give equal bits in any order, and any term can be taken out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.crypto.hashing import Digest, hash_fields, u32
+from protocol.ledger.envelope import Envelope
+from protocol.run.manifest import Manifest, TensorKind
+from protocol.run.method import CoreKind
+from protocol.subspace.directions import canonical_coordinates, rademacher_signs, scale_exp
+
+Int64Array = NDArray[np.int64]
+
+_OPEN_EPOCHS = 4  # late updates, and rounds across an epoch's end, find theirs open
+_UPDATES_PER_BATCH = 4_096  # decoded at once: 2 MB, where a whole run's would be hundreds
+_CORES_PER_CHUNK = 1 << 15  # cores expanded at once: 1 MB of temporaries stays in the cache, and in the process
+# Cores summed into the coefficients at once: keeps one tick at about 10 ms. An update has one per direction and tensor.
+_CORES_PER_TICK = {CoreKind.CANONICAL: 400_000, CoreKind.RADEMACHER: 40_000}
+_SUMMED_PER_TICK_MIN, _SUMMED_PER_TICK_MAX = 16, 1_024
+
+
+class CoefficientLayout:
+    """Where each tensor's coefficients lie in an epoch's flat vector: tensors in order, matrices row by row."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        rank = manifest.method.rank
+        sizes = [rank if tensor.kind is TensorKind.VECTOR else rank * rank for tensor in manifest.tensors]
+        ends = np.cumsum(sizes, dtype=np.int64)
+        self.rank = rank
+        self.size = int(ends[-1])
+        self.offsets = ends - np.array(sizes, dtype=np.int64)
+        self.is_matrix = np.array([tensor.kind is TensorKind.MATRIX for tensor in manifest.tensors])
+        self.row_strides = np.where(self.is_matrix, rank, 1)
+
+    def tensor(self, flat: Int64Array, index: int) -> Int64Array:
+        """View of one tensor's coefficients in ``flat``: int64[r, r] for a matrix, int64[r] for a vector."""
+        start = self.offsets[index]
+        if not self.is_matrix[index]:
+            return flat[start : start + self.rank]
+        return flat[start : start + self.rank * self.rank].reshape(self.rank, self.rank)
+
+
+class Coefficients:
+    """C[epoch, tensor], int64, zero at the start. The owner adds each valid update once.
+
+    Epochs that were not changed lately rest in the fewest bytes that hold their coefficients: a long run has many.
+    """
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.layout = CoefficientLayout(manifest)
+        self._manifest = manifest
+        self._epochs: dict[int, NDArray[np.signedinteger]] = {}
+        self._latest: list[int] = []  # those in int64, the one that was changed last at the end
+        self._revisions: dict[int, int] = {}
+        self._digests: dict[int, Digest | None] = {}  # by epoch, None where all is zero; absent after a change
+
+    def add(self, updates: Iterable[Envelope]) -> None:
+        """Add updates, in any order. A few microseconds each, whatever the size of the model."""
+        self._accumulate(updates, sign=1)
+
+    def remove(self, updates: Iterable[Envelope]) -> None:
+        """Take updates that were added back out, exactly."""
+        self._accumulate(updates, sign=-1)
+
+    def flat(self, epoch: int) -> Int64Array:
+        """All coefficients of ``epoch``: a copy, int64[layout.size]."""
+        held = self._epochs.get(epoch)
+        return np.zeros(self.layout.size, dtype=np.int64) if held is None else held.astype(np.int64)
+
+    def epochs(self) -> tuple[int, ...]:
+        """Epochs with any coefficient other than zero, ascending."""
+        return tuple(epoch for epoch in sorted(self._epochs) if self._epoch_digest(epoch))
+
+    def revisions(self) -> dict[int, int]:
+        """How often each epoch was changed: what differs from an earlier look has new coefficients."""
+        return dict(self._revisions)
+
+    def digest(self) -> Digest:
+        """The state digest (SPEC 7.4): equal for equal states, and independent of how they came about.
+
+        Hashes only the epochs that changed since the last call: a long run has many, and lately one or two change.
+        """
+        digests = [(epoch, self._epoch_digest(epoch)) for epoch in sorted(self._epochs)]
+        fields = [part for epoch, digest in digests if digest for part in (u32(epoch), digest)]
+        return hash_fields("sfnode/state/1", self._manifest.run_id, *fields)
+
+    def set_flat(self, epoch: int, values: NDArray[np.signedinteger]) -> None:
+        """Replace an epoch's coefficients by a copy of ``values``: for a process that is told the state."""
+        assert values.shape == (self.layout.size,)
+        self._opened(epoch)[...] = values
+        self._revisions[epoch] = self._revisions.get(epoch, 0) + 1
+        self._digests.pop(epoch, None)
+
+    def _opened(self, epoch: int) -> Int64Array:
+        """The coefficients of ``epoch``, to be changed in place; those that were changed longest ago come to rest."""
+        if epoch in self._latest:
+            self._latest.remove(epoch)
+        else:
+            self._epochs[epoch] = self.flat(epoch)
+        self._latest.append(epoch)
+        for resting in self._latest[:-_OPEN_EPOCHS]:
+            self._epochs[resting] = self._epochs[resting].astype(f"i{fewest_bytes(self._epochs[resting])}")
+        self._latest = self._latest[-_OPEN_EPOCHS:]
+        flat: Int64Array = self._epochs[epoch]
+        return flat
+
+    def _epoch_digest(self, epoch: int) -> Digest | None:
+        """Digest of one epoch's coefficients; None when all of them are zero."""
+        if epoch not in self._digests:
+            flat = self._epochs[epoch]
+            self._digests[epoch] = hash_fields("sfnode/epoch/1", flat.astype("<i8").tobytes()) if flat.any() else None
+        return self._digests[epoch]
+
+    def _accumulate(self, updates: Iterable[Envelope], *, sign: int) -> None:
+        coming = iter(updates)
+        while batch := list(islice(coming, _UPDATES_PER_BATCH)):
+            self._accumulate_batch(batch, sign)
+
+    def _accumulate_batch(self, updates: Sequence[Envelope], sign: int) -> None:
+        by_epoch: dict[int, list[Envelope]] = {}
+        for update in updates:
+            by_epoch.setdefault(update.step // self._manifest.method.epoch_steps, []).append(update)
+        chunk = max(1, _CORES_PER_CHUNK // (self._manifest.method.scalars * len(self._manifest.tensors)))
+        for epoch, members in by_epoch.items():
+            flat = self._opened(epoch)
+            self._revisions[epoch] = self._revisions.get(epoch, 0) + 1
+            self._digests.pop(epoch, None)
+            for start in range(0, len(members), chunk):
+                self._accumulate_chunk(flat, members[start : start + chunk], sign)
+
+    def _accumulate_chunk(self, flat: Int64Array, members: Sequence[Envelope], sign: int) -> None:
+        """All local steps at once: a round's directions are numbered through (SPEC 4.2)."""
+        method = self._manifest.method
+        seeds = [member.seed for member in members]
+        scalars_nd = np.array([member.scalars for member in members], dtype=np.int64)
+        weights_nk = np.array(
+            [[self._manifest.weight(member.step + k) for k in range(method.local_steps)] for member in members]
+        )
+        amounts_nd = sign * np.repeat(weights_nk, method.directions, axis=1) * scalars_nd
+        numbers = np.arange(method.scalars, dtype=np.uint32)
+        if method.core is CoreKind.CANONICAL:
+            self._add_canonical(flat, seeds, numbers, amounts_nd)
+        else:
+            self._add_rademacher(flat, seeds, numbers, amounts_nd)
+
+    def _add_canonical(
+        self, flat: Int64Array, seeds: Sequence[int], numbers: NDArray[np.uint32], amounts_nd: Int64Array
+    ) -> None:
+        """C[i, j] += amount * s, one coordinate per tensor and direction; a vector's C[i]."""
+        layout = self.layout
+        row, column, sign = canonical_coordinates(seeds, numbers, len(layout.offsets), layout.rank)
+        column *= layout.is_matrix
+        position = row
+        position *= layout.row_strides
+        position += column
+        position += layout.offsets
+        sign *= amounts_nd[..., None]
+        np.add.at(flat, position.reshape(-1), sign.reshape(-1))
+
+    def _add_rademacher(
+        self, flat: Int64Array, seeds: Sequence[int], numbers: NDArray[np.uint32], amounts_nd: Int64Array
+    ) -> None:
+        """C += sum of amount * a b^T; exact in fp64, because the manifest bounds every sum below 2^53 (SPEC 4.5)."""
+        layout = self.layout
+        a, b = rademacher_signs(seeds, numbers, len(layout.offsets), layout.rank)
+        a_pnr = _cores_first(a) * amounts_nd.reshape(1, -1, 1).astype(np.float64)
+        matrices = np.flatnonzero(layout.is_matrix)
+        sums_prr = np.matmul(a_pnr[matrices].transpose(0, 2, 1), _cores_first(b)[matrices])
+        for position, index in enumerate(matrices.tolist()):
+            layout.tensor(flat, index)[...] += sums_prr[position].astype(np.int64)
+        for index in np.flatnonzero(~layout.is_matrix).tolist():
+            layout.tensor(flat, index)[...] += a_pnr[index].sum(axis=0).astype(np.int64)
+
+
+def fewest_bytes(flat: NDArray[np.signedinteger]) -> int:
+    """1, 2, 4 or 8: of the narrowest integers that hold all of ``flat``, which is not empty."""
+    low, high = int(flat.min()), int(flat.max())
+    return next(width for width in (1, 2, 4, 8) if -(1 << 8 * width - 1) <= low and high < 1 << 8 * width - 1)
+
+
+def _cores_first(signs: NDArray[np.int8]) -> NDArray[np.float64]:
+    """int8[n, d, P, r] as float64[P, n d, r]."""
+    n, d, tensors, rank = signs.shape
+    return signs.reshape(n * d, tensors, rank).transpose(1, 0, 2).astype(np.float64)
+
+
+def view_exp(manifest: Manifest, tensor_index: int) -> int:
+    """k with W = W0 - 2^k U C V^T for this tensor (SPEC 4.5)."""
+    return manifest.method.alpha_exp + scale_exp(manifest.method, manifest.tensors[tensor_index])
+
+
+def updates_per_tick(manifest: Manifest) -> int:
+    """How many updates a node sums at once between two events."""
+    cores = manifest.method.scalars * len(manifest.tensors)
+    return max(_SUMMED_PER_TICK_MIN, min(_SUMMED_PER_TICK_MAX, _CORES_PER_TICK[manifest.method.core] // cores))

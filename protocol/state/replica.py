@@ -1,0 +1,152 @@
+"""A replica: the ledger and the model state it implies. Live nodes, catch-up and offline replay all run this code."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+
+from protocol import limits
+from protocol.crypto.hashing import Author, Digest
+from protocol.crypto.keys import KEY_BYTES
+from protocol.errors import Ignore, Reject
+from protocol.ledger.envelope import Envelope
+from protocol.ledger.ledger import Accepted, Ledger, Outcome
+from protocol.ledger.record_store import Archive, records_of
+from protocol.ledger.statements import Statement
+from protocol.run.manifest import Manifest
+from protocol.state.coefficients import Coefficients
+from protocol.state.snapshot_overlay import Overlay
+
+_SUMMED_AT_ONCE = 64  # one by one each would cost several times as much
+
+
+class Replica:
+    """The model as a function of sets: each accepted envelope is summed once, each voided or excluded one taken out."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        archive: Archive | None = None,
+        *,
+        in_memory_max: int = limits.RECORDS_IN_MEMORY_MAX,
+    ) -> None:
+        """``archive``, ``in_memory_max``: as of :class:`Ledger`."""
+        self.manifest = manifest
+        self.ledger = Ledger(manifest, archive, in_memory_max=in_memory_max)
+        self.overlay: Overlay | None = None  # of a joiner that has not replayed all yet
+        self._archive = archive
+        self._coefficients = Coefficients(manifest)
+        self._waiting_max = limits.WAITING_BYTES_MAX // self.ledger.codec.record_bytes
+        # Bytes, and not envelopes: a joiner waits with many.
+        self._to_add: deque[bytes] = deque()
+        self._to_remove: deque[bytes] = deque()
+        # Genuine records of authors who are not admitted any more; with an archive, only which authors.
+        self._aside: dict[Author, list[bytes]] = {}
+
+    def add(self, record: bytes, *, horizon_step: int | None = None) -> Outcome:
+        """Take one record in; raises Reject or Ignore like :meth:`Ledger.add`."""
+        outcome = self.ledger.add(record, horizon_step=horizon_step)
+        if isinstance(outcome, Accepted):
+            self._to_add.append(outcome.envelope.record)
+            if len(self._to_add) > self._waiting_max:
+                self.sum_some(_SUMMED_AT_ONCE)
+        else:
+            self._to_remove.append(outcome.first.record)
+        if self.overlay:
+            self.overlay.take(outcome)
+        return outcome
+
+    def add_statement(self, data: bytes) -> Statement:
+        """Take a statement in, and out of the sum what does not count by it; raises Reject or Ignore.
+
+        An exclusion is for good. Whoever is not admitted only because others have claimed its token may yet be
+        admitted: its records are kept for that case.
+        """
+        roster = self.ledger.roster
+        statement, slots = self.ledger.add_statement(data)
+        dropped = [slot for slot in slots if isinstance(slot, bytes)]
+        self._to_remove.extend(dropped)
+        if self.overlay:
+            self.overlay.remove(self._decoded(dropped))
+        for record in (record for slot in slots for record in records_of(slot)):
+            author = Author(record[:KEY_BYTES])
+            if not roster.is_admitted(author):
+                self._keep_aside(author, record)
+        if statement.author in self._aside and roster.is_admitted(statement.author):
+            self._bring_back(statement.author)
+        return statement
+
+    def set_aside(self, record: bytes) -> None:
+        """Keep a stored record of an author who is not admitted, in case it comes to be. Raises Reject."""
+        envelope = self.ledger.codec.decode_untrusted(record)
+        self.ledger.codec.check_signed(envelope)
+        self._keep_aside(envelope.author, record)
+
+    def _keep_aside(self, author: Author, record: bytes) -> None:
+        held = self._aside.setdefault(author, [])
+        if self._archive is None:
+            held.append(record)
+
+    def _bring_back(self, author: Author) -> None:
+        held = self._aside.pop(author)
+        for record in self._archive.read_all(author) if self._archive else held:
+            with suppress(Ignore):  # excluded meanwhile, or the author table is full
+                self._add_again(record)
+
+    def _add_again(self, record: bytes) -> None:
+        try:
+            self.add(record)
+        except Reject as reject:
+            if self._archive is None:
+                raise
+            raise self._archive.damage(f"a stored record: {reject}") from None
+
+    def coefficients(self) -> Coefficients:
+        """The state with every update in. Sums what came since the last call, in one batch."""
+        self.sum_some(self.unsummed)
+        return self._coefficients
+
+    def shown(self) -> Coefficients:
+        """What the worker trains on: the state; under an overlay, that. No digest is ever made of it."""
+        return self.overlay.coefficients() if self.overlay else self.coefficients()
+
+    @property
+    def has_aside(self) -> bool:
+        """Whether records are kept aside whose authors are not admitted."""
+        return bool(self._aside)
+
+    @property
+    def unsummed(self) -> int:
+        """Updates taken in, or out, but not yet summed into the coefficients."""
+        return len(self._to_add) + len(self._to_remove)
+
+    def sum_some(self, count: int) -> None:
+        """Sum at most ``count`` waiting updates, so that catching up never blocks its caller for long."""
+        added = [self._to_add.popleft() for _ in range(min(count, len(self._to_add)))]
+        # Only once all are added: nothing is taken out that is not in.
+        removed = [self._to_remove.popleft() for _ in range(min(count - len(added), len(self._to_remove)))]
+        if added:
+            self._coefficients.add(self._decoded(added))
+        if removed:
+            self._coefficients.remove(self._decoded(removed))
+
+    def state_digest(self) -> Digest:
+        """Digest of the whole model state (SPEC 7.4)."""
+        return self.coefficients().digest()
+
+    def replayed_digest(self) -> Digest:
+        """The state digest computed anew from the ledger alone: what :meth:`state_digest` must equal."""
+        fresh = Coefficients(self.manifest)
+        fresh.add(self.ledger.envelopes())
+        return fresh.digest()
+
+    def renewals_needed(self) -> list[str]:
+        """SHA-256 of every renewed basis in whose epochs something is held, in the order of their first epochs."""
+        method = self.manifest.method
+        last = max(self.ledger.authors().values(), default=0) // method.epoch_steps
+        named = [sha256 for epoch, sha256 in self.ledger.roster.renewals().items() if epoch <= last]
+        return list(dict.fromkeys(sha256 for sha256 in named if sha256 != method.basis_sha256))
+
+    def _decoded(self, records: Iterable[bytes]) -> Iterable[Envelope]:
+        return map(self.ledger.codec.decode_untrusted, records)

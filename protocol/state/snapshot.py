@@ -1,0 +1,159 @@
+"""A snapshot: the coefficients of all updates before a step as one file, and its authors' attestations (SPEC 9.5).
+
+It is no part of the ledger, the roster, a digest or a head. A joiner may show it to its worker while it replays; what
+the replay gives is what counts.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol import limits
+from protocol.crypto.hashing import Author, Digest
+from protocol.crypto.keys import KEY_BYTES, SIGNATURE_BYTES, Signer, is_author_key, is_signed
+from protocol.errors import Reject, RejectReason
+from protocol.run.admission import has_work
+from protocol.run.manifest import Manifest
+from protocol.state.coefficients import CoefficientLayout, fewest_bytes
+
+_MAGIC = b"sfnode/snapshot1"
+_SIGNED_TAG = b"sfnode/attested1"
+_HEAD = struct.Struct(">16s32sI32sQ")  # magic, run id, step, ledger digest, slots
+_EPOCH = struct.Struct(">IB")  # epoch, bytes of each coefficient
+_WIDTHS = (1, 2, 4, 8)
+_BODY = struct.Struct(">32sII32s")  # author, step, bytes of the file, its SHA-256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The state of all updates of steps below ``step``, a multiple of SPAN_STEPS.
+
+    Attributes:
+        digest: of the ledger up to there (:meth:`Ledger.digest_before`).
+        slots: held up to there, void ones included.
+        epochs: [layout.size] of each epoch whose coefficients are not all zero, in integers of the fewest bytes.
+    """
+
+    step: int
+    digest: Digest
+    slots: int
+    epochs: Mapping[int, NDArray[np.signedinteger]]
+
+
+# --- the file
+
+
+def encode_snapshot(manifest: Manifest, snapshot: Snapshot) -> bytes:
+    """Its canonical bytes: each epoch's coefficients in the fewest bytes that hold them all."""
+    parts = [_HEAD.pack(_MAGIC, manifest.run_id, snapshot.step, snapshot.digest, snapshot.slots)]
+    for epoch, flat in sorted(snapshot.epochs.items()):
+        width = fewest_bytes(flat)
+        parts += [_EPOCH.pack(epoch, width), flat.astype(f"<i{width}").tobytes()]
+    return b"".join(parts)
+
+
+def may_fit(manifest: Manifest, step: int) -> bool:
+    """Whether the file of the steps before ``step`` can be within its bound at all, with one byte a coefficient."""
+    epochs = -(-step // manifest.method.epoch_steps)
+    return epochs * CoefficientLayout(manifest).size <= limits.SNAPSHOT_BYTES_MAX
+
+
+def decode_snapshot_untrusted(manifest: Manifest, data: bytes) -> Snapshot:
+    """The snapshot in the file ``data``. Raises Reject when it is none of this run."""
+    # [REJECT] SPEC 9.5.1: the bound and the beginning.
+    if not _HEAD.size <= len(data) <= limits.SNAPSHOT_BYTES_MAX or not data.startswith(_MAGIC):
+        raise Reject(RejectReason.SNAPSHOT_FORMAT, f"{len(data)} bytes that are no snapshot")
+    _, run_id, step, digest, slots = _HEAD.unpack_from(data)
+    # [REJECT] SPEC 9.5.2: of this run.
+    if run_id != manifest.run_id:
+        raise Reject(RejectReason.RUN_ID, "the snapshot is of another run")
+    _check_step(manifest, step)
+    epochs = _decode_epochs(manifest, data, -(-step // manifest.method.epoch_steps))
+    return Snapshot(step=step, digest=Digest(digest), slots=slots, epochs=epochs)
+
+
+def _check_step(manifest: Manifest, step: int) -> None:
+    # [REJECT] SPEC 9.5.3: the step is a multiple of a span's, within the run.
+    if step % limits.SPAN_STEPS or not 0 < step < manifest.steps:
+        raise Reject(RejectReason.SNAPSHOT_FORMAT, f"a snapshot of the steps before {step}")
+
+
+def _decode_epochs(manifest: Manifest, data: bytes, epochs_end: int) -> dict[int, NDArray[np.signedinteger]]:
+    size, offset = CoefficientLayout(manifest).size, _HEAD.size
+    found: dict[int, NDArray[np.signedinteger]] = {}
+    while offset < len(data):
+        # [REJECT] SPEC 9.5.4: whole epochs, each with some coefficient, in the fewest bytes; ascending, below the step.
+        head = data[offset : offset + _EPOCH.size].ljust(_EPOCH.size, b"\0")
+        epoch, width = _EPOCH.unpack(head)
+        offset += _EPOCH.size + size * width
+        if width not in _WIDTHS or offset > len(data) or epoch >= epochs_end:
+            raise Reject(RejectReason.SNAPSHOT_FORMAT, "an epoch that is cut off, or beyond the step")
+        flat = np.frombuffer(data, dtype=f"<i{width}", count=size, offset=offset - size * width)
+        if not flat.any() or fewest_bytes(flat) != width:
+            raise Reject(RejectReason.SNAPSHOT_FORMAT, f"epoch {epoch} has another spelling")
+        if found and epoch <= next(reversed(found)):
+            raise Reject(RejectReason.SNAPSHOT_FORMAT, "epochs that do not ascend")
+        found[epoch] = flat
+    return found
+
+
+# --- attestations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attestation:
+    """One author says: the snapshot of the steps below ``step`` is the file of ``file_bytes`` with this hash."""
+
+    author: Author
+    step: int
+    file_bytes: int
+    sha256: bytes
+    data: bytes
+
+    @property
+    def claim(self) -> tuple[int, int, bytes]:
+        """What authors agree on: step, length and hash."""
+        return self.step, self.file_bytes, self.sha256
+
+
+class AttestationCodec:
+    """Makes, decodes and checks the attestations of one run."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._prefix = _SIGNED_TAG + manifest.run_id
+
+    def attest(self, signer: Signer, step: int, file_bytes: int, sha256: bytes) -> Attestation:
+        """The signer says so."""
+        body = _BODY.pack(signer.author, step, file_bytes, sha256)
+        return self.decode_untrusted(body + signer.sign(self._prefix + body))
+
+    def decode_untrusted(self, data: bytes) -> Attestation:
+        """Decode and check everything but key and signature. Raises Reject."""
+        # [REJECT] SPEC 9.5.5: the length, the step, and a file within the bound.
+        if len(data) != limits.ATTESTATION_BYTES:
+            raise Reject(RejectReason.SNAPSHOT_FORMAT, f"an attestation of {len(data)} bytes")
+        author, step, file_bytes, sha256 = _BODY.unpack_from(data)
+        _check_step(self._manifest, step)
+        if not _HEAD.size <= file_bytes <= limits.SNAPSHOT_BYTES_MAX:
+            raise Reject(RejectReason.SNAPSHOT_FORMAT, f"a snapshot of {file_bytes} bytes")
+        return Attestation(author=Author(author), step=step, file_bytes=file_bytes, sha256=sha256, data=data)
+
+    def check_signed(self, attestation: Attestation) -> None:
+        """The costly rules: key and signature. Raises Reject."""
+        # [REJECT] SPEC 9.5.6: a valid key, with the work that the run asks for; and its signature.
+        if not is_author_key(attestation.author):
+            raise Reject(RejectReason.AUTHOR_KEY, "an attestation under what is no valid Ed25519 key")
+        if not has_work(self._manifest.admission, self._manifest.run_id, attestation.author):
+            raise Reject(RejectReason.AUTHOR_WORK, "an attestation under a key without the work that the run asks for")
+        body, signature = attestation.data[: _BODY.size], attestation.data[_BODY.size :]
+        if not is_signed(attestation.author, self._prefix + body, signature):
+            raise Reject(RejectReason.SIGNATURE, f"attestation of {attestation.author.hex()[:16]}: bad signature")
+
+
+assert _BODY.size == KEY_BYTES + 4 + 4 + 32 == limits.ATTESTATION_BYTES - SIGNATURE_BYTES

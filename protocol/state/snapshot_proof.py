@@ -1,0 +1,64 @@
+"""Snapshots against a replica: what it implies itself, and what its replay says of one that others made (SPEC 9.5)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.state.coefficients import Coefficients, fewest_bytes
+from protocol.state.replica import Replica
+from protocol.state.snapshot import Snapshot
+
+
+class Verdict(StrEnum):
+    """What a complete replay says of a snapshot."""
+
+    EQUAL = "equal"
+    UNEQUAL = "unequal"  # the same updates have other coefficients: a lie, or a broken machine
+    OTHER_SET = "other set"  # updates have come since, or were taken out: nothing can be said
+    MISSING = "missing"  # the snapshot counts more slots than are here, and none was taken out
+
+
+def take_snapshot(replica: Replica, step: int) -> Snapshot:
+    """The snapshot that a replica implies, of all that it holds below ``step``."""
+    return Snapshot(
+        step=step,
+        digest=replica.ledger.digest_before(step),
+        slots=replica.ledger.slots_before(step),
+        epochs=_epochs_before(replica, step),
+    )
+
+
+def judge(snapshot: Snapshot, replica: Replica) -> Verdict:
+    """Compare a snapshot with what the replica holds."""
+    ledger, step = replica.ledger, snapshot.step
+    if ledger.digest_before(step) == snapshot.digest:
+        return Verdict.EQUAL if _is_same_state(snapshot, replica) else Verdict.UNEQUAL
+    is_cut = replica.has_aside or any(from_step < step for from_step in ledger.roster.excluded().values())
+    return Verdict.OTHER_SET if is_cut or ledger.slots_before(step) >= snapshot.slots else Verdict.MISSING
+
+
+def _is_same_state(snapshot: Snapshot, replica: Replica) -> bool:
+    own = _epochs_before(replica, snapshot.step)
+    return own.keys() == snapshot.epochs.keys() and all(
+        np.array_equal(flat, snapshot.epochs[epoch]) for epoch, flat in own.items()
+    )
+
+
+def _epochs_before(replica: Replica, step: int) -> dict[int, NDArray[np.signedinteger]]:
+    """The own sums, in the epoch that the step divides less what follows it there; those that are not all zero, in the
+    fewest bytes each: all of them in int64 may be eight times the file."""
+    own, epoch_steps = replica.coefficients(), replica.manifest.method.epoch_steps
+    divided, found = step // epoch_steps, {}
+    for epoch in sorted(epoch for epoch in own.revisions() if epoch * epoch_steps < step):
+        flat = own.flat(epoch)
+        if epoch == divided:
+            later = Coefficients(replica.manifest)
+            updates = replica.ledger.envelopes(from_step=step)
+            later.add(update for update in updates if update.step // epoch_steps == divided)
+            flat -= later.flat(epoch)
+        if flat.any():
+            found[epoch] = flat.astype(f"i{fewest_bytes(flat)}")
+    return found

@@ -1,0 +1,140 @@
+"""Bases and directions: what a seed means (SPEC 3, 4). Pure integers, equal on every machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.crypto.hashing import Author, RunId, key_of, u32
+from protocol.run.manifest import Manifest, TensorKind, TensorSpec
+from protocol.run.method import CoreKind, Method
+from protocol.subspace.philox import philox4x32, signs, signs_of_words, split_key
+
+Int8Array = NDArray[np.int8]
+
+_LANES = 8  # 16-bit lanes in a Philox block: one canonical core each
+_STREAM_CANONICAL = 1
+_STREAM_RADEMACHER = 2
+_STREAM_BASIS_U = 0
+_STREAM_BASIS_V = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """One tensor's subspace in one epoch: ``u`` int8[rows, r], ``v`` int8[cols, r] (None for a vector)."""
+
+    u: Int8Array
+    v: Int8Array | None
+
+
+@dataclass(frozen=True, slots=True)
+class DirectionFactors:
+    """Cores of D directions for P tensors: ``a`` and ``b`` int8[D, P, r]; a vector uses ``a`` alone."""
+
+    a: Int8Array
+    b: Int8Array
+
+
+def seed_of(run_id: RunId, author: Author, step: int) -> int:
+    """The one 64-bit seed that ``author`` may use in the round that starts at ``step`` (SPEC 2.2)."""
+    return key_of("sfnode/seed/1", run_id, author, u32(step))
+
+
+def basis(run_id: RunId, epoch: int, tensor_index: int, tensor: TensorSpec, rank: int) -> Basis:
+    """The random +-1 basis of ``tensor`` in ``epoch`` (SPEC 4.1). Cost: one Philox block per 128 entries."""
+    key = key_of("sfnode/basis/1", run_id, u32(epoch), u32(tensor_index))
+    u = signs(key, tensor.rows * rank, _STREAM_BASIS_U).reshape(tensor.rows, rank)
+    if tensor.kind is TensorKind.VECTOR:
+        return Basis(u=u, v=None)
+    return Basis(u=u, v=signs(key, tensor.cols * rank, _STREAM_BASIS_V).reshape(tensor.cols, rank))
+
+
+def scale_exp(method: Method, tensor: TensorSpec) -> int:
+    """s with direction z = 2^s U a b^T V^T (a vector: 2^s U a) of about unit variance per entry (SPEC 4.4).
+
+    That of the core, and the units of a published basis, which come off once for each factor.
+    """
+    factors = 2 if tensor.kind is TensorKind.MATRIX else 1
+    return core_exp(method, tensor) - factors * method.basis_unit_exp
+
+
+def core_exp(method: Method, tensor: TensorSpec) -> int:
+    """The same for a basis with entries of unit variance.
+
+    Canonical cores give +-1 entries: s = 0. A Rademacher core sums r^2 signs of variance r^2: s = -log2 r, exactly
+    unit. A vector's sums r signs of variance r: s = -ceil(log2(r) / 2), unit, or one half where r is no power of 4.
+    """
+    if method.core is CoreKind.CANONICAL:
+        return 0
+    log2_rank = method.rank.bit_length() - 1
+    return -log2_rank if tensor.kind is TensorKind.MATRIX else -((log2_rank + 1) // 2)
+
+
+def canonical_coordinates(
+    seeds: Sequence[int], directions: NDArray[np.uint32], tensors: int, rank: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Row i, column j and sign s of every canonical core (SPEC 4.3).
+
+    Args:
+        seeds: n seeds.
+        directions: uint32[d], numbers of the directions within a round.
+        tensors: P.
+        rank: r, a power of two.
+
+    Returns:
+        i, j in 0 ... r-1 and s in {-1, +1}, each int64[n, d, P].
+    """
+    words_ndbw = _blocks(seeds, directions, -(-tensors // _LANES), _STREAM_CANONICAL)
+    lanes = np.ascontiguousarray(words_ndbw, dtype="<u4").view("<u2")
+    lanes_ndp = lanes.reshape(*lanes.shape[:2], -1)[..., :tensors].astype(np.int64)
+    row = lanes_ndp & (rank - 1)
+    sign = lanes_ndp >> 15
+    sign *= -2
+    sign += 1
+    column = lanes_ndp
+    column >>= rank.bit_length() - 1
+    column &= rank - 1
+    return row, column, sign
+
+
+def rademacher_signs(
+    seeds: Sequence[int], directions: NDArray[np.uint32], tensors: int, rank: int
+) -> tuple[Int8Array, Int8Array]:
+    """a and b of every Rademacher core (SPEC 4.3): int8[n, d, P, r] each.
+
+    One tensor takes 2r bits of the direction's stream: first a, then b.
+    """
+    bits = 2 * rank * tensors
+    words_ndbw = _blocks(seeds, directions, -(-bits // 128), _STREAM_RADEMACHER)
+    flat = words_ndbw.reshape(*words_ndbw.shape[:2], -1)
+    both = signs_of_words(flat, bits).reshape(len(seeds), len(directions), tensors, 2, rank)
+    return both[..., 0, :], both[..., 1, :]
+
+
+def direction_factors(manifest: Manifest, seed: int, local_step: int = 0) -> DirectionFactors:
+    """The cores of one local step's D directions, for the estimator (canonical ones as signed unit vectors)."""
+    method, tensors = manifest.method, len(manifest.tensors)
+    numbers = direction_numbers(method, local_step)
+    if method.core is CoreKind.RADEMACHER:
+        a, b = rademacher_signs([seed], numbers, tensors, method.rank)
+        return DirectionFactors(a=a[0], b=b[0])
+    row, column, sign = canonical_coordinates([seed], numbers, tensors, method.rank)
+    unit = np.eye(method.rank, dtype=np.int8)
+    return DirectionFactors(a=unit[row[0]] * sign[0].astype(np.int8)[..., None], b=unit[column[0]])
+
+
+def direction_numbers(method: Method, local_step: int) -> NDArray[np.uint32]:
+    """Numbers of the directions of ``local_step`` within its round: uint32[D], local_step * D + d."""
+    first = local_step * method.directions
+    return np.arange(first, first + method.directions, dtype=np.uint32)
+
+
+def _blocks(seeds: Sequence[int], directions: NDArray[np.uint32], blocks: int, stream: int) -> NDArray[np.uint32]:
+    """uint32[n, d, blocks, 4]: counter (block, direction, 0, stream) under each seed as the key."""
+    low, high = split_key(np.array(seeds, dtype=np.uint64)[:, None, None])
+    block = np.arange(blocks, dtype=np.uint32)[None, None, :]
+    zero = np.zeros((1, 1, 1), dtype=np.uint32)
+    return philox4x32((block, directions[None, :, None], zero, zero + np.uint32(stream)), (low, high))

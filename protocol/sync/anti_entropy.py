@@ -1,0 +1,386 @@
+"""Anti-entropy: find any difference between two ledgers in a few small round trips, pull what is missing (SPEC 8.4).
+
+The asking side is a generator: it yields requests and is sent the answers, so that the whole dialogue reads from top to
+bottom. The answering side keeps no state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice, pairwise
+from typing import TypeAlias, TypeVar
+
+from protocol import limits
+from protocol.crypto.hashing import Author
+from protocol.errors import Reject, RejectReason
+from protocol.ledger.buckets import PAYLOAD_HASH_BYTES, bitmap_of, shard_of
+from protocol.ledger.ledger import Ledger
+from protocol.ledger.roster import NO_STATEMENTS
+from protocol.wire import (
+    AuthorHoldings,
+    Authors,
+    AuthorsRequest,
+    Message,
+    Payloads,
+    PayloadsRequest,
+    PullDone,
+    PullRequest,
+    Records,
+    ShardDigest,
+    Shards,
+    ShardsRequest,
+    SpanDigest,
+    Spans,
+    SpansRequest,
+    Statements,
+    StatementsRequest,
+    WantedSlots,
+)
+
+Request: TypeAlias = SpansRequest | ShardsRequest | AuthorsRequest | PayloadsRequest | PullRequest | StatementsRequest
+Reply: TypeAlias = Spans | Shards | Authors | Payloads | PullDone | Statements
+Dialogue: TypeAlias = Generator[Request, Reply, None]
+Bucket: TypeAlias = tuple[int, Author]
+K = TypeVar("K", int, bytes)
+T = TypeVar("T", Spans, Shards, Authors, Payloads, PullDone, Statements)
+
+_BITS = limits.SPAN_STEPS
+_FIRST = bytes(32)  # no valid author key is all zeros: "from the start"
+_FIRST_STATEMENT = bytes(33)
+_STATEMENT_KEYS_PER_PAGE = limits.STATEMENTS_PER_MESSAGE_MAX // 2  # a token claimed twice has two statements
+
+
+class Claims:
+    """Buckets that some session is pulling now, so that sessions with several peers share the work."""
+
+    def __init__(self) -> None:
+        self._taken: set[Bucket] = set()
+        self.compared: set[int] = set()  # spans of which some session has taken in all that its peer holds
+
+    def take(self, bucket: Bucket) -> bool:
+        """Whether the bucket was free; it is taken now."""
+        is_free = bucket not in self._taken
+        self._taken.add(bucket)
+        return is_free
+
+    def release(self, bucket: Bucket) -> None:
+        """Free the bucket for other sessions."""
+        self._taken.discard(bucket)
+
+
+class SyncSession:
+    """One pass of asking one peer. Holds at most one request in flight."""
+
+    def __init__(self, ledger: Ledger, claims: Claims, horizon_step: int | None, own: Author | None = None) -> None:
+        """``own``: ask for all of this author first, then for the newest spans: with a snapshot that is enough."""
+        self._ledger = ledger
+        self._claims = claims
+        self.horizon_step = horizon_step
+        self._held: list[Bucket] = []
+        self.in_flight: Request | None = None
+        self._dialogue = self._compare()
+        self._records_received = 0  # in answer to the pull in flight
+        self.has_progressed = False  # the peer sent at least one record that was asked for
+        self.is_complete = False
+        self.is_short = False  # the peer promised slots that it did not send; nothing more is asked of it now
+        self._own = own
+        self.has_own = False  # whatever the peer holds of ``own`` is here
+        self.spans: tuple[int, ...] = ()  # those that the peer holds
+        self._skipped = 0  # buckets left to a session with another peer, which may yet fail
+
+    @property
+    def has_skipped(self) -> bool:
+        """Whether a bucket was left to a session with another peer."""
+        return self._skipped > 0
+
+    def start(self, request: int) -> Request | None:
+        """The first request, to be sent under the number ``request``."""
+        return self._advance(None, request)
+
+    def receive(self, reply: Reply, request: int) -> Request | None:
+        """Take the answer to the request in flight and return the next one, numbered ``request``; None at the end.
+
+        Raises Reject when the answer is of a kind that was not asked for or contradicts itself.
+        """
+        return self._advance(reply, request)
+
+    def is_answer(self, request: int) -> bool:
+        """Whether ``request`` is the number of the request in flight; late answers to given-up ones have another."""
+        return self.in_flight is not None and self.in_flight.request == request
+
+    def count_records(self, count: int) -> None:
+        """So many records came in answer to the pull in flight."""
+        self._records_received += count
+        self.has_progressed = self.has_progressed or count > 0
+
+    def close(self) -> None:
+        """Give the session up: whatever it claimed is free again."""
+        self._dialogue.close()
+        self._release()
+        self.in_flight = None
+
+    def _advance(self, reply: Reply | None, request: int) -> Request | None:
+        try:
+            following = next(self._dialogue) if reply is None else self._dialogue.send(reply)
+        except StopIteration:
+            self.is_complete = True
+            self._release()
+            self.in_flight = None
+            return None
+        self.in_flight = replace(following, request=request)
+        return self.in_flight
+
+    def _release(self) -> None:
+        for bucket in self._held:
+            self._claims.release(bucket)
+        self._held = []
+
+    # --- the dialogue, top to bottom -----------------------------------------------------------------------
+
+    def _compare(self) -> Dialogue:
+        theirs = _expect(Spans, (yield SpansRequest(request=0)))
+        _check_ascending([entry.span for entry in theirs.spans])
+        # First who may contribute: records of others are of no use, and what is excluded here is not asked for.
+        if theirs.statements not in (NO_STATEMENTS, self._ledger.roster.digest()):
+            yield from self._fetch_statements()
+        self.spans = tuple(entry.span for entry in theirs.spans)
+        if self._own is not None:
+            yield from self._ask_for(self._own)
+        own = dict(self._ledger.span_digests())
+        for entry in theirs.spans if self._own is None else reversed(theirs.spans):
+            if own.get(entry.span) == entry.digest:
+                self._claims.compared.add(entry.span)
+            elif not self.is_short:
+                yield from self._compare_span(entry.span)
+
+    def _ask_for(self, author: Author) -> Dialogue:
+        """All that the peer holds of one author, span by span."""
+        before = (int.from_bytes(author, "big") - 1).to_bytes(len(author), "big")
+        for span in reversed(self.spans):
+            request = AuthorsRequest(request=0, span=span, shards=(shard_of(author),), after=before)
+            page = _expect(Authors, (yield request))
+            _check_page(request, page)
+            listed = tuple(entry for entry in page.authors if entry.author == author)
+            yield from self._pull_page(span, replace(page, authors=listed))
+        self.has_own = not (self.is_short or self.has_skipped)
+
+    def _fetch_statements(self) -> Dialogue:
+        """All of theirs: whoever feeds this session has taken each page in before it hands it on."""
+        after, is_last, listed = _FIRST_STATEMENT, False, 0
+        while not is_last:
+            page = _expect(Statements, (yield StatementsRequest(request=0, after=after)))
+            keys = [self._ledger.roster.codec.decode_untrusted(data).key for data in page.statements]
+            _check_statements(after, keys, is_last=page.is_last)
+            listed += len(keys)
+            # [REJECT] SPEC 8.4.3: no node holds more statements than may be held.
+            if listed > 2 * limits.STATEMENTS_MAX:
+                raise Reject(RejectReason.UNREQUESTED, "more statements than any node holds")
+            after, is_last = keys[-1] if keys else after, page.is_last
+
+    def _compare_span(self, span: int) -> Dialogue:
+        theirs = _expect(Shards, (yield ShardsRequest(request=0, span=span)))
+        _check_echo(span, theirs.span)
+        _check_ascending([entry.shard for entry in theirs.shards])
+        own = dict(self._ledger.shard_digests(span))
+        differing = tuple(entry.shard for entry in theirs.shards if own.get(entry.shard) != entry.digest)
+        after, is_last, listed, skipped = _FIRST, not differing, 0, self._skipped
+        while not is_last and not self.is_short:
+            request = AuthorsRequest(request=0, span=span, shards=differing, after=after)
+            page = _expect(Authors, (yield request))
+            _check_page(request, page)
+            listed += len(page.authors)
+            # [REJECT] SPEC 8.4.3: no ledger holds more authors than the run may have.
+            if listed > self._ledger.authors_max:
+                raise Reject(RejectReason.UNREQUESTED, f"more than {self._ledger.authors_max} authors in one span")
+            yield from self._pull_page(span, page)
+            after, is_last = page.authors[-1].author if page.authors else after, page.is_last
+        if not self.is_short and self._skipped == skipped:
+            self._claims.compared.add(span)
+
+    def _pull_page(self, span: int, page: Authors) -> Dialogue:
+        wanted: list[WantedSlots] = []
+        for holdings in page.authors:
+            bucket = (span, Author(holdings.author))
+            if not self._claims.take(bucket):
+                self._skipped += 1
+                continue
+            self._held.append(bucket)
+            steps = yield from self._missing(span, holdings)
+            wanted.extend(self._pieces(span, holdings.author, steps))
+        for request in _grouped(wanted, self._slots_per_pull()):
+            self._records_received = 0
+            _expect(PullDone, (yield request))
+            asked = sum(_as_int(slots.steps).bit_count() for slots in request.wanted)
+            if self._records_received < asked:
+                self.is_short = True
+                break
+        self._release()
+
+    def _missing(self, span: int, theirs: AuthorHoldings) -> Generator[Request, Reply, list[int]]:
+        """Steps (within the span) that the peer holds and this ledger lacks, or holds as valid where they are void."""
+        own = self._ledger.holdings_of(span, Author(theirs.author))
+        if own.digest == theirs.digest:
+            return []
+        own_valid, own_void = _as_int(own.valid), _as_int(own.void)
+        their_valid, their_void = _as_int(theirs.valid), _as_int(theirs.void)
+        missing = (their_valid & ~(own_valid | own_void)) | (their_void & ~own_void)
+        # Bitmaps do not show different payloads in a slot: compare hashes, unless what is held of their slots explains
+        # their digest, because this ledger only holds more (SPEC 8.4.4).
+        if not missing and their_valid & own_valid and not self._explains(span, theirs):
+            request = PayloadsRequest(request=0, span=span, author=theirs.author)
+            answer = _expect(Payloads, (yield request))
+            _check_echo((span, theirs.author), (answer.span, answer.author))
+            missing = self._differing(span, theirs, answer)
+        until = self._ledger.roster.counts_until(Author(theirs.author))
+        return [step for step in _steps_of(missing) if self._is_usable(span * _BITS + step, until)]
+
+    def _explains(self, span: int, theirs: AuthorHoldings) -> bool:
+        theirs_any = (_as_int(theirs.valid) | _as_int(theirs.void)).to_bytes(len(theirs.valid), "little")
+        return self._ledger.digest_within(span, Author(theirs.author), theirs_any) == theirs.digest
+
+    def _differing(self, span: int, theirs: AuthorHoldings, answer: Payloads) -> int:
+        steps = _steps_of(_as_int(theirs.valid))
+        hashes = answer.hashes
+        if len(hashes) != PAYLOAD_HASH_BYTES * len(steps):
+            self.is_short = True  # the peer's ledger has moved on since its bitmap, or it lies: try again later
+            return 0
+        own = self._ledger.payload_hashes(span, Author(theirs.author))
+        result = 0
+        for index, step in enumerate(steps):
+            theirs_hash = hashes[index * PAYLOAD_HASH_BYTES : (index + 1) * PAYLOAD_HASH_BYTES]
+            if own.get(span * _BITS + step, theirs_hash) != theirs_hash:
+                result |= 1 << step
+        return result
+
+    def _is_usable(self, step: int, until: int) -> bool:
+        return step < until and (self.horizon_step is None or step <= self.horizon_step)
+
+    def _slots_per_pull(self) -> int:
+        """So many that the answer fits even when all of them are void: two records each."""
+        return max(1, limits.PULL_BYTES_MAX // (2 * self._ledger.codec.record_bytes))
+
+    def _pieces(self, span: int, author: bytes, steps: list[int]) -> Iterator[WantedSlots]:
+        size = self._slots_per_pull()
+        for start in range(0, len(steps), size):
+            yield WantedSlots(span=span, author=author, steps=bitmap_of(steps[start : start + size]))
+
+
+def answer(ledger: Ledger, request: Request) -> list[Message]:
+    """The messages that answer one request, from this ledger (SPEC 8.4)."""
+    match request:
+        case SpansRequest():
+            spans = tuple(SpanDigest(span=span, digest=digest) for span, digest in ledger.span_digests())
+            return [Spans(request=request.request, statements=ledger.roster.digest(), spans=spans)]
+        case ShardsRequest():
+            shards = tuple(ShardDigest(shard=s, digest=digest) for s, digest in ledger.shard_digests(request.span))
+            return [Shards(request=request.request, span=request.span, shards=shards)]
+        case AuthorsRequest():
+            return [_answer_authors(ledger, request)]
+        case PayloadsRequest():
+            hashes = b"".join(ledger.payload_hashes(request.span, Author(request.author)).values())
+            return [Payloads(request=request.request, span=request.span, author=request.author, hashes=hashes)]
+        case PullRequest():
+            return _answer_pull(ledger, request)
+        case StatementsRequest():
+            found, is_last = ledger.roster.page(request.after, _STATEMENT_KEYS_PER_PAGE)
+            return [Statements(request=request.request, statements=tuple(found), is_last=is_last)]
+
+
+def _answer_authors(ledger: Ledger, request: AuthorsRequest) -> Authors:
+    page_authors = limits.AUTHORS_PER_PAGE_MAX
+    held = ledger.holdings(request.span, frozenset(request.shards), request.after, page_authors + 1)
+    page = held[:page_authors]
+    return Authors(
+        request=request.request,
+        span=request.span,
+        authors=tuple(
+            AuthorHoldings(author=entry.author, digest=entry.digest, valid=entry.valid, void=entry.void)
+            for entry in page
+        ),
+        is_last=len(held) <= page_authors,
+    )
+
+
+def _answer_pull(ledger: Ledger, request: PullRequest) -> list[Message]:
+    """Frames of records, at most PULL_BYTES_MAX in all, then their count."""
+    record_bytes = ledger.codec.record_bytes
+    allowed = max(2, limits.PULL_BYTES_MAX // record_bytes)  # 2: the proof of a void slot is never torn apart
+    wanted = (
+        record for slots in request.wanted for record in ledger.records(slots.span, Author(slots.author), slots.steps)
+    )
+    found = list(islice(wanted, allowed))
+    frames = [Records(request=request.request, data=data) for data in record_frames(found, record_bytes)]
+    return [*frames, PullDone(request=request.request, records=len(found))]
+
+
+def record_frames(records: list[bytes], record_bytes: int) -> Iterator[bytes]:
+    """Records joined into the payloads of as few ``Records`` messages as the bounds allow."""
+    per_frame = min(limits.RECORDS_PER_FRAME_MAX, (limits.FRAME_BYTES_MAX - 64) // record_bytes)
+    for start in range(0, len(records), per_frame):
+        yield b"".join(records[start : start + per_frame])
+
+
+def _grouped(wanted: list[WantedSlots], slots_max: int) -> Iterator[PullRequest]:
+    """Pull requests of at most PULL_AUTHORS_MAX pieces and ``slots_max`` slots each."""
+    group: list[WantedSlots] = []
+    count = 0
+    for slots in wanted:
+        size = _as_int(slots.steps).bit_count()
+        if group and (count + size > slots_max or len(group) == limits.PULL_AUTHORS_MAX):
+            yield PullRequest(request=0, wanted=tuple(group))
+            group, count = [], 0
+        group.append(slots)
+        count += size
+    if group:
+        yield PullRequest(request=0, wanted=tuple(group))
+
+
+def _check_page(request: AuthorsRequest, page: Authors) -> None:
+    """Whatever an honest node cannot answer would let a liar keep the session going for ever."""
+    _check_echo(request.span, page.span)
+    _check_ascending([request.after, *(entry.author for entry in page.authors)])
+    # [REJECT] SPEC 8.4.3: a page that is not the last one gets ahead; listed authors hold something, no slot twice.
+    if not page.authors and not page.is_last:
+        raise Reject(RejectReason.UNREQUESTED, "a page of authors that does not get ahead")
+    for entry in page.authors:
+        valid, void = _as_int(entry.valid), _as_int(entry.void)
+        if not valid | void or valid & void:
+            raise Reject(RejectReason.UNREQUESTED, "an author with no slots, or with one both valid and void")
+
+
+def _check_statements(after: bytes, keys: Sequence[bytes], *, is_last: bool) -> None:
+    # [REJECT] SPEC 8.4.3: a page of statements gets ahead; the two of one token stand side by side.
+    if not keys and not is_last:
+        raise Reject(RejectReason.UNREQUESTED, "a page of statements that does not get ahead")
+    if (keys and keys[0] <= after) or any(first > second for first, second in pairwise(keys)):
+        raise Reject(RejectReason.UNREQUESTED, "statements that are not in ascending order")
+    if any(first == third for first, third in zip(keys, keys[2:], strict=False)):
+        raise Reject(RejectReason.UNREQUESTED, "three statements about the same thing")
+
+
+def _check_ascending(keys: Sequence[K]) -> None:
+    # [REJECT] SPEC 8.4.3: the parts of an answer ascend, none twice.
+    if any(first >= second for first, second in pairwise(keys)):
+        raise Reject(RejectReason.UNREQUESTED, "the parts of an answer are not in ascending order")
+
+
+def _check_echo(asked: object, answered: object) -> None:
+    # [REJECT] SPEC 8.4.2: the answer repeats what was asked about.
+    if asked != answered:
+        raise Reject(RejectReason.UNREQUESTED, "an answer about another span or author than was asked for")
+
+
+def _expect(declared: type[T], reply: Reply) -> T:
+    # [REJECT] SPEC 8.4.1: the answer is of the kind that was asked for.
+    if not isinstance(reply, declared):
+        raise Reject(RejectReason.UNREQUESTED, f"{type(reply).__name__} where {declared.__name__} was asked for")
+    return reply
+
+
+def _as_int(bitmap: bytes) -> int:
+    return int.from_bytes(bitmap, "little")
+
+
+def _steps_of(bits: int) -> list[int]:
+    return [step for step in range(_BITS) if bits >> step & 1]

@@ -1,0 +1,104 @@
+"""The flood's outboxes: which neighbour still has to be told of which record (SPEC 8.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from protocol import limits
+from protocol.crypto.keys import SIGNATURE_BYTES
+from protocol.sync.anti_entropy import record_frames
+from protocol.wire import PeerId, Records
+
+
+class Outbox:
+    """Records to push to one neighbour, oldest first. When full the newest is left to anti-entropy."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[bytes, bytes] = {}  # by payload
+        self._flushed_ms = -limits.FLUSH_INTERVAL_MS
+        self.overflowed = 0
+
+    def push(self, record: bytes) -> None:
+        """Queue a record for the neighbour."""
+        if len(self._waiting) >= limits.OUTBOX_RECORDS_MAX:
+            self.overflowed += 1
+            return
+        self._waiting[record[:-SIGNATURE_BYTES]] = record
+
+    def is_known(self, record: bytes) -> None:
+        """The neighbour has just shown that it holds the record."""
+        self._waiting.pop(record[:-SIGNATURE_BYTES], None)
+
+    def keep(self, is_useful: Callable[[bytes], bool]) -> None:
+        """Leave out the records that are of no use to anybody any more."""
+        self._waiting = {payload: record for payload, record in self._waiting.items() if is_useful(record)}
+
+    def rest_ms(self, now_ms: int, interval_ms: int) -> int | None:
+        """How long what waits has to wait still, at least 0; None when nothing waits."""
+        return max(0, self._flushed_ms + interval_ms - now_ms) if self._waiting else None
+
+    def flush(self, now_ms: int, record_bytes: int, interval_ms: int = limits.FLUSH_INTERVAL_MS) -> list[Records]:
+        """What to send now: everything, but at most one burst in each interval, so that frames are full."""
+        if self.rest_ms(now_ms, interval_ms) != 0:
+            return []
+        self._flushed_ms = now_ms
+        records = list(self._waiting.values())
+        self._waiting = {}
+        return [Records(request=0, data=data) for data in record_frames(records, record_bytes)]
+
+
+class Flood:
+    """Outboxes of all neighbours, and how long records are gathered for one frame.
+
+    An update that comes alone goes at once. On a busy machine frames are what costs: while ticks come late the interval
+    doubles up to FLUSH_INTERVAL_MS_MAX; with each that comes in time it falls again.
+    """
+
+    def __init__(self, record_bytes: int) -> None:
+        self.interval_ms = limits.FLUSH_INTERVAL_MS
+        self._record_bytes = record_bytes
+        self._outboxes: dict[PeerId, Outbox] = {}
+
+    def adapt(self, late_ms: int) -> None:
+        """A tick has come so late: gather for longer, or not so long."""
+        if late_ms > limits.LATE_MS_MAX:
+            self.interval_ms = min(2 * self.interval_ms, limits.FLUSH_INTERVAL_MS_MAX)
+        else:
+            self.interval_ms = max(self.interval_ms - limits.FLUSH_INTERVAL_MS // 2, limits.FLUSH_INTERVAL_MS)
+
+    def rest_ms(self, now_ms: int) -> int:
+        """How long until the next record has waited long enough; REST_MS_MAX when none waits."""
+        rests = (outbox.rest_ms(now_ms, self.interval_ms) for outbox in self._outboxes.values())
+        return min((rest for rest in rests if rest is not None), default=limits.REST_MS_MAX)
+
+    def open(self, peer: PeerId) -> None:
+        """A neighbour came."""
+        self._outboxes[peer] = Outbox()
+
+    def close(self, peer: PeerId) -> None:
+        """A neighbour went."""
+        self._outboxes.pop(peer, None)
+
+    def push(self, record: bytes, *, source: PeerId | None) -> None:
+        """Queue a new record for every neighbour but the one it came from."""
+        for peer, outbox in self._outboxes.items():
+            if peer != source:
+                outbox.push(record)
+
+    def is_known(self, peer: PeerId, record: bytes) -> None:
+        """``peer`` sent the record itself: it need not be told."""
+        if peer in self._outboxes:
+            self._outboxes[peer].is_known(record)
+
+    def keep(self, is_useful: Callable[[bytes], bool]) -> None:
+        """Queue no longer what does not count any more."""
+        for outbox in self._outboxes.values():
+            outbox.keep(is_useful)
+
+    def flush(self, now_ms: int) -> list[tuple[PeerId, Records]]:
+        """Messages to send now."""
+        return [
+            (peer, message)
+            for peer, outbox in self._outboxes.items()
+            for message in outbox.flush(now_ms, self._record_bytes, self.interval_ms)
+        ]

@@ -1,0 +1,213 @@
+"""Which neighbour to compare ledgers with, and when: sessions, rests, time limits (SPEC 8.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median_low
+
+from protocol import limits
+from protocol.crypto.hashing import Author
+from protocol.errors import Reject, RejectReason
+from protocol.events import SendMessage
+from protocol.ledger.ledger import Ledger
+from protocol.sync.anti_entropy import Claims, Reply, Request, SyncSession, answer
+from protocol.wire import (
+    Authors,
+    AuthorsRequest,
+    Head,
+    Message,
+    Payloads,
+    PayloadsRequest,
+    PeerId,
+    PullDone,
+    PullRequest,
+    Shards,
+    ShardsRequest,
+    Spans,
+    SpansRequest,
+    Statements,
+    StatementsRequest,
+)
+
+_MISMATCHES_BEFORE_SYNC = 2  # a live ledger is always some records behind: only a lasting difference is worth a session
+
+
+@dataclass(slots=True)
+class _Neighbour:
+    session: SyncSession | None = None
+    asked_ms: int = 0  # when the request in flight was sent
+    heard_ms: int = 0  # when it was, or when a part of its answer came
+    is_asked_again: bool = False
+    rest_until_ms: int = 0
+    head_sent_ms: int | None = None
+    head: Head | None = None
+    mismatches: int = 0
+    failures: int = 0  # sessions in a row that brought nothing
+
+
+class Synchroniser:
+    """Runs at most one session per neighbour, several neighbours in parallel, and answers theirs."""
+
+    def __init__(self, ledger: Ledger, first_request: int = 0) -> None:
+        """``first_request``: another number in each life of a node, so that no answer to an earlier one fits."""
+        self.own: Author | None = None  # set: sessions that begin ask for all of this author first
+        self.has_own = False  # one of them got all that its peer holds of it
+        self._ledger = ledger
+        self._claims = Claims()
+        self._neighbours: dict[PeerId, _Neighbour] = {}
+        self._last_request = first_request
+        self.is_live = False
+        self.answered_ms = -1  # when a neighbour last answered a request
+        self.sessions_completed = 0
+        self.sessions_failed = 0
+
+    @property
+    def peers(self) -> int:
+        """Number of neighbours."""
+        return len(self._neighbours)
+
+    @property
+    def target_updates(self) -> int:
+        """Largest number of updates that a neighbour says it holds: what catching up aims at."""
+        return max((entry.head.updates for entry in self._neighbours.values() if entry.head), default=0)
+
+    @property
+    def head_step(self) -> int:
+        """Where the neighbours say that the run is: the lower median of their heads' frontiers; -1 without any."""
+        steps = [entry.head.step for entry in self._neighbours.values() if entry.head]
+        return median_low(steps) if steps else -1
+
+    def has_compared_from(self, step: int) -> bool:
+        """Whether all that some neighbour holds from ``step`` (a multiple of SPAN_STEPS) on has been asked for."""
+        sessions = [entry.session for entry in self._neighbours.values() if entry.session]
+        wanted = [{span for span in session.spans if span * limits.SPAN_STEPS >= step} for session in sessions]
+        return any(spans and spans <= self._claims.compared for spans in wanted)
+
+    def is_open(self, peer: PeerId) -> bool:
+        """Whether ``peer`` is a neighbour."""
+        return peer in self._neighbours
+
+    def open_peers(self) -> list[PeerId]:
+        """All neighbours."""
+        return list(self._neighbours)
+
+    def open(self, peer: PeerId) -> None:
+        """A neighbour came, perhaps once more before its old session was reported as over."""
+        self.close(peer)
+        self._neighbours[peer] = _Neighbour()
+
+    def close(self, peer: PeerId) -> None:
+        """A neighbour went; what it was asked for may be asked of others."""
+        neighbour = self._neighbours.pop(peer, None)
+        if neighbour and neighbour.session:
+            neighbour.session.close()
+
+    def peers_due_for_head(self, now_ms: int) -> list[PeerId]:
+        """Neighbours that have not been told the head for HEAD_INTERVAL_MS."""
+        return [
+            peer
+            for peer, entry in self._neighbours.items()
+            if entry.head_sent_ms is None or now_ms - entry.head_sent_ms >= limits.HEAD_INTERVAL_MS
+        ]
+
+    def head_sent(self, peer: PeerId, now_ms: int) -> None:
+        """The neighbour was told the head."""
+        self._neighbours[peer].head_sent_ms = now_ms
+
+    def receive_head(self, peer: PeerId, head: Head, now_ms: int, horizon_step: int | None) -> list[SendMessage]:
+        """Compare roots; start a session when the ledgers differ for long enough, up to ``horizon_step``."""
+        neighbour = self._neighbours.get(peer)
+        if neighbour is None:
+            return []
+        neighbour.head = head
+        if head.root == self._ledger.root():
+            neighbour.mismatches = 0
+            self.is_live = True
+            return []
+        neighbour.mismatches += 1
+        is_lasting = neighbour.mismatches >= _MISMATCHES_BEFORE_SYNC or not self.is_live
+        if neighbour.session or now_ms < neighbour.rest_until_ms or not is_lasting:
+            return []
+        neighbour.session = SyncSession(self._ledger, self._claims, horizon_step, self.own)
+        return self._send(peer, neighbour, neighbour.session.start(self._next_request()), now_ms)
+
+    def receive(self, peer: PeerId, message: Message, now_ms: int) -> list[SendMessage]:
+        """Answer a request, or go on with the session that asked. Raises Reject for a message with no place here."""
+        match message:
+            case SpansRequest() | ShardsRequest() | AuthorsRequest() | PayloadsRequest():
+                return self._answer(peer, message)
+            case PullRequest() | StatementsRequest():
+                return self._answer(peer, message)
+            case Spans() | Shards() | Authors() | Payloads() | PullDone() | Statements():
+                return self._continue(peer, message, now_ms)
+            case _:
+                raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} is not for the node core")
+
+    def _answer(self, peer: PeerId, request: Request) -> list[SendMessage]:
+        return [SendMessage(peer=peer, message=part) for part in answer(self._ledger, request)]
+
+    def count_records(self, peer: PeerId, request: int, count: int, now_ms: int) -> None:
+        """Records came from ``peer``; those that answer its session's pull are counted towards it."""
+        neighbour = self._neighbours.get(peer)
+        if neighbour and neighbour.session and neighbour.session.is_answer(request):
+            neighbour.session.count_records(count)
+            neighbour.heard_ms = now_ms
+
+    def horizon_of(self, peer: PeerId, request: int, otherwise: int | None) -> int | None:
+        """Last step acceptable of records that ``peer`` sends: its session's where they answer it."""
+        neighbour = self._neighbours.get(peer)
+        if neighbour and neighbour.session and neighbour.session.is_answer(request):
+            return neighbour.session.horizon_step
+        return otherwise
+
+    def tick(self, now_ms: int) -> list[SendMessage]:
+        """Ask once more where no answer came; give up sessions whose peer does not answer (SPEC 8.4.7)."""
+        again: list[SendMessage] = []
+        for peer, neighbour in self._neighbours.items():
+            if neighbour.session is None or neighbour.session.in_flight is None:
+                continue
+            silent_ms = now_ms - neighbour.heard_ms
+            is_over = now_ms - neighbour.asked_ms >= limits.ANSWER_MS_MAX
+            if is_over or silent_ms >= limits.REQUEST_TIMEOUT_MS:
+                self._end(neighbour, now_ms, is_failed=True)
+            elif silent_ms >= limits.REQUEST_TIMEOUT_MS // 2 and not neighbour.is_asked_again:
+                neighbour.is_asked_again = True
+                again.append(SendMessage(peer=peer, message=neighbour.session.in_flight))
+        return again
+
+    def _continue(self, peer: PeerId, reply: Reply, now_ms: int) -> list[SendMessage]:
+        neighbour = self._neighbours.get(peer)
+        if neighbour is None or neighbour.session is None or not neighbour.session.is_answer(reply.request):
+            return []  # late answer to a request that was given up: nobody's fault
+        self.answered_ms = now_ms
+        request = neighbour.session.receive(reply, self._next_request())
+        self.has_own = self.has_own or neighbour.session.has_own
+        return self._send(peer, neighbour, request, now_ms)
+
+    def _send(self, peer: PeerId, neighbour: _Neighbour, request: Request | None, now_ms: int) -> list[SendMessage]:
+        if request is None:
+            assert neighbour.session is not None
+            self._end(neighbour, now_ms, is_failed=neighbour.session.is_short)
+            return []
+        neighbour.asked_ms = neighbour.heard_ms = now_ms
+        neighbour.is_asked_again = False
+        return [SendMessage(peer=peer, message=request)]
+
+    def _end(self, neighbour: _Neighbour, now_ms: int, *, is_failed: bool) -> None:
+        session = neighbour.session
+        assert session is not None
+        session.close()
+        neighbour.session = None
+        neighbour.mismatches = 0
+        # A lossy link breaks most long sessions, and each of them brings something: that is no reason to rest longer.
+        neighbour.failures = neighbour.failures + 1 if is_failed and not session.has_progressed else 0
+        rest_ms = limits.SYNC_REST_MS << min(neighbour.failures, 16)
+        neighbour.rest_until_ms = now_ms + min(rest_ms, limits.SYNC_REST_MS_MAX)
+        self.sessions_failed += is_failed
+        self.sessions_completed += not is_failed
+        # Live: one neighbour's whole ledger was compared, and no part of it left to a session with another.
+        self.is_live = self.is_live or (not is_failed and not session.has_skipped)
+
+    def _next_request(self) -> int:
+        self._last_request = self._last_request % 0xFFFFFFFF + 1
+        return self._last_request

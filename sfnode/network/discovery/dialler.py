@@ -1,0 +1,228 @@
+"""Upkeep of the neighbourhood: whom to dial and when, and what to tell the operator when that fails."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+
+import trio
+
+from protocol.errors import Reject
+from protocol.wire import PeerId
+from sfnode.network import limits
+from sfnode.network.discovery.peer_exchange import PeerExchange
+from sfnode.network.events import DialReport
+from sfnode.network.policy.address_book import AddressBook
+from sfnode.network.policy.addresses import Address, parse_address
+from sfnode.network.policy.inbound import Group, limited_group_of
+from sfnode.network.policy.outbound import Candidate, Dialled, choose_to_leave, elsewhere, is_crowded, spread
+from sfnode.network.policy.reputation import Fault
+from sfnode.network.sessions.handshake import DUPLICATE, RefusedError
+from sfnode.network.sessions.registry import Registry
+from sfnode.network.transport.host import DialError, Host
+from sfnode.network.transport.link import Link, LinkBrokenError
+
+_log = logging.getLogger("sfnode.network")
+
+# Runs a whole outbound session; calls the second argument once both have said hello. Raises what greeting raises.
+OutboundSession = Callable[[Link, Callable[[], None]], Awaitable[None]]
+
+
+class Overlay:
+    """Keeps this node connected. ``run_session`` is given each dialled link and closes it."""
+
+    def __init__(
+        self, *, host: Host, book: AddressBook, registry: Registry, exchange: PeerExchange, run_session: OutboundSession
+    ) -> None:
+        self._config = exchange.config
+        self._host = host
+        self._book = book
+        self._registry = registry
+        self._exchange = exchange
+        self._run_session = run_session
+        self._chance = random.Random()
+        self._wake = trio.Event()
+        self._dialling: set[PeerId] = set()
+        self._reports: dict[str, DialReport] = {}
+        self._next_bootstrap_check_s = 0.0
+        self._recommended: frozenset[PeerId] = frozenset()  # by a bootstrap that was full
+        self._is_stopping = False
+        self.failures = 0  # outbound sessions that ended by an exception
+
+    @property
+    def reports(self) -> tuple[DialReport, ...]:
+        """The last failure of each address that does not work now."""
+        return tuple(self._reports.values())
+
+    def wake(self) -> None:
+        """Something changed: look at once whether neighbours are missing."""
+        self._wake.set()
+
+    def stop_dialling(self) -> None:
+        """No new neighbours from now on."""
+        self._is_stopping = True
+
+    async def run(self) -> None:
+        """Never returns."""
+        self._next_bootstrap_check_s = trio.current_time() + limits.BOOTSTRAP_CHECK_S
+        async with trio.open_nursery() as nursery:
+            while True:
+                for peer in self._choose():
+                    self._dialling.add(peer)
+                    nursery.start_soon(self._dial_and_run, peer)
+                self._exchange.ask()
+                with trio.move_on_after(limits.UPKEEP_INTERVAL_S):
+                    await self._wake.wait()
+                self._wake = trio.Event()
+
+    # --- dialling
+
+    def _choose(self) -> tuple[PeerId, ...]:
+        """Whom to dial now."""
+        if self._is_stopping:
+            return ()
+        now_s = trio.current_time()
+        exclude = self._registry.served() | self._registry.discouraged() | frozenset(self._dialling)
+        free = limits.DIALS_AT_ONCE_MAX - len(self._dialling)
+        if self._config.neighbours_fixed:
+            return self._book.due(now_s, exclude=exclude, bootstrap_only=True)[: max(0, free)]
+        ours = self._registry.count(is_outbound=True) + len(self._dialling)
+        wanted = min(free, self._config.outbound_target - ours)
+        if wanted > 0:
+            return spread(self._candidates(now_s, exclude), self._taken(), wanted)
+        self._leave_if_crowded()
+        return (self._to_check(now_s, exclude) or self._to_spread(now_s, exclude)) if free > 0 else ()
+
+    def _candidates(self, now_s: float, exclude: frozenset[PeerId]) -> Iterator[Candidate]:
+        """Peers that may be dialled now, with the network of the address that is tried first."""
+        for peer in self._book.due(now_s, exclude=exclude):
+            yield Candidate(peer=peer, group=self._group(peer))
+
+    def _group(self, peer: PeerId) -> Group | None:
+        return _group_of(self._book.addresses(peer)[0])
+
+    def _dialled(self) -> tuple[Dialled, ...]:
+        """The sessions that we dialled and that are to stay, the oldest first."""
+        sessions = [each for each in self._registry.all() if each.is_outbound and not each.is_ending]
+        sessions.sort(key=lambda session: session.started_s)
+        return tuple(
+            Dialled(
+                peer=session.peer,
+                group=limited_group_of(session.channel.link.remote_host),
+                started_s=session.started_s,
+                is_kept=place < limits.ANCHORS or self._book.is_bootstrap(session.peer),
+            )
+            for place, session in enumerate(sessions)
+        )
+
+    def _taken(self) -> list[Group | None]:
+        """Networks of the neighbours that we dialled, and of those that we are dialling."""
+        return [each.group for each in self._dialled()] + [self._group(peer) for peer in sorted(self._dialling)]
+
+    def _leave_if_crowded(self) -> None:
+        """One neighbour more than wanted: if too many are of one network, one of them goes."""
+        dialled = self._dialled()
+        leaving = choose_to_leave(dialled) if len(dialled) > self._config.outbound_target else None
+        session = self._registry.get(leaving) if leaving is not None else None
+        if session is not None:
+            session.say_bye("making room for another network")
+
+    def _to_spread(self, now_s: float, exclude: frozenset[PeerId]) -> tuple[PeerId, ...]:
+        """One more dial while too many of our neighbours are of one network: to a peer in another."""
+        taken = self._taken()
+        found = elsewhere(self._candidates(now_s, exclude), taken) if is_crowded(taken) else None
+        return (found,) if found is not None and len(taken) < self._config.outbound_max else ()
+
+    def _to_check(self, now_s: float, exclude: frozenset[PeerId]) -> tuple[PeerId, ...]:
+        """Now and then one more dial to a bootstrap: it is all that two halves of a split network have in common.
+
+        A bootstrap that is full names neighbours of its own instead: one of them will do as well.
+        """
+        found = tuple(peer for peer in self._book.due(now_s, exclude=exclude) if peer in self._recommended)[:1]
+        self._recommended = frozenset()
+        if not found and now_s >= self._next_bootstrap_check_s:
+            self._next_bootstrap_check_s = now_s + limits.BOOTSTRAP_CHECK_S * self._chance.uniform(0.5, 1.5)
+            found = self._book.due(now_s, exclude=exclude, bootstrap_only=True)[:1]
+        return found if found and self._has_room_to_check() else ()
+
+    def _has_room_to_check(self) -> bool:
+        """Whether one more session is allowed, or can be: the youngest that is no bootstrap's gives way."""
+        outbound = [session for session in self._registry.all() if session.is_outbound]
+        if len(outbound) + len(self._dialling) < self._config.outbound_max:
+            return True
+        outbound.sort(key=lambda session: session.started_s)
+        others = [each for each in outbound[limits.ANCHORS :] if not self._book.is_bootstrap(each.peer)]
+        if others:
+            others[-1].say_bye("making room for a bootstrap")
+        return bool(others)
+
+    async def _dial_and_run(self, peer: PeerId) -> None:
+        """Try the addresses one by one; the first that works carries a session, which runs in here until it ends."""
+        try:
+            await self._dial(peer)
+        except Exception:  # a bug of ours that this peer found must not take the other sessions along
+            self.failures += 1
+            _log.exception("outbound_session_failed peer=%s", peer)
+            self._book.failed(peer, trio.current_time(), at_least_s=limits.REFUSED_S)
+        finally:
+            self._dialling.discard(peer)
+            self.wake()
+
+    async def _dial(self, peer: PeerId) -> None:
+        for transport in self._book.addresses(peer):
+            if await self._try_address(replace(parse_address(transport), peer=peer)):
+                return
+
+    async def _try_address(self, address: Address) -> bool:
+        """True when the peer was reached, whatever came of it."""
+        assert address.peer is not None
+        peer = address.peer
+
+        def on_greeted() -> None:
+            self._dialling.discard(peer)
+            self._reports.pop(str(address), None)
+            self._book.succeeded(peer, address.transport, unix_ms=int(time.time() * 1000))
+
+        try:
+            link = await self._host.dial(address)
+        except DialError as error:
+            self._failed(address, str(error))
+            return False
+        try:
+            await self._run_session(link, on_greeted)
+        except RefusedError as error:
+            self._refused(address, error, link.remote_host)
+        except LinkBrokenError as error:
+            self._failed(address, str(error))
+        except Reject as error:
+            self._registry.penalise(peer, Fault.GARBAGE, str(error))
+            self._failed(address, f"it sent what no honest node sends ({error})")
+        return True
+
+    def _refused(self, address: Address, error: RefusedError, remote_host: str) -> None:
+        assert address.peer is not None
+        self._exchange.learn(error.peers, source=address.peer, observed_host=remote_host)
+        if self._book.is_bootstrap(address.peer):
+            self._recommended = frozenset(PeerId(told.peer) for told in error.peers)
+        if not error.reason.startswith(DUPLICATE):  # both ends dialled at once, and the other session stays
+            self._failed(address, error.reason, limits.WRONG_RUN_S if error.is_lasting else limits.REFUSED_S)
+
+    def _failed(self, address: Address, reason: str, at_least_s: float = 0.0) -> None:
+        assert address.peer is not None
+        retry_in_s = self._book.failed(address.peer, trio.current_time(), at_least_s=at_least_s)
+        earlier = self._reports.pop(str(address), None)
+        failures = earlier.failures + 1 if earlier else 1
+        report = DialReport(address=str(address), reason=reason, failures=failures, retry_in_s=retry_in_s)
+        self._reports[str(address)] = report
+        if len(self._reports) > limits.DIAL_REPORTS_MAX:
+            del self._reports[next(iter(self._reports))]
+        _log.info("dial_failed address=%s reason=%r failures=%d retry_in_s=%.1f", address, reason, failures, retry_in_s)
+
+
+@lru_cache(maxsize=limits.KNOWN_PEERS_MAX)  # 20 us each, and a full book is gone through every second
+def _group_of(transport: str) -> Group | None:
+    return limited_group_of(parse_address(transport).host)

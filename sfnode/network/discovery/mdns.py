@@ -1,0 +1,177 @@
+"""Finding peers on the local network: asks, answers and hands on what it hears. One UDP socket, one task each way.
+
+Anybody on the network can send such packets: what they say is a hint, like a peer's word about others, and less. Only
+an address equal to the packet's own source counts, so that nobody can make us dial a third machine.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import random
+import secrets
+import socket
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+import trio
+
+from protocol.wire import PeerId
+from sfnode.network import limits
+from sfnode.network.discovery.mdns_packets import (
+    Announcement,
+    Query,
+    decode_untrusted,
+    encode_announcement,
+    encode_query,
+)
+from sfnode.network.policy.addresses import Address, parse_untrusted
+
+GROUP: Final = "224.0.0.251"
+PORT: Final = 5353
+_log = logging.getLogger("sfnode.network")
+
+Found = Callable[[Address], None]
+
+
+class LocalDiscovery:
+    """``run`` it in a nursery. ``found`` is called with addresses that carry a peer id."""
+
+    def __init__(self, *, peer: PeerId, listening: Callable[[], tuple[Address, ...]], found: Found) -> None:
+        """``listening``: what the node listens on at that moment."""
+        self._peer = peer
+        self._listening = listening
+        self._found = found
+        self._label = secrets.token_hex(16).encode("ascii")
+        self._chance = random.Random()
+        self._answer_from_s = 0.0
+        self._socket: socket.socket
+
+    async def run(self) -> None:
+        """Never returns, unless this machine has no such network; that is no reason to stop a node."""
+        try:
+            self._socket = _open_socket()
+        except OSError as error:
+            _log.warning("mdns_unavailable reason=%r", error.strerror)
+            return
+        with self._socket:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._ask)
+                nursery.start_soon(self._listen)
+
+    async def _ask(self) -> None:
+        """Soon after the start, then more and more seldom; interfaces that have come up meanwhile are joined."""
+        wait_s = limits.MDNS_QUERY_START_S
+        while True:
+            for index in self._interfaces():
+                _join(self._socket, index)
+                self._send(index, encode_query())
+                self._announce(index)
+            await trio.sleep(self._chance.uniform(0.5, 1.5) * wait_s)
+            wait_s = min(2 * wait_s, limits.MDNS_QUERY_MAX_S)
+
+    async def _listen(self) -> None:
+        receiving = trio.socket.from_stdlib_socket(self._socket)
+        while True:
+            with suppress(OSError):  # an interface has gone
+                packet, source = await receiving.recvfrom(limits.MDNS_PACKET_BYTES_MAX + 1)
+                self._handle(packet, str(source[0]))
+            await trio.sleep(limits.MDNS_PACKET_S)  # a flood of packets is lost in the kernel, and costs us little
+
+    def _handle(self, packet: bytes, source: str) -> None:
+        if not is_local(source):
+            return
+        match decode_untrusted(packet):
+            case Query():
+                self._answer()
+            case Announcement(addresses=texts):
+                for address in believable(texts, source):
+                    if address.peer != self._peer:
+                        self._found(address)
+            case None:
+                pass
+
+    def _answer(self) -> None:
+        """Everybody on the network hears it: one answer a second serves all that ask."""
+        now_s = trio.current_time()
+        if now_s < self._answer_from_s:
+            return
+        self._answer_from_s = now_s + limits.MDNS_ANSWER_INTERVAL_S
+        for index in self._interfaces():
+            self._announce(index)
+
+    def _announce(self, index: int) -> None:
+        """Say, on one interface, where we can be dialled over it."""
+        host = _own_host(index)
+        if host is None or not is_local(host):
+            return
+        own = tuple(
+            str(replace(address, host=host, peer=self._peer))
+            for address in self._listening()
+            if address.kind == "ip4" and (address.is_wildcard or address.host == host)
+        )
+        if own:
+            self._send(index, encode_announcement(self._label, own[: limits.MDNS_ADDRESSES_MAX]))
+
+    def _interfaces(self) -> list[int]:
+        """All but loopback: nodes on one machine hear each other over its other interfaces."""
+        with suppress(OSError):
+            return [index for index, name in socket.if_nameindex() if not name.startswith("lo")]
+        return []
+
+    def _send(self, index: int, packet: bytes) -> None:
+        with suppress(OSError):  # an interface without IPv4 or without multicast, or just gone
+            self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, _on_interface(index))
+            self._socket.sendto(packet, (GROUP, PORT))
+
+
+def is_local(host: str) -> bool:
+    """Whether an address belongs to a private network, a link or this machine: no router carries it further."""
+    with suppress(ValueError):
+        parsed = ipaddress.ip_address(host)
+        return parsed.is_private or parsed.is_link_local
+    return False
+
+
+def believable(texts: tuple[str, ...], source: str) -> list[Address]:
+    """The addresses of a packet from ``source`` that we would dial: they are that very address, and name a peer."""
+    found = parse_untrusted(texts)
+    return [address for address in found if address.kind == "ip4" and address.host == source and address.peer]
+
+
+def _open_socket() -> socket.socket:
+    """A UDP socket on the port that all such programs of a machine share."""
+    opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 255)  # RFC 6762, 11; the group is never routed
+        opened.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)  # two nodes of one machine
+        opened.bind(("", PORT))
+        opened.setblocking(False)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+def _on_interface(index: int) -> bytes:
+    """struct ip_mreqn: group, any address, interface."""
+    return struct.pack("4s4si", socket.inet_aton(GROUP), bytes(4), index)
+
+
+def _join(opened: socket.socket, index: int) -> None:
+    with suppress(OSError):  # joined before, or the interface has no multicast
+        opened.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, _on_interface(index))
+
+
+def _own_host(index: int) -> str | None:
+    """This machine's IPv4 address on an interface; None without one. Sends nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+        probe.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, _on_interface(index))
+        probe.connect((GROUP, PORT))
+        return str(probe.getsockname()[0])
+    return None

@@ -1,0 +1,123 @@
+"""What neighbours tell each other of peers, and what of it is believed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import trio
+
+from protocol.limits import FRAME_BYTES_MAX
+from protocol.wire import PeerAddress, PeerId, Peers, PeersRequest, encode
+from sfnode.network import limits
+from sfnode.network.events import NetworkConfig
+from sfnode.network.policy.address_book import AddressBook
+from sfnode.network.policy.addresses import (
+    Address,
+    author_of_peer,
+    believable_addresses,
+    parse_untrusted,
+    reachable_addresses,
+)
+from sfnode.network.sessions.registry import Registry
+from sfnode.network.sessions.session import Session
+
+NEARBY: Final = PeerId("local network")  # stands for all that mDNS told, where a neighbour's id would
+
+
+class PeerExchange:
+    """Asks neighbours for peers, answers them. With ``neighbours_fixed`` it asks nobody and tells nothing."""
+
+    def __init__(self, *, config: NetworkConfig, book: AddressBook, registry: Registry) -> None:
+        self.config = config
+        self._book = book
+        self._registry = registry
+        own = parse_untrusted((*config.listen, *config.announce))  # those with a port that is fixed
+        self._own = frozenset(address.transport for address in own)
+        self._ask_next: dict[PeerId, tuple[float, float]] = {}  # when (s), and how long to wait after that (s)
+        self._answered_s: dict[PeerId, float] = {}
+        # How many answers a neighbour may owe us: one that was frozen for a while answers several questions at once.
+        self._awaited: Counter[PeerId] = Counter()
+
+    def know_own(self, address: Address) -> None:
+        """This node can be dialled there, too: nobody is to make it dial itself."""
+        self._own |= {address.transport}
+
+    def greeted(self, session: Session) -> None:
+        """A session began: remember where the neighbour says it listens."""
+        said = PeerAddress(peer=session.peer, addresses=session.hello.listen)
+        self.learn((said,), source=session.peer, observed_host=session.channel.link.remote_host)
+
+    def ended(self, peer: PeerId) -> None:
+        """A session ended."""
+        self._ask_next.pop(peer, None)
+        self._answered_s.pop(peer, None)
+        self._awaited.pop(peer, None)
+
+    def ask(self) -> None:
+        """Ask the neighbours whose turn it is: new ones at once, then after 1, 2, 4 ... 300 s."""
+        if self.config.neighbours_fixed:
+            return
+        now_s = trio.current_time()
+        for session in self._registry.all():
+            next_s, interval_s = self._ask_next.get(session.peer, (now_s, limits.EXCHANGE_START_S))
+            if next_s <= now_s and session.send(PeersRequest()):
+                longer_s = min(2 * interval_s, limits.EXCHANGE_INTERVAL_S)
+                self._ask_next[session.peer] = (now_s + interval_s, longer_s)
+                self._awaited[session.peer] += 1
+
+    def answer(self, session: Session) -> None:
+        """A neighbour asks. Asked too often: no answer."""
+        now_s = trio.current_time()
+        answered_s = self._answered_s.get(session.peer)
+        if answered_s is None or now_s - answered_s >= limits.PEERS_ANSWER_INTERVAL_S:
+            self._answered_s[session.peer] = now_s
+            peers = self.recommend(session.peer, session.channel.link.remote_host, bytes_max=FRAME_BYTES_MAX)
+            session.send(Peers(peers=peers))
+
+    def recommend(self, peer: PeerId, observed_host: str, *, bytes_max: int) -> tuple[PeerAddress, ...]:
+        """What to tell this peer, which we see at that IP address, of others: as many as fit into ``bytes_max``."""
+        if self.config.neighbours_fixed:
+            return ()
+        found: list[PeerAddress] = []
+        for known in self._book.share(exclude=peer, connected=self._registry.peers()):
+            addresses = parse_untrusted(self._book.addresses(known))
+            reachable = reachable_addresses(addresses, observed_host=observed_host)
+            if reachable:
+                found.append(PeerAddress(peer=known, addresses=reachable))
+        while found and len(encode(Peers(peers=tuple(found)))) > bytes_max:  # a liar may have told us long names
+            found.pop()
+        return tuple(found)
+
+    def receive_untrusted(self, session: Session, message: Peers) -> bool:
+        """A neighbour tells of peers; False when it was not asked."""
+        if not self._awaited[session.peer]:
+            return False
+        self._awaited[session.peer] -= 1
+        self.learn(message.peers, source=session.peer, observed_host=session.channel.link.remote_host)
+        return True
+
+    def found_nearby(self, address: Address) -> bool:
+        """Remember a peer that the local network told of; all of these together have one neighbour's share of the
+        book. True when it is news."""
+        assert address.peer is not None
+        if address.transport in self._own or address.transport in self._book.addresses(address.peer):
+            return False
+        self._book.learn(address.peer, (address.transport,), source=NEARBY)
+        return True
+
+    def learn(self, peers: tuple[PeerAddress, ...], *, source: PeerId, observed_host: str) -> None:
+        """Remember what ``source``, which we see at that IP address, says of peers, as far as it makes sense."""
+        if self.config.neighbours_fixed:
+            return
+        for told in peers:
+            try:
+                author_of_peer(told.peer)
+            except ValueError:
+                continue
+            known = self._book.addresses(PeerId(told.peer))  # from the operator, perhaps: names of his are not replaced
+            new = tuple(address for address in parse_untrusted(told.addresses) if address.transport not in known)
+            is_of_itself = told.peer == source
+            believed = believable_addresses(new, observed_host=observed_host, is_of_itself=is_of_itself)
+            others = tuple(address for address in believed if address not in self._own)
+            self._book.learn(PeerId(told.peer), others, source=source)

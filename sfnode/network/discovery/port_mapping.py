@@ -1,0 +1,160 @@
+"""A way in through the router: asks it by UPnP to pass one TCP port on to this machine, and takes that back at the end.
+
+All that blocks runs in threads. A router that dies with the mapping forgets it after MAPPING_LEASE_S, and so does one
+whose node was killed.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import miniupnpc
+import trio
+
+from sfnode.network import limits
+from sfnode.network.policy.addresses import Address
+
+_log = logging.getLogger("sfnode.network")
+_PROTOCOL, _DESCRIPTION, _ANYBODY = "TCP", "sfnode", ""
+_PERMANENT_S = 0  # what routers ask for that know no leases
+
+
+class NoMappingError(Exception):
+    """There is no router that does it; the text says what is in the way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappingReport:
+    """What came of it, for the operator; ``address``: where others can dial, when it worked."""
+
+    text: str
+    address: Address | None = None
+
+
+class Gateway:
+    """A router that was found. Every method blocks, for seconds when the router hangs. NoMappingError."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+        self.own_host = str(device.lanaddr)
+        self.external_host = str(_call(device.externalipaddress) or "")
+
+    @property
+    def is_public(self) -> bool:
+        """Whether the router's own address can be dialled from anywhere; if not, another router lies before it."""
+        try:
+            address = external_address(self.external_host, 1)
+            return address.is_of_one_machine and not address.is_inside
+        except ValueError:
+            return False
+
+    def open(self, port: int) -> int:
+        """Map ``port`` of this machine, for MAPPING_LEASE_S; returns the port outside, the same where it is free."""
+        for outside in (port, *(random.randrange(20_000, 60_000) for _ in range(limits.MAPPING_TRIES - 1))):
+            holder = _call(self._device.getspecificportmapping, outside, _PROTOCOL)
+            if holder is None or holder[0] == self.own_host:
+                self._add(outside, port)
+                return outside
+        raise NoMappingError("the router passes every port that was tried on to other machines")
+
+    def _add(self, outside: int, port: int) -> None:
+        mapping = (outside, _PROTOCOL, self.own_host, port, _DESCRIPTION, _ANYBODY)
+        try:
+            _call(self._device.addportmapping, *mapping, limits.MAPPING_LEASE_S)
+        except NoMappingError as error:
+            if "OnlyPermanentLeasesSupported" not in str(error):
+                raise
+            _call(self._device.addportmapping, *mapping, _PERMANENT_S)
+
+    def close(self, outside: int) -> None:
+        """Take a mapping back."""
+        _call(self._device.deleteportmapping, outside, _PROTOCOL)
+
+
+def find_gateway(*, interface: str | None = None) -> Gateway:
+    """Ask the local network for a router that maps ports; takes MAPPING_DISCOVER_MS. ``interface``: own IP address."""
+    device = miniupnpc.UPnP(multicastif=interface) if interface else miniupnpc.UPnP()
+    device.discoverdelay = limits.MAPPING_DISCOVER_MS
+    try:
+        _call(device.discover)
+    except NoMappingError:  # so the library says that it has found nothing
+        raise NoMappingError("no router answers UPnP") from None
+    _call(device.selectigd)
+    return Gateway(device)
+
+
+def external_address(host: str, port: int) -> Address:
+    """Where others can dial; ValueError when ``host``, which the router named, is no IPv4 address."""
+    return Address(kind="ip4", host=str(ipaddress.IPv4Address(host)), port=port, peer=None)
+
+
+def _call(method: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return method(*arguments)
+    except Exception as error:  # the library raises nothing narrower, whatever the router or its answer lacks
+        raise NoMappingError(f"the router does not do it: {error}") from None
+
+
+class PortMapper:
+    """``run`` it in a nursery; ``report`` and ``address`` say how it stands."""
+
+    def __init__(self, *, listening: Callable[[], tuple[Address, ...]], on_mapped: Callable[[Address], None]) -> None:
+        """``listening``: what the node listens on; ``on_mapped`` hears of each new address outside."""
+        self._listening = listening
+        self._on_mapped = on_mapped
+        self._gateway: Gateway | None = None
+        self._outside = 0  # 0: nothing is mapped
+        self.report: MappingReport | None = None
+
+    async def run(self) -> None:
+        """Never returns. When cancelled, takes the mapping back, which takes MAPPING_CLOSE_S at most."""
+        try:
+            while True:
+                await self._renew()
+                await trio.sleep(limits.MAPPING_RENEW_S)
+        finally:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + limits.MAPPING_CLOSE_S):
+                await self._in_thread(self._close)
+
+    async def _renew(self) -> None:
+        """The mapping lives on; a router that has started anew has forgotten it, and may have another address."""
+        try:
+            report = await self._in_thread(self._map)
+        except NoMappingError as error:
+            report = MappingReport(text=f"no port of the router leads here: {error}")
+        if report.address is not None and (self.report is None or self.report.address != report.address):
+            self._on_mapped(report.address)
+        self.report = report
+
+    def _map(self) -> MappingReport:
+        gateway = find_gateway()
+        inside = self._port_at(gateway.own_host)
+        if not gateway.is_public:
+            text = f"the router's own address {gateway.external_host!r} is not public: another NAT lies before it"
+            raise NoMappingError(text)
+        self._gateway = gateway
+        self._outside = gateway.open(inside)
+        address = external_address(gateway.external_host, self._outside)
+        text = f"the router passes port {self._outside} of {gateway.external_host} on to port {inside} here"
+        return MappingReport(text=text, address=address)
+
+    def _port_at(self, own_host: str) -> int:
+        for address in self._listening():
+            if address.kind == "ip4" and (address.is_wildcard or address.host == own_host):
+                return address.port
+        raise NoMappingError(f"this node does not listen at {own_host}, where the router would pass it on to")
+
+    def _close(self) -> None:
+        if self._gateway is not None and self._outside:
+            try:
+                self._gateway.close(self._outside)
+            except NoMappingError as error:
+                _log.info("port_mapping_left reason=%r", str(error))
+
+    async def _in_thread(self, run: Callable[[], Any]) -> Any:
+        return await trio.to_thread.run_sync(run, abandon_on_cancel=True)  # type: ignore[call-arg]  # too old stubs

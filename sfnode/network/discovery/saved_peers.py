@@ -1,0 +1,43 @@
+"""What a node keeps of its peers from one life to the next, read back: addresses, bootstraps, those not wanted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from protocol.errors import OperatorError
+from protocol.schema import Malformed, from_plain_untrusted
+from sfnode.network.events import NetworkConfig
+from sfnode.network.limits import BOOTSTRAPS_KEPT_MAX
+from sfnode.network.policy.address_book import PeerRow
+from sfnode.network.policy.addresses import parse_bootstrap
+from sfnode.network.policy.reputation import DiscouragedRow
+
+
+def decode_peers(text: str) -> tuple[PeerRow, ...]:
+    """The saved address book; an unreadable one is worth no stop: bootstraps bring the peers back."""
+    try:
+        return tuple(from_plain_untrusted(PeerRow, row, "known_peers") for row in json.loads(text))
+    except (ValueError, TypeError, RecursionError, Malformed):
+        return ()
+
+
+def with_bootstraps(config: NetworkConfig, text: str) -> NetworkConfig:
+    """``config`` with the bootstraps saved as ``text`` besides its own: an island is left through any of them."""
+    if config.neighbours_fixed:
+        return config
+    named = {parse_bootstrap(address).peer for address in config.bootstrap}
+    try:
+        saved = [parse_bootstrap(entry) for entry in json.loads(text)]
+    except (ValueError, TypeError, AttributeError, RecursionError, OperatorError):
+        return config
+    earlier = [str(address) for address in saved if address.peer not in named]
+    return replace(config, bootstrap=(*config.bootstrap, *earlier[:BOOTSTRAPS_KEPT_MAX]))
+
+
+def decode_discouraged(text: str) -> tuple[DiscouragedRow, ...]:
+    """The saved peers that are not wanted; unreadable ones are worth no stop: whoever misbehaves will do so again."""
+    try:
+        return tuple(from_plain_untrusted(DiscouragedRow, row, "discouraged") for row in json.loads(text))
+    except (ValueError, TypeError, RecursionError, Malformed):
+        return ()

@@ -1,0 +1,201 @@
+"""Known peers: addresses, successes, failures, when each may be dialled again. Pure: no clock, no sockets, no files."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+from protocol.wire import PeerId
+from sfnode.network import limits
+from sfnode.network.policy.addresses import Address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerRow:
+    """What is kept of a peer on disk."""
+
+    peer: str
+    addresses: tuple[str, ...]  # without the peer id, last good one first
+    last_success_unix_ms: int  # 0: never reached
+    failures: int  # since then
+
+
+@dataclass(slots=True, kw_only=True)
+class _Entry:
+    addresses: list[str] = field(default_factory=list)
+    last_success_unix_ms: int = 0
+    failures: int = 0
+    due_s: float = 0.0  # not dialled before
+    is_bootstrap: bool = False
+    source: PeerId | None = None  # the neighbour that told us, while it was never reached
+
+
+class AddressBook:
+    """At most KNOWN_PEERS_MAX peers; those named by the operator are never forgotten.
+
+    Times ``now_s`` are of any clock that only goes forward. ``chance`` shuffles and jitters, so that nodes do not act
+    in step; nothing that it decides reaches bytes or state.
+    """
+
+    def __init__(self, *, own_peer: PeerId, bootstrap: tuple[Address, ...], chance: random.Random) -> None:
+        self._own_peer = own_peer
+        self._chance = chance
+        self._entries: dict[PeerId, _Entry] = {}
+        for address in bootstrap:
+            if address.peer is not None and address.peer != own_peer:
+                entry = self._entries.setdefault(address.peer, _Entry(is_bootstrap=True))
+                _remember(entry, address.transport)
+
+    # --- persistence
+
+    def restore(self, rows: tuple[PeerRow, ...]) -> None:
+        """Take over what ``rows`` returned in an earlier life; rows beyond the bound are left out."""
+        for row in sorted(rows, key=lambda row: -row.last_success_unix_ms)[: limits.KNOWN_PEERS_MAX]:
+            if row.peer == self._own_peer:
+                continue
+            entry = self._entries.setdefault(PeerId(row.peer), _Entry())
+            entry.last_success_unix_ms = row.last_success_unix_ms
+            for address in row.addresses:
+                _remember(entry, address)
+
+    def rows(self) -> tuple[PeerRow, ...]:
+        """Everything worth keeping, ordered by peer."""
+        return tuple(
+            PeerRow(
+                peer=peer,
+                addresses=tuple(entry.addresses),
+                last_success_unix_ms=entry.last_success_unix_ms,
+                failures=entry.failures,
+            )
+            for peer, entry in sorted(self._entries.items())
+        )
+
+    # --- learning
+
+    def learn(self, peer: PeerId, addresses: tuple[str, ...], *, source: PeerId) -> None:
+        """What a neighbour says about a peer, which may be itself. Displaces no peer that was ever reached."""
+        if not addresses or peer == self._own_peer:
+            return
+        if peer not in self._entries:
+            if not self._has_room(source):
+                return
+            self._entries[peer] = _Entry(source=source)
+        for address in addresses:
+            _remember(self._entries[peer], address)
+
+    def _has_room(self, source: PeerId) -> bool:
+        hearsay = [entry for entry in self._entries.values() if entry.source is not None]
+        if sum(entry.source == source for entry in hearsay) >= limits.HEARSAY_PER_SOURCE_MAX:
+            return False
+        if len(self._entries) < limits.KNOWN_PEERS_MAX:
+            return True
+        return self._forget_worst()
+
+    def _forget_worst(self) -> bool:
+        """Make room by forgetting the peer that failed most of those never reached."""
+        never = [p for p, entry in self._entries.items() if not entry.last_success_unix_ms and not entry.is_bootstrap]
+        if not never:
+            return False
+        del self._entries[max(never, key=lambda peer: self._entries[peer].failures)]
+        return True
+
+    # --- bootstraps
+
+    def is_bootstrap(self, peer: PeerId) -> bool:
+        """Whether the operator named it, now or in an earlier life."""
+        entry = self._entries.get(peer)
+        return entry is not None and entry.is_bootstrap
+
+    def reached_bootstraps(self) -> tuple[str, ...]:
+        """Multiaddrs of the bootstraps that were ever reached, those met last first; as many as are kept."""
+        met = [(p, entry) for p, entry in self._entries.items() if entry.is_bootstrap and entry.last_success_unix_ms]
+        met.sort(key=lambda item: -item[1].last_success_unix_ms)
+        return tuple(f"{entry.addresses[0]}/p2p/{peer}" for peer, entry in met[: limits.BOOTSTRAPS_KEPT_MAX])
+
+    # --- dialling
+
+    def due(self, now_s: float, *, exclude: frozenset[PeerId], bootstrap_only: bool = False) -> tuple[PeerId, ...]:
+        """Peers that may be dialled now: anchors, then bootstraps, then in turn one that was reached before and one of
+        hearsay, each at random. Who fills the book with peers that nobody can reach has half of the dials, not most."""
+        ready = [
+            peer
+            for peer, entry in self._entries.items()
+            if entry.due_s <= now_s and entry.addresses and peer not in exclude
+            if entry.is_bootstrap or not bootstrap_only
+        ]
+        self._chance.shuffle(ready)
+        anchors = self.anchors()
+        bootstraps = [peer for peer in ready if self._entries[peer].is_bootstrap and peer not in anchors]
+        first = [*(peer for peer in ready if peer in anchors), *bootstraps]
+        others = [peer for peer in ready if peer not in first]
+        reached = [peer for peer in others if self._entries[peer].last_success_unix_ms]
+        hearsay = [peer for peer in others if not self._entries[peer].last_success_unix_ms]
+        return (*first, *(peer for pair in zip_longest(reached, hearsay) for peer in pair if peer is not None))
+
+    def anchors(self) -> frozenset[PeerId]:
+        """The ANCHORS peers that were met last."""
+        good = [peer for peer, entry in self._entries.items() if entry.last_success_unix_ms]
+        good.sort(key=lambda peer: -self._entries[peer].last_success_unix_ms)
+        return frozenset(good[: limits.ANCHORS])
+
+    def addresses(self, peer: PeerId) -> tuple[str, ...]:
+        """Addresses of a peer, last good one first; without the peer id."""
+        entry = self._entries.get(peer)
+        return tuple(entry.addresses) if entry else ()
+
+    def succeeded(self, peer: PeerId, address: str, *, unix_ms: int) -> None:
+        """A session came about at this address."""
+        entry = self._entries.setdefault(peer, _Entry())
+        entry.last_success_unix_ms = unix_ms
+        entry.failures = 0
+        entry.source = None
+        if address in entry.addresses:
+            entry.addresses.remove(address)
+        entry.addresses.insert(0, address)
+        del entry.addresses[limits.ADDRESSES_PER_PEER_MAX :]
+
+    def still_good(self, peer: PeerId, *, unix_ms: int) -> None:
+        """A session with the peer has lasted until now: of those that are saved, it is met last."""
+        if peer in self._entries:
+            self._entries[peer].last_success_unix_ms = unix_ms
+
+    def failed(self, peer: PeerId, now_s: float, *, at_least_s: float = 0.0) -> float:
+        """No session came about. Returns after how many seconds the peer is due again (full jitter)."""
+        entry = self._entries.get(peer)
+        if entry is None:
+            return 0.0
+        longest_s = limits.BACKOFF_BOOTSTRAP_MAX_S if entry.is_bootstrap else limits.BACKOFF_MAX_S
+        backoff_s = min(longest_s, limits.BACKOFF_START_S * 2.0 ** min(entry.failures, 20))
+        entry.failures += 1
+        wait_s = max(self._chance.uniform(0.0, backoff_s), min(at_least_s, longest_s))
+        entry.due_s = now_s + wait_s
+        return wait_s
+
+    def pause(self, peer: PeerId, now_s: float) -> None:
+        """A session ended: let a random moment pass before the next dial, so that not both ends dial at once."""
+        entry = self._entries.get(peer)
+        if entry is not None:
+            entry.due_s = max(entry.due_s, now_s + self._chance.uniform(0.0, limits.BACKOFF_START_S))
+
+    # --- telling others
+
+    def share(self, *, exclude: PeerId, connected: frozenset[PeerId]) -> tuple[PeerId, ...]:
+        """Peers worth telling a neighbour: those we are or were connected with, in random order."""
+        good = [
+            peer
+            for peer, entry in self._entries.items()
+            if peer != exclude and (peer in connected or entry.last_success_unix_ms)
+        ]
+        self._chance.shuffle(good)
+        good.sort(key=lambda peer: peer not in connected)
+        return tuple(good[: limits.PEERS_PER_ANSWER_MAX])
+
+
+def _remember(entry: _Entry, address: str) -> None:
+    """Append an address; when there are too many, the second gives way (the first is the last good one)."""
+    if address in entry.addresses:
+        return
+    if len(entry.addresses) >= limits.ADDRESSES_PER_PEER_MAX:
+        del entry.addresses[1]
+    entry.addresses.append(address)

@@ -1,0 +1,85 @@
+"""Messages over one link: frames, codec, deadlines for the first words of a session, and the count of bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import trio
+
+from protocol.limits import FRAME_BYTES_MAX
+from protocol.wire import Message, PeerId, decode_untrusted, encode
+from sfnode.network import limits
+from sfnode.network.sessions.frames import FrameParser, frame
+from sfnode.network.transport.link import Link, LinkBrokenError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """Waiting times of a session in seconds; tests shorten them."""
+
+    hello_s: float = limits.HELLO_S
+    ping_interval_s: float = limits.PING_INTERVAL_S
+    dead_s: float = limits.DEAD_S
+    write_s: float = limits.WRITE_S
+    bye_s: float = limits.BYE_S
+
+
+@dataclass(slots=True, kw_only=True)
+class Traffic:
+    """Bytes and frames of the wire protocol (payload and length prefix), without Noise, yamux and TCP."""
+
+    bytes_in: int = 0
+    bytes_out: int = 0
+    frames_in: int = 0
+    frames_out: int = 0
+
+
+class StalledError(LinkBrokenError):
+    """The peer did not read for WRITE_S, and was cut."""
+
+
+class Channel:
+    """Sends and receives messages. Starts with the small frame bound for strangers; ``trust`` raises it."""
+
+    def __init__(self, link: Link, timings: Timings, total: Traffic) -> None:
+        self.link = link
+        self.timings = timings
+        self.traffic = Traffic()
+        self._total = total  # of the whole network
+        self._parser = FrameParser(limits.HELLO_FRAME_BYTES_MAX)
+
+    @property
+    def peer(self) -> PeerId:
+        return self.link.peer
+
+    def trust(self) -> None:
+        """The peer has said who it is: frames may have their full size."""
+        self._parser.frame_bytes_max = FRAME_BYTES_MAX
+
+    async def receive_untrusted(self) -> tuple[Message, int] | None:
+        """The next message and its bytes on the wire, None at the end of the stream; Reject, LinkBrokenError."""
+        while (payload := self._parser.next_payload()) is None:
+            data = await self.link.receive_some(limits.READ_BYTES_MAX)
+            if not data:
+                return None
+            self._parser.feed_untrusted(data)
+        size = len(payload) + limits.LENGTH_PREFIX_BYTES
+        for traffic in (self.traffic, self._total):
+            traffic.bytes_in += size
+            traffic.frames_in += 1
+        return decode_untrusted(payload), size
+
+    async def send_now(self, *messages: Message) -> None:
+        """Write messages at once. Only before a session runs: then its outbox is the one that writes."""
+        await self.write(b"".join(frame(encode(message)) for message in messages), len(messages))
+
+    async def write(self, data: bytes, frames: int) -> None:
+        """Write joined frames; LinkBrokenError, also when the peer takes longer than WRITE_S: then the link is cut."""
+        with trio.move_on_after(self.timings.write_s) as scope:
+            await self.link.send_all(data)
+        if scope.cancelled_caught:
+            self.link.abort()
+            raise StalledError(f"the peer has not read for {self.timings.write_s:g} s")
+        for traffic in (self.traffic, self._total):
+            traffic.bytes_out += len(data)
+            traffic.frames_out += frames

@@ -1,0 +1,86 @@
+"""A node's files for others, and others' files for it.
+
+Strangers ask on a connection of their own, neighbours on a stream beside their session: no file holds up the flood.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from libp2p.custom_types import TProtocol
+
+from protocol.errors import Reject
+from protocol.wire import ManifestPart
+from sfnode.network import limits
+from sfnode.network.policy.reputation import Fault
+from sfnode.network.sessions.channel import Channel
+from sfnode.network.sessions.file_transfer import Download, FindFile, manifest_part, serve_files
+from sfnode.network.sessions.handshake import FULL, RefusedError, refuse
+from sfnode.network.sessions.registry import Registry
+from sfnode.network.transport.host import Host
+from sfnode.network.transport.link import Link, LinkBrokenError
+
+PROTOCOL: Final = TProtocol("/sfnode/files/1")
+
+
+class Files:
+    """Serves at most OBSERVERS_MAX at the same time."""
+
+    def __init__(self, manifest_bytes: bytes, find_file: FindFile, open_channel: Callable[[Link], Channel]) -> None:
+        self._manifest_bytes = manifest_bytes
+        self._find_file = find_file
+        self._open_channel = open_channel
+        self._served = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """As many are served as may be."""
+        return self._served >= limits.OBSERVERS_MAX
+
+    def manifest_part(self, offset: int) -> ManifestPart:
+        """The answer to a ManifestRequest."""
+        return manifest_part(self._manifest_bytes, offset)
+
+    async def serve(self, channel: Channel) -> None:
+        """Answer until the other side has had enough. LinkBrokenError, Reject."""
+        self._served += 1
+        try:
+            await serve_files(channel, self._manifest_bytes, self._find_file)
+        finally:
+            self._served -= 1
+
+    async def serve_neighbour(self, link: Link, registry: Registry) -> None:
+        """A peer asks on a stream beside its session."""
+        channel = self._open_channel(link)
+        channel.trust()
+        try:
+            if self.is_busy or registry.get(link.peer) is None:
+                await refuse(channel, FULL)
+            else:
+                await self.serve(channel)
+        except LinkBrokenError:
+            pass  # its own affair
+        except Reject as error:
+            registry.penalise(link.peer, Fault.GARBAGE, str(error))
+
+    async def fetch(self, download: Download, host: Host, registry: Registry) -> bytes | None:
+        """The document from one neighbour after the other, in random order; None when none has it now."""
+        sessions = list(registry.all())
+        random.shuffle(sessions)
+        for session in sessions:
+            link = await host.open_beside(session.channel.link, PROTOCOL)
+            if link is None:
+                continue
+            channel = self._open_channel(link)
+            channel.trust()
+            try:
+                return await download.run(channel)
+            except (LinkBrokenError, RefusedError):
+                continue
+            except Reject as error:
+                registry.penalise(session.peer, Fault.GARBAGE, str(error))
+            finally:
+                await link.reset()
+        return None

@@ -1,0 +1,297 @@
+"""Manifest and files (published bases, snapshots) in parts: served to whoever asks, fetched by who lacks them."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import trio
+
+from protocol.errors import OperatorError, Reject, RejectReason
+from protocol.limits import BASIS_BYTES_MAX, MANIFEST_BYTES_MAX, PART_BYTES_MAX, SNAPSHOT_BYTES_MAX
+from protocol.run.manifest import Manifest, basis_bytes
+from protocol.wire import BasisPart, BasisRequest, Bye, ManifestPart, ManifestRequest, Message, Ping, Pong
+from sfnode.network import limits
+from sfnode.network.events import DialReport
+from sfnode.network.policy.addresses import Address, parse_bootstrap
+from sfnode.network.sessions.channel import Channel, Timings, Traffic
+from sfnode.network.sessions.handshake import NO_BASIS, OBSERVER_RUN_ID, RefusedError, greet, own_hello, refuse
+from sfnode.network.transport.host import DialError, Host
+from sfnode.network.transport.link import Link, LinkBrokenError
+
+# --- serving
+
+
+class FileSource(Protocol):
+    """A file that is read where it lies: it may be larger than what a node keeps in memory."""
+
+    @property
+    def total(self) -> int:
+        """Its length in bytes."""
+
+    def read(self, offset: int, bytes_max: int) -> bytes:
+        """Bytes from ``offset`` on, none beyond the end. OSError."""
+
+
+FindFile = Callable[[str], FileSource | None]  # by SHA-256, 64 hex digits
+
+
+def no_file(_sha256: str) -> FileSource | None:
+    """Of a node that has none."""
+    return None
+
+
+def manifest_part(manifest_bytes: bytes, offset: int) -> ManifestPart:
+    """The answer to a ManifestRequest."""
+    data = manifest_bytes[offset : offset + PART_BYTES_MAX]
+    return ManifestPart(total=len(manifest_bytes), offset=offset, data=data)
+
+
+def file_part(file: FileSource | None, offset: int) -> BasisPart | None:
+    """The answer to a BasisRequest; None when this node has no such file, or cannot read it."""
+    if file is None:
+        return None
+    try:
+        return BasisPart(total=file.total, offset=offset, data=file.read(offset, PART_BYTES_MAX))
+    except OSError:
+        return None
+
+
+async def serve_files(channel: Channel, manifest_bytes: bytes, find_file: FindFile = no_file) -> None:
+    """Answer an observer's requests until it leaves, its time is over or it has had enough. LinkBrokenError, Reject.
+
+    Its time is OBSERVER_S, and more for what it takes of a file at OBSERVER_BYTES_PER_S_MIN. Each file once.
+    """
+    allowed_bytes = limits.OBSERVER_BYTES_MAX
+    found: dict[bytes, FileSource | None] = {}
+    with trio.move_on_after(limits.OBSERVER_S) as scope:
+        while allowed_bytes > 0:
+            received = await channel.receive_untrusted()
+            match received[0] if received else None:
+                case ManifestRequest(offset=offset):
+                    answer: Message | None = manifest_part(manifest_bytes, offset)
+                case BasisRequest(sha256=sha256, offset=offset):
+                    is_new = sha256 not in found
+                    file = found[sha256] = find_file(sha256.hex()) if is_new else found[sha256]
+                    allowed_bytes += file.total if file and is_new else 0
+                    answer = file_part(file, offset)
+                    scope.deadline += PART_BYTES_MAX / limits.OBSERVER_BYTES_PER_S_MIN
+                case Ping(nonce=nonce):
+                    answer = Pong(nonce=nonce)
+                case None | Bye():
+                    return
+                case other:
+                    raise Reject(RejectReason.UNREQUESTED, f"{type(other).__name__} from an observer")
+            if answer is None:
+                await refuse(channel, NO_BASIS)
+                return
+            sent_bytes = channel.traffic.bytes_out
+            await channel.send_now(answer)
+            allowed_bytes -= channel.traffic.bytes_out - sent_bytes + limits.FRAME_COST_BYTES
+
+
+# --- fetching
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A document that peers have, and how to ask for it.
+
+    Attributes:
+        name: for people.
+        request, part: the request from an offset on, and the message that answers.
+        bytes_max: of the whole.
+        total, sha256: length and hash where they are known before; then it may come from several peers in turn.
+    """
+
+    name: str
+    request: Callable[[int], ManifestRequest | BasisRequest]
+    part: type[ManifestPart | BasisPart]
+    bytes_max: int
+    total: int | None = None
+    sha256: str | None = None
+
+
+MANIFEST: Final = Wanted(
+    name="manifest",
+    request=lambda offset: ManifestRequest(offset=offset),
+    part=ManifestPart,
+    bytes_max=MANIFEST_BYTES_MAX,
+)
+
+
+def basis_of(manifest: Manifest, sha256: str | None = None) -> Wanted:
+    """A published basis of a run: the manifest's, or the one with this hash."""
+    wanted = sha256 or manifest.method.basis_sha256
+    return Wanted(
+        name="basis",
+        request=lambda offset: BasisRequest(sha256=bytes.fromhex(wanted), offset=offset),
+        part=BasisPart,
+        bytes_max=BASIS_BYTES_MAX,
+        total=basis_bytes(manifest.tensors, manifest.method.rank),
+        sha256=wanted,
+    )
+
+
+def snapshot_of(sha256: str, file_bytes: int) -> Wanted:
+    """The snapshot that authors attest under this hash."""
+    return Wanted(
+        name="snapshot",
+        request=lambda offset: BasisRequest(sha256=bytes.fromhex(sha256), offset=offset),
+        part=BasisPart,
+        bytes_max=SNAPSHOT_BYTES_MAX,
+        total=file_bytes,
+        sha256=sha256,
+    )
+
+
+class Download:
+    """What has come of one document. Of one whose hash is known it is kept when a connection breaks off."""
+
+    def __init__(self, wanted: Wanted, on_progress: Callable[[int, int], None] | None = None) -> None:
+        """``on_progress`` is told, after each part, how many bytes have come and how many there are."""
+        self.wanted = wanted
+        self._on_progress = on_progress
+        self._received = bytearray()
+        self._total = wanted.total
+        self._asked = 0  # bytes asked for on the present connection, from the document's beginning
+
+    async def run(self, channel: Channel) -> bytes:
+        """The whole, with what is missing from this peer. LinkBrokenError, RefusedError, Reject."""
+        if self.wanted.sha256 is None:
+            self._restart()
+        self._asked = len(self._received)
+        while self._total is None or len(self._received) < self._total:
+            with trio.move_on_after(channel.timings.hello_s) as scope:
+                await self._ask(channel)
+                self._add_untrusted(await self._next(channel))
+            if scope.cancelled_caught:
+                raise RefusedError(f"no part of the {self.wanted.name} within {channel.timings.hello_s:.0f} s")
+        return self._checked()
+
+    async def _ask(self, channel: Channel) -> None:
+        """Keep some requests in flight, so that the distance does not set the pace; one while the end is not known."""
+        start = len(self._received)
+        end = start + 1 if self._total is None else min(self._total, start + limits.PARTS_AHEAD_MAX * PART_BYTES_MAX)
+        offsets = range(self._asked, end, PART_BYTES_MAX)
+        if offsets:
+            self._asked += len(offsets) * PART_BYTES_MAX
+            await channel.send_now(*(self.wanted.request(offset) for offset in offsets))
+
+    async def _next(self, channel: Channel) -> ManifestPart | BasisPart:
+        received = await channel.receive_untrusted()
+        match received[0] if received else None:
+            case ManifestPart() | BasisPart() as part if isinstance(part, self.wanted.part):
+                return part
+            case Bye(reason=reason):
+                raise RefusedError(f"it said bye instead of sending the {self.wanted.name}: {reason}")
+            case None:
+                raise RefusedError(f"it ended the session instead of sending the {self.wanted.name}")
+            case other:
+                # [REJECT] SPEC 8.1.3: nothing that was not asked for
+                raise Reject(RejectReason.UNREQUESTED, f"{type(other).__name__} instead of the {self.wanted.name}")
+
+    def _add_untrusted(self, part: ManifestPart | BasisPart) -> None:
+        # [REJECT] SPEC 8.1.4: parts answer the request, are as long as they can be, and the whole is what it must be
+        total = part.total if self._total is None else self._total
+        length = min(PART_BYTES_MAX, total - part.offset)
+        is_part = part.offset == len(self._received) and len(part.data) == length and length > 0
+        if not is_part or part.total != total or total > self.wanted.bytes_max:
+            detail = f"{self.wanted.name} part {part.offset}/{part.total} of {len(part.data)} bytes does not fit"
+            raise Reject(RejectReason.MESSAGE_FIELD, detail)
+        self._total = total
+        self._received += part.data
+        if self._on_progress is not None:
+            self._on_progress(len(self._received), total)
+
+    def _checked(self) -> bytes:
+        data = bytes(self._received)
+        if self.wanted.sha256 is not None and hashlib.sha256(data).hexdigest() != self.wanted.sha256:
+            self._restart()
+            raise RefusedError(f"what came is not the run's {self.wanted.name}: another hash. Starting again")
+        return data
+
+    def _restart(self) -> None:
+        self._received = bytearray()
+        self._total = self.wanted.total
+
+
+async def fetch_manifest(
+    addresses: tuple[str, ...],
+    identity_seed: bytes,
+    *,
+    agent: str = "sfnode",
+    timings: Timings | None = None,
+    on_failure: Callable[[DialReport], None] | None = None,
+) -> bytes:
+    """The signed manifest of the run that the nodes at these addresses are in. Not yet checked: the caller must.
+
+    See `fetch`.
+    """
+    return await fetch(
+        Download(MANIFEST), addresses, identity_seed, agent=agent, timings=timings, on_failure=on_failure
+    )
+
+
+async def fetch(
+    download: Download,
+    addresses: tuple[str, ...],
+    identity_seed: bytes,
+    *,
+    agent: str = "sfnode",
+    timings: Timings | None = None,
+    on_failure: Callable[[DialReport], None] | None = None,
+) -> bytes:
+    """A document from the nodes at these addresses; where its hash is known, with that hash.
+
+    Tries the addresses in turn, for ever, with growing pauses; ``on_failure`` is told of each failure. Put a deadline
+    around it to give up. OperatorError at once for an address that is malformed.
+    """
+    if not addresses:
+        raise OperatorError("no bootstrap address: name at least one node of the run")
+    dialled = tuple(parse_bootstrap(address) for address in addresses)
+    report = on_failure or _ignore
+    host = Host(identity_seed=identity_seed, on_inbound=_decline)
+    async with host.running(()):
+        for attempt, address in _rounds(dialled):
+            pause_s = random.uniform(0.0, min(limits.BACKOFF_BOOTSTRAP_MAX_S, 2.0 ** min(attempt, 10)))
+            try:
+                return await _fetch_from(host, address, download, agent, timings or Timings())
+            except (DialError, LinkBrokenError, RefusedError, Reject) as error:
+                reason = str(error)
+            report(DialReport(address=str(address), reason=reason, failures=attempt, retry_in_s=pause_s))
+            if address == dialled[-1]:
+                await trio.sleep(pause_s)
+    raise AssertionError("unreachable")
+
+
+def _rounds(addresses: tuple[Address, ...]) -> Iterator[tuple[int, Address]]:
+    """All addresses again and again, each with the number of the round, from 1."""
+    for number in itertools.count(1):
+        for address in addresses:
+            yield number, address
+
+
+def _ignore(_report: DialReport) -> None:
+    """Nobody wants to know."""
+
+
+async def _decline(link: Link) -> None:
+    await link.aclose()
+
+
+async def _fetch_from(host: Host, address: Address, download: Download, agent: str, timings: Timings) -> bytes:
+    """One attempt at one node; DialError, LinkBrokenError, RefusedError, Reject."""
+    link = await host.dial(address)
+    try:
+        channel = Channel(link, timings, Traffic())
+        await greet(channel, own_hello(run_id=OBSERVER_RUN_ID, agent=agent, listen=(), head_step=0))
+        data = await download.run(channel)
+        await channel.send_now(Bye(reason="thank you"))
+        return data
+    finally:
+        await link.aclose()

@@ -1,0 +1,59 @@
+"""What waits to be written to one neighbour: bounded, and joined into as few writes as possible."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import trio
+
+from protocol.limits import FRAME_BYTES_MAX
+from sfnode.network.limits import OUTBOX_BYTES_MAX, WRITE_BYTES_MAX
+from sfnode.network.sessions.frames import frame
+
+
+class Outbox:
+    """A queue of frames. ``put`` never waits; the writer task waits in ``take``."""
+
+    def __init__(self) -> None:
+        self._frames: deque[bytes] = deque()
+        self._bytes = 0
+        self._is_closed = False
+        self._changed = trio.Event()
+
+    def put(self, payload: bytes) -> bool:
+        """Queue one payload; False when there is no room, or when the last one was queued already."""
+        assert len(payload) <= FRAME_BYTES_MAX, "a message that no peer would accept"
+        if self._is_closed or self._bytes + len(payload) > OUTBOX_BYTES_MAX:
+            return False
+        self._append(frame(payload))
+        return True
+
+    def put_last(self, payload: bytes) -> None:
+        """Queue a payload beyond the bound, after which nothing more is accepted."""
+        if not self._is_closed:
+            self._append(frame(payload))
+            self._is_closed = True
+
+    def _append(self, framed: bytes) -> None:
+        self._frames.append(framed)
+        self._bytes += len(framed)
+        self._changed.set()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._frames
+
+    async def take(self) -> tuple[bytes, int] | None:
+        """The queued frames, joined up to WRITE_BYTES_MAX, and how many they are; None after the last."""
+        while not self._frames:
+            if self._is_closed:
+                return None
+            self._changed = trio.Event()
+            await self._changed.wait()
+        joined = [self._frames.popleft()]
+        size = len(joined[0])
+        while self._frames and size + len(self._frames[0]) <= WRITE_BYTES_MAX:
+            joined.append(self._frames.popleft())
+            size += len(joined[-1])
+        self._bytes -= size
+        return b"".join(joined), len(joined)

@@ -1,0 +1,162 @@
+"""One running session with a neighbour, after both have said hello: reader, writer, heartbeat, and its end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import trio
+
+from protocol.errors import Reject, RejectReason
+from protocol.wire import Bye, Hello, Message, PeerId, Ping, Pong, encode
+from sfnode.network import limits
+from sfnode.network.policy.rate_limits import Asked
+from sfnode.network.policy.reputation import Fault
+from sfnode.network.sessions.channel import Channel, StalledError
+from sfnode.network.sessions.send_queue import Outbox
+from sfnode.network.transport.link import LinkBrokenError
+
+_log = logging.getLogger("sfnode.network")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEnd:
+    """Why a session ended; ``fault`` when the peer did what counts against it."""
+
+    reason: str
+    fault: Fault | None = None
+
+
+MessageHandler = Callable[["Session", Message, int], Awaitable[None]]
+
+
+class Session:
+    """``run`` lives as long as the session and never raises for what the peer does. Other methods return at once."""
+
+    def __init__(self, channel: Channel, hello: Hello, on_message: MessageHandler) -> None:
+        self.channel = channel
+        self.hello = hello
+        self.finished = trio.Event()  # set by the owner once everything about this session is done
+        self.started_s = trio.current_time()
+        self.rtt_ms: float | None = None
+        self.asked = Asked()
+        self.news = 0  # records that this neighbour was the first to bring
+        self._on_message = on_message
+        self._outbox = Outbox()
+        self._scope = trio.CancelScope()
+        self._end: SessionEnd | None = None
+        self._heard_s = self.started_s
+        self._is_delivering = False
+        self._ping = Ping(nonce=0)  # the last one, and when it was queued
+        self._ping_s = self.started_s
+        self._allowance_bytes: float = limits.RECEIVE_BURST_BYTES
+        self._allowance_s = self.started_s
+
+    @property
+    def peer(self) -> PeerId:
+        return self.channel.peer
+
+    @property
+    def is_outbound(self) -> bool:
+        return self.channel.link.is_outbound
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it has been told to end."""
+        return self._end is not None
+
+    def send(self, message: Message) -> bool:
+        """Queue a message; False when the queue is full or the session is ending."""
+        self.asked.sent(message)
+        return self._outbox.put(encode(message))
+
+    def end(self, reason: str, *, fault: Fault | None = None) -> None:
+        """End without a word. The first reason given stays."""
+        if self._end is None:
+            self._end = SessionEnd(reason=reason, fault=fault)
+        self._scope.cancel()
+
+    def say_bye(self, reason: str) -> None:
+        """Send what is queued, then Bye with the reason; end when the peer has read it, at the latest after BYE_S."""
+        if self._end is None:
+            self._end = SessionEnd(reason=reason)
+        self._outbox.put_last(encode(Bye(reason=reason)))
+        self._scope.deadline = min(self._scope.deadline, trio.current_time() + self.channel.timings.bye_s)
+
+    async def run(self) -> SessionEnd:
+        """Run until either side ends the session. The link is still to be closed afterwards."""
+        with self._scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write_all)
+                nursery.start_soon(self._beat)
+                await self._read_all()
+        return self._end or SessionEnd(reason="stopped")
+
+    async def _read_all(self) -> None:
+        try:
+            while (received := await self.channel.receive_untrusted()) is not None:
+                message, size = received
+                self._heard_s = trio.current_time()
+                await self.stay_within_rate(size + limits.FRAME_COST_BYTES)
+                await self._receive(message, size)
+            self.end("the peer closed the connection")
+        except LinkBrokenError as error:
+            self.end(str(error))
+        except Reject as error:
+            _log.warning("peer_rejected peer=%s reason=%s", self.peer, error)
+            self.end(str(error), fault=Fault.GARBAGE)
+
+    async def _receive(self, message: Message, size: int) -> None:
+        match message:
+            case Ping(nonce=nonce):
+                self.send(Pong(nonce=nonce))
+            case Pong(nonce=nonce):
+                if nonce == self._ping.nonce:
+                    self.rtt_ms = (self._heard_s - self._ping_s) * 1000
+            case Bye(reason=reason):
+                self.end(f"the peer said bye: {reason}")
+            case Hello():
+                # [REJECT] SPEC 8: hello is said once
+                raise Reject(RejectReason.UNREQUESTED, "a second hello")
+            case _:
+                await self._deliver(message, size)
+
+    async def _deliver(self, message: Message, size: int) -> None:
+        """Hand the message over, however long that takes: not reading on is the back-pressure on this peer."""
+        self._is_delivering = True
+        try:
+            await self._on_message(self, message, size)
+        finally:
+            self._is_delivering = False
+            self._heard_s = trio.current_time()
+
+    async def stay_within_rate(self, cost_bytes: int) -> None:
+        """Wait while the peer has sent more than it may (a token bucket)."""
+        now_s = trio.current_time()
+        earned = (now_s - self._allowance_s) * limits.RECEIVE_BYTES_PER_S
+        self._allowance_bytes = min(self._allowance_bytes + earned, limits.RECEIVE_BURST_BYTES)
+        self._allowance_s = now_s
+        self._allowance_bytes -= cost_bytes
+        if self._allowance_bytes < 0:
+            await trio.sleep(-self._allowance_bytes / limits.RECEIVE_BYTES_PER_S)
+
+    async def _write_all(self) -> None:
+        try:
+            while (batch := await self._outbox.take()) is not None:
+                await self.channel.write(*batch)
+            await self.channel.link.send_eof()
+        except LinkBrokenError as error:
+            self.end(str(error), fault=Fault.STALLED if isinstance(error, StalledError) else None)
+
+    async def _beat(self) -> None:
+        """Ping; end the session when nothing was heard for DEAD_S: TCP alone may not notice for hours."""
+        timings = self.channel.timings
+        while True:
+            await trio.sleep(timings.ping_interval_s)
+            silent_s = trio.current_time() - self._heard_s
+            if silent_s >= timings.dead_s and not self._is_delivering:
+                self.end(f"nothing heard for {silent_s:.0f} s")
+            ping = Ping(nonce=self._ping.nonce + 1)
+            if self.send(ping):
+                self._ping, self._ping_s = ping, trio.current_time()

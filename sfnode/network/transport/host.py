@@ -1,0 +1,317 @@
+"""The libp2p host: identity, listening, dialling. Hands out links, knows nothing of messages.
+
+Noise, Yamux and TCP only, all named explicitly: the library's default list accepts plaintext, where ids can be forged.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Any, Final
+
+import trio
+from libp2p import new_host
+from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.crypto.x25519 import create_new_key_pair as create_new_noise_key_pair
+from libp2p.custom_types import TProtocol
+from libp2p.exceptions import BaseLibp2pError
+from libp2p.identity.identify_push.identify_push import ID_PUSH
+from libp2p.io.trio import TrioTCPStream
+from libp2p.network.config import ConnectionConfig
+from libp2p.network.connection.raw_connection import RawConnection
+from libp2p.peer.id import ID
+from libp2p.protocol_muxer.exceptions import MultiselectClientError
+from libp2p.protocol_muxer.multiselect_communicator import MultiselectCommunicator
+from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
+from libp2p.security.noise.transport import Transport as NoiseTransport
+from libp2p.stream_muxer.yamux.yamux import PROTOCOL_ID as YAMUX
+from libp2p.stream_muxer.yamux.yamux import Yamux
+from libp2p.transport.tcp.tcp import TCP
+from multiaddr import Multiaddr
+
+from protocol.errors import OperatorError
+from protocol.wire import PeerId
+from sfnode.network import limits
+from sfnode.network.policy.addresses import Address, author_of_peer, parse_address
+from sfnode.network.transport import reachability as reach
+from sfnode.network.transport.libp2p_patches import (
+    StreamGuard,
+    drop_all_connections,
+    drop_connection,
+    patch_library,
+    patch_swarm,
+)
+from sfnode.network.transport.link import Link, LinkBrokenError
+
+PROTOCOL: Final = TProtocol("/sfnode/1")
+
+SessionHandler = Callable[[Link], Awaitable[None]]
+
+
+class DialError(Exception):
+    """This address could not be reached now; the text says why, for the operator."""
+
+
+class Host:
+    """One libp2p host. ``on_inbound`` is called for every session that a peer opens and closes the link it is given."""
+
+    def __init__(self, *, identity_seed: bytes, on_inbound: SessionHandler) -> None:
+        if len(identity_seed) != 32:
+            raise ValueError(f"an Ed25519 seed has 32 bytes, got {len(identity_seed)}")
+        patch_library()
+        self._host = _build_host(identity_seed)
+        self._swarm: Any = self._host.get_network()
+        self._on_inbound = on_inbound
+        self.guard = StreamGuard(self._host._swarm_stream_handler)
+        patch_swarm(self._swarm, self.guard)
+        self._host.remove_stream_handler(ID_PUSH)  # strangers may not fill our address store
+        self._host.set_stream_handler(PROTOCOL, self._accept)
+        self._host.set_stream_handler(TProtocol(reach.PROTOCOL), self._answer_reach)
+        self._reachability = reach.Reachability()
+        self.peer = PeerId(str(self._host.get_id()))
+        self.addresses: tuple[Address, ...] = ()  # that it listens on, with the true ports; set by ``running``
+
+    @asynccontextmanager
+    async def running(self, listen: tuple[Address, ...]) -> AsyncIterator[None]:
+        """Listen and serve until the block ends, then drop what is still connected. OperatorError for a taken port."""
+        await check_can_listen(listen)
+        wanted = [Multiaddr(address.transport) for address in listen]
+        async with self._host.run(listen_addrs=wanted):
+            try:
+                self.addresses = tuple(bound for address in listen for bound in self._bound(address))
+                yield
+            finally:
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + limits.STOP_S):
+                    await drop_all_connections(self._swarm)
+                    await self._host.close()
+
+    def _bound(self, address: Address) -> list[Address]:
+        """What the library really listens on for this address: it reports a failure by silence."""
+        listener = self._swarm.listeners.get(str(Multiaddr(address.transport)))
+        found = [parse_address(str(bound)) for bound in listener.get_addrs()] if listener is not None else []
+        if not found:
+            raise OperatorError(f"cannot listen on {address.transport}: another program has taken the port just now")
+        return found
+
+    async def stop_listening(self) -> None:
+        """Accept no further connections; those that are up stay."""
+        async with trio.open_nursery() as nursery:
+            for listener in list(self._swarm.listeners.values()):
+                nursery.start_soon(listener.close)
+
+    async def dial(self, address: Address, *, local_port: int = 0) -> Link:
+        """Open a session stream to the peer at one address, within DIAL_S; DialError says why not.
+
+        ``local_port``: of our end where it is free for that, so that several peers see the same one; 0: any.
+        """
+        assert address.peer is not None, "only addresses with a peer id are dialled"
+        if address.peer == self.peer:
+            raise DialError("this is the node itself")
+        if len(self._swarm.get_connections()) >= limits.CONNECTIONS_MAX:
+            raise DialError(f"this node has {limits.CONNECTIONS_MAX} connections already")
+        try:
+            with trio.fail_after(limits.DIAL_S):
+                stream = await _connect(address, local_port)
+                return await self._upgrade(stream, ID.from_base58(address.peer))
+        except trio.TooSlowError as error:
+            raise DialError(f"no answer within {limits.DIAL_S:.0f} s") from error
+        except Exception as error:
+            raise DialError(_describe(error)) from error
+
+    async def _upgrade(self, stream: trio.SocketStream, peer: ID) -> Link:
+        """Noise, Yamux, then our protocol; the socket is closed whatever happens before the link is there."""
+        is_done = False
+        try:
+            raw = RawConnection(TrioTCPStream(stream), True)
+            connection = await self._swarm.upgrade_outbound_raw_conn(raw, peer)
+            connection.muxed_conn.has_session = True
+            link = await self._open_session(connection)
+            is_done = True
+            return link
+        finally:
+            if not is_done:
+                stream.socket.close()
+
+    async def _open_session(self, connection: Any) -> Link:
+        is_open = False
+        try:
+            link = await self._open_stream(connection, PROTOCOL)
+            is_open = True
+            return link
+        finally:
+            if not is_open:
+                await drop_connection(connection.muxed_conn)
+
+    async def _open_stream(self, connection: Any, protocol: TProtocol) -> Link:
+        opened = await connection.new_stream()
+        communicator = MultiselectCommunicator(opened)
+        await self._host.multiselect_client.select_one_of([protocol], communicator, int(limits.DIAL_S))
+        opened.set_protocol(protocol)
+        return Link(connection.muxed_conn, opened.muxed_stream, is_outbound=True)
+
+    async def ask_reach(self, link: Link, port: int) -> reach.ReachAnswer | None:
+        """Ask the peer of a link how it sees us and, unless ``port`` is 0, whether it can connect to us there.
+
+        None when it does not know the question, or does not answer.
+        """
+        stream = await self.open_beside(link, TProtocol(reach.PROTOCOL))
+        return None if stream is None else await reach.ask(stream, port)
+
+    async def open_beside(self, link: Link, protocol: TProtocol) -> Link | None:
+        """Another stream to the peer of a link, on the same connection; None when it does not know the protocol."""
+        try:
+            with trio.fail_after(limits.DIAL_S):
+                connections = self._swarm.get_connections(ID.from_base58(link.peer))
+                return await self._open_stream(connections[-1], protocol)
+        except (MultiselectClientError, BaseLibp2pError, trio.TooSlowError, OSError, IndexError):
+            return None
+
+    def serve_beside(self, protocol: TProtocol, on_request: SessionHandler) -> None:
+        """Call ``on_request`` for every stream of this protocol that a peer opens beside its session."""
+
+        async def answer(stream: Any) -> None:
+            await on_request(Link(stream.muxed_conn, stream.muxed_stream, is_outbound=False))
+            await stream.close()
+
+        self._host.set_stream_handler(protocol, answer)
+
+    async def _answer_reach(self, stream: Any) -> None:
+        """A peer asks how we see it. A broken stream is its own affair."""
+        muxed = stream.muxed_conn
+        link = Link(muxed, stream.muxed_stream, is_outbound=False)
+        with suppress(LinkBrokenError):
+            await self._reachability.answer(link, muxed.remote_host, muxed.remote_port)
+        await stream.close()
+
+    async def _accept(self, stream: Any) -> None:
+        """A peer has opened a session stream. Each connection carries one, and peers are named by Ed25519 keys."""
+        muxed = stream.muxed_conn
+        if muxed.has_session or not _is_author(str(muxed.peer_id)):
+            await stream.reset()
+            return
+        muxed.has_session = True
+        await self._on_inbound(Link(muxed, stream.muxed_stream, is_outbound=False))
+
+
+def _build_host(identity_seed: bytes) -> Any:
+    key_pair = create_new_key_pair(identity_seed)
+    noise = NoiseTransport(key_pair, noise_privkey=create_new_noise_key_pair().private_key)
+    connections = ConnectionConfig(
+        max_connections=limits.CONNECTIONS_MAX,
+        min_connections=0,
+        low_watermark=0,
+        high_watermark=limits.CONNECTIONS_MAX,
+        max_connections_per_peer=limits.CONNECTIONS_PER_PEER_MAX,
+    )
+    return new_host(
+        key_pair=key_pair,
+        sec_opt={NOISE: noise},
+        muxer_opt={TProtocol(YAMUX): Yamux},
+        transports=[TCP()],
+        connection_config=connections,
+    )
+
+
+def _is_author(peer: str) -> bool:
+    try:
+        author_of_peer(peer)
+    except ValueError:
+        return False
+    return True
+
+
+async def check_can_listen(listen: tuple[Address, ...]) -> None:
+    """OperatorError with the system's own reason when an address is taken; the library says nothing."""
+    for address in listen:
+        await _probe(address)
+
+
+async def _probe(address: Address) -> None:
+    family = socket.AF_INET if address.kind == "ip4" else socket.AF_INET6
+    try:
+        with trio.socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free
+            await probe.bind((address.host, address.port))
+            probe.listen(1)
+    except OSError as error:
+        advice = {
+            errno.EADDRINUSE: "another program, perhaps another node, uses this port; stop it or choose another port",
+            errno.EADDRNOTAVAIL: "this machine has no such address; /ip4/0.0.0.0 means every interface",
+            errno.EACCES: "ports below 1024 need root; choose a higher one",
+        }.get(error.errno or 0, "choose another address")
+        raise OperatorError(f"cannot listen on {address.transport}: {error.strerror}; {advice}") from error
+
+
+def dialable(address: Address) -> tuple[Address, ...]:
+    """Addresses to dial for one that is listened on: "every interface" becomes the main one and loopback."""
+    if not address.is_wildcard:
+        return (address,)
+    family, elsewhere, loopback = {
+        "ip4": (socket.AF_INET, "192.0.2.1", "127.0.0.1"),
+        "ip6": (socket.AF_INET6, "2001:db8::1", "::1"),
+    }[address.kind]
+    hosts = [loopback]
+    with socket.socket(family, socket.SOCK_DGRAM) as probe, suppress(OSError):
+        probe.connect((elsewhere, 9))  # sends nothing; the system picks the interface for the way out
+        hosts.insert(0, probe.getsockname()[0])
+    return tuple(replace(address, host=host) for host in dict.fromkeys(hosts))
+
+
+async def _connect(address: Address, local_port: int = 0) -> trio.SocketStream:
+    """A TCP connection. ``dns`` means either family, tried side by side by trio; ``dns4`` and ``dns6`` one of them."""
+    if local_port and (stream := await _connect_from(address, local_port)) is not None:
+        return stream
+    if address.kind == "dns":
+        return await trio.open_tcp_stream(address.host, address.port)
+    family = socket.AF_INET if address.kind in ("ip4", "dns4") else socket.AF_INET6
+    found = await trio.socket.getaddrinfo(address.host, address.port, family=family, type=socket.SOCK_STREAM)
+    return await trio.open_tcp_stream(found[0][4][0], address.port)
+
+
+async def _connect_from(address: Address, local_port: int) -> trio.SocketStream | None:
+    """A TCP connection from this port; None when the system does not give it, or no connection comes about."""
+    family = socket.AF_INET6 if address.kind in ("ip6", "dns6") else socket.AF_INET
+    try:
+        found = await trio.socket.getaddrinfo(address.host, address.port, family=family, type=socket.SOCK_STREAM)
+        with trio.socket.socket(family, socket.SOCK_STREAM) as dialling:
+            share_port(dialling)
+            await dialling.bind(("", local_port))
+            await dialling.connect(found[0][4])
+            return trio.SocketStream(dialling.dup())
+    except OSError:
+        return None
+
+
+def share_port(endpoint: trio.socket.SocketType | socket.socket) -> None:
+    """Let several outgoing connections of this process have one local port."""
+    endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+
+
+def _describe(error: BaseException) -> str:
+    """The innermost reason in words: the library wraps it up to five times."""
+    for cause in _causes(error):
+        if isinstance(cause, OSError) and cause.errno is not None:
+            text = os.strerror(cause.errno) if cause.errno > 0 else str(cause.strerror)  # below 0: name lookup
+            return text[:1].lower() + text[1:]
+    texts = [str(cause) or type(cause).__name__ for cause in _causes(error)]
+    whole = " ".join(texts).lower()
+    if "mismatch" in whole or "does not correspond" in whole:
+        return "another node answers there: its peer id is not the one in the address"
+    if "protocol" in whole and "not supported" in whole:
+        return "that is no sfnode: it does not speak /sfnode/1"
+    return f"handshake failed ({texts[0][:200]})"
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """The error and what caused it, innermost first."""
+    inner: list[BaseException] = []
+    if isinstance(error, BaseExceptionGroup):
+        inner = [cause for part in error.exceptions for cause in _causes(part)]
+    elif error.__cause__ is not None:
+        inner = _causes(error.__cause__)
+    return [*inner, error]

@@ -1,0 +1,125 @@
+"""``/sfnode/reach/1``: how a peer sees the asker, and whether the asker can be dialled from there (SPEC 8.7).
+
+A protocol of its own beside ``/sfnode/1``: whoever does not speak it loses nothing but the answer. Only the address
+from which the question came is ever dialled, so that nobody can make a node knock at a stranger's door.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+import time
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import trio
+
+from sfnode.network import limits
+from sfnode.network.transport.link import Link, LinkBrokenError
+
+PROTOCOL: Final = "/sfnode/reach/1"
+_REQUEST: Final = struct.Struct(">H")
+_ANSWER: Final = struct.Struct(">BQ16sH")
+
+
+class Outcome(IntEnum):
+    """What came of the dial back. Wire numbers, never renumbered."""
+
+    NOT_ASKED = 0
+    REACHED = 1
+    NOT_REACHED = 2
+    NOT_NOW = 3  # asked too often, or too much to do
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReachAnswer:
+    """What a peer says of us.
+
+    Attributes:
+        unix_ms: the peer's clock when it answered.
+        host, port: where our connection came from, as it sees it.
+    """
+
+    outcome: Outcome
+    unix_ms: int
+    host: str
+    port: int
+
+
+class Reachability:
+    """Answers. At most REACH_AT_ONCE_MAX dials at a time, and one per REACH_INTERVAL_S for each address."""
+
+    def __init__(self) -> None:
+        self._dialling = 0
+        self._dialled_s: dict[str, float] = {}
+
+    async def answer(self, link: Link, host: str, port: int) -> None:
+        """Answer one question of a peer that we see at ``host`` and ``port``; silent when it does not ask properly."""
+        with trio.move_on_after(limits.REACH_ANSWER_S):
+            request = await _receive_exactly(link, _REQUEST.size)
+            if len(request) < _REQUEST.size:
+                return
+            outcome = await self._dial_back(host, _REQUEST.unpack(request)[0])
+            answer = _ANSWER.pack(outcome, int(time.time() * 1_000), _packed(host), port)
+            await link.send_all(answer)
+
+    async def _dial_back(self, host: str, port: int) -> Outcome:
+        if port == 0:
+            return Outcome.NOT_ASKED
+        now_s = trio.current_time()
+        recent = {known: at for known, at in self._dialled_s.items() if now_s - at < limits.REACH_INTERVAL_S}
+        self._dialled_s = recent
+        if host in recent or self._dialling >= limits.REACH_AT_ONCE_MAX or len(recent) >= limits.REACH_ADDRESSES_MAX:
+            return Outcome.NOT_NOW
+        recent[host] = now_s
+        self._dialling += 1
+        try:
+            return await _can_connect(host, port)
+        finally:
+            self._dialling -= 1
+
+
+async def _can_connect(host: str, port: int) -> Outcome:
+    try:
+        with trio.fail_after(limits.REACH_DIAL_S):
+            stream = await trio.open_tcp_stream(host, port)
+            await trio.aclose_forcefully(stream)
+    except (OSError, trio.TooSlowError):
+        return Outcome.NOT_REACHED
+    return Outcome.REACHED
+
+
+async def ask(link: Link, port: int) -> ReachAnswer | None:
+    """Ask the peer at the other end of this stream; ``port`` 0: only how it sees us. None when it gives no answer."""
+    data = b""
+    with trio.move_on_after(limits.REACH_ANSWER_S):
+        try:
+            await link.send_all(_REQUEST.pack(port))
+            data = await _receive_exactly(link, _ANSWER.size)
+        except LinkBrokenError:
+            return None
+    return decode_answer_untrusted(data)
+
+
+def decode_answer_untrusted(data: bytes) -> ReachAnswer | None:
+    """The answer in ``data``; None when it is none."""
+    if len(data) != _ANSWER.size or data[0] not in list(Outcome):
+        return None
+    outcome, unix_ms, packed, port = _ANSWER.unpack(data)
+    address = ipaddress.IPv6Address(packed)
+    host = str(address.ipv4_mapped or address)
+    return ReachAnswer(outcome=Outcome(outcome), unix_ms=unix_ms, host=host, port=port)
+
+
+async def _receive_exactly(link: Link, count: int) -> bytes:
+    data = b""
+    while len(data) < count and (more := await link.receive_some(count - len(data))):
+        data += more
+    return data
+
+
+def _packed(host: str) -> bytes:
+    address = ipaddress.ip_address(host.partition("%")[0])
+    mapped = ipaddress.IPv6Address(f"::ffff:{address}") if address.version == 4 else address
+    return mapped.packed

@@ -1,0 +1,368 @@
+"""The daemon: joins the pure core with the store, the network and the worker. One task owns the state.
+
+Everything that happens becomes an event in one bounded inbox; that task feeds it to the core and carries out the
+effects in their order. Nothing else in the process changes the replica.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import assert_never
+
+import trio
+
+from protocol.crypto.keys import Signer
+from protocol.errors import OperatorError, StateMismatchError
+from protocol.events import (
+    DropPeer,
+    Effect,
+    Event,
+    Halt,
+    MessageArrived,
+    PeerJoined,
+    PeerLeft,
+    ReserveStep,
+    SendMessage,
+    StartEstimate,
+    StatementSubmitted,
+    StoreRecords,
+    StoreStatements,
+    Ticked,
+)
+from protocol.ledger.statements import Statement
+from protocol.node.config import NodeConfig, SnapshotUse
+from protocol.node.node import Node
+from protocol.run.manifest import SignedManifest
+from protocol.run.method import BasisKind
+from protocol.schema import to_plain
+from protocol.state.replica import Replica
+from sfnode.network.discovery.port_mapping import MappingReport
+from sfnode.network.discovery.saved_peers import decode_discouraged, decode_peers, with_bootstraps
+from sfnode.network.events import MessageReceived, NetworkConfig, PeerConnected, PeerDisconnected
+from sfnode.network.network import Network, Readiness
+from sfnode.node.basis_fetcher import BasisKeeper
+from sfnode.node.catch_up import Gap, Pursuit
+from sfnode.node.inbox import joined, next_events
+from sfnode.node.snapshot_files import SnapshotKeeper, find_file, save_evidence
+from sfnode.node.status import ADMITTED, Status, StatusWriter, describe_memory, own_standing
+from sfnode.report import Reporter
+from sfnode.storage.basis_file import renewals_in
+from sfnode.storage.statement_files import read_statements_file, remove, waiting
+from sfnode.storage.store import LEDGER_FILE, STATUS_FILE, Store, replay, replay_statements
+from sfnode.worker.messages import RenewedBasis
+from sfnode.worker.trainer import Evaluate, Job, Trainer, TrainingConfig
+
+_INBOX_EVENTS = 256  # beyond it the network's readers wait, and with them the senders
+_STATUS_S = 1.0
+_PEERS_SAVED_S = 5.0  # who is killed sooner after it met its first peers has forgotten them
+_STATEMENTS_S = 1.0
+_REPLAYED_AT_ONCE = 2_000  # a fifth of a second
+_QUIET_S = 5.0  # all own steps done and nothing new for two comparisons of heads: finished
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonConfig:
+    """What one daemon is told. ``training`` None makes a relay, which stores, serves and floods but needs no torch."""
+
+    signed: SignedManifest
+    data_dir: Path
+    identity_seed: bytes
+    network: NetworkConfig
+    training: TrainingConfig | None
+    neighbours_min: int = 0
+    eval_every_steps: int = 0
+    is_exiting_when_finished: bool = False
+    snapshot: SnapshotUse = SnapshotUse.NEVER
+    snapshot_authors_min: int = 3
+
+
+class Daemon:
+    """One node on this machine."""
+
+    def __init__(self, config: DaemonConfig, reporter: Reporter) -> None:
+        self.config = config
+        self.reporter = reporter
+        self.manifest = config.signed.manifest
+        self.node: Node
+        self.network: Network
+        self.trainer: Trainer | None = None
+        self._keeper: BasisKeeper
+        self._store: Store
+        self._last_evaluation = -1
+        self._dials_reported: set[tuple[str, str]] = set()
+        self._standing_reported = ADMITTED
+        self._mapping_reported: MappingReport | None = None
+        self._memory_reported = False
+        self._jobs_in, self._jobs_out = trio.open_memory_channel[Job](8)
+
+    async def run(self, *, task_status: Readiness = trio.TASK_STATUS_IGNORED) -> None:
+        """Run until cancelled, or finished where the config says so. ``started`` gives the listening multiaddrs.
+
+        Raises OperatorError, StorageDamagedError, StateMismatchError; each text says what to do.
+        """
+        self._store = Store(self.config.data_dir, self.config.signed)
+        try:
+            await self._build()
+            try:
+                await self._run(task_status)
+            finally:
+                self._save_peers()
+        finally:
+            self._store.close()
+
+    async def _build(self) -> None:
+        config = self.config
+        signer = Signer(config.identity_seed)
+        known_peers = decode_peers(self._store.known_peers)
+        replica = await self._load_replica()
+        node_config = NodeConfig(
+            is_training=config.training is not None,
+            expects_peers=bool(config.network.bootstrap or known_peers),
+            neighbours_min=config.neighbours_min,
+            reserved_step=self._store.reserved_step,
+            first_request=secrets.randbits(32),
+            snapshot=config.snapshot,
+            snapshot_authors_min=config.snapshot_authors_min,
+        )
+        self.node = Node(self.manifest, signer, node_config, replica)
+        renewals = replica.ledger.roster.renewals
+        self._keeper = BasisKeeper(self.manifest, config.data_dir, renewals, self.reporter)
+        self.network = Network(
+            config=with_bootstraps(config.network, self._store.bootstraps),
+            identity_seed=config.identity_seed,
+            run_id=self.manifest.run_id,
+            manifest_bytes=config.signed.encode(),
+            known_peers=known_peers,
+            find_file=partial(find_file, config.data_dir, self.manifest),
+        )
+        self.network.record_bytes = replica.ledger.codec.record_bytes
+        self.network.restore_discouraged(decode_discouraged(self._store.discouraged))
+        if config.training is not None:
+            self.trainer = Trainer(
+                config.training, config.signed, signer.author, replica.shown, self.reporter, self._renewals_here
+            )
+
+    def _renewals_here(self) -> tuple[RenewedBasis, ...]:
+        renewals = self.node.replica.ledger.roster.renewals()
+        whole = {epoch: sha256 for epoch, sha256 in renewals.items() if sha256 in self._keeper.here}
+        return renewals_in(self.config.data_dir, self.manifest, whole)
+
+    async def _load_replica(self) -> Replica:
+        """Verify and sum what the disk holds, in pieces, so that a signal is heard meanwhile. Records stay there."""
+        started = time.monotonic()
+        replica, records = Replica(self.manifest, self._store), self._store.records()
+        replay_statements(replica, self._store.statements(), self.config.data_dir / LEDGER_FILE)
+        while piece := list(islice(records, _REPLAYED_AT_ONCE)):
+            replay(replica, piece, self.config.data_dir / LEDGER_FILE)
+            replica.coefficients()
+            text = f"replaying the disk, {replica.ledger.updates} updates"
+            self.reporter.progress("replaying", text, updates=replica.ledger.updates)
+            await trio.lowlevel.checkpoint()
+        if replica.ledger.updates:
+            seconds = time.monotonic() - started
+            text = f"replayed {replica.ledger.updates} updates from the disk in {seconds:.1f} s"
+            self.reporter.event("replayed", text, updates=replica.ledger.updates, seconds=round(seconds, 3))
+        return replica
+
+    async def _run(self, task_status: Readiness) -> None:
+        inbox_in, inbox_out = trio.open_memory_channel[Event](_INBOX_EVENTS)
+        async with trio.open_nursery() as nursery:
+            addresses = await nursery.start(self.network.run)
+            nursery.start_soon(self._pump_network, inbox_in)
+            nursery.start_soon(self._watch, nursery.cancel_scope)
+            nursery.start_soon(self._take_statements, inbox_in)
+            nursery.start_soon(
+                SnapshotKeeper(self.node, self.config.data_dir, self.reporter).run, self.network, inbox_in
+            )
+            if self.manifest.method.basis is BasisKind.PUBLISHED:
+                nursery.start_soon(self._keeper.run, self.network, inbox_in)
+            if self.trainer is not None:
+                nursery.start_soon(self.trainer.run, self._jobs_out, inbox_in)
+            task_status.started(addresses)
+            await self._handle_all(inbox_out)
+
+    async def _handle_all(self, inbox: trio.MemoryReceiveChannel[Event]) -> None:
+        """Feed the core with what happens, and with time; what has come meanwhile is taken together."""
+        tick_s = trio.current_time()
+        while True:
+            events = await next_events(inbox, tick_s)
+            late_s = trio.current_time() - tick_s
+            if late_s >= 0:
+                events.append(Ticked(late_ms=int(1_000 * late_s)))
+            self._handle(events)
+            rest_s = self.node.rest_ms() / 1_000
+            tick_s = trio.current_time() + rest_s if late_s >= 0 else min(tick_s, trio.current_time() + rest_s)
+
+    def _handle(self, events: Sequence[Event]) -> None:
+        effects: list[Effect] = []
+        for number, event in enumerate(events, start=1):
+            caused = self.node.handle(event, _now_ms(), is_last=number == len(events))
+            if isinstance(event, MessageArrived):
+                self.network.credit(event.peer, _news(caused))
+            effects += caused
+        self._carry_out(joined(effects))
+
+    # --- events -------------------------------------------------------------------------------------------
+
+    async def _pump_network(self, inbox: trio.MemorySendChannel[Event]) -> None:
+        async for event in self.network.events:
+            match event:
+                case PeerConnected():
+                    self.reporter.event("peer_joined", f"peer {event.peer} joined", peer=event.peer)
+                    await inbox.send(PeerJoined(peer=event.peer))
+                case PeerDisconnected():
+                    text = f"peer {event.peer} left: {event.reason}"
+                    self.reporter.event("peer_left", text, peer=event.peer, reason=event.reason)
+                    await inbox.send(PeerLeft(peer=event.peer))
+                case MessageReceived():
+                    await inbox.send(MessageArrived(peer=event.peer, message=event.message))
+                case _:
+                    assert_never(event)
+
+    async def _take_statements(self, inbox: trio.MemorySendChannel[Event]) -> None:
+        """What is left in the folder goes through the node's door; a file is put away once all of it is durable."""
+        while True:
+            for path in waiting(self.config.data_dir):
+                for statement in self._read_statements(path):
+                    await inbox.send(StatementSubmitted(statement=statement.data))
+            await trio.sleep(_STATEMENTS_S)
+
+    def _read_statements(self, path: Path) -> list[Statement]:
+        """Those of a file that the node does not hold yet; a file without any is put away."""
+        try:
+            found = read_statements_file(self.manifest, path)
+        except OperatorError as error:
+            self.reporter.event("statements_refused", str(error), file=str(path))
+            remove(path, is_refused=True)
+            return []
+        fresh = [statement for statement in found if not self.node.replica.ledger.roster.covers(statement)]
+        if not fresh:
+            text = f"{len(found)} statements of {path.name} are taken in"
+            self.reporter.event("statements_taken", text, file=str(path))
+            remove(path)
+        return fresh
+
+    # --- effects ------------------------------------------------------------------------------------------
+
+    def _carry_out(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case StoreRecords():
+                    self._store.add(effect.records, is_durable=effect.is_own)
+                    self._evaluate_if_due()
+                case StoreStatements():
+                    self._store.add_statements(effect.statements)
+                case ReserveStep():
+                    self._store.reserve_step(effect.step)
+                case StartEstimate():
+                    self._jobs_in.send_nowait(effect)
+                case SendMessage():
+                    self.network.send(effect.peer, effect.message)
+                case DropPeer():
+                    text = f"peer {effect.peer} dropped: {effect.reason}"
+                    self.reporter.event("peer_dropped", text, peer=effect.peer, reason=effect.reason)
+                    self.network.drop(effect.peer, reason=effect.reason)
+                case Halt():
+                    evidence = save_evidence(self.config.data_dir, self.node.replica, effect)
+                    raise StateMismatchError(f"{effect.detail}. Evidence: {evidence}")
+                case _:
+                    assert_never(effect)
+
+    def _evaluate_if_due(self) -> None:
+        """One evaluation each time the node's step passes a multiple of eval_every_steps."""
+        every, step = self.config.eval_every_steps, self.node.clock.next_step
+        is_due = every and step // every > self._last_evaluation
+        if is_due and self._keeper.here.issuperset(self.node.replica.renewals_needed()):
+            self._last_evaluation = step // every
+            with suppress(trio.WouldBlock):  # the worker is far behind: a point less on the curve
+                self._jobs_in.send_nowait(Evaluate(step=step))
+
+    # --- status -------------------------------------------------------------------------------------------
+
+    async def _watch(self, scope: trio.CancelScope) -> None:
+        """Status file and progress line every second; the end of the run where the config asks for it."""
+        writer = StatusWriter(self.config.data_dir / STATUS_FILE, os.getpid())
+        peers_saved = trio.current_time()
+        pursuit = Pursuit()
+        while True:
+            status, line = writer.write(self.node, self.network, self.trainer)
+            self.reporter.progress("progress", line, **asdict(status))
+            gap = Gap(time=status.time, held=status.updates, wanted=status.catching_up)
+            if (outrun := pursuit.look(gap)) is not None:
+                self.reporter.event("outrun", str(outrun), **asdict(outrun))
+            self._report_dials()
+            self._report_mapping()
+            self._report_standing(status)
+            self._report_memory()
+            self.network.head_step = self.node.frontier()
+            if trio.current_time() - peers_saved >= _PEERS_SAVED_S:
+                peers_saved = trio.current_time()
+                self._save_peers()
+            is_quiet = status.is_finished and writer.seconds_unchanged >= _QUIET_S
+            if self.config.is_exiting_when_finished and is_quiet:
+                self.reporter.event("finished", f"the run is finished: state digest {status.state_digest}")
+                scope.cancel()
+            await trio.sleep(_STATUS_S)
+
+    def _save_peers(self) -> None:
+        rows = json.dumps([to_plain(row, as_rows=False) for row in self.network.known_peers()])
+        if rows != self._store.known_peers:
+            self._store.save_known_peers(rows)
+        discouraged = json.dumps([to_plain(row, as_rows=False) for row in self.network.discouraged_peers()])
+        if discouraged != self._store.discouraged:
+            self._store.save_discouraged(discouraged)
+        bootstraps = json.dumps(self.network.reached_bootstraps)
+        if bootstraps != self._store.bootstraps:
+            self._store.save_bootstraps(bootstraps)
+
+    def _report_standing(self, status: Status) -> None:
+        """Say when this node's key may not contribute, why, and when that changes."""
+        if self.trainer is None or not (self.node.sync.is_live or self.node.sync.peers == 0):
+            return  # the statement may be on its way
+        standing = own_standing(status)
+        if standing != self._standing_reported:
+            fields = {"is_admitted": status.is_admitted, "excluded_from": status.excluded_from}
+            self.reporter.event("standing", standing, **fields)
+        self._standing_reported = standing
+
+    def _report_dials(self) -> None:
+        """Say why an address cannot be reached, each reason once while it lasts."""
+        reports = {(report.address, report.reason): report for report in self.network.dial_reports}
+        for key in sorted(reports.keys() - self._dials_reported):
+            report = reports[key]
+            text = f"cannot reach {report.address}: {report.reason}; next try in {report.retry_in_s:.0f} s"
+            self.reporter.event("dial_failed", text, address=report.address, reason=report.reason)
+        self._dials_reported = set(reports)
+
+    def _report_mapping(self) -> None:
+        """Say what came of asking the router for a port, and when that changes."""
+        report = self.network.mapping_report
+        if report is not None and report != self._mapping_reported:
+            address = None if report.address is None else report.address.transport
+            self.reporter.event("port_mapping", report.text, address=address)
+            self._mapping_reported = report
+
+    def _report_memory(self) -> None:
+        """Say when inbound neighbours are let go for memory, and when that is over."""
+        memory = self.network.statistics.memory
+        if memory.is_full != self._memory_reported:
+            self._memory_reported = memory.is_full
+            self.reporter.event("memory", describe_memory(memory), **asdict(memory))
+
+
+def _news(effects: Sequence[Effect]) -> int:
+    """How many records of others are stored now that were not held."""
+    return sum(len(effect.records) for effect in effects if isinstance(effect, StoreRecords) and not effect.is_own)
+
+
+def _now_ms() -> int:
+    return int(trio.current_time() * 1_000)

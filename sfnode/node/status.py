@@ -1,0 +1,203 @@
+"""What a running node tells about itself: one snapshot, as a file for other commands and as a line for people."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from protocol.errors import OperatorError
+from protocol.node.node import Node
+from protocol.run.admission import AdmissionKind
+from protocol.schema import Malformed, from_plain_untrusted
+from sfnode.network.memory import MemoryState
+from sfnode.network.network import Network
+from sfnode.report import format_rate
+from sfnode.run.proof_of_work import describe_admission
+from sfnode.storage.files import read_bytes, write_json
+from sfnode.storage.store import STATUS_FILE, is_locked, read_manifest
+from sfnode.worker.trainer import Trainer
+
+ADMITTED = "admitted"
+_FRESH_S = 15.0  # a status older than this means that the daemon hangs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """One node at one moment.
+
+    Attributes:
+        run, run_id, author, pid: who.
+        step, steps: next step of this node, and the run's length.
+        updates, void_slots, authors: content of the ledger.
+        own_updates, skipped_steps: contributed by this process.
+        catching_up: updates that the neighbours say they hold; 0 once this node is live.
+        peers: neighbours now.
+        loss: mean loss of the last estimate's forward rows.
+        ledger_root, state_digest: hex; empty while updates wait to be summed.
+        bytes_in, bytes_out: frames of the wire protocol since the start.
+        payload_bytes: of the records held: what the updates weigh without frames and copies.
+        admission: who may contribute to the run, in words.
+        is_admitted: whether this node's key may contribute; exclusions are another matter.
+        excluded_from: first step from which on the owner has excluded this node's key; None when it has not.
+        authors_excluded: by the owner.
+        memory: of the node's own process, without its worker.
+        time: seconds since 1970.
+    """
+
+    run: str
+    run_id: str
+    author: str
+    pid: int
+    step: int
+    steps: int
+    is_finished: bool
+    updates: int
+    void_slots: int
+    authors: int
+    own_updates: int
+    skipped_steps: int
+    catching_up: int
+    peers: int
+    loss: float | None
+    accuracy: float | None
+    forward_rows: int
+    worker_restarts: int
+    ledger_root: str
+    state_digest: str
+    bytes_in: int
+    bytes_out: int
+    payload_bytes: int
+    rejected: int
+    ignored: int
+    admission: str
+    is_admitted: bool
+    excluded_from: int | None
+    authors_excluded: int
+    memory: MemoryState
+    time: float
+
+
+class StatusWriter:
+    """Takes snapshots of one node, writes them to a file, and renders the progress line."""
+
+    def __init__(self, path: Path, pid: int) -> None:
+        self._path = path
+        self._pid = pid
+        self._previous: Status | None = None
+        self._changed = time.monotonic()
+
+    @property
+    def seconds_unchanged(self) -> float:
+        """For how long the ledger has not grown."""
+        return time.monotonic() - self._changed
+
+    def write(self, node: Node, network: Network, trainer: Trainer | None) -> tuple[Status, str]:
+        """Take a snapshot and write the file; returns the snapshot and its line for people."""
+        status = self._snapshot(node, network, trainer)
+        line = _line(status, self._previous)
+        if self._previous is None or self._previous.updates != status.updates:
+            self._changed = time.monotonic()
+        self._previous = status
+        write_json(self._path, dataclasses.asdict(status))
+        return status, line
+
+    def _snapshot(self, node: Node, network: Network, trainer: Trainer | None) -> Status:
+        ledger, totals = node.replica.ledger, network.statistics
+        training = trainer.statistics if trainer else None
+        return Status(
+            run=node.manifest.name,
+            run_id=node.manifest.run_id.hex(),
+            author=node.author.hex(),
+            pid=self._pid,
+            step=node.clock.next_step,
+            steps=node.manifest.steps,
+            is_finished=node.is_finished,
+            updates=ledger.updates,
+            void_slots=ledger.void_slots,
+            authors=len(ledger.authors()),
+            own_updates=node.own_updates,
+            skipped_steps=node.skipped_steps,
+            catching_up=0 if node.sync.is_live else node.sync.target_updates,
+            peers=node.sync.peers,
+            loss=training.loss if training else None,
+            accuracy=training.accuracy if training else None,
+            forward_rows=training.forward_rows if training else 0,
+            worker_restarts=training.restarts if training else 0,
+            ledger_root=ledger.root().hex() if node.is_summed else "",
+            state_digest=node.replica.state_digest().hex() if node.is_summed else "",
+            bytes_in=totals.bytes_in,
+            bytes_out=totals.bytes_out,
+            payload_bytes=ledger.updates * ledger.codec.record_bytes,
+            rejected=node.rejected.total(),
+            ignored=node.ignored.total(),
+            admission=describe_admission(node.manifest),
+            is_admitted=ledger.roster.is_admitted(node.author),
+            excluded_from=ledger.roster.excluded_from(node.author),
+            authors_excluded=len(ledger.roster.excluded()),
+            memory=totals.memory,
+            time=time.time(),
+        )
+
+
+def read_status(directory: Path) -> Status:
+    """The last snapshot of the node that uses ``directory``; OperatorError when none runs or it hangs."""
+    read_manifest(directory)
+    if not is_locked(directory):
+        raise OperatorError(f"no node runs on {directory}. Start it with: sfnode join --data-dir {directory} ...")
+    try:
+        data = json.loads(read_bytes(directory / STATUS_FILE, "the status file"))
+        status = from_plain_untrusted(Status, data, "status")
+    except (ValueError, RecursionError, Malformed):
+        text = (
+            f"{directory / STATUS_FILE} cannot be read: the node is of another release, or has just started. Try again"
+        )
+        raise OperatorError(text) from None
+    age_s = time.time() - status.time
+    if age_s > _FRESH_S:
+        raise OperatorError(f"the node on {directory} (pid {status.pid}) has not reported for {age_s:.0f} s: it hangs")
+    return status
+
+
+def own_standing(status: Status) -> str:
+    """Whether this node may contribute, and what to do where it may not."""
+    if status.excluded_from is not None:
+        return f"excluded by the owner from step {status.excluded_from} on"
+    if status.is_admitted:
+        return ADMITTED
+    if status.admission.startswith(AdmissionKind.OPEN):
+        return "following only: this node's key has not the work that the run asks for"
+    return f"not admitted: ask the owner to run `sfnode run admit {status.author}`"
+
+
+def describe_memory(memory: MemoryState) -> str:
+    """What the node takes, and what follows from it."""
+    if memory.resident_bytes is None:
+        return "unknown: this system does not say"
+    text = f"{memory.resident_bytes >> 20} MiB of {memory.bytes_max >> 20} (--memory-max)"
+    if memory.is_full:
+        text += f": no newcomer is let in, and {memory.let_go} inbound neighbours were let go"
+    return text
+
+
+def _line(status: Status, previous: Status | None) -> str:
+    """The progress line: "step 120/500, loss 0.52, 7 peers, 3.1 kB/s"."""
+    parts = [_stage(status)]
+    if status.loss is not None:
+        parts.append(f"loss {status.loss:.3f}")
+    parts.append(f"{status.updates} updates")
+    parts.append(f"{status.peers} peer{'s' if status.peers != 1 else ''}")
+    if previous is not None and status.time > previous.time:
+        moved = status.bytes_in + status.bytes_out - previous.bytes_in - previous.bytes_out
+        parts.append(format_rate(moved / (status.time - previous.time)))
+    return ", ".join(parts)
+
+
+def _stage(status: Status) -> str:
+    if status.catching_up > status.updates:
+        return f"catching up {100 * status.updates // status.catching_up} %"
+    if status.is_finished:
+        return f"finished {status.steps} steps, serving"
+    return f"step {status.step}/{status.steps}"

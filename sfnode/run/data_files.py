@@ -1,0 +1,63 @@
+"""Where a run's examples lie on this machine, and whether they are the ones the manifest names."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from protocol.errors import OperatorError
+from protocol.run.task import DATA_PRIVATE, TaskSpec
+from sfnode import demo
+from sfnode.storage.files import read_bytes
+
+EMBEDDED = "embedded:"
+FILE = "file:"
+
+
+def data_spec(data: str | None, *, is_private: bool) -> tuple[str, str]:
+    """(name, SHA-256) for the manifest's task, from what an owner gave for --data."""
+    if is_private:
+        return DATA_PRIVATE, ""
+    if data is None:
+        raise OperatorError("--data is missing: give a JSONL file, embedded:reviews, or --private-data")
+    path = locate(data)
+    name = data if data.startswith(EMBEDDED) else FILE + path.name
+    return name, sha256_of(path)
+
+
+def training_file(task: TaskSpec, data: str | None) -> str:
+    """Path of this node's training data; OperatorError when it is missing or not the run's."""
+    if data is None and task.data.startswith(EMBEDDED):
+        data = task.data
+    if data is None:
+        what = "your own JSONL file" if task.data == DATA_PRIVATE else f"the run's data, {task.data.removeprefix(FILE)}"
+        raise OperatorError(f"--data is missing: give {what} (fields as in {task.template + task.completion!r})")
+    path = locate(data)
+    if task.data_sha256 and sha256_of(path) != task.data_sha256:
+        raise OperatorError(
+            f"{path} is not the run's data {task.data}: its SHA-256 is {sha256_of(path)[:16]}..., the manifest says "
+            f"{task.data_sha256[:16]}... Get the file that the owner of the run published"
+        )
+    return str(path)
+
+
+def evaluation_file(task: TaskSpec, data: str | None) -> str | None:
+    """Path of the held-out examples; those of an embedded task come with the package."""
+    if data is None and task.data.startswith(EMBEDDED):
+        return str(demo.data_file(task.data.removeprefix(EMBEDDED), "eval"))
+    return str(locate(data, split="eval")) if data is not None else None
+
+
+def locate(data: str, *, split: str = "train") -> Path:
+    """The file that ``data`` (a path or ``embedded:NAME``) names; OperatorError when there is none."""
+    if data.startswith(EMBEDDED):
+        return demo.data_file(data.removeprefix(EMBEDDED), split)
+    path = Path(data).expanduser()
+    if not path.is_file():
+        raise OperatorError(f"no data file {path}: give a JSONL file, one object with the template's fields per line")
+    return path.resolve()
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of the file, hex."""
+    return hashlib.sha256(read_bytes(path, "the data file")).hexdigest()

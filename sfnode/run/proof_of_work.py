@@ -1,0 +1,104 @@
+"""The work that an open run may ask of a key: look for a key that has it (SPEC 2.4)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import trio
+
+from protocol.errors import OperatorError
+from protocol.run.admission import AdmissionKind, has_work, work_of
+from protocol.run.manifest import Manifest
+from sfnode.run.proof_of_work_process import TRIES_AT_ONCE, search
+from sfnode.storage.files import describe_os_error
+
+_BLOCKS_ALONE = 40  # 20,000 tries, 0.4 s: no longer than it takes to start processes
+_TELL_S = 2.0
+
+
+def describe_admission(manifest: Manifest) -> str:
+    """Who may contribute, in words."""
+    spec = manifest.admission
+    return f"open, {spec.pow_bits} bits of work" if spec.pow_bits else spec.kind.value
+
+
+async def find_seed(manifest: Manifest, tell: Callable[[int, float], None]) -> bytes:
+    """Secret seed of a new key that has the work of ``manifest``; 2^pow_bits tries on average, about 20 us of a core
+    each, on all cores when it takes longer than processes take to start.
+
+    ``tell``: called every 2 s with the tries so far and the seconds.
+    """
+    progress = _Progress(tell)
+    for _ in range(_BLOCKS_ALONE):
+        if (seed := search(manifest.admission, manifest.run_id)) is not None:
+            return seed
+        progress.count()
+        await trio.lowlevel.checkpoint()
+    found: list[bytes] = []
+    async with trio.open_nursery() as nursery:
+
+        async def run_one() -> None:
+            found.append(await _search_in_process(manifest, progress))
+            nursery.cancel_scope.cancel()
+
+        for _ in range(os.cpu_count() or 1):
+            nursery.start_soon(run_one)
+    return found[0]
+
+
+class _Progress:
+    """Tries of all processes together."""
+
+    def __init__(self, tell: Callable[[int, float], None]) -> None:
+        self._tell = tell
+        self._tries = 0
+        self._started_s = self._told_s = time.monotonic()
+
+    def count(self, blocks: int = 1) -> None:
+        """So many times TRIES_AT_ONCE more were in vain."""
+        self._tries += blocks * TRIES_AT_ONCE
+        now_s = time.monotonic()
+        if now_s - self._told_s >= _TELL_S:
+            self._told_s = now_s
+            self._tell(self._tries, now_s - self._started_s)
+
+
+async def _search_in_process(manifest: Manifest, progress: _Progress) -> bytes:
+    """Run one process until it has found a seed; cancelled, it is killed. Threads would gain nothing: the lock."""
+    bits, run_id = str(manifest.admission.pow_bits), manifest.run_id.hex()
+    command = [sys.executable, "-m", "sfnode.run.proof_of_work_process", bits, run_id]
+    # A session of its own: Ctrl-C is for this process, which then ends that one.
+    try:
+        process = await trio.lowlevel.open_process(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
+        )
+    except OSError as error:
+        raise OperatorError(f"cannot start a process that looks for a key: {describe_os_error(error)}") from None
+    assert process.stdout is not None
+    buffered = b""
+    try:
+        async for data in process.stdout:
+            *lines, buffered = (buffered + data).split(b"\n")
+            if found := next(filter(None, lines), b""):
+                return bytes.fromhex(found.decode("ascii"))
+            progress.count(len(lines))
+        raise OperatorError("a process that looks for a key has ended before it had one: its last output says why")
+    finally:
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.stdout.aclose()
+            await process.wait()
+
+
+def check_work(manifest: Manifest, author: bytes, where: str) -> None:
+    """OperatorError when the run is open and ``author`` has not cost the work that it asks for."""
+    spec = manifest.admission
+    if spec.kind is AdmissionKind.OPEN and not has_work(spec, manifest.run_id, author):
+        raise OperatorError(
+            f"the key in {where} has {work_of(manifest.run_id, author)} bits of work, and the run asks for "
+            f"{spec.pow_bits}. Move it away, and `sfnode join` finds a new one; or follow the run with --relay"
+        )

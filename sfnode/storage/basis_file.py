@@ -1,0 +1,101 @@
+"""A run's published bases on this disk: the manifest's, and those that took its place. No torch, no network."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import OperatorError, Reject
+from protocol.run.manifest import Manifest
+from protocol.run.method import BasisKind
+from protocol.state.replica import Replica
+from protocol.subspace.bases import Bases, Published, decode_basis_untrusted, rank_and_max
+from protocol.subspace.directions import Basis
+from sfnode.storage.files import read_bytes, write_durably
+from sfnode.worker.messages import RenewedBasis
+
+BASIS_FILE: Final = "basis.bin"  # in a node's data directory: the one that the manifest names
+UNIT_EXP: Final = 3  # of the files that `sfnode basis make` writes: one is 8, and rounding costs 0.1 % of the energy
+
+
+def basis_settings(path: Path) -> dict[str, int | str]:
+    """What a new run's method says of the published basis in ``path``, by the fields' names in MethodChoice."""
+    data = read_bytes(path, "the basis")
+    try:
+        rank, entry_max = rank_and_max(data)
+    except Reject as reject:
+        raise OperatorError(f"--basis {path}: {reject.detail}. `sfnode basis make` writes one") from None
+    digest = hashlib.sha256(data).hexdigest()
+    return {"rank": rank, "basis_sha256": digest, "basis_unit_exp": UNIT_EXP, "basis_max": entry_max}
+
+
+def basis_in(data_dir: Path, manifest: Manifest) -> Path | None:
+    """Where a node keeps the run's published basis; None for a random one, and where it has none."""
+    path = data_dir / BASIS_FILE
+    return path if manifest.method.basis is BasisKind.PUBLISHED and path.exists() else None
+
+
+def basis_path(data_dir: Path, manifest: Manifest, sha256: str) -> Path:
+    """Where a node keeps the run's published basis with this hash."""
+    return data_dir / (BASIS_FILE if sha256 == manifest.method.basis_sha256 else f"basis-{sha256[:16]}.bin")
+
+
+def renewals_in(data_dir: Path, manifest: Manifest, renewals: Mapping[int, str]) -> tuple[RenewedBasis, ...]:
+    """Those of the run's renewals (`Roster.renewals`) whose files are here, ascending by epoch."""
+    paths = {epoch: basis_path(data_dir, manifest, sha256) for epoch, sha256 in renewals.items()}
+    return tuple(
+        RenewedBasis(from_epoch=epoch, sha256=renewals[epoch], file=str(path))
+        for epoch, path in paths.items()
+        if path.exists()
+    )
+
+
+def renewals_for(data_dir: Path, replica: Replica) -> tuple[RenewedBasis, ...]:
+    """The same, of a ledger; OperatorError where one is missing in whose epochs something is held."""
+    for sha256 in replica.renewals_needed():
+        path = basis_path(data_dir, replica.manifest, sha256)
+        if not path.exists():
+            text = "the owner has renewed the basis, and the new one is missing"
+            raise OperatorError(f"{path}: {text}: start the node, it fetches the file from its neighbours")
+    return renewals_in(data_dir, replica.manifest, replica.ledger.roster.renewals())
+
+
+def read_bases(manifest: Manifest, path: Path | None, renewals: Sequence[RenewedBasis] = ()) -> Bases:
+    """The bases of a run; ``path``: file of the manifest's published one, if it has one.
+
+    Raises:
+        OperatorError: there is no such file, or one is not the run's.
+    """
+    if manifest.method.basis is BasisKind.RANDOM:
+        return Bases(manifest)
+    if path is None:
+        raise OperatorError(
+            "the run has a published basis, and it is not here: join with --bootstrap, so that a peer sends it, or "
+            "give the owner's file with --basis"
+        )
+    first = _decode(manifest, read_bytes(path, "the basis"), str(path))
+    later = {}
+    for each in renewals:
+        tensors = _decode(manifest, read_bytes(Path(each.file), "the basis"), each.file, each.sha256)
+        later[each.from_epoch] = Published(sha256=each.sha256, bases=tensors)
+    return Bases(manifest, first, later)
+
+
+def store_basis(manifest: Manifest, data: bytes, *, origin: str, data_dir: Path, sha256: str | None = None) -> Path:
+    """Keep ``data`` (from ``origin``, in words) as a published basis of the run in ``data_dir``.
+
+    ``sha256``: that of a renewal; None: the manifest's. OperatorError when ``data`` is another file.
+    """
+    _decode(manifest, data, origin, sha256)
+    path = basis_path(data_dir, manifest, sha256 or manifest.method.basis_sha256)
+    write_durably(path, data)
+    return path
+
+
+def _decode(manifest: Manifest, data: bytes, origin: str, sha256: str | None = None) -> tuple[Basis, ...]:
+    try:
+        return decode_basis_untrusted(manifest, data, sha256)
+    except Reject as reject:
+        raise OperatorError(f"{origin} is not the run's basis: {reject.detail}. Get the file again") from None

@@ -1,0 +1,50 @@
+"""The node's Ed25519 key: author of its updates and its libp2p identity. One file, readable by its owner only."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from protocol.crypto.keys import KEY_BYTES, Signer
+from protocol.errors import OperatorError
+from sfnode.storage.files import read_bytes, write_durably
+
+FILE_NAME = "identity.key"
+
+
+def load_identity(path: Path) -> Signer:
+    """The key in ``path``. OperatorError when the file is missing or is no key."""
+    return Signer(load_seed(path))
+
+
+def load_seed(path: Path) -> bytes:
+    """The 32-byte secret seed in ``path``, as load_identity."""
+    if not path.exists():
+        raise OperatorError(f"no identity at {path}: `sfnode id new --out {path}` makes one")
+    text = read_bytes(path, "the identity").strip()
+    try:
+        seed = bytes.fromhex(text.decode("ascii"))
+    except ValueError:
+        seed = b""
+    if len(seed) != KEY_BYTES:
+        raise OperatorError(f"{path} is no identity: it must hold 64 hexadecimal digits. Restore it from a backup")
+    return seed
+
+
+def load_or_create_seed(path: Path) -> bytes:
+    """The seed in ``path``; a new random one, mode 0600, made durable first, when there is no such file."""
+    if not path.exists():
+        store_seed(path, secrets.token_bytes(KEY_BYTES))
+    return load_seed(path)
+
+
+def store_seed(path: Path, seed: bytes) -> None:
+    """Write the key, mode 0600, durably. There must be none at ``path``: a key is never overwritten."""
+    assert not path.exists()
+    write_durably(path, seed.hex().encode("ascii") + b"\n", mode=0o600)
+
+
+def is_private(path: Path) -> bool:
+    """Whether nobody but the owner can read ``path``."""
+    return os.stat(path).st_mode & 0o077 == 0

@@ -1,0 +1,314 @@
+"""A run as one file on disk, out of a data directory and into one. No network, no torch; the format: protocol."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from protocol.crypto.hashing import Digest
+from protocol.crypto.keys import Signer
+from protocol.documents.log_file import LoadedLog, encode_log, load_log_untrusted
+from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject
+from protocol.ledger.ledger import Ledger
+from protocol.run.manifest import Manifest, SignedManifest
+from protocol.run.method import BasisKind
+from protocol.state.replica import Replica
+from sfnode.storage.basis_file import basis_in, basis_path, read_bases, renewals_for, store_basis
+from sfnode.storage.files import describe_os_error, read_bytes, sync_folder, write_pieces_durably
+from sfnode.storage.identity import FILE_NAME
+from sfnode.storage.store import (
+    LEDGER_FILE,
+    LOCK_FILE,
+    MANIFEST_FILE,
+    Store,
+    is_locked,
+    read_manifest,
+    reading,
+    replay,
+    replay_statements,
+)
+from sfnode.storage.stored_records import StoredRecords
+
+Tell = Callable[[int, int], None]  # bytes of the file done so far, updates held so far
+_TOLD_RECORDS: Final = 2_000
+_AGAIN: Final = "Get the file again from where it was made"
+# What may lie in a folder that is to become a data directory: a key that is to go on signing, and the lock beside it.
+_MAY_LIE_THERE: Final = frozenset({FILE_NAME, LOCK_FILE})
+_STAGED: Final = re.compile(r"\.import-[a-z0-9_]{8}")  # what mkdtemp appends to the directory's name
+_STAGED_FILES: Final = (
+    MANIFEST_FILE,
+    LEDGER_FILE,
+    "basis",
+    LOCK_FILE,
+)  # and what SQLite puts beside
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSummary:
+    """What a data directory and its file hold.
+
+    Attributes:
+        directory: the data directory.
+        records: in the file; both of each void slot.
+        added: of them that were new to the directory.
+        no_room: of them that the directory's author table has no place for (SPEC 7.3).
+        updates, void_slots, ledger_root, state_digest: of the directory afterwards.
+        writer: hex of the key that answers for the file's being whole.
+    """
+
+    directory: Path
+    records: int
+    added: int
+    no_room: int
+    updates: int
+    void_slots: int
+    ledger_root: Digest
+    state_digest: Digest
+    writer: str
+
+
+def export_log(directory: Path, path: Path, writer: Signer, tell: Tell) -> LogSummary:
+    """Write the run in ``directory`` to ``path``; a daemon may be running on it. Every record is verified first.
+
+    Raises:
+        OperatorError: no data directory, no basis in it, ``path`` exists or cannot be written.
+        StorageDamagedError: the ledger is damaged.
+    """
+    if path.exists():
+        raise OperatorError(f"{path} exists: choose another name, or delete it first")
+    signed = read_manifest(directory)
+    manifest = signed.manifest
+    held = basis_in(directory, manifest)
+    read_bases(manifest, held)
+    basis = read_bytes(held, "the basis") if held else None
+    with reading(directory) as stored:
+        replica = _replayed(Replica(manifest, stored.archive), stored, directory, tell)
+        replica.coefficients()
+        renewals_for(directory, replica)
+        pieces = encode_log(signed, basis, replica, writer, partial(_read_renewal, directory, manifest))
+        write_pieces_durably(path, _counted(pieces, replica, tell))
+        records = replica.ledger.updates + 2 * replica.ledger.void_slots
+        return _summary(directory, replica, records=records, writer=writer.author.hex())
+
+
+def _read_renewal(directory: Path, manifest: Manifest, sha256: str) -> bytes:
+    data = read_bytes(basis_path(directory, manifest, sha256), "the renewed basis")
+    if hashlib.sha256(data).hexdigest() != sha256:
+        path = basis_path(directory, manifest, sha256)
+        raise OperatorError(f"{path} is damaged: start the node, it fetches the file from its neighbours")
+    return data
+
+
+def _replayed(replica: Replica, stored: StoredRecords, directory: Path, tell: Tell) -> Replica:
+    replay_statements(replica, stored.statements(), directory / LEDGER_FILE)
+    return replay(replica, _told(stored.records(), tell), directory / LEDGER_FILE)
+
+
+def _told(records: Iterable[tuple[int, bytes]], tell: Tell) -> Iterator[tuple[int, bytes]]:
+    for count, row in enumerate(records):
+        if count % _TOLD_RECORDS == 0:
+            tell(0, count)
+        yield row
+
+
+def _counted(pieces: Iterable[bytes], replica: Replica, tell: Tell) -> Iterator[bytes]:
+    done = 0
+    for piece in pieces:
+        done += len(piece)
+        tell(done, replica.ledger.updates)
+        yield piece
+
+
+def import_log(path: Path, choose_directory: Callable[[Manifest], Path], tell: Tell) -> LogSummary:
+    """Verify the whole file, then make a data directory of it, or add it to the one of the same run that is there.
+
+    A new directory appears whole, by one rename; what is added comes in one transaction. So whatever happens, a
+    directory holds what it held before or all of it.
+
+    Args:
+        choose_directory: where, once the run is known.
+
+    Raises:
+        OperatorError: the file is no log, damaged or forged (the byte is named); the directory belongs to another run,
+            is in use, or cannot be written.
+        StorageDamagedError: the directory's own ledger is damaged.
+    """
+    with ExitStack() as stack:
+        made: list[_Staged] = []
+
+        def on_manifest(signed: SignedManifest) -> Store:
+            directory = choose_directory(signed.manifest)
+            _check_directory(directory, signed.manifest)
+            made.append(stack.enter_context(_staging(directory, signed)))
+            return made[0].store
+
+        with _opened(path) as file:
+            loaded = _load(path, file, on_manifest, tell)
+        (staged,) = made
+        return _create(loaded, staged) if staged.is_new else _merge(loaded, staged.directory, tell)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Staged:
+    """Where the records of a file lie while it is read: a data directory under way.
+
+    ``is_new``: it becomes ``directory``; else what is new in it is added to the one that is there.
+    """
+
+    directory: Path
+    folder: Path
+    store: Store
+    is_new: bool
+
+
+@contextmanager
+def _staging(directory: Path, signed: SignedManifest) -> Iterator[_Staged]:
+    """Beside the place of a new directory, so that one rename puts it there; else in the directory."""
+    is_new = not directory.exists() or not any(directory.iterdir())
+    parent, name = (directory.absolute().parent, directory.name) if is_new else (directory, "")
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        _clear_staged(name, parent)
+        folder = Path(tempfile.mkdtemp(prefix=f"{name}.import-", dir=parent))
+        folder.chmod(0o755)
+    except OSError as error:
+        raise OperatorError(f"cannot make a folder in {parent}: {describe_os_error(error)}") from None
+    try:
+        with closing(Store(folder, signed)) as store:
+            yield _Staged(directory=directory, folder=folder, store=store, is_new=is_new)
+    finally:
+        with suppress(OSError):  # it has been moved, unless something went wrong
+            shutil.rmtree(folder)
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise OperatorError(f"cannot read the log file {path}: {describe_os_error(error)}") from None
+
+
+def _load(path: Path, file: BinaryIO, on_manifest: Callable[[SignedManifest], Store], tell: Tell) -> LoadedLog:
+    try:
+        return load_log_untrusted(file.read, on_manifest, tell)
+    except Reject as reject:
+        raise OperatorError(f"log file {path}, {reject.detail}. Nothing was changed. {_AGAIN}") from None
+    except OSError as error:
+        raise OperatorError(f"cannot read the log file {path}: {describe_os_error(error)}") from None
+
+
+def _check_directory(directory: Path, manifest: Manifest) -> None:
+    """OperatorError, before the long part, when the log cannot go there."""
+    if not directory.exists():
+        return
+    if not directory.is_dir():
+        raise OperatorError(f"{directory} is a file: choose another --data-dir")
+    if (directory / MANIFEST_FILE).exists():
+        held = read_manifest(directory).manifest
+        if held.run_id != manifest.run_id:
+            raise OperatorError(
+                f"the data directory {directory} belongs to run {held.name!r} ({held.run_id.hex()[:16]}), the log to "
+                f"{manifest.name!r} ({manifest.run_id.hex()[:16]}). Use another --data-dir"
+            )
+    elif strange := sorted(entry.name for entry in directory.iterdir() if entry.name not in _MAY_LIE_THERE):
+        raise OperatorError(f"{directory} is no data directory and holds {strange[0]!r}: choose another --data-dir")
+
+
+def _create(loaded: LoadedLog, staged: _Staged) -> LogSummary:
+    """The new directory gets what is missing, and then its name."""
+    count, directory = loaded.end.records, staged.directory
+    summary = _summary(directory, loaded.replica, records=count, added=count, writer=loaded.end.writer.hex())
+    try:
+        _keep_basis(loaded, staged.folder)
+        staged.store.add_statements(loaded.replica.ledger.roster.statements())
+        staged.store.close()
+        sync_folder(staged.folder)
+        os.replace(staged.folder, directory)
+        sync_folder(directory.absolute().parent)
+    except OSError as error:
+        raise OperatorError(f"cannot make {directory}: {describe_os_error(error)}") from None
+    return summary
+
+
+def _clear_staged(name: str, parent: Path) -> None:
+    """Remove what an import into the folder ``name`` of ``parent`` left when it was killed. OSError."""
+    for path in parent.iterdir():
+        is_named_so = path.name.startswith(name) and _STAGED.fullmatch(path.name.removeprefix(name))
+        if not is_named_so or path.is_symlink() or not path.is_dir() or is_locked(path):
+            continue  # a lock: another import is at work
+        if all(entry.name.startswith(_STAGED_FILES) for entry in path.iterdir()):
+            shutil.rmtree(path)
+
+
+def _merge(loaded: LoadedLog, directory: Path, tell: Tell) -> LogSummary:
+    with closing(Store(directory, loaded.signed)) as store:
+        _keep_basis(loaded, directory)
+        replica = _replayed(Replica(loaded.signed.manifest, store.archive), store, directory, tell)
+        store.add_statements(_new_statements(replica, loaded))
+        news = _News(loaded.replica.ledger, replica)
+        store.add(news, is_durable=True)
+        fields = {"records": loaded.end.records, "added": news.added, "no_room": news.no_room}
+        return _summary(directory, replica, writer=loaded.end.writer.hex(), **fields)
+
+
+def _new_statements(replica: Replica, loaded: LoadedLog) -> list[bytes]:
+    """The file's statements that ``replica`` had not, now added to it."""
+    added: list[bytes] = []
+    for statement in loaded.replica.ledger.roster.statements():
+        with suppress(Ignore):
+            replica.add_statement(statement)
+            added.append(statement)
+    return added
+
+
+class _News:
+    """The file's records that ``replica`` had not, each added to it as it is taken; and how many it has no room for."""
+
+    def __init__(self, file: Ledger, replica: Replica) -> None:
+        self._file = file
+        self._replica = replica
+        self.added = 0
+        self.no_room = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for record in self._file.ordered_records():
+            try:
+                self._replica.add(record)
+            except Ignore as ignore:
+                self.no_room += ignore.reason is IgnoreReason.AUTHORS_FULL
+                continue
+            self.added += 1
+            yield record
+
+
+def _keep_basis(loaded: LoadedLog, folder: Path) -> None:
+    manifest = loaded.signed.manifest
+    if loaded.basis is not None and manifest.method.basis is BasisKind.PUBLISHED:
+        store_basis(manifest, loaded.basis, origin="the log's basis", data_dir=folder)
+    for sha256, data in loaded.renewals.items():
+        store_basis(manifest, data, origin="the log's basis", data_dir=folder, sha256=sha256)
+
+
+def _summary(
+    directory: Path, replica: Replica, *, records: int, writer: str, added: int = 0, no_room: int = 0
+) -> LogSummary:
+    return LogSummary(
+        directory=directory,
+        records=records,
+        added=added,
+        no_room=no_room,
+        updates=replica.ledger.updates,
+        void_slots=replica.ledger.void_slots,
+        ledger_root=replica.ledger.root(),
+        state_digest=replica.state_digest(),
+        writer=writer,
+    )

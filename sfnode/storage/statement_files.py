@@ -1,0 +1,66 @@
+"""Statements on their way to a node: lines of hexadecimal digits in a file, and the folder where a node looks for them.
+
+A node takes what lies there within a second, or when it starts next; it stays until it is durable in the ledger.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from protocol.errors import OperatorError, Reject
+from protocol.ledger.statements import Statement, StatementCodec
+from protocol.run.manifest import Manifest
+from sfnode.storage.files import describe_os_error, read_bytes, write_durably
+
+INBOX_FOLDER = "statements"  # in the data directory
+ENDING = ".statements"
+_REFUSED_ENDING = ".refused"
+_FILE_BYTES_MAX = 64 << 20  # all statements that a node may hold
+
+
+def write_statements(path: Path, statements: Sequence[bytes]) -> None:
+    """One statement on each line. OperatorError says why it cannot be written."""
+    write_durably(path, b"".join(statement.hex().encode("ascii") + b"\n" for statement in statements))
+
+
+def submit(data_dir: Path, statements: Sequence[bytes]) -> Path:
+    """Leave statements for the node of ``data_dir``, whether it runs or not; the same ones twice are one file."""
+    name = hashlib.sha256(b"".join(statements)).hexdigest()[:16]
+    path = data_dir / INBOX_FOLDER / f"{name}{ENDING}"
+    write_statements(path, statements)
+    return path
+
+
+def read_statements_file(manifest: Manifest, path: Path) -> list[Statement]:
+    """The statements in a file, every signature checked; OperatorError names the line that is wrong."""
+    data, codec, found = read_bytes(path, "the statements"), StatementCodec(manifest), []
+    if len(data) > _FILE_BYTES_MAX:
+        raise OperatorError(f"{path}: {len(data):,} bytes are no file of statements")
+    for number, line in enumerate(data.splitlines(), start=1):
+        try:
+            statement = codec.decode_untrusted(bytes.fromhex(line.decode("ascii")))
+            codec.check_signed(statement)
+        except ValueError:
+            raise OperatorError(f"{path}, line {number}: not hexadecimal. `sfnode run` writes such files") from None
+        except Reject as reject:
+            raise OperatorError(f"{path}, line {number}: {reject.detail}; is it of another run?") from None
+        found.append(statement)
+    return found
+
+
+def waiting(data_dir: Path) -> Iterator[Path]:
+    """Files that the node has not taken in yet, by name."""
+    yield from sorted((data_dir / INBOX_FOLDER).glob(f"*{ENDING}"))
+
+
+def remove(path: Path, *, is_refused: bool = False) -> None:
+    """The node has taken the file in, or never will: then it stays beside, under another name."""
+    try:
+        if is_refused:
+            path.replace(path.with_suffix(_REFUSED_ENDING))
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise OperatorError(f"cannot put {path} away: {describe_os_error(error)}") from None

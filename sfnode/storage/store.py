@@ -1,0 +1,329 @@
+"""The data directory of one node in one run: the log of valid records, the step reservation, the known peers.
+
+SQLite in WAL mode. Own updates and reservations are on the disk (fsync) before anything is sent; records of others are
+committed without waiting for the disk, because a power cut can only lose a tail that every peer still has. Everything
+else (slots, digests, coefficients) is derived from the log at start.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject, StorageDamagedError
+from protocol.run.manifest import Manifest, SignedManifest, decode_run_untrusted
+from protocol.state.replica import Replica
+from sfnode.storage.files import describe_os_error, read_bytes, write_durably
+from sfnode.storage.sqlite_errors import damaged, sqlite_errors
+from sfnode.storage.stored_records import SLOT_INDEX, StoredRecords
+
+MANIFEST_FILE = "manifest.run"
+LEDGER_FILE = "ledger.sqlite3"
+LOCK_FILE = "lock"
+STATUS_FILE = "status.json"
+
+_SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS records (arrival INTEGER PRIMARY KEY AUTOINCREMENT, record BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS {SLOT_INDEX} ON records (substr(record, 1, 8), substr(record, 33, 4));
+CREATE TABLE IF NOT EXISTS statements (arrival INTEGER PRIMARY KEY AUTOINCREMENT, statement BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+
+
+class Store(StoredRecords):
+    """An open data directory. One process at a time holds it; ``close`` gives it back."""
+
+    def __init__(self, directory: Path, signed: SignedManifest) -> None:
+        """Open ``directory`` for the run, or make it.
+
+        Raises:
+            OperatorError: it belongs to another run, is in use, cannot be written, or the disk is full.
+            StorageDamagedError: the database is not readable.
+        """
+        self.directory = directory
+        self._lock: int | None = _take_lock(directory)
+        try:
+            _adopt_manifest(directory, signed)
+            super().__init__(_open_database(directory / LEDGER_FILE), directory / LEDGER_FILE)
+            with self._guarded():
+                self._database.executescript(_SCHEMA)
+            self._check_run(signed)
+        except BaseException:
+            self._release()
+            raise
+
+    def close(self) -> None:
+        """Flush and release the directory; more than once is once."""
+        self._database.close()
+        self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    # --- records ------------------------------------------------------------------------------------------
+
+    def add(self, records: Iterable[bytes], *, is_durable: bool) -> None:
+        """Append records in one transaction; ``is_durable`` waits until they are on the disk."""
+        with self._transaction(is_durable=is_durable):
+            self._database.executemany("INSERT INTO records (record) VALUES (?)", ((record,) for record in records))
+
+    # --- statements ---------------------------------------------------------------------------------------
+
+    def add_statements(self, statements: Sequence[bytes]) -> None:
+        """Append statements in one transaction; they are on the disk afterwards."""
+        rows = [(statement,) for statement in statements]
+        with self._transaction(is_durable=True):
+            self._database.executemany("INSERT INTO statements (statement) VALUES (?)", rows)
+
+    # --- facts --------------------------------------------------------------------------------------------
+
+    @property
+    def reserved_step(self) -> int:
+        """Highest step that this node may have signed; -1 when it never reserved one."""
+        text = self._fact("reserved_step") or "-1"
+        try:
+            return int(text)
+        except ValueError:
+            raise damaged(self.directory / LEDGER_FILE, f"reserved_step is {text[:40]!r}") from None
+
+    def reserve_step(self, step: int) -> None:
+        """Make durable that ``step`` may be signed and nothing before it ever again."""
+        self._set_fact("reserved_step", str(step), is_durable=True)
+
+    @property
+    def known_peers(self) -> str:
+        """The address book as it was saved last, JSON; "[]" at first."""
+        return self._fact("known_peers") or "[]"
+
+    def save_known_peers(self, rows: str) -> None:
+        """Keep the address book for the next start."""
+        self._set_fact("known_peers", rows, is_durable=False)
+
+    @property
+    def bootstraps(self) -> str:
+        """Bootstraps of earlier lives that were reached, JSON; "[]" at first."""
+        return self._fact("bootstraps") or "[]"
+
+    def save_bootstraps(self, texts: str) -> None:
+        """Keep the bootstraps for the next start."""
+        self._set_fact("bootstraps", texts, is_durable=False)
+
+    @property
+    def discouraged(self) -> str:
+        """Peers that were not wanted when they were saved last, JSON; "[]" at first."""
+        return self._fact("discouraged") or "[]"
+
+    def save_discouraged(self, rows: str) -> None:
+        """Keep them for the next start."""
+        self._set_fact("discouraged", rows, is_durable=False)
+
+    def _check_run(self, signed: SignedManifest) -> None:
+        run_id = signed.manifest.run_id.hex()
+        held = self._fact("run_id")
+        if held is None:
+            self._set_fact("run_id", run_id, is_durable=True)
+        elif held != run_id:
+            raise StorageDamagedError(
+                f"{self.directory / LEDGER_FILE} holds run {held[:16]}, but {MANIFEST_FILE} beside it is run "
+                f"{run_id[:16]}: the directory was mixed from two. Restore it, or use another --data-dir"
+            )
+
+    def _fact(self, name: str) -> str | None:
+        with self._guarded():
+            row = self._database.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return str(row[0]) if row else None
+
+    def _set_fact(self, name: str, value: str, *, is_durable: bool) -> None:
+        with self._transaction(is_durable=is_durable):
+            self._database.execute("INSERT OR REPLACE INTO facts (name, value) VALUES (?, ?)", (name, value))
+
+    # --- SQLite -------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _transaction(self, *, is_durable: bool) -> Iterator[None]:
+        with self._guarded():
+            self._database.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._database.execute("COMMIT")
+            except BaseException:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        with sqlite_errors(self.directory / LEDGER_FILE):
+            yield
+
+
+def read_manifest(directory: Path) -> SignedManifest:
+    """The signed manifest of a data directory, for commands that only read."""
+    path = directory / MANIFEST_FILE
+    if not path.exists():
+        raise OperatorError(f"{directory} is no data directory of a node: it has no {MANIFEST_FILE}")
+    return decode_run_file(path)
+
+
+def decode_run_file(path: Path) -> SignedManifest:
+    """Read and check a ``.run`` file; OperatorError says what is wrong with it."""
+    try:
+        return decode_run_untrusted(read_bytes(path, "the run file"))
+    except Reject as reject:
+        raise OperatorError(f"run file {path}: {reject.detail}") from None
+
+
+@contextmanager
+def replayed(directory: Path, manifest: Manifest) -> Iterator[Replica]:
+    """The replica that a data directory gives, read-only: also while a daemon uses it.
+
+    What it does not keep in memory it reads there, so it is of no use afterwards.
+    OperatorError when no node has run there, StorageDamagedError.
+    """
+    with reading(directory) as stored:
+        yield replay_all(Replica(manifest, stored.archive), stored, directory)
+
+
+def replay_all(replica: Replica, stored: StoredRecords, directory: Path) -> Replica:
+    """Feed statements and records of a data directory through their doors. StorageDamagedError."""
+    path = directory / LEDGER_FILE
+    replay_statements(replica, stored.statements(), path)
+    return replay(replica, stored.records(), path)
+
+
+def read_records(directory: Path, *, after: int = -1) -> Iterator[tuple[int, bytes]]:
+    """(arrival number, record) of a data directory beyond arrival ``after``, read-only: also while a daemon uses it."""
+    with _reading(directory) as database:
+        yield from StoredRecords(database, directory / LEDGER_FILE).records(after=after)
+
+
+@contextmanager
+def reading(directory: Path) -> Iterator[StoredRecords]:
+    """What a data directory holds at one moment, read-only: a daemon that uses it may go on.
+
+    OperatorError when no node has run there.
+    """
+    with _reading(directory) as database:
+        with sqlite_errors(directory / LEDGER_FILE):
+            database.execute("BEGIN")  # what is read first fixes the moment
+        yield StoredRecords(database, directory / LEDGER_FILE)
+
+
+def read_known_peers(directory: Path) -> str:
+    """The address book of a data directory as it was saved last, JSON; read-only."""
+    with _reading(directory) as database, sqlite_errors(directory / LEDGER_FILE):
+        row = database.execute("SELECT value FROM facts WHERE name = 'known_peers'").fetchone()
+    return str(row[0]) if row else "[]"
+
+
+def read_statements(directory: Path) -> list[bytes]:
+    """The statements of a data directory in the order of arrival, as read_records."""
+    with _reading(directory) as database:
+        return StoredRecords(database, directory / LEDGER_FILE).statements()
+
+
+@contextmanager
+def _reading(directory: Path) -> Iterator[sqlite3.Connection]:
+    path = directory / LEDGER_FILE
+    if not path.exists():
+        raise OperatorError(f"{directory} holds no {LEDGER_FILE}: the node has not started yet")
+    # Without a write-ahead log nobody writes; where nothing can be written, SQLite must be told not to try.
+    is_archive = not os.access(directory, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
+    with sqlite_errors(path):
+        database = sqlite3.connect(f"file:{quote(str(path))}?{'immutable=1' if is_archive else 'mode=ro'}", uri=True)
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def replay_statements(replica: Replica, statements: Iterable[bytes], path: Path) -> None:
+    """Feed stored statements through their door, before any record. StorageDamagedError if one does not pass."""
+    for statement in statements:
+        try:
+            replica.add_statement(statement)
+        except Reject as reject:
+            raise damaged(path, f"a statement: {reject}") from None
+        except Ignore:
+            continue  # an exclusion from an earlier step on came after it, or a crash left it twice
+
+
+def replay(replica: Replica, records: Iterable[tuple[int, bytes]], path: Path) -> Replica:
+    """Feed stored records through the one door. StorageDamagedError names the first that does not pass."""
+    for arrival, record in records:
+        try:
+            _replay_one(replica, record)
+        except Reject as reject:
+            raise damaged(path, f"record {arrival}: {reject}") from None
+    return replica
+
+
+def _replay_one(replica: Replica, record: bytes) -> None:
+    try:
+        replica.add(record)
+    except Ignore as ignore:  # excluded since, or a copy that a crash between commit and memory left twice
+        if ignore.reason is IgnoreReason.NOT_ADMITTED:  # it was once, or the record would not have been stored
+            replica.set_aside(record)
+
+
+def _take_lock(directory: Path) -> int:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise OperatorError(f"cannot use the data directory {directory}: {describe_os_error(error)}") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise OperatorError(
+            f"the data directory {directory} is in use by another sfnode. Stop that one, or use another --data-dir"
+        ) from None
+    return descriptor
+
+
+def is_locked(directory: Path) -> bool:
+    """Whether a daemon holds the directory now."""
+    try:
+        descriptor = os.open(directory / LOCK_FILE, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _adopt_manifest(directory: Path, signed: SignedManifest) -> None:
+    path = directory / MANIFEST_FILE
+    if not path.exists():
+        write_durably(path, signed.encode())
+        return
+    held = decode_run_file(path).manifest
+    if held.run_id != signed.manifest.run_id:
+        raise OperatorError(
+            f"the data directory {directory} belongs to run {held.name!r} ({held.run_id.hex()[:16]}), not to "
+            f"{signed.manifest.name!r} ({signed.manifest.run_id.hex()[:16]}). Use another --data-dir"
+        )
+
+
+def _open_database(path: Path) -> sqlite3.Connection:
+    with sqlite_errors(path):
+        database = sqlite3.connect(path, isolation_level=None)
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+        except BaseException:
+            database.close()
+            raise
+        return database

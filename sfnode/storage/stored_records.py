@@ -1,0 +1,96 @@
+"""The records in a node's database, read: in the order of arrival, and as the archive of a ledger (decision 0011)."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from protocol.crypto.hashing import Author
+from protocol.errors import StorageDamagedError
+from protocol.ledger.record_store import Archive
+from protocol.limits import SPAN_STEPS
+from sfnode.storage.sqlite_errors import damaged, sqlite_errors
+
+SLOT_INDEX = "records_by_slot"
+_HAS_INDEX = "SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = ?"
+_PAGE = "SELECT arrival, record FROM records WHERE arrival > ? ORDER BY arrival LIMIT 1024"
+# By the index: what begins like the author, a step as its four bytes (SPEC 6.1). The whole author is compared by us.
+_OF_AUTHOR = "SELECT record FROM records WHERE substr(record, 1, 8) = ?"
+_OF_STEPS = f"{_OF_AUTHOR} AND substr(record, 33, 4) {{}} ORDER BY substr(record, 33, 4), arrival"
+_LAST_STEP = "SELECT max(substr(record, 33, 4)) FROM records WHERE substr(record, 1, 8) = ?"
+_AUTHOR, _STEP = slice(32), slice(32, 36)
+
+
+class StoredRecords:
+    """What one connection sees of them."""
+
+    def __init__(self, database: sqlite3.Connection, path: Path) -> None:
+        """``path``: of the database, for what is said of a fault. StorageDamagedError, from every method."""
+        self._database = database
+        self._path = path
+
+    def records(self, *, after: int = -1) -> Iterator[tuple[int, bytes]]:
+        """(arrival number, record) in the order of arrival, beyond arrival ``after``.
+
+        No cursor stays open while the caller works: it may stop half-way and close all.
+        """
+        last = after
+        while True:
+            with sqlite_errors(self._path):
+                page = self._database.execute(_PAGE, (last,)).fetchall()
+            if not page:
+                return
+            for arrival, record in page:
+                if not isinstance(record, bytes) or not isinstance(arrival, int) or arrival <= last:
+                    raise self.damage(f"after record {last} comes what is no record")
+                last = arrival
+                yield arrival, record
+
+    def statements(self) -> list[bytes]:
+        """All of them, in the order of arrival."""
+        with sqlite_errors(self._path):
+            rows = self._database.execute("SELECT statement FROM statements ORDER BY arrival").fetchall()
+        if not all(isinstance(statement, bytes) for (statement,) in rows):
+            raise self.damage("among the statements is what is none")
+        return [statement for (statement,) in rows]
+
+    # --- archive: what a ledger need not keep in memory ---------------------------------------------------
+
+    @property
+    def archive(self) -> Archive | None:
+        """This, as the archive of a ledger; None where an earlier version has left it without the index for that."""
+        with sqlite_errors(self._path):
+            found = self._database.execute(_HAS_INDEX, (SLOT_INDEX,)).fetchone()
+        return self if found else None
+
+    def read(self, author: Author, steps: Sequence[int]) -> list[bytes]:
+        """The records of one author of these steps, which ascend; see :class:`protocol.ledger.record_store.Archive`."""
+        if not steps:
+            return []
+        wanted = [step.to_bytes(4, "big") for step in steps]
+        is_dense = steps[-1] - steps[0] < 2 * len(steps)
+        if is_dense:
+            rows = self._select(_OF_STEPS.format("BETWEEN ? AND ?"), author[:8], wanted[0], wanted[-1])
+        else:
+            rows = self._select(_OF_STEPS.format(f"IN ({','.join('?' * len(wanted))})"), author[:8], *wanted)
+        chosen = frozenset(wanted)
+        return [row for row in rows if row[_AUTHOR] == author and row[_STEP] in chosen]
+
+    def read_all(self, author: Author) -> Iterator[bytes]:
+        """All records of one author, by step."""
+        (last,) = self._select(_LAST_STEP, author[:8])
+        for start in range(0, int.from_bytes(last, "big") + 1 if last else 0, SPAN_STEPS):
+            yield from self.read(author, range(start, start + SPAN_STEPS))
+
+    def damage(self, detail: str) -> StorageDamagedError:
+        """The error that says of the database what is wrong, and what to do."""
+        return damaged(self._path, detail)
+
+    def _select(self, query: str, *values: bytes) -> list[bytes]:
+        """The one column that ``query`` asks for."""
+        with sqlite_errors(self._path):
+            rows = self._database.execute(query, values).fetchall()
+        if not all(isinstance(value, bytes) or value is None for (value,) in rows):
+            raise self.damage("among the records is what is none")
+        return [value for (value,) in rows]

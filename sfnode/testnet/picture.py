@@ -1,0 +1,228 @@
+"""The picture of a run: held-out accuracy and training loss over steps, as one SVG file.
+
+Written by hand, so that it needs no plotting library; any browser shows it. The
+same points give the same bytes. Two panels share the step axis instead of one panel
+with two scales, because where two scales cross means nothing.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import escape
+
+from sfnode.storage.files import write_durably
+
+WIDTH: Final = 960
+HEIGHT: Final = 620
+LEFT: Final = 84
+RIGHT: Final = 900
+ACCURACY_ROWS: Final = (112.0, 344.0)  # top and bottom of the upper panel
+LOSS_ROWS: Final = (416.0, 556.0)
+ACCURACY_COLOUR: Final = "#0f766e"
+LOSS_COLOUR: Final = "#c2410c"
+INK: Final = "#1f2933"
+MUTED: Final = "#66727f"
+GRID: Final = "#e6e9ed"
+SMOOTHING_SHARE: Final = 20  # the bold loss line is a mean over about a twentieth of the run
+STYLE: Final = (
+    "text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;font-size:13px}"
+    ".title{font-size:20px;font-weight:600}.strong{font-size:14px;font-weight:600}"
+    ".halo{stroke:#ffffff;stroke-width:4px;stroke-linejoin:round;paint-order:stroke}"  # keeps values readable on a line
+    "polyline{fill:none;stroke-linejoin:round;stroke-linecap:round}"
+)
+
+Line = tuple[tuple[int, float], ...]
+Label = Callable[[float], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePoint:
+    """What was measured at one step.
+
+    Attributes:
+        step: step of the run; 0 is before the first update.
+        loss: mean training loss in nats; None when not measured.
+        accuracy: share of correct held-out answers, 0 to 1; None when not measured.
+
+    Values that are not finite are left out of the picture.
+    """
+
+    step: int
+    loss: float | None
+    accuracy: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """A plotting area: its top and bottom in pixels, and the steps and values at its edges."""
+
+    rows: tuple[float, float]
+    steps: tuple[int, int]
+    values: tuple[float, float]
+
+    def x(self, step: float) -> float:
+        """Pixel column of a step."""
+        first, last = self.steps
+        return LEFT + (RIGHT - LEFT) * (step - first) / (last - first)
+
+    def y(self, value: float) -> float:
+        """Pixel row of a value."""
+        (top, bottom), (low, high) = self.rows, self.values
+        return bottom - (bottom - top) * (value - low) / (high - low)
+
+
+def draw_training_curve(points: Sequence[CurvePoint], title: str, out: Path) -> None:
+    """Write the picture of a run to `out` (SVG); an older picture is replaced at once.
+
+    Points may come in any order. Raises OperatorError when the file cannot be written.
+    """
+    write_durably(out, render_training_curve(points, title).encode())
+
+
+def render_training_curve(points: Sequence[CurvePoint], title: str) -> str:
+    """The picture as SVG text."""
+    accuracy = _line((point.step, point.accuracy) for point in points)
+    loss = _line((point.step, point.loss) for point in points)
+    measured = [step for step, _ in (*accuracy, *loss)] or [0]
+    steps = (min(measured), max(*measured, min(measured) + 1))
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}">',
+        f"<title>{escape(title)}</title><style>{STYLE}</style>",
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
+        _text((LEFT, 44), title, fill=INK, css="title"),
+        *_accuracy_panel(accuracy, steps),
+        *_loss_panel(loss, steps),
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _accuracy_panel(line: Line, steps: tuple[int, int]) -> list[str]:
+    lowest = min((value for _, value in line), default=0.5)
+    panel = Panel(rows=ACCURACY_ROWS, steps=steps, values=(0.4 if lowest >= 0.42 else 0.0, 1.0))
+    dots = [_dot(panel, point, ACCURACY_COLOUR) for point in line] if len(line) <= 60 else []
+    return [
+        _heading(panel, "Accuracy on held-out data", "share of correct answers, %", ACCURACY_COLOUR),
+        *_grid(panel, _percent),
+        _polyline(panel, line, f'stroke="{ACCURACY_COLOUR}" stroke-width="2.5"'),
+        *dots,
+        *_end_labels(panel, line, lambda value: f"{100 * value:.1f} %", ACCURACY_COLOUR),
+        *([] if line else [_absent(panel)]),
+    ]
+
+
+def _loss_panel(line: Line, steps: tuple[int, int]) -> list[str]:
+    values = [value for _, value in line] or [0.0, 1.0]
+    panel = Panel(rows=LOSS_ROWS, steps=steps, values=_padded(min(values), max(values)))
+    window = max(1, len(line) // SMOOTHING_SHARE)
+    smooth = _moving_mean(line, window)
+    name = f"nats per answer; bold: mean of {window} steps" if window > 1 else "nats per answer"
+    return [
+        _heading(panel, "Training loss", name, LOSS_COLOUR),
+        *_grid(panel, lambda value: f"{value:.10g}"),
+        _polyline(panel, line, f'stroke="{LOSS_COLOUR}" stroke-width="1" stroke-opacity="0.35"'),
+        _polyline(panel, smooth, f'stroke="{LOSS_COLOUR}" stroke-width="2.5"'),
+        *_end_labels(panel, smooth, lambda value: f"{value:.3f}", LOSS_COLOUR),
+        *([] if line else [_absent(panel)]),
+        *_step_axis(panel),
+    ]
+
+
+def _line(pairs: Iterable[tuple[int, float | None]]) -> Line:
+    """The finite values in order of steps."""
+    finite = ((step, value) for step, value in pairs if value is not None and math.isfinite(value))
+    return tuple(sorted(finite))
+
+
+def _moving_mean(line: Line, window: int) -> Line:
+    """Centred mean over `window` neighbours, fewer near the ends."""
+    before, after = (window - 1) // 2, window // 2
+    means = []
+    for index, (step, _) in enumerate(line):
+        near = [value for _, value in line[max(0, index - before) : index + after + 1]]
+        means.append((step, sum(near) / len(near)))
+    return tuple(means)
+
+
+def _padded(low: float, high: float) -> tuple[float, float]:
+    """A range a little wider than low...high, of positive width; it does not cross zero for that."""
+    margin = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
+    return (max(0.0, low - margin) if low >= 0 else low - margin), high + margin
+
+
+def _ticks(low: float, high: float, count: int) -> list[float]:
+    """About `count` round values (1, 2 or 5 times a power of ten apart) within low...high."""
+    rough = (high - low) / count
+    power: float = 10.0 ** math.floor(math.log10(rough))
+    gap = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
+    return [index * gap for index in range(math.ceil(low / gap - 1e-9), math.floor(high / gap + 1e-9) + 1)]
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.0f}"
+
+
+def _grid(panel: Panel, label: Label) -> list[str]:
+    parts = []
+    for value in _ticks(*panel.values, 5 if panel.rows is ACCURACY_ROWS else 4):
+        y = panel.y(value)
+        parts.append(f'<path d="M{LEFT} {y:.1f}H{RIGHT}" stroke="{GRID}"/>')
+        parts.append(_text((LEFT - 10, y + 4.5), label(value), anchor="end"))
+    return parts
+
+
+def _step_axis(panel: Panel) -> list[str]:
+    bottom = panel.rows[1]
+    parts = [f'<path d="M{LEFT} {bottom:.1f}H{RIGHT}" stroke="{MUTED}"/>']
+    for step in _ticks(*panel.steps, 8):
+        if step == int(step):
+            parts.append(f'<path d="M{panel.x(step):.1f} {bottom:.1f}v5" stroke="{MUTED}"/>')
+            parts.append(_text((panel.x(step), bottom + 21), f"{step:.0f}", anchor="middle"))
+    return [*parts, _text(((LEFT + RIGHT) / 2, bottom + 44), "step", anchor="middle")]
+
+
+def _heading(panel: Panel, name: str, unit: str, colour: str) -> str:
+    spans = f'<tspan class="strong" fill="{colour}">{name}</tspan><tspan dx="10" fill="{MUTED}">{unit}</tspan>'
+    return f'<text x="{LEFT}" y="{panel.rows[0] - 18:.1f}">{spans}</text>'
+
+
+def _polyline(panel: Panel, line: Line, stroke: str) -> str:
+    coordinates = " ".join(f"{panel.x(step):.1f},{panel.y(value):.1f}" for step, value in line)
+    return f'<polyline points="{coordinates}" {stroke}/>'
+
+
+def _dot(panel: Panel, point: tuple[int, float], colour: str) -> str:
+    step, value = point
+    return f'<circle cx="{panel.x(step):.1f}" cy="{panel.y(value):.1f}" r="3.5" fill="{colour}"/>'
+
+
+def _end_labels(panel: Panel, line: Line, label: Label, colour: str) -> list[str]:
+    """The first and the last value in words, above the line or below it, where it does not run."""
+    parts = []
+    for (step, value), neighbour, anchor in _ends(line):
+        is_above = value >= neighbour or panel.y(value) > panel.rows[1] - 24
+        x = panel.x(step) + (8 if anchor == "start" else 0)
+        y = panel.y(value) + (-11 if is_above else 23)
+        parts.append(_text((x, y), label(value), fill=colour, css="strong halo", anchor=anchor))
+    return parts
+
+
+def _ends(line: Line) -> list[tuple[tuple[int, float], float, str]]:
+    """First and last point, each with the value on its inner side and the text's anchor."""
+    if not line:
+        return []
+    near = max(1, len(line) // 10)
+    first = (line[0], line[min(near, len(line) - 1)][1], "start")
+    return [first] if len(line) == 1 else [first, (line[-1], line[-1 - near][1], "end")]
+
+
+def _absent(panel: Panel) -> str:
+    top, bottom = panel.rows
+    return _text(((LEFT + RIGHT) / 2, (top + bottom) / 2), "not measured", anchor="middle")
+
+
+def _text(at: tuple[float, float], text: str, *, fill: str = MUTED, css: str = "", anchor: str = "start") -> str:
+    kind = f' class="{css}"' if css else ""
+    return f'<text x="{at[0]:.1f}" y="{at[1]:.1f}" fill="{fill}" text-anchor="{anchor}"{kind}>{escape(text)}</text>'

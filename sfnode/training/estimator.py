@@ -1,0 +1,390 @@
+"""One node's view of a run on a shared base model: its coefficients, and the estimates and evaluations made with them.
+
+The epoch under way acts as a low-rank term on the activations, together with the perturbation. So do all others where
+they share its basis: their coefficients add up, and cost nothing. Epochs with other bases are folded into copies of the
+trained weights, made when they change. The base weights stay shared and untouched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from weakref import WeakValueDictionary
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from protocol.crypto.hashing import RunId
+from protocol.errors import OperatorError
+from protocol.run.manifest import Manifest
+from protocol.run.method import Method
+from protocol.run.task import TaskKind
+from protocol.state.coefficients import CoefficientLayout
+from protocol.subspace.bases import Bases
+from protocol.subspace.directions import Basis, DirectionFactors, core_exp, direction_factors
+from protocol.subspace.quantise import quantise
+from protocol.subspace.sampling import example_indices
+from sfnode.training.model.loading import logit_scale, output_embedding
+from sfnode.training.model.perturbed import Batch, MatrixTerm, Term, VectorTerm, with_spare_row
+from sfnode.training.model.probe import layers_read_at_last
+from sfnode.training.model.quantised import Weight, closed_weights
+from sfnode.training.model.tensors import WeightSwitch, attach
+from sfnode.training.task.candidates import CandidateBatch, batch_of, chunks_of
+from sfnode.training.task.encoding import Example, RowBatch, TaskData
+from sfnode.training.task.objective import group_objectives, macro_f1
+from sfnode.training.task.scoring import Head, Scores, score_candidates, score_words, word_logits
+
+Int64Array = NDArray[np.int64]
+
+EVALUATION_TOKENS: Final = 8_192  # per pass: bounds activation memory, and large enough for full speed
+BASES_KEPT: Final = 2  # the epoch under way, and the next one, which fast nodes reach first
+EVALUATIONS_KEPT: Final = 64
+_CHECK_TOLERANCE: Final = {torch.float64: 1e-6, torch.float32: 1e-3}  # of the largest logit; 16-bit dtypes: 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """Result of a round: K x D scalars, mean of the objective over the perturbed rows, forward rows spent."""
+
+    q: tuple[int, ...]
+    loss: float
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Of all rows.
+
+    Attributes:
+        accuracy: mean of `Scores.right` (of completions a share of tokens), 0 ... 1.
+        f1: mean over the labels (`macro_f1`), 0 ... 1; None of completions.
+        loss: mean.
+        rows: how many.
+    """
+
+    accuracy: float
+    f1: float | None
+    loss: float
+    rows: int
+
+
+class FoldedWeights:
+    """Weights by name, shared by all sessions whose closed epochs are equal."""
+
+    def __init__(self, weights: dict[str, Weight]) -> None:
+        self.weights = weights
+
+
+class SharedModel:
+    """A base model and what its sessions have in common. One forward pass at a time."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model
+        self.batch = Batch()
+        self.switch = WeightSwitch(model)
+        self.parameters = sum(weight.numel() for weight in self.switch.base.values())
+        self.folds: WeakValueDictionary[bytes, FoldedWeights] = WeakValueDictionary()
+        self.evaluations: OrderedDict[tuple[bytes, ...], Evaluation] = OrderedDict()
+        self._bases: OrderedDict[tuple[RunId, str], tuple[tuple[Tensor, Tensor | None], ...]] = OrderedDict()
+        head = output_embedding(model)
+        head_name = next(name for name, weight in self.switch.base.items() if weight is head.weight)
+        self.head = head
+        self._scored_head = Head(head, head_name, self.batch, logit_scale(model))
+        self.batch.read_at_last = layers_read_at_last(model)
+        check_head(self)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model computes."""
+        return self.model.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of weights and activations."""
+        return self.model.dtype
+
+    @property
+    def loss_dtype(self) -> torch.dtype:
+        """Dtype of head, softmax, loss and cores: fp32, or fp64 for an fp64 model."""
+        return torch.promote_types(self.dtype, torch.float32)
+
+    def bases(self, bases: Bases, epoch: int) -> tuple[tuple[Tensor, Tensor | None], ...]:
+        """(u, v) of every tensor of the run in the model's dtype on its device; for a vector v is None.
+
+        A matrix's u comes as `with_spare_row` makes it.
+
+        Entries are in ones, not in units of the basis: exact in every dtype, and fp16 products do not overflow.
+        """
+        key = (bases.manifest.run_id, bases.name(epoch))
+        if key not in self._bases:
+            tensors = range(len(bases.manifest.tensors))
+            unit = 2.0**-bases.manifest.method.basis_unit_exp
+            self._bases[key] = tuple(self._basis(bases.of(epoch, index), unit) for index in tensors)
+        self._bases.move_to_end(key)
+        while len(self._bases) > BASES_KEPT:
+            self._bases.popitem(last=False)
+        return self._bases[key]
+
+    def _basis(self, found: Basis, unit: float) -> tuple[Tensor, Tensor | None]:
+        u = torch.from_numpy(found.u).to(self.device, self.dtype) * unit
+        if found.v is None:
+            return u, None
+        return with_spare_row(u), torch.from_numpy(found.v).to(self.device, self.dtype) * unit
+
+    def label_logits(self, rows: RowBatch, label_tokens: Sequence[int]) -> Tensor:
+        """Logits of the label words after each prompt, [N, labels] in the loss dtype. Only the last token is read."""
+        with self.batch.reading(rows.last, rows.tokens.numel()):
+            hidden_NTH: Tensor = self.model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
+        return word_logits(hidden_NTH, self._scored_head, rows.last, label_tokens, self.loss_dtype)
+
+    def scores(self, rows: RowBatch | CandidateBatch, label_tokens: Sequence[int]) -> Scores:
+        """Losses and predictions of ``rows``; ``label_tokens`` are used where the rows are prompts alone."""
+        if isinstance(rows, RowBatch):
+            return score_words(self.label_logits(rows, label_tokens), rows)
+        hidden_RTH: Tensor = self.model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
+        return score_candidates(hidden_RTH, self._scored_head, rows, self.loss_dtype)
+
+
+@torch.inference_mode()
+def check_head(shared: SharedModel) -> None:
+    """OperatorError unless our way to the logits (base model, then head) gives what the whole model gives."""
+    vocabulary = shared.model.config.get_text_config().vocab_size
+    tokens_NT = (torch.arange(12, device=shared.device).view(2, 6) * 7 + 3) % vocabulary
+    words = [3 % vocabulary, 5 % vocabulary, vocabulary - 1]
+    last_N = torch.tensor([5, 5], device=shared.device)
+    ours = shared.label_logits(RowBatch(tokens=tokens_NT, last=last_N, labels=last_N), words)
+    theirs = shared.model(input_ids=tokens_NT, use_cache=False).logits[:, -1, words].to(shared.loss_dtype)
+    scale = max(theirs.abs().max().item(), 1e-6)
+    if (ours - theirs).abs().max().item() > _CHECK_TOLERANCE.get(shared.dtype, 0.05) * scale:
+        raise OperatorError(
+            f"{type(shared.model).__name__} computes its logits in a way that is not supported (not hidden state times "
+            "output embedding); choose another model"
+        )
+
+
+class Session:
+    """One node's run on a shared model, with the node's examples."""
+
+    def __init__(self, shared: SharedModel, bases: Bases, data: TaskData) -> None:
+        self.data = data
+        self._shared = shared
+        self._bases = bases
+        manifest = self._manifest = bases.manifest
+        self._layout = CoefficientLayout(manifest)
+        self._epochs: dict[int, Int64Array] = {}
+        self._fold: FoldedWeights | None = None
+        self._fold_key = b""
+        attach(shared.model, manifest.tensors, shared.batch)
+
+    @property
+    def manifest(self) -> Manifest:
+        """Of the run."""
+        return self._manifest
+
+    def set_coefficients(self, epoch: int, flat: Int64Array) -> None:
+        """Replace the coefficients of ``epoch``, int64[layout.size]."""
+        if flat.shape != (self._layout.size,):
+            raise OperatorError(f"epoch {epoch}: {flat.size} coefficients, the run has {self._layout.size}")
+        self._epochs[epoch] = flat.astype(np.int64)
+
+    @torch.inference_mode()
+    def estimate(self, seed: int, step: int) -> Estimate:
+        """Estimate the round that starts at ``step``: K local steps, each on top of the worker's own earlier ones.
+
+        Raises:
+            NumericError: a loss is not finite, or all projected gradients are zero where they are normalised.
+            OperatorError: the session has no training data.
+        """
+        method = self._manifest.method
+        if not self.data.examples:
+            raise OperatorError("this node has no training data: give --data, or join without training")
+        epoch = step // method.epoch_steps
+        live = self._live(epoch)
+        scalars: list[int] = []
+        losses: list[float] = []
+        spent = 0
+        with self._shared.switch.using(self._closed_weights(epoch)):
+            for local_step in range(method.local_steps):
+                factors = direction_factors(self._manifest, seed, local_step)
+                rows = self._rows(seed, local_step)
+                loss_G = self._losses(factors, epoch, live, rows)
+                q = quantise(method, projected_gradients(method, loss_G))
+                add_own(self._layout, live, factors, np.array(q) * self._manifest.weight(step + local_step))
+                scalars += q
+                losses.append(float(loss_G.mean()))
+                spent += len(rows.tokens)
+        return Estimate(q=tuple(scalars), loss=sum(losses) / len(losses), rows=spent)
+
+    @torch.inference_mode()
+    def projected_gradients(self, seed: int, step: int, local_step: int = 0) -> list[float]:
+        """g_d of one local step of the round at ``step``, on the state as set, before they are quantised."""
+        epoch = step // self._manifest.method.epoch_steps
+        factors = direction_factors(self._manifest, seed, local_step)
+        with self._shared.switch.using(self._closed_weights(epoch)):
+            loss_G = self._losses(factors, epoch, self._live(epoch), self._rows(seed, local_step))
+        return projected_gradients(self._manifest.method, loss_G)
+
+    @torch.inference_mode()
+    def evaluate(self, rows_max: int = 0) -> Evaluation:
+        """Accuracy and loss on the evaluation data (its first ``rows_max`` rows; 0: all), with the folded weights.
+
+        Sessions of one run with equal states and data get the result of the first that asked.
+        """
+        examples = self.data.evaluation_examples[: rows_max or None]
+        if not examples:
+            raise OperatorError("no evaluation data: give --eval-data")
+        state = _digest(self._bases, self._epochs)
+        key = (self._manifest.run_id, state, hashlib.sha256(repr(examples).encode()).digest())
+        known = self._shared.evaluations
+        if key not in known:
+            weights = closed_weights(self._bases, self._epochs, self._shared.switch.base)
+            with self._shared.switch.using(weights):
+                known[key] = self._evaluate(examples)
+        known.move_to_end(key)
+        while len(known) > EVALUATIONS_KEPT:
+            known.popitem(last=False)
+        return known[key]
+
+    def _evaluate(self, examples: Sequence[Example]) -> Evaluation:
+        right, loss = 0.0, 0.0
+        predictions, labels = [], []
+        for members in chunks_of(examples, EVALUATION_TOKENS):
+            rows = batch_of(self.data, members, 1, self._shared.device)
+            found = self._shared.scores(rows, self.data.label_tokens)
+            right += float(found.right.sum())
+            loss += float(found.loss.sum())
+            predictions.append(found.prediction.cpu())
+            labels.append(rows.labels.cpu())
+        is_completion = self._manifest.task.kind is TaskKind.COMPLETION
+        f1 = None if is_completion else float(macro_f1(torch.cat(predictions)[None], torch.cat(labels)[None]))
+        return Evaluation(accuracy=right / len(examples), f1=f1, loss=loss / len(examples), rows=len(examples))
+
+    def _live(self, epoch: int) -> Int64Array:
+        """Coefficients of all epochs with the basis of ``epoch``, a copy."""
+        name = self._bases.name(epoch)
+        held = [flat for each, flat in self._epochs.items() if self._bases.name(each) == name]
+        return np.sum(held, axis=0, dtype=np.int64) if held else np.zeros(self._layout.size, dtype=np.int64)
+
+    def _rows(self, seed: int, local_step: int) -> RowBatch | CandidateBatch:
+        """The rows of all groups in their order (`group_blocks`), padded alike, so that rounding is common to all."""
+        indices = example_indices(self._manifest, seed, local_step, len(self.data.examples))
+        blocks = indices.reshape(self._manifest.method.blocks, -1)
+        of_groups = group_blocks(self._manifest.method)
+        chosen = [self.data.examples[index] for index in blocks[of_groups].reshape(-1).tolist()]
+        return batch_of(self.data, chosen, len(of_groups), self._shared.device)
+
+    def _losses(
+        self, factors: DirectionFactors, epoch: int, live: Int64Array, rows: RowBatch | CandidateBatch
+    ) -> Tensor:
+        """The objective of every group of rows (`live_terms`), fp64[G] on the CPU."""
+        groups = len(group_blocks(self._manifest.method))
+        terms = live_terms(self._shared, self._bases, epoch, live, factors)
+        with self._shared.batch.carrying(terms, groups, rows.tokens.numel()):
+            found = self._shared.scores(rows, self.data.label_tokens)
+        return group_objectives(self._manifest.task.objective, found, rows.labels, groups)
+
+    def _closed_weights(self, live_epoch: int) -> dict[str, Weight]:
+        name = self._bases.name(live_epoch)
+        closed = {epoch: flat for epoch, flat in self._epochs.items() if self._bases.name(epoch) != name and flat.any()}
+        if not closed:
+            self._fold = None
+            return {}
+        key = self._manifest.run_id + _digest(self._bases, closed)
+        if self._fold is None or key != self._fold_key:
+            self._fold = None  # frees the old copies before the new ones are made, unless another session holds them
+            fold = self._shared.folds.get(key)
+            if fold is None:
+                fold = FoldedWeights(closed_weights(self._bases, closed, self._shared.switch.base))
+                self._shared.folds[key] = fold
+            self._fold, self._fold_key = fold, key
+        return self._fold.weights
+
+
+def live_terms(
+    shared: SharedModel, bases: Bases, epoch: int, live: Int64Array, factors: DirectionFactors
+) -> dict[str, Term]:
+    """Term of every tensor: M_g = -2^k C + s_g eps 2^scale a_d b_d^T for each group g.
+
+    The groups are s = +1 for all directions, then s = -1 for all of them (two sides), or s = 0 for each block (one).
+
+    -2^k C is computed in fp64 and rounded once to the loss dtype; the perturbation is exact in it.
+    """
+    manifest = bases.manifest
+    layout, tensors_P = CoefficientLayout(manifest), shared.bases(bases, epoch)
+    terms: dict[str, Term] = {}
+    for is_matrix in (True, False):
+        chosen = np.flatnonzero(layout.is_matrix == is_matrix)
+        if not len(chosen):
+            continue
+        moved_PG = _moved(manifest, live, factors, chosen, shared)
+        for index, moved in zip(chosen.tolist(), moved_PG, strict=True):
+            u, v = tensors_P[index]
+            if v is None:
+                term: Term = VectorTerm(delta=moved @ u.to(moved.dtype).t())
+            else:
+                term = MatrixTerm(u=u[:-1].t(), v=v, m=moved, up=u)
+            terms[manifest.tensors[index].name] = term
+    return terms
+
+
+def _moved(
+    manifest: Manifest, live: Int64Array, factors: DirectionFactors, chosen: Int64Array, shared: SharedModel
+) -> Tensor:
+    """M of the ``chosen`` tensors at once, either all matrices or all vectors: [P, G, r, r] or [P, G, r]."""
+    layout, first = CoefficientLayout(manifest), int(chosen[0])
+    scale = 2.0 ** core_exp(manifest.method, manifest.tensors[first])  # of all tensors of a kind
+    live_P = np.stack([layout.tensor(live, index) for index in chosen.tolist()]).astype(np.float64)
+    core_P = live_P * -(scale * 2.0**manifest.method.alpha_exp)
+    step_PD = (manifest.epsilon * scale) * factors.a[:, chosen].swapaxes(0, 1).astype(np.float64)
+    core, step = _on(core_P, shared).unsqueeze(1), _on(step_PD, shared)
+    if layout.is_matrix[first]:
+        b_PDr = _on(factors.b[:, chosen].swapaxes(0, 1).astype(np.float64), shared)
+        step = step.unsqueeze(3) * b_PDr.unsqueeze(2)
+    if manifest.method.sides == 2:
+        return torch.cat([core + step, core - step], dim=1)
+    return torch.cat([core + step, core.expand(-1, manifest.method.blocks, *core.shape[2:])], dim=1)
+
+
+def _on(values: NDArray[np.float64], shared: SharedModel) -> Tensor:
+    return torch.from_numpy(values).to(shared.loss_dtype).to(shared.device)  # cast first: MPS has no fp64
+
+
+def add_own(layout: CoefficientLayout, flat: Int64Array, factors: DirectionFactors, amounts: Int64Array) -> None:
+    """C += amount_d a_d b_d^T in place, as the ledger will do with the same scalars."""
+    a_DPr, b_DPr = factors.a.astype(np.int64), factors.b.astype(np.int64)
+    for index in range(a_DPr.shape[1]):
+        a_Dr = a_DPr[:, index] * amounts[:, None]
+        target = layout.tensor(flat, index)
+        target += a_Dr.T @ b_DPr[:, index] if layout.is_matrix[index] else a_Dr.sum(axis=0)
+
+
+def group_blocks(method: Method) -> Int64Array:
+    """The block of examples that each group of rows is made of, int64[G]; the groups are those of `live_terms`."""
+    of_direction = np.arange(method.directions) // method.shares
+    return np.concatenate([of_direction, of_direction if method.sides == 2 else np.arange(method.blocks)])
+
+
+def projected_gradients(method: Method, loss_G: Tensor) -> list[float]:
+    """g_d of all directions from the groups' losses (SPEC 5.2)."""
+    plus_D, other = loss_G[: method.directions], loss_G[method.directions :]
+    if method.sides == 2:
+        difference_D = (plus_D - other) / 2
+    else:
+        difference_D = plus_D - other.repeat_interleave(method.shares)
+    result: list[float] = (difference_D * 2.0**-method.epsilon_exp).tolist()
+    return result
+
+
+def _digest(bases: Bases, epochs: dict[int, Int64Array]) -> bytes:
+    """Identity of coefficients, and of what they are coordinates in, within this process (cache keys)."""
+    hasher = hashlib.sha256()
+    for epoch in sorted(epochs):
+        if epochs[epoch].any():
+            hasher.update(bases.name(epoch).encode() + epochs[epoch].tobytes())
+    return hasher.digest()

@@ -1,0 +1,75 @@
+"""The update of a run as low-rank factors for PEFT's LoRA, without any rounding.
+
+A tensor's update is -2^k sum_e U_e C_e V_e^T: low-rank as it stands, so no decomposition is
+needed. One factor has the basis's small integers; the other is an integer matrix times a power of two,
+split into float32 parts that add up to it exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.state.coefficients import Coefficients, view_exp
+from protocol.subspace.bases import Bases
+
+Float32Array = NDArray[np.float32]
+Float64Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LowRankUpdate:
+    """A tensor's update `left @ right`, in the shape of the stored parameter.
+
+    Attributes:
+        left: float32[rows, R]; -2^k U C, epoch by epoch and part by part.
+        right: float32[R, cols]; V^T, once for each part.
+    """
+
+    left: Float32Array
+    right: Float32Array
+
+
+def low_rank_updates(bases: Bases, coefficients: Coefficients) -> tuple[LowRankUpdate, ...]:
+    """The exact updates of all tensors of the run, which must be matrices, all of the same rank R.
+
+    R = rank x epochs x parts: one part where every |U C| <= 2^24, two below 2^48, three otherwise (their bound is
+    2^53). A run without an update has one epoch of zeros.
+    """
+    epochs = coefficients.epochs() or (0,)
+    exact = [_exact_factors(bases, coefficients, index, epochs) for index in range(len(bases.manifest.tensors))]
+    split = [float32_parts(left) for left, _ in exact]
+    parts = max(map(len, split))
+    return tuple(
+        LowRankUpdate(left=np.hstack(_filled(lefts, parts)), right=np.tile(right, (parts, 1)))
+        for lefts, (_, right) in zip(split, exact, strict=True)
+    )
+
+
+def float32_parts(values: Float64Array) -> list[Float32Array]:
+    """Float32 arrays whose exact sum is `values`: the rounded values, then what rounding lost, and so on."""
+    parts = [values.astype(np.float32)]
+    while (rest := values - sum(part.astype(np.float64) for part in parts)).any():
+        parts.append(rest.astype(np.float32))
+    return parts
+
+
+def _exact_factors(
+    bases: Bases, coefficients: Coefficients, index: int, epochs: tuple[int, ...]
+) -> tuple[Float64Array, Float32Array]:
+    """-2^k U C float64[rows, r epochs] and V^T float32[r epochs, cols]. Exact: |U C| < 2^53 (SPEC 4.5)."""
+    scale = 2.0 ** view_exp(bases.manifest, index)
+    lefts, rights = [], []
+    for epoch in epochs:
+        space = bases.of(epoch, index)
+        assert space.v is not None, "a vector has no low-rank factors"
+        values_rr = coefficients.layout.tensor(coefficients.flat(epoch), index).astype(np.float64)
+        lefts.append(space.u.astype(np.float64) @ values_rr * -scale)
+        rights.append(space.v.T.astype(np.float32))
+    return np.hstack(lefts), np.vstack(rights)
+
+
+def _filled(parts: list[Float32Array], count: int) -> list[Float32Array]:
+    return parts + [np.zeros_like(parts[0])] * (count - len(parts))

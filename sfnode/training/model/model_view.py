@@ -1,0 +1,90 @@
+"""What transformers gets to see of a model's folder: the files that define the model, and no request for foreign code.
+
+A folder holds more than a manifest names: an adapter, another tokenizer, code. transformers would take much of it up.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from protocol.errors import OperatorError
+from sfnode.storage.files import describe_os_error
+
+CONFIG_FILE: Final = "config.json"
+_CONFIG_FILES: Final = (CONFIG_FILE, "tokenizer_config.json")
+
+# Values of attn_implementation and experts_implementation that PyTorch alone computes. Any other one is a kernel of a
+# hub, or may be taken from a hub when its package is not installed ("flash_attention_2", "sonicmoe").
+_OWN_IMPLEMENTATIONS: Final = ("eager", "sdpa", "flex_attention", "batched_mm", "grouped_mm")
+# Not auto_map: code beside the model is not in the view, and transformers takes its own class where it has one.
+_CODE_FIELDS: Final = ("trust_remote_code", "use_kernels", "kernel_config")
+_QUANTIZERS: Final = ("bitsandbytes",)  # an installed package; others fetch kernels, or make layers we cannot train
+
+
+@contextmanager
+def only_these(folder: Path, names: Iterable[str]) -> Iterator[Path]:
+    """A folder of links to these files of ``folder`` and to nothing else, for as long as the block runs.
+
+    OperatorError where a configuration among them asks for foreign code, or no folder can be made.
+    """
+    check_configs(folder)
+    try:
+        made = tempfile.TemporaryDirectory(prefix="sfnode-model-", ignore_cleanup_errors=True)
+        for name in names:
+            Path(made.name, name).symlink_to((folder / name).resolve())
+    except OSError as error:
+        text = f"cannot make a folder of links to the model's files: {describe_os_error(error)}. TMPDIR says where"
+        raise OperatorError(text) from None
+    with made as view:
+        yield Path(view)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """A configuration of transformers: a JSON object. FileNotFoundError; OperatorError when it is none."""
+    try:
+        config = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, RecursionError):
+        config = None
+    if not isinstance(config, dict):
+        raise OperatorError(f"{path} is not a valid JSON file: fetch the model again")
+    return config
+
+
+def check_configs(folder: Path) -> None:
+    """OperatorError where a configuration in ``folder`` asks for code that is no part of what is installed."""
+    for name in _CONFIG_FILES:
+        if not (folder / name).is_file():
+            continue
+        for key, value in _fields(read_config(folder / name)):
+            if _is_foreign(key, value):
+                raise OperatorError(
+                    f"{folder / name} asks for code from elsewhere ({key}: {str(value)[:80]}). sfnode runs no code "
+                    "that comes with a model. Use another one; or, before making a run of it, a copy without that field"
+                )
+
+
+def _fields(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Each field of the configuration and of the structures in it: a model of several parts has one for each part."""
+    waiting: list[Any] = [config]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict):
+            yield from found.items()
+        if isinstance(found, dict | list):
+            waiting.extend(found.values() if isinstance(found, dict) else found)
+
+
+def _is_foreign(key: str, value: Any) -> bool:
+    if key.endswith(("_implementation", "_implementation_internal")):
+        chosen = value.values() if isinstance(value, dict) else (value,)  # a dictionary: one for each part
+        return any(one is not None and one not in _OWN_IMPLEMENTATIONS for one in chosen)
+    if key == "quantization_config" and isinstance(value, dict):
+        return value.get("quant_method", "bitsandbytes") not in _QUANTIZERS  # old ones name no method
+    return key in _CODE_FIELDS and bool(value)

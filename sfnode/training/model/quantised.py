@@ -1,0 +1,165 @@
+"""Base weights in 8 or 4 bits (torchao), and closed epochs beside them as low-rank products.
+
+Rounding W - Delta to 8 bits again would lose the update: it is smaller than a step of the rounding. So a quantised
+weight stays what it is, and what the closed epochs add is kept as two thin matrices and added on the activations, until
+they would be larger than the whole matrix in the dtype of the activations (docs/decisions/0008). The ledger knows
+nothing of this: nodes of any precision share one run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from protocol.errors import OperatorError
+from protocol.state.coefficients import view_exp
+from protocol.subspace.bases import Bases
+from sfnode.training.model.folding import Int64Array, factors_of, fold_tensor, is_quantised, moved_tensors
+from sfnode.training.model.loading import DTYPES, QUANTISED, load_causal_lm, output_embedding
+
+_LIBRARY: Final = "torchao.quantization"
+_INT4_GROUP: Final = 32  # weights that share a scale: the finest, 5 bits a weight with it
+_INT4_LAYOUT: Final = "tile_packed_to_4d"  # PyTorch's own int4 product, on CUDA only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correction:
+    """What is added to a quantised weight [O, I]: ``left right^T``.
+
+    Attributes:
+        left: [O, R] and right: [I, R] in the dtype of the activations, on their device.
+    """
+
+    left: Tensor
+    right: Tensor
+
+
+Weight: TypeAlias = Tensor | Correction
+
+
+class QuantisedLinear(nn.Linear):
+    """A Linear whose weight is quantised; computes with the correction that `WeightSwitch` puts in, if any."""
+
+    sfnode_correction: Correction | None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x W^T + b, with W = quantised weight + correction."""
+        y = functional.linear(x, self.weight, self.bias)
+        found = self.sfnode_correction
+        if found is not None:
+            thin = x.reshape(-1, x.shape[-1]) @ found.right
+            y.view(-1, y.shape[-1]).addmm_(thin, found.left.t())
+        return y
+
+
+def choose_precision(name: str) -> str:
+    """``name`` if it is a precision that a node can train in; OperatorError for any other."""
+    known = (*DTYPES, *QUANTISED)
+    if name not in known:
+        raise OperatorError(f"dtype {name!r}: allowed are {', '.join(known)}")
+    return name
+
+
+def load_in(precision: str, folder: Path, device: torch.device) -> PreTrainedModel:
+    """The causal language model in ``folder`` with weights of ``precision`` (`choose_precision`).
+
+    A quantised one is read into main memory in the dtype of its activations, and moved layer by layer as it shrinks.
+
+    Raises:
+        OperatorError: as `load_causal_lm`; torchao is not installed, or cannot do this on ``device`` or this model.
+    """
+    if precision in DTYPES:
+        return load_causal_lm(folder, device, DTYPES[precision])
+    _check(precision, device)
+    model = load_causal_lm(folder, torch.device("cpu"), QUANTISED[precision])
+    quantise(model, precision, device)
+    result: PreTrainedModel = model.to(device)  # type: ignore[arg-type]
+    return result
+
+
+def _library() -> Any:
+    """torchao, which only those need who ask for it, and which carries no types."""
+    if cast(Any, sys.modules).get("torchao", ...) is None:  # hidden from transformers: `sfnode.training`
+        del sys.modules["torchao"]
+    return importlib.import_module(_LIBRARY)
+
+
+def _check(precision: str, device: torch.device) -> None:
+    """OperatorError unless ``device`` can compute with weights of ``precision``."""
+    try:
+        _library()
+    except ImportError:
+        raise OperatorError(
+            f"dtype {precision!r} needs torchao, which is not installed: pip install 'sfnode[quantised]'"
+        ) from None
+    if precision == "int4" and device.type != "cuda":
+        raise OperatorError("dtype 'int4' is there on CUDA only: use --dtype int8 on this device")
+
+
+def quantise(model: PreTrainedModel, precision: str, device: torch.device) -> None:
+    """Quantise every linear layer of ``model`` but the head, in place, each on ``device``.
+
+    OperatorError when there is none (GPT-2 has another class of layers).
+    """
+    head, library = output_embedding(model), _library()
+    config, multiple = _config(library, precision)
+    layers = [module for module in model.modules() if type(module) is nn.Linear and module is not head]
+    chosen = [layer for layer in layers if layer.in_features % multiple == 0]
+    if not chosen:
+        raise OperatorError(
+            f"{type(model).__name__} has no linear layer that can be quantised: use --dtype fp32, bf16 or fp16"
+        )
+    for layer in chosen:
+        library.quantize_(layer.to(device), config, filter_fn=_any_layer)
+        layer.weight.requires_grad_(False)
+        vars(layer)["sfnode_correction"] = None
+        layer.__class__ = QuantisedLinear
+
+
+def _any_layer(module: nn.Module, name: str) -> bool:
+    return True
+
+
+def _config(library: Any, precision: str) -> tuple[Any, int]:
+    """torchao's name for ``precision``, and what the inputs of a layer must be a multiple of."""
+    if precision != "int4":
+        return library.Int8WeightOnlyConfig(version=2, set_inductor_config=False), 1
+    config = library.Int4WeightOnlyConfig(
+        group_size=_INT4_GROUP, int4_packing_format=_INT4_LAYOUT, set_inductor_config=False
+    )
+    return config, _INT4_GROUP
+
+
+def closed_weights(bases: Bases, epochs: Mapping[int, Int64Array], base: Mapping[str, Tensor]) -> dict[str, Weight]:
+    """`fold_weights`, but a quantised weight's change comes as a correction while that is smaller than the weight."""
+    names = [tensor.name for tensor in bases.manifest.tensors]
+    result: dict[str, Weight] = {}
+    for index, moved in moved_tensors(bases, epochs).items():
+        weight = base[names[index]]
+        correction = _correction(bases, index, moved, weight) if is_quantised(weight) else None
+        result[names[index]] = correction or fold_tensor(bases, index, moved, weight)
+    return result
+
+
+def _correction(bases: Bases, index: int, moved: Mapping[int, Int64Array], weight: Tensor) -> Correction | None:
+    """None where it would be larger than the whole matrix."""
+    rows, cols = weight.shape
+    products = factors_of(bases, index, moved, torch.device("cpu"))
+    rights = [each.right for each in products if each.right is not None]
+    if sum(right.shape[1] for right in rights) * (rows + cols) >= rows * cols:
+        return None
+    manifest = bases.manifest
+    unit = 2.0**-manifest.method.basis_unit_exp  # to each side its own, lest an fp16 product overflows
+    scale = -(2.0 ** view_exp(manifest, index)) / unit
+    left = torch.cat([each.left for each in products], dim=1) * scale
+    right = torch.cat(rights, dim=1) * unit
+    return Correction(left=left.to(weight.device, weight.dtype), right=right.to(weight.device, weight.dtype))

@@ -1,0 +1,217 @@
+"""Which tensors of a model can be trained, in groups; and the swap that makes its layers perturbable."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
+
+from protocol.errors import OperatorError
+from protocol.run.manifest import TensorKind, TensorSpec
+from sfnode.training.model.loading import output_embedding
+from sfnode.training.model.perturbed import BIAS, WEIGHT, Batch, Slot, batch_normal, is_norm, perturbed_class
+from sfnode.training.model.probe import faults_of_use
+from sfnode.training.model.quantised import Correction, Weight
+
+_AFFINE_TOLERANCE: Final = 1e-3  # relative; a norm of another kind differs by its whole size
+
+
+class TensorGroup(StrEnum):
+    """What an owner chooses from."""
+
+    LINEAR = "linear"  # weights of linear layers, but for the head
+    EMBEDDING = "embedding"  # token and position embeddings; the head's weight, tied or not
+    NORM = "norm"  # weights and biases of LayerNorm and RMSNorm
+    BIAS = "bias"  # biases of linear layers
+
+
+DEFAULT_GROUPS: Final = (TensorGroup.LINEAR,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A parameter of a module: its name in the checkpoint, its module and attribute there, and its group."""
+
+    name: str
+    module: nn.Module
+    attribute: str
+    group: TensorGroup
+
+
+def trainable_tensors(model: PreTrainedModel, groups: Sequence[TensorGroup] = DEFAULT_GROUPS) -> tuple[TensorSpec, ...]:
+    """Specs of all trainable tensors of ``groups``, in the checkpoint's order; tied ones once, by their first name.
+
+    What cannot be trained is not among them (`left_out` says what and why). Runs the model over a few tokens.
+    """
+    chosen = [place for place in places(model).values() if place.group in groups]
+    faults = _faults(model, chosen)
+    found = [spec_of(place) for place in chosen if place.name not in faults]
+    if not found:
+        raise OperatorError(f"the model has no trainable tensor of the groups {', '.join(groups)}")
+    return tuple(found)
+
+
+def left_out(model: PreTrainedModel) -> dict[str, str]:
+    """Every tensor of the model that no group can train, with the reason, in the checkpoint's order."""
+    known = places(model)
+    faults = _faults(model, known.values())
+    names = [name for name, _ in model.named_parameters() if name not in known or name in faults]
+    return {name: faults.get(name) or _why_not(model, name) for name in names}
+
+
+def _faults(model: PreTrainedModel, chosen: Iterable[Place]) -> dict[str, str]:
+    """Why the model's use of its layers forbids to train some of ``chosen``, by the tensor's name."""
+    listed = list(chosen)
+    faults = faults_of_use(model, [place.module for place in listed])
+    return {
+        place.name: f"{place.name} cannot be trained: {faults[id(place.module)]}; leave it out of the run's tensors"
+        for place in listed
+        if id(place.module) in faults
+    }
+
+
+def places(model: PreTrainedModel) -> dict[str, Place]:
+    """Every parameter that can be trained, by name, in the checkpoint's order."""
+    head = output_embedding(model)
+    by_parameter = {id(parameter): name for name, parameter in model.named_parameters()}  # first name of tied ones
+    found: dict[str, Place] = {}
+    for module in model.modules():
+        for attribute, parameter in module.named_parameters(recurse=False):
+            group = _group(module, attribute, is_head=module is head)
+            name = by_parameter[id(parameter)]
+            is_number = parameter.is_floating_point()  # or packed by a library that quantised the checkpoint
+            if group is not None and is_number and name not in found:
+                found[name] = Place(name=name, module=module, attribute=attribute, group=group)
+    return {name: found[name] for name in by_parameter.values() if name in found}
+
+
+def spec_of(place: Place) -> TensorSpec:
+    """The manifest's entry for a parameter."""
+    shape = getattr(place.module, place.attribute).shape
+    kind = TensorKind.MATRIX if len(shape) == 2 else TensorKind.VECTOR
+    return TensorSpec(name=place.name, kind=kind, rows=shape[0], cols=shape[1] if len(shape) == 2 else 0)
+
+
+def _group(module: nn.Module, attribute: str, *, is_head: bool) -> TensorGroup | None:
+    if attribute not in (WEIGHT, BIAS):
+        return None
+    if isinstance(module, nn.Embedding):
+        return TensorGroup.EMBEDDING
+    if isinstance(module, nn.Linear | Conv1D):
+        if is_head:
+            return TensorGroup.EMBEDDING if attribute == WEIGHT else None
+        return TensorGroup.LINEAR if attribute == WEIGHT else TensorGroup.BIAS
+    return TensorGroup.NORM if is_norm(module) else None
+
+
+def attach(model: PreTrainedModel, tensors: Iterable[TensorSpec], batch: Batch) -> None:
+    """Make the layers of ``tensors`` add the terms that ``batch`` carries. May be repeated with further tensors.
+
+    Raises:
+        OperatorError: a name that the model lacks, a tensor that cannot be trained, or another shape.
+    """
+    known = places(model)
+    chosen = []
+    for tensor in tensors:
+        place = known.get(tensor.name)
+        if place is None:
+            raise OperatorError(_why_not(model, tensor.name))
+        if spec_of(place) != tensor:
+            shape = tuple(getattr(place.module, place.attribute).shape)
+            raise OperatorError(f"tensor {tensor.name}: {shape} in the model, {tensor.rows} x {tensor.cols} in the run")
+        chosen.append(place)
+    for fault in _faults(model, [place for place in chosen if not hasattr(place.module, "sfnode_slot")]).values():
+        raise OperatorError(fault)
+    for place in chosen:
+        _attach_one(place, batch)
+
+
+def _attach_one(place: Place, batch: Batch) -> None:
+    module = place.module
+    slot: Slot | None = getattr(module, "sfnode_slot", None)
+    if slot is None:
+        kind = perturbed_class(type(module))
+        if kind is None:
+            raise OperatorError(f"{place.name} cannot be trained: layers of {type(module).__name__} are not supported")
+        if is_norm(module):
+            _check_affine(place)
+        module.__class__ = kind
+        slot = Slot(batch=batch, weight=None, bias=None)
+    assert slot.batch is batch, "one SharedModel to a model: the layers would listen to the first one only"
+    names = {WEIGHT: slot.weight, BIAS: slot.bias, place.attribute: place.name}
+    vars(module)["sfnode_slot"] = Slot(batch=slot.batch, weight=names[WEIGHT], bias=names[BIAS])
+
+
+def _why_not(model: PreTrainedModel, name: str) -> str:
+    for module_name, module in model.named_modules(remove_duplicate=False):
+        for attribute, _ in module.named_parameters(recurse=False):
+            if f"{module_name}.{attribute}".removeprefix(".") == name:
+                return (
+                    f"tensor {name} cannot be trained: it is tied to another, belongs to the head, or its layer "
+                    f"({type(module).__name__}) is not supported; leave it out of the run's tensors"
+                )
+    return f"tensor {name}: the model has none of that name; is this the run's model?"
+
+
+def _check_affine(place: Place) -> None:
+    """A norm is trained by adding normal(x) * delta: holds for every known class, and is checked here for this one."""
+    module = copy.deepcopy(place.module).to("cpu", torch.float32)
+    weight: Tensor = module.weight  # type: ignore[assignment]
+    x = torch.sin(torch.arange(4 * weight.numel(), dtype=torch.float32)).view(1, 4, -1) + 0.5
+    delta = torch.cos(torch.arange(weight.numel(), dtype=torch.float32))
+    with torch.inference_mode():
+        before = module(x)
+        expected = before + batch_normal(module, x) * delta
+        module.weight = nn.Parameter(weight + delta, requires_grad=False)
+        error = (module(x) - expected).abs().max().item()
+    if error > _AFFINE_TOLERANCE * expected.abs().max().item():
+        raise OperatorError(
+            f"{place.name} cannot be trained: {type(place.module).__name__} is no LayerNorm or RMSNorm of a known kind"
+        )
+
+
+class WeightSwitch:
+    """Puts other tensors in the place of a model's parameters for a while. Pointers move, no weight is copied."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        names = {id(parameter): name for name, parameter in model.named_parameters()}
+        self._owners: dict[str, list[tuple[nn.Module, str]]] = {}
+        self.base: dict[str, Tensor] = {}
+        for module in model.modules():
+            for attribute, parameter in module.named_parameters(recurse=False):
+                name = names[id(parameter)]
+                self._owners.setdefault(name, []).append((module, attribute))  # tied: all of them
+                self.base[name] = parameter
+
+    @contextmanager
+    def using(self, weights: Mapping[str, Weight]) -> Iterator[None]:
+        """Within the block the model computes with ``weights`` (by name) instead of its own, or with corrected ones."""
+        try:
+            for name, weight in weights.items():
+                if isinstance(weight, Correction):
+                    self._correct(name, weight)
+                else:
+                    self._put(name, nn.Parameter(weight, requires_grad=False))
+            yield
+        finally:
+            for name, weight in weights.items():
+                if isinstance(weight, Correction):
+                    self._correct(name, None)
+                else:
+                    self._put(name, self.base[name])
+
+    def _correct(self, name: str, correction: Correction | None) -> None:
+        for module, _ in self._owners[name]:
+            vars(module)["sfnode_correction"] = correction
+
+    def _put(self, name: str, weight: Tensor) -> None:
+        for module, attribute in self._owners[name]:
+            setattr(module, attribute, weight)

@@ -1,0 +1,226 @@
+"""From JSONL data to the tokens of a run's task. Knows of a model its tokenizer only.
+
+A row has a prompt, and texts that may follow it: the run's label words, the row's own choices, or one completion
+(`protocol.run.task.TaskKind`). Where every label word is one token, the normaliser over the vocabulary cancels in their
+comparison: then a row is its prompt alone. Otherwise every text that may follow makes a row of its own (`candidates`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from protocol.errors import OperatorError
+from protocol.run.task import TaskKind, TaskSpec
+from sfnode.training.task.templates import RowTexts, TaskTemplate
+
+Tokens = tuple[int, ...]
+_CONTEXT: Final = "a"  # a word before a text, so that the tokenizer does not see the text as the first of a document
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A row in tokens.
+
+    Attributes:
+        tokens: the prompt. Together with the longest candidate at most max_tokens.
+        label: number of the right label word or candidate.
+        candidates: what may follow; a completion has one, and none are given where `TaskData.label_tokens` are.
+    """
+
+    tokens: Tokens
+    label: int
+    candidates: tuple[Tokens, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Rows of a forward pass that it takes."""
+        return len(self.candidates) or 1
+
+    @property
+    def width(self) -> int:
+        """Tokens of the longest of these rows."""
+        return len(self.tokens) + max((len(each) - 1 for each in self.candidates), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class RowBatch:
+    """Prompts padded on the right (a causal model never looks there, so no mask is needed).
+
+    Attributes:
+        tokens: int64[N, T]. last: int64[N], position of each prompt's last token. labels: int64[N].
+    """
+
+    tokens: Tensor
+    last: Tensor
+    labels: Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskData:
+    """What a session works on: examples to train and to evaluate on, and a padding token.
+
+    Attributes:
+        label_tokens: token of each label word; empty where the examples have candidates.
+    """
+
+    label_tokens: Tokens
+    examples: tuple[Example, ...] = ()
+    evaluation_examples: tuple[Example, ...] = ()
+    pad: int = 0
+
+
+class PromptEncoder:
+    """Turns JSON objects into examples. OperatorError when template or label words do not fit the tokenizer."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, task: TaskSpec) -> None:
+        self._tokenizer = tokenizer
+        self._task = task
+        self._template = TaskTemplate(task)
+        self._prefix = _special_prefix(tokenizer)
+        self._context = _CONTEXT + self._template.end
+        self._context_tokens = self._encoded(self._context)
+        words = self._label_words()
+        is_single = bool(words) and all(len(tokens) == 1 for tokens in words)
+        self.label_tokens: Tokens = tuple(tokens[0] for tokens in words) if is_single else ()
+        self._words = () if is_single else words
+
+    def encode(self, row: object, where: str) -> tuple[Example, ...]:
+        """The examples in a decoded JSON value: one, or the pieces of a long plain text.
+
+        Raises:
+            OperatorError: a field is missing or not what it should be, or no tokens; the text begins with ``where``.
+        """
+        texts = self._template.texts(row, where)
+        if self._task.kind is TaskKind.COMPLETION:
+            return self._completions(texts, where)
+        candidates = self._words or tuple(self._following(text) for text in texts.following)
+        return (self._example(texts, candidates, where),)
+
+    def _example(self, texts: RowTexts, candidates: tuple[Tokens, ...], where: str) -> Example:
+        """A prompt that leaves room for the longest candidate; a long one loses its beginning."""
+        body = self._encoded(texts.prompt)
+        longest = max(map(len, candidates), default=0)
+        room = self._task.max_tokens - len(self._prefix) - longest
+        if room < bool(body):
+            raise OperatorError(
+                f"{where}: a choice or label word is {longest} tokens, with the prompt more than the run's "
+                f"{self._task.max_tokens}; make the run with a larger --max-tokens"
+            )
+        tokens = (*self._prefix, *(body[-room:] if room else ()))
+        shortest = min(map(len, candidates), default=1)
+        if shortest < 1 or len(tokens) + shortest < 2:
+            raise OperatorError(f"{where}: there is no token to predict: the prompt or a choice is empty")
+        return Example(tokens=tokens, label=texts.label, candidates=candidates)
+
+    def _completions(self, texts: RowTexts, where: str) -> tuple[Example, ...]:
+        """A prompt and what follows it; a text without a prompt is cut into pieces."""
+        text, limit = self._following(texts.following[0]), self._task.max_tokens
+        body = self._encoded(texts.prompt)
+        if self._task.template:
+            # What follows loses its end, but the prompt's end keeps half of the room if it needs it.
+            prompt_tokens = min(len(self._prefix) + len(body), limit // 2)
+            pieces = [text[: limit - prompt_tokens]]
+        else:
+            pieces = self._pieces(text)
+        if not text or len(self._prefix) + len(body) + len(text) < 2:
+            raise OperatorError(f"{where}: there is no token to predict: {self._template.wanted} must not be empty")
+        examples = []
+        for piece in pieces:
+            room = limit - len(self._prefix) - len(piece)
+            prompt = (*self._prefix, *(body[-room:] if room > 0 else ()))
+            examples.append(Example(tokens=prompt, label=0, candidates=(piece,)))
+        return tuple(examples)
+
+    def _pieces(self, text: Tokens) -> list[Tokens]:
+        """Pieces that fill max_tokens. Without a first token of its own, a piece begins with its predecessor's last."""
+        room = self._task.max_tokens - len(self._prefix)
+        overlap = 0 if self._prefix else 1
+        starts = range(0, max(1, len(text) - overlap), room - overlap)
+        return [text[start : start + room] for start in starts]
+
+    def _label_words(self) -> tuple[Tokens, ...]:
+        """Tokens of each label word: by itself where all are one token, else as they come after a prompt."""
+        words = self._task.label_words
+        alone = tuple(self._encoded(word) for word in words)
+        found = alone if all(len(each) == 1 for each in alone) else tuple(self._following(word) for word in words)
+        for number, (word, tokens) in enumerate(zip(words, found, strict=True)):
+            if not tokens:
+                raise OperatorError(f"label word {word!r} has no token in this model's vocabulary; choose another")
+            if tokens in found[:number]:
+                twin = words[found.index(tokens)]
+                raise OperatorError(f"label words {twin!r} and {word!r} are the same tokens for this model")
+        return found
+
+    def _following(self, text: str) -> Tokens:
+        """Tokens of a text as they come after a prompt: some tokenizers put a space before whatever stands alone."""
+        if self._task.template:
+            whole = self._encoded(self._context + text)
+            if whole[: len(self._context_tokens)] == self._context_tokens:
+                return whole[len(self._context_tokens) :]
+        return self._encoded(text)
+
+    def _encoded(self, text: str) -> Tokens:
+        return tuple(self._tokenizer.encode(text, add_special_tokens=False, verbose=False))
+
+
+def _special_prefix(tokenizer: PreTrainedTokenizerBase) -> Tokens:
+    """What the tokenizer puts before a text (OPT: </s>; Llama: <s>; GPT-2: nothing). What it appends is left out."""
+    bare = tokenizer.encode("a", add_special_tokens=False)
+    whole = tokenizer.encode("a", add_special_tokens=True)
+    return tuple(whole[: whole.index(bare[0])]) if bare and bare[0] in whole else ()
+
+
+def read_task(
+    tokenizer: PreTrainedTokenizerBase, task: TaskSpec, data: Path | None, evaluation_data: Path | None
+) -> TaskData:
+    """Read and encode both JSONL files (None: none). OperatorError names file and line of whatever is wrong."""
+    encoder = PromptEncoder(tokenizer, task)
+    pad = tokenizer.pad_token_id
+    return TaskData(
+        label_tokens=encoder.label_tokens,
+        examples=read_examples(data, encoder) if data else (),
+        evaluation_examples=read_examples(evaluation_data, encoder) if evaluation_data else (),
+        pad=pad if isinstance(pad, int) else 0,  # never looked at
+    )
+
+
+def read_examples(path: Path, encoder: PromptEncoder) -> tuple[Example, ...]:
+    """All examples of a JSONL file. OperatorError with file and line for whatever is wrong with it."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise OperatorError(f"{path}: cannot be read as UTF-8 text: {error}") from None
+    examples: list[Example] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            examples += encoder.encode(_parse(line, f"{path}:{number}"), f"{path}:{number}")
+    if not examples:
+        raise OperatorError(f"{path}: no examples; one JSON object per line is expected")
+    return tuple(examples)
+
+
+def _parse(line: str, where: str) -> object:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise OperatorError(f"{where}: not JSON: {error}") from None
+
+
+def row_batch(examples: Sequence[Example], pad: int, device: torch.device) -> RowBatch:
+    """Pad the prompts of ``examples`` to the longest of them."""
+    lengths = [len(example.tokens) for example in examples]
+    width = max(lengths)
+    rows = [[*example.tokens, *([pad] * (width - length))] for example, length in zip(examples, lengths, strict=True)]
+    return RowBatch(
+        tokens=torch.tensor(rows, device=device),
+        last=torch.tensor(lengths, device=device) - 1,
+        labels=torch.tensor([example.label for example in examples], device=device),
+    )

@@ -1,0 +1,140 @@
+"""From hidden states to what a task asks: label words' logits, candidates' likelihoods, losses and predictions.
+
+Head, softmax and losses are in the loss dtype (fp32; fp64 for an fp64 model), and only at the positions that count.
+Shapes: N examples, L label words, R rows, T tokens, P positions that count, A of either, C candidates, H width of the
+hidden state, G groups of contiguous rows, V vocabulary, r rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from sfnode.training.model.loading import LogitScale
+from sfnode.training.model.perturbed import Batch, MatrixTerm
+from sfnode.training.task.candidates import CandidateBatch
+from sfnode.training.task.encoding import RowBatch
+
+LOGITS_MAX: Final = 1 << 24  # at a time, 64 MiB in fp32: a large vocabulary is gone through in parts
+
+Words: TypeAlias = Tensor | slice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """What a forward pass says of N examples.
+
+    Attributes:
+        loss: [N] in the loss dtype. Label words and choices: cross entropy over the candidates' scores; a candidate's
+            score is the mean log-likelihood of its tokens. Completion: minus the mean log-likelihood of its tokens.
+        prediction: int64[N], the candidate with the largest score; 0 for a completion.
+        right: [N], 1 where that is the label, else 0. Completion: the share of its tokens that are the likeliest ones.
+    """
+
+    loss: Tensor
+    prediction: Tensor
+    right: Tensor
+
+
+class Head:
+    """The output embedding, with its own term in the pass under way (a tied or trained head), and what follows it."""
+
+    def __init__(self, linear: nn.Linear, name: str, batch: Batch, scale: LogitScale) -> None:
+        self._linear = linear
+        self._name = name
+        self._batch = batch
+        self._scale = scale
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of tokens."""
+        return self._linear.weight.shape[0]
+
+    def mixed(self, hidden_AH: Tensor) -> Tensor | None:
+        """h M_g^T, [A, r], of hidden states whose groups are contiguous and equally large; None without a term."""
+        term = self._term()
+        if term is None:
+            return None
+        h_GAr = (hidden_AH @ term.v.to(hidden_AH.dtype)).view(self._batch.groups, -1, term.v.shape[1])
+        return torch.bmm(h_GAr, term.m.transpose(1, 2)).flatten(0, 1)
+
+    def logits(self, hidden_AH: Tensor, mixed_Ar: Tensor | None, words: Words) -> Tensor:
+        """Logits of ``words`` in the dtype of the hidden states, [A, words]."""
+        dtype = hidden_AH.dtype
+        head_bias = cast("Tensor | None", self._linear.bias)
+        bias = None if head_bias is None else head_bias[words].to(dtype)
+        logits = functional.linear(hidden_AH, self._linear.weight[words].to(dtype), bias)
+        term = self._term()
+        if term is not None and mixed_Ar is not None:
+            logits += mixed_Ar @ term.u[words].to(dtype).t()
+        return self._scale.of(logits)
+
+    def _term(self) -> MatrixTerm | None:
+        term = self._batch.terms.get(self._name)
+        return term if isinstance(term, MatrixTerm) else None
+
+
+def word_logits(hidden_NTH: Tensor, head: Head, last_N: Tensor, words: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Logits of ``words`` after each prompt, [N, L]. Head at the last token only."""
+    device = hidden_NTH.device
+    hidden_NH = hidden_NTH[torch.arange(len(hidden_NTH), device=device), last_N].to(dtype)
+    return head.logits(hidden_NH, head.mixed(hidden_NH), torch.tensor(words, device=device))
+
+
+def score_words(logits_NL: Tensor, rows: RowBatch) -> Scores:
+    """Scores of label words of one token each."""
+    return _of_candidates(logits_NL, rows.labels)
+
+
+def score_candidates(hidden_RTH: Tensor, head: Head, rows: CandidateBatch, dtype: torch.dtype) -> Scores:
+    """Scores of candidates of any length."""
+    hidden_AH = hidden_RTH.flatten(0, 1)
+    mixed_Ar = head.mixed(hidden_AH.to(dtype))
+    hidden_PH = hidden_AH[rows.positions].to(dtype)
+    likelihood_P, likeliest_P = _likelihoods(
+        head, hidden_PH, None if mixed_Ar is None else mixed_Ar[rows.positions], rows.targets
+    )
+    mean_R = _row_means(likelihood_P, rows)
+    if rows.options == 1:
+        is_likeliest_P = (likelihood_P >= likeliest_P).to(dtype)
+        right_N = _row_means(is_likeliest_P, rows)[rows.rows]
+        return Scores(loss=-mean_R[rows.rows], prediction=torch.zeros_like(rows.labels), right=right_N)
+    scores = mean_R.new_full((len(rows.labels) * rows.options,), -torch.inf)  # -inf: the example has fewer candidates
+    scores = scores.index_put((rows.places,), mean_R[rows.rows])
+    return _of_candidates(scores.view(-1, rows.options), rows.labels)
+
+
+def _of_candidates(scores_NC: Tensor, labels_N: Tensor) -> Scores:
+    prediction_N = scores_NC.argmax(dim=1)
+    loss_N = functional.cross_entropy(scores_NC, labels_N, reduction="none")
+    return Scores(loss=loss_N, prediction=prediction_N, right=(prediction_N == labels_N).to(scores_NC.dtype))
+
+
+def _likelihoods(head: Head, hidden_PH: Tensor, mixed_Pr: Tensor | None, targets_P: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-likelihoods of the targets and of the likeliest tokens, [P] each; the vocabulary is gone through in parts."""
+    size = max(1, LOGITS_MAX // max(1, len(hidden_PH)))
+    target_P = hidden_PH.new_zeros(len(hidden_PH))
+    totals: list[Tensor] = []
+    largest: list[Tensor] = []
+    for start in range(0, head.vocabulary, size):
+        logits_PV = head.logits(hidden_PH, mixed_Pr, slice(start, start + size))
+        local_P = targets_P - start
+        is_here_P = (local_P >= 0) & (local_P < logits_PV.shape[1])
+        found_P = logits_PV.gather(1, local_P.clamp(0, logits_PV.shape[1] - 1)[:, None])[:, 0]
+        target_P = torch.where(is_here_P, found_P, target_P)
+        totals.append(logits_PV.logsumexp(dim=1))
+        largest.append(logits_PV.amax(dim=1))
+    total_P = torch.stack(totals).logsumexp(dim=0)
+    return target_P - total_P, torch.stack(largest).amax(dim=0) - total_P
+
+
+def _row_means(value_P: Tensor, rows: CandidateBatch) -> Tensor:
+    """Mean over the predicted tokens of each row, [R]; summed row by row, so that the order is the same everywhere."""
+    value_A = value_P.new_zeros(rows.tokens.numel()).index_put((rows.positions,), value_P)
+    mean_R: Tensor = value_A.view(rows.tokens.shape).sum(dim=1) / rows.lengths
+    return mean_R

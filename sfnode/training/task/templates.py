@@ -1,0 +1,137 @@
+"""The texts of a task: templates with field names in braces, and a row of the data put into them. No tokens here."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from protocol.errors import OperatorError
+from protocol.run.task import TaskKind, TaskSpec
+
+LABEL_FIELD: Final = "label"
+CHOICES_FIELD: Final = "choices"
+CHOICE_NAME: Final = "choice"  # stands for each of the row's choices, in the completion of a choice task
+CHOICES_MIN: Final = 2
+
+Row: TypeAlias = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowTexts:
+    """A row in words: its prompt, the texts that may follow it (none: the run's label words), which one is right."""
+
+    prompt: str
+    following: tuple[str, ...]
+    label: int
+
+
+class TaskTemplate:
+    """The two templates of a task. OperatorError when one is malformed, or names fields that its kind cannot have."""
+
+    def __init__(self, task: TaskSpec) -> None:
+        self._task = task
+        prompt = field_names(task.template, "template")
+        following = field_names(task.completion, "completion")
+        self._fields = tuple(dict.fromkeys(name for name in (*prompt, *following) if name != CHOICE_NAME))
+        match task.kind:
+            case TaskKind.CLASSIFICATION:
+                _check_names(task.template, "template", bool(prompt), "{sentence} It was")
+            case TaskKind.CHOICE:
+                _check_names(task.completion, "completion", CHOICE_NAME in following, " {choice}")
+            case TaskKind.COMPLETION:
+                _check_names(task.completion, "completion", bool(following), "{text}")
+        if CHOICE_NAME in prompt or (CHOICE_NAME in following and task.kind is not TaskKind.CHOICE):
+            raise OperatorError("template: {choice} stands in the completion of a choice task only")
+
+    @property
+    def wanted(self) -> str:
+        """The fields of a row, for people."""
+        further = {
+            TaskKind.CLASSIFICATION: (LABEL_FIELD,),
+            TaskKind.CHOICE: (CHOICES_FIELD, LABEL_FIELD),
+            TaskKind.COMPLETION: (),
+        }
+        return ", ".join(repr(field) for field in (*self._fields, *further[self._task.kind]))
+
+    @property
+    def end(self) -> str:
+        """The literal text that ends every prompt; empty when a field does."""
+        parts = list(string.Formatter().parse(self._task.template))
+        return parts[-1][0] if parts and parts[-1][1] is None else ""
+
+    def texts(self, row: object, where: str) -> RowTexts:
+        """The texts of a decoded JSON value; OperatorError begins with ``where``."""
+        if not isinstance(row, dict):
+            raise OperatorError(f"{where}: a JSON object with {self.wanted} is expected")
+        fields = {name: self._text(row, name, where) for name in self._fields}
+        prompt = self._task.template.format(**fields)
+        match self._task.kind:
+            case TaskKind.CLASSIFICATION:
+                following: tuple[str, ...] = ()
+                label = self._label(row, len(self._task.label_words), where)
+            case TaskKind.CHOICE:
+                choices = self._choices(row, where)
+                following = tuple(self._task.completion.format(**fields, choice=choice) for choice in choices)
+                label = self._label(row, len(choices), where)
+            case TaskKind.COMPLETION:
+                following, label = (self._task.completion.format(**fields),), 0
+        return RowTexts(prompt=prompt, following=following, label=label)
+
+    def _text(self, row: Row, name: str, where: str) -> str:
+        value = self._value(row, name, where)
+        if not isinstance(value, str):
+            raise OperatorError(f"{where}: field {name!r} is {_shown(value)}, and not a text")
+        return _unicode(value, name, where)
+
+    def _choices(self, row: Row, where: str) -> list[str]:
+        value = self._value(row, CHOICES_FIELD, where)
+        if not isinstance(value, list) or len(value) < CHOICES_MIN or not all(isinstance(text, str) for text in value):
+            raise OperatorError(f"{where}: field {CHOICES_FIELD!r} is {_shown(value)}, not a list of two or more texts")
+        return [_unicode(text, CHOICES_FIELD, where) for text in value]
+
+    def _label(self, row: Row, labels: int, where: str) -> int:
+        value = self._value(row, LABEL_FIELD, where)
+        if type(value) is not int or not 0 <= value < labels:
+            raise OperatorError(f"{where}: label {_shown(value)} is not a number of 0 ... {labels - 1}")
+        return value
+
+    def _value(self, row: Row, name: str, where: str) -> object:
+        if name not in row:
+            raise OperatorError(f"{where}: field {name!r} is missing; the run's rows have {self.wanted}")
+        return row[name]
+
+
+def field_names(template: str, what: str) -> tuple[str, ...]:
+    """Names in braces, in their order. OperatorError when ``template`` (a template or completion) is malformed."""
+    try:
+        parts = [part[1:] for part in string.Formatter().parse(template) if part[1] is not None]
+    except ValueError as error:
+        raise OperatorError(f"{what} {template!r}: {error}") from None
+    for name, form, conversion in parts:
+        plain = name is not None and name.isidentifier() and not form and conversion is None
+        if not plain or name in (LABEL_FIELD, CHOICES_FIELD):
+            raise OperatorError(
+                f"{what} {template!r}: {{{name}}} is no field of the data: names in braces are plain words, such as "
+                f"{{sentence}}, and neither {LABEL_FIELD!r} nor {CHOICES_FIELD!r}; a brace itself is written twice"
+            )
+    return tuple(str(name) for name, _, _ in parts)
+
+
+def _check_names(template: str, what: str, is_complete: bool, example: str) -> None:
+    if not is_complete:
+        raise OperatorError(f'{what} {template!r}: name fields of the data in braces, e.g. "{example}"')
+
+
+def _unicode(text: str, name: str, where: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise OperatorError(f"{where}: field {name!r} holds half of a surrogate pair, which is no character") from None
+    return text
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

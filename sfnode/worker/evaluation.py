@@ -1,0 +1,49 @@
+"""Accuracy of model states on held-out data, measured by a worker: what ``sfnode eval`` and the test network print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from protocol.crypto.hashing import Author
+from protocol.run.manifest import SignedManifest
+from protocol.state.coefficients import Coefficients
+from sfnode.worker.client import coefficients_of, connect, worker_process
+from sfnode.worker.messages import CoefficientsSet, Evaluated, EvaluateRequest, OpenSession, SessionOpened
+from sfnode.worker.trainer import TrainingConfig
+
+_NOBODY = Author(bytes(32))
+
+
+async def evaluate_states(
+    signed: SignedManifest, config: TrainingConfig, states: Sequence[Coefficients]
+) -> list[Evaluated]:
+    """Evaluate each state on ``config.eval_data``. Raises OperatorError, WorkerError."""
+    if config.worker_socket is not None:
+        return await _evaluate_on(config.worker_socket, signed, config, states)
+    async with worker_process(threads=config.threads) as socket:
+        return await _evaluate_on(socket, signed, config, states)
+
+
+async def _evaluate_on(
+    socket: Path, signed: SignedManifest, config: TrainingConfig, states: Sequence[Coefficients]
+) -> list[Evaluated]:
+    results: list[Evaluated] = []
+    for state in states:
+        session = await connect(socket)
+        request = OpenSession(
+            manifest=signed.encode(),
+            basis=None if config.basis is None else str(config.basis),
+            renewals=config.renewals,
+            model=config.model,
+            data=None,
+            eval_data=config.eval_data,
+            author=_NOBODY,
+            device=config.device,
+            dtype=config.dtype,
+        )
+        await session.request(request, SessionOpened)
+        await session.request(coefficients_of(state, state.epochs()), CoefficientsSet)
+        results.append(await session.request(EvaluateRequest(rows_max=0), Evaluated))
+        await session.aclose()
+    return results

@@ -1,0 +1,186 @@
+"""What a node and its training worker say to each other over a Unix socket: messages and their frames.
+
+One connection is one node (one session). The node sends a request and waits for its one reply; the worker serves the
+requests of all connections one after the other. A frame is a u32 big-endian length and a msgpack row
+``[kind, [field, ...]]``. No torch and no trio here: both sides import it. No sockets either.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+import msgpack
+
+from protocol.errors import WorkerError
+from protocol.schema import Malformed, from_plain_untrusted, to_plain
+
+HEADER_BYTES: Final = 4
+FRAME_BYTES_MAX: Final = 1 << 30  # coefficients of one epoch: 8 r^2 bytes per tensor, 0.6 MB for OPT-125m at r = 32
+_HEADER: Final = struct.Struct(">I")
+
+
+class FailureKind(StrEnum):
+    """Who can do something about a failed request."""
+
+    OPERATOR = "operator"  # a file, flag or device is wrong: stop and show the text
+    NUMERIC = "numeric"  # the loss is not finite: skip the step
+    MEMORY = "memory"  # does not fit: stop or use a smaller batch, model or dtype
+    INTERNAL = "internal"  # a bug; the worker's stderr has the traceback
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenewedBasis:
+    """A basis that the owner published later: the first epoch that has it, its hash (64 hex digits), its file."""
+
+    from_epoch: int
+    sha256: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSession:
+    """First request on a connection; a later one takes its place. Reply: SessionOpened.
+
+    Attributes:
+        manifest: content of the signed run file; its model hashes are checked against the folder.
+        basis: file of the run's published basis; None where the basis is random.
+        renewals: its successors, by epoch.
+        model: folder of the model, ``embedded:NAME``, or a hub id (then the manifest's revision is used).
+        data: JSONL file to train on; None for a session that only evaluates.
+        eval_data: JSONL file to evaluate on, or None.
+        author: 32-byte public key of the node (for log lines only: seeds come with each request).
+        device: "auto", "cpu", "cuda" or "mps".
+        dtype: "fp32", "bf16" or "fp16": of the base weights and the forward pass.
+    """
+
+    manifest: bytes
+    basis: str | None
+    renewals: tuple[RenewedBasis, ...]
+    model: str
+    data: str | None
+    eval_data: str | None
+    author: bytes
+    device: str
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochCoefficients:
+    """All coefficients of one epoch: little-endian int64[CoefficientLayout.size]."""
+
+    epoch: int
+    values: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetCoefficients:
+    """Replace the state of the named epochs; others stay as they are (all zero at first). Reply: CoefficientsSet."""
+
+    epochs: tuple[EpochCoefficients, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimateRequest:
+    """Estimate the round that starts at ``step`` with ``seed``, on the state last set. Reply: Estimated."""
+
+    step: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateRequest:
+    """Loss and accuracy on the evaluation data, its first ``rows_max`` rows (0: all). Reply: Evaluated."""
+
+    rows_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOpened:
+    """What the session runs on: the device and dtype chosen, rows of both data files (0: none), the model's size."""
+
+    device: str
+    dtype: str
+    data_rows: int
+    eval_rows: int
+    model_parameters: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoefficientsSet:
+    """The coefficients are in place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimated:
+    """The scalars to sign, local step by local step, D each; mean loss of the perturbed rows; forward rows spent."""
+
+    step: int
+    q: tuple[int, ...]
+    loss: float
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """Share of rows whose likeliest label word is the right one (0 ... 1), macro F1 (None: completions), mean loss."""
+
+    accuracy: float
+    f1: float | None
+    loss: float
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerFailure:
+    """The request failed; the session stays usable unless it was OpenSession."""
+
+    kind: FailureKind
+    message: str
+
+
+Request: TypeAlias = OpenSession | SetCoefficients | EstimateRequest | EvaluateRequest
+Reply: TypeAlias = SessionOpened | CoefficientsSet | Estimated | Evaluated | WorkerFailure
+Message: TypeAlias = Request | Reply
+
+_KINDS: Final[dict[int, type[Message]]] = {
+    1: OpenSession,
+    2: SetCoefficients,
+    3: EstimateRequest,
+    4: EvaluateRequest,
+    65: SessionOpened,
+    66: CoefficientsSet,
+    67: Estimated,
+    68: Evaluated,
+    69: WorkerFailure,
+}
+_NUMBERS: Final = {message: number for number, message in _KINDS.items()}
+
+
+def encode_frame(message: Message) -> bytes:
+    """Header and body. WorkerError when the body exceeds FRAME_BYTES_MAX (split SetCoefficients by epoch)."""
+    body: bytes = msgpack.packb([_NUMBERS[type(message)], to_plain(message, as_rows=True)])
+    if len(body) > FRAME_BYTES_MAX:
+        raise WorkerError(f"a {type(message).__name__} of {len(body)} bytes exceeds {FRAME_BYTES_MAX}")
+    return _HEADER.pack(len(body)) + body
+
+
+def body_bytes(header: bytes) -> int:
+    """Length of the body that follows ``header`` (4 bytes). WorkerError when it exceeds FRAME_BYTES_MAX."""
+    (length,) = _HEADER.unpack(header)
+    if length > FRAME_BYTES_MAX:
+        raise WorkerError(f"a worker frame of {length} bytes exceeds {FRAME_BYTES_MAX}: the connection is out of step")
+    return int(length)
+
+
+def decode_body(body: bytes) -> Message:
+    """The message in a frame's body. WorkerError when it is not one: the two sides are of different releases."""
+    try:
+        kind, row = msgpack.unpackb(body)
+        return from_plain_untrusted(_KINDS[kind], row, _KINDS[kind].__name__)
+    except (ValueError, TypeError, KeyError, Malformed, msgpack.exceptions.UnpackException) as error:
+        raise WorkerError(f"a worker frame cannot be read ({error}): node and worker differ in release") from None

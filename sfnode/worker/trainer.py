@@ -1,0 +1,212 @@
+"""Keeps a training worker at work for one node: starts it, hands it the coefficients, outlives its crashes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from protocol.crypto.hashing import Author
+from protocol.errors import NumericError, OperatorError, WorkerError, WorkerMemoryError
+from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Event, StartEstimate, WorkerReady
+from protocol.run.manifest import SignedManifest
+from protocol.state.coefficients import Coefficients
+from sfnode.report import Reporter
+from sfnode.worker.client import WorkerSession, coefficients_of, connect, worker_process
+from sfnode.worker.messages import (
+    CoefficientsSet,
+    Estimated,
+    EstimateRequest,
+    Evaluated,
+    EvaluateRequest,
+    OpenSession,
+    RenewedBasis,
+    SessionOpened,
+)
+
+_RESTART_S_MAX = 60.0  # a worker that dies at once is started again after 1, 2, 4 ... 60 s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingConfig:
+    """Local choices for training; see the options of ``sfnode join`` of the same names. ``basis``: a file, for a run
+    whose basis is published; ``renewals``: those that took its place."""
+
+    model: str
+    data: str | None
+    eval_data: str | None = None
+    device: str = "auto"
+    dtype: str = "fp32"
+    threads: int | None = None
+    worker_socket: Path | None = None
+    basis: Path | None = None
+    renewals: tuple[RenewedBasis, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluate:
+    """Job: measure the accuracy on the evaluation data, for the curve at ``step``."""
+
+    step: int
+
+
+Job = StartEstimate | Evaluate
+
+
+@dataclass(slots=True)
+class TrainingStatistics:
+    """What the worker has done for this node."""
+
+    loss: float | None = None
+    accuracy: float | None = None
+    forward_rows: int = 0
+    restarts: int = 0
+    failures: int = 0
+
+
+class Trainer:
+    """Serves jobs one after the other on whatever worker is alive."""
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        signed: SignedManifest,
+        author: Author,
+        coefficients: Callable[[], Coefficients],
+        reporter: Reporter,
+        renewals: Callable[[], tuple[RenewedBasis, ...]] | None = None,
+    ) -> None:
+        """``renewals``: bases that the owner has published since, as far as they are here."""
+        self.statistics = TrainingStatistics()
+        self._config = config
+        self._signed = signed
+        self._author = author
+        self._coefficients = coefficients
+        self._reporter = reporter
+        self._shown: Coefficients | None = None
+        self._sent: dict[int, int] = {}  # revision of each epoch that the present session holds
+        self._renewals = renewals or (lambda: config.renewals)
+        self._opened_with: tuple[RenewedBasis, ...] = ()
+        self._estimating: int | None = None
+
+    async def run(self, jobs: trio.MemoryReceiveChannel[Job], inbox: trio.MemorySendChannel[Event]) -> None:
+        """Work until cancelled. Raises OperatorError when the model, the data or the device cannot be used."""
+        pause_s = 1.0
+        while True:
+            started = trio.current_time()
+            try:
+                async with self._socket() as socket:
+                    await self._serve(await connect(socket), jobs, inbox)
+            except WorkerError as error:
+                self.statistics.restarts += 1
+                pause_s = 1.0 if trio.current_time() - started > _RESTART_S_MAX else min(2 * pause_s, _RESTART_S_MAX)
+                text = f"training worker lost: {error}. Starting it again in {pause_s:.0f} s; the network goes on"
+                self._reporter.event("worker_lost", text, reason=str(error), pause_s=pause_s)
+                if self._estimating is not None:
+                    await inbox.send(EstimateLost(step=self._estimating))
+                    self._estimating = None
+            await trio.sleep(pause_s)
+
+    @asynccontextmanager
+    async def _socket(self) -> AsyncIterator[Path]:
+        if self._config.worker_socket is not None:
+            yield self._config.worker_socket
+            return
+        async with worker_process(threads=self._config.threads) as socket:
+            yield socket
+
+    async def _serve(
+        self,
+        session: WorkerSession,
+        jobs: trio.MemoryReceiveChannel[Job],
+        inbox: trio.MemorySendChannel[Event],
+    ) -> None:
+        try:
+            await self._open(session)
+            await inbox.send(WorkerReady())
+            async for job in jobs:
+                if self._renewals() != self._opened_with:
+                    await self._open(session)
+                if isinstance(job, Evaluate):
+                    await self._evaluate(session, job)
+                else:
+                    await inbox.send(await self._estimate(session, job))
+        finally:
+            with trio.CancelScope(shield=True):
+                await session.aclose()
+
+    async def _open(self, session: WorkerSession) -> None:
+        config, renewals = self._config, self._renewals()
+        request = OpenSession(
+            manifest=self._signed.encode(),
+            basis=None if config.basis is None else str(config.basis),
+            renewals=renewals,
+            model=config.model,
+            data=config.data,
+            eval_data=config.eval_data,
+            author=self._author,
+            device=config.device,
+            dtype=config.dtype,
+        )
+        try:
+            opened = await session.request(request, SessionOpened)
+        except WorkerMemoryError as error:
+            raise OperatorError(str(error)) from None
+        self._sent, self._opened_with = {}, renewals
+        self._reporter.event(
+            "worker_ready",
+            f"model ready: {opened.model_parameters:,} parameters, {opened.dtype} on {opened.device}, "
+            f"{opened.data_rows} training rows",
+            device=opened.device,
+            dtype=opened.dtype,
+            data_rows=opened.data_rows,
+            model_parameters=opened.model_parameters,
+        )
+
+    async def _estimate(self, session: WorkerSession, job: StartEstimate) -> Event:
+        self._estimating = job.step
+        try:
+            await self._set_coefficients(session)
+            estimated = await session.request(EstimateRequest(step=job.step, seed=job.seed), Estimated)
+        except NumericError as error:
+            self.statistics.failures += 1
+            self._reporter.event("step_skipped", f"step {job.step} skipped: {error}", step=job.step, reason=str(error))
+            self._estimating = None
+            return EstimateSkipped(step=job.step)
+        self._estimating = None
+        self.statistics.loss = estimated.loss
+        self.statistics.forward_rows += estimated.rows
+        return EstimateFinished(step=job.step, scalars=estimated.q)
+
+    async def _evaluate(self, session: WorkerSession, job: Evaluate) -> None:
+        await self._set_coefficients(session)
+        try:
+            result = await session.request(EvaluateRequest(rows_max=0), Evaluated)
+        except NumericError as error:
+            text = f"evaluation at step {job.step} skipped: {error}"
+            self._reporter.event("evaluation_skipped", text, step=job.step, reason=str(error))
+            return
+        self.statistics.accuracy = result.accuracy
+        self._reporter.event(
+            "evaluated",
+            f"step {job.step}: accuracy {100 * result.accuracy:.1f} %, loss {result.loss:.3f} on {result.rows} rows",
+            step=job.step,
+            accuracy=result.accuracy,
+            loss=result.loss,
+            rows=result.rows,
+        )
+
+    async def _set_coefficients(self, session: WorkerSession) -> None:
+        """Send the epochs that changed since the last look."""
+        coefficients = self._coefficients()
+        if coefficients is not self._shown:  # a snapshot came or went: its revisions are others
+            self._shown, self._sent = coefficients, dict.fromkeys(self._sent, -1)
+        revisions = dict.fromkeys(self._sent, 0) | coefficients.revisions()
+        changed = [epoch for epoch in sorted(revisions) if self._sent.get(epoch) != revisions[epoch]]
+        if not changed:
+            return
+        await session.request(coefficients_of(coefficients, changed), CoefficientsSet)
+        self._sent = revisions

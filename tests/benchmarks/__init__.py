@@ -1,0 +1,1 @@
+"""The benchmarks run and report what they promise."""

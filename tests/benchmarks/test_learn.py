@@ -1,0 +1,269 @@
+"""The learning benchmark on the embedded model and data: what it counts, keeps, tells and writes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from benchmarks.learn import __main__ as command
+from benchmarks.learn import jobs
+from benchmarks.learn.clients import Network, opposite
+from benchmarks.learn.comparison import Compared, compare
+from benchmarks.learn.curves import Job, Point, first_reach, play
+from benchmarks.learn.jobs import Curves
+from benchmarks.learn.noise import Noise, measure_noise
+from benchmarks.learn.page import fill, parts
+from benchmarks.learn.pictures import draw_pictures
+from benchmarks.learn.plain import BackPropagation, Mezo, quick_mezo_step
+from benchmarks.learn.problems import MODEL, TASKS, Folders, read
+from benchmarks.learn.recipes import MEZO, RECIPES, Recipe
+from benchmarks.learn.results import Results, from_plain, reached, to_plain
+from benchmarks.learn.scaling import Scaled
+from protocol.errors import OperatorError
+from sfnode.demo import data_file, model_folder
+from sfnode.training.bench.mezo import mezo_step
+from tests import REPOSITORY
+from tests.support.manifests import small_manifest
+
+TASK = replace(TASKS["sst2"], test_rows=24)
+MEZO_RECIPE = Mezo(steps=2, tune_steps=1, rates=(1e-3, 1e-2), rows=4)
+NETWORK = Network(steps=2, tune_steps=1, rates=(1e-3,), rows=4, rank=4, directions=4, schedule="constant")
+BACK = BackPropagation(steps=2, tune_steps=1, rates=(1e-3,), rows=4, is_lora=False)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
+    """SST-2 and its model, played by the embedded reviews and model."""
+    root = tmp_path_factory.mktemp("shared")
+    for name, split in ((TASK.train, "train"), (TASK.tune, "eval"), (TASK.test, "eval")):
+        path = root / "data" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data_file(split=split).read_bytes())
+    (root / "models").mkdir()
+    (root / "models" / MODEL).symlink_to(model_folder())
+    return Folders(data=root / "data", models=root / "models")
+
+
+def job(recipe: Recipe, *, rate: float = 1e-3, seed: int = 0) -> Job:
+    return Job(task=TASK, name="any", recipe=recipe, rate=rate, seed=seed, is_test=True)
+
+
+def points(*accuracies: float) -> tuple[Point, ...]:
+    """An evaluation every ten steps of 32 rows."""
+    return tuple(
+        Point(step=10 * index, rows=320 * index, accuracy=accuracy, loss=1.0)
+        for index, accuracy in enumerate(accuracies)
+    )
+
+
+def some_results() -> Results:
+    mezo = (points(0.5, 0.5, 0.6, 0.6, 0.7), points(0.5, 0.5, 0.5, 0.6, 0.6), points(0.5, 0.6, 0.6, 0.7, 0.8))
+    ours = (points(0.5, 0.7, 0.7), points(0.5, 0.6, 0.7), points(0.5, 0.5, 0.6))
+    compared = (
+        Compared(task="sst2", name=MEZO, rate=1e-3, tried={1e-3: 0.7, 1e-4: 0.6}, curves=mezo),
+        Compared(task="sst2", name="gradient basis", rate=2e-3, tried={}, curves=ours),
+    )
+    scaled = (Scaled(clients=1, rate=2e-3, curves=ours), Scaled(clients=4, rate=2e-3, curves=ours))
+    noise = {"sst2": Noise(all=2.0, linear=3.0)}
+    return Results(
+        seeds=(0, 1, 2), noise=noise, compared=compared, scaled=scaled, cheats=compared[1:], metric=compared[1:]
+    )
+
+
+class Player:
+    """Stands for `play`: notes the jobs, and gives each the loss of its rate all along."""
+
+    def __init__(self, loss: dict[float, float]) -> None:
+        self.played: list[Job] = []
+        self._loss = loss
+
+    def __call__(self, job: Job, _folders: Folders) -> list[Point]:
+        self.played.append(job)
+        return [replace(point, loss=self._loss[job.rate]) for point in points(0.5, 0.6)]
+
+
+def test_opposite__either_kind_of_scalar__is_valid_and_points_the_other_way() -> None:
+    raw = small_manifest(directions=4, clip=9).method
+    normalised = small_manifest(directions=4, scalar="normalised", clip=127).method
+    assert opposite(raw, (3, -1, 0, 9)) == (-9, 9, 9, -9)
+    assert opposite(normalised, (100, -50, 0, 60)) == (-100, 50, 0, -60)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "expected"),
+    [
+        (MEZO_RECIPE, [0, 8, 16]),
+        (BACK, [0, 4, 8]),
+        (replace(BACK, is_lora=True), [0, 4, 8]),
+        (NETWORK, [0, 8, 16]),
+        (replace(NETWORK, sides=1, shares=2), [0, 12, 24]),
+        (replace(NETWORK, clients=3), [0, 24, 48]),
+        (replace(NETWORK, clients=3, cheats=1), [0, 24, 48]),
+        (replace(NETWORK, basis="gradient", calibration_rows=10), [30, 38, 46]),
+        (replace(NETWORK, basis="forward", calibration_rows=10), [10, 18, 26]),
+        (replace(NETWORK, scalar="raw", directions=1, core="canonical"), [0, 8, 16]),
+    ],
+)
+def test_play__every_kind_of_recipe__counts_forward_rows_and_moves_the_model(
+    recipe: Recipe, expected: list[int], folders: Folders
+) -> None:
+    found = play(replace(job(recipe, rate=2e-2), evaluated_at=(0, 1)), folders)
+    assert [point.step for point in found] == [0, 1, 2]
+    assert [point.rows for point in found] == expected
+    assert len({point.loss for point in found}) == 3
+
+
+def test_play__network_and_plain_model__start_at_the_same_accuracy_and_loss(folders: Folders) -> None:
+    plain, network = (play(replace(job(recipe), evaluated_at=(0,)), folders)[0] for recipe in (MEZO_RECIPE, NETWORK))
+    assert plain.accuracy == network.accuracy
+    assert plain.loss == pytest.approx(network.loss, abs=2e-4)
+
+
+@pytest.mark.parametrize("recipe", [MEZO_RECIPE, NETWORK, replace(BACK, is_lora=True)])
+def test_play__same_seed_again__same_curve_and_another_with_another_seed(recipe: Recipe, folders: Folders) -> None:
+    first, again, other = (play(job(recipe, seed=seed), folders) for seed in (1, 1, 2))
+    assert first == again
+    assert first[0] == other[0] and first[-1] != other[-1]
+
+
+@pytest.mark.parametrize("recipe", [NETWORK, replace(NETWORK, basis="gradient"), BACK])
+def test_play__more_steps__loss_falls(recipe: Recipe, folders: Folders) -> None:
+    found = play(job(replace(recipe, steps=30, rows=8), rate=3e-3), folders)
+    assert found[-1].loss < found[0].loss - 0.01
+
+
+def test_curves__called_again__takes_what_is_kept_unless_the_job_differs(
+    folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    player = Player({1e-3: 0.5, 2e-3: 0.6})
+    monkeypatch.setattr(jobs, "play", player)
+    first = job(NETWORK)
+    same = job(replace(NETWORK, rates=(5.0,), tune_steps=7))  # how its rate was chosen does not matter
+    others = [job(replace(NETWORK, directions=2)), job(NETWORK, rate=2e-3), job(NETWORK, seed=1)]
+    found = Curves(folders, tmp_path / "curves", 1).of([first, same, *others])
+    assert player.played == [first, *others]
+    assert Curves(folders, tmp_path / "curves", 1).of([first, *others]) == [found[0], *found[2:]]
+    assert len(player.played) == 4 and found[0] != found[3]
+
+
+def test_compare__several_rates__takes_the_one_with_the_lowest_loss(
+    folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = {1e-3: 0.9, 1e-2: 0.5}
+    player = Player(losses)
+    monkeypatch.setattr(jobs, "play", player)
+    (found,) = compare({MEZO: MEZO_RECIPE}, [TASK], (3, 4), Curves(folders, tmp_path, 1))
+    assert (found.rate, found.tried, len(found.curves)) == (1e-2, losses, 2)
+    assert [(job.is_test, job.rate, job.seed, job.recipe.steps) for job in player.played] == [
+        (False, 1e-3, 100, 1),
+        (False, 1e-2, 100, 1),
+        (True, 1e-2, 3, 2),
+        (True, 1e-2, 4, 2),
+    ]
+
+
+def test_quick_mezo_step__against_the_step_of_the_bench__same_bits() -> None:
+    twins = [[torch.linspace(-1, 1, 50).view(5, 10), torch.ones(7)] for _ in range(2)]
+
+    def loss_of(twin: list[torch.Tensor]) -> torch.Tensor:
+        return (twin[0] * 3).square().sum() + twin[1].sum()
+
+    gradients = [
+        step(twin, partial(loss_of, twin), 7, 1e-3, 1e-2)
+        for step, twin in zip((mezo_step, quick_mezo_step), twins, strict=True)
+    ]
+    assert gradients[0] == gradients[1] != 0
+    assert all(torch.equal(one, other) for one, other in zip(*twins, strict=True))
+    assert not torch.equal(twins[0][1], torch.ones(7))
+
+
+def test_first_reach__one_lucky_evaluation__does_not_count() -> None:
+    curve = points(0.5, 0.7, 0.6, 0.7, 0.8)
+    found = first_reach(curve, 0.7)
+    assert found == curve[3]
+    assert first_reach(curve, 0.8) == curve[4]  # the last one has no next
+    assert first_reach(curve, 0.9) is None
+
+
+def test_reached__some_seeds_never__median_counts_them_as_infinite() -> None:
+    mezo, ours = reached(some_results().compared)
+    assert mezo.rows == (1280, None, 960) and mezo.share == 1.0
+    assert ours.rows == (320, 640, None) and ours.share == 0.5
+
+
+def test_noise__few_examples__is_a_ratio_above_one(folders: Folders) -> None:
+    found = measure_noise(folders, TASK, 32)
+    assert found.all > 1 and found.linear > 1
+
+
+def test_results__through_json__are_the_same() -> None:
+    results = some_results()
+    assert from_plain(json.loads(json.dumps(to_plain(results)))) == results
+
+
+def test_pictures__some_results__one_for_each_task_and_the_clients(tmp_path: Path) -> None:
+    assert draw_pictures(some_results(), tmp_path) == ["sst2.svg", "clients.svg"]
+    for name in ("sst2", "clients"):
+        text = (tmp_path / f"{name}.svg").read_text("utf-8")
+        assert ElementTree.fromstring(text).get("width") == "960"
+        assert ("gradient basis" if name == "sst2" else "4 clients") in text
+
+
+def test_page__marks__hold_the_figures_and_the_rest_stays() -> None:
+    results = some_results()
+    marks = "\n".join(f"<!-- measured: {name} -->\nold\n<!-- end -->" for name in parts(results))
+    page = fill(f"before\n{marks}\nafter\n", results)
+    assert "old" not in page and page.startswith("before\n") and page.endswith("\nafter\n")
+    assert "| gradient basis | 640 | 320, 640, not reached | **2.0** | 70.0 % (70.0, 70.0, 60.0) | 640 |" in page
+    assert fill(page, results) == page
+
+
+def test_page__a_mark_is_missing__is_refused() -> None:
+    with pytest.raises(ValueError, match="0 places for noise"):
+        fill("nothing", some_results())
+
+
+def test_learning_page__in_the_repository__tells_what_results_json_holds() -> None:
+    results = from_plain(json.loads((REPOSITORY / "docs/learning/results.json").read_text("utf-8")))
+    page = (REPOSITORY / "docs/learning.md").read_text("utf-8")
+    assert fill(page, results) == page
+
+
+def test_folders__a_file_is_missing__is_named_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(OperatorError, match=r"sst2/train_1024\.jsonl is missing.*--data and --models"):
+        Folders(data=tmp_path, models=tmp_path).check([TASK])
+
+
+def test_tasks__label_words__are_one_token_each(folders: Folders) -> None:
+    assert len(read(folders, TASK, is_test=True).label_tokens) == 2
+
+
+def test_command__quick__writes_json_pictures_and_page(
+    folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "QUICK_STEPS", 2)
+    (tmp_path / "docs").mkdir()
+    page = (REPOSITORY / "docs/learning.md").read_text("utf-8")
+    (tmp_path / "docs" / "learning.md").write_text(page, "utf-8")
+    options = {"data": folders.data, "models": folders.models, "work": tmp_path, "write": tmp_path / "docs", "jobs": 1}
+    arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
+    done = CliRunner().invoke(command.main, [*arguments, "--quick", "--json"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    plain = json.loads(done.stdout)
+    assert {each["name"] for each in plain["compared"]} == set(RECIPES)
+    assert {each["clients"] for each in plain["scaled"]} == {1, 4}
+    assert json.loads((tmp_path / "docs/learning/results.json").read_text("utf-8")) == plain
+    assert (tmp_path / "docs/learning/sst2.svg").exists()
+    assert (tmp_path / "docs/learning.md").read_text("utf-8") != page
+
+
+def test_command__unknown_task__says_which_are_known() -> None:
+    done = CliRunner().invoke(command.main, ["--tasks", "mnli"])
+    assert done.exit_code == 1 and "known are sst2, trec, agnews" in done.output

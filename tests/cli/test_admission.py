@@ -1,0 +1,266 @@
+"""``sfnode run``, ``join --invite`` and keys with work: what the owner and those who join type and are told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from protocol.crypto.keys import Signer
+from protocol.errors import OperatorError
+from protocol.ledger.roster import Roster
+from protocol.ledger.statements import read_invitation
+from protocol.run.admission import AdmissionKind, AdmissionSpec, work_of
+from protocol.run.manifest import Manifest, sign_manifest
+from sfnode.node.status import own_standing
+from sfnode.storage.identity import FILE_NAME, load_identity, store_seed
+from sfnode.storage.statement_files import INBOX_FOLDER, read_statements_file, submit, waiting
+from sfnode.storage.store import Store, replayed
+from tests.cli.test_commands import STATUS
+from tests.support.cli_calls import assert_teaches, call
+from tests.support.ledgers import seal, signer
+from tests.support.manifests import OWNER, OWNER_SEED, small_manifest
+from tests.support.statements import admit, exclude
+
+ALICE, BOB = signer(1).author, signer(2).author
+
+
+def manifest_of(kind: AdmissionKind, pow_bits: int = 0) -> Manifest:
+    return replace(small_manifest(), admission=AdmissionSpec(kind=kind, pow_bits=pow_bits))
+
+
+OPEN, LISTED, INVITED = map(manifest_of, AdmissionKind)
+
+
+class Place:
+    """The owner's key, a run file and the data directory of a node of that run."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self.folder = folder
+        self.key, self.run, self.data_dir = folder / "owner.key", folder / "my.run", folder / "node"
+        store_seed(self.key, OWNER_SEED)
+        self.run.write_bytes(sign_manifest(manifest, OWNER).encode())
+        Store(self.data_dir, sign_manifest(manifest, OWNER)).close()
+
+    def waiting(self) -> list[bytes]:
+        """Statements that the node will find."""
+        files = list(waiting(self.data_dir))
+        return [statement.data for path in files for statement in read_statements_file(self.manifest, path)]
+
+
+@pytest.fixture
+def listed(tmp_path: Path) -> Place:
+    return Place(tmp_path, LISTED)
+
+
+# --- the owner's commands
+
+
+def test_run_admit__several_authors__are_left_for_the_node(listed: Place) -> None:
+    outcome = call("run", "admit", ALICE.hex(), BOB.hex(), "--owner-key", listed.key, "--data-dir", listed.data_dir)
+    assert outcome.code == 0 and "admitted 2" in outcome.stdout and "next start" in outcome.stdout
+    assert listed.waiting() == [admit(LISTED, 1), admit(LISTED, 2)]
+
+
+def test_run_expel__into_a_file__any_node_takes_it_by_submit(listed: Place) -> None:
+    out = listed.folder / "said.statements"
+    expelled = call(
+        "run", "expel", ALICE.hex(), "--from-step", 7, "--owner-key", listed.key, "--run", listed.run, "--out", out
+    )
+    assert expelled.code == 0 and f"sfnode run submit {out}" in expelled.stdout
+    assert listed.waiting() == []
+    assert call("run", "submit", out, "--data-dir", listed.data_dir).code == 0
+    assert listed.waiting() == [exclude(LISTED, 1, 7)]
+
+
+def test_run_invite__three__are_different_and_open_the_run_to_one_author_each(tmp_path: Path) -> None:
+    place = Place(tmp_path, INVITED)
+    outcome = call("run", "invite", "--count", 3, "--owner-key", place.key, "--run", place.run, "--json")
+    texts = json.loads(outcome.stdout)["invitations"]
+    assert len(set(texts)) == 3
+    roster = Roster(INVITED)
+    for text, author in zip(texts, (ALICE, BOB, ALICE), strict=True):
+        roster.add(roster.codec.claim(read_invitation(text), author))
+    assert roster.is_admitted(ALICE) and roster.is_admitted(BOB)
+
+
+def test_run_show__statements_of_a_node__are_listed(listed: Place) -> None:
+    store = Store(listed.data_dir, sign_manifest(LISTED, OWNER))
+    store.add_statements([admit(LISTED, 1), exclude(LISTED, 1, 7)])
+    store.close()
+    shown = call("run", "show", "--data-dir", listed.data_dir).stdout
+    assert shown == f"admit    {ALICE.hex()}\nexclude  {ALICE.hex()}  from step 7\n"
+    rows = call("run", "show", "--data-dir", listed.data_dir, "--json").stdout.splitlines()
+    assert json.loads(rows[1]) == {"kind": "exclude", "author": ALICE.hex(), "from_step": 7}
+
+
+def test_run_admit__open_run__says_what_to_do_instead(tmp_path: Path) -> None:
+    place = Place(tmp_path, OPEN)
+    outcome = call("run", "admit", ALICE.hex(), "--owner-key", place.key, "--data-dir", place.data_dir)
+    assert_teaches(outcome, "open", "sfnode run expel")
+
+
+def test_run_invite__run_by_list__says_what_it_is(listed: Place) -> None:
+    assert_teaches(call("run", "invite", "--owner-key", listed.key, "--run", listed.run), "allow-list", "invite run")
+
+
+@pytest.mark.parametrize("author", ["", "ab", "zz" * 32, ALICE.hex().upper(), "00" * 32])
+def test_run_admit__no_key__is_refused_with_where_to_find_it(author: str, listed: Place) -> None:
+    outcome = call("run", "admit", author, "--owner-key", listed.key, "--data-dir", listed.data_dir)
+    assert_teaches(outcome, "AUTHOR", "64 lower-case hex digits", "sfnode id show")
+    assert listed.waiting() == []
+
+
+def test_run_expel__by_another_key__is_refused_with_both(listed: Place) -> None:
+    other = listed.folder / "other.key"
+    store_seed(other, b"\7" * 32)
+    outcome = call("run", "expel", ALICE.hex(), "--from-step", 0, "--owner-key", other, "--data-dir", listed.data_dir)
+    assert_teaches(outcome, str(other), OWNER.author.hex()[:16], "only its owner's statements count")
+
+
+def test_run_expel__step_beyond_the_run__is_refused(listed: Place) -> None:
+    outcome = call("run", "expel", ALICE.hex(), "--from-step", 40, "--owner-key", listed.key, "--run", listed.run)
+    assert_teaches(outcome, "--from-step 40", "0 to 39")
+
+
+def test_run_admit__nowhere_to_put_it__says_where(listed: Place) -> None:
+    assert_teaches(call("run", "admit", ALICE.hex(), "--owner-key", listed.key), "--data-dir", "--run")
+    assert_teaches(
+        call("run", "admit", ALICE.hex(), "--owner-key", listed.key, "--run", listed.run), "--data-dir", "--out"
+    )
+
+
+def test_run_admit__out_exists__is_not_overwritten(listed: Place) -> None:
+    outcome = call("run", "admit", ALICE.hex(), "--owner-key", listed.key, "--run", listed.run, "--out", listed.run)
+    assert_teaches(outcome, str(listed.run), "exists")
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        (b"nothing\n", ("line 1", "hexadecimal")),
+        (admit(LISTED, 1).hex().encode() + b"\n" + admit(INVITED, 1).hex().encode(), ("line 2", "another run")),
+        (admit(LISTED, 1)[:-1].hex().encode(), ("line 1", "not a statement")),
+    ],
+)
+def test_run_submit__bad_file__names_the_line(content: bytes, parts: tuple[str, ...], listed: Place) -> None:
+    path = listed.folder / "bad.statements"
+    path.write_bytes(content)
+    assert_teaches(call("run", "submit", path, "--data-dir", listed.data_dir), str(path), *parts)
+    assert listed.waiting() == []
+
+
+# --- who joins
+
+
+@pytest.mark.parametrize(
+    ("manifest", "invite", "parts"),
+    [
+        (OPEN, "invite:", ("--invite", "open", "Leave it out")),
+        (INVITED, "invite:abc", ("--invite", "sfnode run invite")),
+    ],
+)
+def test_join__invitation_of_no_use__says_why(
+    manifest: Manifest, invite: str, parts: tuple[str, ...], tmp_path: Path
+) -> None:
+    place = Place(tmp_path, manifest)
+    outcome = call(
+        "join", "--run", place.run, "--data-dir", place.data_dir, "--worker-socket", "none", "--model", tmp_path,
+        "--data", place.run, "--invite", invite,
+    )  # fmt: skip
+    assert_teaches(outcome, *parts)
+
+
+def test_join__invitation_by_another_owner__is_refused(tmp_path: Path) -> None:
+    place = Place(tmp_path, INVITED)
+    text = Roster(INVITED).codec.invite(Signer(b"\7" * 32), b"\1" * 32).text
+    outcome = call(
+        "join", "--run", place.run, "--data-dir", place.data_dir, "--worker-socket", "none", "--model", tmp_path,
+        "--data", place.run, "--invite", text,
+    )  # fmt: skip
+    assert_teaches(outcome, "--invite", "owner", "another run")
+    assert list(waiting(place.data_dir)) == []
+
+
+def test_join__key_without_work__says_how_much_it_has_and_what_to_do(tmp_path: Path) -> None:
+    manifest = manifest_of(AdmissionKind.OPEN, pow_bits=32)
+    place = Place(tmp_path, manifest)
+    store_seed(place.data_dir / FILE_NAME, b"\1" * 32)
+    outcome = call(
+        "join", "--run", place.run, "--data-dir", place.data_dir, "--worker-socket", "none", "--model", tmp_path,
+        "--data", place.run,
+    )  # fmt: skip
+    bits = work_of(manifest.run_id, load_identity(place.data_dir / FILE_NAME).author)
+    assert_teaches(outcome, f"has {bits} bits of work", "32", "--relay")
+
+
+# --- what a node says and holds
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({}, "admitted"),
+        ({"excluded_from": 7}, "excluded by the owner from step 7 on"),
+        ({"is_admitted": False, "admission": "invite"}, f"`sfnode run admit {STATUS.author}`"),
+        ({"is_admitted": False, "admission": "open, 20 bits of work"}, "has not the work"),
+    ],
+)
+def test_status__standing_of_the_own_key__says_what_to_do(changes: dict[str, object], text: str) -> None:
+    assert text in own_standing(replace(STATUS, **changes))  # type: ignore[arg-type]
+
+
+def test_store__statements__are_read_before_records(tmp_path: Path) -> None:
+    place = Place(tmp_path, LISTED)
+    store = Store(place.data_dir, sign_manifest(LISTED, OWNER))
+    store.add([seal(LISTED, 1, 0), seal(LISTED, 1, 5), seal(LISTED, 2, 0)], is_durable=True)
+    store.add_statements([admit(LISTED, 1), exclude(LISTED, 1, 5)])
+    assert store.statements() == [admit(LISTED, 1), exclude(LISTED, 1, 5)]
+    store.close()
+    with replayed(place.data_dir, LISTED) as replica:
+        assert [envelope.step for envelope in replica.ledger.envelopes()] == [0]
+
+
+def test_submit__same_statements_twice__are_one_file(tmp_path: Path) -> None:
+    first = submit(tmp_path, [admit(LISTED, 1)])
+    assert submit(tmp_path, [admit(LISTED, 1)]) == first
+    assert list((tmp_path / INBOX_FOLDER).iterdir()) == [first]
+
+
+def test_statements_file__missing__is_an_operators_error(tmp_path: Path) -> None:
+    with pytest.raises(OperatorError, match="cannot read the statements"):
+        read_statements_file(LISTED, tmp_path / "none")
+
+
+def stored(folder: Path, *statements: bytes) -> Place:
+    """A node of the run by list that holds the statements, and what four authors have sent."""
+    folder.mkdir()
+    place = Place(folder, LISTED)
+    store_seed(place.data_dir / FILE_NAME, b"\1" * 32)
+    store = Store(place.data_dir, sign_manifest(LISTED, OWNER))
+    store.add_statements([admit(LISTED, 1), admit(LISTED, 2), *statements])
+    store.add([seal(LISTED, author, step) for author in (1, 2) for step in (0, 5, 9)], is_durable=True)
+    store.close()
+    return place
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_log_file__run_with_statements__is_the_same_run_where_it_is_imported(is_new: bool, tmp_path: Path) -> None:
+    full, held = stored(tmp_path / "full", exclude(LISTED, 1, 5)), stored(tmp_path / "held")
+    file, target = tmp_path / "run.sflog", tmp_path / "new" if is_new else held.data_dir
+    assert call("log", "export", file, "--data-dir", full.data_dir).code == 0
+    assert call("log", "import", file, "--data-dir", target).code == 0
+    with replayed(full.data_dir, LISTED) as left, replayed(target, LISTED) as right:
+        assert (left.ledger.root(), left.state_digest()) == (right.ledger.root(), right.state_digest())
+        assert right.ledger.updates == 4
+
+
+def test_log_file__statements_out_of_their_order__is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full, file = stored(tmp_path / "full", exclude(LISTED, 1, 5)), tmp_path / "run.sflog"
+    with monkeypatch.context() as patch:
+        patch.setattr(Roster, "statements", lambda self: self.page(b"", 9)[0][::-1])
+        assert call("log", "export", file, "--data-dir", full.data_dir).code == 0
+    assert_teaches(call("log", "import", file, "--data-dir", tmp_path / "new"), "statement is not in its place", "byte")

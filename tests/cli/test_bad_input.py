@@ -1,0 +1,301 @@
+"""What an operator can get wrong on the command line or in a file: one line says what, where, and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sfnode.cli import extras
+from sfnode.storage.identity import FILE_NAME
+from tests.support.cli_calls import assert_teaches, call
+from tests.support.daemons import demo_run, write_run
+
+INIT = ("init", "--model", "embedded:tiny-opt", "--task", "embedded:reviews")
+PEER = "12D3KooWNtad85FCBXiYiRW4EpMg3ZCjyq2LoDG6qs9hc8VaHeaX"
+
+
+@pytest.fixture(scope="module")
+def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A valid run on the embedded model."""
+    path = tmp_path_factory.mktemp("run") / "good.run"
+    write_run(demo_run(steps=8), path)
+    return path
+
+
+# --- flags of init and testnet ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("--steps", "-5"), ("--steps", "-5", "x>=1")),
+        (("--steps", "0"), ("--steps", "x>=1")),
+        (("--batch-rows", "0"), ("--batch-rows", "x>=1")),
+        (("--directions", "0"), ("--directions", "x>=1")),
+        (("--directions", "3"), ("task.batch_rows", "multiple", "directions")),
+        (("--local-steps", "3"), ("steps", "multiple", "local_steps")),
+        (("--rank", "3"), ("method.rank", "3", "power of two")),
+        (("--max-tokens", "2"), ("max_tokens", "2", "4 ...")),
+        (("--learning-rate", "0"), ("--learning-rate 0", "such as 0.001")),
+        (("--learning-rate", "nan"), ("--learning-rate nan", "such as 0.001")),
+        (("--learning-rate", "1e30"), ("--learning-rate 1e+30", "such as 0.001")),
+        (("--learning-rate", "fast"), ("--learning-rate", "fast")),
+        (("--core", "dense"), ("--core", "dense", "canonical", "rademacher")),
+        (("--trainable", "everything"), ("--trainable", "everything", "linear")),
+        (("--task", "sst3"), ("--task", "sst3", "sst2")),
+    ],
+    ids=" ".join,
+)
+def test_init__bad_flag__names_flag_value_and_what_is_allowed(
+    arguments: tuple[str, str], parts: tuple[str, ...], tmp_path: Path
+) -> None:
+    out = tmp_path / "new.run"
+    assert_teaches(call(*INIT, "--out", out, *arguments), *parts)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("--nodes", "0"), ("--nodes", "x>=1")),
+        (("--late", "-1"), ("--late", "x>=0")),
+        (("--steps", "-3"), ("--steps", "x>=1")),
+        (("--learning-rate", "-1"), ("--learning-rate -1", "such as 0.001")),
+        (("--labels", " no"), ("--labels", "two or more")),
+        (("--data", "absent.jsonl"), ("absent.jsonl", "JSONL")),
+    ],
+    ids=" ".join,
+)
+def test_testnet__bad_flag__names_flag_value_and_what_is_allowed(
+    arguments: tuple[str, str], parts: tuple[str, ...], tmp_path: Path
+) -> None:
+    assert_teaches(call("testnet", "--dir", tmp_path / "net", *arguments), *parts)
+
+
+# --- what is learnt ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"--template": None}, ("--template", "--labels", "--task sst2")),
+        ({"--labels": " no"}, ("--labels", "two or more")),
+        ({"--labels": " no, no"}, ("--labels", "different")),
+        ({"--completion": " {sentence}"}, ("--labels", "--completion", "leave one of them out")),
+        ({"--template": "{sentence It was"}, ("template", "'}'")),
+        ({"--template": "It was"}, ("template", "braces", "{sentence}")),
+        ({"--data": None}, ("--data is missing", "JSONL", "--private-data")),
+        ({"--data": "absent.jsonl"}, ("absent.jsonl", "JSONL file")),
+        ({"--data": "embedded:films"}, ("films", "embedded data", "reviews/train")),
+        ({"--model": "embedded:huge"}, ("huge", "tiny-opt")),
+    ],
+    ids=str,
+)
+def test_init__task_that_does_not_fit__says_what_is_wrong_with_it(
+    changes: dict[str, str | None], parts: tuple[str, ...], tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {
+        "--model": "embedded:tiny-opt",
+        "--template": "{sentence} It was",
+        "--labels": " no, yes",
+        "--data": "embedded:reviews",
+    } | changes
+    arguments = [part for pair in options.items() if pair[1] is not None for part in pair]
+    assert_teaches(call("init", "--out", tmp_path / "new.run", *arguments), *parts)
+
+
+@pytest.mark.parametrize(
+    ("lines", "parts"),
+    [
+        ("", ("no examples",)),
+        ("\n\n", ("no examples",)),
+        ('{"sentence": "a", "label": 0}\n{"sentence": "b"\n', (":2", "not JSON")),
+        ('{"sentence": "a", "label": 0}\n\n{"sentence": "b"}\n', (":3", "'label' is missing")),
+        ('{"text": "a", "label": 0}\n', (":1", "'sentence' is missing")),
+        ('{"sentence": "a", "label": 7}\n', (":1", "label 7", "0 ... 1")),
+        ('{"sentence": "a", "label": "1"}\n', (":1", "label '1'", "0 ... 1")),
+        ('["a", 0]\n', (":1", "JSON object")),
+        ('{"sentence": 3, "label": 0}\n', (":1", "text")),
+        ("\udcff\n", ("UTF-8",)),
+    ],
+)
+def test_init__malformed_jsonl__names_file_and_line(lines: str, parts: tuple[str, ...], tmp_path: Path) -> None:
+    data = tmp_path / "train.jsonl"
+    data.write_bytes(lines.encode("utf-8", "surrogateescape"))
+    task = ("--template", "{sentence} It was", "--labels", " no, yes", "--data", data)
+    outcome = call("init", "--model", "embedded:tiny-opt", *task, "--out", tmp_path / "new.run")
+    assert_teaches(outcome, str(data), *parts)
+
+
+# --- files of the owner -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("steps = 4\n[method\nrank = 8\n", ("not valid TOML", "line 2")),
+        ("steps = 4\nname = [\n", ("not valid TOML", "line 2")),
+        ("stesp = 4\n", ("unknown field 'stesp'", "known are", "steps")),
+        ("[method]\nrnak = 4\n", ("manifest.method", "unknown field 'rnak'", "rank")),
+        ("format = 2\n", ("format 2", "format 1", "install")),
+        ("method = 3\n", ("manifest.method", "3")),
+        ("[schedule]\nkind = 'cosine'\n", ("schedule.kind", "cosine", "linear")),
+        ("name = '\udcff'\n", ("UTF-8",)),
+    ],
+)
+def test_init__bad_settings_file__names_line_or_field(text: str, parts: tuple[str, ...], tmp_path: Path) -> None:
+    settings = tmp_path / "run.toml"
+    settings.write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert_teaches(call(*INIT, "--out", tmp_path / "new.run", "--settings", settings), *parts)
+
+
+def test_init__file_that_exists__is_not_overwritten(tmp_path: Path) -> None:
+    out = tmp_path / "old.run"
+    out.write_text("precious")
+    assert_teaches(call(*INIT, "--out", out), str(out), "exists", "another --out")
+    assert out.read_text() == "precious"
+
+
+def test_init__owner_key_that_is_no_key__says_so(tmp_path: Path) -> None:
+    key = tmp_path / "owner.key"
+    key.write_text("not hexadecimal")
+    assert_teaches(call(*INIT, "--out", tmp_path / "new.run", "--owner-key", key), str(key), "backup")
+
+
+# --- the run file -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "parts"),
+    [
+        (b'"steps":8', b'"steps":9', ("signature does not fit", "changed")),
+        (b'"steps":8', b'"step":1,"steps":8', ("unknown field 'step'", "known are")),
+        (b'"format":1', b'"format":2', ("format 2", "format 1", "install")),
+        (b'"steps":8', b'"steps":-8', ("manifest.steps", "-8")),
+        (b'"steps":8', b'"steps": 8', ("canonical",)),
+        (b'{"admission"', b'{"admissi', ("not JSON",)),
+        (b"\n", b"", ("not a run file", "one line of JSON")),
+    ],
+)
+def test_join__run_file_that_was_changed__says_what_is_wrong(
+    old: bytes, new: bytes, parts: tuple[str, ...], run_file: Path, tmp_path: Path
+) -> None:
+    bad = tmp_path / "bad.run"
+    bad.write_bytes(run_file.read_bytes().replace(old, new))
+    assert_teaches(call("join", "--run", bad, "--data-dir", tmp_path / "node"), str(bad), *parts)
+    assert not (tmp_path / "node").exists()
+
+
+def test_join__no_run_named__says_the_three_ways(tmp_path: Path) -> None:
+    for arguments in ((), ("--data-dir", tmp_path / "node")):
+        assert_teaches(call("join", *arguments), "--run", "--bootstrap", "--data-dir")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("--model", "facebook/opt-125m"), ("--model facebook/opt-125m", "not the run's model", "embedded:tiny-opt")),
+        (("--model", "."), ("--model .", "not the run's model", "embedded:tiny-opt")),
+        (("--data", "README"), ("no data file README", "JSONL")),
+        (("--eval-data", "absent"), ("no data file absent",)),
+        (("--listen", "/ip4/1.2.3/tcp/4001"), ("listen address '/ip4/1.2.3/tcp/4001'", "octets")),
+        (("--listen", "0.0.0.0:4001"), ("listen address '0.0.0.0:4001'", "/ip4/<address>/tcp/<port>")),
+        (("--listen", "/dns/example.org/tcp/4001"), ("listen address", "/ip4/0.0.0.0/tcp/<port>")),
+        (("--listen", "/ip4/192.0.2.77/tcp/4001"), ("/ip4/192.0.2.77/tcp/4001", "no such address", "0.0.0.0")),
+        (("--announce", "/ip4/0.0.0.0/tcp/4001"), ("announce address", "cannot dial", "public")),
+        (("--bootstrap", "/ip4/127.0.0.1/tcp/4001"), ("bootstrap address", "peer id is missing", "/p2p/")),
+        (("--bootstrap", f"/ip4/127.0.0.1/tcp/70000/p2p/{PEER}"), ("bootstrap address", "70000", "port")),
+        (("--bootstrap", "/ip4/127.0.0.1/tcp/4001/p2p/12D3"), ("bootstrap address", "'12D3'", "12D3KooW")),
+        (("--neighbours-min", "-1"), ("--neighbours-min", "x>=0")),
+        (("--eval-every", "-1"), ("--eval-every", "x>=0")),
+        (("--threads", "0"), ("--threads", "x>=1")),
+        (("--device", "tpu"), ("--device", "tpu", "cuda")),
+    ],
+    ids=lambda value: " ".join(value[:2]),
+)
+def test_join__bad_flag__names_flag_value_and_what_is_allowed(
+    arguments: tuple[str, str], parts: tuple[str, ...], run_file: Path, tmp_path: Path
+) -> None:
+    assert_teaches(call("join", "--run", run_file, "--data-dir", tmp_path / "node", *arguments), *parts)
+
+
+def test_join__malformed_bootstrap_without_run_file__fails_at_once(tmp_path: Path) -> None:
+    outcome = call("join", "--bootstrap", "203.0.113.7:4001", "--data-dir", tmp_path / "node")
+    assert_teaches(outcome, "bootstrap address '203.0.113.7:4001'", "/ip4/<address>/tcp/<port>")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        (*INIT, "--out", "new.run"),
+        ("join", "--run", "RUN", "--data-dir", "node"),
+        ("eval", "--data-dir", "node"),
+        ("export", "--data-dir", "node", "--out", "model"),
+        ("testnet", "--dir", "net"),
+        ("bench", "step"),
+        ("bench", "apply"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_training_command__install_without_torch__says_what_to_install(
+    command: tuple[str, ...], run_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "torch" else extras)
+    outcome = call(*(str(run_file) if part == "RUN" else part for part in command))
+    assert_teaches(outcome, "needs torch", "pip install 'sfnode[train]'", "join --relay")
+
+
+# --- data directories -------------------------------------------------------------------------------------------
+
+
+def test_join__data_directory_that_cannot_be_made__says_where_and_why(run_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    outcome = call("join", "--run", run_file, "--data-dir", tmp_path / "file" / "node")
+    assert_teaches(outcome, str(tmp_path / "file" / "node"), "Not a directory")
+
+
+@pytest.mark.parametrize(
+    "command", [("status", "--data-dir"), ("log", "verify"), ("log", "show"), ("eval", "--data-dir")], ids=" ".join
+)
+def test_reading_command__folder_without_node__says_that_it_is_none(command: tuple[str, ...], tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "absent"):
+        assert_teaches(call(*command, folder), str(folder), "no data directory", "manifest.run")
+
+
+def test_export__folder_without_node__says_that_it_is_none(tmp_path: Path) -> None:
+    outcome = call("export", "--data-dir", tmp_path, "--out", tmp_path / "out")
+    assert_teaches(outcome, str(tmp_path), "no data directory", "manifest.run")
+
+
+def test_reading_command__node_that_never_started__says_so(run_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "manifest.run").write_bytes(run_file.read_bytes())
+    for command in (("log", "verify"), ("log", "show"), ("eval", "--data-dir")):
+        assert_teaches(call(*command, tmp_path), str(tmp_path), "not started yet")
+    assert_teaches(call("status", "--data-dir", tmp_path), "no node runs", str(tmp_path), "sfnode join --data-dir")
+
+
+# --- identities -------------------------------------------------------------------------------------------------
+
+
+def test_id__wrong_use__says_what_to_give(tmp_path: Path) -> None:
+    for arguments in ((), ("--data-dir", tmp_path, "--key", tmp_path / "a.key")):
+        assert_teaches(call("id", "show", *arguments), "either --data-dir or --key")
+    assert_teaches(call("id", "show", "--data-dir", tmp_path), str(tmp_path / FILE_NAME), "sfnode id new")
+
+
+@pytest.mark.parametrize("content", [b"", b"zz" * 32, b"ab" * 31, b"\xff\xfe"])
+def test_id__file_that_is_no_key__says_so(content: bytes, tmp_path: Path) -> None:
+    key = tmp_path / "a.key"
+    key.write_bytes(content)
+    assert_teaches(call("id", "show", "--key", key), str(key), "64 hexadecimal digits", "backup")
+
+
+def test_id__new_over_an_old_key__leaves_the_old_one(tmp_path: Path) -> None:
+    key = tmp_path / "a.key"
+    assert call("id", "new", "--out", key).code == 0
+    before = key.read_bytes()
+    assert_teaches(call("id", "new", "--out", key), str(key), "never overwritten")
+    assert key.read_bytes() == before

@@ -1,0 +1,245 @@
+"""The command line as people and programs use it: help, JSON, and what the reporting commands say."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import click
+import pytest
+
+from protocol.crypto.keys import Signer
+from protocol.ledger.envelope import EnvelopeCodec
+from protocol.run.manifest import sign_manifest
+from sfnode.cli import cli
+from sfnode.network.memory import MemoryState
+from sfnode.network.policy.addresses import peer_of_author
+from sfnode.node.status import Status
+from sfnode.storage.store import STATUS_FILE, Store
+from tests.support.cli_calls import assert_teaches, call
+from tests.support.manifests import OWNER, small_manifest
+
+SIGNED = sign_manifest(small_manifest(), OWNER)
+ALICE, BOB = (Signer(name.ljust(32, b".")) for name in (b"alice", b"bob"))
+STATUS = Status(
+    run="test", run_id=SIGNED.manifest.run_id.hex(), author=ALICE.author.hex(), pid=os.getpid(), step=7, steps=40,
+    is_finished=False, updates=13, void_slots=0, authors=2, own_updates=7, skipped_steps=1, catching_up=0, peers=3,
+    loss=0.5, accuracy=None, forward_rows=112, worker_restarts=0, ledger_root="aa" * 32, state_digest="bb" * 32,
+    bytes_in=1_234, bytes_out=56_789, payload_bytes=999, rejected=0, ignored=2, time=0.0,
+    admission="open", is_admitted=True, excluded_from=None, authors_excluded=0,
+    memory=MemoryState(bytes_max=512 << 20, resident_bytes=97 << 20),
+)  # fmt: skip
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """The data directory of a node that has stopped: two authors, ten steps each."""
+    store = Store(tmp_path / "node", SIGNED)
+    codec = EnvelopeCodec(SIGNED.manifest)
+    store.add(
+        [codec.seal(who, step, (step - 5,)).record for step in range(10) for who in (ALICE, BOB)], is_durable=True
+    )
+    store.close()
+    return tmp_path / "node"
+
+
+@pytest.fixture
+def running(directory: Path) -> Iterator[Path]:
+    """The same directory while a node holds it and has just reported."""
+    store = Store(directory, SIGNED)
+    report(directory, replace(STATUS, time=time.time()))
+    yield directory
+    store.close()
+
+
+def report(directory: Path, status: Status) -> None:
+    (directory / STATUS_FILE).write_text(json.dumps(asdict(status)))
+
+
+# --- help -------------------------------------------------------------------------------------------------------
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name, command in group.commands.items():
+        yield (*path, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+
+
+ALL = dict(commands(cli))
+LEAVES = [path for path, command in ALL.items() if not isinstance(command, click.Group)]
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_help__every_command__explains_itself_and_each_option(path: tuple[str, ...]) -> None:
+    outcome = call(*path, "--help")
+    assert outcome.code == 0 and outcome.stdout.startswith("Usage: ")
+    options = [option for option in ALL[path].params if isinstance(option, click.Option)]
+    assert [option.name for option in options if not option.help] == []
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_help__every_command_that_does_something__shows_an_example(path: tuple[str, ...]) -> None:
+    assert f" sfnode {' '.join(path)} " in call(*path, "--help").stdout
+
+
+def test_help__program__names_every_command_and_its_version() -> None:
+    outcome = call("--help")
+    assert outcome.code == 0
+    assert all(f"\n  {name} " in outcome.stdout for name in cli.commands)
+    assert call("--version").stdout.startswith("sfnode, version ")
+    assert call("-h").stdout == outcome.stdout
+
+
+def test_help__unknown_command_or_option__says_where_help_is() -> None:
+    assert_teaches(call("jion"), "No such command 'jion'")
+    outcome = call("join", "--bootstraps", "x")
+    assert_teaches(outcome, "No such option", "--bootstraps")
+    assert "--help" in outcome.stderr
+
+
+def test_program__run_as_a_module__fails_with_one_line_and_code_one(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sfnode", "log", "verify", str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    expected = f"Error: {tmp_path} is no data directory of a node: it has no manifest.run\n"
+    assert (result.returncode, result.stdout, result.stderr) == (1, "", expected)
+
+
+# --- status -----------------------------------------------------------------------------------------------------
+
+
+def test_program__interrupted_while_it_is_imported__ends_as_at_any_other_time() -> None:
+    program = """
+import sys
+class Interrupt:
+    def find_spec(self, name, *ignored):
+        if name == "sfnode.cli":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupt())
+from sfnode.__main__ import main
+main()
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (1, "", "Aborted!\n")
+
+
+def test_status__running_node__is_told_as_text_and_as_json(running: Path) -> None:
+    text = call("status", "--data-dir", running)
+    assert text.code == 0
+    for part in (
+        "test (",
+        "7 of 40",
+        "13 of 2 authors, 7 own",
+        "peers    3",
+        "0.5000",
+        "97 MiB of 512",
+        "1,234 bytes in",
+        "bb" * 32,
+    ):
+        assert part in text.stdout
+    told = json.loads(call("status", "--data-dir", running, "--json").stdout)
+    assert {**told, "time": 0.0} == asdict(STATUS)
+
+
+def test_status__node_that_stopped__fails_and_says_how_to_start_it(directory: Path) -> None:
+    report(directory, replace(STATUS, time=time.time()))
+    assert_teaches(call("status", "--data-dir", directory, "--json"), "no node runs", str(directory), "sfnode join")
+
+
+def test_status__node_that_no_longer_reports__fails_and_names_its_process(running: Path) -> None:
+    report(running, replace(STATUS, time=time.time() - 60))
+    assert_teaches(call("status", "--data-dir", running), str(running), f"pid {os.getpid()}", "60 s", "hangs")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "3", '{"step": 1}'])
+def test_status__unreadable_report__fails_and_says_so(content: str, running: Path) -> None:
+    (running / STATUS_FILE).write_text(content)
+    assert_teaches(call("status", "--data-dir", running), str(running / STATUS_FILE), "Try again")
+
+
+def test_status__no_report_yet__fails_and_says_so(running: Path) -> None:
+    (running / STATUS_FILE).unlink()
+    assert_teaches(call("status", "--data-dir", running), str(running / STATUS_FILE), "No such file")
+
+
+# --- log --------------------------------------------------------------------------------------------------------
+
+
+def test_log_verify__healthy_ledger__is_told_as_text_and_as_json(running: Path) -> None:
+    told = json.loads(call("log", "verify", running, "--json").stdout)
+    assert told["ok"] is True and told["problem"] == ""
+    assert (told["updates"], told["authors"], told["steps"], told["void_slots"]) == (20, 2, 10, 0)
+    assert len(told["state_digest"]) == len(told["ledger_root"]) == len(told["run_id"]) == 64
+    text = call("log", "verify", running)
+    assert text.code == 0
+    assert f"state_digest  {told['state_digest']}\n" in text.stdout and "ok            True\n" in text.stdout
+
+
+def test_log_show__newest_records__come_in_the_order_of_their_steps(directory: Path) -> None:
+    lines = call("log", "show", directory, "--limit", 3, "--json").stdout.splitlines()
+    shown = [json.loads(line) for line in lines]
+    assert [record["step"] for record in shown] == [8, 9, 9]
+    assert {record["author"] for record in shown} == {ALICE.author.hex(), BOB.author.hex()}
+    assert [record["scalars"] for record in shown] == [[3], [4], [4]]
+    assert all(len(record["seed"]) == 16 for record in shown)
+    assert len(call("log", "show", directory, "--limit", 0).stdout.splitlines()) == 20
+    assert len(call("log", "show", directory).stdout.splitlines()) == 20
+    assert_teaches(call("log", "show", directory, "--limit", -1), "--limit", "x>=0")
+
+
+# --- id ---------------------------------------------------------------------------------------------------------
+
+
+def test_id__new_key__is_shown_alike_as_text_and_as_json(tmp_path: Path) -> None:
+    key = tmp_path / "identity.key"
+    made = json.loads(call("id", "new", "--out", key, "--json").stdout)
+    shown = json.loads(call("id", "show", "--data-dir", tmp_path, "--json").stdout)
+    assert made == shown
+    assert shown["peer"] == peer_of_author(bytes.fromhex(shown["author"]))
+    assert shown["file"] == str(key) and shown["is_private"] is True
+    assert key.stat().st_mode & 0o777 == 0o600
+    text = call("id", "show", "--key", key)
+    assert shown["author"] in text.stdout and shown["peer"] in text.stdout and text.stderr == ""
+
+
+def test_id__key_that_others_can_read__is_shown_with_a_warning(tmp_path: Path) -> None:
+    key = tmp_path / "identity.key"
+    call("id", "new", "--out", key)
+    key.chmod(0o644)
+    outcome = call("id", "show", "--key", key)
+    assert outcome.code == 0
+    assert outcome.stderr == f"Warning: others can read this key: chmod 600 {key}\n"
+    assert json.loads(call("id", "show", "--key", key, "--json").stdout)["is_private"] is False
+
+
+# --- init, eval -------------------------------------------------------------------------------------------------
+
+
+def test_run__from_init_to_export__tells_the_same_in_json(tmp_path: Path) -> None:
+    out = tmp_path / "a.run"
+    arguments = ("--model", "embedded:tiny-opt", "--task", "embedded:reviews", "--steps", 8, "--out", out, "--json")
+    made = json.loads(call("init", *arguments).stdout)
+    assert made["file"] == str(out) and made["name"] == "a" and made["model"] == "embedded:tiny-opt"
+    node = tmp_path / "node"
+    joined = call("join", "--run", out, "--data-dir", node, "--exit-when-finished", "--threads", 1, "--json")
+    assert joined.code == 0, joined
+    events = [json.loads(line) for line in joined.stdout.splitlines()]
+    assert {event["event"] for event in events} >= {"started", "worker_ready", "progress", "finished"}
+    verified = json.loads(call("log", "verify", node, "--json").stdout)
+    assert verified["run_id"] == made["run_id"] and verified["updates"] == 8
+    told = json.loads(call("eval", "--data-dir", node, "--compare", "--json").stdout)
+    assert told["state_digest"] == verified["state_digest"]
+    assert told["before"]["rows"] == told["after"]["rows"] > 0
+    exported = json.loads(call("export", "--data-dir", node, "--out", tmp_path / "model", "--json").stdout)
+    assert exported == {
+        "folder": str(tmp_path / "model"),
+        "is_adapter": False,
+        "state_digest": verified["state_digest"],
+    }
+    assert (tmp_path / "model" / "model.safetensors").is_file()

@@ -1,0 +1,1 @@
+"""The independent reader in JavaScript, and the vectors that it must pass."""

@@ -1,0 +1,81 @@
+"""The independent reader in JavaScript agrees with the reference on every vector, and on ledgers it never saw."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import Ignore
+from protocol.run.manifest import Manifest, sign_manifest
+from protocol.state.replica import Replica
+from tests import REPOSITORY
+from tests.conformance import __main__ as conformance
+from tests.support.ledgers import seal
+from tests.support.manifests import OWNER, small_manifest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _needs_node() -> None:
+    if fault := conformance.node_fault():
+        pytest.skip(fault)
+
+
+def test_reader__every_vector__agrees() -> None:
+    finished = conformance.run_reader("run.mjs")
+    assert finished.returncode == 0, finished.stdout[-4_000:] + finished.stderr[-2_000:]
+    assert finished.stdout.strip().splitlines()[-1].startswith("conformance: ")
+
+
+def test_reader__worked_numbers_of_the_specification__agree() -> None:
+    finished = conformance.run_reader("selfcheck.mjs")
+    assert finished.returncode == 0, finished.stdout[-4_000:]
+
+
+def test_reader__a_vector_that_is_wrong__is_named(tmp_path: Path) -> None:
+    for path in (REPOSITORY / "protocol" / "vectors").glob("*.json"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    text = (tmp_path / "ledgers.json").read_text()
+    (tmp_path / "ledgers.json").write_text(text.replace('"SLOT_VOID"', '"ALREADY_HELD"', 1))
+    finished = conformance.run_reader("run.mjs", tmp_path)
+    assert finished.returncode == 1 and "SLOT_VOID" in finished.stdout + finished.stderr
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        small_manifest(),
+        small_manifest(core="rademacher", directions=2, local_steps=4, epoch_steps=8),
+        small_manifest(core="rademacher", scalar="normalised", clip=127, directions=4),
+    ],
+    ids=["canonical", "rademacher", "normalised"],
+)
+def test_reader__records_in_any_order__comes_to_the_same_digests(tmp_path: Path, manifest: Manifest) -> None:
+    records = _records(manifest)
+    random.Random(7).shuffle(records)
+    replica = Replica(manifest)
+    for record in records:
+        with suppress(Ignore):
+            replica.add(record)
+    found = conformance.replayed(sign_manifest(manifest, OWNER).encode(), records, tmp_path)
+    assert replica.ledger.void_slots == 10
+    assert {name: found[name] for name in ("run_id", "updates", "void_slots", "root", "state_digest")} == {
+        "run_id": manifest.run_id.hex(),
+        "updates": replica.ledger.updates,
+        "void_slots": 10,
+        "root": replica.ledger.root().hex(),
+        "state_digest": replica.state_digest().hex(),
+    }
+
+
+def _records(manifest: Manifest) -> list[bytes]:
+    """Five authors in every round; one of them sends two payloads for half of its slots; some records come twice."""
+    method = manifest.method
+    is_raw = method.scalar.value == "raw"
+    plain = (None if is_raw else (32,) * method.scalars, None if is_raw else (-32,) * method.scalars)
+    steps = range(0, manifest.steps, method.local_steps)
+    records = [seal(manifest, author, step, *(plain[0] or ())) for author in range(5) for step in steps]
+    records += [seal(manifest, 4, step, *(plain[1] or (5,) * method.scalars)) for step in list(steps)[:10]]
+    return records + records[::9]

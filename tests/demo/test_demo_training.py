@@ -1,0 +1,87 @@
+"""Zeroth-order training teaches the embedded model, and its export says so without any code of ours."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+from protocol.subspace.bases import Bases
+from sfnode.demo import data_file, model_folder
+from sfnode.run.builder import MethodChoice
+from sfnode.training.export.export import export_adapter, export_model
+from tests import REPOSITORY
+from tests.support.demo_run import DemoRun, demo_run
+
+STEPS = 20  # with a rate that makes them enough
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Two threads on cores that others use too spin at every small product: 60 times slower, measured."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def trained() -> DemoRun:
+    run = demo_run(MethodChoice(learning_rate=5e-4, schedule="constant", epoch_steps=15), STEPS)
+    run.train(0, STEPS)
+    return run
+
+
+def test_demo_training__a_few_steps_of_four_authors__gain_twenty_points(trained: DemoRun) -> None:
+    before = demo_run(MethodChoice(), STEPS).session.evaluate()
+    after = trained.session.evaluate()
+    assert before.rows == 512
+    assert 0.45 <= before.accuracy <= 0.55
+    assert after.accuracy >= before.accuracy + 0.2
+    assert after.loss < before.loss
+
+
+def _script() -> str:
+    """The evaluation script of the documentation, as it is printed there."""
+    found = re.search(
+        r"```python\n(.*?)```", (REPOSITORY / "docs" / "evaluate_export.md").read_text("utf-8"), re.DOTALL
+    )
+    assert found
+    return found[1]
+
+
+def test_export_model__evaluated_by_the_script_of_the_docs__has_the_accuracy_that_we_report(
+    trained: DemoRun, tmp_path: Path
+) -> None:
+    export_model(Bases(trained.manifest), trained.coefficients, model_folder(), tmp_path / "out")
+    (tmp_path / "evaluate.py").write_text(_script())
+    command = [sys.executable, "evaluate.py", "out", str(data_file(split="eval"))]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"accuracy {trained.session.evaluate().accuracy:.4f} on 512 rows\n"
+
+
+def test_export_adapter__of_a_trained_demo__gives_the_logits_of_the_folder(trained: DemoRun, tmp_path: Path) -> None:
+    export_model(Bases(trained.manifest), trained.coefficients, model_folder(), tmp_path / "folder")
+    export_adapter(Bases(trained.manifest), trained.coefficients, model_folder(), tmp_path / "adapter")
+    tokens = torch.arange(60).view(3, 20) * 12 + 3
+    folder, base = (
+        AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+        for path in (tmp_path / "folder", model_folder())
+    )
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
+        expected, before = folder(tokens).logits, base(tokens).logits
+        found = PeftModel.from_pretrained(base, tmp_path / "adapter")(tokens).logits
+    assert (found - expected).abs().max() < 1e-4
+    assert (before - expected).abs().max() > 1e-2

@@ -1,0 +1,1 @@
+"""What `sfnode doctor` finds."""

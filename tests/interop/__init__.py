@@ -1,0 +1,1 @@
+"""A js-libp2p client against a real node."""

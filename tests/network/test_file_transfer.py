@@ -1,0 +1,296 @@
+"""The published basis over the wire: served to observers within bounds, fetched in parts from whoever has it."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass, field
+
+import pytest
+import trio
+
+from protocol.errors import OperatorError
+from protocol.limits import PART_BYTES_MAX
+from protocol.run.manifest import Manifest, basis_bytes, checked
+from protocol.wire import BasisPart, BasisRequest, Bye, ManifestPart, Message, encode
+from sfnode.network import limits
+from sfnode.network.events import DialReport, NetworkConfig
+from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.file_transfer import Download, basis_of, fetch, fetch_manifest
+from sfnode.network.sessions.frames import frame
+from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, await_hello, greet, own_hello
+from sfnode.network.transport.host import Host
+from sfnode.network.transport.link import Link, LinkBrokenError
+from tests.support.manifests import manifest_data
+from tests.support.network_nodes import (
+    CALM,
+    HELLO,
+    LOOPBACK,
+    address_of,
+    dial,
+    network,
+    read_to_end,
+    running_host,
+    seed,
+    start,
+    until,
+)
+
+ROWS = 40_000
+BASIS = hashlib.shake_256(b"basis").digest(24 + 8 + 8 * ROWS)  # ten parts
+PARTS = -(-len(BASIS) // PART_BYTES_MAX)
+
+
+@dataclass
+class Source:
+    """A basis in memory that notes what is read of it."""
+
+    data: bytes = BASIS
+    read_s: float = 0.0  # that one part takes
+    offsets: list[int] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        return len(self.data)
+
+    def read(self, offset: int, bytes_max: int) -> bytes:
+        self.offsets.append(offset)
+        time.sleep(self.read_s)
+        return self.data[offset : offset + bytes_max]
+
+
+class Unreadable(Source):
+    """The disk is gone."""
+
+    def read(self, offset: int, bytes_max: int) -> bytes:
+        raise OSError("input/output error")
+
+
+HASH = hashlib.sha256(BASIS).digest()
+
+
+def run_of(data: bytes) -> Manifest:
+    """A run whose published basis is ``data``, by length and hash."""
+    digest = hashlib.sha256(data).hexdigest()
+    plain = manifest_data(basis="published", basis_sha256=digest)
+    manifest = checked({**plain, "tensors": [{"name": "a", "kind": "vector", "rows": ROWS, "cols": 0}]})
+    assert basis_bytes(manifest.tensors, 8) == len(data) == len(BASIS)
+    return manifest
+
+
+@dataclass
+class Fetch:
+    """One download and what was told of it."""
+
+    progress: list[tuple[int, int]] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+    async def run(self, *addresses: str, data: bytes = BASIS, limit_s: float = 10.0) -> bytes:
+        download = Download(basis_of(run_of(data)), lambda *told: self.progress.append(told))
+        with trio.fail_after(limit_s):
+            return await fetch(download, addresses, seed(5), on_failure=self._note)
+
+    def _note(self, report: DialReport) -> None:
+        self.reasons.append(report.reason)
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "BACKOFF_BOOTSTRAP_MAX_S", 0.01)
+
+
+Answer = Callable[[Channel, int], Awaitable[None]]
+
+
+def serving(number: int, answer: Answer) -> AbstractAsyncContextManager[Host]:
+    """A node of its own making: greets an observer, then lets ``answer`` see the offset of each request."""
+
+    async def serve(link: Link) -> None:
+        channel = Channel(link, CALM, Traffic())
+        try:
+            await await_hello(channel)
+            await channel.send_now(HELLO)
+            while (received := await channel.receive_untrusted()) is not None:
+                if isinstance(received[0], Bye):
+                    return
+                assert isinstance(received[0], BasisRequest)
+                await answer(channel, received[0].offset)
+        except (LinkBrokenError, EOFError):
+            pass  # the other side has left, or ``answer`` has had enough
+        finally:
+            await link.aclose()
+
+    return running_host(number, serve)
+
+
+def part(data: bytes, offset: int) -> BasisPart:
+    return BasisPart(total=len(data), offset=offset, data=data[offset : offset + PART_BYTES_MAX])
+
+
+# --- fetching
+
+
+async def test_fetch_basis__node_serves_it__whole_with_progress() -> None:
+    source, fetched = Source(), Fetch()
+    async with trio.open_nursery() as nursery:
+        listener = await start(nursery, network(1, basis=source))
+        assert await fetched.run(*listener.addresses) == BASIS
+        assert not listener.events
+        nursery.cancel_scope.cancel()
+    assert source.offsets == list(range(0, len(BASIS), PART_BYTES_MAX))
+    assert [told[0] for told in fetched.progress] == [*source.offsets[1:], len(BASIS)]
+    assert {told[1] for told in fetched.progress} == {len(BASIS)} and not fetched.reasons
+
+
+async def test_fetch_basis__first_peer_breaks_off__second_goes_on_where_it_ended() -> None:
+    async def three_parts(channel: Channel, offset: int) -> None:
+        if offset >= 3 * PART_BYTES_MAX:
+            raise EOFError
+        await channel.send_now(part(BASIS, offset))
+
+    source, fetched = Source(), Fetch()
+    async with trio.open_nursery() as nursery, serving(9, three_parts) as broken:
+        listener = await start(nursery, network(1, basis=source))
+        assert await fetched.run(str(address_of(broken)), *listener.addresses) == BASIS
+        nursery.cancel_scope.cancel()
+    # a connection that is dropped may take parts along that were not read yet
+    assert source.offsets == list(range(source.offsets[0], len(BASIS), PART_BYTES_MAX))
+    assert len(source.offsets) < PARTS and len(fetched.reasons) == 1
+
+
+async def test_fetch_basis__first_peer_lies__said_so_and_begun_anew_with_the_next() -> None:
+    lie = BASIS[:-1] + b"\0"
+
+    async def lying(channel: Channel, offset: int) -> None:
+        await channel.send_now(part(lie, offset))
+
+    source, fetched = Source(), Fetch()
+    async with trio.open_nursery() as nursery, serving(9, lying) as liar:
+        listener = await start(nursery, network(1, basis=source))
+        assert await fetched.run(str(address_of(liar)), *listener.addresses) == BASIS
+        nursery.cancel_scope.cancel()
+    assert fetched.reasons == ["what came is not the run's basis: another hash. Starting again"]
+    assert source.offsets[0] == 0 and len(source.offsets) == PARTS
+
+
+@pytest.mark.parametrize("source", [None, Unreadable()], ids=["random basis", "unreadable file"])
+async def test_fetch_basis__node_has_none__says_so_and_the_next_is_asked(source: Source | None) -> None:
+    fetched = Fetch()
+    async with trio.open_nursery() as nursery:
+        without = await start(nursery, network(2, basis=source))
+        listener = await start(nursery, network(1, basis=Source()))
+        assert await fetched.run(*without.addresses, *listener.addresses) == BASIS
+        assert await fetch_manifest(without.addresses, seed(6))
+        nursery.cancel_scope.cancel()
+    assert fetched.reasons == ["it said bye instead of sending the basis: no basis here"]
+
+
+@pytest.mark.parametrize(
+    "answered",
+    [
+        BasisPart(total=len(BASIS), offset=PART_BYTES_MAX, data=BASIS[:PART_BYTES_MAX]),
+        BasisPart(total=len(BASIS), offset=0, data=BASIS[: PART_BYTES_MAX - 1]),
+        BasisPart(total=len(BASIS), offset=0, data=b""),
+        BasisPart(total=len(BASIS) + 1, offset=0, data=BASIS[:PART_BYTES_MAX]),
+        BasisPart(total=1, offset=0, data=b"x"),
+    ],
+    ids=["another place", "too short", "empty", "another total", "a tiny one"],
+)
+async def test_fetch_basis__part_that_does_not_fit__is_refused(answered: BasisPart) -> None:
+    async def answer(channel: Channel, offset: int) -> None:
+        await channel.send_now(answered)
+
+    fetched = Fetch()
+    async with trio.open_nursery() as nursery, serving(9, answer) as liar:
+        listener = await start(nursery, network(1, basis=Source()))
+        assert await fetched.run(str(address_of(liar)), *listener.addresses) == BASIS
+        nursery.cancel_scope.cancel()
+    assert len(fetched.reasons) == 1 and fetched.reasons[0].startswith("message_field: basis part")
+
+
+async def test_fetch_basis__something_else_comes__is_refused() -> None:
+    async def answer(channel: Channel, offset: int) -> None:
+        await channel.send_now(ManifestPart(total=1, offset=0, data=b"x"))
+
+    fetched = Fetch()
+    async with trio.open_nursery() as nursery, serving(9, answer) as liar:
+        listener = await start(nursery, network(1, basis=Source()))
+        assert await fetched.run(str(address_of(liar)), *listener.addresses) == BASIS
+        nursery.cancel_scope.cancel()
+    assert len(fetched.reasons) == 1 and "ManifestPart instead of the basis" in fetched.reasons[0]
+
+
+async def test_fetch_basis__no_address__operator_error() -> None:
+    with pytest.raises(OperatorError, match="no bootstrap address"):
+        await Fetch().run()
+
+
+# --- serving
+
+
+async def test_observer__slower_than_it_may_be__is_cut_and_goes_on_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "OBSERVER_S", 0.2)
+    monkeypatch.setattr(limits, "OBSERVER_BYTES_PER_S_MIN", 1e12)
+    source, fetched = Source(read_s=0.05), Fetch()
+    async with trio.open_nursery() as nursery:
+        listener = await start(nursery, network(1, basis=source))
+        assert await fetched.run(*listener.addresses) == BASIS
+        nursery.cancel_scope.cancel()
+    assert len(fetched.reasons) >= 2 and len(set(source.offsets)) == PARTS
+
+
+async def test_observer__takes_a_basis_at_the_slowest_pace__has_time_for_all_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "OBSERVER_S", 0.2)
+    monkeypatch.setattr(limits, "OBSERVER_BYTES_PER_S_MIN", PART_BYTES_MAX / 0.1)
+    fetched = Fetch()
+    async with trio.open_nursery() as nursery:
+        listener = await start(nursery, network(1, basis=Source(read_s=0.05)))
+        assert await fetched.run(*listener.addresses) == BASIS
+        nursery.cancel_scope.cancel()
+    assert not fetched.reasons
+
+
+async def test_observer__asks_for_the_basis_again_and_again__gets_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "OBSERVER_BYTES_MAX", 3 * PART_BYTES_MAX)
+    source = Source()
+    async with trio.open_nursery() as nursery, running_host(9, is_listening=False) as stranger:
+        listener = await start(nursery, network(1, basis=source))
+        link = await dial(stranger, listener)
+        channel = Channel(link, CALM, Traffic())
+        await greet(channel, own_hello(run_id=OBSERVER_RUN_ID, agent="", listen=(), head_step=0))
+        received: object = True
+        with trio.fail_after(5.0), suppress(LinkBrokenError):
+            while received is not None:
+                await channel.send_now(BasisRequest(sha256=HASH, offset=0))
+                received = await channel.receive_untrusted()
+        nursery.cancel_scope.cancel()
+    assert PARTS + 2 <= len(source.offsets) <= PARTS + 3
+
+
+async def test_observer__asks_beyond_the_end__gets_an_empty_part() -> None:
+    async with trio.open_nursery() as nursery, running_host(9, is_listening=False) as stranger:
+        listener = await start(nursery, network(1, basis=Source()))
+        channel = Channel(await dial(stranger, listener), CALM, Traffic())
+        await greet(channel, own_hello(run_id=OBSERVER_RUN_ID, agent="", listen=(), head_step=0))
+        await channel.send_now(BasisRequest(sha256=HASH, offset=2**32 - 1))
+        received = await channel.receive_untrusted()
+        assert received and received[0] == BasisPart(total=len(BASIS), offset=2**32 - 1, data=b"")
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("message", [BasisRequest(sha256=HASH, offset=0), BasisPart(total=1, offset=0, data=b"x")])
+async def test_neighbour__asks_for_the_basis_or_sends_it__is_cut(message: Message) -> None:
+    async with trio.open_nursery() as nursery, running_host(9, is_listening=False) as stranger:
+        listener = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,)), basis=Source()))
+        link = await dial(stranger, listener)
+        await link.send_all(frame(encode(HELLO)))
+        await until(listener.connected)
+        await link.send_all(frame(encode(message)))
+        await until(listener.disconnected)
+        assert "between neighbours" in listener.disconnected()[0].reason
+        await read_to_end(link)
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,181 @@
+"""The first words of a session: hello, refusals, and the manifest for those who are about to join."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import pytest
+import trio
+
+from protocol.errors import OperatorError
+from protocol.wire import VERSION, Bye, Hello, Message, Peers, PeersRequest, Ping, encode
+from sfnode.network import limits
+from sfnode.network.events import NetworkConfig, PeerConnected, PeerDisconnected
+from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.file_transfer import fetch_manifest
+from sfnode.network.sessions.frames import frame
+from sfnode.network.sessions.handshake import greet
+from tests.support.network_nodes import (
+    CALM,
+    HELLO,
+    LOOPBACK,
+    MANIFEST,
+    QUICK,
+    dial,
+    network,
+    read_to_end,
+    record,
+    running_host,
+    seed,
+    start,
+    until,
+)
+
+BEFORE_HELLO = {
+    "announced frame of 1,025 bytes": (1_025).to_bytes(4, "big"),
+    "frame of 2 KiB": frame(bytes(2_048)),
+    "ping": frame(encode(Ping(nonce=1))),
+    "records": frame(encode(record(1))),
+}
+
+
+@pytest.mark.parametrize("first_words", BEFORE_HELLO.values(), ids=BEFORE_HELLO.keys())
+async def test_stranger__says_anything_but_hello__is_cut(first_words: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async with trio.open_nursery() as nursery, running_host(9, is_listening=False) as attacker:
+        listener = await start(nursery, network(1))
+        link = await dial(attacker, listener)
+        with caplog.at_level(logging.ERROR, "sfnode.network"):
+            await link.send_all(first_words)
+            with trio.fail_after(2.0):
+                assert await read_to_end(link) == b""
+        assert not listener.events
+        nursery.cancel_scope.cancel()
+
+
+async def test_stranger__says_nothing__is_cut_after_hello_s() -> None:
+    async with trio.open_nursery() as nursery, running_host(9, is_listening=False) as attacker:
+        config = NetworkConfig(listen=(LOOPBACK,), timings=replace(QUICK, hello_s=0.2))
+        listener = await start(nursery, network(1, config))
+        link = await dial(attacker, listener)
+        with trio.fail_after(1.5):
+            assert await read_to_end(link) == b""
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("hello", "reason"),
+    [
+        (replace(HELLO, run_id=b"x" * 32), "other run"),
+        (replace(HELLO, version=VERSION + 1), "other protocol version"),
+    ],
+)
+async def test_greeting__other_run_or_version__is_refused_politely(hello: Hello, reason: str) -> None:
+    async with trio.open_nursery() as nursery, running_host(9, is_listening=False) as stranger:
+        listener = await start(nursery, network(1))
+        link = await dial(stranger, listener)
+        channel = Channel(link, CALM, Traffic())
+        await channel.send_now(hello)
+        received = await channel.receive_untrusted()
+        assert received is not None
+        assert isinstance(received[0], Bye)
+        assert received[0].reason.startswith(reason)
+        assert not listener.events
+        nursery.cancel_scope.cancel()
+
+
+async def test_greeting__bootstrap_is_in_another_run__operator_is_told_and_it_is_not_redialled() -> None:
+    async with trio.open_nursery() as nursery:
+        listener = await start(nursery, network(1))
+        config = NetworkConfig(bootstrap=listener.addresses)
+        dialler = await start(nursery, network(2, config, run_id=b"x" * 32))
+        await until(lambda: dialler.network.dial_reports)
+        (report,) = dialler.network.dial_reports
+        assert report.address == listener.addresses[0]
+        assert report.reason.startswith("other run")
+        assert report.retry_in_s >= limits.BACKOFF_BOOTSTRAP_MAX_S
+        nursery.cancel_scope.cancel()
+
+
+async def test_greeting__long_list_of_own_addresses__hello_still_fits() -> None:
+    announced = tuple(f"/dns/{'a' * 60}.{'b' * 60}.example/tcp/{port}" for port in range(4_000, 4_012))
+    async with trio.open_nursery() as nursery:
+        listener = await start(nursery, network(1))
+        config = NetworkConfig(bootstrap=listener.addresses, announce=announced)
+        dialler = await start(nursery, network(2, config))
+        await until(dialler.connected)
+        nursery.cancel_scope.cancel()
+
+
+async def test_full_node__one_more_dials__is_refused_and_told_of_others() -> None:
+    async with trio.open_nursery() as nursery:
+        full = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,), inbound_max=1)))
+        member = await start(nursery, network(2, NetworkConfig(listen=(LOOPBACK,), bootstrap=full.addresses)))
+        await until(full.connected)
+        newcomer = await start(nursery, network(3, NetworkConfig(bootstrap=full.addresses)))
+        await until(lambda: member.peer in newcomer.peers())
+        assert newcomer.network.dial_reports[0].reason == "full"
+        assert full.peers() == {member.peer}
+        nursery.cancel_scope.cancel()
+
+
+async def test_second_session_of_a_peer__newest_wins__first_is_told() -> None:
+    async with trio.open_nursery() as nursery, running_host(9, is_listening=False) as restarted:
+        listener = await start(nursery, network(1))
+        links = []
+        for number in (1, 2):
+            links.append(await dial(restarted, listener))
+            await links[-1].send_all(frame(encode(HELLO)))
+            await until(lambda number=number: len(listener.connected()) == number)  # type: ignore[misc]
+        assert [type(event) for event in listener.events] == [PeerConnected, PeerDisconnected, PeerConnected]
+        await links[1].send_all(frame(encode(record(2))))
+        await until(listener.messages)
+        nursery.cancel_scope.cancel()
+
+
+# --- the manifest
+
+
+async def test_fetch_manifest__node_serves_it__whole_and_equal() -> None:
+    async with trio.open_nursery() as nursery:
+        listener = await start(nursery, network(1))
+        assert await fetch_manifest(listener.addresses, seed(5)) == MANIFEST
+        assert not listener.events
+        nursery.cancel_scope.cancel()
+
+
+async def test_fetch_manifest__first_bootstrap_is_down__says_so_and_asks_the_next() -> None:
+    async with trio.open_nursery() as nursery:
+        gone = await start(nursery, network(2))
+        await gone.stop()
+        listener = await start(nursery, network(1))
+        reasons: list[str] = []
+        fetched = await fetch_manifest(
+            (*gone.addresses, *listener.addresses),
+            seed(5),
+            on_failure=lambda report: reasons.append(f"{report.address}: {report.reason}"),
+        )
+        assert fetched == MANIFEST
+        assert reasons == [f"{gone.addresses[0]}: connection refused"]
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("address", ["/ip4/127.0.0.1/tcp/4001", "localhost:4001", "/ip4/0.0.0.0/tcp/1/p2p/x", ""])
+async def test_fetch_manifest__malformed_address__operator_error(address: str) -> None:
+    with pytest.raises(OperatorError, match="bootstrap address"):
+        await fetch_manifest((address,), seed(5))
+
+
+@pytest.mark.parametrize("message", [record(1), PeersRequest(), Peers(peers=())])
+async def test_observer__asks_for_more_than_the_manifest__is_cut(
+    message: Message, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with trio.open_nursery() as nursery, running_host(9, is_listening=False) as stranger:
+        listener = await start(nursery, network(1))
+        link = await dial(stranger, listener)
+        channel = Channel(link, CALM, Traffic())
+        await greet(channel, replace(HELLO, run_id=bytes(32)))
+        with caplog.at_level(logging.ERROR, "sfnode.network"):
+            await channel.send_now(message)
+            assert await read_to_end(link) == b""
+        nursery.cancel_scope.cancel()

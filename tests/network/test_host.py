@@ -1,0 +1,206 @@
+"""The libp2p host: listening, dialling, the library in a fresh process. Some of it guards work-arounds, too."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+
+import pytest
+import trio
+from libp2p import new_host
+from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.crypto.x25519 import create_new_key_pair as create_new_noise_key_pair
+from libp2p.custom_types import TProtocol
+from libp2p.network.swarm import Swarm
+from libp2p.peer.id import ID
+from libp2p.security.insecure.transport import PLAINTEXT_PROTOCOL_ID, InsecureTransport
+from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
+from libp2p.security.noise.transport import Transport as NoiseTransport
+from libp2p.stream_muxer.mplex.mplex import MPLEX_PROTOCOL_ID as MPLEX
+from libp2p.stream_muxer.mplex.mplex import Mplex
+from libp2p.stream_muxer.yamux import yamux
+from multiaddr import Multiaddr
+
+from protocol.errors import OperatorError
+from sfnode.network import limits
+from sfnode.network.policy.addresses import parse_address, parse_listen
+from sfnode.network.transport import host as host_module
+from sfnode.network.transport import libp2p_patches
+from sfnode.network.transport.host import DialError, Host
+from sfnode.network.transport.libp2p_patches import BoundedYamux, WindowedStream
+from tests import REPOSITORY
+from tests.support.network_nodes import address_of, check_echo, connections, echo, running_host, seed
+
+# --- listening
+
+
+async def test_listen__port_taken_by_another_program__operator_error_names_it() -> None:
+    with trio.socket.socket() as other:
+        await other.bind(("127.0.0.1", 0))
+        other.listen(1)
+        taken = f"/ip4/127.0.0.1/tcp/{other.getsockname()[1]}"
+        host = Host(identity_seed=seed(1), on_inbound=echo)
+        with pytest.raises(OperatorError, match=f"cannot listen on {taken}: Address already in use"):
+            async with host.running((parse_listen(taken),)):
+                pytest.fail("must not start")
+
+
+async def test_listen__second_host_slips_past_the_probe__still_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no_probe(_address: object) -> None:
+        await trio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(host_module, "_probe", no_probe)
+    async with running_host(1) as first:
+        second = Host(identity_seed=seed(2), on_inbound=echo)
+        with pytest.RaisesGroup(OperatorError, flatten_subgroups=True, allow_unwrapped=True):
+            async with second.running((first.addresses[0],)):
+                pytest.fail("two hosts would share one port")
+
+
+# --- dialling
+
+
+async def test_dial__peer_was_down_a_moment_ago__is_tried_again_at_once() -> None:
+    async with running_host(1) as gone:
+        address = address_of(gone)
+    async with running_host(2, is_listening=False) as dialler:
+        with pytest.raises(DialError, match="connection refused"):
+            await dialler.dial(address)
+        back = Host(identity_seed=seed(1), on_inbound=echo)
+        async with back.running((parse_listen(address.transport),)):
+            started_s = trio.current_time()
+            await check_echo(dialler, back)
+            assert trio.current_time() - started_s < 0.6  # 0.2 s of it is closing
+
+
+async def test_dial__listener_never_answers__gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "DIAL_S", 0.2)
+    with trio.socket.socket() as silent:
+        await silent.bind(("127.0.0.1", 0))
+        silent.listen(1)
+        port = silent.getsockname()[1]
+        async with running_host(1, is_listening=False) as dialler, running_host(2) as other:
+            address = parse_address(f"/ip4/127.0.0.1/tcp/{port}/p2p/{other.peer}")
+            with trio.fail_after(5.0), pytest.raises(DialError, match="no answer within"):
+                await dialler.dial(address)
+            assert not connections(dialler)
+
+
+async def test_dial__another_node_answers__says_so() -> None:
+    async with running_host(1) as expected, running_host(2) as other, running_host(3, is_listening=False) as dialler:
+        address = parse_address(f"{other.addresses[0].transport}/p2p/{expected.peer}")
+        with pytest.raises(DialError, match="another node answers there"):
+            await dialler.dial(address)
+
+
+async def test_dial__any_address__the_librarys_dialler_is_never_entered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes 250 ms at least, tries the first address only and stale ones too, and rests for a minute."""
+
+    async def enter(*_arguments: object, **_named: object) -> None:
+        pytest.fail("the library's dialler")
+
+    for name in ("dial_peer", "dial_addr", "_dial_with_retry"):
+        assert hasattr(Swarm, name)
+        monkeypatch.setattr(Swarm, name, enter)
+    async with running_host(1) as listener, running_host(2, is_listening=False) as dialler:
+        await check_echo(dialler, listener)
+
+
+async def test_muxer__dialler_offers_mplex_only__is_refused() -> None:
+    keys = create_new_key_pair(seed(2))
+    noise = NoiseTransport(keys, noise_privkey=create_new_noise_key_pair().private_key)
+    dialler = new_host(key_pair=keys, sec_opt={NOISE: noise}, muxer_opt={TProtocol(MPLEX): Mplex})
+    async with running_host(1) as victim, dialler.run(listen_addrs=[]):
+        with trio.fail_after(10.0), pytest.raises(Exception, match=r"unable to connect|muxer|negotiat|upgrade"):
+            await dialler.get_network().dial_addr(Multiaddr(victim.addresses[0].transport), ID.from_base58(victim.peer))
+        assert not connections(victim)
+
+
+async def test_host__what_it_answers__is_identify_ping_and_our_own() -> None:
+    """No pubsub, relay or table of the library's: what is not there cannot fail."""
+    async with running_host(1) as host:
+        served = {str(protocol) for protocol in host._host.get_mux().handlers}
+    assert served == {"/ipfs/id/1.0.0", "/ipfs/ping/1.0.0", "/sfnode/1", "/sfnode/reach/1"}
+
+
+async def test_security__dialler_offers_plaintext_only__is_refused() -> None:
+    keys = create_new_key_pair(seed(2))
+    forger = new_host(key_pair=keys, sec_opt={PLAINTEXT_PROTOCOL_ID: InsecureTransport(keys)})
+    async with running_host(1) as victim, forger.run(listen_addrs=[]):
+        with pytest.raises(Exception, match=r"unable to connect|security|negotiat"):
+            await forger.get_network().dial_addr(Multiaddr(victim.addresses[0].transport), ID.from_base58(victim.peer))
+        assert not connections(victim)
+
+
+# --- the process
+
+
+def test_library__other_version__operator_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda _name: "0.9.0")
+    with pytest.raises(OperatorError, match=r"needs exactly 0\.8\.1"):
+        libp2p_patches.check_library()
+
+
+def test_library__patched_name_is_gone__operator_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Swarm, "_do_handle_inbound_connection")
+    with pytest.raises(OperatorError, match=r"lacks Swarm\._do_handle_inbound_connection"):
+        libp2p_patches.check_library()
+
+
+def test_library__patched__is_idempotent() -> None:
+    libp2p_patches.patch_library()
+    libp2p_patches.patch_library()
+    assert yamux.YamuxStream is WindowedStream
+    assert issubclass(BoundedYamux, yamux.Yamux)
+
+
+SCRIPT_QUIET = """
+import logging
+import trio
+from multiaddr import Multiaddr
+from tests.support.network_nodes import address_of, check_echo, running_host
+from sfnode.network.transport.host import DialError
+async def main():
+    async with running_host(1) as a, running_host(2) as b:
+        await check_echo(b, a)
+        address = address_of(a)
+        await b.dial(address)
+        a._swarm.get_connections()[0].muxed_conn.abort()
+        await trio.sleep(0.1)
+        link = await b.dial(address)
+        await b._swarm.get_connections()[0].muxed_conn._write_frame(bytes([9] * 12))
+        await link.send_all(b"x")
+        stream = await trio.open_tcp_stream(address.host, address.port)
+        await stream.send_all(b"garbage" * 100)
+        await trio.sleep(0.1)
+    async with running_host(2) as b:
+        try:
+            await b.dial(address)
+        except DialError:
+            pass
+trio.run(main)
+assert not logging.getLogger().handlers
+"""
+
+SCRIPT_WITHOUT_FASTECDSA = """
+import importlib.util, sys
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "fastecdsa" else find(name, *rest)
+import sfnode.network.transport.host
+assert not hasattr(sys.modules["fastecdsa"], "__file__")
+"""
+
+
+@pytest.mark.parametrize("script", [SCRIPT_QUIET, SCRIPT_WITHOUT_FASTECDSA], ids=["connections", "without fastecdsa"])
+def test_library__used_in_a_fresh_process__prints_nothing(script: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=30,
+        env={"PYTHONPATH": "."},
+        cwd=REPOSITORY,
+    )
+    assert (ended.returncode, ended.stderr, ended.stdout) == (0, "", "")

@@ -1,0 +1,232 @@
+"""Finding peers on the local network: packets, what of them is believed, and nodes that find each other so."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from protocol.crypto.keys import Signer
+from protocol.wire import PeerId
+from sfnode.network import limits
+from sfnode.network.discovery.mdns import LocalDiscovery, believable, is_local
+from sfnode.network.discovery.mdns_packets import (
+    Announcement,
+    Query,
+    decode_untrusted,
+    encode_announcement,
+    encode_query,
+)
+from sfnode.network.policy.addresses import Address, parse_address, peer_of_author
+from sfnode.storage.identity import FILE_NAME
+from tests.support.daemons import demo_run, write_run
+from tests.support.network_nodes import network, seed
+from tests.support.running_nodes import wait_until
+
+PEER = peer_of_author(bytes(31) + b"\1")
+TEXT = f"/ip4/192.168.1.5/tcp/4001/p2p/{PEER}"
+
+
+# --- packets
+
+
+def test_packets__query_and_announcement__are_read_as_they_were_written() -> None:
+    assert decode_untrusted(encode_query()) == Query()
+    assert decode_untrusted(encode_announcement(b"random", (TEXT, "/ip4/x"))) == Announcement(
+        addresses=(TEXT, "/ip4/x")
+    )
+    assert len(encode_announcement(b"r" * 32, (TEXT,) * limits.MDNS_ADDRESSES_MAX)) <= limits.MDNS_PACKET_BYTES_MAX
+
+
+def test_packets__query_in_bytes__is_that_of_the_libp2p_specification() -> None:
+    expected = "000000000001000000000000" + "045f703270" + "045f756470" + "056c6f63616c" + "00" + "000c" + "0001"
+    assert encode_query().hex() == expected
+
+
+def test_packets__compressed_names_as_other_programs_write_them__are_read() -> None:
+    """PTR in the answers; TXT with a pointer to the PTR's name among the additional records."""
+    service = b"\x04_p2p\x04_udp\x05local\0"
+    host = b"\x04abcd\xc0\x0c"
+    ptr = service + struct.pack(">HHIH", 12, 1, 120, len(host)) + host
+    at = 12 + len(service) + 10
+    text = b"dnsaddr=" + TEXT.encode()
+    txt = struct.pack(">H", 0xC000 | at) + struct.pack(">HHIH", 16, 0x8001, 120, len(text) + 1)
+    packet = struct.pack(">HHHHHH", 0, 0x8400, 0, 1, 0, 1) + ptr + txt + bytes([len(text)]) + text
+    assert decode_untrusted(packet) == Announcement(addresses=(TEXT,))
+
+
+GOOD = encode_announcement(b"random", (TEXT,))
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        b"",
+        encode_query()[:-1],
+        encode_query()[:12] + b"\xc0\x0c" + encode_query()[-4:],  # a name that points at itself
+        encode_query()[:12] + b"\xc0\xff" + encode_query()[-4:],  # beyond the end
+        encode_query()[:12] + b"\x04_ipp\x04_tcp\x05local\0" + encode_query()[-4:],  # a printer's
+        encode_query()[:12] + 17 * b"\x01a" + b"\0" + encode_query()[-4:],
+        GOOD[:-1],
+        GOOD[:4] + b"\xff\xff" + GOOD[6:],  # more records than it can have
+        GOOD.replace(b"_p2p", b"_abc"),
+        GOOD.replace(b"dnsaddr=", b"address="),
+        GOOD.replace(b"192", b"\xff92"),
+        GOOD + bytes(limits.MDNS_PACKET_BYTES_MAX),
+    ],
+)
+def test_packets__malformed_or_about_something_else__mean_nothing(packet: bytes) -> None:
+    assert decode_untrusted(packet) is None
+
+
+def test_packets__many_addresses__are_cut_to_a_few() -> None:
+    found = decode_untrusted(encode_announcement(b"random", (TEXT,) * 9))
+    assert isinstance(found, Announcement) and len(found.addresses) == limits.MDNS_ADDRESSES_MAX
+
+
+# --- what is believed
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("10.1.2.3", True), ("169.254.7.7", True), ("127.0.0.1", True), ("8.8.8.8", False), ("x", False)],
+)
+def test_source__of_a_packet__counts_only_on_the_local_net(host: str, expected: bool) -> None:
+    assert is_local(host) is expected
+
+
+def test_believable__addresses_of_other_machines__are_left_out() -> None:
+    texts = (
+        TEXT,
+        TEXT.replace("192.168.1.5", "192.168.1.6"),
+        TEXT.replace("192.168.1.5", "127.0.0.1"),
+        TEXT.replace("192.168.1.5", "0.0.0.0"),
+        TEXT.replace("ip4/192.168.1.5", "dns4/localhost"),
+        TEXT.partition("/p2p/")[0],
+        "garbage",
+    )
+    assert believable(texts, "192.168.1.5") == [parse_address(TEXT)]
+
+
+def discovery(found: list[Address], *, peer: PeerId = PEER) -> LocalDiscovery:
+    return LocalDiscovery(peer=peer, listening=lambda: (), found=found.append)
+
+
+def test_handle__packet_from_elsewhere_or_about_ourselves__is_passed_over() -> None:
+    found: list[Address] = []
+    other = TEXT.replace(PEER, peer_of_author(seed(1)))
+    discovery(found)._handle(encode_announcement(b"r", (TEXT.replace("192.168.1.5", "8.8.8.8"),)), "8.8.8.8")
+    discovery(found)._handle(encode_announcement(b"r", (TEXT,)), "192.168.1.5")
+    assert found == []
+    discovery(found)._handle(encode_announcement(b"r", (TEXT, other)), "192.168.1.5")
+    assert found == [parse_address(other)]
+
+
+async def test_answer__many_questions_in_a_second__one_answer(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    announced: list[int] = []
+    monkeypatch.setattr(LocalDiscovery, "_interfaces", lambda self: [1])
+    monkeypatch.setattr(LocalDiscovery, "_announce", lambda self, index: announced.append(index))
+    asked = discovery([])
+    for _ in range(50):
+        asked._handle(encode_query(), "192.168.1.9")
+    assert announced == [1]
+    await trio.sleep(limits.MDNS_ANSWER_INTERVAL_S)
+    asked._handle(encode_query(), "192.168.1.9")
+    assert announced == [1, 1]
+
+
+def test_address_book__flood_of_made_up_peers__fills_one_neighbours_share() -> None:
+    node = network(1)
+    for number in range(500):
+        address = f"/ip4/192.168.1.5/tcp/{number + 1}/p2p/{peer_of_author(number.to_bytes(32, 'big'))}"
+        node._on_found_nearby(parse_address(address))
+    assert len(node.known_peers()) == limits.HEARSAY_PER_SOURCE_MAX
+
+
+# --- on a network
+
+
+@contextmanager
+def two_machines() -> Iterator[tuple[str, str]]:
+    """Two network namespaces on one link; skips loudly where none can be made."""
+    names = [f"sfmdns{uuid.uuid4().hex[:6]}{letter}" for letter in "ab"]
+    links = [f"v{name[6:]}" for name in names]
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("needs root and iproute2 for network namespaces: discovery between machines was not tested")
+
+    def ip(*arguments: str) -> bool:
+        return subprocess.run(["ip", *arguments], capture_output=True, check=False).returncode == 0
+
+    try:
+        made = [ip("netns", "add", name) for name in names]
+        made.append(ip("link", "add", links[0], "type", "veth", "peer", "name", links[1]))
+        for number, (name, link) in enumerate(zip(names, links, strict=True), start=1):
+            made.append(ip("link", "set", link, "netns", name))
+            made.append(ip("-n", name, "addr", "add", f"10.77.0.{number}/24", "dev", link))
+            made += [ip("-n", name, "link", "set", up, "up") for up in ("lo", link)]
+        if not all(made):
+            pytest.skip("this kernel permits no network namespaces: discovery between machines was not tested")
+        yield names[0], names[1]
+    finally:
+        for name in names:
+            ip("netns", "del", name)
+
+
+@contextmanager
+def node_in(namespace: str, directory: Path, *arguments: str) -> Iterator[Path]:
+    """A relay in a namespace; gives its log."""
+    log = directory.with_name(f"{directory.name}.log")
+    join = [sys.executable, "-m", "sfnode", "join", "--relay", "--json", "--data-dir", str(directory), *arguments]
+    with log.open("wb") as output:
+        process = subprocess.Popen(["ip", "netns", "exec", namespace, *join], stdout=output, stderr=subprocess.STDOUT)
+        try:
+            yield log
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+def joined(log: Path) -> set[str]:
+    lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+    return {line["peer"] for line in lines if line["event"] == "peer_joined"}
+
+
+@pytest.mark.process
+def test_join__two_machines_on_one_link_and_no_bootstrap__find_each_other(tmp_path: Path) -> None:
+    write_run(demo_run(steps=8), tmp_path / "a.run")
+    run = ("--run", str(tmp_path / "a.run"))
+    with (
+        two_machines() as (one, two),
+        node_in(one, tmp_path / "one", *run, "--listen", "/ip4/0.0.0.0/tcp/4001"),
+        node_in(two, tmp_path / "two", *run) as log,
+    ):
+        wait_until(lambda: joined(log), "the peer in the other namespace", limit_s=30)
+        key = bytes.fromhex((tmp_path / "one" / FILE_NAME).read_text())
+        assert joined(log) == {peer_of_author(Signer(key).author)}
+
+
+@pytest.mark.process
+def test_join__no_mdns__stays_alone(tmp_path: Path) -> None:
+    write_run(demo_run(steps=8), tmp_path / "a.run")
+    run = ("--run", str(tmp_path / "a.run"))
+    with (
+        two_machines() as (one, two),
+        node_in(one, tmp_path / "one", *run, "--listen", "/ip4/0.0.0.0/tcp/4001"),
+        node_in(two, tmp_path / "two", *run, "--no-mdns") as deaf,
+        node_in(two, tmp_path / "three", *run) as hearing,
+    ):
+        wait_until(lambda: joined(hearing), "the peer of the one that listens", limit_s=30)
+        assert joined(deaf) == set()

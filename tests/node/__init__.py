@@ -1,0 +1,1 @@
+"""The running node, part by part."""

@@ -1,0 +1,1 @@
+"""Real daemons: sockets, signals, kills."""

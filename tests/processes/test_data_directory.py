@@ -1,0 +1,39 @@
+"""A node's data directory in the hands of its operator: copied, lost, and restored in another place."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.daemons import free_port, log_verify
+from tests.support.running_nodes import Joins, address_in, wait_for_updates, wait_until
+
+pytest_plugins = ("tests.support.node_fixtures",)
+pytestmark = pytest.mark.process
+
+
+def test_data_directory__old_backup_started_elsewhere__goes_on_after_all_it_had_signed_and_never_equivocates(
+    run_file: Path, worker: Path, joins: Joins, tmp_path: Path
+) -> None:
+    port = free_port()
+    common = ["--run", run_file, "--worker-socket", worker]
+    other = joins("other", *common, "--listen", f"/ip4/127.0.0.1/tcp/{port}")
+    node = joins("node", *common, "--bootstrap", address_in(tmp_path / "other", port))
+    wait_for_updates(node)
+    assert node.stop() == 0
+    backup = Path(shutil.copytree(node.directory, tmp_path / "backup"))
+
+    node.start()
+    wait_for_updates(node, 10)
+    node.kill()
+    wait_until(lambda: other.status()["peers"] == 0, "the other to notice")
+    shutil.rmtree(node.directory)
+
+    node.directory = backup
+    node.start()
+    wait_for_updates(node, 5)
+    assert (node.stop(), other.stop()) == (0, 0)
+    verified = [log_verify(directory) for directory in (node.directory, other.directory)]
+    assert [(log["ok"], log["authors"], log["void_slots"]) for log in verified] == [(True, 2, 0)] * 2

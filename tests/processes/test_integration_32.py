@@ -1,0 +1,156 @@
+"""32 full nodes on this machine: own host, identity, data directory and worker session each; sparse graph and ring.
+
+31 run in this process; the one that is killed hard is a process of its own. Two join when half of the steps are done.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import trio
+
+from protocol.run.manifest import SignedManifest
+from sfnode.network.events import NetworkConfig
+from sfnode.network.policy.addresses import peer_of_author
+from sfnode.node.daemon import Daemon
+from sfnode.storage.identity import FILE_NAME, load_identity, load_or_create_seed
+from sfnode.worker.client import worker_process
+from tests.support.daemons import JoinProcess, daemon_in_this_process, demo_run, free_port, log_verify, write_run
+
+NODES = 32
+LATE = 2
+STEPS = 24
+KILLED = 5  # number of the node that is a process of its own
+LIMIT_S = 90
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+
+
+def ring_edges(count: int) -> list[tuple[int, int]]:
+    """Each node and the one before it; the last closes the ring."""
+    return [(index, index - 1) for index in range(1, count)] + [(count - 1, 0)]
+
+
+def sparse_edges(count: int) -> list[tuple[int, int]]:
+    """A ring with as many random chords: degree about 4, connected."""
+    chance = random.Random(4)
+    edges = {(max(pair), min(pair)) for pair in ring_edges(count)}
+    while len(edges) < 2 * count:
+        low, high = sorted(chance.sample(range(count), 2))
+        edges.add((high, low))
+    return sorted(edges)
+
+
+@dataclass
+class Network32:
+    """The nodes of one test and how they are wired: every edge is dialled by its higher end."""
+
+    signed: SignedManifest
+    folder: Path
+    edges: list[tuple[int, int]]
+    worker: Path
+    daemons: dict[int, Daemon] = field(default_factory=dict)
+    addresses: dict[int, str] = field(default_factory=dict)
+    killed: JoinProcess | None = None
+
+    def targets(self, index: int) -> tuple[str, ...]:
+        return tuple(self.addresses[low] for high, low in self.edges if high == index)
+
+    async def start(self, nursery: trio.Nursery, index: int) -> None:
+        if index == KILLED:
+            self.start_process(index)
+            return
+        config = NetworkConfig(listen=("/ip4/127.0.0.1/tcp/0",), bootstrap=self.targets(index), neighbours_fixed=True)
+        folder = self.folder / f"node{index}"
+        daemon = daemon_in_this_process(self.signed, folder, network=config, worker=self.worker, neighbours_min=1)
+        (self.addresses[index],) = await nursery.start(daemon.run)
+        self.daemons[index] = daemon
+
+    def start_process(self, index: int) -> None:
+        folder = self.folder / f"node{index}"
+        listen = f"/ip4/127.0.0.1/tcp/{free_port()}"
+        load_or_create_seed(folder / FILE_NAME)
+        self.addresses[index] = f"{listen}/p2p/{peer_of_author(load_identity(folder / FILE_NAME).author)}"
+        arguments = ["--run", str(self.folder / "test.run"), "--listen", listen, "--neighbours-fixed"]
+        arguments += ["--worker-socket", str(self.worker), "--neighbours-min", "1"]
+        for target in self.targets(index):
+            arguments += ["--bootstrap", target]
+        self.killed = JoinProcess(directory=folder, arguments=arguments)
+        self.killed.start()
+
+    def steps(self) -> list[int]:
+        return [daemon.node.clock.next_step for daemon in self.daemons.values()]
+
+    def is_agreed(self) -> bool:
+        """All 32 are finished and hold the same ledger and state."""
+        assert self.killed is not None
+        status = self.killed.status()
+        nodes = [daemon.node for daemon in self.daemons.values()]
+        if not all(node.is_finished for node in nodes) or not status.get("is_finished"):
+            return False
+        roots = {node.replica.ledger.root().hex() for node in nodes} | {status["ledger_root"]}
+        return len(roots) == 1
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for ``condition``; fails with the state of every node."""
+        deadline = trio.current_time() + LIMIT_S
+        while not condition():
+            assert trio.current_time() < deadline, "\n".join(self.describe())
+            await trio.sleep(0.2)
+
+    def describe(self) -> list[str]:
+        lines = [
+            f"{index}: step {d.node.clock.next_step}, {d.node.replica.ledger.updates} updates, "
+            f"{d.node.sync.peers} peers, live {d.node.sync.is_live}, estimating {d.node.estimating_step}"
+            for index, d in self.daemons.items()
+        ]
+        return [*lines, f"killed: {self.killed.status() if self.killed else None}"]
+
+    def state_digests(self) -> list[str]:
+        assert self.killed is not None
+        digests = [daemon.node.replica.state_digest().hex() for daemon in self.daemons.values()]
+        return [*digests, self.killed.status()["state_digest"]]
+
+
+async def scenario(network: Network32) -> list[str]:
+    """Start 30, let two join at half-time, kill one hard and start it again; the 32 state digests at the end."""
+    async with trio.open_nursery() as nursery:
+        for index in range(NODES - LATE):
+            await network.start(nursery, index)
+        await network.until(lambda: min(network.steps()) >= STEPS // 3)
+        assert network.killed is not None
+        await network.until(lambda: network.killed is not None and network.killed.status().get("own_updates", 0) > 0)
+        network.killed.kill()
+        await network.until(lambda: min(network.steps()) >= STEPS // 2)
+        network.killed.start()
+        for index in range(NODES - LATE, NODES):
+            await network.start(nursery, index)
+        await network.until(network.is_agreed)
+        digests = network.state_digests()
+        assert await trio.to_thread.run_sync(network.killed.stop) == 0
+        nursery.cancel_scope.cancel()
+    return digests
+
+
+@pytest.mark.parametrize("edges", [sparse_edges, ring_edges], ids=["sparse", "ring"])
+def test_32_nodes__with_late_joiners_and_a_hard_kill__end_with_equal_bits(edges: object, tmp_path: Path) -> None:
+    assert callable(edges)
+    signed = demo_run(steps=STEPS)
+    write_run(signed, tmp_path / "test.run")
+
+    async def main() -> tuple[Network32, list[str]]:
+        async with worker_process(threads=1) as worker:
+            network = Network32(signed=signed, folder=tmp_path, edges=edges(NODES), worker=worker)
+            return network, await scenario(network)
+
+    network, digests = trio.run(main)
+    replayed = log_verify(tmp_path / "node0")
+    assert len(digests) == NODES
+    assert set(digests) == {replayed["state_digest"]}
+    assert replayed["ok"] and replayed["authors"] == NODES and replayed["void_slots"] == 0
+    for late in range(NODES - LATE, NODES):
+        assert network.daemons[late].node.own_updates > 0

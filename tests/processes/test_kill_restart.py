@@ -1,0 +1,128 @@
+"""Real ``sfnode join`` daemons, killed with SIGKILL and started again: five at random end with equal digests."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from benchmarks.runs import OWNER, Shape, manifest_of, tiny_tensors
+from protocol.run.manifest import sign_manifest
+from sfnode.network.policy.addresses import peer_of_author
+from sfnode.storage.identity import FILE_NAME, load_identity, load_or_create_seed
+from sfnode.storage.store import LEDGER_FILE
+from tests.support.daemons import JoinProcess, demo_run, free_port, log_verify, write_run
+from tests.support.running_nodes import Joins, address_in, wait_until
+
+NODES = 5
+STEPS = 150
+KILLS = 12
+LIMIT_S = 150
+
+pytest_plugins = ("tests.support.node_fixtures",)
+pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+
+
+def make_nodes(folder: Path, worker: Path) -> list[JoinProcess]:
+    """Five nodes; each knows the two before it."""
+    addresses: list[str] = []
+    nodes = []
+    for index in range(NODES):
+        directory = folder / f"node{index}"
+        listen = f"/ip4/127.0.0.1/tcp/{free_port()}"
+        load_or_create_seed(directory / FILE_NAME)
+        peer = peer_of_author(load_identity(directory / FILE_NAME).author)
+        arguments = ["--run", str(folder / "test.run"), "--listen", listen, "--worker-socket", str(worker)]
+        for target in addresses[-2:]:
+            arguments += ["--bootstrap", target]
+        addresses.append(f"{listen}/p2p/{peer}")
+        nodes.append(JoinProcess(directory=directory, arguments=arguments))
+    return nodes
+
+
+def is_agreed(nodes: list[JoinProcess]) -> bool:
+    statuses = [node.status() for node in nodes]
+    pids = [node.process.pid for node in nodes if node.process]
+    if [status.get("pid") for status in statuses] != pids or not all(status["is_finished"] for status in statuses):
+        return False
+    return len({status["ledger_root"] for status in statuses}) == 1
+
+
+def is_training(node: JoinProcess) -> bool:
+    """Whether the present life of the node has reported an update of its own, and the run is not over for it."""
+    status = node.status()
+    assert node.process is not None
+    return status.get("pid") == node.process.pid and status["own_updates"] > 0 and not status["is_finished"]
+
+
+def kill_at_random(nodes: list[JoinProcess], chance: random.Random) -> int:
+    """Kill a random node every second or so, whatever it is doing; it starts again at once or a little later.
+
+    Returns how many of the victims were training; the others were starting.
+    """
+    deadline = time.monotonic() + LIMIT_S
+    while not all(is_training(node) for node in nodes):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    hits = 0
+    for _ in range(KILLS):
+        time.sleep(chance.uniform(0.2, 1.5))
+        victim = chance.choice(nodes)
+        hits += is_training(victim)
+        victim.kill()
+        time.sleep(chance.uniform(0.0, 1.0))
+        victim.start()
+    return hits
+
+
+def torment(nodes: list[JoinProcess], chance: random.Random) -> None:
+    """Start all, kill at random, wait until all agree, stop all in good order."""
+    try:
+        for node in nodes:
+            node.start()
+        assert kill_at_random(nodes, chance) >= KILLS // 3
+        deadline = time.monotonic() + LIMIT_S
+        while not is_agreed(nodes):
+            assert time.monotonic() < deadline, [node.status() for node in nodes]
+            time.sleep(0.3)
+        assert [node.stop() for node in nodes] == [0] * NODES
+    finally:
+        for node in nodes:
+            if node.process and node.process.poll() is None:
+                node.kill()
+
+
+def test_join_daemons__killed_at_random_and_restarted__end_with_equal_digests(worker: Path, tmp_path: Path) -> None:
+    write_run(demo_run(steps=STEPS), tmp_path / "test.run")
+    nodes = make_nodes(tmp_path, worker)
+    torment(nodes, random.Random(20_261_120))
+    verified = [log_verify(node.directory) for node in nodes]
+    assert sum(node.starts for node in nodes) == NODES + KILLS
+    assert len({entry["state_digest"] for entry in verified}) == 1
+    assert all(entry["ok"] and entry["void_slots"] == 0 and entry["authors"] == NODES for entry in verified)
+
+
+def known_peers(directory: Path) -> str:
+    """The address book on the node's disk; empty while there is none."""
+    with suppress(sqlite3.OperationalError), closing(sqlite3.connect(directory / LEDGER_FILE)) as database:
+        row = database.execute("SELECT value FROM facts WHERE name = 'known_peers'").fetchone()
+        return str(row[0]) if row else ""
+    return ""
+
+
+def test_join__killed_seconds_after_its_first_start__knows_its_peers_without_the_bootstrap(tmp_path: Path) -> None:
+    run_file, port = tmp_path / "test.run", free_port()
+    write_run(sign_manifest(manifest_of(Shape(authors=4, steps=100), tiny_tensors()), OWNER), run_file)
+    bootstrap = address_in(tmp_path / "first", port)
+    with Joins(tmp_path) as joins:
+        joins("first", "--run", run_file, "--relay", "--listen", f"/ip4/127.0.0.1/tcp/{port}").wait_for_event("started")
+        victim = joins("victim", "--run", run_file, "--relay", "--bootstrap", bootstrap)
+        wait_until(lambda: f"tcp/{port}" in known_peers(victim.directory), "an address book on the disk", 15.0)
+        victim.kill()
+        victim.arguments = ["--relay"]
+        victim.start()
+        assert victim.wait_for_event("peer_joined")["peer"] == bootstrap.rpartition("/")[2]

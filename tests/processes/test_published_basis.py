@@ -1,0 +1,150 @@
+"""A run with a published basis: the owner's node gets the file, every other node fetches it and ends equal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import OperatorError
+from protocol.run.manifest import SignedManifest
+from sfnode.node.snapshot_files import find_file
+from sfnode.storage.basis_file import BASIS_FILE, read_bases, store_basis
+from sfnode.storage.files import HeldFile
+from tests.support.daemons import DATA, MODEL, demo_run, free_port, log_verify, run_sfnode, write_run
+from tests.support.published_runs import published_demo_run
+from tests.support.running_nodes import Joins, address_in, wait_until
+
+pytest_plugins = ("tests.support.node_fixtures",)
+STEPS = 12
+
+
+@pytest.fixture(scope="module")
+def published() -> tuple[SignedManifest, bytes]:
+    """A short run of the embedded model, and its basis."""
+    return published_demo_run(steps=STEPS)
+
+
+@pytest.mark.process
+@pytest.mark.timeout(180)
+def test_join__bootstrap_only__fetches_the_basis_trains_and_serves_it_on(
+    published: tuple[SignedManifest, bytes], worker: Path, tmp_path: Path
+) -> None:
+    signed, data = published
+    write_run(signed, tmp_path / "test.run")
+    (tmp_path / "owner.basis").write_bytes(data)
+    _train(tmp_path, worker)
+    verified = [log_verify(tmp_path / name) for name in ("owner", "second", "relay")]
+    assert len({entry["state_digest"] for entry in verified}) == 1
+    assert all(entry["ok"] and entry["authors"] == 2 and entry["void_slots"] == 0 for entry in verified)
+    assert [(tmp_path / name / BASIS_FILE).read_bytes() == data for name in ("owner", "second", "relay")] == [True] * 3
+    evaluated = run_sfnode("eval", "--data-dir", str(tmp_path / "second"), "--eval-data", DATA, "--json")
+    assert evaluated.returncode == 0, evaluated.stderr
+    assert json.loads(evaluated.stdout)["state_digest"] == verified[0]["state_digest"]
+
+
+def _train(folder: Path, worker: Path) -> None:
+    """Owner, a second author that knows the owner only, and a relay that knows the second only."""
+    ports = {name: free_port() for name in ("owner", "second")}
+    owner, second = (address_in(folder / name, ports[name]) for name in ("owner", "second"))
+    training = ("--worker-socket", worker, "--model", MODEL, "--neighbours-min", 1)
+    with Joins(folder) as join:
+        given = ("--run", folder / "test.run", "--basis", folder / "owner.basis")
+        nodes = [join("owner", *given, *training, "--listen", f"/ip4/127.0.0.1/tcp/{ports['owner']}")]
+        nodes[0].wait_for_event("started")
+        listen = ("--listen", f"/ip4/127.0.0.1/tcp/{ports['second']}")
+        nodes.append(join("second", "--bootstrap", owner, *training, *listen))
+        fetched = nodes[1].wait_for_event("basis_fetched")
+        assert Path(fetched["file"]) == folder / "second" / BASIS_FILE
+        nodes[1].wait_for_event("started")
+        nodes.append(join("relay", "--bootstrap", second, "--relay"))
+        nodes[2].wait_for_event("basis_fetched")
+        wait_until(lambda: all(node.status().get("is_finished") for node in nodes[:2]), "both have finished", 120.0)
+        wait_until(lambda: len({str(node.status().get("ledger_root")) for node in nodes}) == 1, "equal ledgers")
+        for node in nodes:
+            assert node.stop() == 0
+        progress = [event for event in nodes[1].events() if event["event"] == "basis_progress"]
+        assert progress[-1]["received_bytes"] == progress[-1]["total_bytes"] == fetched_bytes(folder)
+
+
+def fetched_bytes(folder: Path) -> int:
+    return (folder / "owner.basis").stat().st_size
+
+
+# --- what the operator is told
+
+
+def test_join__basis_for_a_run_with_a_random_one__operator_error(tmp_path: Path) -> None:
+    write_run(demo_run(steps=STEPS), tmp_path / "test.run")
+    (tmp_path / "a.basis").write_bytes(b"x")
+    given = ("--run", str(tmp_path / "test.run"), "--basis", str(tmp_path / "a.basis"), "--relay")
+    result = run_sfnode("join", *given, "--data-dir", str(tmp_path / "node"))
+    assert result.returncode != 0 and "the run's basis is random" in result.stderr
+
+
+def test_join__basis_is_nowhere_or_another_or_damaged__operator_error(
+    published: tuple[SignedManifest, bytes], tmp_path: Path
+) -> None:
+    signed, data = published
+    write_run(signed, tmp_path / "test.run")
+    (tmp_path / "a.basis").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    join = ("join", "--run", str(tmp_path / "test.run"), "--relay", "--data-dir", str(tmp_path / "node"))
+    nowhere = run_sfnode(*join)
+    assert nowhere.returncode != 0 and "join with --bootstrap" in nowhere.stderr
+    another = run_sfnode(*join, "--basis", str(tmp_path / "a.basis"))
+    assert another.returncode != 0 and "a.basis is not the run's basis: the SHA-256" in another.stderr
+    assert not (tmp_path / "node" / BASIS_FILE).exists()
+    (tmp_path / "node").mkdir(exist_ok=True)
+    (tmp_path / "node" / BASIS_FILE).write_bytes(data[:-1])
+    damaged = run_sfnode(*join)
+    assert damaged.returncode != 0 and f"{BASIS_FILE} is not the run's basis" in damaged.stderr
+
+
+@pytest.mark.process
+def test_join__basis_on_the_disk_is_damaged__is_fetched_again(
+    published: tuple[SignedManifest, bytes], tmp_path: Path
+) -> None:
+    signed, data = published
+    write_run(signed, tmp_path / "test.run")
+    (tmp_path / "owner.basis").write_bytes(data)
+    port = free_port()
+    (tmp_path / "second").mkdir()
+    (tmp_path / "second" / BASIS_FILE).write_bytes(data[:-1])
+    with Joins(tmp_path) as join:
+        given = ("--run", tmp_path / "test.run", "--relay")
+        listen = ("--listen", f"/ip4/127.0.0.1/tcp/{port}")
+        owner = join("owner", *given, "--basis", tmp_path / "owner.basis", *listen)
+        owner.wait_for_event("started")
+        second = join("second", *given, "--bootstrap", address_in(tmp_path / "owner", port))
+        second.wait_for_event("basis_damaged")
+        second.wait_for_event("started")
+        assert (tmp_path / "second" / BASIS_FILE).read_bytes() == data
+        for node in (owner, second):
+            assert node.stop() == 0
+
+
+# --- the file
+
+
+def test_basis_file__read_in_parts__is_the_whole(published: tuple[SignedManifest, bytes], tmp_path: Path) -> None:
+    signed, data = published
+    path = store_basis(signed.manifest, data, origin="test", data_dir=tmp_path)
+    file = HeldFile(path)
+    parts = [file.read(start, 1_000) for start in range(0, file.total, 1_000)]
+    assert (path, b"".join(parts), file.total) == (tmp_path / BASIS_FILE, data, len(data))
+    assert file.read(file.total, 5) == file.read(1 << 32, 5) == b""
+    read = read_bases(signed.manifest, path)
+    assert [read.of(epoch, 0).u.tobytes() for epoch in (0, 3)] == [read.of(1, 0).u.tobytes()] * 2
+
+
+def test_basis_file__missing_or_not_the_runs__operator_error(
+    published: tuple[SignedManifest, bytes], tmp_path: Path
+) -> None:
+    signed, data = published
+    assert find_file(tmp_path, signed.manifest, signed.manifest.method.basis_sha256) is None
+    with pytest.raises(OperatorError, match="the sender is not the run's basis"):
+        store_basis(signed.manifest, data[::-1], origin="the sender", data_dir=tmp_path)
+    with pytest.raises(OperatorError, match="a published basis, and it is not here"):
+        read_bases(signed.manifest, None)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,229 @@
+"""A basis that the owner renews while the run goes on: every node fetches the file, and all weights are the same."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from protocol.events import BasisArrived, Event
+from protocol.ledger.statements import StatementCodec
+from protocol.run.manifest import SignedManifest
+from sfnode.network.events import NetworkConfig
+from sfnode.network.network import Network
+from sfnode.network.sessions.file_transfer import Download, Wanted, basis_of
+from sfnode.node.basis_fetcher import BasisKeeper
+from sfnode.report import Reporter
+from sfnode.storage.basis_file import BASIS_FILE, basis_path, store_basis
+from sfnode.storage.identity import store_seed
+from sfnode.storage.statement_files import submit
+from sfnode.storage.store import Store
+from tests.support.cli_calls import assert_teaches, call
+from tests.support.daemons import DATA, MODEL, JoinProcess, free_port, log_verify, run_sfnode, write_run
+from tests.support.ledgers import seal
+from tests.support.manifests import OWNER, OWNER_SEED
+from tests.support.network_nodes import network, start, until
+from tests.support.published_runs import basis_for, published_demo_run
+from tests.support.running_nodes import Joins, address_in, wait_until
+
+pytest_plugins = ("tests.support.node_fixtures",)
+EPOCH_STEPS, STEPS = 8, 24
+
+
+@pytest.fixture(scope="module")
+def published() -> tuple[SignedManifest, bytes]:
+    """A run of three epochs, and its first basis."""
+    return published_demo_run(steps=STEPS, epoch_steps=EPOCH_STEPS)
+
+
+class Run:
+    """The run on disk with its owner's key, and nodes of it."""
+
+    def __init__(self, folder: Path, joins: Joins, published: tuple[SignedManifest, bytes]) -> None:
+        self.manifest = published[0].manifest
+        self.key, self._file, self._basis = folder / "owner.key", folder / "test.run", folder / "first.basis"
+        self._joins = joins
+        store_seed(self.key, OWNER_SEED)
+        write_run(published[0], self._file)
+        self._basis.write_bytes(published[1])
+
+    def join(self, name: str, *arguments: object) -> JoinProcess:
+        return self._joins(name, "--run", self._file, "--basis", self._basis, *arguments)
+
+    def renew(self, directory: Path, *arguments: object) -> dict[str, Any]:
+        given = ("--data-dir", directory, "--owner-key", self.key, "--data", "embedded:reviews", "--examples", 16)
+        outcome = call("basis", "renew", *given, *arguments, "--json")
+        assert outcome.code == 0, outcome
+        found: dict[str, Any] = json.loads(outcome.stdout)
+        return found
+
+
+@pytest.mark.process
+@pytest.mark.timeout(240)
+def test_run__basis_renewed_by_its_owner__all_train_in_it_and_an_archive_has_the_same_weights(
+    published: tuple[SignedManifest, bytes], worker: Path, joins: Joins, tmp_path: Path
+) -> None:
+    _renew_and_train(Run(tmp_path, joins, published), tmp_path, worker)
+    told = [log_verify(tmp_path / name) for name in ("owner", "second", "relay", "copy")]
+    assert len({entry["state_digest"] for entry in told}) == 1
+    assert all(entry["authors"] == 2 and entry["void_slots"] == 0 for entry in told)
+    given = ("--eval-data", DATA, "--json")
+    evaluated = [run_sfnode("eval", "--data-dir", str(tmp_path / name), *given) for name in ("second", "copy")]
+    assert evaluated[0].stdout == evaluated[1].stdout and "state_digest" in evaluated[0].stdout, evaluated
+    (tmp_path / "copy" / BASIS_FILE).with_name(_renewed_in(tmp_path / "copy").name).unlink()
+    assert_teaches(call("eval", "--data-dir", tmp_path / "copy", *given), "renewed the basis", "start the node")
+
+
+def _renew_and_train(run: Run, folder: Path, worker: Path) -> None:
+    port, training = free_port(), ("--worker-socket", worker, "--model", MODEL)
+    owner = run.join("owner", "--relay")
+    owner.wait_for_event("started")
+    assert owner.stop() == 0
+    made = run.renew(folder / "owner", "--from-epoch", 1)
+    assert made["from_epoch"] == 1 and Path(made["file"]) == _renewed_in(folder / "owner")
+    owner = run.join("owner", *training, "--neighbours-min", 1, "--listen", f"/ip4/127.0.0.1/tcp/{port}")
+    owner.wait_for_event("started")
+    # Both dial out only: the owner's node cannot dial them, and they ask on the connections that are there
+    dialling = ("--bootstrap", address_in(folder / "owner", port))
+    nodes = [owner, run.join("second", *training, *dialling), run.join("relay", "--relay", *dialling)]
+    for node in nodes[1:]:
+        assert node.wait_for_event("basis_fetched")["from_epoch"] == 1
+    wait_until(lambda: all(node.status().get("is_finished") for node in nodes[:2]), "both have finished", 120.0)
+    wait_until(lambda: len({str(node.status().get("ledger_root")) for node in nodes}) == 1, "equal ledgers")
+    assert [node.stop() for node in nodes] == [0, 0, 0]
+    assert {_renewed_in(folder / name).read_bytes() for name in ("owner", "second", "relay")} == {
+        Path(made["file"]).read_bytes()
+    }
+    assert call("log", "export", folder / "x.log", "--data-dir", folder / "relay").code == 0
+    assert call("log", "import", folder / "x.log", "--data-dir", folder / "copy").code == 0
+    shown = call("run", "show", "--data-dir", folder / "copy").stdout
+    assert shown == f"renew    basis {made['sha256']}  from epoch 1\n"
+    assert_teaches(
+        call("basis", "renew", "--data-dir", folder / "owner", "--owner-key", run.key, "--data", DATA),
+        "epoch 2 of 0 ... 2",
+    )
+
+
+def _renewed_in(directory: Path) -> Path:
+    (found,) = directory.glob("basis-*.bin")
+    return found
+
+
+@pytest.mark.process
+def test_join__renewed_basis_is_nowhere_or_useless__says_so_and_goes_on(
+    published: tuple[SignedManifest, bytes], tmp_path: Path
+) -> None:
+    """The file of the statement is none of this run: whoever fetches it knows, and stops for nothing."""
+    signed, _ = published
+    useless = b"no basis at all".ljust(len(published[1]), b".")
+    sha256 = hashlib.sha256(useless).hexdigest()
+    port = free_port()
+    with Joins(tmp_path) as joins:
+        run = Run(tmp_path, joins, published)
+        owner = run.join("owner", "--relay", "--listen", f"/ip4/127.0.0.1/tcp/{port}")
+        owner.wait_for_event("started")
+        second = run.join("second", "--relay", "--bootstrap", address_in(tmp_path / "owner", port))
+        submit(tmp_path / "second", [StatementCodec(signed.manifest).renew(OWNER, 1, sha256)])
+        assert [node.wait_for_event("basis_missing")["sha256"] for node in (owner, second)] == [sha256] * 2
+        basis_path(tmp_path / "owner", signed.manifest, sha256).write_bytes(useless)
+        assert second.wait_for_event("basis_useless")["from_epoch"] == 1
+        wait_until(lambda: second.status().get("peers") == 1, "the two are still neighbours")
+        assert [node.stop() for node in (owner, second)] == [0, 0]
+    assert not list((tmp_path / "second").glob("basis-*.bin"))
+
+
+def test_basis_renew__not_the_owner_or_too_late__says_what_to_do(
+    published: tuple[SignedManifest, bytes], tmp_path: Path
+) -> None:
+    signed, basis = published
+    store_seed(tmp_path / "owner.key", OWNER_SEED)
+    store_seed(tmp_path / "other.key", bytes(32))
+    store = Store(tmp_path / "node", signed)
+    store.add([seal(signed.manifest, 1, EPOCH_STEPS, *range(4))], is_durable=True)
+    store.close()
+    store_basis(signed.manifest, basis, origin="test", data_dir=tmp_path / "node")
+    given = ("basis", "renew", "--data-dir", tmp_path / "node", "--data", DATA)
+    assert_teaches(call(*given, "--owner-key", tmp_path / "other.key"), "only its owner's statements count")
+    assert_teaches(call(*given, "--owner-key", tmp_path / "owner.key", "--from-epoch", 1), "in epoch 1 already")
+    assert_teaches(call(*given, "--owner-key", tmp_path / "owner.key", "--from-epoch", 3), "1 of 0 ... 2")
+    assert not list((tmp_path / "node").glob("basis-*.bin"))
+
+
+# --- the file beside a session
+
+
+class InMemory:
+    """A basis as bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.total = data, len(data)
+
+    def read(self, offset: int, bytes_max: int) -> bytes:
+        return self.data[offset : offset + bytes_max]
+
+
+def wanted(published: tuple[SignedManifest, bytes], data: bytes) -> Wanted:
+    return basis_of(published[0].manifest, hashlib.sha256(data).hexdigest())
+
+
+@pytest.mark.parametrize("dialler_has_it", [False, True])
+async def test_neighbours__one_lacks_a_basis__fetches_it_beside_the_session_whoever_dialled(
+    published: tuple[SignedManifest, bytes], dialler_has_it: bool
+) -> None:
+    data = basis_for(published[0].manifest, 8)
+    async with trio.open_nursery() as nursery:
+        sources = [None, InMemory(data)] if dialler_has_it else [InMemory(data), None]
+        listener = await start(nursery, network(1, basis=sources[0]))
+        bootstrap = NetworkConfig(bootstrap=listener.network.addresses[:1])
+        dialler = await start(nursery, network(2, bootstrap, basis=sources[1]))
+        await until(lambda: listener.peers() and dialler.peers())
+        asking = listener if dialler_has_it else dialler
+        with trio.fail_after(10.0):
+            assert await asking.network.fetch(Download(wanted(published, data))) == data
+            other = dialler if dialler_has_it else listener
+            assert await other.network.fetch(Download(wanted(published, data))) is None
+        assert not listener.disconnected() and not dialler.disconnected()
+        nursery.cancel_scope.cancel()
+
+
+class OneFile(Network):
+    """A network whose neighbours have one basis, or none yet."""
+
+    def __init__(self) -> None:  # no host behind it
+        self.data: bytes | None = None
+        self.asked = 0
+
+    async def fetch(self, download: Download) -> bytes | None:
+        self.asked += 1
+        return self.data
+
+
+async def test_keeper__file_on_the_disk_is_damaged__counts_as_missing_until_it_is_fetched_again(
+    published: tuple[SignedManifest, bytes], tmp_path: Path, autojump_clock: object
+) -> None:
+    """Else the worker would stop the node over it, at every start."""
+    manifest = published[0].manifest
+    data = basis_for(manifest, 8)
+    sha256 = hashlib.sha256(data).hexdigest()
+    path = basis_path(tmp_path, manifest, sha256)
+    path.write_bytes(data[:-1])
+    neighbours, lines = OneFile(), io.StringIO()
+    keeper = BasisKeeper(manifest, tmp_path, lambda: {1: sha256}, Reporter(is_json=True, stream=lines))
+    told, heard = trio.open_memory_channel[Event](1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keeper.run, neighbours, told)
+        while neighbours.asked < 3:
+            await trio.sleep(1)
+        assert not keeper.here and not heard.statistics().current_buffer_used
+        neighbours.data = data
+        assert await heard.receive() == BasisArrived(sha256=sha256)
+        nursery.cancel_scope.cancel()
+    assert keeper.here == {sha256} and path.read_bytes() == data
+    assert [json.loads(line)["event"] for line in lines.getvalue().splitlines()] == [
+        "basis_damaged", "basis_missing", "basis_fetched",
+    ]  # fmt: skip

@@ -1,0 +1,1 @@
+"""Promises under any sequence of inputs, drawn by Hypothesis."""

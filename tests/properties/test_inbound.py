@@ -1,0 +1,117 @@
+"""Inbound places: what an attacker with few networks can take, whatever he opens, closes and brings."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.wire import PeerId
+from sfnode.network import limits
+from sfnode.network.policy.inbound import Group, Place, choose_to_evict, group_of, has_group_room, is_limited
+
+GROUPS = st.integers(0, 6).map(lambda number: Group(f"group{number}"))
+PLACES = st.lists(st.tuples(GROUPS, st.integers(0, 1_000), st.integers(0, 50)), min_size=1, max_size=28).map(
+    lambda rows: [
+        Place(peer=PeerId(f"peer{number}"), group=group, started_s=float(started_s), news=news)
+        for number, (group, started_s, news) in enumerate(rows)
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("host", "group", "limited"),
+    [
+        ("8.8.4.4", "8.8.0.0/16", True),
+        ("8.8.200.1", "8.8.0.0/16", True),
+        ("::ffff:8.8.4.4", "8.8.0.0/16", True),
+        ("2a00:1450:4001:80b::200e", "2a00:1450::/32", True),
+        ("127.0.0.1", "127.0.0.0/16", False),
+        ("::1", "::/32", False),
+        ("192.168.7.1", "192.168.0.0/16", False),
+        ("fe80::1%eth0", "fe80::/32", False),
+        ("somewhere", "somewhere", False),
+    ],
+)
+def test_group__of_an_address__is_its_network(host: str, group: str, limited: bool) -> None:
+    assert (group_of(host), is_limited(host)) == (group, limited)
+
+
+@given(PLACES, GROUPS)
+def test_eviction__any_places__youngest_unprotected_of_a_more_crowded_group_or_nobody(
+    places: list[Place], newcomer: Group
+) -> None:
+    crowd = Counter(place.group for place in places)
+    chosen = choose_to_evict(places, newcomer)
+    oldest = sorted(places, key=lambda place: (place.started_s, place.peer))[: limits.PROTECTED_OLD]
+    if chosen is None:
+        return
+    (victim,) = [place for place in places if place.peer == chosen]
+    assert victim not in oldest
+    more_useful = [place for place in places if place.news > victim.news and place not in oldest]
+    assert victim.news == 0 or len(more_useful) + len([p for p in places if p.news == victim.news]) > (
+        limits.PROTECTED_USEFUL
+    )
+    assert crowd[victim.group] > crowd[newcomer] + 1
+
+
+@given(PLACES)
+def test_eviction__places_are_taken_and_left_by_it__never_goes_in_circles(places: list[Place]) -> None:
+    """Each eviction makes the crowds more equal, so churning newcomers come to an end."""
+    places = list(places)
+    for number in range(1_000):
+        newcomer = Group(f"group{number % 7}")
+        chosen = choose_to_evict(places, newcomer)
+        if chosen is None:
+            continue
+        before = sum(count**2 for count in Counter(place.group for place in places).values())
+        places = [place for place in places if place.peer != chosen]
+        places.append(Place(peer=PeerId(f"new{number}"), group=newcomer, started_s=2_000.0 + number, news=0))
+        assert sum(count**2 for count in Counter(place.group for place in places).values()) < before
+
+
+@given(honest=st.integers(8, 28), attacker_groups=st.integers(1, 3), dials=st.integers(50, 300), news=st.integers(0, 5))
+def test_eviction__attacker_from_few_networks_dials_for_ever__honest_neighbours_keep_their_places(
+    honest: int, attacker_groups: int, dials: int, news: int
+) -> None:
+    """Honest neighbours of as many networks were there first. He gets the free places and none of theirs."""
+    places = [
+        Place(peer=PeerId(f"honest{n}"), group=Group(f"home{n}"), started_s=float(n), news=1) for n in range(honest)
+    ]
+    for number in range(dials):
+        group = Group(f"bad{number % attacker_groups}")
+        attack = Place(peer=PeerId(f"bad{number}"), group=group, started_s=100.0 + number, news=news)
+        if len(places) >= limits.INBOUND_MAX:
+            chosen = choose_to_evict(places, group)
+            if chosen is None:
+                continue
+            places = [place for place in places if place.peer != chosen]
+        places.append(attack)
+    assert sum(place.peer.startswith("honest") for place in places) == honest
+
+
+def test_eviction__attacker_was_first_and_has_all_places__honest_newcomers_of_other_networks_get_in() -> None:
+    places = [
+        Place(peer=PeerId(f"bad{n}"), group=Group(f"bad{n % 4}"), started_s=float(n), news=0)
+        for n in range(limits.INBOUND_MAX)
+    ]
+    got_in = 0
+    for number in range(40):
+        chosen = choose_to_evict(places, Group(f"home{number}"))
+        if chosen is not None:
+            places = [place for place in places if place.peer != chosen]
+            place = Place(peer=PeerId(f"h{number}"), group=Group(f"home{number}"), started_s=100.0 + number, news=1)
+            places.append(place)
+            got_in += 1
+    assert got_in >= limits.INBOUND_MAX - limits.PROTECTED_OLD - limits.PROTECTED_USEFUL
+    assert sum(place.peer.startswith("h") for place in places) == got_in
+
+
+def test_group_room__one_network_dials_in__gets_a_quarter_of_the_places_and_loopback_all() -> None:
+    taken = [group_of("8.8.1.1")] * 7
+    assert has_group_room("8.8.2.2", taken[:6], 28) and not has_group_room("8.8.2.2", taken, 28)
+    assert has_group_room("9.9.9.9", taken, 28)
+    assert has_group_room("127.0.0.1", [group_of("127.0.0.1")] * 27, 28)
+    assert has_group_room("8.8.2.2", [], 1)

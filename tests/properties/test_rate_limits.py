@@ -1,0 +1,210 @@
+"""Rations: whatever peers ask, none gets more than its share, and who asks little never waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import get_args
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.crypto.hashing import Author
+from protocol.limits import PULL_AUTHORS_MAX, PULL_BYTES_MAX
+from protocol.wire import (
+    Attestations,
+    AuthorsRequest,
+    BasisRequest,
+    Message,
+    PayloadsRequest,
+    PeerId,
+    PeersRequest,
+    Ping,
+    PullRequest,
+    Records,
+    ShardsRequest,
+    SpansRequest,
+    WantedSlots,
+    encode,
+)
+from sfnode.network import limits
+from sfnode.network.events import MessageReceived, NetworkConfig
+from sfnode.network.policy import rate_limits as rations_module
+from sfnode.network.policy.rate_limits import Rations, cost_us
+from sfnode.network.sessions.frames import frame
+from tests.support.network_nodes import HELLO, LOOPBACK, dial, network, running_host, start, until
+
+ALL_AUTHORS = AuthorsRequest(request=1, span=0, shards=tuple(range(256)), after=bytes(32))
+PULL = PullRequest(request=1, wanted=(WantedSlots(span=0, author=bytes(32), steps=b"\xff" * 128),) * PULL_AUTHORS_MAX)
+
+
+# --- the pure part
+
+
+def peer(number: int) -> PeerId:
+    return PeerId(f"peer{number}")
+
+
+def test_cost__every_request__has_one_and_no_other_message_has() -> None:
+    requests: list[Message] = [
+        SpansRequest(request=1),
+        ShardsRequest(request=1, span=0),
+        ALL_AUTHORS,
+        PayloadsRequest(request=1, span=0, author=bytes(32)),
+        PULL,
+        PeersRequest(),
+    ]
+    assert all(0 < cost_us(request) <= limits.RATION_BURST_US / 10 for request in requests)
+    assert cost_us(Ping(nonce=1)) == 0
+
+
+def test_cost__messages_that_are_called_requests__all_have_one() -> None:
+    """BasisRequest: only observers may ask for it, and they pay by the byte."""
+    named = {kind for kind in get_args(Message) if kind.__name__.endswith("Request")}
+    assert set(rations_module._COST_US) == named - {BasisRequest}
+
+
+def test_cost__authors_of_one_shard__are_cheaper_than_of_all() -> None:
+    one = AuthorsRequest(request=1, span=0, shards=(7,), after=bytes(32))
+    assert 5 * cost_us(one) < cost_us(ALL_AUTHORS)
+
+
+@given(
+    gaps_ms=st.lists(st.integers(0, 2_000), min_size=1, max_size=200),
+    costs=st.lists(st.integers(1, 5_000), min_size=200, max_size=200),
+)
+def test_rations__one_peer_asks_whatever__gets_no_more_than_burst_and_rate(
+    gaps_ms: list[int], costs: list[int]
+) -> None:
+    rations, now_s, answered_us = Rations(), 0.0, 0
+    for gap_ms, cost in zip(gaps_ms, costs, strict=False):
+        now_s += gap_ms / 1_000
+        now_s += rations.wait_s(peer(1), cost, now_s)
+        answered_us += cost
+        assert answered_us <= limits.RATION_BURST_US + now_s * limits.RATION_US_PER_S * 1.0001 + 1
+
+
+@given(
+    greedy=st.integers(1, 28), costs=st.lists(st.sampled_from([300, 1_200, 2_500, 4_500]), min_size=60, max_size=400)
+)
+def test_rations__greedy_peers__an_honest_one_below_its_share_never_waits(greedy: int, costs: list[int]) -> None:
+    rations = Rations()
+    next_s = dict.fromkeys(range(1, greedy + 1), 0.0)
+    share = min(limits.RATION_US_PER_S, limits.RATION_ALL_US_PER_S / (greedy + 1))
+    asked_us = 0
+    for number in next_s:  # all are here before the honest one begins
+        next_s[number] += rations.wait_s(peer(number), 1, 0.0)
+    for cost in costs:
+        asked_us += cost
+        now_s = asked_us / share
+        assert rations.wait_s(peer(0), cost, now_s) == 0.0
+        for number, due_s in next_s.items():
+            if due_s <= now_s:
+                next_s[number] = now_s + rations.wait_s(peer(number), 4_500, now_s)
+
+
+def test_rations__sixty_greedy_peers__together_get_no_more_than_all_may() -> None:
+    """Long enough for the rate to show beside the burst."""
+    check_together(peers=60, asked=300)
+
+
+@given(peers=st.integers(1, 60), asked=st.integers(1, 40))
+def test_rations__greedy_peers_ask__together_get_no_more_than_all_may(peers: int, asked: int) -> None:
+    check_together(peers, asked)
+
+
+def check_together(peers: int, asked: int) -> None:
+    rations, end_s = Rations(), 20.0
+    for number in range(peers):
+        rations.wait_s(peer(number), 1, 0.0)
+    answered_us, next_s = 0, dict.fromkeys(range(peers), 0.0)
+    for _ in range(asked * peers):
+        number = min(next_s, key=next_s.__getitem__)
+        now_s = next_s[number]
+        if now_s > end_s:
+            break
+        next_s[number] = now_s + rations.wait_s(peer(number), 4_500, now_s)
+        answered_us += 4_500 if next_s[number] <= end_s else 0
+    rate = min(limits.RATION_ALL_US_PER_S, peers * limits.RATION_US_PER_S)
+    assert answered_us <= peers * (limits.RATION_BURST_US + 4_500) + rate * end_s * 1.01
+
+
+def test_rations__peers_come_and_go__bounded_and_those_gone_share_no_more() -> None:
+    rations = Rations()
+    for number in range(1_000):
+        rations.wait_s(peer(number), limits.RATION_BURST_US, number / 100)
+        rations.ended(peer(number))
+    assert len(rations) <= limits.RATION_IDLE_S * 100 + 1
+    assert rations.wait_s(peer(1_000), limits.RATION_BURST_US, 10.0) == 0.0
+    assert rations.wait_s(peer(1_000), limits.RATION_US_PER_S, 10.0) == pytest.approx(1.0)
+
+
+def test_rations__peer_reconnects__finds_its_bucket_as_it_left_it() -> None:
+    rations = Rations()
+    rations.wait_s(peer(1), limits.RATION_BURST_US, 0.0)
+    rations.ended(peer(1))
+    assert rations.wait_s(peer(1), 6_000, 0.0) == pytest.approx(0.1)
+
+
+# --- a greedy peer and an honest one at a real node
+
+
+async def test_requests__greedy_peer_asks_without_end__honest_one_is_served_as_if_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Time is out of it: the ration is one that never fills up again, so what is delivered is what the burst allows."""
+    burst, questions = 10, 50
+    monkeypatch.setattr(limits, "RATION_US_PER_S", 1e-3)
+    monkeypatch.setattr(limits, "RATION_BURST_US", burst * cost_us(ALL_AUTHORS))
+    async with trio.open_nursery() as nursery, running_host(8, is_listening=False) as greedy:
+        node = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,), neighbours_fixed=True)))
+        honest = await start(nursery, network(2, NetworkConfig(bootstrap=node.addresses)))
+        await until(honest.connected)
+
+        def delivered(asker: PeerId, kind: type[Message]) -> int:
+            received = [event for event in node.events if isinstance(event, MessageReceived)]
+            return sum(event.peer == asker and isinstance(event.message, kind) for event in received)
+
+        link = await dial(greedy, node)
+        await link.send_all(frame(encode(HELLO)) + frame(encode(ALL_AUTHORS)) * 200)
+        await until(lambda: delivered(greedy.peer, AuthorsRequest) == burst)
+        for number in range(questions):  # one after the other, each worth a tenth of the honest one's own ration
+            assert honest.network.send(node.peer, SpansRequest(request=number))
+            await until(_is_more_than(lambda: delivered(honest.peer, SpansRequest), number))
+        assert delivered(greedy.peer, AuthorsRequest) == burst
+        await link.aclose()
+        nursery.cancel_scope.cancel()
+
+
+def _is_more_than(count: Callable[[], int], number: int) -> Callable[[], bool]:
+    return lambda: count() > number
+
+
+def test_pushed_cost__records_that_nobody_asked_for__count_as_a_kilobyte_each() -> None:
+    assert rations_module.pushed_cost_bytes(Records(request=0, data=bytes(5 * 124)), 124) == 5 * (1_000 - 124)
+    assert rations_module.pushed_cost_bytes(Records(request=0, data=bytes(4_000)), 4_000) == 0  # long ones cost more
+    assert rations_module.pushed_cost_bytes(Records(request=7, data=bytes(5 * 124)), 124) == 5 * (1_000 - 124)
+    assert rations_module.pushed_cost_bytes(Records(request=7, data=bytes(5 * 124)), 124, is_asked_for=True) == 0
+    assert rations_module.pushed_cost_bytes(Records(request=0, data=bytes(5 * 124)), 0) == 0
+    assert rations_module.pushed_cost_bytes(Ping(nonce=1), 124) == 0
+
+
+def test_asked__records_named_as_an_answer__are_one_only_as_far_as_something_was_asked() -> None:
+    """A fault once: whoever gave what it pushed any number escaped the bound of 2,000 records a second."""
+    question = PullRequest(request=7, wanted=(WantedSlots(span=0, author=Author(bytes(32)), steps=bytes(128)),))
+    asked, answer = rations_module.Asked(), Records(request=7, data=bytes(PULL_BYTES_MAX // 2))
+    assert not asked.take(answer)
+    asked.sent(question)
+    assert not asked.take(Records(request=0, data=bytes(124)))
+    assert [asked.take(answer) for _ in range(3)] == [True, True, False]
+    for _ in range(100):
+        asked.sent(question)
+    assert sum(asked.take(answer) for _ in range(100)) == 2 * limits.OWED_BYTES_MAX // PULL_BYTES_MAX
+    assert not asked.take(Ping(nonce=1))
+
+
+def test_cost__attestations__count_as_a_check_of_a_signature_each() -> None:
+    message = Attestations(attestations=(bytes(136),) * 3)
+    costs = {rations_module.pushed_cost_bytes(message, record_bytes) for record_bytes in (0, 110)}
+    assert costs == {3 * limits.PUSHED_RECORD_COST_BYTES}

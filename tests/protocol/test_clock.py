@@ -1,0 +1,211 @@
+"""The step clock: whom it waits for and how long, when it jumps, when it is done."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol import limits
+from protocol.crypto.hashing import Author
+from protocol.node.clock import StepClock
+from protocol.run.manifest import checked
+from tests.support.manifests import manifest_data, small_manifest
+
+OWN, A, B, C = (Author(bytes([number]) * 32) for number in range(4))
+
+
+def clock(*, staleness: int = 1, local_steps: int = 1, next_step: int = 0) -> StepClock:
+    data = manifest_data(local_steps=local_steps)
+    made = StepClock(checked({**data, "staleness": staleness}), OWN)
+    made.next_step = next_step
+    return made
+
+
+def test_clock__alone__starts_at_once_and_goes_on() -> None:
+    alone = clock()
+    for step in range(40):
+        assert alone.try_start({OWN: step - 1}, step * 100) == step
+        alone.step_finished(step * 100 + 50)
+    assert alone.is_finished and alone.try_start({OWN: 39}, 9_999) is None
+
+
+@pytest.mark.parametrize(
+    ("staleness", "theirs", "is_waiting"),
+    [
+        (0, 9, False),  # needs step 9 of every active author
+        (0, 8, True),
+        (0, 7, True),
+        (0, 6, False),  # more than two rounds behind what is needed: not active
+        (1, 8, False),
+        (1, 7, True),
+        (1, 6, True),
+        (1, 5, False),
+        (3, 6, False),
+        (3, 5, True),
+        (64, 0, False),
+    ],
+)
+def test_clock__other_author_behind__is_waited_for_while_it_is_active(
+    staleness: int, theirs: int, is_waiting: bool
+) -> None:
+    waiting = clock(staleness=staleness, next_step=10)
+    assert waiting.try_start({OWN: 9, A: theirs}, 0) == (None if is_waiting else 10)
+
+
+@pytest.mark.parametrize(("theirs", "is_waiting"), [(8, False), (4, True), (0, True)])
+def test_clock__rounds_of_four_steps__counts_in_rounds(theirs: int, is_waiting: bool) -> None:
+    waiting = clock(local_steps=4, next_step=16)
+    assert waiting.try_start({A: theirs}, 0) == (None if is_waiting else 16)
+    if not is_waiting:
+        waiting.step_finished(1)
+        assert waiting.next_step == 20
+
+
+def test_clock__active_author_never_answers__waits_no_longer_than_the_limit() -> None:
+    waiting = clock(next_step=10)
+    assert waiting.wait_limit_ms() == limits.STEP_WAIT_MS_START
+    assert waiting.try_start({A: 7}, 1_000) is None
+    assert waiting.try_start({A: 7}, 1_000 + limits.STEP_WAIT_MS_START - 1) is None
+    assert waiting.try_start({A: 7}, 1_000 + limits.STEP_WAIT_MS_START) == 10
+
+
+@pytest.mark.parametrize(("pace_ms", "limit_ms"), [(10, 200), (300, 600), (50_000, 30_000)])
+def test_wait_limit__after_steps_of_one_pace__is_twice_that_within_bounds(pace_ms: int, limit_ms: int) -> None:
+    paced = clock()
+    for step in range(20):
+        paced.try_start({}, step * pace_ms)
+        paced.step_finished(step * pace_ms + pace_ms // 2)
+    assert paced.wait_limit_ms() == limit_ms
+
+
+def test_wait_limit__steps_that_ended_by_the_limit__do_not_raise_it() -> None:
+    paced = clock()
+    now_ms = 0
+    for step in range(10):
+        assert paced.try_start({}, now_ms) == step
+        paced.step_finished(now_ms + 50)
+        now_ms += 300
+    before_ms = paced.wait_limit_ms()
+    for step in range(10, 13):
+        laggard = {A: step - 3}
+        assert paced.try_start(laggard, now_ms) is None
+        now_ms += before_ms
+        assert paced.try_start(laggard, now_ms) == step
+        paced.step_finished(now_ms + 50)
+        now_ms += 50
+    assert paced.wait_limit_ms() == before_ms == 600
+
+
+def test_wait_limit__one_author_answers_just_before_it__is_not_raised() -> None:
+    """A bug once: pace was the time until the last author had answered, so that one of six could make every wait up to
+    30 s long by always answering at nine tenths of the limit."""
+    paced, now_ms = clock(staleness=0), 0
+    assert paced.try_start({}, now_ms) == 0
+    for step in range(1, 30):
+        paced.step_finished(now_ms + 100)
+        now_ms += 100
+        others = {A: step - 1, B: step - 1, C: step - 2}
+        assert paced.try_start(others, now_ms) is None
+        now_ms += paced.wait_limit_ms() * 9 // 10
+        assert paced.try_start({**others, C: step - 1}, now_ms) == step
+    assert paced.wait_limit_ms() == limits.STEP_WAIT_MS_MIN
+
+
+def test_clock__behind_the_active_authors__jumps_to_their_lower_median() -> None:
+    behind = clock()
+    for author in (A, B, C):
+        behind.hear(author, 0)
+    assert behind.try_start({A: 10, B: 20, C: 30}, 0) == 20
+
+
+def test_clock__one_of_two_others_runs_ahead__does_not_drag_this_node_along() -> None:
+    """The mean of two would let a single cheat pull a network of three to the end of the run."""
+    honest = clock(next_step=10)
+    honest.hear(A, 0)
+    honest.hear(B, 0)
+    assert honest.frontier({OWN: 9, A: 9, B: 39}, 0) == 9
+    assert honest.try_start({OWN: 9, A: 9, B: 39}, 0) == 10
+
+
+def test_frontier__authors_silent_for_long__do_not_count_while_others_are_heard() -> None:
+    listening = clock()
+    listening.hear(A, 100_000)
+    assert listening.frontier({A: 30, B: 3, C: 3}, 100_000) == 30
+    assert listening.frontier({A: 30, B: 3, C: 3}, 100_000 + 60_000) == 30
+    assert listening.frontier({A: 30, B: 3, C: 3}, 100_001 + 60_000) == 3  # nobody was heard: all count
+
+
+def test_frontier__between_rounds__is_rounded_down_to_one() -> None:
+    assert clock(local_steps=4).frontier({A: 8}, 0) == 8
+    assert clock(local_steps=4).frontier({A: 11}, 0) == 8
+    assert clock().frontier({}, 0) == clock().frontier({OWN: 30}, 0) == 0
+
+
+@pytest.mark.parametrize(("step", "expected"), [(-1, 0), (0, 2), (6, 8), (38, 40)])
+def test_resume_after__step_that_may_be_signed__goes_on_at_the_next_round(step: int, expected: int) -> None:
+    resumed = clock(local_steps=2)
+    resumed.resume_after(step)
+    assert resumed.next_step == expected
+    resumed.resume_after(-1)
+    assert resumed.next_step == expected
+
+
+def test_clock__last_round__is_started_once_and_then_finished() -> None:
+    last = clock(local_steps=2)
+    last.resume_after(36)
+    assert last.try_start({A: 38}, 0) == 38
+    last.step_finished(1)
+    assert last.try_start({A: 38}, 2) is None
+    assert last.is_finished
+
+
+def test_run_is_over__most_of_those_heard_of_have_done_the_last_round__whatever_the_silent_and_the_own_did() -> None:
+    watching = clock(local_steps=2)
+    watching.hear(A, 0)
+    watching.hear(B, 0)
+    assert not watching.is_run_over({A: 38, B: 36, C: 38}, 0)  # one alone does not end the run
+    assert watching.is_run_over({A: 38, B: 38, C: 4}, 0)
+    assert watching.is_run_over({A: 38, B: 36}, 60_001)  # all are silent
+    assert not watching.is_run_over({A: 36, B: 36}, 60_001)
+    assert not clock().is_run_over({OWN: 39}, 0) and not clock().is_run_over({OWN: 39, A: 3}, 0)
+    assert not clock().is_run_over({}, 0)
+
+
+def test_clock__others_have_finished__late_comer_does_the_last_round_only() -> None:
+    assert clock(local_steps=2).try_start({A: 38, B: 38}, 0) == 38
+
+
+def test_clock__single_step_run__is_one_step_long() -> None:
+    short = StepClock(small_manifest(steps=1), OWN)
+    assert short.try_start({}, 0) == 0
+    short.step_finished(1)
+    assert short.is_finished
+
+
+def long_run_clock() -> StepClock:
+    return StepClock(small_manifest(steps=400), OWN)
+
+
+def test_clock__faster_than_a_majority_at_work__stays_within_the_rounds_ahead() -> None:
+    """Found by reading: a node ten times faster than three others had spent its run while they were at an eighth."""
+    fast = long_run_clock()
+    slow = dict.fromkeys((A, B, C), 0)
+    for now_ms in range(0, 60_000, 50):
+        if now_ms % 1_000 == 950:
+            slow = {author: step + 1 for author, step in slow.items()}
+            for author in slow:
+                fast.hear(author, now_ms)
+        if fast.try_start(slow, now_ms) is not None:
+            fast.step_finished(now_ms)
+    assert slow[A] == 60
+    assert slow[A] <= fast.next_step <= slow[A] + limits.ROUNDS_AHEAD_MAX + 1
+
+
+def test_clock__majority_leaves__goes_on_alone_after_its_patience() -> None:
+    left_behind = long_run_clock()
+    others = dict.fromkeys((A, B, C), 20)
+    for author in others:
+        for now_ms in (0, 500, 1_000):
+            left_behind.hear(author, now_ms)
+    left_behind.resume_after(20 + limits.ROUNDS_AHEAD_MAX + 2)
+    assert left_behind.try_start(others, 2_000) is None
+    assert left_behind.try_start(others, 1_000 + limits.STEP_WAIT_MS_START + 1) is not None

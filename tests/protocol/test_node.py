@@ -1,0 +1,275 @@
+"""The node core, event by event: the exact effects, their order, and what it must never do."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol import limits
+from protocol.events import (
+    DropPeer,
+    EstimateFinished,
+    EstimateLost,
+    EstimateSkipped,
+    Halt,
+    PeerJoined,
+    PeerLeft,
+    SendMessage,
+    StoreRecords,
+    Ticked,
+    WorkerReady,
+)
+from protocol.run.manifest import checked
+from protocol.state.replica import Replica
+from protocol.wire import (
+    Head,
+    Message,
+    PeerId,
+    Ping,
+    Records,
+    SpansRequest,
+)
+from tests.support.ledgers import seal
+from tests.support.manifests import manifest_data, small_manifest
+from tests.support.node_cores import (
+    MANIFEST,
+    OTHER_STATE,
+    X,
+    Y,
+    head_of,
+    join,
+    node,
+    own,
+    pushed,
+    sent,
+    start_effects,
+    tell,
+)
+
+# --- own steps
+
+
+def test_node__worker_ready__reserves_the_step_before_it_is_estimated() -> None:
+    assert node().handle(WorkerReady(), 10) == start_effects(0)
+
+
+def test_node__before_its_first_tick__starts_nothing() -> None:
+    assert node(is_asleep=True).handle(WorkerReady(), 10) == []
+
+
+def test_node__estimate_finished__stores_before_it_sends() -> None:
+    training = node()
+    join(training, X, Y)
+    training.handle(WorkerReady(), 10)
+    effects = training.handle(EstimateFinished(step=0, scalars=(-300,)), 1_000)
+    record = own(0, -300)
+    assert effects == [
+        StoreRecords(records=(record,), is_own=True),
+        *start_effects(1),
+        SendMessage(peer=X, message=pushed(record)),
+        SendMessage(peer=Y, message=pushed(record)),
+    ]
+    assert (training.own_updates, training.replica.ledger.updates) == (1, 1)
+
+
+def test_node__estimate_of_a_step_it_did_not_ask_for__is_passed_over() -> None:
+    training = node()
+    training.handle(WorkerReady(), 10)
+    assert training.handle(EstimateFinished(step=7, scalars=(1,)), 20) == []
+    assert training.estimating_step == 0
+
+
+def test_node__estimate_skipped_or_lost__passes_the_step_and_signs_nothing() -> None:
+    training = node()
+    training.handle(WorkerReady(), 10)
+    assert training.handle(EstimateSkipped(step=0), 20) == start_effects(1)
+    assert training.handle(EstimateLost(step=1), 30) == []  # no worker until one is back
+    assert training.handle(WorkerReady(), 40) == start_effects(2)
+    assert (training.skipped_steps, training.own_updates) == (2, 0)
+
+
+def test_node__restarted__goes_on_after_the_reserved_and_after_its_highest_held_step() -> None:
+    assert node(reserved_step=4).handle(WorkerReady(), 10) == start_effects(5)
+    assert node(reserved_step=4, records=[own(8)]).handle(WorkerReady(), 10) == start_effects(9)
+
+
+def test_node__last_step_done__is_finished_and_asks_for_no_more() -> None:
+    short = small_manifest(steps=1)
+    training = node(manifest=short)
+    training.handle(WorkerReady(), 10)
+    assert not training.is_finished
+    effects = training.handle(EstimateFinished(step=0, scalars=(5,)), 20)
+    assert effects == [StoreRecords(records=(own(0, manifest=short),), is_own=True)] and training.is_finished
+
+
+def test_node__relay__never_estimates() -> None:
+    relay = node(is_training=False)
+    assert relay.handle(WorkerReady(), 10) == relay.handle(Ticked(), 99_999) == []
+
+
+def test_node__own_record_of_the_step_comes_while_it_measures__signs_no_second_payload() -> None:
+    """A restored backup: a late neighbour brings what this node signed in its former life. A bug once: the node
+    voided its own slot, or, when the scalars were equal, an Ignore escaped from the core."""
+    for former in (own(0, 77), own(0, -300)):
+        training = node()
+        join(training, X)
+        training.handle(WorkerReady(), 10)
+        tell(training, X, pushed(former), 20)
+        effects = training.handle(EstimateFinished(step=0, scalars=(-300,)), 1_000)
+        assert not any(isinstance(effect, StoreRecords) for effect in effects)
+        assert (training.replica.ledger.void_slots, training.own_updates, training.skipped_steps) == (0, 0, 1)
+
+
+def test_node__author_table_full__does_not_train_and_does_not_fail() -> None:
+    """A bug once: the first volunteer beyond authors_max stopped with an Ignore that escaped from the core."""
+    manifest = checked({**manifest_data(), "authors_max": 1})
+    full = node(manifest=manifest, records=[seal(manifest, 0, 0)])
+    assert full.handle(WorkerReady(), 10) == []
+    racing = node(manifest=manifest)
+    join(racing, X)
+    assert racing.handle(WorkerReady(), 10) == start_effects(0, manifest)
+    tell(racing, X, pushed(seal(manifest, 0, 0)), 20)
+    assert racing.handle(EstimateFinished(step=0, scalars=(1,)), 1_000) == []
+    assert (racing.own_updates, racing.skipped_steps) == (0, 1)
+
+
+# --- flood
+
+
+def test_node__new_record__is_stored_then_sent_to_all_but_its_source() -> None:
+    relay = node(is_training=False)
+    join(relay, X, Y)
+    record = seal(MANIFEST, 0, 0)
+    assert tell(relay, X, pushed(record), 1_000) == [
+        StoreRecords(records=(record,), is_own=False),
+        SendMessage(peer=Y, message=pushed(record)),
+    ]
+    assert tell(relay, Y, pushed(record), 1_010) == []
+    assert relay.ignored == {"ALREADY_HELD": 1}
+
+
+def test_node__records_within_one_flush_interval__travel_in_one_frame() -> None:
+    relay = node(is_training=False)
+    join(relay, X, Y)
+    first, second, third = (seal(MANIFEST, 0, step) for step in range(3))
+    tell(relay, X, pushed(first), 1_000)
+    assert sent(tell(relay, X, pushed(second), 1_010), Records) == []
+    assert sent(tell(relay, X, pushed(third), 1_020), Records) == []
+    assert sent(relay.handle(Ticked(), 1_050), Records) == [(Y, pushed(second, third))]
+
+
+def test_node__neighbour_shows_that_it_holds_a_record__is_not_told_of_it() -> None:
+    relay = node(is_training=False)
+    join(relay, X, Y)
+    first, second = (seal(MANIFEST, 0, step) for step in range(2))
+    tell(relay, X, pushed(first), 1_000)
+    tell(relay, X, pushed(second), 1_010)
+    tell(relay, Y, pushed(second), 1_020)
+    assert sent(relay.handle(Ticked(), 1_100), Records) == []
+
+
+def test_node__equivocation__stores_the_second_and_floods_the_pair_to_all_who_may_lack_it() -> None:
+    relay = node(is_training=False)
+    join(relay, X, Y)
+    first, second = seal(MANIFEST, 0, 0, 1), seal(MANIFEST, 0, 0, 2)
+    tell(relay, X, pushed(first), 1_000)
+    effects = tell(relay, Y, pushed(second), 2_000)
+    assert effects == [
+        StoreRecords(records=(second,), is_own=False),
+        SendMessage(peer=X, message=pushed(first, second)),
+        SendMessage(peer=Y, message=pushed(first)),  # Y sent the second and may never have seen the first
+    ]
+    assert not any(isinstance(effect, DropPeer) for effect in effects)
+
+
+def test_node__bad_record_in_the_middle_of_a_frame__keeps_those_before_and_drops_the_peer() -> None:
+    relay = node(is_training=False)
+    join(relay, X, Y)
+    good, bad = seal(MANIFEST, 0, 0), seal(MANIFEST, 0, 1)[:-64] + bytes(64)
+    effects = tell(relay, X, pushed(good, bad, seal(MANIFEST, 0, 2)), 1_000)
+    assert effects[0] == StoreRecords(records=(good,), is_own=False)
+    assert isinstance(effects[1], DropPeer) and effects[1].peer == X and "signature" in effects[1].reason
+    assert effects[2:] == [SendMessage(peer=Y, message=pushed(good))]
+    assert (relay.replica.ledger.updates, relay.rejected) == (1, {"SIGNATURE": 1})
+
+
+def test_node__messages_still_on_their_way_from_a_dropped_peer__are_passed_over() -> None:
+    relay = node(is_training=False)
+    join(relay, X, Y)
+    tell(relay, X, Records(request=0, data=b"x"), 1_000)
+    assert tell(relay, X, pushed(seal(MANIFEST, 0, 0)), 1_000) == []
+    assert tell(relay, X, SpansRequest(request=1), 1_000) == []
+    assert {peer for peer, _ in sent(relay.handle(Ticked(), 9_000), Head)} == {Y}
+    relay.handle(PeerLeft(peer=X), 21_000)
+    join(relay, X, now_ms=22_000)
+    assert len(tell(relay, X, SpansRequest(request=1), 22_001)) == 1
+
+
+@pytest.mark.parametrize("message", [Ping(nonce=1), Records(request=0, data=b"x")], ids=["not-for-the-core", "torn"])
+def test_node__message_no_honest_node_sends__drops_the_peer(message: Message) -> None:
+    relay = node(is_training=False)
+    join(relay, X)
+    effects = tell(relay, X, message, 1_000)
+    assert len(effects) == 1 and isinstance(effects[0], DropPeer)
+
+
+def test_node__flood_of_too_early_records__is_ignored_without_growing() -> None:
+    live = node(is_training=False, manifest=small_manifest(steps=2_000))
+    join(live, X)
+    tell(live, X, head_of(live.replica.ledger, live.replica.state_digest()), 500)
+    manifest = live.manifest
+    records = [seal(manifest, author, 1_999)[:-64] + bytes(64) for author in range(200)]
+    assert tell(live, X, pushed(*records), 1_000) == []
+    assert (live.ignored, live.replica.ledger.updates) == ({"TOO_EARLY": 200}, 0)
+
+
+# --- heads
+
+
+def test_node__neighbour_joins__is_told_the_head_now_and_every_two_seconds() -> None:
+    relay = node(is_training=False)
+    head = head_of(relay.replica.ledger, relay.replica.state_digest())
+    assert relay.handle(PeerJoined(peer=X), 100) == [SendMessage(peer=X, message=head)]
+    assert relay.handle(Ticked(), 100 + limits.HEAD_INTERVAL_MS - 1) == []
+    assert relay.handle(Ticked(), 100 + limits.HEAD_INTERVAL_MS) == [SendMessage(peer=X, message=head)]
+
+
+def test_node__equal_root_and_other_state__honest_replay_drops_the_peer() -> None:
+    honest = node(is_training=False)
+    join(honest, X)
+    tell(honest, X, pushed(seal(MANIFEST, 0, 0)), 100)
+    effects = tell(honest, X, head_of(honest.replica.ledger, OTHER_STATE), 200)
+    assert effects == [DropPeer(peer=X, reason="its state digest does not follow from its ledger")]
+
+
+def test_node__equal_root_and_own_state_corrupted__halts() -> None:
+    broken = node(is_training=False)
+    join(broken, X)
+    tell(broken, X, pushed(seal(MANIFEST, 0, 0)), 100)
+    truth = broken.replica.state_digest()
+    flat = broken.replica.coefficients().flat(0)
+    flat[3] ^= 1
+    broken.replica.coefficients().set_flat(0, flat)
+    effects = tell(broken, X, head_of(broken.replica.ledger, truth), 200)
+    assert len(effects) == 1 and isinstance(effects[0], Halt)
+
+
+def test_node__many_liars_about_the_state__cause_one_replay_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replay costs seconds in a long run, and identities cost nothing."""
+    honest = node(is_training=False)
+    replays: list[int] = []
+    digest = honest.replica.state_digest()
+
+    def replayed_digest(replica: Replica) -> bytes:
+        replays.append(1)
+        return digest
+
+    monkeypatch.setattr(Replica, "replayed_digest", replayed_digest)
+    lie = head_of(honest.replica.ledger, OTHER_STATE)
+    for number in range(50):
+        peer = PeerId(f"liar{number}")
+        join(honest, peer, now_ms=1_000 + number)
+        tell(honest, peer, lie, 1_000 + number)
+    assert len(replays) == 1
+    join(honest, X, now_ms=61_000)
+    tell(honest, X, lie, 61_000)
+    assert len(replays) == 2

@@ -1,0 +1,261 @@
+"""The node core and statements: taken in, stored, told on; who may not contribute signs nothing; networks agree."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from dataclasses import replace
+
+import pytest
+
+from protocol.events import (
+    BasisArrived,
+    DropPeer,
+    EstimateFinished,
+    SendMessage,
+    StatementSubmitted,
+    StoreRecords,
+    StoreStatements,
+    Ticked,
+    WorkerReady,
+)
+from protocol.ledger.statements import StatementCodec
+from protocol.limits import RECORDS_PER_FRAME_MAX
+from protocol.run.admission import AdmissionKind, AdmissionSpec
+from protocol.run.manifest import Manifest
+from protocol.state.replica import Replica
+from protocol.wire import PeerId, Records, Statements
+from tests.support.cluster import Cluster
+from tests.support.ledgers import seal, signer
+from tests.support.manifests import OWNER, small_manifest
+from tests.support.node_cores import (
+    MANIFEST,
+    ME,
+    X,
+    Y,
+    head_of,
+    join,
+    node,
+    own,
+    pushed,
+    sent,
+    start_effects,
+    tell,
+    without_heads,
+)
+from tests.support.statements import admit, claim, exclude, published_run, renew, run_with
+
+LISTED, INVITED = run_with("allow-list"), run_with("invite")
+CODEC = StatementCodec(MANIFEST)
+
+
+def pushed_statements(*statements: bytes) -> Statements:
+    return Statements(request=0, statements=statements, is_last=True)
+
+
+def test_node__statement_pushed__is_stored_first_and_told_to_all_but_its_source() -> None:
+    told = node()
+    join(told, X, Y)
+    effects = tell(told, X, pushed_statements(exclude(MANIFEST, 1, 3)), 10)
+    assert without_heads(effects) == [
+        StoreStatements(statements=(exclude(MANIFEST, 1, 3),)),
+        SendMessage(peer=Y, message=pushed_statements(exclude(MANIFEST, 1, 3))),
+    ]
+    assert without_heads(tell(told, Y, pushed_statements(exclude(MANIFEST, 1, 3)), 20)) == []
+
+
+def test_node__statement_submitted_here__is_told_to_all() -> None:
+    told = node()
+    join(told, X, Y)
+    effects = told.handle(StatementSubmitted(statement=exclude(MANIFEST, 1, 3)), 10)
+    assert [peer for peer, _ in sent(effects, Statements)] == [X, Y]
+
+
+def test_node__basis_of_its_next_step_is_not_here__starts_once_it_has_come() -> None:
+    manifest = published_run("open")
+    step = manifest.method.epoch_steps
+    waiting = node(manifest=manifest, reserved_step=step - 1)
+    waiting.handle(Ticked(), 0)
+    waiting.handle(StatementSubmitted(statement=renew(manifest, 1)), 5)
+    assert start_effects(step, manifest)[0] not in waiting.handle(WorkerReady(), 10)
+    waiting.handle(BasisArrived(sha256="ee" * 32), 20)
+    assert waiting.estimating_step is None
+    assert without_heads(waiting.handle(BasisArrived(sha256="cd" * 32), 30)) == start_effects(step, manifest)
+
+
+def test_node__basis_of_a_later_epoch_is_not_here__goes_on_until_then() -> None:
+    manifest = published_run("open")
+    waiting = node(manifest=manifest)
+    waiting.handle(Ticked(), 0)
+    waiting.handle(StatementSubmitted(statement=renew(manifest, 1)), 5)
+    assert without_heads(waiting.handle(WorkerReady(), 10)) == start_effects(0, manifest)
+
+
+def test_node__statement_that_is_forged__drops_a_peer_and_keeps_those_before_it() -> None:
+    told = node()
+    join(told, X, Y)
+    forged = exclude(MANIFEST, 2, 3, by=ME)
+    effects = tell(told, X, pushed_statements(exclude(MANIFEST, 1, 3), forged), 10)
+    assert StoreStatements(statements=(exclude(MANIFEST, 1, 3),)) in effects
+    assert [effect.peer for effect in effects if isinstance(effect, DropPeer)] == [X]
+    assert told.rejected == {"STATEMENT_SIGNATURE": 1}
+
+
+def test_node__forged_statement_submitted_here__is_counted_and_no_more() -> None:
+    told = node()
+    join(told, X)
+    assert without_heads(told.handle(StatementSubmitted(statement=exclude(MANIFEST, 2, 3, by=ME)), 10)) == []
+    assert told.rejected == {"STATEMENT_SIGNATURE": 1}
+
+
+def test_node__token_claimed_twice__tells_both_claims() -> None:
+    told = node(manifest=INVITED)
+    join(told, X, Y)
+    tell(told, X, pushed_statements(claim(INVITED, 1, 1)), 10)
+    effects = tell(told, X, pushed_statements(claim(INVITED, 1, 2)), 20)
+    assert sent(effects, Statements) == [(Y, pushed_statements(claim(INVITED, 1, 1), claim(INVITED, 1, 2)))]
+
+
+def test_node__record_of_an_author_not_admitted__is_ignored_and_its_sender_stays() -> None:
+    told = node(manifest=LISTED)
+    join(told, X)
+    assert without_heads(tell(told, X, pushed(seal(LISTED, 1, 0)), 10)) == []
+    assert (told.ignored, told.rejected) == ({"NOT_ADMITTED": 1}, {})
+    tell(told, X, pushed_statements(admit(LISTED, 1)), 20)
+    effects = tell(told, X, pushed(seal(LISTED, 1, 0)), 30)
+    assert StoreRecords(records=(seal(LISTED, 1, 0),), is_own=False) in effects
+
+
+def test_node__excluded_record_that_waits_in_a_queue__is_not_sent() -> None:
+    told = node()
+    join(told, X, Y)
+    told.handle(Ticked(), 100)
+    tell(told, X, pushed(seal(MANIFEST, 1, 0)), 101)
+    tell(told, X, pushed(seal(MANIFEST, 1, 5), seal(MANIFEST, 2, 5)), 102)
+    tell(told, X, pushed_statements(exclude(MANIFEST, 1, 3)), 103)
+    effects = told.handle(Ticked(), 400)
+    assert sent(effects, Records) == [(Y, pushed(seal(MANIFEST, 2, 5)))]
+
+
+def test_node__excluded_author__leaves_the_step_clock() -> None:
+    told = node()
+    join(told, X)
+    tell(told, X, pushed(seal(MANIFEST, 1, 0), seal(MANIFEST, 2, 9)), 10)
+    told.handle(StatementSubmitted(statement=exclude(MANIFEST, 2, 0)), 20)
+    assert told.frontier() == 0
+    assert set(told.clock._heard_ms) == {signer(1).author}
+
+
+def test_node__not_admitted__starts_no_step_until_it_is() -> None:
+    waiting = node(manifest=LISTED)
+    assert waiting.handle(WorkerReady(), 10) == []
+    codec = StatementCodec(LISTED)
+    effects = waiting.handle(StatementSubmitted(statement=codec.admit(OWNER, ME.author)), 20)
+    assert effects[1:] == start_effects(0, LISTED)
+
+
+def test_node__excluded_from_a_later_step__trains_until_then() -> None:
+    training = node()
+    training.handle(StatementSubmitted(statement=CODEC.exclude(OWNER, ME.author, 1)), 5)
+    assert training.handle(WorkerReady(), 10) == start_effects(0)
+    effects = training.handle(EstimateFinished(step=0, scalars=(5,)), 20)
+    assert effects == [StoreRecords(records=(own(0, 5),), is_own=True)]
+    assert training.handle(Ticked(), 60_000) == []
+    assert training.own_updates == 1
+
+
+def test_node__excluded_while_its_worker_measures__signs_nothing() -> None:
+    training = node()
+    training.handle(WorkerReady(), 10)
+    training.handle(StatementSubmitted(statement=CODEC.exclude(OWNER, ME.author, 0)), 20)
+    assert training.handle(EstimateFinished(step=0, scalars=(5,)), 30) == []
+    assert (training.own_updates, training.skipped_steps) == (0, 1)
+
+
+@pytest.mark.parametrize("is_training", [True, False], ids=["excluded", "relay"])
+def test_node__contributes_nothing__has_finished_when_the_others_have(is_training: bool) -> None:
+    short = small_manifest(steps=2)
+    following = node(manifest=short, is_training=is_training)
+    if is_training:
+        assert not following.is_finished
+        following.handle(StatementSubmitted(statement=StatementCodec(short).exclude(OWNER, ME.author, 0)), 5)
+    join(following, X)
+    tell(following, X, pushed(seal(short, 1, 0)), 10)
+    assert not following.is_finished
+    tell(following, X, pushed(seal(short, 1, 1)), 20)
+    assert not following.is_finished  # not live: more may be missing
+    tell(following, X, head_of(following.replica.ledger, following.replica.state_digest()), 30)
+    assert following.is_finished
+
+
+# --- whole networks
+
+
+def listed_manifest() -> AdmissionSpec:
+    return AdmissionSpec(kind=AdmissionKind.ALLOW_LIST, pow_bits=0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_network__admissions_and_an_expulsion_in_the_middle__agrees_with_a_replay(seed: int) -> None:
+    manifest = replace(small_manifest(), admission=listed_manifest())
+    cluster, codec, chance = Cluster(manifest, seed=seed, loss=0.05), StatementCodec(manifest), random.Random(seed)
+    names = [f"node{number}" for number in range(5)]
+    authors = {name: cluster.add(name).signer.author for name in names}
+    for first, second in zip(names, names[1:] + names[:1], strict=True):
+        cluster.link(first, second)
+    for name in names:
+        cluster.state(chance.choice(names), codec.admit(OWNER, authors[name]))
+        cluster.run(chance.randrange(1_500))
+    expelled, from_step = chance.choice(names), chance.randrange(12)
+    cluster.state(chance.choice(names), codec.exclude(OWNER, authors[expelled], from_step))
+    late = cluster.add("late", expects_peers=True)
+    cluster.link("late", "node2")
+    cluster.state("node3", codec.admit(OWNER, late.signer.author))
+    cluster.run(60_000)
+
+    assert len({cluster.node(name).replica.ledger.root() for name in [*names, "late"]}) == 1
+    assert all(cluster.node(name).is_finished for name in [*names, "late"])
+    disk = cluster.hosts[PeerId("late")].disk
+    replayed = Replica(manifest)
+    for statement in chance.sample(disk.statements, len(disk.statements)):
+        replayed.add_statement(statement)
+    for record in chance.sample(disk.records, len(disk.records)):
+        replayed.add(record)
+    assert cluster.digests() == {replayed.state_digest()}
+    steps = [envelope.step for envelope in replayed.ledger.envelopes() if envelope.author == authors[expelled]]
+    assert max(steps, default=-1) < from_step
+    assert not any(host.dropped or host.halted for host in cluster.hosts.values())
+
+
+def made_up(manifest: Manifest, count: int) -> list[bytes]:
+    """Updates of as many authors that nobody knows, signed by none."""
+    blank, chance = seal(manifest, 0, 3), random.Random(7)
+    return [chance.randbytes(32) + blank[32:] for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "reason"),
+    [(LISTED, "NOT_ADMITTED"), (run_with("open", authors_max=1), "AUTHORS_FULL")],
+    ids=["allow-list", "open, table full"],
+)
+def test_node__100000_unknown_identities__cost_it_no_signature_and_no_memory(
+    manifest: Manifest, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flooded = node(manifest=manifest)
+    join(flooded, X)
+    if manifest.admission.kind is AdmissionKind.OPEN:
+        tell(flooded, X, pushed(seal(manifest, 0, 3)), 1)
+    root, updates = flooded.replica.ledger.root(), flooded.replica.ledger.updates
+    monkeypatch.setattr("protocol.ledger.envelope.is_signed", None)  # whoever asks for a signature fails
+    strangers = made_up(manifest, 100_000)
+    held_bytes = []
+    for start in range(0, len(strangers), RECORDS_PER_FRAME_MAX):
+        if start > 80_000 and not tracemalloc.is_tracing():
+            tracemalloc.start()  # what is bounded is full by now
+        effects = tell(flooded, X, pushed(*strangers[start : start + RECORDS_PER_FRAME_MAX]), 2)
+        assert without_heads(effects) == []
+        held_bytes.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert flooded.ignored[reason] == len(strangers)
+    assert (flooded.replica.ledger.root(), flooded.replica.ledger.updates) == (root, updates)
+    assert held_bytes[-1] - held_bytes[-20] < 20 * RECORDS_PER_FRAME_MAX  # less than a byte for each

@@ -1,0 +1,224 @@
+"""Rare paths of the core that the tests of its parts do not reach: full queues, late news, odd lengths."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol import limits
+from protocol.crypto.keys import Signer, is_signed
+from protocol.events import (
+    EstimateLost,
+    EstimateSkipped,
+    MessageArrived,
+    SendMessage,
+    StartEstimate,
+    Ticked,
+    WorkerReady,
+)
+from protocol.ledger.ledger import Ledger
+from protocol.schema import Malformed, from_plain_untrusted
+from protocol.state.coefficients import Coefficients
+from protocol.sync.anti_entropy import answer
+from protocol.sync.flood import Flood, Outbox
+from protocol.sync.synchroniser import Synchroniser
+from protocol.wire import Head, PayloadsRequest, PeerId, Records
+from sfnode.worker.messages import OpenSession
+from tests.support.ledgers import ledger_of, seal
+from tests.support.manifests import small_manifest
+from tests.support.node_cores import MANIFEST, ME, X, Y, head_of, join, node, own, pushed, sent, start_effects, tell
+
+RECORD_BYTES = 110
+
+
+def numbered(number: int) -> bytes:
+    return number.to_bytes(RECORD_BYTES, "big")[::-1]
+
+
+# --- flood
+
+
+def test_outbox__full__leaves_the_newest_to_anti_entropy_and_counts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "OUTBOX_RECORDS_MAX", 3)
+    outbox = Outbox()
+    for number in range(5):
+        outbox.push(numbered(number))
+    assert outbox.overflowed == 2
+    (message,) = outbox.flush(0, RECORD_BYTES)
+    assert message.data == b"".join(map(numbered, range(3)))
+    outbox.push(numbered(7))
+    assert outbox.overflowed == 2 and outbox.flush(limits.FLUSH_INTERVAL_MS - 1, RECORD_BYTES) == []
+    assert len(outbox.flush(limits.FLUSH_INTERVAL_MS, RECORD_BYTES)) == 1
+
+
+def test_flood__news_of_a_peer_that_is_gone__changes_nothing() -> None:
+    flood = Flood(RECORD_BYTES)
+    flood.is_known(X, numbered(1))
+    flood.open(Y)
+    flood.push(numbered(1), source=X)
+    flood.is_known(X, numbered(1))
+    assert flood.flush(0) == [(Y, Records(request=0, data=numbered(1)))]
+    flood.close(X)
+
+
+def test_flood__ticks_come_late_and_then_in_time__gathers_for_longer_and_then_not() -> None:
+    flood = Flood(RECORD_BYTES)
+    intervals = []
+    for late_ms in (limits.LATE_MS_MAX, *[limits.LATE_MS_MAX + 1] * 4, *[0] * 20):
+        flood.adapt(late_ms)
+        intervals.append(flood.interval_ms)
+    assert intervals[:7] == [50, 100, 200, 400, 400, 375, 350]
+    assert intervals[-1] == limits.FLUSH_INTERVAL_MS
+
+
+def test_flood__machine_is_busy__first_record_goes_at_once_and_the_next_waits_longer() -> None:
+    flood = Flood(RECORD_BYTES)
+    flood.open(X)
+    flood.adapt(100)
+    flood.push(numbered(1), source=None)
+    assert flood.flush(1_000) == [(X, Records(request=0, data=numbered(1)))]
+    flood.push(numbered(2), source=None)
+    assert (flood.rest_ms(1_030), flood.flush(1_099)) == (70, [])
+    assert flood.flush(1_100) == [(X, Records(request=0, data=numbered(2)))]
+    assert flood.rest_ms(1_100) == limits.REST_MS_MAX
+
+
+def test_node__next_event_waits_already__pushes_after_the_last_and_not_to_who_sent_it_too() -> None:
+    relay = node(is_training=False)
+    join(relay, X, Y, PeerId("z"))
+    record = seal(MANIFEST, 0, 0)
+    first = relay.handle(MessageArrived(peer=X, message=pushed(record)), 10, is_last=False)
+    last = relay.handle(MessageArrived(peer=Y, message=pushed(record)), 10)
+    assert sent(first, Records) == []
+    assert sent(last, Records) == [(PeerId("z"), pushed(record))]
+    assert relay.ignored["ALREADY_HELD"] == 1
+
+
+def test_node__nothing_to_do__rests_for_longer_than_while_a_record_waits() -> None:
+    relay = node(is_training=False)
+    join(relay, X, Y)
+    rests = [relay.rest_ms()]
+    for step in range(2):
+        tell(relay, X, pushed(seal(MANIFEST, 0, step)), 10)
+        rests.append(relay.rest_ms())
+    assert rests == [limits.REST_MS_MAX, limits.REST_MS_MAX, limits.FLUSH_INTERVAL_MS]
+
+
+# --- keys
+
+
+@pytest.mark.parametrize(("key_bytes", "signature_bytes"), [(31, 64), (33, 64), (0, 64), (32, 63), (32, 65), (32, 0)])
+def test_signature__key_or_signature_of_another_length__is_none(key_bytes: int, signature_bytes: int) -> None:
+    """libsodium is told no lengths: a shorter key would be read beyond its end."""
+    signer = Signer(b"k" * 32)
+    signature = signer.sign(b"text")
+    assert is_signed(signer.author, b"text", signature)
+    assert not is_signed((signer.author * 2)[:key_bytes], b"text", (signature * 2)[:signature_bytes])
+
+
+# --- manifest, coefficients, structure
+
+
+def test_epsilon__of_the_manifest__is_a_power_of_two() -> None:
+    assert small_manifest(epsilon_exp=-10).epsilon == 1 / 1_024
+    assert small_manifest(epsilon_exp=0).epsilon == 1.0
+
+
+def test_revisions__an_epoch_that_changed__has_another_number() -> None:
+    coefficients = Coefficients(MANIFEST)
+    envelopes = list(ledger_of(MANIFEST, [seal(MANIFEST, 0, 0), seal(MANIFEST, 0, 16)]).envelopes())
+    coefficients.add(envelopes[:1])
+    before = coefficients.revisions()
+    coefficients.add(envelopes)
+    after = coefficients.revisions()
+    assert set(before) == {0} and set(after) == {0, 1} and after[0] != before[0]
+    coefficients.remove(envelopes)
+    coefficients.remove(envelopes[:1])
+    assert coefficients.revisions()[0] != after[0] and coefficients.epochs() == ()
+    assert coefficients.digest() == Coefficients(MANIFEST).digest()
+
+
+def test_optional_field__none_a_value_or_another_type__is_told_apart() -> None:
+    row: list[object] = [b"m", None, [], "model", None, "eval", bytes(32), "cpu", "fp32"]
+    made = from_plain_untrusted(OpenSession, row, "it")
+    assert (made.basis, made.data, made.eval_data) == (None, None, "eval")
+    with pytest.raises(Malformed, match=r"it\.data: 5 is not of type str"):
+        from_plain_untrusted(OpenSession, [*row[:4], 5, *row[5:]], "it")
+
+
+# --- synchroniser
+
+
+def test_synchroniser__head_of_a_peer_that_is_gone__starts_nothing() -> None:
+    ledger = Ledger(MANIFEST)
+    synchroniser = Synchroniser(ledger)
+    other = head_of(ledger_of(MANIFEST, [seal(MANIFEST, 0, 0)]), bytes(32))
+    assert synchroniser.receive_head(X, other, 0, None) == []
+    assert (synchroniser.peers, synchroniser.target_updates, synchroniser.head_step) == (0, 0, -1)
+    synchroniser.count_records(X, 1, 5, 0)
+
+
+def test_synchroniser__heads_of_several__target_is_the_largest_and_step_the_lower_median() -> None:
+    synchroniser = Synchroniser(Ledger(MANIFEST))
+    for number, (updates, step) in enumerate([(5, 30), (9, 10), (2, 20), (7, 25)]):
+        peer = PeerId(str(number))
+        synchroniser.open(peer)
+        head = Head(root=bytes(32), state_digest=bytes(32), updates=updates, step=step)
+        synchroniser.receive_head(peer, head, 0, None)
+    assert (synchroniser.target_updates, synchroniser.head_step) == (9, 20)
+    synchroniser.close(PeerId("1"))
+    assert (synchroniser.target_updates, synchroniser.head_step) == (7, 25)
+
+
+def test_answer__payload_hashes_of_an_author_that_is_not_held__are_empty() -> None:
+    request = PayloadsRequest(request=7, span=3, author=ME.author)
+    (reply,) = answer(Ledger(MANIFEST), request)
+    assert (reply.request, reply.span, reply.author, reply.hashes) == (7, 3, ME.author, b"")  # type: ignore[union-attr]
+
+
+# --- node
+
+# So many cores in an update that a tick sums 16 of them.
+COSTLY = small_manifest(steps=640, core="rademacher", directions=16, local_steps=64, epoch_steps=64)
+
+
+@pytest.mark.parametrize("event", [EstimateSkipped(step=5), EstimateLost(step=5)], ids=["skipped", "lost"])
+def test_node__news_of_a_step_that_it_does_not_measure__changes_nothing(event: EstimateSkipped | EstimateLost) -> None:
+    working = node()
+    assert working.handle(WorkerReady(), 10) == start_effects(0)
+    assert working.handle(event, 20) == []
+    assert (working.estimating_step, working.skipped_steps, working.clock.next_step) == (0, 0, 0)
+
+
+def test_node__many_updates_wait_to_be_summed__tells_its_head_when_they_are() -> None:
+    """A head needs the state digest: right after a large page it would cost a long computation."""
+    busy = node(manifest=COSTLY, is_training=False)
+    join(busy, X, Y)
+    for author in range(4):
+        tell(busy, X, pushed(*(seal(COSTLY, author, step) for step in range(0, 640, 64))), 10)
+    told = []
+    for tick in range(3):
+        heads = sent(busy.handle(Ticked(), limits.HEAD_INTERVAL_MS + 50 * tick), Head)
+        told.append((busy.replica.unsummed, [peer for peer, _ in heads]))
+    assert told == [(24, []), (0, [X, Y]), (0, [])]
+
+
+def test_node__peer_joins_while_updates_wait_to_be_summed__gets_the_head_later() -> None:
+    busy = node(manifest=COSTLY, is_training=False)
+    join(busy, X)
+    for author in range(2):
+        tell(busy, X, pushed(*(seal(COSTLY, author, step) for step in range(0, 640, 64))), 10)
+    late = PeerId("late")
+    join(busy, late, now_ms=11)
+    assert not busy.sync._neighbours[late].head_sent_ms
+    heads = [effect for effect in busy.handle(Ticked(), 60) if isinstance(effect, SendMessage)]
+    assert late in {effect.peer for effect in heads if isinstance(effect.message, Head)}
+
+
+def test_node__own_old_records_come_while_it_waits__never_signs_their_rounds() -> None:
+    waiting = node(expects_peers=True)
+    waiting.handle(WorkerReady(), 10)
+    join(waiting, X, now_ms=20)
+    tell(waiting, X, pushed(own(0), own(3)), 30)
+    effects = waiting.handle(Ticked(), limits.FIRST_SYNC_TIMEOUT_MS + 1)
+    started = [effect.step for effect in effects if isinstance(effect, StartEstimate)]
+    assert started == [4]

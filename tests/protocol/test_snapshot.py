@@ -1,0 +1,273 @@
+"""Snapshots: their bytes, who attests them, and when a node makes one."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from protocol import limits
+from protocol.errors import Ignore, IgnoreReason, Reject, RejectReason
+from protocol.events import DropPeer, SendMessage
+from protocol.ledger.ledger import Ledger
+from protocol.node.attestations import AttestationTable
+from protocol.node.config import NodeConfig
+from protocol.node.node import Node
+from protocol.state.coefficients import CoefficientLayout
+from protocol.state.replica import Replica
+from protocol.state.snapshot import decode_snapshot_untrusted, encode_snapshot, may_fit
+from protocol.state.snapshot_proof import take_snapshot
+from protocol.wire import Attestations, AttestationsRequest
+from tests.support.ledgers import signer
+from tests.support.node_cores import X, Y, join, tell
+from tests.support.snapshot_runs import (
+    AUTHORS,
+    JOINER,
+    ROUND,
+    RUN,
+    STEP,
+    attest,
+    false_snapshot,
+    make_live,
+    records,
+    replica_of,
+    run_of,
+    true_snapshot,
+)
+from tests.support.statements import admit, exclude
+
+HEAD_BYTES = 92
+
+
+# --- bytes
+
+
+@pytest.mark.parametrize("epoch_steps", [16, 1_024, 1_536, 4_096])
+def test_snapshot__of_a_ledger__is_what_a_replay_of_the_steps_before_gives(epoch_steps: int) -> None:
+    """Whether or not its step ends an epoch."""
+    run = run_of(epoch_steps=epoch_steps)
+    before = Replica(run)
+    for number in AUTHORS:
+        before.add_statement(admit(run, number))
+    for record in records(run):
+        if int.from_bytes(record[32:36], "big") < STEP:
+            before.add(record)
+    snapshot = true_snapshot(run)
+    assert {epoch: flat.tolist() for epoch, flat in snapshot.epochs.items()} == {
+        epoch: before.coefficients().flat(epoch).tolist() for epoch in before.coefficients().epochs()
+    }
+    assert snapshot.slots == before.ledger.updates and snapshot.digest == before.ledger.digest_before(STEP)
+    assert snapshot.digest != before.ledger.digest_before(2 * STEP)
+
+
+def test_snapshot__written_and_read__is_the_same_and_takes_few_bytes() -> None:
+    snapshot = true_snapshot()
+    data = encode_snapshot(RUN, snapshot)
+    read = decode_snapshot_untrusted(RUN, data)
+    assert (read.step, read.digest, read.slots) == (snapshot.step, snapshot.digest, snapshot.slots)
+    assert read.epochs.keys() == snapshot.epochs.keys() == {0}
+    assert np.array_equal(read.epochs[0], snapshot.epochs[0]) and encode_snapshot(RUN, read) == data
+    assert len(data) == HEAD_BYTES + 5 + 4 * len(snapshot.epochs[0])
+
+
+@pytest.mark.parametrize("value", [-(1 << 63), -129, -128, -1, 1, 127, 128, 32_767, 32_768, 1 << 31, (1 << 63) - 1])
+def test_snapshot__coefficients_of_any_size__take_the_fewest_bytes(value: int) -> None:
+    true = true_snapshot()
+    flat = np.zeros_like(true.epochs[0], dtype=np.int64)
+    flat[3] = value
+    snapshot = replace(true, epochs={0: flat})
+    data = encode_snapshot(RUN, snapshot)
+    width = next(width for width in (1, 2, 4, 8) if -(1 << 8 * width - 1) <= value < 1 << 8 * width - 1)
+    assert data[HEAD_BYTES + 4] == width
+    read = decode_snapshot_untrusted(RUN, data).epochs[0]
+    assert (read.tolist(), read.itemsize) == (flat.tolist(), width)  # in memory too
+
+
+def test_snapshot__more_coefficients_than_the_file_may_have_bytes__is_not_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    step = 2 * RUN.method.epoch_steps + 1
+    monkeypatch.setattr(limits, "SNAPSHOT_BYTES_MAX", 3 * CoefficientLayout(RUN).size)
+    assert may_fit(RUN, step) and not may_fit(RUN, step + RUN.method.epoch_steps)
+
+
+def bent_snapshots() -> dict[str, tuple[bytes, RejectReason]]:
+    good, form = encode_snapshot(RUN, true_snapshot()), RejectReason.SNAPSHOT_FORMAT
+    head, epoch = good[:HEAD_BYTES], good[HEAD_BYTES:]
+    wide = epoch[:4] + b"\x08" + true_snapshot().epochs[0].astype("<i8").tobytes()
+    return {
+        "nothing": (b"", form),
+        "another beginning": (b"S" + good[1:], form),
+        "another run": (good[:16] + bytes(32) + good[48:], RejectReason.RUN_ID),
+        "step 0": (good[:48] + bytes(4) + good[52:], form),
+        "a step within a span": (good[:48] + b"\0\0\4\1" + good[52:], form),
+        "a step beyond the run": (good[:48] + b"\0\0\x10\0" + good[52:], form),
+        "cut off": (good[:-1], form),
+        "a byte more": (good + b"\0", form),
+        "twice the same epoch": (head + epoch + epoch, form),
+        "an epoch beyond the step": (head + b"\0\0\0\1" + epoch[4:], form),
+        "a width of 3": (head + epoch[:4] + b"\3" + epoch[5:], form),
+        "more bytes than needed": (head + wide, form),
+        "an epoch of zeros": (head + epoch[:4] + b"\1" + bytes(len(true_snapshot().epochs[0])), form),
+    }
+
+
+@pytest.mark.parametrize("name", bent_snapshots())
+def test_snapshot__other_bytes__are_rejected(name: str) -> None:
+    data, reason = bent_snapshots()[name]
+    with pytest.raises(Reject) as caught:
+        decode_snapshot_untrusted(RUN, data)
+    assert caught.value.reason is reason
+
+
+def bent_attestations() -> dict[str, tuple[bytes, RejectReason]]:
+    (good,) = attest(true_snapshot(), 1)
+    data, form = good.data, RejectReason.SNAPSHOT_FORMAT
+    stranger = run_of(admission="open")
+    return {
+        "a byte less": (data[:-1], form),
+        "a step within a span": (data[:32] + b"\0\0\4\1" + data[36:], form),
+        "a file of no bytes": (data[:36] + bytes(4) + data[40:], form),
+        "a file over the bound": (data[:36] + b"\4\0\0\1" + data[40:], form),
+        "no key": (bytes(32) + data[32:], RejectReason.AUTHOR_KEY),
+        "another author": (signer(2).author + data[32:], RejectReason.SIGNATURE),
+        "another hash": (data[:40] + bytes(32) + data[72:], RejectReason.SIGNATURE),
+        "of another run": (attest(true_snapshot(), 1, manifest=stranger)[0].data, RejectReason.SIGNATURE),
+    }
+
+
+@pytest.mark.parametrize("name", bent_attestations())
+def test_attestation__forged__is_rejected_and_costs_its_sender_the_session(name: str) -> None:
+    data, reason = bent_attestations()[name]
+    with pytest.raises(Reject) as caught:
+        AttestationTable(RUN, replica_of().ledger).add(data, is_live=False)
+    assert caught.value.reason is reason
+    if len(data) == limits.ATTESTATION_BYTES:
+        node = Node(RUN, signer(1), NodeConfig(), replica_of())
+        join(node, X, Y)
+        effects = tell(node, X, Attestations(attestations=(data,)), 5)
+        assert [effect.peer for effect in effects if isinstance(effect, DropPeer)] == [X]
+
+
+# --- the table
+
+
+def table_of(*attestations: bytes, ledger: Ledger | None = None) -> AttestationTable:
+    table = AttestationTable(RUN, ledger or replica_of().ledger)
+    for data in attestations:
+        table.add(data, is_live=False)
+    return table
+
+
+def test_quorum__three_of_three__agrees_and_two_do_not() -> None:
+    agreeing = attest(true_snapshot(), *AUTHORS)
+    assert table_of(*(each.data for each in agreeing[:2])).agreed(3) == []
+    found = table_of(*(each.data for each in agreeing)).agreed(3)
+    assert {each.author for each in found} == {signer(number).author for number in AUTHORS}
+    assert table_of(agreeing[0].data).agreed(1) == [agreeing[0]]
+
+
+def test_quorum__no_majority_of_those_who_attest__is_none() -> None:
+    """Three liars among seven are three authors, and not enough."""
+    run_ledger = replica_of().ledger
+    for number in (4, 5, 6):
+        run_ledger.add_statement(admit(RUN, number))
+    honest = [each.data for each in attest(true_snapshot(), 4, 5, 6)]
+    lying = [each.data for each in attest(false_snapshot(), *AUTHORS)]
+    assert table_of(*honest, *lying, ledger=run_ledger).agreed(3) == []
+    assert len(table_of(*honest, *lying[1:], ledger=run_ledger).agreed(3)) == 3
+
+
+def test_quorum__authors_not_admitted_or_excluded__do_not_count() -> None:
+    strangers = [each.data for each in attest(true_snapshot(), 1, 2, 7)]
+    assert table_of(*strangers).agreed(3) == []
+    ledger = replica_of().ledger
+    table = table_of(*(each.data for each in attest(true_snapshot(), *AUTHORS)), ledger=ledger)
+    assert table.agreed(3)
+    ledger.add_statement(exclude(RUN, 2, 2_048))
+    assert table.agreed(3) == [] and len(table.page()) == 2
+
+
+def test_table__author_says_more__the_first_of_a_step_stays_and_a_later_step_replaces_it() -> None:
+    first, other = attest(true_snapshot(), 1)[0], attest(false_snapshot(), 1)[0]
+    later = attest(take_snapshot(replica_of(), 2 * STEP), 1)[0]
+    table = table_of(first.data)
+    for data in (first.data, other.data):
+        with pytest.raises(Ignore) as caught:
+            table.add(data, is_live=True)
+        assert caught.value.reason is IgnoreReason.ALREADY_HELD
+    assert table.add(later.data, is_live=True) == later and table.page() == (later.data,)
+
+
+def test_table__live__passes_over_whose_updates_do_not_count() -> None:
+    for number in (7, JOINER):  # not admitted; admitted, without an update
+        with pytest.raises(Ignore) as caught:
+            table_of().add(attest(true_snapshot(), number)[0].data, is_live=True)
+        assert caught.value.reason is IgnoreReason.NOT_ADMITTED
+
+
+def test_table__full__gives_up_those_who_are_not_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ATTESTATIONS_MAX", 2)
+    table = table_of(*(each.data for each in attest(true_snapshot(), 1, 7)))
+    two, three = attest(true_snapshot(), 2, 3)
+    assert table.add(two.data, is_live=True) == two
+    with pytest.raises(Ignore) as caught:
+        table.add(three.data, is_live=True)
+    assert caught.value.reason is IgnoreReason.ATTESTATIONS_FULL and len(table.page()) == 2
+
+
+# --- making and telling
+
+
+def test_node__leaves_a_span_behind__attests_it_once_and_tells_all() -> None:
+    node = Node(RUN, signer(1), NodeConfig(), replica_of())
+    join(node, X, Y)
+    effects = make_live(node, X)
+    (own,) = attest(true_snapshot(), 1)
+    told = [(e.peer, e.message) for e in effects if isinstance(e, SendMessage)]
+    assert [pair for pair in told if isinstance(pair[1], Attestations)] == [
+        (peer, Attestations(attestations=(own.data,))) for peer in (X, Y)
+    ]
+    data = encode_snapshot(RUN, true_snapshot())
+    assert node.snapshots.made == (STEP, hashlib.sha256(data).hexdigest(), data)
+    assert not [e for e in make_live(node, X) if isinstance(e, SendMessage) and isinstance(e.message, Attestations)]
+
+
+@pytest.mark.parametrize("held_until", [STEP + 64 * ROUND - ROUND, STEP])
+def test_node__span_not_far_behind__attests_nothing(held_until: int) -> None:
+    """Updates that are a little late are still to come."""
+    held = tuple(record for record in records() if int.from_bytes(record[32:36], "big") <= held_until)
+    node = Node(RUN, signer(1), NodeConfig(), replica_of(held=held))
+    join(node, X)
+    make_live(node, X)
+    assert node.snapshots.made is None and node.snapshots.attestations.page() == ()
+
+
+def test_node__does_not_train__makes_the_file_and_signs_nothing() -> None:
+    node = Node(RUN, signer(1), NodeConfig(is_training=False), replica_of())
+    join(node, X)
+    make_live(node, X)
+    assert node.snapshots.made is not None and node.snapshots.attestations.page() == ()
+
+
+def test_node__snapshot_over_the_bound__makes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SNAPSHOT_BYTES_MAX", 100)
+    node = Node(RUN, signer(1), NodeConfig(), replica_of())
+    join(node, X)
+    make_live(node, X)
+    assert node.snapshots.made is None and node.snapshots.attestations.page() == ()
+
+
+def test_node__hears_an_attestation__tells_the_others_once_and_answers_who_asks() -> None:
+    node = Node(RUN, signer(1), NodeConfig(), replica_of())
+    join(node, X, Y)
+    make_live(node, X)
+    own, news = attest(true_snapshot(), 1, 2)
+    message = Attestations(attestations=(news.data,))
+    for expected in ([SendMessage(peer=Y, message=message)], []):
+        assert [e for e in tell(node, X, message, 30) if isinstance(e, SendMessage)] == expected
+    answer = Attestations(attestations=tuple(e.data for e in sorted((own, news), key=lambda each: each.author)))
+    assert tell(node, Y, AttestationsRequest(), 40) == [SendMessage(peer=Y, message=answer)]
+    assert node.snapshots.ignored == {"ALREADY_HELD": 1}

@@ -1,0 +1,1 @@
+"""Rules for the repository itself: architecture, documents, installation, deployment."""

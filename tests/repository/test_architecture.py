@@ -1,0 +1,146 @@
+"""The architecture's rules hold in the whole tree, and each rule can fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import protocol
+from tests import REPOSITORY
+from tests.repository import architecture
+from tests.repository import architecture_rules as rules
+from tests.repository.architecture import Module, parse
+from tests.repository.architecture_rules import Rule
+
+MODULES = architecture.read_modules(*architecture.OURS, "tests")
+
+# For each rule: the module it is about and source that breaks it exactly once.
+LONG_FUNCTION = "def f():\n    '''Text.'''\n" + "    x = 1\n" * rules.FUNCTION_LINES_MAX
+OFFENDERS: tuple[tuple[Rule, str, str], ...] = (
+    (rules.purity, "protocol.x", "import time\n"),
+    (rules.purity, "protocol.x", "def f():\n    return open('a')\n"),
+    (rules.purity, "protocol.x", "import numpy as np\nx = np.random.default_rng(1)\n"),
+    (rules.set_order, "protocol.x", "for x in {1, 2}:\n    pass\n"),
+    (rules.set_order, "protocol.x", "def f(peers: set[int]):\n    return [x for x in peers]\n"),
+    (rules.set_order, "protocol.x", "held = frozenset(())\ntext = b''.join(x for x in held)\n"),
+    (rules.global_randomness, "sfnode.training.x", "import torch\nx = torch.randn(3)\n"),
+    (rules.imports_on_top, "sfnode.x", "def f():\n    import json\n"),
+    (rules.imports_on_top, "sfnode.x", "def f():\n    import torch\n"),
+    (rules.imports_on_top, "sfnode.cli.x", "def f():\n    from sfnode.network import host\n"),
+    (rules.relative_imports, "sfnode.x", "from . import y\n"),
+    (rules.function_length, "sfnode.x", LONG_FUNCTION),
+    (rules.file_length, "sfnode.x", "x = 1\n" * (rules.FILE_LINES_MAX + 1)),
+    (rules.parameter_count, "sfnode.x", "def f(a, b, c, d, e, f, *, g): ...\n"),
+    (rules.nesting, "sfnode.x", "def f():\n if a:\n  for b in c:\n   with d:\n    while e:\n     pass\n"),
+    (rules.catch_all, "sfnode.x", "def f():\n    try: g()\n    except (OSError, Exception): pass\n"),
+    (rules.catch_all, "sfnode.x", "def f():\n    try: g()\n    except: pass\n"),
+    (rules.plain_names, "sfnode.file_utils", "x = 1\n"),
+    (rules.plain_names, "sfnode.x", "class PeerManager: ...\n"),
+    (rules.header, "sfnode.x", "x = 1\n"),
+    (rules.names_of_tests, "tests.test_x", "def test_it_works(): ...\n"),
+    (rules.declared_dependencies, "sfnode.x", "import pandas\n"),
+)
+# Close to an offence, but none.
+CLEAN: tuple[tuple[Rule, str, str], ...] = (
+    (rules.purity, "protocol.x", "import numpy as np\nfrom protocol.errors import Reject\n"),
+    (rules.purity, "sfnode.x", "import time\n"),
+    (rules.set_order, "protocol.x", "held = {1, 2}\nfor x in sorted(held):\n    pass\ny = sum(x for x in held)\n"),
+    (rules.imports_on_top, "sfnode.cli.x", "def f():\n    from sfnode.training import models\n"),
+    (rules.function_length, "sfnode.x", "def f():\n    '''" + "Text.\n" * 99 + "'''\n    return 1\n"),
+    (rules.parameter_count, "sfnode.x", "def f(self, a, b, c, d, e, f): ...\n"),
+    (rules.parameter_count, "sfnode.x", "@click.option('--a')\ndef f(a, b, c, d, e, f, g): ...\n"),
+    (rules.nesting, "sfnode.x", "def f():\n if a: pass\n elif b: pass\n elif c: pass\n elif d: pass\n else: pass\n"),
+    (rules.nesting, "sfnode.x", "def f():\n with a:\n  if b:\n   def g():\n    for c in d:\n     pass\n"),
+    (rules.catch_all, "sfnode.x", "def f():\n    try: g()\n    except OSError: pass\n"),
+    (rules.catch_all, "sfnode.x", "def f():\n    try: g()\n    except BaseException:\n        h()\n        raise\n"),
+    (rules.names_of_tests, "tests.test_x", "def test_ledger__same_update_twice__counts_once(): ...\n"),
+    (rules.declared_dependencies, "sfnode.x", "import os\nimport nacl.signing\nimport torch.nn\n"),
+)
+
+
+def report(offenders: list[str]) -> str:
+    return f"{len(offenders)} offender(s):\n" + "\n".join(offenders)
+
+
+def sources(texts: dict[str, str]) -> tuple[Module, ...]:
+    return tuple(parse(text, name, f"{name}.py") for name, text in texts.items())
+
+
+@pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.__name__)
+def test_architecture__rule_for_one_module__holds_in_the_whole_tree(rule: Rule) -> None:
+    offenders = [line for module in MODULES for line in rule(module)]
+    assert not offenders, report(offenders)
+
+
+@pytest.mark.parametrize(("rule", "name", "source"), OFFENDERS)
+def test_architecture__offending_source__is_named_once_with_its_place(rule: Rule, name: str, source: str) -> None:
+    offenders = list(rule(parse(source, name, "x.py")))
+    assert len(offenders) == 1, report(offenders)
+    assert offenders[0].startswith("x.py:")
+
+
+@pytest.mark.parametrize(("rule", "name", "source"), CLEAN)
+def test_architecture__allowed_source__is_not_named(rule: Rule, name: str, source: str) -> None:
+    assert list(rule(parse(source, name, "x.py"))) == []
+
+
+def test_architecture__rules__each_has_an_offender_that_it_catches() -> None:
+    assert {rule for rule, _, _ in OFFENDERS} == set(rules.RULES)
+
+
+def test_architecture__exceptions__all_still_exist() -> None:
+    """A permission whose module or function is gone would silently pass to the next one of that name."""
+    places = {(module.name, function.name) for module in MODULES for function in architecture.functions(module)}
+    names = {module.name for module in MODULES}
+    assert set(rules.CATCH_ALL) <= places, sorted(set(rules.CATCH_ALL) - places)
+    assert set(rules.RANDOMNESS_ALLOWED) <= names, sorted(set(rules.RANDOMNESS_ALLOWED) - names)
+
+
+def test_architecture__layers__reach_nothing_forbidden() -> None:
+    offenders = list(architecture.broken_layers(MODULES))
+    assert not offenders, report(offenders)
+
+
+def test_architecture__imports__have_no_cycle() -> None:
+    offenders = list(architecture.import_cycles(MODULES))
+    assert not offenders, report(offenders)
+
+
+def test_architecture__layer_that_reaches_torch_through_another_module__is_named_with_the_way() -> None:
+    tree = sources({"sfnode.network.host": "from sfnode import files", "sfnode.files": "import torch.nn"})
+    assert list(architecture.broken_layers(tree)) == [
+        "sfnode.network.host.py:1: sfnode.network must not reach torch: sfnode.network.host -> sfnode.files -> torch"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("protocol.x", "from sfnode.storage.store import Store"),
+        ("sfnode.network.x", "import transformers"),
+        ("sfnode.training.x", "import trio"),
+        ("sfnode.training.x", "from libp2p import new_host"),
+        ("sfnode.cli.x", "import torch"),
+    ],
+)
+def test_architecture__layer_that_imports_what_it_must_not__is_named(name: str, source: str) -> None:
+    assert len(list(architecture.broken_layers(sources({name: source})))) == 1
+
+
+def test_architecture__lazy_import_in_the_command_line__is_allowed() -> None:
+    assert not list(architecture.broken_layers(sources({"sfnode.cli.x": "def f():\n    import torch\n"})))
+
+
+def test_architecture__two_modules_that_import_each_other__are_a_cycle() -> None:
+    tree = sources({"sfnode": "", "sfnode.a": "import sfnode.b", "sfnode.b": "from sfnode.a import x"})
+    cycles = list(architecture.import_cycles(tree))
+    assert cycles == [
+        "sfnode.a.py:1: import cycle sfnode.a -> sfnode.b -> sfnode.a",
+        "sfnode.b.py:1: import cycle sfnode.b -> sfnode.a -> sfnode.b",
+    ]
+
+
+def test_architecture__protocol__is_the_one_of_this_repository() -> None:
+    """The name is short enough that another installed package could be imported in its place."""
+    assert Path(protocol.__file__).parent == REPOSITORY / "protocol"

@@ -1,0 +1,202 @@
+"""The Compose file and the container image, as far as they can be tested where no container engine is at hand: their
+form by the tools that people use, their commands by running them as plain processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests import REPOSITORY
+from tests.support.commands import commands_in, parse_command
+from tests.support.daemons import free_port
+
+COMPOSE_FILE = REPOSITORY / "docker-compose.yml"
+DOCKERFILE = REPOSITORY / "deploy" / "Dockerfile"
+NODES = ("bootstrap", "worker-1", "worker-2", "worker-3", "late-joiner")
+START_LIMIT_S = 60.0
+
+
+def compose() -> dict[str, Any]:
+    """The Compose file with its anchors resolved."""
+    content: dict[str, Any] = yaml.safe_load(COMPOSE_FILE.read_text("utf-8"))
+    return content
+
+
+def script_of(service: dict[str, Any]) -> str:
+    """What a service runs in the shell; Compose writes `$$` for a dollar."""
+    assert service["entrypoint"] == ["sh", "-euc"]
+    assert len(service["command"]) == 1
+    return str(service["command"][0]).replace("$$", "$")
+
+
+# --- form
+
+
+def test_compose__services__are_a_bootstrap_three_workers_and_a_late_joiner() -> None:
+    services = compose()["services"]
+    assert [name for name, service in services.items() if "profiles" not in service] == ["invite", *NODES]
+    assert [name for name, service in services.items() if service.get("profiles") == ["gpu"]] == ["gpu-worker"]
+
+
+def test_compose__nodes__have_a_volume_of_their_own_and_a_healthcheck() -> None:
+    content = compose()
+    volumes = {name: content["services"][name]["volumes"][0] for name in (*NODES, "gpu-worker")}
+    assert volumes == {name: f"{name}-data:/data" for name in (*NODES, "gpu-worker")}
+    assert {volume.partition(":")[0] for volume in volumes.values()} | {"invitation"} == set(content["volumes"])
+    for name in NODES:
+        assert content["services"][name]["healthcheck"]["test"][1:3] == ["sfnode", "status"]
+
+
+@pytest.mark.parametrize("profile", [(), ("--profile", "gpu")], ids=["cpu", "gpu"])
+def test_compose__read_by_the_real_tool__is_valid(profile: tuple[str, ...]) -> None:
+    tool = ["docker-compose"] if shutil.which("docker-compose") else ["docker", "compose"]
+    if not shutil.which(tool[0]) or subprocess.run([*tool, "version"], capture_output=True, check=False).returncode:
+        pytest.skip("no Compose tool on this machine: apt-get install docker-compose")
+    command = [*tool, "-f", str(COMPOSE_FILE), *profile, "config", "--quiet"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_dockerfile__read_by_the_linter__has_no_finding() -> None:
+    linter = shutil.which("hadolint", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if linter is None:
+        pytest.skip("no hadolint on this machine; its package is made for Linux on x86_64 only")
+    result = subprocess.run([linter, str(DOCKERFILE)], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (0, "")
+
+
+def test_dockerfile__what_it_copies__is_not_ignored() -> None:
+    """A file that .dockerignore hides would only be missed when an image is built."""
+    ignored = (REPOSITORY / ".dockerignore").read_text("utf-8").splitlines()
+    allowed = {line[1:].removesuffix("/**") for line in ignored if line.startswith("!")}
+    copies = re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILE.read_text("utf-8"), re.MULTILINE)
+    wanted = {name for sources in copies for name in sources.split()}
+    assert wanted == allowed
+    assert all((REPOSITORY / name).exists() for name in wanted)
+
+
+# --- commands
+
+
+@pytest.mark.parametrize("name", [*NODES, "invite", "gpu-worker"])
+def test_compose__command_of_a_service__is_one_that_the_command_line_takes(name: str) -> None:
+    commands = commands_in(script_of(compose()["services"][name]))
+    assert commands
+    for command in commands:
+        parse_command(command)
+
+
+def test_dockerfile__healthcheck__is_a_command_that_the_command_line_takes() -> None:
+    match = re.search(r"HEALTHCHECK .*?CMD (\[.*?\])", DOCKERFILE.read_text("utf-8"), re.DOTALL)
+    assert match is not None
+    name, *arguments = json.loads(match[1])
+    assert name == "sfnode"
+    parse_command(arguments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Stands in for the containers: folders for volumes, loopback for the network, one `sfnode` on the path."""
+
+    folder: Path
+    port: int
+
+    def script(self, name: str) -> str:
+        """A service's script with its paths and addresses on this machine."""
+        script = script_of(compose()["services"][name])
+        listen = self.port if name in ("invite", "bootstrap") else 0
+        script = script.replace("/ip4/0.0.0.0/tcp/4001", f"/ip4/127.0.0.1/tcp/{listen}")
+        script = script.replace("/dns4/bootstrap/tcp/4001", f"/dns4/localhost/tcp/{self.port}")
+        script = script.replace("/invitation", str(self.folder / "invitation"))
+        return re.sub(r"(?<=[\s])/data\b", str(self.volume(name)), script)
+
+    def volume(self, name: str) -> Path:
+        path = self.folder / ("bootstrap" if name == "invite" else name)
+        path.mkdir(exist_ok=True)
+        return path
+
+    def environment(self) -> dict[str, str]:
+        path = f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        return {**os.environ, "PATH": path, "LATE_JOIN_SECONDS": "1", "OMP_NUM_THREADS": "1"}
+
+    def invite(self) -> None:
+        """Run the service that runs once."""
+        for folder in ("bin", "invitation"):
+            (self.folder / folder).mkdir()
+        command = self.folder / "bin" / "sfnode"
+        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m sfnode "$@"\n')
+        command.chmod(0o755)
+        subprocess.run(["sh", "-euc", self.script("invite")], env=self.environment(), check=True, timeout=60)
+
+    @contextmanager
+    def started(self, name: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A service while it runs; whatever happens, nothing of it is left behind."""
+        with (self.folder / f"{name}.log").open("wb") as log:
+            command = ["sh", "-euc", self.script(name)]
+            process = subprocess.Popen(
+                command, env=self.environment(), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+    def health(self, name: str) -> dict[str, Any]:
+        """What the healthcheck prints; {} when it fails."""
+        test = compose()["services"][name]["healthcheck"]["test"]
+        command = [str(self.volume(name)) if part == "/data" else part for part in test[1:]]
+        result = subprocess.run(command, env=self.environment(), capture_output=True, text=True, check=False)
+        return json.loads(result.stdout) if result.returncode == 0 else {}
+
+    def wait_healthy(self, name: str, *, updates: int = 0) -> dict[str, Any]:
+        """The status once the healthcheck passes and so many updates are held."""
+        deadline = time.monotonic() + START_LIMIT_S
+        while time.monotonic() < deadline:
+            status = self.health(name)
+            if status and status["updates"] >= updates:
+                return status
+            time.sleep(0.5)
+        raise AssertionError(f"{name} is not healthy:\n{(self.folder / f'{name}.log').read_text()[-2_000:]}")
+
+
+@pytest.mark.process
+@pytest.mark.timeout(240)
+def test_compose__its_commands_as_processes__train_one_run_and_stop_cleanly(tmp_path: Path) -> None:
+    stage = Stage(folder=tmp_path, port=free_port())
+    stage.invite()
+    with stage.started("bootstrap") as bootstrap:
+        stage.wait_healthy("bootstrap")
+        with stage.started("worker-1") as worker, stage.started("late-joiner") as late:
+            states = [stage.wait_healthy(name, updates=6) for name in ("worker-1", "late-joiner")]
+            assert {state["run_id"] for state in states} == {stage.health("bootstrap")["run_id"]}
+            processes = (late, worker, bootstrap)
+            for process in processes:
+                process.send_signal(signal.SIGTERM)
+            assert [process.wait(10) for process in processes] == [0, 0, 0]
+    assert stage.health("bootstrap") == {}
+
+
+def test_compose__invited_twice__keeps_the_first_run(tmp_path: Path) -> None:
+    stage = Stage(folder=tmp_path, port=1)
+    stage.volume("invite")
+    (tmp_path / "invitation").mkdir()
+    (tmp_path / "invitation" / "bootstrap").write_text("kept\n")
+    subprocess.run(["sh", "-euc", stage.script("invite")], env=stage.environment(), check=True)
+    assert (tmp_path / "invitation" / "bootstrap").read_text() == "kept\n"
+    assert not list(stage.volume("invite").iterdir())

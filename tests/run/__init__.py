@@ -1,0 +1,1 @@
+"""What an owner or a joiner prepares."""

@@ -1,0 +1,1 @@
+"""What strangers must not be able to do."""

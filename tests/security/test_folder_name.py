@@ -1,0 +1,61 @@
+"""Where a node keeps its state follows from the run's name, which is a stranger's free text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sfnode.cli.join import default_data_dir
+from tests.support.manifests import small_manifest
+
+HOSTILE = [
+    "/etc/cron.d",
+    "../../.ssh",
+    "..",
+    ".hidden",
+    "a/b",
+    "a\\b",
+    "x\0y",
+    "\x1b[2J",
+    "~root",
+    "-rf",
+    "",
+    "ключ",
+    "ü" * 500,
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_default_data_dir__hostile_name__is_one_plain_folder_below_home(name: str, tmp_path: Path) -> None:
+    """A fault once: the name went into the path as it was, and a bootstrap decides what the run is called."""
+    manifest = replace(small_manifest(), name=name)
+    found = default_data_dir(manifest, tmp_path)
+    assert found.parent == tmp_path == found.resolve().parent
+    assert found.name.isascii() and found.name.isprintable() and not found.name.startswith((".", "-", "~"))
+    assert found.name.endswith(manifest.run_id.hex()[:12])
+    found.mkdir()  # the system takes it
+
+
+@pytest.mark.parametrize("name", ["sst2_opt-1.3b", "test"])
+def test_default_data_dir__usual_name__is_kept(name: str, tmp_path: Path) -> None:
+    manifest = replace(small_manifest(), name=name)
+    assert default_data_dir(manifest, tmp_path) == tmp_path / f"{name}-{manifest.run_id.hex()[:12]}"
+
+
+@pytest.mark.parametrize("name", ["My first run", "Отзывы", "run."])
+def test_default_data_dir__folder_of_an_earlier_release__is_still_found(name: str, tmp_path: Path) -> None:
+    """The name went into the path as it was. Who updates shall find his key and his ledger again, not begin anew."""
+    manifest = replace(small_manifest(), name=name)
+    earlier = tmp_path / f"{name}-{manifest.run_id.hex()[:12]}"
+    assert default_data_dir(manifest, tmp_path) != earlier
+    earlier.mkdir()
+    assert default_data_dir(manifest, tmp_path) == earlier
+
+
+def test_default_data_dir__folder_elsewhere_that_a_name_leads_to__is_not_used(tmp_path: Path) -> None:
+    manifest = replace(small_manifest(), name="../elsewhere")
+    (tmp_path / "home").mkdir()
+    (tmp_path / f"elsewhere-{manifest.run_id.hex()[:12]}").mkdir()
+    assert default_data_dir(manifest, tmp_path / "home").parent == tmp_path / "home"

@@ -1,0 +1,103 @@
+"""A run as one file, with records that stay on the disk: the same goes out and in, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from protocol.crypto.hashing import Author
+from protocol.documents.log_file import encode_log
+from protocol.state.replica import Replica
+from sfnode.storage import log_file
+from sfnode.storage.store import LEDGER_FILE, Store, replayed
+from sfnode.storage.stored_records import SLOT_INDEX, StoredRecords
+from tests.storage.test_log_file import GOOD, MANIFEST, PROOF, RECORDS, SIGNED, blocks_of, digests, make_directory
+from tests.support.cli_calls import call
+from tests.support.ledgers import seal
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    """Data directory of a node of the run, with a void slot."""
+    return make_directory(tmp_path / "node", [*RECORDS, PROOF])
+
+
+@pytest.fixture
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Ledgers keep four records beside their archive; gives how many they read back, each time."""
+    defaults = Replica.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "in_memory_max", 4)
+    read, counts = StoredRecords.read, list[int]()
+
+    def counted(self: StoredRecords, author: Author, steps: Sequence[int]) -> list[bytes]:
+        counts.append(len(steps))
+        return read(self, author, steps)
+
+    monkeypatch.setattr(StoredRecords, "read", counted)
+    return counts
+
+
+def test_log__more_records_than_are_kept_in_memory__same_file_same_directories(
+    little_memory: list[int], node: Path, tmp_path: Path
+) -> None:
+    other = make_directory(tmp_path / "other", [*RECORDS[:30], seal(MANIFEST, 5, 3)])
+    for file, directory in (("x.log", node), ("y.log", other)):
+        assert call("log", "export", tmp_path / file, "--data-dir", directory).code == 0
+        assert sum(little_memory) > 20
+        little_memory.clear()
+    assert [body for _, body in blocks_of((tmp_path / "x.log").read_bytes())][1] == blocks_of(GOOD)[1][1]
+    for target in (tmp_path / "copy", other):
+        assert call("log", "import", tmp_path / "x.log", "--data-dir", target).code == 0
+        assert sum(little_memory) > 20
+        little_memory.clear()
+    assert digests(tmp_path / "copy") == digests(node)
+    assert call("log", "import", tmp_path / "y.log", "--data-dir", node).code == 0
+    assert digests(other) == digests(node)
+    assert not list(tmp_path.rglob("*.import-*"))
+
+
+def test_replayed__more_records_than_are_kept_in_memory__same_state_as_with_all_there(
+    little_memory: list[int], node: Path
+) -> None:
+    full = Replica(MANIFEST)
+    for record in (*RECORDS, PROOF):
+        full.add(record)
+    with replayed(node, MANIFEST) as replica:
+        assert replica.state_digest() == full.state_digest()
+        assert set(replica.ledger.envelopes()) == set(full.ledger.envelopes())
+    assert sum(little_memory) > 20
+
+
+def test_log_export__records_come_while_it_reads__are_not_in_the_file(
+    little_memory: list[int], node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon may be running: a second payload for a slot would look like a damaged archive."""
+    with closing(Store(node, SIGNED)) as store:
+        monkeypatch.setattr(
+            log_file, "encode_log", _after(lambda: store.add([seal(MANIFEST, 2, 3, 77)], is_durable=True))
+        )
+        assert call("log", "export", tmp_path / "x.log", "--data-dir", node).code == 0
+    assert blocks_of((tmp_path / "x.log").read_bytes())[1] == blocks_of(GOOD)[1]
+
+
+def _after(happens: Callable[[], None]) -> Callable[..., Iterator[bytes]]:
+    def encode(*arguments: object) -> Iterator[bytes]:
+        happens()
+        return encode_log(*arguments)  # type: ignore[arg-type]
+
+    return encode
+
+
+def test_log__directory_of_an_earlier_version_without_the_index__is_exported_from_memory(
+    little_memory: list[int], node: Path, tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(node / LEDGER_FILE)) as database:
+        database.execute(f"DROP INDEX {SLOT_INDEX}")
+    assert call("log", "export", tmp_path / "x.log", "--data-dir", node).code == 0
+    assert not little_memory
+    assert blocks_of((tmp_path / "x.log").read_bytes())[1] == blocks_of(GOOD)[1]

@@ -1,0 +1,71 @@
+"""Small manifests for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from protocol.crypto.keys import Signer
+from protocol.run.manifest import Manifest, checked
+
+OWNER_SEED = b"owner".ljust(32, b".")
+OWNER = Signer(OWNER_SEED)
+
+
+def manifest_data(**method: Any) -> dict[str, Any]:
+    """Plain data of a valid manifest; keyword arguments replace fields of ``method``."""
+    return {
+        "format": 1,
+        "name": "test",
+        "owner": OWNER.author.hex(),
+        "model": {
+            "id": "local:none",
+            "revision": "",
+            "weights": [{"name": "model.safetensors", "sha256": "0" * 64}],
+            "tokenizer": [{"name": "tokenizer.json", "sha256": "1" * 64}],
+        },
+        "tensors": [
+            {"name": "a.weight", "kind": "matrix", "rows": 24, "cols": 16},
+            {"name": "a.bias", "kind": "vector", "rows": 24, "cols": 0},
+            {"name": "b.weight", "kind": "matrix", "rows": 16, "cols": 24},
+        ],
+        "task": {
+            "kind": "classification",
+            "completion": "",
+            "objective": "loss",
+            "template": "{sentence} It was",
+            "label_words": [" no", " yes"],
+            "data": "private",
+            "data_sha256": "",
+            "max_tokens": 64,
+            "batch_rows": 16,
+        },
+        "method": {
+            "rank": 8,
+            "epoch_steps": 16,
+            "basis": "random",
+            "basis_sha256": "",
+            "basis_unit_exp": 0,
+            "basis_max": 1,
+            "sides": 2,
+            "shares": 1,
+            "core": "canonical",
+            "scalar": "raw",
+            "epsilon_exp": -10,
+            "directions": 1,
+            "local_steps": 1,
+            "alpha_exp": -20,
+            "quantum_exp": -8,
+            "clip": 1000,
+            **method,
+        },
+        "schedule": {"kind": "linear", "weight_start": 500, "weight_end": 100},
+        "steps": 40,
+        "staleness": 1,
+        "admission": {"kind": "open", "pow_bits": 0},
+        "authors_max": 1024,
+    }
+
+
+def small_manifest(*, steps: int = 40, **method: Any) -> Manifest:
+    """A valid manifest of ``steps`` steps."""
+    return checked({**manifest_data(**method), "steps": steps})

@@ -1,0 +1,191 @@
+"""Nodes of the network layer alone, on loopback, for its tests: no ledger, no model, no disk."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import trio
+
+from protocol.wire import Message, PeerId, Records
+from sfnode.network.events import MessageReceived, NetworkConfig, NetworkEvent, PeerConnected, PeerDisconnected
+from sfnode.network.network import Network
+from sfnode.network.policy.addresses import Address, parse_address, parse_listen
+from sfnode.network.sessions.channel import Timings
+from sfnode.network.sessions.file_transfer import FileSource
+from sfnode.network.sessions.handshake import own_hello
+from sfnode.network.transport.host import Host, SessionHandler
+from sfnode.network.transport.link import Link, LinkBrokenError
+
+RUN_ID = bytes(range(32))
+MANIFEST = bytes(range(256)) * 400  # 100 KiB: four parts
+LOOPBACK = "/ip4/127.0.0.1/tcp/0"
+QUICK = Timings(hello_s=1.0, ping_interval_s=0.1, dead_s=0.35, write_s=0.5, bye_s=0.5)
+CALM = Timings()
+
+
+def seed(number: int) -> bytes:
+    """The identity of test node ``number``."""
+    return bytes([number >> 8, number & 255]) * 16
+
+
+def network(
+    number: int, config: NetworkConfig | None = None, *, run_id: bytes = RUN_ID, basis: FileSource | None = None
+) -> Network:
+    """A network that does not run yet; by default it listens on a free port of loopback."""
+    config = config or NetworkConfig(listen=(LOOPBACK,))
+    return Network(
+        config=config, identity_seed=seed(number), run_id=run_id, manifest_bytes=MANIFEST, find_file=lambda _: basis
+    )
+
+
+@dataclass(slots=True)
+class Node:
+    """A running network that records its events."""
+
+    network: Network
+    addresses: tuple[str, ...]
+    scope: trio.CancelScope
+    events: list[NetworkEvent] = field(default_factory=list)
+    changed: trio.Event = field(default_factory=trio.Event)
+    stopped: trio.Event = field(default_factory=trio.Event)
+
+    @property
+    def peer(self) -> PeerId:
+        return self.network.peer
+
+    def messages(self) -> list[Message]:
+        return [event.message for event in self.events if isinstance(event, MessageReceived)]
+
+    def connected(self) -> list[PeerConnected]:
+        return [event for event in self.events if isinstance(event, PeerConnected)]
+
+    def disconnected(self) -> list[PeerDisconnected]:
+        return [event for event in self.events if isinstance(event, PeerDisconnected)]
+
+    def peers(self) -> set[PeerId]:
+        return {neighbour.peer for neighbour in self.network.neighbours()}
+
+    async def record(self) -> None:
+        async for event in self.network.events:
+            self.events.append(event)
+            self.changed.set()
+            self.changed = trio.Event()
+
+    async def stop(self) -> None:
+        """Stop politely and wait for the end."""
+        self.scope.cancel()
+        await self.stopped.wait()
+
+
+async def start(nursery: trio.Nursery, network: Network, *, is_reading: bool = True) -> Node:
+    """Run a network in the nursery; with ``is_reading`` its events are recorded, else they pile up."""
+
+    async def run(task_status: Any) -> None:
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as inner:
+                addresses: tuple[str, ...] = await inner.start(network.run)
+                node = Node(network=network, addresses=addresses, scope=scope)
+                if is_reading:
+                    inner.start_soon(node.record)
+                task_status.started(node)
+        node.stopped.set()
+
+    node: Node = await nursery.start(run)
+    return node
+
+
+async def until(condition: Callable[[], object], *, within_s: float = 5.0) -> None:
+    """Wait until the callable is true; TooSlowError says that it never was."""
+    with trio.fail_after(within_s):
+        while True:
+            if condition():
+                return
+            await trio.sleep(0.005)
+
+
+async def connect_pair(nursery: trio.Nursery, *, timings: Timings = CALM) -> tuple[Node, Node]:
+    """A listening node and an outbound-only node that are connected."""
+    listener = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,), timings=timings)))
+    dialler = await start(nursery, network(2, NetworkConfig(bootstrap=listener.addresses, timings=timings)))
+    await until(lambda: listener.connected() and dialler.connected())
+    return listener, dialler
+
+
+def record(number: int, size: int = 100) -> Records:
+    """An application message that can be told from others."""
+    return Records(request=number, data=bytes(size))
+
+
+# --- hosts without sessions, to attack with and to be attacked
+
+
+async def ignore(link: Link) -> None:
+    """Accept a session and never read from it."""
+    try:
+        await trio.sleep_forever()
+    finally:
+        await link.aclose()
+
+
+async def echo(link: Link) -> None:
+    """Send everything back."""
+    try:
+        with suppress(LinkBrokenError):
+            while data := await link.receive_some(65_536):
+                await link.send_all(data)
+            await link.send_eof()
+    finally:
+        await link.aclose()
+
+
+@asynccontextmanager
+async def running_host(
+    number: int, on_inbound: SessionHandler = echo, *, is_listening: bool = True
+) -> AsyncIterator[Host]:
+    """A bare host on loopback."""
+    host = Host(identity_seed=seed(number), on_inbound=on_inbound)
+    async with host.running((parse_listen(LOOPBACK),) if is_listening else ()):
+        yield host
+
+
+def address_of(host: Host) -> Address:
+    """Where to dial it."""
+    return replace(host.addresses[0], peer=host.peer)
+
+
+async def check_echo(dialler: Host, victim: Host) -> None:
+    """The victim still serves."""
+    link = await dialler.dial(address_of(victim))
+    try:
+        await link.send_all(b"still there?")
+        with trio.fail_after(2.0):
+            assert await link.receive_some(100) == b"still there?"
+    finally:
+        await link.aclose()
+
+
+def connections(host: Host) -> list[Any]:
+    """The live yamux connections of a host."""
+    return [connection.muxed_conn for connection in host._swarm.get_connections()]
+
+
+# --- strangers that speak the protocol by hand
+
+HELLO = own_hello(run_id=RUN_ID, agent="stranger", listen=(), head_step=7)
+
+
+async def dial(host: Host, node: Node) -> Link:
+    """A link to a node, on which nothing has been said yet."""
+    return await host.dial(parse_address(node.addresses[0]))
+
+
+async def read_to_end(link: Link) -> bytes:
+    """All that the other side says until it closes or cuts the connection."""
+    received = b""
+    with suppress(LinkBrokenError):
+        while data := await link.receive_some(65_536):
+            received += data
+    return received

@@ -1,0 +1,46 @@
+"""Short runs of the embedded model with a published basis."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from protocol.run.manifest import Manifest, SignedManifest, checked, sign_manifest
+from protocol.schema import to_plain
+from protocol.subspace.bases import encode_basis
+from protocol.subspace.directions import Basis, Int8Array
+from sfnode.run.builder import MethodChoice, method_plain
+from tests.support.daemons import demo_run
+from tests.support.manifests import OWNER
+
+RANK = 8
+
+
+def basis_for(manifest: Manifest, number: int = 7) -> bytes:
+    """Entries +-8, in units of 1/8: as good as a random basis of signs."""
+    generator = np.random.default_rng(number)
+
+    def signs(rows: int) -> Int8Array:
+        return (16 * generator.integers(0, 2, (rows, RANK)) - 8).astype(np.int8)
+
+    bases = [Basis(u=signs(each.rows), v=signs(each.cols) if each.cols else None) for each in manifest.tensors]
+    return encode_basis(RANK, bases)
+
+
+def published_demo_run(*, steps: int, epoch_steps: int = 1_024) -> tuple[SignedManifest, bytes]:
+    """The run, and the file that its manifest names."""
+    random = demo_run(steps=steps).manifest
+    data = basis_for(random)
+    choice = MethodChoice(
+        rank=RANK,
+        directions=4,
+        epoch_steps=epoch_steps,
+        basis_sha256=hashlib.sha256(data).hexdigest(),
+        basis_unit_exp=3,
+        basis_max=8,
+        sides=1,
+        shares=2,
+    )
+    plain = {**to_plain(random, as_rows=False), "method": method_plain(choice)[0]}
+    return sign_manifest(checked(plain), OWNER), data

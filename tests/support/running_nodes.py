@@ -1,0 +1,128 @@
+"""``sfnode join`` processes under control: started, watched through what they report, signalled, and cleared away."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+
+from sfnode.network.policy.addresses import peer_of_author
+from sfnode.storage.identity import FILE_NAME, load_identity, load_or_create_seed
+from tests.support.daemons import JoinProcess, join_command
+
+STOP_S = 5.0  # from a signal to the end of the process
+
+
+class Joins:
+    """Starts nodes on directories below ``folder``. At the end none is left, and none has printed a traceback."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._nodes: list[JoinProcess] = []
+
+    def __call__(self, name: str, *arguments: object) -> JoinProcess:
+        """``sfnode join --data-dir NAME --json ARGUMENTS``; the log lies beside the directory."""
+        node = JoinProcess(directory=self.folder / name, arguments=[str(argument) for argument in arguments])
+        self._nodes.append(node)
+        node.start()
+        return node
+
+    def __enter__(self) -> Joins:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for node in self._nodes:
+            if node.process is not None and node.process.poll() is None:
+                node.kill()
+        for log in [log for node in self._nodes for log in node.logs]:
+            assert "Traceback" not in log.read_text(errors="replace"), log.read_text(errors="replace")
+
+
+def wait_until(condition: Callable[[], object], what: str, limit_s: float = 40.0) -> None:
+    """Poll until ``condition`` holds; fails naming ``what`` did not come."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {limit_s} s: {what}"
+        time.sleep(0.05)
+
+
+def wait_for_updates(node: JoinProcess, more: int = 3) -> None:
+    """The node contributes ``more`` updates from now on."""
+    assert node.process is not None
+    before = node.status().get("own_updates", 0) if node.status().get("pid") == node.process.pid else 0
+
+    def has_more() -> bool:
+        assert node.process is not None
+        assert node.process.poll() is None, node.logs[-1].read_text()
+        status = node.status()
+        return status.get("pid") == node.process.pid and bool(status["own_updates"] >= before + more)
+
+    wait_until(has_more, f"{more} more updates; log: {node.logs[-1].read_text()[-2_000:]}")
+
+
+def address_in(directory: Path, port: int) -> str:
+    """The address of a node that will run on ``directory`` and listen on ``port``."""
+    load_or_create_seed(directory / FILE_NAME)
+    peer = peer_of_author(load_identity(directory / FILE_NAME).author)
+    return f"/ip4/127.0.0.1/tcp/{port}/p2p/{peer}"
+
+
+def stop(node: JoinProcess, number: signal.Signals) -> None:
+    """The signal ends the node within STOP_S with exit code 0, and the node says so."""
+    assert node.process is not None
+    node.process.send_signal(number)
+    assert node.process.wait(STOP_S) == 0, node.logs[-1].read_text()
+    assert [event["signal"] for event in node.events() if event["event"] == "stopping"] == [number.name]
+
+
+def start_with_log(node: JoinProcess, log: Path) -> None:
+    """As JoinProcess.start, with the log on another disk than the data."""
+    command = join_command(node.directory, node.arguments)
+    with log.open("wb") as output:
+        node.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+    node.logs.append(log)
+
+
+def children(process: subprocess.Popen[bytes] | None) -> list[int]:
+    """Process ids of its children: the training worker of a node, the nodes of a test network.
+
+    Not of what a library asks the system for while it is imported: an interrupt would come too early.
+    """
+    assert process is not None
+    own = command_of(process.pid)
+    commands = {child: command_of(child) for child in children_of(process.pid)}
+    return [child for child, command in commands.items() if b"sfnode" in command and command != own]
+
+
+def command_of(pid: int) -> bytes:
+    """The command line of a process; empty when it is gone."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
+def children_of(pid: int) -> list[int]:
+    """Process ids of the children of a process."""
+    if not Path("/proc/self/task").is_dir():
+        pytest.skip("needs Linux: /proc says which processes another one has started")
+    found: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):  # a child belongs to the thread that made it
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found += map(int, thread.read_text().split())
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process exists and is no zombie."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False

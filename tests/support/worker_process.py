@@ -1,0 +1,79 @@
+"""A training worker as a child process, with a blocking client: for tests of the worker itself."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+
+from sfnode.worker.messages import HEADER_BYTES, Message, Request, body_bytes, decode_body, encode_frame
+from tests import REPOSITORY
+
+
+class WorkerProcess:
+    """Started on entry, its standard input closed on exit."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "worker.sock"
+        self._stderr = (folder / "worker.err").open("wb")
+        command = [sys.executable, "-m", "sfnode.training.worker", "--socket", str(self.path), "--threads", "1"]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, cwd=REPOSITORY, env=os.environ
+        )
+
+    def __enter__(self) -> WorkerProcess:
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"ready\n"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(timeout=10)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            self.process.stdout.close()
+            self._stderr.close()
+
+    def connect(self) -> WorkerClient:
+        """A new connection: a new node."""
+        return WorkerClient(self.path)
+
+
+class WorkerClient:
+    """One request at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._stream = socket.socket(socket.AF_UNIX)
+        self._stream.connect(str(path))
+
+    def ask(self, request: Request) -> Message:
+        """Send ``request`` and wait for the reply; EOFError when the worker closes the connection instead."""
+        self._stream.sendall(encode_frame(request))
+        return decode_body(self._exactly(body_bytes(self._exactly(HEADER_BYTES))))
+
+    def send_raw(self, data: bytes) -> bytes:
+        """Send any bytes; what comes back first, empty when the worker closes."""
+        self._stream.sendall(data)
+        return self._stream.recv(1)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._stream.close()
+
+    def _exactly(self, length: int) -> bytes:
+        data = b""
+        while len(data) < length:
+            part = self._stream.recv(length - len(data))
+            if not part:
+                raise EOFError
+            data += part
+        return data

@@ -1,0 +1,65 @@
+"""``sfnode testnet``: real node processes, a late one, one verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import SfnodeError
+from sfnode.cli.testnet import _check
+from sfnode.testnet.local_network import Outcome
+from tests.support.daemons import run_sfnode
+
+
+def result(
+    *, is_agreed: bool = True, is_stopped_cleanly: bool = True, before: float = 0.5, after: float = 0.75
+) -> Outcome:
+    return Outcome(
+        is_agreed=is_agreed,
+        is_stopped_cleanly=is_stopped_cleanly,
+        statuses=[],
+        state_digests=["aa", "bb"],
+        replayed_digest="aa",
+        before={"accuracy": before, "loss": 1.0},
+        after={"accuracy": after, "loss": 0.5},
+        curve=[],
+        seconds=1.0,
+        picture=Path("training.svg"),
+        payload_bytes=124,
+    )
+
+
+def test_verdict__equal_digests_and_enough_points__is_none() -> None:
+    _check(result(), Path("folder"), 20.0)
+    _check(result(after=0.4), Path("folder"), None)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "complaint"),
+    [
+        (result(is_agreed=False), "the nodes do not agree: .*'aa', 'bb'"),
+        (result(is_stopped_cleanly=False), "did not stop cleanly"),
+        (result(after=0.69), r"changed by \+19.0 points, at least \+20.0"),
+        (result(after=0.3), r"changed by -20.0 points"),
+    ],
+)
+def test_verdict__anything_short_of_that__fails_with_the_figure(outcome: Outcome, complaint: str) -> None:
+    with pytest.raises(SfnodeError, match=complaint):
+        _check(outcome, Path("folder"), 20.0)
+
+
+@pytest.mark.process
+def test_testnet__two_nodes_and_a_late_one__agree_with_the_offline_replay(tmp_path: Path) -> None:
+    arguments = ["--nodes", "2", "--late", "1", "--steps", "24", "--dir", str(tmp_path), "--json"]
+    finished = run_sfnode("testnet", *arguments, limit_s=110)
+    assert finished.returncode == 0, finished.stderr[-2_000:]
+    said = json.loads(finished.stdout)
+    assert said["agree"] and set(said["state_digests"]) == {said["replayed_digest"]} and len(said["state_digests"]) == 3
+    assert said["updates"] == sum(node["own_updates"] for node in said["nodes"])
+    assert said["nodes"][2]["own_updates"] > 0
+    assert said["forward_rows"] == 2 * 16 * said["updates"]
+    assert said["payload_bytes"] == 124 * said["updates"] < said["wire_bytes"]
+    assert said["eval"]["after"]["rows"] == 512
+    assert (tmp_path / "training.svg").read_text().startswith("<svg")

@@ -1,0 +1,1 @@
+"""What needs torch: models, tasks, estimates, weights."""

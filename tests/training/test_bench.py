@@ -1,0 +1,195 @@
+"""The benchmarks run and report every figure; what the figures are is for a quiet machine to say."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import pytest
+import torch
+
+from protocol.errors import OperatorError
+from protocol.run.method import CoreKind
+from protocol.state.coefficients import CoefficientLayout
+from protocol.subspace.bases import Bases
+from sfnode.training.bench.apply import bench_apply
+from sfnode.training.bench.audit import bench_audit
+from sfnode.training.bench.memory import Alternative, peaks
+from sfnode.training.bench.mezo import mezo_step
+from sfnode.training.bench.references import LORA_RANK, adamw, label_loss, lora, mezo
+from sfnode.training.bench.replay import bench_replay
+from sfnode.training.bench.runs import (
+    bench_manifest,
+    random_data,
+    random_model,
+    shape_tensors,
+    some_coefficients,
+    verified_envelopes,
+    weights_of,
+)
+from sfnode.training.bench.step import bench_step
+from sfnode.training.bench.timing import Times, paired_ratio, timed_in_turn
+from sfnode.training.bench.view import bench_view, naive_merge
+from sfnode.training.model.folding import fold_weights
+from sfnode.training.model.tensors import trainable_tensors
+from sfnode.training.task.encoding import RowBatch, row_batch
+
+CPU = torch.device("cpu")
+WORDS = (4, 5)
+
+
+def tiny_rows() -> RowBatch:
+    return row_batch(random_data(4, 8).examples, 0, CPU)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_bench_step__tiny_shape__reports_every_ratio(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    peak = {alternative.value: 100 + 10 * index for index, alternative in enumerate(Alternative)}
+    monkeypatch.setattr("sfnode.training.bench.step.peaks", lambda *settings: peak)  # its own test is below
+    found = bench_step("opt-tiny", rows=4, tokens=8, dtype=dtype, repeats=2, device="cpu")
+    for name in ("forward", "full_forward", "mezo", "mezo_same_tensors", "backprop", "lora"):
+        ratio = found[f"ratio_to_{name}"]
+        assert isinstance(ratio, float)
+        assert ratio > 0
+    assert found["peak_memory_ratio"] == peak["step"] / peak["forward"]
+    assert found["memory_of_backprop"] == peak["adamw"] / peak["step"]
+    seconds = found["seconds"]
+    assert isinstance(seconds, dict)
+    assert set(seconds) == {"step", "forward", "full_forward", "mezo", "mezo_same_tensors", "adamw", "lora"}
+
+
+@pytest.mark.slow
+def test_bench_memory__forward_and_adamw__hold_what_they_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfnode.training.bench.memory._PROCESSES", 1)
+    found = peaks(
+        "opt-tiny", (4, 8), "fp32", "cpu", (Alternative.FORWARD, Alternative.ADAMW, Alternative.STEP_LATER_PUBLISHED)
+    )
+    weights = sum(parameter.numel() for parameter in random_model("opt-tiny", CPU, torch.float32).parameters())
+    assert found["forward"] > 4 * weights
+    assert found["adamw"] > 4 * 4 * weights  # weights, gradients, two moments
+    assert 0 < found["step_later_published"] < found["adamw"]
+
+
+@pytest.mark.parametrize("core", list(CoreKind))
+def test_bench_apply__updates__are_those_of_the_core_and_in_bounds(core: CoreKind) -> None:
+    manifest = bench_manifest(shape_tensors("opt-tiny"), core=core)
+    envelopes = verified_envelopes(manifest, 2_500)
+    assert len({envelope.seed for envelope in envelopes}) == 2_500
+    assert max(abs(scalar) for envelope in envelopes for scalar in envelope.scalars) == manifest.method.clip
+    assert {len(envelope.scalars) for envelope in envelopes} == {manifest.method.directions}
+
+
+def test_bench_apply__tiny_shape__reports_both_kinds_of_directions() -> None:
+    found = bench_apply("opt-tiny", updates=64, device="cpu", repeats=1)
+    assert isinstance(found["seconds"], float)
+    assert isinstance(found["ratio_to_dense"], float)
+    assert found["updates"] == 64
+    eight = found["rademacher_8"]
+    assert isinstance(eight, dict)
+    assert eight["directions"] == 8
+    assert eight["ratio_to_dense"] > 1
+
+
+def test_bench_audit__tiny_shape__honest_dtypes_are_nearer_than_strangers() -> None:
+    found = bench_audit("opt-tiny", rows=8, tokens=8, dtype="fp32", other_dtype="bf16", device="cpu")
+    assert 0 < found["deviation_of_dtypes"] < 0.5 < 1 < found["deviation_of_strangers"]
+    assert found["seconds"] > 0 and found["ratio_to_step"] > 0
+
+
+def test_bench_view__tiny_shape__reports_figures() -> None:
+    found = bench_view("opt-tiny", epochs=2, device="cpu", repeats=1)
+    for name in ("seconds", "ratio_to_naive", "gflop_per_second"):
+        figure = found[name]
+        assert isinstance(figure, float)
+        assert figure > 0
+    assert found["weights"] == weights_of(shape_tensors("opt-tiny"))
+
+
+def test_bench_view__naive_merge__is_the_view_but_for_rounding() -> None:
+    manifest = bench_manifest(shape_tensors("opt-tiny"))
+    base = {tensor.name: torch.full((tensor.rows, tensor.cols), 0.1) for tensor in manifest.tensors}
+    cores = {epoch: 10_000 * some_coefficients(manifest, epoch) for epoch in (0, 1)}
+    exact, naive = fold_weights(Bases(manifest), cores, base), naive_merge(Bases(manifest), cores, base)
+    assert max((exact[name] - base[name]).abs().max().item() for name in exact) > 0.1
+    assert all(torch.allclose(exact[name], naive[name], rtol=0, atol=1e-5) for name in exact)
+    assert any(not torch.equal(exact[name], naive[name]) for name in exact)
+
+
+def test_bench_replay__few_updates__parts_make_the_whole() -> None:
+    found = bench_replay("opt-tiny", updates=120, repeats=1)
+    assert sum(found["seconds"].values()) == pytest.approx(found["seconds_total"])
+    assert found["updates_per_second"] > 0
+    assert found["ratio_to_signatures"] > 1
+    assert bench_replay("opt-tiny", updates=120, repeats=1)["state_digest"] == found["state_digest"]
+
+
+def test_bench__unknown_shape__is_refused() -> None:
+    with pytest.raises(OperatorError, match="shape 'opt-9b': known are"):
+        bench_step("opt-9b", rows=4, tokens=8, dtype="fp32")
+
+
+def test_bench_runs__shape_without_model__has_the_models_tensors() -> None:
+    assert shape_tensors("opt-tiny") == trainable_tensors(random_model("opt-tiny", CPU, torch.float32))
+
+
+def test_bench_runs__coefficients__move_every_tensor() -> None:
+    manifest = bench_manifest(shape_tensors("opt-tiny"))
+    layout, flat = CoefficientLayout(manifest), some_coefficients(manifest, 1)
+    assert all(layout.tensor(flat, index).any() for index in range(len(manifest.tensors)))
+    assert not torch.equal(torch.from_numpy(flat), torch.from_numpy(some_coefficients(manifest, 0)))
+
+
+def test_reference__adamw__changes_every_parameter_and_leaves_no_gradient() -> None:
+    model = random_model("opt-tiny", CPU, torch.float32)
+    before = [parameter.clone() for parameter in model.parameters()]
+    adamw(model, tiny_rows(), WORDS)()
+    changed = [not torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True)]
+    assert all(changed)
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_reference__lora__trains_beside_a_base_that_stays() -> None:
+    model = random_model("opt-tiny", CPU, torch.float32)
+    before = [parameter.clone() for parameter in model.parameters()]
+    action = lora(model, tiny_rows(), WORDS)
+    action()
+    action()
+    assert all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+    assert LORA_RANK < 64
+
+
+def test_reference__mezo__writes_to_the_named_tensors_only() -> None:
+    model = random_model("opt-tiny", CPU, torch.float32)
+    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    chosen = [tensor.name for tensor in shape_tensors("opt-tiny")]
+    mezo(model, tiny_rows(), WORDS, chosen)()
+    changed = {name for name, parameter in model.named_parameters() if not torch.equal(before[name], parameter)}
+    assert changed == set(chosen)
+
+
+def test_reference__label_loss__is_the_models_own_logits() -> None:
+    model, rows = random_model("opt-tiny", CPU, torch.float32), tiny_rows()
+    with torch.inference_mode():
+        logits = model(input_ids=rows.tokens).logits[:, -1, list(WORDS)]
+        expected = torch.nn.functional.cross_entropy(logits, rows.labels)
+        assert label_loss(model, rows, WORDS).item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_times__in_turn__first_round_does_not_count() -> None:
+    calls: list[str] = []
+    found = timed_in_turn({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, CPU, 3)
+    assert calls == ["a", "b"] * 4
+    assert {name: len(times.values) for name, times in found.items()} == {"a": 3, "b": 3}
+
+
+def test_times__ratio__is_of_medians_with_quartiles_of_neighbours() -> None:
+    over, under = Times((2.0, 4.0, 30.0)), Times((1.0, 2.0, 10.0))
+    assert paired_ratio(over, under) == {"ratio": 2.0, "lower_quartile": 2.0, "upper_quartile": 2.5}
+    assert over.median == median(over.values)
+    assert Times((3.0,)).spread == 0.0
+
+
+def test_mezo__quadratic_loss__goes_down() -> None:
+    weight = torch.full((4, 4), 2.0)
+    for seed in range(60):
+        mezo_step([weight], lambda: weight.square().sum(), seed, 1e-3, 5e-3)
+    assert weight.square().sum().item() < 32

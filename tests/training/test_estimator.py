@@ -1,0 +1,147 @@
+"""The estimator against brute force: fp64 weights written out, one plain forward pass per direction and sign."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from protocol.crypto.hashing import Author
+from protocol.errors import NumericError, OperatorError
+from protocol.ledger.envelope import Envelope
+from protocol.run.manifest import Manifest
+from protocol.state.coefficients import CoefficientLayout, Coefficients
+from protocol.subspace.bases import Bases
+from protocol.subspace.directions import direction_factors
+from protocol.subspace.quantise import quantise
+from sfnode.training.estimator import Session, SharedModel, add_own
+from sfnode.training.model.loading import output_embedding
+from sfnode.training.model.tensors import TensorGroup
+from sfnode.training.task.encoding import TaskData, read_task
+from tests.support.brute_force import SEED, STEP, bases_of, dense_gradients, some_coefficients
+from tests.support.tiny_models import model_manifest, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer, write_reviews
+
+MODELS: dict[str, Callable[[], PreTrainedModel]] = {
+    "opt": tiny_opt,
+    "gpt2": tiny_gpt2,
+    "llama": tiny_llama,
+    "llama-tied": lambda: tiny_llama(tied=True),
+}
+CASES = [
+    (name, group, core) for name in MODELS for group in [*TensorGroup, None] for core in ("canonical", "rademacher")
+]
+
+
+def open_session(model: PreTrainedModel, run: Manifest | Bases, folder: Path) -> Session:
+    bases = Bases(run) if isinstance(run, Manifest) else run
+    data = read_task(tiny_tokenizer(), bases.manifest.task, write_reviews(folder / "reviews.jsonl"), None)
+    return Session(SharedModel(model), bases, data)
+
+
+@pytest.mark.parametrize(("name", "group", "core"), CASES)
+def test_estimator__each_kind_of_tensor__equals_finite_difference(
+    name: str, group: TensorGroup | None, core: str, tmp_path: Path
+) -> None:
+    model = MODELS[name]()
+    plain = copy.deepcopy(model)
+    groups = [group] if group else list(TensorGroup)
+    manifest = model_manifest(
+        model, groups, core=core, directions=4, rank=8, alpha_exp=-16, epsilon_exp=-8, scalar="raw"
+    )
+    session = open_session(model, manifest, tmp_path)
+    for epoch in (0, 1, 2):
+        session.set_coefficients(epoch, some_coefficients(manifest, epoch))
+
+    found = session.projected_gradients(SEED, STEP)
+
+    expected = dense_gradients(plain, Bases(manifest), session)
+    assert min(map(abs, expected)) > 1e-7  # the case says something
+    assert found == pytest.approx(expected, rel=1e-6)
+    assert session.estimate(SEED, STEP).q == quantise(manifest.method, expected)
+
+
+@pytest.mark.parametrize("kind", ["random", "published", "renewed"])
+@pytest.mark.parametrize(("sides", "shares"), [(1, 1), (1, 4), (2, 2), (1, 2), (2, 4)])
+def test_estimator__sides_and_shares__equal_finite_difference(
+    sides: int, shares: int, kind: str, tmp_path: Path
+) -> None:
+    model = tiny_llama()
+    plain = copy.deepcopy(model)
+    manifest = model_manifest(
+        model, list(TensorGroup), core="rademacher", directions=4, rank=4, alpha_exp=-20, epsilon_exp=-8, sides=sides,
+        shares=shares, clip=10,
+    )  # fmt: skip
+    bases = bases_of(kind, manifest)
+    session = open_session(model, bases, tmp_path)
+    for epoch in (0, 1, 2):
+        session.set_coefficients(epoch, some_coefficients(manifest, epoch))
+
+    found = session.projected_gradients(SEED, STEP)
+
+    expected = dense_gradients(plain, bases, session)
+    assert min(map(abs, expected)) > 1e-7  # the case says something
+    assert found == pytest.approx(expected, rel=1e-6)
+    batch = manifest.task.batch_rows
+    spent = batch * shares * 2 if sides == 2 else batch * shares + batch
+    assert session.estimate(SEED, STEP).rows == spent
+
+
+def test_estimator__after_estimate__weights_are_untouched(tmp_path: Path) -> None:
+    model = tiny_opt()
+    before = {name: parameter.clone() for name, parameter in model.named_parameters()}
+    manifest = model_manifest(model, list(TensorGroup), directions=4, alpha_exp=-16)
+    session = open_session(model, manifest, tmp_path)
+    session.set_coefficients(0, some_coefficients(manifest, 0))
+    session.estimate(SEED, STEP)
+    after = dict(model.named_parameters())
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_estimator__local_steps__see_own_earlier_ones(tmp_path: Path) -> None:
+    model = tiny_opt()
+    manifest = model_manifest(model, list(TensorGroup), directions=4, local_steps=2, alpha_exp=-18)
+    session = open_session(model, manifest, tmp_path)
+    unaware = quantise(manifest.method, session.projected_gradients(SEED, STEP, 1))
+
+    found = session.estimate(SEED, STEP)
+
+    layout = CoefficientLayout(manifest)
+    own = np.zeros(layout.size, dtype=np.int64)
+    add_own(layout, own, direction_factors(manifest, SEED, 0), np.array(found.q[:4]) * manifest.weight(STEP))
+    session.set_coefficients(STEP // manifest.method.epoch_steps, own)
+    assert found.q[4:] == quantise(manifest.method, session.projected_gradients(SEED, STEP, 1))
+    assert found.q[4:] != unaware
+    assert found.rows == 32
+
+
+@pytest.mark.parametrize("core", ["canonical", "rademacher"])
+def test_estimator__own_local_step__moves_as_the_ledger_does(core: str) -> None:
+    manifest = model_manifest(tiny_opt(), list(TensorGroup), directions=4, core=core)
+    layout, scalars = CoefficientLayout(manifest), (3, -5, 0, 127)
+    own = np.zeros(layout.size, dtype=np.int64)
+    add_own(layout, own, direction_factors(manifest, SEED), np.array(scalars) * manifest.weight(STEP))
+    ledger = Coefficients(manifest)
+    ledger.add([Envelope(author=Author(b"a" * 32), step=STEP, seed=SEED, scalars=scalars, record=b"")])
+    assert np.array_equal(own, ledger.flat(STEP // manifest.method.epoch_steps))
+
+
+def test_estimator__infinite_loss__raises_numeric_error(tmp_path: Path) -> None:
+    model = tiny_opt()
+    manifest = model_manifest(model, [TensorGroup.LINEAR], directions=4, alpha_exp=0)
+    session = open_session(model, manifest, tmp_path)
+    output_embedding(model).weight.fill_(1e308)
+    with pytest.raises(NumericError, match="not finite"):
+        session.estimate(SEED, STEP)
+
+
+def test_estimator__no_training_data__raises_operator_error() -> None:
+    model = tiny_opt()
+    manifest = model_manifest(model, [TensorGroup.LINEAR], directions=4)
+    session = Session(SharedModel(model), Bases(manifest), TaskData(label_tokens=(3, 4)))
+    with pytest.raises(OperatorError, match="no training data"):
+        session.estimate(SEED, STEP)

@@ -1,0 +1,207 @@
+"""The exported folder is the exact view of the state, loads without sfnode, and is written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+
+from protocol.errors import OperatorError
+from protocol.subspace.bases import Bases
+from sfnode.training.export.export import export_adapter, export_model
+from sfnode.training.export.out_folder import fresh_folder
+from sfnode.training.model.tensors import TensorGroup
+from tests.support.exports import CONFIGS, TrainedRun, save_base, trained_run
+
+TOKENS = torch.arange(20).view(2, 10) * 17 + 3
+PAGE = 4096
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> TrainedRun:
+    return trained_run(save_base("opt", tmp_path / "base"))
+
+
+def _load(folder: Path, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+    assert isinstance(model, PreTrainedModel)
+    return model
+
+
+def _everything_in(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_export_model__every_kind_of_tensor__is_the_exact_view_rounded_once(family: str, tmp_path: Path) -> None:
+    run = trained_run(save_base(family, tmp_path / "base"), groups=tuple(TensorGroup))
+    export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / "out")
+    before, after = (dict(_load(folder).named_parameters()) for folder in (run.base, tmp_path / "out"))
+    trained = {tensor.name: index for index, tensor in enumerate(run.manifest.tensors)}
+    assert set(trained) <= set(after)
+    for name, parameter in after.items():
+        stored = before[name].detach()
+        if name in trained:
+            expected = run.exact_weight(trained[name], stored).astype(np.float32)
+            assert np.array_equal(parameter.detach().numpy(), expected), name
+            assert not torch.equal(parameter, stored), name
+        else:
+            assert torch.equal(parameter, stored), name
+
+
+def test_export_model__tied_head__follows_the_trained_embedding(tmp_path: Path) -> None:
+    run = trained_run(save_base("opt", tmp_path / "base"), groups=(TensorGroup.EMBEDDING,))
+    export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / "out")
+    model = _load(tmp_path / "out")
+    head, embedding = model.get_parameter("lm_head.weight"), model.get_parameter("model.decoder.embed_tokens.weight")
+    assert head is embedding
+    index = [tensor.name for tensor in run.manifest.tensors].index("model.decoder.embed_tokens.weight")
+    stored = _load(run.base).get_parameter("lm_head.weight").detach()
+    assert np.array_equal(head.detach().numpy(), run.exact_weight(index, stored).astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_export_model__another_dtype__rounds_the_float32_weights(
+    run: TrainedRun, tmp_path: Path, dtype: torch.dtype
+) -> None:
+    export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / "wide")
+    export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / "narrow", dtype)
+    wide, narrow = (load_file(tmp_path / name / "model.safetensors") for name in ("wide", "narrow"))
+    assert all(torch.equal(narrow[name], weight.to(dtype)) for name, weight in wide.items())
+    assert json.loads((tmp_path / "narrow" / "config.json").read_text())["dtype"] == str(dtype).removeprefix("torch.")
+
+
+def test_export_model__run_without_updates__is_the_base_model(tmp_path: Path) -> None:
+    run = trained_run(save_base("opt", tmp_path / "base"), epochs=())
+    export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / "out")
+    with torch.no_grad():
+        assert torch.equal(_load(tmp_path / "out")(TOKENS).logits, _load(run.base)(TOKENS).logits)
+
+
+def test_export_model__folder__tells_its_origin_and_has_the_tokenizer(run: TrainedRun, tmp_path: Path) -> None:
+    export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / "deep" / "out")
+    origin = json.loads((tmp_path / "deep" / "out" / "sfnode.json").read_text())
+    assert origin["run_id"] == run.manifest.run_id.hex()
+    assert origin["state_digest"] == run.coefficients.digest().hex()
+    ours, theirs = (AutoTokenizer.from_pretrained(folder) for folder in (tmp_path / "deep" / "out", run.base))
+    assert ours("The plot was dull.")["input_ids"] == theirs("The plot was dull.")["input_ids"]
+
+
+def test_export_model__same_state_twice__is_the_same_bytes(run: TrainedRun, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / name)
+    assert _everything_in(tmp_path / "one") == _everything_in(tmp_path / "two")
+
+
+def test_export_model__files__can_be_read_like_any_new_file(run: TrainedRun, tmp_path: Path) -> None:
+    export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / "out")
+    (tmp_path / "new").touch()
+    expected = (tmp_path / "new").stat().st_mode
+    assert {path.stat().st_mode for path in (tmp_path / "out").iterdir()} == {expected}
+
+
+def test_export_model__folder_not_empty__is_refused_and_left_alone(run: TrainedRun, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "mine.txt").write_text("precious")
+    for export in (export_model, export_adapter):
+        with pytest.raises(OperatorError, match=r"not empty.*--force"):
+            export(Bases(run.manifest), run.coefficients, run.base, out)
+    assert _everything_in(out) == {"mine.txt": b"precious"}
+
+
+def test_export_model__folder_not_empty_and_force__replaces_it(run: TrainedRun, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "old.txt").write_text("old")
+    export_model(Bases(run.manifest), run.coefficients, run.base, out, force=True)
+    assert not (out / "old.txt").exists()
+    assert (out / "model.safetensors").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "out"]
+
+
+def test_export_model__out_is_a_file__is_an_operator_error(run: TrainedRun, tmp_path: Path) -> None:
+    (tmp_path / "out").touch()
+    with pytest.raises(OperatorError, match="is a file"):
+        export_model(Bases(run.manifest), run.coefficients, run.base, tmp_path / "out", force=True)
+
+
+def test_export_model__another_base_model__is_an_operator_error(run: TrainedRun, tmp_path: Path) -> None:
+    other = save_base("gpt2", tmp_path / "other")
+    for export in (export_model, export_adapter):
+        with pytest.raises(OperatorError, match="is not the run's file"):
+            export(Bases(run.manifest), run.coefficients, other, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@contextmanager
+def _disk_for(file_bytes: int) -> Iterator[None]:
+    """Every write beyond so many bytes of a file fails, half-way: the nearest to a full disk without root."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("file_bytes", [16, PAGE])
+@pytest.mark.parametrize("force", [False, True])
+def test_export_model__write_fails_half_way__leaves_everything_as_it_was(
+    run: TrainedRun, tmp_path: Path, file_bytes: int, force: bool
+) -> None:
+    out = tmp_path / "out"
+    if force:
+        out.mkdir()
+        (out / "mine.txt").write_text("precious")
+    for export in (export_model, export_adapter):
+        with _disk_for(file_bytes), pytest.raises(OperatorError, match=r"cannot write .*out: File too large"):
+            export(Bases(run.manifest), run.coefficients, run.base, out, force=force)
+    assert sorted(path.name for path in tmp_path.iterdir()) == (["base", "out"] if force else ["base"])
+    assert not force or _everything_in(out) == {"mine.txt": b"precious"}
+
+
+def _fail_inside(out: Path, error: Exception) -> None:
+    with fresh_folder(out, force=False) as part:
+        (part / "file").touch()
+        raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "text"),
+    [
+        (OSError(28, "No space left on device"), OperatorError, "disk is full"),
+        (SafetensorError("I/O error: No space left on device (os error 28)"), OperatorError, "disk is full"),
+        (SafetensorError("unknown"), OperatorError, "unknown"),
+        (RuntimeError("a bug"), RuntimeError, "a bug"),
+    ],
+)
+def test_fresh_folder__error_inside__leaves_nothing_behind(
+    tmp_path: Path, error: Exception, raised: type[Exception], text: str
+) -> None:
+    with pytest.raises(raised, match=text):
+        _fail_inside(tmp_path / "out", error)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_fresh_folder__link_or_dot_given__replaces_the_folder_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = tmp_path / "real"
+    real.mkdir()
+    (tmp_path / "link").symlink_to(real)
+    for out in (tmp_path / "link", Path(".")):
+        monkeypatch.chdir(real)
+        with fresh_folder(out, force=True) as part:
+            (part / "file").write_text(str(out))
+        assert (real / "file").read_text() == str(out)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]

@@ -1,0 +1,144 @@
+"""Sessions on a shared model: folded epochs are remade when they change and shared when they are equal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from protocol.errors import OperatorError
+from protocol.run.manifest import Manifest
+from protocol.state.coefficients import CoefficientLayout
+from protocol.subspace.bases import Bases
+from sfnode.training.estimator import EVALUATIONS_KEPT, Session, SharedModel
+from sfnode.training.model.tensors import TensorGroup
+from sfnode.training.task.encoding import read_task
+from tests.support.brute_force import bases_of
+from tests.support.tiny_models import model_manifest, tiny_opt, tiny_tokenizer, write_reviews
+
+STEP = 20  # of epoch 1
+SEED = 7
+
+
+@pytest.fixture
+def shared() -> SharedModel:
+    return SharedModel(tiny_opt())
+
+
+@pytest.fixture
+def manifest(shared: SharedModel) -> Manifest:
+    return model_manifest(shared.model, [TensorGroup.LINEAR], directions=4, alpha_exp=-16)
+
+
+def open_session(shared: SharedModel, manifest: Manifest, folder: Path) -> Session:
+    reviews = write_reviews(folder / "reviews.jsonl")
+    return Session(shared, Bases(manifest), read_task(tiny_tokenizer(), manifest.task, reviews, reviews))
+
+
+def some_coefficients(manifest: Manifest, number: int) -> NDArray[np.int64]:
+    size = CoefficientLayout(manifest).size
+    return np.random.default_rng(number).integers(-2_000, 2_000, size).astype(np.int64)
+
+
+def test_session__late_update_of_a_closed_epoch__counts_at_once(
+    shared: SharedModel, manifest: Manifest, tmp_path: Path
+) -> None:
+    session, fresh = (open_session(shared, manifest, tmp_path) for _ in range(2))
+    session.set_coefficients(0, some_coefficients(manifest, 1))
+    before = session.projected_gradients(SEED, STEP)
+    session.set_coefficients(0, some_coefficients(manifest, 2))
+    fresh.set_coefficients(0, some_coefficients(manifest, 2))
+    after = session.projected_gradients(SEED, STEP)
+    assert after == fresh.projected_gradients(SEED, STEP)
+    assert after != before
+
+
+def test_session__epoch_taken_back_to_zero__equals_the_base_model(
+    shared: SharedModel, manifest: Manifest, tmp_path: Path
+) -> None:
+    session = open_session(shared, manifest, tmp_path)
+    before = session.projected_gradients(SEED, STEP), session.evaluate()
+    session.set_coefficients(0, some_coefficients(manifest, 1))
+    assert session.projected_gradients(SEED, STEP) != before[0]
+    session.set_coefficients(0, np.zeros_like(some_coefficients(manifest, 1)))
+    assert (session.projected_gradients(SEED, STEP), session.evaluate()) == before
+
+
+def test_session__equal_closed_epochs__are_folded_once_and_freed(
+    shared: SharedModel, manifest: Manifest, tmp_path: Path
+) -> None:
+    sessions = [open_session(shared, manifest, tmp_path) for _ in range(3)]
+    for session in sessions:
+        session.set_coefficients(0, some_coefficients(manifest, 1))
+        session.estimate(SEED, STEP)
+    assert len(shared.folds) == 1
+    del session
+    sessions.clear()
+    assert len(shared.folds) == 0
+
+
+def test_session__epochs_that_share_a_published_basis__add_up_and_nothing_is_folded(
+    shared: SharedModel, manifest: Manifest, tmp_path: Path
+) -> None:
+    bases = bases_of("published", manifest)
+    data = open_session(shared, manifest, tmp_path).data
+    apart, together = (Session(shared, bases, data) for _ in range(2))
+    flats = [some_coefficients(manifest, number) for number in (1, 2)]
+    for epoch, flat in enumerate(flats):
+        apart.set_coefficients(epoch, flat)
+    epoch = STEP // manifest.method.epoch_steps
+    together.set_coefficients(epoch, flats[0] + flats[1])
+    assert np.array_equal(apart._live(epoch), together._live(epoch))
+    # Some BLAS libraries round by how the memory lies: even the same pass, made twice, may differ in the last digits.
+    expected = pytest.approx(together.projected_gradients(SEED, STEP), rel=1e-9)
+    assert apart.projected_gradients(SEED, STEP) == expected
+    assert len(shared.folds) == 0
+
+
+def test_session__basis_renewed__same_coefficients_have_another_meaning_from_that_epoch_on(
+    shared: SharedModel, manifest: Manifest, tmp_path: Path
+) -> None:
+    """All caches of the shared model know of which basis they speak."""
+    data = open_session(shared, manifest, tmp_path).data
+    before, after = (Session(shared, bases_of(kind, manifest), data) for kind in ("published", "renewed"))
+    found = []
+    for epoch in (0, 1):
+        for session in (before, after):
+            session.set_coefficients(epoch, some_coefficients(manifest, 5))
+        found.append([(each.evaluate(), each.projected_gradients(SEED, STEP)) for each in (before, after)])
+    in_epoch_0, in_both = found
+    assert in_epoch_0[0][0] == in_epoch_0[1][0] and in_epoch_0[0][1] != in_epoch_0[1][1]
+    assert in_both[0][0] != in_both[1][0] and in_both[0][1] != in_both[1][1]
+
+
+def test_session__other_state__is_evaluated_anew(shared: SharedModel, manifest: Manifest, tmp_path: Path) -> None:
+    one, other = (open_session(shared, manifest, tmp_path) for _ in range(2))
+    base = one.evaluate()
+    assert base.rows == 16
+    assert one.evaluate(5).rows == 5
+    other.set_coefficients(0, some_coefficients(manifest, 1))
+    assert other.evaluate().loss != base.loss
+    assert one.evaluate() == base
+
+
+def test_session__many_states__evaluations_are_bounded(shared: SharedModel, manifest: Manifest, tmp_path: Path) -> None:
+    session = open_session(shared, manifest, tmp_path)
+    for number in range(EVALUATIONS_KEPT + 3):
+        session.set_coefficients(0, some_coefficients(manifest, number))
+        session.evaluate(1)
+    assert len(shared.evaluations) == EVALUATIONS_KEPT
+
+
+def test_session__no_evaluation_data__is_refused(shared: SharedModel, manifest: Manifest, tmp_path: Path) -> None:
+    data = read_task(tiny_tokenizer(), manifest.task, write_reviews(tmp_path / "reviews.jsonl"), None)
+    with pytest.raises(OperatorError, match="no evaluation data"):
+        Session(shared, Bases(manifest), data).evaluate()
+
+
+def test_session__coefficients_of_another_run__are_refused(
+    shared: SharedModel, manifest: Manifest, tmp_path: Path
+) -> None:
+    with pytest.raises(OperatorError, match="3 coefficients, the run has"):
+        open_session(shared, manifest, tmp_path).set_coefficients(0, np.zeros(3, dtype=np.int64))

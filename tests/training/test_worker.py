@@ -1,0 +1,219 @@
+"""The worker as a process: several nodes on one model, faults that stay inside their request, and every way to end."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from protocol.run.manifest import Manifest, checked, sign_manifest
+from protocol.schema import to_plain
+from protocol.state.coefficients import CoefficientLayout
+from protocol.subspace.bases import Bases
+from sfnode import demo
+from sfnode.training.estimator import Session, SharedModel
+from sfnode.training.model.loading import describe_model, load_causal_lm, load_tokenizer, resolve_model
+from sfnode.training.model.tensors import TensorGroup
+from sfnode.training.task.encoding import read_task
+from sfnode.worker.messages import (
+    CoefficientsSet,
+    EpochCoefficients,
+    Estimated,
+    EstimateRequest,
+    Evaluated,
+    EvaluateRequest,
+    FailureKind,
+    OpenSession,
+    Request,
+    SessionOpened,
+    SetCoefficients,
+    WorkerFailure,
+)
+from tests.support.manifests import OWNER
+from tests.support.tiny_models import model_manifest
+from tests.support.worker_process import WorkerClient, WorkerProcess
+
+MODEL = "embedded:tiny-opt"
+
+
+def demo_manifest(**method: object) -> Manifest:
+    folder = resolve_model(MODEL)
+    model = load_causal_lm(folder.path, torch.device("cpu"), torch.float32)
+    settings = {"directions": 8, "alpha_exp": -20, **method}
+    task = {"template": demo.TEMPLATE, "label_words": list(demo.LABEL_WORDS), "batch_rows": 16}
+    manifest = model_manifest(model, [TensorGroup.LINEAR], task=task, **settings)
+    return checked({**to_plain(manifest, as_rows=False), "model": to_plain(describe_model(folder), as_rows=False)})
+
+
+def opening(run: Manifest, **changes: object) -> OpenSession:
+    fields = {
+        "manifest": sign_manifest(run, OWNER).encode(),
+        "basis": None,
+        "renewals": (),
+        "model": MODEL,
+        "data": str(demo.data_file()),
+        "eval_data": str(demo.data_file(split="eval")),
+        "author": b"a" * 32,
+        "device": "cpu",
+        "dtype": "fp32",
+        **changes,
+    }
+    return OpenSession(**fields)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def manifest() -> Manifest:
+    return demo_manifest()
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerProcess]:
+    with WorkerProcess(tmp_path_factory.mktemp("worker")) as process:
+        yield process
+
+
+@pytest.fixture
+def client(worker: WorkerProcess) -> Iterator[WorkerClient]:
+    connection = worker.connect()
+    yield connection
+    connection.close()
+
+
+def test_worker__whole_session__answers_what_the_session_computes(client: WorkerClient, manifest: Manifest) -> None:
+    opened = client.ask(opening(manifest))
+    assert isinstance(opened, SessionOpened)
+    assert (opened.device, opened.dtype, opened.data_rows, opened.eval_rows) == ("cpu", "fp32", 1_024, 512)
+    flat = (np.arange(CoefficientLayout(manifest).size) % 201 - 100).astype("<i8")
+    epochs = (EpochCoefficients(epoch=0, values=flat.tobytes()), EpochCoefficients(epoch=1, values=flat.tobytes()))
+    assert client.ask(SetCoefficients(epochs=epochs)) == CoefficientsSet()
+    estimated, evaluated = client.ask(EstimateRequest(step=3, seed=99)), client.ask(EvaluateRequest(rows_max=64))
+
+    folder = resolve_model(MODEL).path
+    data = read_task(load_tokenizer(folder), manifest.task, demo.data_file(), demo.data_file(split="eval"))
+    session = Session(SharedModel(load_causal_lm(folder, torch.device("cpu"), torch.float32)), Bases(manifest), data)
+    session.set_coefficients(0, flat)
+    session.set_coefficients(1, flat)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as the worker: sums of floats depend on it
+    expected, accuracy = session.estimate(99, 3), session.evaluate(64)
+    torch.set_num_threads(threads)
+    assert isinstance(estimated, Estimated)
+    assert isinstance(evaluated, Evaluated)
+    assert (estimated.step, estimated.q, estimated.rows) == (3, expected.q, 32)
+    assert estimated.loss == pytest.approx(expected.loss)
+    assert (evaluated.accuracy, evaluated.rows) == (accuracy.accuracy, 64)
+
+
+def test_worker__two_nodes__do_not_see_each_others_state(
+    worker: WorkerProcess, client: WorkerClient, manifest: Manifest
+) -> None:
+    other = worker.connect()
+    for connection in (client, other):
+        assert isinstance(connection.ask(opening(manifest)), SessionOpened)
+    untouched = other.ask(EstimateRequest(step=3, seed=5))
+    flat = np.full(CoefficientLayout(manifest).size, 40_000, dtype="<i8")
+    client.ask(SetCoefficients(epochs=(EpochCoefficients(epoch=0, values=flat.tobytes()),)))
+    moved = client.ask(EstimateRequest(step=3, seed=5))
+    again = other.ask(EstimateRequest(step=3, seed=5))
+    assert isinstance(untouched, Estimated)
+    assert isinstance(again, Estimated)
+    assert isinstance(moved, Estimated)
+    assert again.loss == untouched.loss != moved.loss
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"model": "/no/such/model"}, "no such folder"),
+        ({"data": "/no/such.jsonl"}, "cannot be read"),
+        ({"device": "tpu"}, "allowed are"),
+        ({"dtype": "int3"}, "allowed are"),
+        ({"manifest": b"{}\n\n"}, "manifest_format"),
+    ],
+)
+def test_worker__opening_with_a_mistake__says_so_to_the_operator(
+    changes: dict[str, object], complaint: str, client: WorkerClient, manifest: Manifest
+) -> None:
+    reply = client.ask(opening(manifest, **changes))
+    assert isinstance(reply, WorkerFailure)
+    assert reply.kind is FailureKind.OPERATOR
+    assert complaint in reply.message
+    assert isinstance(client.ask(opening(manifest)), SessionOpened)  # the connection stays usable
+
+
+def test_worker__other_models_hashes__are_refused(client: WorkerClient, manifest: Manifest) -> None:
+    plain = to_plain(manifest, as_rows=False)
+    plain["model"]["weights"][1]["sha256"] = "5" * 64
+    reply = client.ask(opening(checked(plain)))
+    assert isinstance(reply, WorkerFailure)
+    assert reply.kind is FailureKind.OPERATOR
+    assert "is not the run's file" in reply.message
+
+
+def test_worker__overflowing_state__is_a_numeric_failure(client: WorkerClient) -> None:
+    manifest = demo_manifest(alpha_exp=0)
+    client.ask(opening(manifest))
+    flat = np.full(CoefficientLayout(manifest).size, 1 << 40, dtype="<i8")
+    client.ask(SetCoefficients(epochs=(EpochCoefficients(epoch=0, values=flat.tobytes()),)))
+    reply = client.ask(EstimateRequest(step=3, seed=5))
+    assert isinstance(reply, WorkerFailure)
+    assert reply.kind is FailureKind.NUMERIC
+
+
+@pytest.mark.parametrize(
+    ("message", "complaint"),
+    [
+        (EstimateRequest(step=0, seed=0), "no session is open"),
+        (SetCoefficients(epochs=()), "no session is open"),
+    ],
+)
+def test_worker__request_out_of_place__fails_alone(message: Request, complaint: str, client: WorkerClient) -> None:
+    reply = client.ask(message)
+    assert isinstance(reply, WorkerFailure)
+    assert complaint in reply.message
+
+
+def test_worker__garbage_on_a_connection__closes_that_connection_only(
+    worker: WorkerProcess, client: WorkerClient, manifest: Manifest
+) -> None:
+    for garbage in (b"\xff" * 64, b"\x00\x00\x00\x01\xc1"):
+        bad = worker.connect()
+        assert bad.send_raw(garbage) == b""
+        bad.close()
+    assert isinstance(client.ask(opening(manifest)), SessionOpened)
+
+
+def test_worker__wrong_number_of_coefficients__is_refused(client: WorkerClient, manifest: Manifest) -> None:
+    client.ask(opening(manifest))
+    for values in (b"\x00" * 8, b"\x00" * 7):
+        reply = client.ask(SetCoefficients(epochs=(EpochCoefficients(epoch=0, values=values),)))
+        assert isinstance(reply, WorkerFailure)
+
+
+def test_worker__parents_end_of_standard_input__ends_it_at_once(tmp_path: Path) -> None:
+    start = WorkerProcess(tmp_path)
+    with start as process:
+        path = process.path
+        assert path.stat().st_mode & 0o777 == 0o600
+    assert process.process.returncode == 0
+    assert not path.exists()
+
+
+def test_worker__sigterm_and_sigkill__node_sees_the_end(tmp_path: Path, manifest: Manifest) -> None:
+    for number, code in ((signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)):
+        with WorkerProcess(tmp_path) as process:
+            connection = process.connect()
+            connection.ask(opening(manifest))
+            start = time.monotonic()
+            process.process.send_signal(number)
+            with pytest.raises((EOFError, ConnectionError)):
+                connection.ask(EvaluateRequest(rows_max=0))
+            assert process.process.wait(timeout=5) == code
+            assert time.monotonic() - start < 5
+            connection.close()

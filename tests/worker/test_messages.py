@@ -1,0 +1,79 @@
+"""Frames between node and worker: what is encoded is decoded, and nothing else is."""
+
+from __future__ import annotations
+
+import msgpack
+import pytest
+
+from protocol.errors import WorkerError
+from sfnode.worker.messages import (
+    FRAME_BYTES_MAX,
+    HEADER_BYTES,
+    CoefficientsSet,
+    EpochCoefficients,
+    Estimated,
+    EstimateRequest,
+    Evaluated,
+    EvaluateRequest,
+    FailureKind,
+    Message,
+    OpenSession,
+    RenewedBasis,
+    SessionOpened,
+    SetCoefficients,
+    WorkerFailure,
+    body_bytes,
+    decode_body,
+    encode_frame,
+)
+
+MESSAGES: list[Message] = [
+    OpenSession(
+        basis=None,
+        renewals=(RenewedBasis(from_epoch=2, sha256="ab" * 32, file="/b"),),
+        manifest=b"{}\n",
+        model="embedded:tiny-opt",
+        data=None,
+        eval_data="e.jsonl",
+        author=b"a" * 32,
+        device="cpu",
+        dtype="fp32",
+    ),
+    SetCoefficients(epochs=(EpochCoefficients(epoch=3, values=b"\x01" * 16), EpochCoefficients(epoch=4, values=b""))),
+    EstimateRequest(step=7, seed=(1 << 64) - 1),
+    EvaluateRequest(rows_max=0),
+    SessionOpened(device="cpu", dtype="fp32", data_rows=1, eval_rows=0, model_parameters=10**10),
+    CoefficientsSet(),
+    Estimated(step=7, q=(-127, 0, 127), loss=0.5, rows=32, seconds=0.25),
+    Evaluated(accuracy=0.5, f1=None, loss=1.5, rows=872, seconds=0.5),
+    WorkerFailure(kind=FailureKind.NUMERIC, message="not finite"),
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_worker_frame__each_message__comes_back_equal(message: Message) -> None:
+    frame = encode_frame(message)
+    assert body_bytes(frame[:HEADER_BYTES]) == len(frame) - HEADER_BYTES
+    assert decode_body(frame[HEADER_BYTES:]) == message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xc1",
+        b"\x05",
+        msgpack.packb([250, []]),
+        msgpack.packb([3, [1]]),
+        msgpack.packb([3, [1, "x"]]),
+        b"\x91" * 99,
+    ],
+)
+def test_worker_frame__malformed_body__raises_worker_error(body: bytes) -> None:
+    with pytest.raises(WorkerError, match="cannot be read"):
+        decode_body(body)
+
+
+def test_worker_frame__length_above_bound__raises_worker_error() -> None:
+    with pytest.raises(WorkerError, match="out of step"):
+        body_bytes((FRAME_BYTES_MAX + 1).to_bytes(HEADER_BYTES, "big"))

@@ -1,0 +1,196 @@
+"""Audits: honest messages of a real training agree when they are measured again, invented ones do not; reports."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from protocol.documents.audit_report import AuditReport, decode_report_untrusted, deviation, make_report
+from protocol.errors import OperatorError, Reject, RejectReason
+from protocol.ledger.envelope import Envelope, EnvelopeCodec
+from protocol.run.manifest import SignedManifest, sign_manifest
+from protocol.subspace.directions import seed_of
+from sfnode.run.builder import MethodChoice
+from sfnode.storage.identity import FILE_NAME
+from sfnode.storage.store import Store
+from sfnode.worker.remeasuring import choose_messages, states_before, tolerance_of
+from tests.support.cli_calls import assert_teaches, call
+from tests.support.demo_run import AUTHORS, demo_run
+from tests.support.ledgers import ledger_of, seal, signer
+from tests.support.manifests import small_manifest
+
+STEPS = 6
+CHEAT = AUTHORS[3]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """A data directory whose ledger holds a short training; the last author's step 5 is invented."""
+
+    directory: Path
+    signed: SignedManifest
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    run = demo_run(MethodChoice(directions=8), STEPS)
+    signed = sign_manifest(run.manifest, AUTHORS[0])
+    codec = EnvelopeCodec(run.manifest)
+    records = []
+    for step in range(STEPS):
+        made = []
+        for author in AUTHORS:
+            scalars = run.session.estimate(seed_of(run.manifest.run_id, author.author, step), step).q
+            if author is CHEAT and step == STEPS - 1:
+                scalars = tuple(7 * (-1) ** index for index in range(len(scalars)))
+            made.append(codec.seal(author, step, scalars))
+        run.coefficients.add(made)
+        run.session.set_coefficients(0, run.coefficients.flat(0))
+        records += [envelope.record for envelope in made]
+    directory = tmp_path_factory.mktemp("audited")
+    with contextlib.closing(Store(directory, signed)) as store:
+        store.add(records, is_durable=True)
+    (directory / FILE_NAME).write_text(bytes(32).hex() + "\n")
+    return Trained(directory=directory, signed=signed)
+
+
+def test_audit__honest_author__agrees(trained: Trained) -> None:
+    honest = AUTHORS[1].author.hex()
+    outcome = call("audit", "--data-dir", trained.directory, "--author", honest, "--messages", 3, "--json")
+    assert outcome.code == 0, outcome
+    found = json.loads(outcome.stdout)
+    assert [row["is_mismatch"] for row in found["messages"]] == [False] * 3
+    assert max(row["deviation"] for row in found["messages"]) == 0.0  # same machine, same state: the same integers
+
+
+def test_audit__invented_message__is_reported_and_the_report_can_be_checked(trained: Trained, tmp_path: Path) -> None:
+    cheat = CHEAT.author.hex()
+    outcome = call("audit", "--data-dir", trained.directory, "--author", cheat, "--messages", 99, "--out", tmp_path)
+    assert outcome.code == 1
+    assert "6 messages measured again, 1 mismatches" in outcome.stdout
+    (file,) = tmp_path.iterdir()
+    assert file.name == f"{cheat[:16]}-5.audit"
+    report, envelope = decode_report_untrusted(trained.signed.manifest, file.read_bytes())
+    assert (envelope.author, envelope.step) == (CHEAT.author, STEPS - 1)
+    assert report.is_mismatch(envelope.scalars)
+    again = call("audit", "--data-dir", trained.directory, "--check", file)
+    assert again.code == 1
+    assert "1 messages measured again, 1 mismatches" in again.stdout
+
+
+def test_audit__nonsense_asked_for__teaches(trained: Trained, tmp_path: Path) -> None:
+    directory = ("audit", "--data-dir", trained.directory)
+    assert_teaches(call(*directory, "--author", "me"), "--author 'me'", "64 lower-case hex digits")
+    assert_teaches(call(*directory, "--author", "00" * 32), "no update of author 0000", "nothing to audit")
+    (tmp_path / "x.audit").write_text("no report")
+    assert_teaches(call(*directory, "--check", tmp_path / "x.audit"), "x.audit", "no valid audit report")
+
+
+def test_choose_messages__at_random__of_the_author_by_step() -> None:
+    manifest = small_manifest()
+    ledger = ledger_of(manifest, [seal(manifest, author, step, 5) for author in range(3) for step in range(4)])
+    chosen = choose_messages(ledger, signer(1).author, 3, random.Random(1))
+    assert {envelope.author for envelope in chosen} == {signer(1).author}
+    assert [envelope.step for envelope in chosen] == sorted({envelope.step for envelope in chosen})
+    assert len(choose_messages(ledger, None, 99, random.Random(1))) == 12
+
+
+def test_states_before__message__earlier_rounds_with_and_without_the_others_last() -> None:
+    manifest = small_manifest()
+    records = [seal(manifest, author, step, 10 * author + step + 1) for author in range(3) for step in range(3)]
+    ledger = ledger_of(manifest, records)
+    everything = list(ledger.envelopes())
+    chosen = [envelope for envelope in everything if envelope.author == signer(1).author]
+    for envelope, (full, lagging) in zip(chosen, states_before(manifest, ledger, chosen), strict=True):
+        earlier = [each for each in everything if each.step < envelope.step]
+        known = [each for each in earlier if each.step < envelope.step - 1 or each.author == envelope.author]
+        for state, members in ((full, earlier), (lagging, known)):
+            expected = type(state)(manifest)
+            expected.add(members)
+            assert state.digest() == expected.digest()
+
+
+@pytest.mark.parametrize(
+    ("claimed", "measured", "expected"),
+    [
+        ((3, 4), (3, 4), 0.0),
+        ((0, 0), (3, 4), 1.0),
+        ((-3, -4), (3, 4), 2.0),
+        ((1, 0), (0, 0), 0.5**0.5),  # no measurement is shorter than a quantum per scalar
+    ],
+)
+def test_deviation__claims__relative_to_the_measurement(
+    claimed: tuple[int, ...], measured: tuple[int, ...], expected: float
+) -> None:
+    assert deviation(claimed, measured) == pytest.approx(expected)
+
+
+def test_tolerance__spreads__three_medians_within_bounds() -> None:
+    assert tolerance_of([]) == tolerance_of([0.0, 0.01, 0.5]) == 0.1
+    assert tolerance_of([0.1, 0.2, 0.25]) == pytest.approx(0.6)
+    with pytest.raises(OperatorError, match="moves too much in a round"):
+        tolerance_of([0.3, 0.3])
+
+
+def reported() -> tuple[AuditReport, bytes]:
+    manifest = small_manifest(directions=2)
+    return make_report(manifest, signer(9), message(), (100, 50), 0.3)
+
+
+def message() -> Envelope:
+    manifest = small_manifest(directions=2)
+    return EnvelopeCodec(manifest).seal(signer(1), 4, (-100, 50))
+
+
+def test_report__signed_and_read_back__is_equal() -> None:
+    report, data = reported()
+    assert decode_report_untrusted(small_manifest(directions=2), data) == (report, message())
+    assert report.tolerance_mille == 300
+    assert report.is_mismatch((-100, 50)) and not report.is_mismatch((100, 60))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        (b'"tolerance_mille":300', b'"tolerance_mille":301', RejectReason.SIGNATURE),
+        (b'"measured":[100,50]', b'"measured":[100, 50]', RejectReason.AUDIT_FORMAT),
+        (b'"measured":[100,50]', b'"measured":[true,50]', RejectReason.AUDIT_FORMAT),
+        (b"{", b"", RejectReason.AUDIT_FORMAT),
+        (b"\n", b"\n\n", RejectReason.AUDIT_FORMAT),
+    ],
+)
+def test_report__changed__is_rejected(before: bytes, after: bytes, reason: RejectReason) -> None:
+    data = reported()[1].replace(before, after, 1)
+    with pytest.raises(Reject) as caught:
+        decode_report_untrusted(small_manifest(directions=2), data)
+    assert caught.value.reason is reason
+
+
+def test_report__of_another_run_or_a_false_sum__is_rejected() -> None:
+    with pytest.raises(Reject) as caught:
+        decode_report_untrusted(small_manifest(directions=2, rank=4), reported()[1])
+    assert caught.value.reason is RejectReason.RUN_ID
+    with pytest.raises(Reject) as caught:
+        decode_report_untrusted(small_manifest(directions=2), bytes(1 << 17))
+    assert caught.value.reason is RejectReason.SIZE
+
+
+def test_report__of_fewer_measurements_than_the_message_has_scalars__is_rejected() -> None:
+    manifest = small_manifest(directions=2)
+    _, data = make_report(manifest, signer(9), message(), (100,), 0.3)
+    with pytest.raises(Reject, match="another number of scalars") as caught:
+        decode_report_untrusted(manifest, data)
+    assert caught.value.reason is RejectReason.AUDIT_FORMAT
+
+
+def test_report__every_byte_changed__only_reject_escapes() -> None:
+    manifest, data = small_manifest(directions=2), reported()[1]
+    for position in range(len(data)):
+        changed = data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :]
+        with pytest.raises(Reject):
+            decode_report_untrusted(manifest, changed)

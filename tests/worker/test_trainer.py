@@ -1,0 +1,251 @@
+"""The trainer: what reaches the worker, what comes back as events, and how it outlives a worker's crashes."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import trio
+import trio.testing
+
+from protocol.crypto.keys import Signer
+from protocol.errors import OperatorError
+from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Event, StartEstimate, WorkerReady
+from protocol.ledger.envelope import EnvelopeCodec
+from protocol.run.manifest import sign_manifest
+from protocol.state.coefficients import Coefficients
+from sfnode.report import Reporter
+from sfnode.worker.messages import (
+    EstimateRequest,
+    EvaluateRequest,
+    FailureKind,
+    Message,
+    OpenSession,
+    Reply,
+    SetCoefficients,
+    WorkerFailure,
+)
+from sfnode.worker.trainer import Evaluate, Job, Trainer, TrainingConfig
+from tests.support.fake_worker import FakeWorker, Script, fake_worker, healthy
+from tests.support.manifests import OWNER, small_manifest
+
+SIGNED = sign_manifest(small_manifest(), OWNER)
+AUTHOR = Signer(b"alice".ljust(32, b"."))
+
+
+@dataclass
+class Bench:
+    """A trainer on a fake worker, its inbox, and the state that it trains on."""
+
+    worker: FakeWorker
+    trainer: Trainer
+    coefficients: Coefficients
+    jobs: trio.MemorySendChannel[Job]
+    inbox: trio.MemoryReceiveChannel[Event]
+    output: io.StringIO = field(default_factory=io.StringIO)
+
+    async def next(self) -> Event:
+        """The next event for the node."""
+        with trio.fail_after(1_000):  # of virtual time
+            return await self.inbox.receive()
+
+    def told(self, name: str) -> list[dict[str, Any]]:
+        """The reported events of that name."""
+        events = [json.loads(line) for line in self.output.getvalue().splitlines()]
+        return [event for event in events if event["event"] == name]
+
+    def estimate(self, step: int) -> None:
+        self.jobs.send_nowait(StartEstimate(step=step, seed=step + 100))
+
+    def add_update(self, step: int) -> None:
+        """Another node's update arrives."""
+        codec = EnvelopeCodec(SIGNED.manifest)
+        self.coefficients.add([codec.seal(AUTHOR, step, (7,))])
+
+
+@asynccontextmanager
+async def running(folder: Path, script: Script = healthy) -> AsyncIterator[Bench]:
+    """The trainer at work; ends with the body."""
+    coefficients = Coefficients(SIGNED.manifest)
+    output = io.StringIO()
+    jobs_in, jobs_out = trio.open_memory_channel[Job](8)
+    inbox_in, inbox_out = trio.open_memory_channel[Event](8)
+    async with fake_worker(folder, script) as worker:
+        config = TrainingConfig(model="local:none", data="train.jsonl", worker_socket=worker.path)
+        reporter = Reporter(is_json=True, stream=output)
+        trainer = Trainer(config, SIGNED, AUTHOR.author, lambda: bench.coefficients, reporter)
+        bench = Bench(worker, trainer, coefficients, jobs_in, inbox_out, output)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trainer.run, jobs_out, inbox_in)
+            yield bench
+            nursery.cancel_scope.cancel()
+
+
+def failing(kind: type[Message], *replies: Reply | bytes) -> Script:
+    """Healthy, but the first requests of ``kind`` get ``replies``."""
+    left = list(replies)
+    return lambda request: left.pop(0) if left and isinstance(request, kind) else healthy(request)
+
+
+HANG_UP = b""
+
+
+async def test_trainer__estimates__come_back_with_what_they_were_asked(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        assert await bench.next() == WorkerReady()
+        for step in (0, 3):
+            bench.estimate(step)
+            assert await bench.next() == EstimateFinished(step=step, scalars=(step + 1,))
+        (opened,) = bench.worker.asked(OpenSession)
+        assert opened == OpenSession(
+            basis=None, renewals=(),
+            manifest=SIGNED.encode(), model="local:none", data="train.jsonl", eval_data=None,
+            author=AUTHOR.author, device="auto", dtype="fp32",
+        )  # fmt: skip
+        asked = bench.worker.asked(EstimateRequest)
+        assert asked == [EstimateRequest(step=0, seed=100), EstimateRequest(step=3, seed=103)]
+        assert (bench.trainer.statistics.loss, bench.trainer.statistics.forward_rows) == (0.5, 64)
+        assert bench.told("worker_ready")[0]["data_rows"] == 16
+
+
+async def test_trainer__snapshot_goes__worker_is_told_all_that_differs(
+    tmp_path: Path,
+) -> None:
+    """Its revisions tell nothing about those of the own state."""
+    async with running(tmp_path) as bench:
+        await bench.next()
+        for step in (0, 20):  # two epochs
+            bench.add_update(step)
+        bench.estimate(0)
+        await bench.next()
+        bench.coefficients = Coefficients(SIGNED.manifest)
+        bench.add_update(0)
+        for step in (1, 2):
+            bench.estimate(step)
+            await bench.next()
+        first, second = bench.worker.asked(SetCoefficients)
+        assert isinstance(first, SetCoefficients) and isinstance(second, SetCoefficients)
+        (same, gone), before = second.epochs, first.epochs[0]
+        assert same == before and gone.epoch == 1 and not any(gone.values)
+
+
+async def test_trainer__coefficients__are_sent_when_they_changed_and_only_then(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await bench.next()
+        sent = []
+        for step, is_changed in enumerate((False, True, False, True)):
+            if is_changed:
+                bench.add_update(step)
+            bench.estimate(step)
+            await bench.next()
+            sent.append(len(bench.worker.asked(SetCoefficients)))
+        assert sent == [0, 1, 1, 2]
+        last = bench.worker.asked(SetCoefficients)[-1]
+        assert isinstance(last, SetCoefficients)
+        (epoch,) = last.epochs
+        assert np.array_equal(np.frombuffer(epoch.values, "<i8"), bench.coefficients.flat(epoch.epoch))
+
+
+async def test_trainer__evaluation__is_reported(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await bench.next()
+        bench.jobs.send_nowait(Evaluate(step=5))
+        bench.estimate(5)
+        assert await bench.next() == EstimateFinished(step=5, scalars=(6,))
+        (told,) = bench.told("evaluated")
+        assert (told["step"], told["accuracy"], told["loss"], told["rows"]) == (5, 0.75, 0.25, 8)
+        assert bench.trainer.statistics.accuracy == 0.75
+
+
+async def test_trainer__evaluation_that_overflows__is_reported_in_valid_json(tmp_path: Path) -> None:
+    overflow = WorkerFailure(kind=FailureKind.NUMERIC, message="the loss is not finite")
+    async with running(tmp_path, failing(EvaluateRequest, overflow)) as bench:
+        await bench.next()
+        bench.jobs.send_nowait(Evaluate(step=5))
+        bench.estimate(5)
+        assert await bench.next() == EstimateFinished(step=5, scalars=(6,))
+        assert bench.told("evaluation_skipped")[0]["reason"] == "the loss is not finite"
+        assert bench.trainer.statistics.restarts == 0
+
+
+async def test_trainer__loss_that_is_not_finite__skips_the_step_and_keeps_the_session(tmp_path: Path) -> None:
+    overflow = WorkerFailure(kind=FailureKind.NUMERIC, message="the loss is not finite")
+    async with running(tmp_path, failing(EstimateRequest, overflow)) as bench:
+        await bench.next()
+        bench.estimate(0)
+        assert await bench.next() == EstimateSkipped(step=0)
+        bench.estimate(1)
+        assert await bench.next() == EstimateFinished(step=1, scalars=(2,))
+        assert bench.worker.connections == 1
+        assert [(event["step"], event["reason"]) for event in bench.told("step_skipped")] == [
+            (0, "the loss is not finite")
+        ]
+
+
+@pytest.mark.parametrize(
+    "reply", [HANG_UP, b"\0\0", b"\xff" * 4, WorkerFailure(kind=FailureKind.INTERNAL, message="KeyError: 3")]
+)
+async def test_trainer__worker_lost_in_an_estimate__loses_the_step_and_comes_back(
+    reply: Reply | bytes, tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(tmp_path, failing(EstimateRequest, reply)) as bench:
+        await bench.next()
+        bench.add_update(0)
+        bench.estimate(0)
+        assert await bench.next() == EstimateLost(step=0)
+        assert await bench.next() == WorkerReady()
+        bench.estimate(1)
+        assert await bench.next() == EstimateFinished(step=1, scalars=(2,))
+        assert bench.trainer.statistics.restarts == len(bench.told("worker_lost")) == 1
+        assert len(bench.worker.asked(SetCoefficients)) == 2  # the new session starts from nothing
+
+
+async def test_trainer__worker_lost_in_an_evaluation__loses_no_step(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(tmp_path, failing(EvaluateRequest, HANG_UP)) as bench:
+        await bench.next()
+        bench.jobs.send_nowait(Evaluate(step=5))
+        bench.estimate(5)
+        assert await bench.next() == WorkerReady()
+        assert await bench.next() == EstimateFinished(step=5, scalars=(6,))
+
+
+async def test_trainer__worker_that_dies_again_and_again__is_tried_less_and_less_often(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with running(tmp_path, failing(OpenSession, *[HANG_UP] * 8)) as bench:
+        assert await bench.next() == WorkerReady()
+        assert [event["pause_s"] for event in bench.told("worker_lost")] == [2, 4, 8, 16, 32, 60, 60, 60]
+        assert 242 <= trio.current_time() <= 250
+        await trio.sleep(61)
+        bench.worker.script = failing(EstimateRequest, HANG_UP)
+        bench.estimate(0)
+        assert await bench.next() == EstimateLost(step=0)
+        assert bench.told("worker_lost")[-1]["pause_s"] == 1  # it had worked for a minute
+
+
+async def test_trainer__memory_runs_out_in_mid_run__costs_a_step_and_a_restart(tmp_path: Path) -> None:
+    refusal = WorkerFailure(kind=FailureKind.MEMORY, message="not enough memory")
+    async with running(tmp_path, failing(EstimateRequest, refusal)) as bench:
+        assert await bench.next() == WorkerReady()
+        bench.estimate(0)
+        assert await bench.next() == EstimateLost(step=0)
+        assert "not enough memory" in bench.told("worker_lost")[-1]["reason"]
+
+
+@pytest.mark.parametrize("kind", [FailureKind.OPERATOR, FailureKind.MEMORY])
+async def test_trainer__model_that_cannot_be_used__ends_the_node_with_the_reason(
+    kind: FailureKind, tmp_path: Path
+) -> None:
+    refusal = WorkerFailure(kind=kind, message="model.safetensors is not the run's file")
+    with pytest.RaisesGroup(pytest.RaisesExc(OperatorError, match="not the run's file"), flatten_subgroups=True):
+        async with running(tmp_path, failing(OpenSession, refusal)) as bench:
+            await bench.next()
