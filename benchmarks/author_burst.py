@@ -2,7 +2,7 @@
 
     python -m benchmarks.author_burst --json
 
-Real cores in virtual time, each with every check; the bounds of links (``sfnode/network/limits.py``) are applied by the
+Real cores in virtual time, each with every check; the bounds of links (``sfnode/network/bounds.py``) are applied by the
 attacker itself, so that it loses nothing by them.
 """
 
@@ -18,14 +18,14 @@ import click
 
 from benchmarks.graphs import random_of_degree
 from benchmarks.measures import report, say
-from benchmarks.network import Link, Network, idle_node
-from benchmarks.runs import Shape, manifest_of, scalars_of, signer, trusted_replica
+from benchmarks.sample_runs import Shape, manifest_of, scalars_of, signer, trusted_replica
+from benchmarks.virtual_network import Link, Network, idle_node
 from protocol.crypto.hashing import Author
 from protocol.crypto.keys import KEY_BYTES, Signer
 from protocol.events import MessageArrived, PeerJoined
 from protocol.ledger.envelope import EnvelopeCodec
-from protocol.node.config import NodeConfig
 from protocol.node.node import Node
+from protocol.node.node_config import NodeConfig
 from protocol.run.manifest import Manifest
 from protocol.wire import PeerId, Records
 

@@ -19,13 +19,13 @@ from typing import Final, assert_never
 
 import trio
 
-from benchmarks.runs import Shape, manifest_of, seed_of_author, tiny_tensors
+from benchmarks.sample_runs import Shape, manifest_of, seed_of_author, tiny_tensors
 from protocol.crypto.keys import Signer
 from protocol.events import DropPeer, Event, MessageArrived, PeerJoined, PeerLeft, SendMessage
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.limits import FRAME_BYTES_MAX
-from protocol.node.config import NodeConfig
 from protocol.node.node import Node
+from protocol.node.node_config import NodeConfig
 from protocol.state.replica import Replica
 from protocol.wire import Records, encode
 from sfnode.network.events import (

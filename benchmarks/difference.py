@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from benchmarks.measures import Stopwatch, report, say
-from benchmarks.runs import Shape, manifest_of, signer, take, trusted_ledger, unsigned_records
+from benchmarks.sample_runs import Shape, manifest_of, signer, take, trusted_ledger, unsigned_records
 from protocol.crypto.hashing import Author
 from protocol.ledger.ledger import Ledger
 from protocol.run.manifest import Manifest

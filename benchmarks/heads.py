@@ -15,8 +15,8 @@ from typing import Any
 import click
 
 from benchmarks.measures import report, say
-from benchmarks.network import idle_node
-from benchmarks.runs import Shape, TrustingCodec, manifest_of, unsigned_records
+from benchmarks.sample_runs import Shape, TrustingCodec, manifest_of, unsigned_records
+from benchmarks.virtual_network import idle_node
 from protocol.state.replica import Replica
 
 AUTHORS = (100, 1_000, 10_000)

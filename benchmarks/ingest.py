@@ -15,7 +15,7 @@ import click
 from nacl.bindings import crypto_sign_open
 
 from benchmarks.measures import report
-from benchmarks.runs import Shape, TrustingCodec, manifest_of, sealed_records
+from benchmarks.sample_runs import Shape, TrustingCodec, manifest_of, sealed_records
 from protocol.crypto.keys import SIGNATURE_BYTES
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.ledger.ledger import Ledger

@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from benchmarks.measures import report, say
-from benchmarks.runs import OWNER, Shape, manifest_of, sealed_records, tiny_tensors
+from benchmarks.sample_runs import OWNER, Shape, manifest_of, sealed_records, tiny_tensors
 from protocol.run.manifest import sign_manifest
 from sfnode.storage.identity import FILE_NAME, load_or_create_seed
 from sfnode.storage.store import Store

@@ -19,9 +19,9 @@ import click
 
 from benchmarks.graphs import GRAPHS, Edges, distances
 from benchmarks.measures import report, say
-from benchmarks.network import Link, Network, idle_node
-from benchmarks.runs import Shape, manifest_of, sealed_records, signer, tiny_tensors
+from benchmarks.sample_runs import Shape, manifest_of, sealed_records, signer, tiny_tensors
 from benchmarks.scale_pictures import draw_pictures
+from benchmarks.virtual_network import Link, Network, idle_node
 from protocol.crypto.hashing import Author
 from protocol.run.manifest import Manifest
 from protocol.wire import PeerId

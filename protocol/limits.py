@@ -1,4 +1,4 @@
-"""Every bound of the protocol, each with its reason. Those of sockets are in ``sfnode/network/limits.py``."""
+"""Every bound of the protocol, each with its reason. Those of sockets are in ``sfnode/network/bounds.py``."""
 
 from __future__ import annotations
 

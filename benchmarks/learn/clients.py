@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from benchmarks.learn.plain import Measured
 from benchmarks.learn.problems import Task, task_spec
 from benchmarks.measures import say
-from benchmarks.runs import OWNER, signer
+from benchmarks.sample_runs import OWNER, signer
 from protocol.errors import NumericError
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.run.manifest import FileHash, Manifest, ModelSpec, TensorSpec
@@ -26,7 +26,7 @@ from protocol.state.coefficients import Coefficients
 from protocol.subspace.bases import Bases, Published, decode_basis_untrusted, encode_basis
 from protocol.subspace.directions import Basis, seed_of
 from sfnode.run.builder import MethodChoice, build_manifest, method_plain
-from sfnode.storage.basis_file import UNIT_EXP
+from sfnode.storage.stored_bases import UNIT_EXP
 from sfnode.training.calibration import Source, forward_basis, gradient_basis
 from sfnode.training.estimator import Session, SharedModel
 from sfnode.training.model.folding import fold_weights

@@ -16,7 +16,7 @@ from protocol import limits
 from protocol.crypto.hashing import Author, Digest, hash_fields, u32
 from protocol.crypto.keys import KEY_BYTES, SIGNATURE_BYTES
 from protocol.errors import Ignore, IgnoreReason
-from protocol.ledger.buckets import Bucket, Holdings, Span, holdings_in, payload_hash
+from protocol.ledger.digest_buckets import Bucket, Holdings, Span, holdings_in, payload_hash
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.ledger.record_store import Archive, Slot, records_of
 from protocol.ledger.roster import Roster

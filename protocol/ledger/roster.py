@@ -12,7 +12,7 @@ from collections import Counter
 from protocol import limits
 from protocol.crypto.hashing import Author, u32
 from protocol.errors import Ignore, IgnoreReason
-from protocol.ledger.buckets import INNER_DIGEST_BYTES, inner_digest
+from protocol.ledger.digest_buckets import INNER_DIGEST_BYTES, inner_digest
 from protocol.ledger.statements import Statement, StatementCodec, StatementKind
 from protocol.run.admission import AdmissionKind, has_work
 from protocol.run.manifest import Manifest

@@ -39,7 +39,7 @@ from protocol.events import (
 from protocol.ledger.ledger import Voided
 from protocol.ledger.statements import Statement
 from protocol.node.clock import StepClock
-from protocol.node.config import NodeConfig
+from protocol.node.node_config import NodeConfig
 from protocol.node.snapshots import Snapshots
 from protocol.run.manifest import Manifest
 from protocol.state.coefficients import updates_per_tick

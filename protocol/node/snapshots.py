@@ -13,7 +13,7 @@ from protocol.crypto.keys import Signer
 from protocol.errors import Ignore, Reject
 from protocol.events import Effect, Halt, SendMessage
 from protocol.node.attestations import AttestationTable
-from protocol.node.config import NodeConfig, SnapshotUse
+from protocol.node.node_config import NodeConfig, SnapshotUse
 from protocol.run.admission import AdmissionKind
 from protocol.state.replica import Replica
 from protocol.state.snapshot import Attestation, Snapshot, decode_snapshot_untrusted, encode_snapshot, may_fit

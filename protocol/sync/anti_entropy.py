@@ -14,7 +14,7 @@ from typing import TypeAlias, TypeVar
 from protocol import limits
 from protocol.crypto.hashing import Author
 from protocol.errors import Reject, RejectReason
-from protocol.ledger.buckets import PAYLOAD_HASH_BYTES, bitmap_of, shard_of
+from protocol.ledger.digest_buckets import PAYLOAD_HASH_BYTES, bitmap_of, shard_of
 from protocol.ledger.ledger import Ledger
 from protocol.ledger.roster import NO_STATEMENTS
 from protocol.wire import (

@@ -22,10 +22,10 @@ from sfnode.cli.extras import check_can_train
 from sfnode.cli.join import model_reference
 from sfnode.cli.options import POSITIVE, FilePath, FolderPath, data_dir_option, device_options, json_option
 from sfnode.run.data_files import training_file
-from sfnode.storage.basis_file import basis_in, renewals_for
 from sfnode.storage.files import read_bytes, write_durably
 from sfnode.storage.identity import FILE_NAME, load_identity
 from sfnode.storage.store import read_manifest, replayed
+from sfnode.storage.stored_bases import basis_in, renewals_for
 from sfnode.worker.remeasuring import Audit, audit_messages, check_auditable, choose_messages, report_name
 from sfnode.worker.trainer import TrainingConfig
 

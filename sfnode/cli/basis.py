@@ -20,10 +20,10 @@ from sfnode.cli.init import task_of
 from sfnode.cli.join import model_reference
 from sfnode.cli.options import POSITIVE, FilePath, data_dir_option, device_options, json_option, task_options
 from sfnode.cli.run import check_owner
-from sfnode.storage.basis_file import basis_in, read_bases, renewals_for, store_basis
 from sfnode.storage.files import write_durably
 from sfnode.storage.statement_files import submit
 from sfnode.storage.store import read_manifest, replayed
+from sfnode.storage.stored_bases import basis_in, read_bases, renewals_for, store_basis
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -44,7 +44,7 @@ def step(**settings: Any) -> None:
     Example: sfnode bench step --shape opt-125m --rows 16 --tokens 64 --dtype fp32
     """
     check_can_train()
-    from sfnode.training.bench.step import bench_step  # imports torch
+    from sfnode.training.bench.step_cost import bench_step  # imports torch
 
     is_json = settings.pop("is_json")
     _print(bench_step(**settings), is_json)
@@ -62,7 +62,7 @@ def apply(shape: str, updates: int, device: str, is_json: bool) -> None:
     Example: sfnode bench apply --shape opt-2.7b --updates 1024 --json
     """
     check_can_train()
-    from sfnode.training.bench.apply import bench_apply  # imports torch
+    from sfnode.training.bench.apply_cost import bench_apply  # imports torch
 
     _print(bench_apply(shape, updates=updates, device=device), is_json)
 
@@ -80,7 +80,7 @@ def view(shape: str, epochs: int, dtype: str, device: str, is_json: bool) -> Non
     Example: sfnode bench view --shape opt-125m --epochs 4
     """
     check_can_train()
-    from sfnode.training.bench.view import bench_view  # imports torch
+    from sfnode.training.bench.view_cost import bench_view  # imports torch
 
     _print(bench_view(shape, epochs=epochs, dtype=dtype, device=device), is_json)
 
@@ -97,7 +97,7 @@ def replay(shape: str, updates: int, directions: int, is_json: bool) -> None:
     Example: sfnode bench replay --updates 20000 --json
     """
     check_can_train()
-    from sfnode.training.bench.replay import bench_replay  # imports torch
+    from sfnode.training.bench.replay_cost import bench_replay  # imports torch
 
     _print(bench_replay(shape, updates=updates, directions=directions), is_json)
 
@@ -123,7 +123,7 @@ def audit(**settings: Any) -> None:
     Example: sfnode bench audit --shape opt-125m --dtype fp32 --other-dtype bf16
     """
     check_can_train()
-    from sfnode.training.bench.audit import bench_audit  # imports torch
+    from sfnode.training.bench.audit_cost import bench_audit  # imports torch
 
     is_json = settings.pop("is_json")
     _print(bench_audit(**settings), is_json)

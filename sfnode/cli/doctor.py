@@ -12,9 +12,9 @@ import trio
 
 from sfnode.cli.join import HOME, default_data_dir
 from sfnode.cli.options import FilePath, FolderPath, device_options, json_option
+from sfnode.doctor.diagnosis import Examination, Question, summary_of
 from sfnode.doctor.findings import Finding, Verdict
-from sfnode.doctor.report import Examination, Question, summary_of
-from sfnode.report import printable
+from sfnode.reporter import printable
 from sfnode.storage.store import decode_run_file
 
 _MARKS: Final = {Verdict.OK: "ok  ", Verdict.WARNING: "warn", Verdict.FAIL: "FAIL", Verdict.UNKNOWN: "?   "}

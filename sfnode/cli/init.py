@@ -19,11 +19,11 @@ from protocol.run.task import Objective, TaskKind, TaskSpec
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import POSITIVE, FilePath, json_option, method_options, task_options
 from sfnode.run.builder import MethodChoice, build_manifest, method_plain, read_toml
+from sfnode.run.builtin_tasks import KNOWN_TASKS, kind_of
 from sfnode.run.data_files import data_spec
-from sfnode.run.known_tasks import KNOWN_TASKS, kind_of
-from sfnode.storage.basis_file import basis_settings, read_bases
 from sfnode.storage.files import write_durably
 from sfnode.storage.identity import load_or_create_seed
+from sfnode.storage.stored_bases import basis_settings, read_bases
 
 _WITH_BASIS = {"core": "rademacher", "scalar": "normalised", "learning_rate": 3e-3}  # docs/learning.md
 _ADMISSIONS = click.Choice([kind.value for kind in AdmissionKind])

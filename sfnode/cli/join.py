@@ -19,25 +19,25 @@ import trio
 from protocol.crypto.keys import Signer
 from protocol.errors import OperatorError, Reject
 from protocol.ledger.statements import StatementCodec, read_invitation
-from protocol.node.config import SnapshotUse
+from protocol.node.node_config import SnapshotUse
 from protocol.run.admission import AdmissionKind
 from protocol.run.manifest import Manifest, SignedManifest, coefficient_count, decode_run_untrusted, is_plain_file_name
 from protocol.run.method import BasisKind
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import NOT_NEGATIVE, POSITIVE, FilePath, FolderPath, device_options, json_option
+from sfnode.network.bounds import MEMORY_BYTES_MAX
 from sfnode.network.events import DialReport, NetworkConfig
-from sfnode.network.limits import MEMORY_BYTES_MAX
-from sfnode.network.memory import MemoryConfig, resident_bytes
-from sfnode.network.sessions.file_transfer import Download, basis_of, fetch, fetch_manifest
+from sfnode.network.memory_guard import MemoryConfig, resident_bytes
+from sfnode.network.sessions.file_download import Download, basis_of, fetch, fetch_manifest
 from sfnode.node.daemon import Daemon, DaemonConfig
-from sfnode.report import Reporter
+from sfnode.reporter import Reporter
 from sfnode.run.data_files import EMBEDDED, evaluation_file, training_file
 from sfnode.run.proof_of_work import check_work, find_seed
-from sfnode.storage.basis_file import basis_in, read_bases, store_basis
 from sfnode.storage.files import read_bytes
 from sfnode.storage.identity import FILE_NAME, load_or_create_seed, store_seed
 from sfnode.storage.statement_files import submit
 from sfnode.storage.store import MANIFEST_FILE, decode_run_file, read_manifest
+from sfnode.storage.stored_bases import basis_in, read_bases, store_basis
 from sfnode.worker.trainer import TrainingConfig
 
 HOME = Path("~/.sfnode")

@@ -18,9 +18,9 @@ from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
 from sfnode.cli.join import HOME, default_data_dir
 from sfnode.cli.options import NOT_NEGATIVE, FilePath, FolderPath, data_dir_option, json_option
-from sfnode.report import Reporter
+from sfnode.reporter import Reporter
 from sfnode.storage.identity import FILE_NAME, load_identity
-from sfnode.storage.log_file import LogSummary, Tell, export_log, import_log
+from sfnode.storage.log_export_import import LogSummary, Tell, export_log, import_log
 from sfnode.storage.store import read_manifest, reading, replay_all, replayed
 from sfnode.storage.stored_records import StoredRecords
 

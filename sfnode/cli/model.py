@@ -15,8 +15,8 @@ from sfnode.cli.extras import check_can_train
 from sfnode.cli.join import model_reference
 from sfnode.cli.options import FolderPath, data_dir_option, device_options, dtype_option, json_option
 from sfnode.run.data_files import evaluation_file
-from sfnode.storage.basis_file import basis_in, read_bases, renewals_for
 from sfnode.storage.store import read_manifest, replayed
+from sfnode.storage.stored_bases import basis_in, read_bases, renewals_for
 from sfnode.worker.evaluation import evaluate_states
 from sfnode.worker.messages import RenewedBasis
 from sfnode.worker.trainer import TrainingConfig
@@ -80,7 +80,7 @@ def export(data_dir: Path, model: str | None, out: Path, adapter: bool, dtype: s
     Example: sfnode export --data-dir ~/.sfnode/my-run --out my-model
     """
     check_can_train()
-    from sfnode.training.export.export import export_adapter, export_model  # imports torch
+    from sfnode.training.export.model_folder import export_adapter, export_model  # imports torch
     from sfnode.training.model.loading import choose_dtype, resolve_model
 
     signed, coefficients, renewals = _load(data_dir)

@@ -10,7 +10,7 @@ import click
 
 from protocol.run.task import Objective
 from sfnode.run.builder import MethodChoice
-from sfnode.run.known_tasks import KNOWN_TASKS
+from sfnode.run.builtin_tasks import KNOWN_TASKS
 
 F = TypeVar("F", bound=Callable[..., Any])
 

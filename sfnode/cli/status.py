@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from sfnode.cli.options import data_dir_option, json_option
-from sfnode.node.status import describe_memory, own_standing, read_status
-from sfnode.report import printable
+from sfnode.node.status_file import describe_memory, own_standing, read_status
+from sfnode.reporter import printable
 
 
 @click.command()

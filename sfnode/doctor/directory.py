@@ -8,11 +8,11 @@ from protocol.errors import OperatorError, SfnodeError
 from protocol.run.manifest import Manifest
 from protocol.run.method import BasisKind
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.node.status import read_status
-from sfnode.storage.basis_file import basis_in, read_bases
+from sfnode.node.status_file import read_status
 from sfnode.storage.files import read_bytes
 from sfnode.storage.identity import FILE_NAME, is_private, load_seed
 from sfnode.storage.store import LEDGER_FILE, is_locked, read_records
+from sfnode.storage.stored_bases import basis_in, read_bases
 
 
 def check_directory(directory: Path, manifest: Manifest | None) -> Finding:

@@ -18,7 +18,7 @@ from protocol.wire import Bye
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
 from sfnode.network.policy.addresses import Address, parse_bootstrap
 from sfnode.network.sessions.channel import Channel, Timings, Traffic
-from sfnode.network.sessions.file_transfer import MANIFEST, Download
+from sfnode.network.sessions.file_download import MANIFEST, Download
 from sfnode.network.sessions.handshake import FULL, OBSERVER_RUN_ID, OTHER_VERSION, RefusedError, greet, own_hello
 from sfnode.network.transport.host import DialError, Host, share_port
 from sfnode.network.transport.link import Link, LinkBrokenError

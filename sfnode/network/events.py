@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from protocol.wire import Message, PeerId
-from sfnode.network import limits
-from sfnode.network.memory import MemoryConfig, MemoryState
+from sfnode.network import bounds
+from sfnode.network.memory_guard import MemoryConfig, MemoryState
 from sfnode.network.sessions.channel import Timings
 
 
@@ -87,9 +87,9 @@ class NetworkConfig:
     bootstrap: tuple[str, ...] = ()  # with /p2p/<peer id>; never forgotten
     announce: tuple[str, ...] = ()  # told to others in place of the listening addresses
     agent: str = "sfnode"
-    outbound_target: int = limits.OUTBOUND_TARGET  # dial known peers until so many sessions are ours
-    outbound_max: int = limits.OUTBOUND_MAX  # with those dialled to re-check a bootstrap
-    inbound_max: int = limits.INBOUND_MAX  # further dials are refused politely
+    outbound_target: int = bounds.OUTBOUND_TARGET  # dial known peers until so many sessions are ours
+    outbound_max: int = bounds.OUTBOUND_MAX  # with those dialled to re-check a bootstrap
+    inbound_max: int = bounds.INBOUND_MAX  # further dials are refused politely
     neighbours_fixed: bool = False  # dial ``bootstrap`` and no others, exchange no peers: for tests of topologies
     local_discovery: bool = False  # find peers on the local network by mDNS; never with ``neighbours_fixed``
     port_mapping: bool = False  # ask the router by UPnP to let peers in at the first address that is listened on

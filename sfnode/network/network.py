@@ -25,7 +25,7 @@ from protocol.wire import (
     PeersRequest,
     Records,
 )
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.discovery.dialler import Overlay
 from sfnode.network.discovery.mdns import LocalDiscovery
 from sfnode.network.discovery.peer_exchange import PeerExchange
@@ -40,17 +40,17 @@ from sfnode.network.events import (
     PeerConnected,
     PeerDisconnected,
 )
-from sfnode.network.memory import MemoryGuard
+from sfnode.network.memory_guard import MemoryGuard
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import Address, parse_announce, parse_bootstrap, parse_listen
 from sfnode.network.policy.rate_limits import PUSHED, Rations, cost_us, pushed_cost_bytes
 from sfnode.network.policy.reputation import DiscouragedRow, Fault
-from sfnode.network.sessions import file_service, handshake
+from sfnode.network.sessions import file_server, handshake
 from sfnode.network.sessions.channel import Channel, Traffic
-from sfnode.network.sessions.file_service import Files
-from sfnode.network.sessions.file_transfer import Download, FindFile, no_file
+from sfnode.network.sessions.file_download import Download, FindFile, no_file
+from sfnode.network.sessions.file_server import Files
 from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, RefusedError, SilentError
-from sfnode.network.sessions.registry import Registry, info
+from sfnode.network.sessions.open_sessions import Registry, info
 from sfnode.network.sessions.session import Session
 from sfnode.network.transport.host import Host, check_can_listen, dialable
 from sfnode.network.transport.link import Link, LinkBrokenError
@@ -104,9 +104,9 @@ class Network:
         self._memory = MemoryGuard(config.memory, self._registry.shed)
         self._mapper = PortMapper(listening=lambda: self._host.addresses, on_mapped=self._on_mapped)
         self._host.guard.on_refused = self._on_stream_refused
-        self._host.serve_beside(file_service.PROTOCOL, self._on_file_request)
+        self._host.serve_beside(file_server.PROTOCOL, self._on_file_request)
         self._is_stopping = False
-        self._events, self.events = trio.open_memory_channel[NetworkEvent](limits.EVENTS_MAX)
+        self._events, self.events = trio.open_memory_channel[NetworkEvent](bounds.EVENTS_MAX)
 
     # --- life
 
@@ -143,7 +143,7 @@ class Network:
         sessions = self._registry.all()
         for session in sessions:
             session.say_bye("the node stops")
-        with trio.move_on_after(self._config.timings.bye_s + limits.CLOSE_S):
+        with trio.move_on_after(self._config.timings.bye_s + bounds.CLOSE_S):
             for session in sessions:
                 await session.finished.wait()
 
@@ -205,7 +205,7 @@ class Network:
     def _remember_anchors(self) -> None:
         """Those that we dialled and that have lasted longest: who comes late, however often, takes nobody's place."""
         outbound = sorted((each for each in self._registry.all() if each.is_outbound), key=lambda each: each.started_s)
-        lasting = frozenset(session.peer for session in outbound[: limits.ANCHORS])
+        lasting = frozenset(session.peer for session in outbound[: bounds.ANCHORS])
         if not lasting <= self._book.anchors():  # else all is as it was: nothing to write
             for peer in lasting:
                 self._book.still_good(peer, unix_ms=int(time.time() * 1_000))
@@ -287,7 +287,7 @@ class Network:
             return handshake.DISCOURAGED
         reason = handshake.mismatch(self._hello(), hello)
         if reason is not None:
-            self._book.failed(channel.peer, trio.current_time(), at_least_s=limits.WRONG_RUN_S)
+            self._book.failed(channel.peer, trio.current_time(), at_least_s=bounds.WRONG_RUN_S)
             return reason
         if hello.run_id == OBSERVER_RUN_ID:
             return handshake.FULL if self._files.is_busy else None
@@ -390,7 +390,7 @@ class Network:
 
     def _recommend(self, channel: Channel) -> tuple[PeerAddress, ...]:
         """Peers to dial instead of this full node, as many as fit into the frame of a stranger."""
-        return self._exchange.recommend(channel.peer, channel.link.remote_host, bytes_max=limits.HELLO_FRAME_BYTES_MAX)
+        return self._exchange.recommend(channel.peer, channel.link.remote_host, bytes_max=bounds.HELLO_FRAME_BYTES_MAX)
 
 
 async def _set_when_cancelled(event: trio.Event) -> None:

@@ -14,10 +14,10 @@ from protocol.events import BasisArrived, Event
 from protocol.run.manifest import Manifest
 from protocol.subspace.bases import decode_basis_untrusted
 from sfnode.network.network import Network
-from sfnode.network.sessions.file_transfer import Download, basis_of
-from sfnode.report import Reporter
-from sfnode.storage.basis_file import basis_path, store_basis
+from sfnode.network.sessions.file_download import Download, basis_of
+from sfnode.reporter import Reporter
 from sfnode.storage.files import read_bytes
+from sfnode.storage.stored_bases import basis_path, store_basis
 
 _LOOK_S: Final = 1.0
 _RETRY_S: Final = 5.0  # no neighbour had it

@@ -39,8 +39,8 @@ from protocol.events import (
     Ticked,
 )
 from protocol.ledger.statements import Statement
-from protocol.node.config import NodeConfig, SnapshotUse
 from protocol.node.node import Node
+from protocol.node.node_config import NodeConfig, SnapshotUse
 from protocol.run.manifest import SignedManifest
 from protocol.run.method import BasisKind
 from protocol.schema import to_plain
@@ -53,11 +53,11 @@ from sfnode.node.basis_fetcher import BasisKeeper
 from sfnode.node.catch_up import Gap, Pursuit
 from sfnode.node.inbox import joined, next_events
 from sfnode.node.snapshot_files import SnapshotKeeper, find_file, save_evidence
-from sfnode.node.status import ADMITTED, Status, StatusWriter, describe_memory, own_standing
-from sfnode.report import Reporter
-from sfnode.storage.basis_file import renewals_in
+from sfnode.node.status_file import ADMITTED, Status, StatusWriter, describe_memory, own_standing
+from sfnode.reporter import Reporter
 from sfnode.storage.statement_files import read_statements_file, remove, waiting
 from sfnode.storage.store import LEDGER_FILE, STATUS_FILE, Store, replay, replay_statements
+from sfnode.storage.stored_bases import renewals_in
 from sfnode.worker.messages import RenewedBasis
 from sfnode.worker.trainer import Evaluate, Job, Trainer, TrainingConfig
 

@@ -16,10 +16,10 @@ from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
 from protocol.state.snapshot import encode_snapshot
 from sfnode.network.network import Network
-from sfnode.network.sessions.file_transfer import Download, snapshot_of
-from sfnode.report import Reporter
-from sfnode.storage.basis_file import basis_path
+from sfnode.network.sessions.file_download import Download, snapshot_of
+from sfnode.reporter import Reporter
 from sfnode.storage.files import HeldFile, write_durably, write_json
+from sfnode.storage.stored_bases import basis_path
 
 _LOOK_S: Final = 0.25
 _RETRY_S: Final = 2.0  # no neighbour had it

@@ -153,7 +153,15 @@ def _socket_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 async def _start(socket: Path, threads: int) -> trio.Process:
-    command = [sys.executable, "-m", "sfnode.training.worker", "--socket", str(socket), "--threads", str(threads)]
+    command = [
+        sys.executable,
+        "-m",
+        "sfnode.training.worker_process",
+        "--socket",
+        str(socket),
+        "--threads",
+        str(threads),
+    ]
     try:
         # Its stdout is not ours: a node prints JSON there. What it has to say to people comes on stderr.
         return await trio.lowlevel.open_process(

@@ -14,7 +14,7 @@ from protocol.errors import NumericError, OperatorError, WorkerError, WorkerMemo
 from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Event, StartEstimate, WorkerReady
 from protocol.run.manifest import SignedManifest
 from protocol.state.coefficients import Coefficients
-from sfnode.report import Reporter
+from sfnode.reporter import Reporter
 from sfnode.worker.client import WorkerSession, coefficients_of, connect, worker_process
 from sfnode.worker.messages import (
     CoefficientsSet,

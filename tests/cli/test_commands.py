@@ -18,9 +18,9 @@ from protocol.crypto.keys import Signer
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import sign_manifest
 from sfnode.cli import cli
-from sfnode.network.memory import MemoryState
+from sfnode.network.memory_guard import MemoryState
 from sfnode.network.policy.addresses import peer_of_author
-from sfnode.node.status import Status
+from sfnode.node.status_file import Status
 from sfnode.storage.store import STATUS_FILE, Store
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.manifests import OWNER, small_manifest

@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM
 from protocol.subspace.bases import Bases
 from sfnode.demo import data_file, model_folder
 from sfnode.run.builder import MethodChoice
-from sfnode.training.export.export import export_adapter, export_model
+from sfnode.training.export.model_folder import export_adapter, export_model
 from tests import REPOSITORY
 from tests.support.demo_run import DemoRun, demo_run
 

@@ -19,7 +19,7 @@ import pytest
 
 from protocol.run.manifest import SignedManifest
 from sfnode.demo import model_folder
-from sfnode.doctor import machine, model, peers
+from sfnode.doctor import machine, model_check, peers
 from sfnode.doctor.findings import Finding, Verdict, in_thread, ok
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.network.transport.reachability import Outcome as Reached
@@ -182,7 +182,7 @@ def test_doctor__bootstrap_of_another_run__is_told_apart(running: Running, tmp_p
 
 @pytest.mark.process
 def test_doctor__silent_bootstrap__ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfnode.network.limits.DIAL_S", 0.3)
+    monkeypatch.setattr("sfnode.network.bounds.DIAL_S", 0.3)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen(8)
@@ -291,7 +291,7 @@ def test_doctor__damaged_ledger__says_what_to_move_away(directory: Path) -> None
 def test_doctor__model_that_is_not_the_runs__names_the_file(
     running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model, "find_devices", lambda: DEVICES)
+    monkeypatch.setattr(model_check, "find_devices", lambda: DEVICES)
     copy = tmp_path / "copy"
     shutil.copytree(model_folder(), copy)
     arguments = ("--run", running.run_file, "--model", copy, "--data-dir", tmp_path / "new")
@@ -316,7 +316,7 @@ def test_doctor__model_that_is_not_the_runs__names_the_file(
     ],
 )
 def test_doctor__device_that_cannot_be_used__fails(found: Any, device: str, dtype: str, parts: tuple[str, ...]) -> None:
-    finding = model.check_device(found, device, dtype)
+    finding = model_check.check_device(found, device, dtype)
     assert finding.verdict is Verdict.FAIL
     assert all(part in f"{finding.text} -> {finding.advice}" for part in parts), finding
 
@@ -325,21 +325,21 @@ def test_doctor__torch_that_crashes__is_a_line_and_no_traceback(monkeypatch: pyt
     def crash(*_arguments: object, **_named: object) -> Any:
         return SimpleNamespace(returncode=-11, stdout="", stderr="line\nlibcuda: not found\n")
 
-    monkeypatch.setattr("sfnode.doctor.model.subprocess.run", crash)
-    assert model.find_devices() == "torch cannot be used: libcuda: not found"
+    monkeypatch.setattr("sfnode.doctor.model_check.subprocess.run", crash)
+    assert model_check.find_devices() == "torch cannot be used: libcuda: not found"
 
 
 def test_doctor__memory_plan__is_held_against_what_is_free(running: Running) -> None:
     manifest = running.signed.manifest
-    plans = {dtype: model.plan_memory(manifest, model_folder(), dtype) for dtype in ("fp32", "bf16", "int8")}
+    plans = {dtype: model_check.plan_memory(manifest, model_folder(), dtype) for dtype in ("fp32", "bf16", "int8")}
     assert plans["fp32"].weights == 2 * plans["bf16"].weights > 2 * plans["int8"].weights
-    assert model.judge_memory(plans["fp32"], 1 << 40, None).verdict is Verdict.OK
-    finding = model.judge_memory(plans["fp32"], 1 << 20, None)
+    assert model_check.judge_memory(plans["fp32"], 1 << 40, None).verdict is Verdict.OK
+    finding = model_check.judge_memory(plans["fp32"], 1 << 20, None)
     assert finding.verdict is Verdict.FAIL and "--dtype" in finding.advice
-    assert model.judge_memory(plans["fp32"], 1 << 40, 1_000).verdict is Verdict.FAIL
-    assert model.judge_memory(plans["fp32"], None, None).verdict is Verdict.UNKNOWN
+    assert model_check.judge_memory(plans["fp32"], 1 << 40, 1_000).verdict is Verdict.FAIL
+    assert model_check.judge_memory(plans["fp32"], None, None).verdict is Verdict.UNKNOWN
     long = replace(manifest, steps=10 * manifest.method.epoch_steps)
-    assert model.plan_memory(long, model_folder(), "fp32").copies > 0
+    assert model_check.plan_memory(long, model_folder(), "fp32").copies > 0
 
 
 # --- what peers' answers mean -----------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ BY_NAME: Final = {entry.name: entry for entry in ENTRIES}
 INSTRUMENTED: Final = (
     "protocol",
     "sfnode.node.daemon",
-    "sfnode.node.status",
+    "sfnode.node.status_file",
     "sfnode.storage.store",
     "sfnode.worker.messages",
     "sfnode.network.policy.address_book",
@@ -96,7 +96,7 @@ INSTRUMENTED: Final = (
     "sfnode.network.sessions.handshake",
     "sfnode.network.discovery.mdns_packets",
     "sfnode.network.transport.reachability",
-    "sfnode.network.sessions.file_transfer",
+    "sfnode.network.sessions.file_download",
 )
 
 

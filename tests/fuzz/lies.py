@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from protocol.errors import Reject
-from protocol.ledger.buckets import bitmap_of, shard_of
+from protocol.ledger.digest_buckets import bitmap_of, shard_of
 from protocol.sync.anti_entropy import Request
 from protocol.wire import (
     AuthorsRequest,

@@ -17,13 +17,13 @@ from pathlib import Path
 from protocol.errors import OperatorError, StorageDamagedError, WorkerError
 from protocol.schema import to_plain
 from protocol.state.replica import Replica
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.discovery.saved_peers import decode_peers
-from sfnode.network.memory import MemoryState
+from sfnode.network.memory_guard import MemoryState
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import parse_untrusted, peer_of_author
-from sfnode.node import status as status_module
-from sfnode.node.status import Status, read_status
+from sfnode.node import status_file as status_module
+from sfnode.node.status_file import Status, read_status
 from sfnode.storage.store import LEDGER_FILE, read_records, replay
 from sfnode.worker import messages as worker_messages
 from tests.fuzz.catalogue import Target
@@ -46,8 +46,8 @@ def check_known_peers(data: bytes) -> None:
     book = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(1))
     book.restore(rows)
     kept = book.rows()
-    assert len(kept) <= limits.KNOWN_PEERS_MAX
-    assert all(len(row.addresses) <= limits.ADDRESSES_PER_PEER_MAX for row in kept)
+    assert len(kept) <= bounds.KNOWN_PEERS_MAX
+    assert all(len(row.addresses) <= bounds.ADDRESSES_PER_PEER_MAX for row in kept)
     text = json.dumps([to_plain(row, as_rows=False) for row in kept])
     assert decode_peers(text) == kept
     for peer in book.due(0.0, exclude=frozenset()):

@@ -29,8 +29,8 @@ from protocol.events import (
     Ticked,
     WorkerReady,
 )
-from protocol.node.config import NodeConfig
 from protocol.node.node import Node
+from protocol.node.node_config import NodeConfig
 from protocol.run.manifest import checked
 from protocol.state.replica import Replica
 from protocol.subspace.directions import seed_of

@@ -12,7 +12,7 @@ from typing import Any, cast
 from protocol.errors import OperatorError
 from protocol.limits import ADDRESSES_PER_PEER_MAX, FRAME_BYTES_MAX
 from protocol.wire import PeerAddress, PeerId, Peers, decode_untrusted, encode
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.discovery.peer_exchange import PeerExchange
 from sfnode.network.events import NetworkConfig
 from sfnode.network.policy.address_book import AddressBook
@@ -145,7 +145,7 @@ def _address(choices: Choices) -> str:
 
 def _check_book(book: AddressBook) -> None:
     rows = book.rows()
-    assert len(rows) <= min(limits.KNOWN_PEERS_MAX, 2 + 3 * limits.HEARSAY_PER_SOURCE_MAX)
+    assert len(rows) <= min(bounds.KNOWN_PEERS_MAX, 2 + 3 * bounds.HEARSAY_PER_SOURCE_MAX)
     assert any(row.peer == NAMED for row in rows) and all(row.peer != OWN for row in rows)
     assert book.addresses(NAMED)[0] == "/ip4/192.0.2.9/tcp/9", "hearsay displaced what the operator said"
     for row in rows:

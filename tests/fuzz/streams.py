@@ -25,9 +25,9 @@ from protocol.wire import (
     decode_untrusted,
     encode,
 )
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.sessions.channel import Channel, Timings, Traffic
-from sfnode.network.sessions.file_transfer import MANIFEST, Download, Wanted, serve_files
+from sfnode.network.sessions.file_download import MANIFEST, Download, Wanted, serve_files
 from sfnode.network.sessions.frames import FrameParser, frame
 from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, RefusedError, await_hello, greet, own_hello
 from sfnode.network.transport.link import Link, LinkBrokenError
@@ -58,7 +58,7 @@ Outcome = tuple[list[bytes], str | None]  # payloads, and the reason of the Reje
 def check_frames(data: bytes) -> None:
     """However the stream is cut, the same payloads come out and the same Reject ends it; no more than a frame waits."""
     choices = Choices(data)
-    frame_bytes_max = choices.pick((1, 64, limits.HELLO_FRAME_BYTES_MAX, FRAME_BYTES_MAX))
+    frame_bytes_max = choices.pick((1, 64, bounds.HELLO_FRAME_BYTES_MAX, FRAME_BYTES_MAX))
     sizes = [1 + choices.below(32) for _ in range(choices.below(8))] or [1]
     stream = choices.rest()
     expected = _by_hand(stream, frame_bytes_max)
@@ -136,7 +136,7 @@ class StreamLink:
 
 def _channel(choices: Choices) -> tuple[Channel, StreamLink, Traffic]:
     is_broken = choices.one_in(2)
-    chunk_bytes = choices.pick((1, 7, 100, limits.READ_BYTES_MAX))
+    chunk_bytes = choices.pick((1, 7, 100, bounds.READ_BYTES_MAX))
     link, total = StreamLink(choices.rest(), chunk_bytes, is_broken=is_broken), Traffic()
     return Channel(cast("Link", link), Timings(), total), link, total
 

@@ -124,7 +124,7 @@ FAULTS: tuple[tuple[str, Fault], ...] = (
     ("log", _replaced("protocol.documents.log_file.Ignore", ZeroDivisionError)),
     (
         "greeting",
-        _replaced("sfnode.network.sessions.file_transfer.Download._checked", lambda self: bytes(self._received)),
+        _replaced("sfnode.network.sessions.file_download.Download._checked", lambda self: bytes(self._received)),
     ),
     ("mdns", _replaced("sfnode.network.discovery.mdns_packets.limits.MDNS_ADDRESSES_MAX", 9)),
     ("mdns", _replaced("sfnode.network.discovery.mdns_packets._texts", lambda data: [data.decode("latin-1")])),

@@ -6,7 +6,7 @@ from tests.mutants.detectors import Simulation, Tests
 from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
-_BUCKETS = "protocol.ledger.buckets"
+_BUCKETS = "protocol.ledger.digest_buckets"
 _TESTS = "tests/protocol/test_record_store.py::"
 
 ARCHIVE = (

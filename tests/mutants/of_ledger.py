@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
 _LEDGER = "protocol.ledger.ledger"
-_BUCKETS = "protocol.ledger.buckets"
+_BUCKETS = "protocol.ledger.digest_buckets"
 
 SLOTS = (
     Mutant(

@@ -9,7 +9,7 @@ from tests.mutants.patch import Edit
 _NETWORK, _SESSION, _REGISTRY = (
     "sfnode.network.network",
     "sfnode.network.sessions.session",
-    "sfnode.network.sessions.registry",
+    "sfnode.network.sessions.open_sessions",
 )
 _CHANNEL, _STANDING, _RATIONS = (
     "sfnode.network.sessions.channel",

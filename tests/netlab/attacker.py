@@ -21,13 +21,13 @@ from typing import Any
 import click
 import trio
 
-from benchmarks.runs import scalars_of, signer
-from protocol import limits as protocol_limits
+from benchmarks.sample_runs import scalars_of, signer
+from protocol import limits
 from protocol.errors import Reject
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import Manifest
 from protocol.wire import Message, PeerAddress, PeerId, Peers, Records, SpansRequest, encode
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.events import NetworkConfig
 from sfnode.network.network import Network
 from sfnode.network.policy.addresses import parse_address, peer_of_author
@@ -109,7 +109,7 @@ async def spammer(attack: Attack, channel: Channel, step: int) -> None:
         ("forged", _frame(Records(request=0, data=forged * 8))),
         ("cut", _frame(Records(request=0, data=record[:-1]))),
         ("unasked", _frame(Records(request=77, data=record))),
-        ("oversize", (limits.LENGTH_PREFIX_BYTES * b"\xff") + os.urandom(64)),
+        ("oversize", (bounds.LENGTH_PREFIX_BYTES * b"\xff") + os.urandom(64)),
         ("replayed", _frame(Records(request=0, data=record * 64))),
         ("requests", b"".join(_frame(SpansRequest(request=number)) for number in range(64))),
     )
@@ -155,7 +155,7 @@ async def poisoned_peer_exchange(attack: Attack, run_bytes: bytes) -> None:
     )
 
     def recommend(_peer: PeerId, _host: str, *, bytes_max: int) -> tuple[PeerAddress, ...]:
-        told = tuple(_nobody(attack) for _ in range(protocol_limits.PEERS_PER_MESSAGE_MAX))
+        told = tuple(_nobody(attack) for _ in range(limits.PEERS_PER_MESSAGE_MAX))
         while len(encode(Peers(peers=told))) > bytes_max:
             told = told[:-1]
         attack.done["addresses"] += sum(len(peer.addresses) for peer in told)

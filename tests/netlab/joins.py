@@ -10,7 +10,7 @@ from statistics import median
 import click
 
 from benchmarks.measures import say
-from benchmarks.runs import OWNER, Shape, kept_records, seed_of_author
+from benchmarks.sample_runs import OWNER, Shape, kept_records, seed_of_author
 from protocol.run.manifest import sign_manifest
 from sfnode.storage.files import write_durably
 from sfnode.storage.identity import FILE_NAME

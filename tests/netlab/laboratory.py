@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from benchmarks.graphs import Edges
-from benchmarks.runs import OWNER, Shape, manifest_of, tiny_tensors
+from benchmarks.sample_runs import OWNER, Shape, manifest_of, tiny_tensors
 from protocol.run.manifest import Manifest, SignedManifest, sign_manifest
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.storage.identity import FILE_NAME, load_identity, load_or_create_seed
@@ -194,7 +194,7 @@ class Laboratory:
         socket, scalars = self.folder / "worker.sock", self.manifest.method.scalars
         command = ["-m", "tests.netlab.worker", "--scalars", str(scalars), "--pace-ms", str(self._pace_ms)]
         if self._is_embedded:
-            command = ["-m", "sfnode.training.worker", "--threads", "1"]
+            command = ["-m", "sfnode.training.worker_process", "--threads", "1"]
         worker = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", sys.executable, *command, "--socket", str(socket)],
             stdin=subprocess.PIPE,

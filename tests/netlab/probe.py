@@ -19,7 +19,7 @@ from pathlib import Path
 import click
 import trio
 
-from benchmarks.runs import scalars_of, signer
+from benchmarks.sample_runs import scalars_of, signer
 from protocol.errors import Reject
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.limits import RECORDS_PER_FRAME_MAX

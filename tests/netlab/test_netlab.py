@@ -13,10 +13,10 @@ from trio.testing import MemoryReceiveStream, MockClock, memory_stream_one_way_p
 
 from benchmarks.graphs import distances
 from benchmarks.impostors import stalls
-from benchmarks.runs import OWNER, Shape, manifest_of, sealed_records, tiny_tensors
+from benchmarks.sample_runs import OWNER, Shape, manifest_of, sealed_records, tiny_tensors
 from protocol.crypto.keys import Signer
 from protocol.events import Effect, PeerJoined, SendMessage
-from protocol.node.config import NodeConfig
+from protocol.node.node_config import NodeConfig
 from protocol.run.manifest import Manifest, sign_manifest
 from protocol.state.replica import Replica
 from protocol.wire import Head, PeerId, Records

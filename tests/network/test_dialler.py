@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from protocol.wire import PeerId, Peers
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.discovery import dialler as overlay
 from sfnode.network.discovery.saved_peers import with_bootstraps
 from sfnode.network.events import NetworkConfig
@@ -106,7 +106,7 @@ async def test_growth__20_nodes_know_one_bootstrap_with_little_room__all_find_ea
         await until(lambda: all(len(node.peers()) >= 4 for node in nodes), within_s=20.0)
         await bootstrap.stop()
         await until(lambda: is_connected(nodes), within_s=10.0)
-        assert all(node.network.statistics.sessions_outbound <= limits.OUTBOUND_MAX for node in nodes)
+        assert all(node.network.statistics.sessions_outbound <= bounds.OUTBOUND_MAX for node in nodes)
         nursery.cancel_scope.cancel()
 
 
@@ -206,7 +206,7 @@ async def test_known_peers__given_to_the_next_life__are_dialled_without_the_boot
 
 
 async def test_two_islands__same_bootstrap_comes_back__they_merge(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "BOOTSTRAP_CHECK_S", 0.3)
+    monkeypatch.setattr(bounds, "BOOTSTRAP_CHECK_S", 0.3)
     (address,) = fixed_addresses(range(1, 2))
     async with trio.open_nursery() as nursery:
         islands = []
@@ -261,9 +261,9 @@ async def test_anchors__newcomers_before_the_end__do_not_take_the_places_of_thos
 async def test_two_islands__bootstrap_is_full__they_merge_through_its_neighbours(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(limits, "BOOTSTRAP_CHECK_S", 0.2)
-    monkeypatch.setattr(limits, "REFUSED_S", 0.1)
-    monkeypatch.setattr(limits, "EXCHANGE_START_S", 600.0)
+    monkeypatch.setattr(bounds, "BOOTSTRAP_CHECK_S", 0.2)
+    monkeypatch.setattr(bounds, "REFUSED_S", 0.1)
+    monkeypatch.setattr(bounds, "EXCHANGE_START_S", 600.0)
     async with trio.open_nursery() as nursery:
         bootstrap = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,), inbound_max=1)))
         config = NetworkConfig(listen=(LOOPBACK,), bootstrap=bootstrap.addresses, outbound_target=1)
@@ -292,7 +292,7 @@ async def test_two_islands__bootstrap_is_full__they_merge_through_its_neighbours
 async def test_bootstrap_check__all_places_taken__the_youngest_that_is_no_bootstrap_gives_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(limits, "BOOTSTRAP_CHECK_S", 0.2)
+    monkeypatch.setattr(bounds, "BOOTSTRAP_CHECK_S", 0.2)
     (address,) = fixed_addresses(range(1, 2))
     async with trio.open_nursery() as nursery:
         others = [await start(nursery, network(number)) for number in range(2, 5)]
@@ -361,7 +361,7 @@ async def test_exchange__neighbour_was_frozen_and_answers_two_questions_at_once_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As a laptop that wakes up: its neighbours have asked again meanwhile."""
-    monkeypatch.setattr(limits, "EXCHANGE_START_S", 3_600.0)
+    monkeypatch.setattr(bounds, "EXCHANGE_START_S", 3_600.0)
     async with trio.open_nursery() as nursery, running_host(2) as sleeper:
         asker = await start(nursery, network(1))
         channel = Channel(await sleeper.dial(parse_address(asker.addresses[0])), CALM, Traffic())

@@ -10,10 +10,10 @@ import trio
 
 from protocol.errors import OperatorError
 from protocol.wire import VERSION, Bye, Hello, Message, Peers, PeersRequest, Ping, encode
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.events import NetworkConfig, PeerConnected, PeerDisconnected
 from sfnode.network.sessions.channel import Channel, Traffic
-from sfnode.network.sessions.file_transfer import fetch_manifest
+from sfnode.network.sessions.file_download import fetch_manifest
 from sfnode.network.sessions.frames import frame
 from sfnode.network.sessions.handshake import greet
 from tests.support.network_nodes import (
@@ -93,7 +93,7 @@ async def test_greeting__bootstrap_is_in_another_run__operator_is_told_and_it_is
         (report,) = dialler.network.dial_reports
         assert report.address == listener.addresses[0]
         assert report.reason.startswith("other run")
-        assert report.retry_in_s >= limits.BACKOFF_BOOTSTRAP_MAX_S
+        assert report.retry_in_s >= bounds.BACKOFF_BOOTSTRAP_MAX_S
         nursery.cancel_scope.cancel()
 
 

@@ -23,7 +23,7 @@ from libp2p.stream_muxer.yamux import yamux
 from multiaddr import Multiaddr
 
 from protocol.errors import OperatorError
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.policy.addresses import parse_address, parse_listen
 from sfnode.network.transport import host as host_module
 from sfnode.network.transport import libp2p_patches
@@ -75,7 +75,7 @@ async def test_dial__peer_was_down_a_moment_ago__is_tried_again_at_once() -> Non
 
 
 async def test_dial__listener_never_answers__gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "DIAL_S", 0.2)
+    monkeypatch.setattr(bounds, "DIAL_S", 0.2)
     with trio.socket.socket() as silent:
         await silent.bind(("127.0.0.1", 0))
         silent.listen(1)

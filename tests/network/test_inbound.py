@@ -11,7 +11,7 @@ import trio
 
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.wire import Bye, PeerId, Records, decode_untrusted, encode
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.events import NetworkConfig
 from sfnode.network.policy import inbound
 from sfnode.network.policy.addresses import Address
@@ -61,8 +61,8 @@ async def last_words(link: Link) -> str:
 async def test_full_node__newcomers_of_other_networks__displace_the_crowd_and_nobody_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(limits, "PROTECTED_OLD", 1)
-    monkeypatch.setattr(limits, "PROTECTED_USEFUL", 0)
+    monkeypatch.setattr(bounds, "PROTECTED_OLD", 1)
+    monkeypatch.setattr(bounds, "PROTECTED_USEFUL", 0)
     async with trio.open_nursery() as nursery, AsyncExitStack() as guests:
         node = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,), inbound_max=3)))
 
@@ -94,8 +94,8 @@ def _peer_of(link: Link, node: Node) -> bool:
 
 
 async def test_full_node__most_useful_neighbour__keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "PROTECTED_OLD", 0)
-    monkeypatch.setattr(limits, "PROTECTED_USEFUL", 1)
+    monkeypatch.setattr(bounds, "PROTECTED_OLD", 0)
+    monkeypatch.setattr(bounds, "PROTECTED_USEFUL", 1)
     async with trio.open_nursery() as nursery:
         node = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,), inbound_max=2)))
         async with (
@@ -127,7 +127,7 @@ async def test_strangers__of_one_network_say_nothing__the_next_is_cut_and_anothe
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(inbound, "is_limited", lambda _host: True)
-    monkeypatch.setattr(limits, "STRANGERS_PER_GROUP_MAX", 3)
+    monkeypatch.setattr(bounds, "STRANGERS_PER_GROUP_MAX", 3)
     async with running_host(1) as victim, trio.open_nursery() as nursery:
         port = address_of(victim).port
 

@@ -18,7 +18,7 @@ from libp2p.stream_muxer.exceptions import MuxedStreamError
 from libp2p.stream_muxer.yamux import yamux
 from trio.testing import MockClock
 
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.policy.addresses import parse_listen
 from sfnode.network.transport import host as host_module
 from sfnode.network.transport.host import DialError, Host
@@ -69,7 +69,7 @@ async def test_stream_guard__peer_opens_40_streams__all_but_16_are_refused() -> 
         await attacker.dial(address_of(victim))
         for _ in range(40):
             await connections(attacker)[0].open_stream()
-        await until(lambda: victim.guard.refused == 40 + 1 - limits.INBOUND_STREAMS_PER_PEER_MAX)
+        await until(lambda: victim.guard.refused == 40 + 1 - bounds.INBOUND_STREAMS_PER_PEER_MAX)
         await check_echo(other, victim)
 
 
@@ -97,7 +97,7 @@ async def connect_again_and_again(victim: Host, *, dialler_number: int, cycles: 
 
 
 async def test_inbound_slots__connections_come_and_go__slots_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "CONNECTIONS_MAX", 2)
+    monkeypatch.setattr(bounds, "CONNECTIONS_MAX", 2)
     async with running_host(1) as victim:
         await connect_again_and_again(victim, dialler_number=2, cycles=4)
         assert victim._swarm._inbound_limiter.borrowed_tokens == 0
@@ -114,7 +114,7 @@ async def test_inbound_slots__300_connections_in_a_lifetime__all_accepted() -> N
 
 
 async def test_inbound_connection__opens_no_session__is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "FIRST_SESSION_S", 0.1)
+    monkeypatch.setattr(bounds, "FIRST_SESSION_S", 0.1)
     async with running_host(1) as victim, running_host(2, is_listening=False) as idler:
         stream = await host_module._connect(address_of(victim))
         raw = RawConnection(TrioTCPStream(stream), True)
@@ -125,13 +125,13 @@ async def test_inbound_connection__opens_no_session__is_closed(monkeypatch: pyte
 
 async def test_inbound_connection__fifth_of_one_peer__is_closed() -> None:
     async with running_host(1, ignore) as victim, running_host(2, is_listening=False) as hoarder:
-        for _ in range(limits.CONNECTIONS_PER_PEER_MAX):
+        for _ in range(bounds.CONNECTIONS_PER_PEER_MAX):
             await hoarder.dial(address_of(victim))
         with suppress(DialError, LinkBrokenError):  # it is accepted, named by its key, and closed
             link = await hoarder.dial(address_of(victim))
             with trio.fail_after(2.0):
                 assert await link.receive_some(1) == b""
-        await until(lambda: len(connections(victim)) == limits.CONNECTIONS_PER_PEER_MAX)
+        await until(lambda: len(connections(victim)) == bounds.CONNECTIONS_PER_PEER_MAX)
 
 
 # --- yamux
@@ -151,13 +151,13 @@ async def test_yamux_window__peer_ignores_it__connection_is_cut_and_memory_bound
 
         with trio.fail_after(5.0), pytest.raises(LinkBrokenError):
             await flood()
-        assert 0 < max(sizes) <= limits.CONNECTION_BUFFER_BYTES_MAX
+        assert 0 < max(sizes) <= bounds.CONNECTION_BUFFER_BYTES_MAX
         await until(lambda: connection.is_closed)
 
 
 def long_frame_header(link: Link) -> bytes:
     """Announces one byte more than a window."""
-    length = limits.STREAM_WINDOW_BYTES + 1
+    length = bounds.STREAM_WINDOW_BYTES + 1
     packed: bytes = yamux.struct.pack(yamux.YAMUX_HEADER_FORMAT, 0, yamux.TYPE_DATA, 0, link._stream.stream_id, length)
     return packed
 

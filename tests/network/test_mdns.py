@@ -19,7 +19,7 @@ from trio.testing import MockClock
 
 from protocol.crypto.keys import Signer
 from protocol.wire import PeerId
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.discovery.mdns import LocalDiscovery, believable, is_local
 from sfnode.network.discovery.mdns_packets import (
     Announcement,
@@ -46,7 +46,7 @@ def test_packets__query_and_announcement__are_read_as_they_were_written() -> Non
     assert decode_untrusted(encode_announcement(b"random", (TEXT, "/ip4/x"))) == Announcement(
         addresses=(TEXT, "/ip4/x")
     )
-    assert len(encode_announcement(b"r" * 32, (TEXT,) * limits.MDNS_ADDRESSES_MAX)) <= limits.MDNS_PACKET_BYTES_MAX
+    assert len(encode_announcement(b"r" * 32, (TEXT,) * bounds.MDNS_ADDRESSES_MAX)) <= bounds.MDNS_PACKET_BYTES_MAX
 
 
 def test_packets__query_in_bytes__is_that_of_the_libp2p_specification() -> None:
@@ -83,7 +83,7 @@ GOOD = encode_announcement(b"random", (TEXT,))
         GOOD.replace(b"_p2p", b"_abc"),
         GOOD.replace(b"dnsaddr=", b"address="),
         GOOD.replace(b"192", b"\xff92"),
-        GOOD + bytes(limits.MDNS_PACKET_BYTES_MAX),
+        GOOD + bytes(bounds.MDNS_PACKET_BYTES_MAX),
     ],
 )
 def test_packets__malformed_or_about_something_else__mean_nothing(packet: bytes) -> None:
@@ -92,7 +92,7 @@ def test_packets__malformed_or_about_something_else__mean_nothing(packet: bytes)
 
 def test_packets__many_addresses__are_cut_to_a_few() -> None:
     found = decode_untrusted(encode_announcement(b"random", (TEXT,) * 9))
-    assert isinstance(found, Announcement) and len(found.addresses) == limits.MDNS_ADDRESSES_MAX
+    assert isinstance(found, Announcement) and len(found.addresses) == bounds.MDNS_ADDRESSES_MAX
 
 
 # --- what is believed
@@ -143,7 +143,7 @@ async def test_answer__many_questions_in_a_second__one_answer(
     for _ in range(50):
         asked._handle(encode_query(), "192.168.1.9")
     assert announced == [1]
-    await trio.sleep(limits.MDNS_ANSWER_INTERVAL_S)
+    await trio.sleep(bounds.MDNS_ANSWER_INTERVAL_S)
     asked._handle(encode_query(), "192.168.1.9")
     assert announced == [1, 1]
 
@@ -153,7 +153,7 @@ def test_address_book__flood_of_made_up_peers__fills_one_neighbours_share() -> N
     for number in range(500):
         address = f"/ip4/192.168.1.5/tcp/{number + 1}/p2p/{peer_of_author(number.to_bytes(32, 'big'))}"
         node._on_found_nearby(parse_address(address))
-    assert len(node.known_peers()) == limits.HEARSAY_PER_SOURCE_MAX
+    assert len(node.known_peers()) == bounds.HEARSAY_PER_SOURCE_MAX
 
 
 # --- on a network

@@ -15,7 +15,7 @@ from trio.testing import wait_all_tasks_blocked
 from protocol.errors import OperatorError, Reject, RejectReason
 from protocol.limits import ADDRESSES_PER_PEER_MAX, FRAME_BYTES_MAX
 from protocol.wire import PeerId, Peers, encode
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.discovery.peer_exchange import PeerExchange
 from sfnode.network.events import NetworkConfig
 from sfnode.network.policy.address_book import AddressBook, PeerRow
@@ -30,7 +30,7 @@ from sfnode.network.policy.addresses import (
     reachable_addresses,
 )
 from sfnode.network.sessions.frames import FrameParser, frame
-from sfnode.network.sessions.registry import Registry
+from sfnode.network.sessions.open_sessions import Registry
 from sfnode.network.sessions.send_queue import Outbox
 
 
@@ -170,13 +170,13 @@ async def test_outbox__many_frames__are_joined_up_to_the_bound() -> None:
 async def test_outbox__full__refuses_but_takes_the_last_word() -> None:
     outbox = Outbox()
     accepted = sum(outbox.put(bytes(60_000)) for _ in range(10))
-    assert accepted == limits.OUTBOX_BYTES_MAX // 60_004
+    assert accepted == bounds.OUTBOX_BYTES_MAX // 60_004
     outbox.put_last(b"bye")
     assert not outbox.put(b"late")
     frames = 0
     while (batch := await outbox.take()) is not None:
         frames += batch[1]
-    assert frames == limits.OUTBOX_BYTES_MAX // 60_004 + 1
+    assert frames == bounds.OUTBOX_BYTES_MAX // 60_004 + 1
 
 
 async def test_outbox__empty__take_waits_for_the_next() -> None:
@@ -205,27 +205,27 @@ def test_address_book__bootstrap__is_due_at_once_and_never_forgotten() -> None:
     for _ in range(40):
         known.failed(peer(1), 0.0)
     assert known.addresses(peer(1)) == (address(1),)
-    assert len(known.rows()) == limits.KNOWN_PEERS_MAX
-    assert peer(1) in known.due(limits.BACKOFF_BOOTSTRAP_MAX_S, exclude=frozenset())
+    assert len(known.rows()) == bounds.KNOWN_PEERS_MAX
+    assert peer(1) in known.due(bounds.BACKOFF_BOOTSTRAP_MAX_S, exclude=frozenset())
 
 
 def test_address_book__failures__back_off_with_jitter_and_bounds() -> None:
     known = book()
     known.learn(peer(1), (address(1),), source=peer(2))
     waits = [known.failed(peer(1), 100.0) for _ in range(60)]
-    assert waits[0] <= limits.BACKOFF_START_S
-    assert max(waits) <= limits.BACKOFF_MAX_S
-    assert max(waits[20:]) > limits.BACKOFF_MAX_S / 2
+    assert waits[0] <= bounds.BACKOFF_START_S
+    assert max(waits) <= bounds.BACKOFF_MAX_S
+    assert max(waits[20:]) > bounds.BACKOFF_MAX_S / 2
     assert len(set(waits)) == 60
     assert known.due(100.0, exclude=frozenset()) == ()
-    assert known.due(100.0 + limits.BACKOFF_MAX_S, exclude=frozenset()) == (peer(1),)
-    assert known.due(100.0 + limits.BACKOFF_MAX_S, exclude=frozenset({peer(1)})) == ()
+    assert known.due(100.0 + bounds.BACKOFF_MAX_S, exclude=frozenset()) == (peer(1),)
+    assert known.due(100.0 + bounds.BACKOFF_MAX_S, exclude=frozenset({peer(1)})) == ()
 
 
 def test_address_book__refused__waits_at_least_as_told() -> None:
     known = book()
     known.learn(peer(1), (address(1),), source=peer(2))
-    assert known.failed(peer(1), 0.0, at_least_s=limits.REFUSED_S) >= limits.REFUSED_S
+    assert known.failed(peer(1), 0.0, at_least_s=bounds.REFUSED_S) >= bounds.REFUSED_S
 
 
 def test_address_book__success__resets_failures_and_moves_the_address_to_the_front() -> None:
@@ -243,12 +243,12 @@ def test_address_book__one_neighbour_tells_of_many__only_so_many_are_kept() -> N
     known = book()
     for number in range(1, 500):
         known.learn(peer(number), (address(number),), source=peer(1_000))
-    assert len(known.rows()) == limits.HEARSAY_PER_SOURCE_MAX
+    assert len(known.rows()) == bounds.HEARSAY_PER_SOURCE_MAX
 
 
 def test_address_book__liars__never_displace_a_peer_that_was_reached() -> None:
     known = book()
-    for number in range(1, limits.KNOWN_PEERS_MAX + 1):
+    for number in range(1, bounds.KNOWN_PEERS_MAX + 1):
         known.succeeded(peer(number), address(number), unix_ms=number)
     known.learn(peer(5_000), (address(1),), source=peer(5_001))
     assert peer(5_000) not in {row.peer for row in known.rows()}
@@ -258,7 +258,7 @@ def test_address_book__peer_with_many_addresses__keeps_eight_and_the_last_good_o
     known = book()
     known.succeeded(peer(1), address(0), unix_ms=1)
     known.learn(peer(1), tuple(address(number) for number in range(1, 30)), source=peer(1))
-    assert len(known.addresses(peer(1))) == limits.ADDRESSES_PER_PEER_MAX
+    assert len(known.addresses(peer(1))) == bounds.ADDRESSES_PER_PEER_MAX
     assert known.addresses(peer(1))[0] == address(0)
 
 
@@ -310,7 +310,7 @@ def test_address_book__share__tells_of_reached_and_connected_peers_only() -> Non
 def test_exchange__book_full_of_long_names__answers_with_what_fits_into_a_frame() -> None:
     """Found by reading: 32 peers with 8 addresses of the longest kind made a frame that no peer would accept."""
     known = book()
-    for number in range(1, limits.PEERS_PER_ANSWER_MAX + 1):
+    for number in range(1, bounds.PEERS_PER_ANSWER_MAX + 1):
         host = ".".join(["a" * 60] * 3 + ["b" * 50])
         addresses = tuple(f"/dns4/{host}/tcp/{4_001 + port}" for port in range(ADDRESSES_PER_PEER_MAX))
         known.learn(peer(number), addresses, source=peer(number))
@@ -319,4 +319,4 @@ def test_exchange__book_full_of_long_names__answers_with_what_fits_into_a_frame(
     everything = exchange.recommend(peer(99), "203.0.113.7", bytes_max=1 << 20)
     fitting = exchange.recommend(peer(99), "203.0.113.7", bytes_max=FRAME_BYTES_MAX)
     assert len(encode(Peers(peers=everything))) > FRAME_BYTES_MAX >= len(encode(Peers(peers=fitting)))
-    assert 0 < len(fitting) < len(everything) == limits.PEERS_PER_ANSWER_MAX
+    assert 0 < len(fitting) < len(everything) == bounds.PEERS_PER_ANSWER_MAX

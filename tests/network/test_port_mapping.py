@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 import trio
 
+from sfnode.doctor.diagnosis import Examination, Question
 from sfnode.doctor.findings import Finding, Verdict, ok, warning
 from sfnode.doctor.ports import check_router
-from sfnode.doctor.report import Examination, Question
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.discovery import port_mapping
 from sfnode.network.discovery.port_mapping import Gateway, NoMappingError, PortMapper, find_gateway
 from sfnode.network.events import NetworkConfig
@@ -29,7 +29,7 @@ LISTENING = parse_address(f"/ip4/{HOST}/tcp/4001")
 @pytest.fixture(autouse=True)
 def on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is asked of a router that may really be there."""
-    monkeypatch.setattr(limits, "MAPPING_DISCOVER_MS", 100)
+    monkeypatch.setattr(bounds, "MAPPING_DISCOVER_MS", 100)
     monkeypatch.setattr(port_mapping, "find_gateway", functools.partial(find_gateway, interface=HOST))
 
 
@@ -42,7 +42,7 @@ def test_gateway__port_is_free__is_mapped_with_a_lease_and_taken_back() -> None:
         found = gateway()
         assert (found.own_host, found.external_host, found.is_public) == (HOST, "203.0.113.77", True)
         assert found.open(4001) == found.open(4001) == 4001
-        assert router.mappings == {4001: (HOST, 4001, limits.MAPPING_LEASE_S)}
+        assert router.mappings == {4001: (HOST, 4001, bounds.MAPPING_LEASE_S)}
         found.close(4001)
         assert router.mappings == {}
 
@@ -52,7 +52,7 @@ def test_gateway__port_leads_to_another_machine__another_port_is_taken_and_that_
     with running(FakeRouter(mappings={4001: other})) as router:
         outside = gateway().open(4001)
         assert outside != 4001
-        assert router.mappings == {4001: other, outside: (HOST, 4001, limits.MAPPING_LEASE_S)}
+        assert router.mappings == {4001: other, outside: (HOST, 4001, bounds.MAPPING_LEASE_S)}
 
 
 def test_gateway__router_without_leases__maps_for_good() -> None:
@@ -101,7 +101,7 @@ async def test_mapper__cannot_map__says_why() -> None:
 
 
 async def test_mapper__router_forgets_or_gets_another_address__is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAPPING_RENEW_S", 0.01)
+    monkeypatch.setattr(bounds, "MAPPING_RENEW_S", 0.01)
     mapped: list[str] = []
     with running(FakeRouter()) as router:
         mapper = PortMapper(listening=lambda: (LISTENING,), on_mapped=lambda address: mapped.append(address.transport))
@@ -122,7 +122,7 @@ async def test_network__with_a_port_of_the_router__tells_neighbours_and_takes_it
             mapped = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,), port_mapping=True)))
             port = parse_address(mapped.addresses[0]).port
             await until(lambda: mapped.network.mapping_report, within_s=20.0)
-            assert router.mappings == {port: (HOST, port, limits.MAPPING_LEASE_S)}
+            assert router.mappings == {port: (HOST, port, bounds.MAPPING_LEASE_S)}
             outside = f"/ip4/203.0.113.77/tcp/{port}"
             assert mapped.network.addresses[0] == f"{outside}/p2p/{mapped.peer}"
             neighbour = await start(nursery, network(2, NetworkConfig(bootstrap=mapped.addresses)))

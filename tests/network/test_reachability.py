@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import trio
 
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.transport import reachability as reach
 from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link
@@ -32,7 +32,7 @@ async def test_reach__question_without_a_port__is_told_how_it_is_seen() -> None:
 
 
 async def test_reach__port_that_listens_and_one_that_does_not__are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "REACH_INTERVAL_S", 0.0)
+    monkeypatch.setattr(bounds, "REACH_INTERVAL_S", 0.0)
     async with running_host(1) as peer, running_host(2) as asker:
         answer, _ = await ask(asker, peer, asker.addresses[0].port)
         assert answer is not None and answer.outcome is Outcome.REACHED
@@ -59,7 +59,7 @@ async def test_reach__many_addresses_ask__table_and_dials_stay_bounded(monkeypat
         return Outcome.NOT_REACHED
 
     monkeypatch.setattr(reach, "_can_connect", connect)
-    monkeypatch.setattr(limits, "REACH_ADDRESSES_MAX", 5)
+    monkeypatch.setattr(bounds, "REACH_ADDRESSES_MAX", 5)
     answering = reach.Reachability()
     outcomes = [await answering._dial_back(f"192.0.2.{number}", 80) for number in range(20)]
     assert len(dialled) == 5 and outcomes.count(Outcome.NOT_NOW) == 15
@@ -89,7 +89,7 @@ async def test_reach__peer_that_does_not_know_the_question__gives_no_answer() ->
 
 async def test_reach__half_a_question__ends_the_stream_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running_host(1) as peer, running_host(2, is_listening=False) as asker:
-        monkeypatch.setattr(limits, "REACH_ANSWER_S", 0.1)
+        monkeypatch.setattr(bounds, "REACH_ANSWER_S", 0.1)
         link = await asker.dial(address_of(peer))
         connection = asker._swarm.get_connections()[-1]
         stream = await asker._open_stream(connection, reach.PROTOCOL)

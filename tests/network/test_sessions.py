@@ -9,7 +9,7 @@ import trio
 
 from protocol.errors import OperatorError
 from protocol.wire import Bye, ManifestPart, Peers, encode
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.events import MessageReceived, NetworkConfig, PeerConnected, PeerDisconnected
 from sfnode.network.sessions.channel import Timings
 from sfnode.network.sessions.frames import frame
@@ -89,7 +89,7 @@ async def test_session__many_small_messages__share_stream_writes(monkeypatch: py
         assert all(dialler.network.send(listener.peer, record(number)) for number in range(1_000))
         await until(lambda: len(listener.messages()) == 1_000)
         assert len(sizes) <= 4
-        assert max(sizes) <= limits.WRITE_BYTES_MAX
+        assert max(sizes) <= bounds.WRITE_BYTES_MAX
         nursery.cancel_scope.cancel()
 
 
@@ -253,7 +253,7 @@ async def test_neighbour__does_not_read__queue_is_bounded_and_it_is_dropped() ->
         while listener.network.send(stalled.peer, record(queued, 10_000)):
             queued += 1
             await trio.lowlevel.checkpoint()
-        assert queued * 10_000 < limits.OUTBOX_BYTES_MAX + limits.STREAM_WINDOW_BYTES + limits.WRITE_BYTES_MAX
+        assert queued * 10_000 < bounds.OUTBOX_BYTES_MAX + bounds.STREAM_WINDOW_BYTES + bounds.WRITE_BYTES_MAX
         assert listener.network.send(friend.peer, record(1))
         await until(friend.messages)
         await until(listener.disconnected, within_s=2.0)
@@ -264,7 +264,7 @@ async def test_neighbour__does_not_read__queue_is_bounded_and_it_is_dropped() ->
 async def test_events__node_does_not_read_them__sender_waits_and_nothing_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(limits, "EVENTS_MAX", 16)
+    monkeypatch.setattr(bounds, "EVENTS_MAX", 16)
     async with trio.open_nursery() as nursery:
         listener = await start(nursery, network(1), is_reading=False)
         dialler = await start(nursery, network(2, NetworkConfig(bootstrap=listener.addresses)))
@@ -274,7 +274,7 @@ async def test_events__node_does_not_read_them__sender_waits_and_nothing_is_lost
         while trio.current_time() < deadline_s:
             sent += dialler.network.send(listener.peer, record(sent, 10_000))
             await trio.sleep(0.001)
-        bound = limits.OUTBOX_BYTES_MAX + limits.CONNECTION_BUFFER_BYTES_MAX + limits.READ_BYTES_MAX
+        bound = bounds.OUTBOX_BYTES_MAX + bounds.CONNECTION_BUFFER_BYTES_MAX + bounds.READ_BYTES_MAX
         assert 0 < sent * 10_000 < bound
         nursery.start_soon(listener.record)
         await until(lambda: len(listener.messages()) == sent)
@@ -282,8 +282,8 @@ async def test_events__node_does_not_read_them__sender_waits_and_nothing_is_lost
 
 
 async def test_neighbour__sends_faster_than_allowed__is_read_more_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "RECEIVE_BURST_BYTES", 20_000)
-    monkeypatch.setattr(limits, "RECEIVE_BYTES_PER_S", 100_000)
+    monkeypatch.setattr(bounds, "RECEIVE_BURST_BYTES", 20_000)
+    monkeypatch.setattr(bounds, "RECEIVE_BYTES_PER_S", 100_000)
     async with trio.open_nursery() as nursery:
         listener, dialler = await connect_pair(nursery)
         started_s = trio.current_time()
@@ -298,8 +298,8 @@ async def test_neighbour__pushes_more_records_than_allowed__is_read_more_slowly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """1,000 records of 100 bytes count as 1 MB when nobody asked for them."""
-    monkeypatch.setattr(limits, "RECEIVE_BURST_BYTES", 500_000)
-    monkeypatch.setattr(limits, "RECEIVE_BYTES_PER_S", 1_000_000)
+    monkeypatch.setattr(bounds, "RECEIVE_BURST_BYTES", 500_000)
+    monkeypatch.setattr(bounds, "RECEIVE_BYTES_PER_S", 1_000_000)
     async with trio.open_nursery() as nursery:
         listener, dialler = await connect_pair(nursery)
         listener.network.record_bytes = 100

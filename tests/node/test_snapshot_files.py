@@ -13,13 +13,13 @@ import trio
 
 from protocol.errors import OperatorError
 from protocol.events import Event, SnapshotArrived
-from protocol.node.config import SnapshotUse
 from protocol.node.node import Node
+from protocol.node.node_config import SnapshotUse
 from protocol.state.snapshot import encode_snapshot
 from sfnode.network.network import Network
-from sfnode.network.sessions.file_transfer import Download
+from sfnode.network.sessions.file_download import Download
 from sfnode.node.snapshot_files import SnapshotKeeper, find_file
-from sfnode.report import Reporter
+from sfnode.reporter import Reporter
 from tests.support.snapshot_runs import RUN, STEP, Pair, attest, true_snapshot
 
 FILE = encode_snapshot(RUN, true_snapshot())

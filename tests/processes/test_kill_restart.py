@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.runs import OWNER, Shape, manifest_of, tiny_tensors
+from benchmarks.sample_runs import OWNER, Shape, manifest_of, tiny_tensors
 from protocol.run.manifest import sign_manifest
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.storage.identity import FILE_NAME, load_identity, load_or_create_seed

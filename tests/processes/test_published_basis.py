@@ -10,8 +10,8 @@ import pytest
 from protocol.errors import OperatorError
 from protocol.run.manifest import SignedManifest
 from sfnode.node.snapshot_files import find_file
-from sfnode.storage.basis_file import BASIS_FILE, read_bases, store_basis
 from sfnode.storage.files import HeldFile
+from sfnode.storage.stored_bases import BASIS_FILE, read_bases, store_basis
 from tests.support.daemons import DATA, MODEL, demo_run, free_port, log_verify, run_sfnode, write_run
 from tests.support.published_runs import published_demo_run
 from tests.support.running_nodes import Joins, address_in, wait_until

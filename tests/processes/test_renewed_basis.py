@@ -16,13 +16,13 @@ from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import SignedManifest
 from sfnode.network.events import NetworkConfig
 from sfnode.network.network import Network
-from sfnode.network.sessions.file_transfer import Download, Wanted, basis_of
+from sfnode.network.sessions.file_download import Download, Wanted, basis_of
 from sfnode.node.basis_fetcher import BasisKeeper
-from sfnode.report import Reporter
-from sfnode.storage.basis_file import BASIS_FILE, basis_path, store_basis
+from sfnode.reporter import Reporter
 from sfnode.storage.identity import store_seed
 from sfnode.storage.statement_files import submit
 from sfnode.storage.store import Store
+from sfnode.storage.stored_bases import BASIS_FILE, basis_path, store_basis
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.daemons import DATA, MODEL, JoinProcess, free_port, log_verify, run_sfnode, write_run
 from tests.support.ledgers import seal

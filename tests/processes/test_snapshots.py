@@ -20,7 +20,7 @@ from protocol.state.snapshot_proof import take_snapshot
 from sfnode.network.events import NetworkConfig
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.node.daemon import Daemon, DaemonConfig
-from sfnode.report import Reporter
+from sfnode.reporter import Reporter
 from sfnode.storage.identity import FILE_NAME, store_seed
 from sfnode.storage.store import Store
 from sfnode.worker.trainer import TrainingConfig

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.wire import PeerId
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.policy.inbound import Group
 from sfnode.network.policy.outbound import Candidate, Dialled, choose_to_leave, elsewhere, is_crowded, spread
 
@@ -23,7 +23,7 @@ DIALLED = st.lists(st.tuples(GROUPS, st.booleans()), max_size=8).map(
         for number, (group, is_kept) in enumerate(rows)
     ]
 )
-LIMIT = limits.OUTBOUND_GROUP_MAX
+LIMIT = bounds.OUTBOUND_GROUP_MAX
 ATTACKER = Group("attacker")
 
 
@@ -85,7 +85,7 @@ def test_places__one_network_first_then_others__come_to_its_part(attackers: int,
         groups += [each.group for each in ready if each.peer == found]
         ready = [each for each in ready if each.peer != found]
         sessions = [
-            Dialled(peer=PeerId(str(number)), group=group, started_s=number, is_kept=number < limits.ANCHORS)
+            Dialled(peer=PeerId(str(number)), group=group, started_s=number, is_kept=number < bounds.ANCHORS)
             for number, group in enumerate(groups)
         ]
         leaving = choose_to_leave(sessions)

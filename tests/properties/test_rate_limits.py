@@ -28,7 +28,7 @@ from protocol.wire import (
     WantedSlots,
     encode,
 )
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.events import MessageReceived, NetworkConfig
 from sfnode.network.policy import rate_limits as rations_module
 from sfnode.network.policy.rate_limits import Rations, cost_us
@@ -55,7 +55,7 @@ def test_cost__every_request__has_one_and_no_other_message_has() -> None:
         PULL,
         PeersRequest(),
     ]
-    assert all(0 < cost_us(request) <= limits.RATION_BURST_US / 10 for request in requests)
+    assert all(0 < cost_us(request) <= bounds.RATION_BURST_US / 10 for request in requests)
     assert cost_us(Ping(nonce=1)) == 0
 
 
@@ -82,7 +82,7 @@ def test_rations__one_peer_asks_whatever__gets_no_more_than_burst_and_rate(
         now_s += gap_ms / 1_000
         now_s += rations.wait_s(peer(1), cost, now_s)
         answered_us += cost
-        assert answered_us <= limits.RATION_BURST_US + now_s * limits.RATION_US_PER_S * 1.0001 + 1
+        assert answered_us <= bounds.RATION_BURST_US + now_s * bounds.RATION_US_PER_S * 1.0001 + 1
 
 
 @given(
@@ -91,7 +91,7 @@ def test_rations__one_peer_asks_whatever__gets_no_more_than_burst_and_rate(
 def test_rations__greedy_peers__an_honest_one_below_its_share_never_waits(greedy: int, costs: list[int]) -> None:
     rations = Rations()
     next_s = dict.fromkeys(range(1, greedy + 1), 0.0)
-    share = min(limits.RATION_US_PER_S, limits.RATION_ALL_US_PER_S / (greedy + 1))
+    share = min(bounds.RATION_US_PER_S, bounds.RATION_ALL_US_PER_S / (greedy + 1))
     asked_us = 0
     for number in next_s:  # all are here before the honest one begins
         next_s[number] += rations.wait_s(peer(number), 1, 0.0)
@@ -126,23 +126,23 @@ def check_together(peers: int, asked: int) -> None:
             break
         next_s[number] = now_s + rations.wait_s(peer(number), 4_500, now_s)
         answered_us += 4_500 if next_s[number] <= end_s else 0
-    rate = min(limits.RATION_ALL_US_PER_S, peers * limits.RATION_US_PER_S)
-    assert answered_us <= peers * (limits.RATION_BURST_US + 4_500) + rate * end_s * 1.01
+    rate = min(bounds.RATION_ALL_US_PER_S, peers * bounds.RATION_US_PER_S)
+    assert answered_us <= peers * (bounds.RATION_BURST_US + 4_500) + rate * end_s * 1.01
 
 
 def test_rations__peers_come_and_go__bounded_and_those_gone_share_no_more() -> None:
     rations = Rations()
     for number in range(1_000):
-        rations.wait_s(peer(number), limits.RATION_BURST_US, number / 100)
+        rations.wait_s(peer(number), bounds.RATION_BURST_US, number / 100)
         rations.ended(peer(number))
-    assert len(rations) <= limits.RATION_IDLE_S * 100 + 1
-    assert rations.wait_s(peer(1_000), limits.RATION_BURST_US, 10.0) == 0.0
-    assert rations.wait_s(peer(1_000), limits.RATION_US_PER_S, 10.0) == pytest.approx(1.0)
+    assert len(rations) <= bounds.RATION_IDLE_S * 100 + 1
+    assert rations.wait_s(peer(1_000), bounds.RATION_BURST_US, 10.0) == 0.0
+    assert rations.wait_s(peer(1_000), bounds.RATION_US_PER_S, 10.0) == pytest.approx(1.0)
 
 
 def test_rations__peer_reconnects__finds_its_bucket_as_it_left_it() -> None:
     rations = Rations()
-    rations.wait_s(peer(1), limits.RATION_BURST_US, 0.0)
+    rations.wait_s(peer(1), bounds.RATION_BURST_US, 0.0)
     rations.ended(peer(1))
     assert rations.wait_s(peer(1), 6_000, 0.0) == pytest.approx(0.1)
 
@@ -155,8 +155,8 @@ async def test_requests__greedy_peer_asks_without_end__honest_one_is_served_as_i
 ) -> None:
     """Time is out of it: the ration is one that never fills up again, so what is delivered is what the burst allows."""
     burst, questions = 10, 50
-    monkeypatch.setattr(limits, "RATION_US_PER_S", 1e-3)
-    monkeypatch.setattr(limits, "RATION_BURST_US", burst * cost_us(ALL_AUTHORS))
+    monkeypatch.setattr(bounds, "RATION_US_PER_S", 1e-3)
+    monkeypatch.setattr(bounds, "RATION_BURST_US", burst * cost_us(ALL_AUTHORS))
     async with trio.open_nursery() as nursery, running_host(8, is_listening=False) as greedy:
         node = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,), neighbours_fixed=True)))
         honest = await start(nursery, network(2, NetworkConfig(bootstrap=node.addresses)))
@@ -200,11 +200,11 @@ def test_asked__records_named_as_an_answer__are_one_only_as_far_as_something_was
     assert [asked.take(answer) for _ in range(3)] == [True, True, False]
     for _ in range(100):
         asked.sent(question)
-    assert sum(asked.take(answer) for _ in range(100)) == 2 * limits.OWED_BYTES_MAX // PULL_BYTES_MAX
+    assert sum(asked.take(answer) for _ in range(100)) == 2 * bounds.OWED_BYTES_MAX // PULL_BYTES_MAX
     assert not asked.take(Ping(nonce=1))
 
 
 def test_cost__attestations__count_as_a_check_of_a_signature_each() -> None:
     message = Attestations(attestations=(bytes(136),) * 3)
     costs = {rations_module.pushed_cost_bytes(message, record_bytes) for record_bytes in (0, 110)}
-    assert costs == {3 * limits.PUSHED_RECORD_COST_BYTES}
+    assert costs == {3 * bounds.PUSHED_RECORD_COST_BYTES}

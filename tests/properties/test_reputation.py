@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.wire import PeerId
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.policy.reputation import DiscouragedRow, Fault, Standing, Verdict
 
 FAULTS = st.sampled_from(list(Fault))
@@ -29,14 +29,14 @@ def test_standing__any_faults_of_one_peer__score_is_their_decayed_sum_until_it_i
     standing, now_s, expected = Standing(), 0.0, 0.0
     for gap_s, fault in history:
         now_s += gap_s
-        expected = expected * 0.5 ** (gap_s / limits.SCORE_HALF_LIFE_S) + fault.value
+        expected = expected * 0.5 ** (gap_s / bounds.SCORE_HALF_LIFE_S) + fault.value
         verdict = standing.penalise(peer(1), fault, now_s)
-        if expected <= limits.SCORE_DISCOURAGED:
+        if expected <= bounds.SCORE_DISCOURAGED:
             assert verdict is Verdict.DISCOURAGED and standing.is_discouraged(peer(1), now_s)
             return
         assert verdict is Verdict.TOLERATED and not standing.is_discouraged(peer(1), now_s)
         assert standing.score(peer(1), now_s) == pytest.approx(expected)
-        assert standing.is_pushed_to(peer(1), now_s) == (expected > limits.SCORE_NOT_PUSHED)
+        assert standing.is_pushed_to(peer(1), now_s) == (expected > bounds.SCORE_NOT_PUSHED)
 
 
 def test_standing__garbage__fatal_at_once_for_24_hours() -> None:
@@ -52,8 +52,8 @@ def test_standing__stalled_twice__is_not_pushed_to_and_forgiven_after_a_half_lif
     for _ in range(2):
         standing.penalise(peer(1), Fault.STALLED, 0.0)
     assert not standing.is_pushed_to(peer(1), 0.0) and not standing.is_discouraged(peer(1), 0.0)
-    assert standing.is_pushed_to(peer(1), limits.SCORE_HALF_LIFE_S)
-    assert standing.score(peer(1), limits.SCORE_HALF_LIFE_S) == pytest.approx(-15.0)
+    assert standing.is_pushed_to(peer(1), bounds.SCORE_HALF_LIFE_S)
+    assert standing.score(peer(1), bounds.SCORE_HALF_LIFE_S) == pytest.approx(-15.0)
 
 
 @given(met=st.integers(0, 60), bad=st.integers(1, 60))
@@ -64,7 +64,7 @@ def test_breaker__many_peers_seem_bad__never_more_than_a_quarter_or_two_are_disc
     verdicts = [discouraging(standing, number, 1.0) for number in range(min(bad, met))]
     allowed = max(2, met // 4)
     assert verdicts == [Verdict.DISCOURAGED if i < allowed else Verdict.SPARED for i in range(len(verdicts))]
-    assert len(standing.discouraged(2.0 + limits.SPARED_S)) == min(len(verdicts), allowed)
+    assert len(standing.discouraged(2.0 + bounds.SPARED_S)) == min(len(verdicts), allowed)
 
 
 def test_breaker__open__closes_when_the_faults_are_long_ago() -> None:
@@ -72,7 +72,7 @@ def test_breaker__open__closes_when_the_faults_are_long_ago() -> None:
     for number in range(5):
         standing.met(peer(number), 0.0)
         discouraging(standing, number, 0.0)
-    later_s = limits.BREAKER_S + 1.0
+    later_s = bounds.BREAKER_S + 1.0
     standing.met(peer(9), later_s)
     assert discouraging(standing, 9, later_s) is Verdict.DISCOURAGED
 
@@ -94,7 +94,7 @@ def test_discouraged__kept_on_disk__the_rest_of_the_sentence_is_served_in_the_ne
     rows = standing.rows(50.0, UNIX_MS)
     back_unix_ms = UNIX_MS + round(away_s * 1_000)
     again.restore(rows, 7.0, back_unix_ms)  # the steady clock begins anew
-    left_s = limits.DISCOURAGED_S - away_s
+    left_s = bounds.DISCOURAGED_S - away_s
     assert again.discouraged(7.0) == (standing.discouraged(50.0) if left_s > 1.0 else again.discouraged(7.0))
     if left_s > 2.0:
         assert again.discouraged(7.0 + left_s - 1.0) == standing.discouraged(50.0)
@@ -104,8 +104,8 @@ def test_discouraged__kept_on_disk__the_rest_of_the_sentence_is_served_in_the_ne
 def test_discouraged__wall_clock_was_set_back__no_more_than_a_whole_sentence() -> None:
     standing = Standing()
     standing.restore((DiscouragedRow(peer="peer1", until_unix_s=UNIX_MS // 1_000 + 10**9),), 0.0, UNIX_MS)
-    assert standing.is_discouraged(peer(1), limits.DISCOURAGED_S - 1)
-    assert not standing.is_discouraged(peer(1), limits.DISCOURAGED_S)
+    assert standing.is_discouraged(peer(1), bounds.DISCOURAGED_S - 1)
+    assert not standing.is_discouraged(peer(1), bounds.DISCOURAGED_S)
 
 
 def test_tables__3000_identities_misbehave__stay_bounded() -> None:
@@ -114,6 +114,6 @@ def test_tables__3000_identities_misbehave__stay_bounded() -> None:
         standing.met(peer(number), number / 1_000)
         standing.penalise(peer(number), Fault.SILENT, number / 1_000)
         discouraging(standing, -number, number / 1_000)
-    assert len(standing._scores) <= limits.SCORES_MAX
-    assert len(standing._met_s) <= limits.SCORES_MAX
-    assert len(standing.rows(10.0, UNIX_MS)) == limits.DISCOURAGED_MAX
+    assert len(standing._scores) <= bounds.SCORES_MAX
+    assert len(standing._met_s) <= bounds.SCORES_MAX
+    assert len(standing.rows(10.0, UNIX_MS)) == bounds.DISCOURAGED_MAX

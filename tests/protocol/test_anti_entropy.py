@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from protocol import limits
 from protocol.crypto.hashing import Author
 from protocol.errors import Reject, RejectReason
-from protocol.ledger.buckets import bitmap_of
+from protocol.ledger.digest_buckets import bitmap_of
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.ledger.ledger import Ledger
 from protocol.run.manifest import Manifest, checked

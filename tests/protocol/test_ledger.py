@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from protocol.crypto.keys import Signer
 from protocol.errors import Ignore, IgnoreReason, Reject, RejectReason
-from protocol.ledger.buckets import bitmap_of, bits_of, shard_of
+from protocol.ledger.digest_buckets import bitmap_of, bits_of, shard_of
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.ledger.ledger import Accepted, Ledger, Voided
 from protocol.run.manifest import Manifest, checked

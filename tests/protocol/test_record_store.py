@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from protocol import limits
 from protocol.crypto.hashing import Author
 from protocol.errors import Ignore, StorageDamagedError
-from protocol.ledger.buckets import bitmap_of
+from protocol.ledger.digest_buckets import bitmap_of
 from protocol.ledger.ledger import Accepted, Ledger, Voided
 from protocol.ledger.record_store import slots_in
 from protocol.ledger.statements import StatementCodec

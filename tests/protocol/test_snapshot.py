@@ -13,8 +13,8 @@ from protocol.errors import Ignore, IgnoreReason, Reject, RejectReason
 from protocol.events import DropPeer, SendMessage
 from protocol.ledger.ledger import Ledger
 from protocol.node.attestations import AttestationTable
-from protocol.node.config import NodeConfig
 from protocol.node.node import Node
+from protocol.node.node_config import NodeConfig
 from protocol.state.coefficients import CoefficientLayout
 from protocol.state.replica import Replica
 from protocol.state.snapshot import decode_snapshot_untrusted, encode_snapshot, may_fit

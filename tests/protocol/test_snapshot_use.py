@@ -9,7 +9,7 @@ import pytest
 
 from protocol import limits
 from protocol.events import EstimateFinished, Halt, ReserveStep, SnapshotArrived, WorkerReady
-from protocol.node.config import SnapshotUse
+from protocol.node.node_config import SnapshotUse
 from protocol.node.snapshots import Outcome
 from protocol.state.snapshot import AttestationCodec, encode_snapshot
 from protocol.state.snapshot_overlay import Overlay

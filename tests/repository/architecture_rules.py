@@ -55,7 +55,10 @@ CATCH_ALL = {
         "sfnode.network.discovery.port_mapping",
         "_call",
     ): "miniupnpc raises nothing narrower",
-    ("sfnode.training.worker", "answer"): "one request of the worker: its fault must not end the other nodes' sessions",
+    (
+        "sfnode.training.worker_process",
+        "answer",
+    ): "one request of the worker: its fault must not end the other nodes' sessions",
     ("tests.simulation.world", "run_scenario"): "whatever escapes the core is a finding, and belongs to its seed",
     ("tests.fuzz.test_corpus", "_escapes"): "whatever escapes a decoder is a finding, and belongs to its input",
 }

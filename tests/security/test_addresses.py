@@ -11,7 +11,7 @@ from sfnode.network.discovery.peer_exchange import PeerExchange
 from sfnode.network.events import NetworkConfig
 from sfnode.network.policy.address_book import AddressBook
 from sfnode.network.policy.addresses import believable_addresses, parse_bootstrap, parse_untrusted, peer_of_author
-from sfnode.network.sessions.registry import Registry
+from sfnode.network.sessions.open_sessions import Registry
 
 OWN, TELLER, THIRD = (peer_of_author(bytes([number]) * 32) for number in (1, 2, 3))
 SEEN_AT = "203.0.113.5"

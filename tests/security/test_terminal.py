@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from sfnode.report import Reporter
+from sfnode.reporter import Reporter
 
 ESCAPE = "\x1b]0;title\x07"
 FORGED = "bye\n2 updates\rError: all is lost"

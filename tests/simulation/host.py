@@ -28,8 +28,8 @@ from protocol.events import (
     WorkerReady,
 )
 from protocol.limits import FLUSH_INTERVAL_MS
-from protocol.node.config import NodeConfig, SnapshotUse
 from protocol.node.node import Node
+from protocol.node.node_config import NodeConfig, SnapshotUse
 from protocol.state.replica import Replica
 from protocol.wire import PeerId, decode_untrusted, encode
 from sfnode.node.inbox import joined

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sfnode.storage.store import LEDGER_FILE, LOCK_FILE, MANIFEST_FILE, read_records
-from tests.storage.test_log_file import PROOF, RECORDS, digests, make_directory
+from tests.storage.test_log_export_import import PROOF, RECORDS, digests, make_directory
 from tests.support.cli_calls import call
 
 
@@ -31,7 +31,7 @@ def test_log_import__killed_while_it_writes__leaves_the_place_free(
         assert len(list(read_records(staged))) == 61
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sfnode.storage.log_file.sync_folder", die)
+    monkeypatch.setattr("sfnode.storage.log_export_import.sync_folder", die)
     assert call("log", "import", tmp_path / "x.log", "--data-dir", tmp_path / "copy").code != 0
     assert not (tmp_path / "copy").exists()
 
@@ -41,8 +41,8 @@ def test_log_import__killed_before__clears_away_what_was_left_of_that_directory_
 ) -> None:
     assert call("log", "export", tmp_path / "x.log", "--data-dir", node).code == 0
     with monkeypatch.context() as patched:  # SIGKILL: nothing is cleared away
-        patched.setattr("sfnode.storage.log_file.shutil.rmtree", lambda path: None)
-        patched.setattr("sfnode.storage.log_file.os.replace", lambda source, target: sys.exit(9))
+        patched.setattr("sfnode.storage.log_export_import.shutil.rmtree", lambda path: None)
+        patched.setattr("sfnode.storage.log_export_import.os.replace", lambda source, target: sys.exit(9))
         assert call("log", "import", tmp_path / "x.log", "--data-dir", tmp_path / "copy").code == 9
     (left,) = (path for path in tmp_path.iterdir() if path.name.startswith("copy.import-"))
     others = [tmp_path / "copy.import-my_notes" / "notes.txt", tmp_path / "copy2.import-abcdefgh" / LEDGER_FILE]

@@ -12,10 +12,19 @@ import pytest
 from protocol.crypto.hashing import Author
 from protocol.documents.log_file import encode_log
 from protocol.state.replica import Replica
-from sfnode.storage import log_file
+from sfnode.storage import log_export_import as log_file
 from sfnode.storage.store import LEDGER_FILE, Store, replayed
 from sfnode.storage.stored_records import SLOT_INDEX, StoredRecords
-from tests.storage.test_log_file import GOOD, MANIFEST, PROOF, RECORDS, SIGNED, blocks_of, digests, make_directory
+from tests.storage.test_log_export_import import (
+    GOOD,
+    MANIFEST,
+    PROOF,
+    RECORDS,
+    SIGNED,
+    blocks_of,
+    digests,
+    make_directory,
+)
 from tests.support.cli_calls import call
 from tests.support.ledgers import seal
 

@@ -14,9 +14,9 @@ from protocol.errors import Reject, RejectReason
 from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import checked, sign_manifest
 from protocol.state.replica import Replica
-from sfnode.storage.basis_file import basis_path, store_basis
 from sfnode.storage.store import Store
-from tests.storage.test_log_file import Change, blocks_of, digests, joined, load, make_directory
+from sfnode.storage.stored_bases import basis_path, store_basis
+from tests.storage.test_log_export_import import Change, blocks_of, digests, joined, load, make_directory
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.ledgers import seal, signer
 from tests.support.manifests import OWNER, manifest_data, small_manifest

@@ -18,7 +18,7 @@ from protocol.run.task import Objective, TaskKind, TaskSpec
 from sfnode import demo
 from sfnode.network.events import NetworkConfig
 from sfnode.node.daemon import Daemon, DaemonConfig
-from sfnode.report import Reporter
+from sfnode.reporter import Reporter
 from sfnode.run.builder import MethodChoice, build_manifest, method_plain
 from sfnode.run.data_files import data_spec
 from sfnode.storage.identity import FILE_NAME, load_or_create_seed

@@ -14,7 +14,7 @@ from sfnode.network.events import MessageReceived, NetworkConfig, NetworkEvent, 
 from sfnode.network.network import Network
 from sfnode.network.policy.addresses import Address, parse_address, parse_listen
 from sfnode.network.sessions.channel import Timings
-from sfnode.network.sessions.file_transfer import FileSource
+from sfnode.network.sessions.file_download import FileSource
 from sfnode.network.sessions.handshake import own_hello
 from sfnode.network.transport.host import Host, SessionHandler
 from sfnode.network.transport.link import Link, LinkBrokenError

@@ -15,8 +15,8 @@ from protocol.events import (
     Ticked,
 )
 from protocol.ledger.ledger import Ledger
-from protocol.node.config import NodeConfig
 from protocol.node.node import Node
+from protocol.node.node_config import NodeConfig
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
 from protocol.subspace.directions import seed_of

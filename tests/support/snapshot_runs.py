@@ -10,8 +10,8 @@ from functools import lru_cache
 from protocol import limits
 from protocol.events import Effect, MessageArrived, PeerJoined, SendMessage, Ticked
 from protocol.ledger.ledger import Ledger
-from protocol.node.config import NodeConfig
 from protocol.node.node import Node
+from protocol.node.node_config import NodeConfig
 from protocol.run.manifest import Manifest, checked
 from protocol.state.replica import Replica
 from protocol.state.snapshot import Attestation, AttestationCodec, Snapshot, encode_snapshot

@@ -11,13 +11,14 @@ from protocol.errors import OperatorError
 from protocol.run.method import CoreKind
 from protocol.state.coefficients import CoefficientLayout
 from protocol.subspace.bases import Bases
-from sfnode.training.bench.apply import bench_apply
-from sfnode.training.bench.audit import bench_audit
-from sfnode.training.bench.memory import Alternative, peaks
+from sfnode.training.bench.apply_cost import bench_apply
+from sfnode.training.bench.audit_cost import bench_audit
 from sfnode.training.bench.mezo import mezo_step
+from sfnode.training.bench.peak_memory import Alternative, peaks
 from sfnode.training.bench.references import LORA_RANK, adamw, label_loss, lora, mezo
-from sfnode.training.bench.replay import bench_replay
-from sfnode.training.bench.runs import (
+from sfnode.training.bench.replay_cost import bench_replay
+from sfnode.training.bench.step_cost import bench_step
+from sfnode.training.bench.subjects import (
     bench_manifest,
     random_data,
     random_model,
@@ -26,9 +27,8 @@ from sfnode.training.bench.runs import (
     verified_envelopes,
     weights_of,
 )
-from sfnode.training.bench.step import bench_step
 from sfnode.training.bench.timing import Times, paired_ratio, timed_in_turn
-from sfnode.training.bench.view import bench_view, naive_merge
+from sfnode.training.bench.view_cost import bench_view, naive_merge
 from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.tensors import trainable_tensors
 from sfnode.training.task.encoding import RowBatch, row_batch
@@ -44,7 +44,7 @@ def tiny_rows() -> RowBatch:
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_bench_step__tiny_shape__reports_every_ratio(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     peak = {alternative.value: 100 + 10 * index for index, alternative in enumerate(Alternative)}
-    monkeypatch.setattr("sfnode.training.bench.step.peaks", lambda *settings: peak)  # its own test is below
+    monkeypatch.setattr("sfnode.training.bench.step_cost.peaks", lambda *settings: peak)  # its own test is below
     found = bench_step("opt-tiny", rows=4, tokens=8, dtype=dtype, repeats=2, device="cpu")
     for name in ("forward", "full_forward", "mezo", "mezo_same_tensors", "backprop", "lora"):
         ratio = found[f"ratio_to_{name}"]
@@ -59,7 +59,7 @@ def test_bench_step__tiny_shape__reports_every_ratio(dtype: str, monkeypatch: py
 
 @pytest.mark.slow
 def test_bench_memory__forward_and_adamw__hold_what_they_must(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfnode.training.bench.memory._PROCESSES", 1)
+    monkeypatch.setattr("sfnode.training.bench.peak_memory._PROCESSES", 1)
     found = peaks(
         "opt-tiny", (4, 8), "fp32", "cpu", (Alternative.FORWARD, Alternative.ADAMW, Alternative.STEP_LATER_PUBLISHED)
     )

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from protocol.run.manifest import TensorKind, TensorSpec
 from protocol.subspace.directions import Basis
-from sfnode.storage.basis_file import UNIT_EXP
+from sfnode.storage.stored_bases import UNIT_EXP
 from sfnode.training.calibration import (
     ENTRY_MAX,
     forward_basis,

@@ -20,7 +20,7 @@ from protocol.errors import OperatorError
 from protocol.state.coefficients import view_exp
 from protocol.subspace.bases import Bases
 from sfnode.training.export.adapter import float32_parts
-from sfnode.training.export.export import export_adapter, export_model
+from sfnode.training.export.model_folder import export_adapter, export_model
 from sfnode.training.model.tensors import TensorGroup
 from tests.support.exports import CONFIGS, TrainedRun, save_base, trained_run
 

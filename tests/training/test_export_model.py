@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from protocol.errors import OperatorError
 from protocol.subspace.bases import Bases
-from sfnode.training.export.export import export_adapter, export_model
+from sfnode.training.export.model_folder import export_adapter, export_model
 from sfnode.training.export.out_folder import fresh_folder
 from sfnode.training.model.tensors import TensorGroup
 from tests.support.exports import CONFIGS, TrainedRun, save_base, trained_run

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from protocol.crypto.hashing import Author, RunId, hash_fields
-from protocol.ledger.buckets import PAYLOAD_HASH_BYTES
+from protocol.ledger.digest_buckets import PAYLOAD_HASH_BYTES
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import Manifest
 from protocol.subspace.directions import seed_of

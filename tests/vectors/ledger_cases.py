@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.crypto.keys import Signer
-from protocol.ledger.buckets import shard_of
+from protocol.ledger.digest_buckets import shard_of
 from protocol.run.manifest import Manifest, coefficient_max
 from protocol.run.method import CoreKind
 from protocol.subspace.directions import canonical_coordinates, rademacher_signs, seed_of

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from protocol import limits
 from protocol.crypto.hashing import hash_fields, u32
 from protocol.errors import Ignore, Reject
-from protocol.ledger.buckets import Holdings, bits_of
+from protocol.ledger.digest_buckets import Holdings, bits_of
 from protocol.ledger.ledger import Accepted, Ledger
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica

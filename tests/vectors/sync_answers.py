@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from protocol.ledger.buckets import bitmap_of
+from protocol.ledger.digest_buckets import bitmap_of
 from protocol.ledger.ledger import Ledger
 from protocol.sync.anti_entropy import Claims, Reply, Request, SyncSession
 from protocol.wire import (

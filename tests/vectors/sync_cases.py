@@ -8,7 +8,7 @@ from functools import cache
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from protocol.ledger.buckets import bitmap_of, shard_of
+from protocol.ledger.digest_buckets import bitmap_of, shard_of
 from protocol.ledger.ledger import Ledger
 from protocol.run.manifest import Manifest
 from protocol.sync.anti_entropy import Request, answer

@@ -21,7 +21,7 @@ from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Eve
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import sign_manifest
 from protocol.state.coefficients import Coefficients
-from sfnode.report import Reporter
+from sfnode.reporter import Reporter
 from sfnode.worker.messages import (
     EstimateRequest,
     EvaluateRequest,

@@ -13,7 +13,7 @@ import trio
 
 from protocol.errors import Reject
 from protocol.wire import PeerId
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.discovery.peer_exchange import PeerExchange
 from sfnode.network.events import DialReport
 from sfnode.network.policy.address_book import AddressBook
@@ -22,7 +22,7 @@ from sfnode.network.policy.inbound import Group, limited_group_of
 from sfnode.network.policy.outbound import Candidate, Dialled, choose_to_leave, elsewhere, is_crowded, spread
 from sfnode.network.policy.reputation import Fault
 from sfnode.network.sessions.handshake import DUPLICATE, RefusedError
-from sfnode.network.sessions.registry import Registry
+from sfnode.network.sessions.open_sessions import Registry
 from sfnode.network.transport.host import DialError, Host
 from sfnode.network.transport.link import Link, LinkBrokenError
 
@@ -68,14 +68,14 @@ class Overlay:
 
     async def run(self) -> None:
         """Never returns."""
-        self._next_bootstrap_check_s = trio.current_time() + limits.BOOTSTRAP_CHECK_S
+        self._next_bootstrap_check_s = trio.current_time() + bounds.BOOTSTRAP_CHECK_S
         async with trio.open_nursery() as nursery:
             while True:
                 for peer in self._choose():
                     self._dialling.add(peer)
                     nursery.start_soon(self._dial_and_run, peer)
                 self._exchange.ask()
-                with trio.move_on_after(limits.UPKEEP_INTERVAL_S):
+                with trio.move_on_after(bounds.UPKEEP_INTERVAL_S):
                     await self._wake.wait()
                 self._wake = trio.Event()
 
@@ -87,7 +87,7 @@ class Overlay:
             return ()
         now_s = trio.current_time()
         exclude = self._registry.served() | self._registry.discouraged() | frozenset(self._dialling)
-        free = limits.DIALS_AT_ONCE_MAX - len(self._dialling)
+        free = bounds.DIALS_AT_ONCE_MAX - len(self._dialling)
         if self._config.neighbours_fixed:
             return self._book.due(now_s, exclude=exclude, bootstrap_only=True)[: max(0, free)]
         ours = self._registry.count(is_outbound=True) + len(self._dialling)
@@ -114,7 +114,7 @@ class Overlay:
                 peer=session.peer,
                 group=limited_group_of(session.channel.link.remote_host),
                 started_s=session.started_s,
-                is_kept=place < limits.ANCHORS or self._book.is_bootstrap(session.peer),
+                is_kept=place < bounds.ANCHORS or self._book.is_bootstrap(session.peer),
             )
             for place, session in enumerate(sessions)
         )
@@ -145,7 +145,7 @@ class Overlay:
         found = tuple(peer for peer in self._book.due(now_s, exclude=exclude) if peer in self._recommended)[:1]
         self._recommended = frozenset()
         if not found and now_s >= self._next_bootstrap_check_s:
-            self._next_bootstrap_check_s = now_s + limits.BOOTSTRAP_CHECK_S * self._chance.uniform(0.5, 1.5)
+            self._next_bootstrap_check_s = now_s + bounds.BOOTSTRAP_CHECK_S * self._chance.uniform(0.5, 1.5)
             found = self._book.due(now_s, exclude=exclude, bootstrap_only=True)[:1]
         return found if found and self._has_room_to_check() else ()
 
@@ -155,7 +155,7 @@ class Overlay:
         if len(outbound) + len(self._dialling) < self._config.outbound_max:
             return True
         outbound.sort(key=lambda session: session.started_s)
-        others = [each for each in outbound[limits.ANCHORS :] if not self._book.is_bootstrap(each.peer)]
+        others = [each for each in outbound[bounds.ANCHORS :] if not self._book.is_bootstrap(each.peer)]
         if others:
             others[-1].say_bye("making room for a bootstrap")
         return bool(others)
@@ -167,7 +167,7 @@ class Overlay:
         except Exception:  # a bug of ours that this peer found must not take the other sessions along
             self.failures += 1
             _log.exception("outbound_session_failed peer=%s", peer)
-            self._book.failed(peer, trio.current_time(), at_least_s=limits.REFUSED_S)
+            self._book.failed(peer, trio.current_time(), at_least_s=bounds.REFUSED_S)
         finally:
             self._dialling.discard(peer)
             self.wake()
@@ -209,7 +209,7 @@ class Overlay:
         if self._book.is_bootstrap(address.peer):
             self._recommended = frozenset(PeerId(told.peer) for told in error.peers)
         if not error.reason.startswith(DUPLICATE):  # both ends dialled at once, and the other session stays
-            self._failed(address, error.reason, limits.WRONG_RUN_S if error.is_lasting else limits.REFUSED_S)
+            self._failed(address, error.reason, bounds.WRONG_RUN_S if error.is_lasting else bounds.REFUSED_S)
 
     def _failed(self, address: Address, reason: str, at_least_s: float = 0.0) -> None:
         assert address.peer is not None
@@ -218,11 +218,11 @@ class Overlay:
         failures = earlier.failures + 1 if earlier else 1
         report = DialReport(address=str(address), reason=reason, failures=failures, retry_in_s=retry_in_s)
         self._reports[str(address)] = report
-        if len(self._reports) > limits.DIAL_REPORTS_MAX:
+        if len(self._reports) > bounds.DIAL_REPORTS_MAX:
             del self._reports[next(iter(self._reports))]
         _log.info("dial_failed address=%s reason=%r failures=%d retry_in_s=%.1f", address, reason, failures, retry_in_s)
 
 
-@lru_cache(maxsize=limits.KNOWN_PEERS_MAX)  # 20 us each, and a full book is gone through every second
+@lru_cache(maxsize=bounds.KNOWN_PEERS_MAX)  # 20 us each, and a full book is gone through every second
 def _group_of(transport: str) -> Group | None:
     return limited_group_of(parse_address(transport).host)

@@ -20,7 +20,7 @@ from typing import Final
 import trio
 
 from protocol.wire import PeerId
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.discovery.mdns_packets import (
     Announcement,
     Query,
@@ -64,22 +64,22 @@ class LocalDiscovery:
 
     async def _ask(self) -> None:
         """Soon after the start, then more and more seldom; interfaces that have come up meanwhile are joined."""
-        wait_s = limits.MDNS_QUERY_START_S
+        wait_s = bounds.MDNS_QUERY_START_S
         while True:
             for index in self._interfaces():
                 _join(self._socket, index)
                 self._send(index, encode_query())
                 self._announce(index)
             await trio.sleep(self._chance.uniform(0.5, 1.5) * wait_s)
-            wait_s = min(2 * wait_s, limits.MDNS_QUERY_MAX_S)
+            wait_s = min(2 * wait_s, bounds.MDNS_QUERY_MAX_S)
 
     async def _listen(self) -> None:
         receiving = trio.socket.from_stdlib_socket(self._socket)
         while True:
             with suppress(OSError):  # an interface has gone
-                packet, source = await receiving.recvfrom(limits.MDNS_PACKET_BYTES_MAX + 1)
+                packet, source = await receiving.recvfrom(bounds.MDNS_PACKET_BYTES_MAX + 1)
                 self._handle(packet, str(source[0]))
-            await trio.sleep(limits.MDNS_PACKET_S)  # a flood of packets is lost in the kernel, and costs us little
+            await trio.sleep(bounds.MDNS_PACKET_S)  # a flood of packets is lost in the kernel, and costs us little
 
     def _handle(self, packet: bytes, source: str) -> None:
         if not is_local(source):
@@ -99,7 +99,7 @@ class LocalDiscovery:
         now_s = trio.current_time()
         if now_s < self._answer_from_s:
             return
-        self._answer_from_s = now_s + limits.MDNS_ANSWER_INTERVAL_S
+        self._answer_from_s = now_s + bounds.MDNS_ANSWER_INTERVAL_S
         for index in self._interfaces():
             self._announce(index)
 
@@ -114,7 +114,7 @@ class LocalDiscovery:
             if address.kind == "ip4" and (address.is_wildcard or address.host == host)
         )
         if own:
-            self._send(index, encode_announcement(self._label, own[: limits.MDNS_ADDRESSES_MAX]))
+            self._send(index, encode_announcement(self._label, own[: bounds.MDNS_ADDRESSES_MAX]))
 
     def _interfaces(self) -> list[int]:
         """All but loopback: nodes on one machine hear each other over its other interfaces."""

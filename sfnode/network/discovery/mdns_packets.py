@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from sfnode.network import limits
+from sfnode.network import bounds
 
 SERVICE: Final = (b"_p2p", b"_udp", b"local")
 _DNSADDR: Final = b"dnsaddr="
@@ -75,23 +75,23 @@ def decode_untrusted(packet: bytes) -> Query | Announcement | None:
 
 
 class _Reader:
-    """Reads one packet. Every loop is bounded by the packet's length and by limits."""
+    """Reads one packet. Every loop is bounded by the packet's length and by bounds."""
 
     def __init__(self, packet: bytes) -> None:
-        if len(packet) > limits.MDNS_PACKET_BYTES_MAX:
+        if len(packet) > bounds.MDNS_PACKET_BYTES_MAX:
             raise _MalformedError
         self._packet = packet
         self._at = _HEADER.size
 
     def read(self) -> Query | Announcement | None:
         _, flags, questions, *others = _HEADER.unpack_from(self._packet)
-        if questions + sum(others) > limits.MDNS_RECORDS_MAX:
+        if questions + sum(others) > bounds.MDNS_RECORDS_MAX:
             raise _MalformedError
         asked = [self._question() for _ in range(questions)]
         if not flags & _IS_ANSWER:
             return Query() if any(asked) else None
         addresses = tuple(text for _ in range(sum(others)) for text in self._record())
-        return Announcement(addresses=addresses[: limits.MDNS_ADDRESSES_MAX]) if addresses else None
+        return Announcement(addresses=addresses[: bounds.MDNS_ADDRESSES_MAX]) if addresses else None
 
     def _question(self) -> bool:
         """Whether it is about libp2p peers."""
@@ -126,7 +126,7 @@ class _Reader:
                 at = target
                 continue
             label = self._packet[at + 1 : at + 1 + size]
-            if size & _POINTER or len(label) < size or len(labels) >= limits.MDNS_LABELS_MAX:
+            if size & _POINTER or len(label) < size or len(labels) >= bounds.MDNS_LABELS_MAX:
                 raise _MalformedError
             labels.append(label.lower())
             at += 1 + size

@@ -9,7 +9,7 @@ import trio
 
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.wire import PeerAddress, PeerId, Peers, PeersRequest, encode
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.events import NetworkConfig
 from sfnode.network.policy.address_book import AddressBook
 from sfnode.network.policy.addresses import (
@@ -19,7 +19,7 @@ from sfnode.network.policy.addresses import (
     parse_untrusted,
     reachable_addresses,
 )
-from sfnode.network.sessions.registry import Registry
+from sfnode.network.sessions.open_sessions import Registry
 from sfnode.network.sessions.session import Session
 
 NEARBY: Final = PeerId("local network")  # stands for all that mDNS told, where a neighbour's id would
@@ -60,9 +60,9 @@ class PeerExchange:
             return
         now_s = trio.current_time()
         for session in self._registry.all():
-            next_s, interval_s = self._ask_next.get(session.peer, (now_s, limits.EXCHANGE_START_S))
+            next_s, interval_s = self._ask_next.get(session.peer, (now_s, bounds.EXCHANGE_START_S))
             if next_s <= now_s and session.send(PeersRequest()):
-                longer_s = min(2 * interval_s, limits.EXCHANGE_INTERVAL_S)
+                longer_s = min(2 * interval_s, bounds.EXCHANGE_INTERVAL_S)
                 self._ask_next[session.peer] = (now_s + interval_s, longer_s)
                 self._awaited[session.peer] += 1
 
@@ -70,7 +70,7 @@ class PeerExchange:
         """A neighbour asks. Asked too often: no answer."""
         now_s = trio.current_time()
         answered_s = self._answered_s.get(session.peer)
-        if answered_s is None or now_s - answered_s >= limits.PEERS_ANSWER_INTERVAL_S:
+        if answered_s is None or now_s - answered_s >= bounds.PEERS_ANSWER_INTERVAL_S:
             self._answered_s[session.peer] = now_s
             peers = self.recommend(session.peer, session.channel.link.remote_host, bytes_max=FRAME_BYTES_MAX)
             session.send(Peers(peers=peers))

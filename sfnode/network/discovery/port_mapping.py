@@ -16,7 +16,7 @@ from typing import Any
 import miniupnpc
 import trio
 
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.policy.addresses import Address
 
 _log = logging.getLogger("sfnode.network")
@@ -55,7 +55,7 @@ class Gateway:
 
     def open(self, port: int) -> int:
         """Map ``port`` of this machine, for MAPPING_LEASE_S; returns the port outside, the same where it is free."""
-        for outside in (port, *(random.randrange(20_000, 60_000) for _ in range(limits.MAPPING_TRIES - 1))):
+        for outside in (port, *(random.randrange(20_000, 60_000) for _ in range(bounds.MAPPING_TRIES - 1))):
             holder = _call(self._device.getspecificportmapping, outside, _PROTOCOL)
             if holder is None or holder[0] == self.own_host:
                 self._add(outside, port)
@@ -65,7 +65,7 @@ class Gateway:
     def _add(self, outside: int, port: int) -> None:
         mapping = (outside, _PROTOCOL, self.own_host, port, _DESCRIPTION, _ANYBODY)
         try:
-            _call(self._device.addportmapping, *mapping, limits.MAPPING_LEASE_S)
+            _call(self._device.addportmapping, *mapping, bounds.MAPPING_LEASE_S)
         except NoMappingError as error:
             if "OnlyPermanentLeasesSupported" not in str(error):
                 raise
@@ -79,7 +79,7 @@ class Gateway:
 def find_gateway(*, interface: str | None = None) -> Gateway:
     """Ask the local network for a router that maps ports; takes MAPPING_DISCOVER_MS. ``interface``: own IP address."""
     device = miniupnpc.UPnP(multicastif=interface) if interface else miniupnpc.UPnP()
-    device.discoverdelay = limits.MAPPING_DISCOVER_MS
+    device.discoverdelay = bounds.MAPPING_DISCOVER_MS
     try:
         _call(device.discover)
     except NoMappingError:  # so the library says that it has found nothing
@@ -116,9 +116,9 @@ class PortMapper:
         try:
             while True:
                 await self._renew()
-                await trio.sleep(limits.MAPPING_RENEW_S)
+                await trio.sleep(bounds.MAPPING_RENEW_S)
         finally:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + limits.MAPPING_CLOSE_S):
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + bounds.MAPPING_CLOSE_S):
                 await self._in_thread(self._close)
 
     async def _renew(self) -> None:

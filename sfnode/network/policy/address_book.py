@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 
 from protocol.wire import PeerId
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.policy.addresses import Address
 
 
@@ -51,7 +51,7 @@ class AddressBook:
 
     def restore(self, rows: tuple[PeerRow, ...]) -> None:
         """Take over what ``rows`` returned in an earlier life; rows beyond the bound are left out."""
-        for row in sorted(rows, key=lambda row: -row.last_success_unix_ms)[: limits.KNOWN_PEERS_MAX]:
+        for row in sorted(rows, key=lambda row: -row.last_success_unix_ms)[: bounds.KNOWN_PEERS_MAX]:
             if row.peer == self._own_peer:
                 continue
             entry = self._entries.setdefault(PeerId(row.peer), _Entry())
@@ -86,9 +86,9 @@ class AddressBook:
 
     def _has_room(self, source: PeerId) -> bool:
         hearsay = [entry for entry in self._entries.values() if entry.source is not None]
-        if sum(entry.source == source for entry in hearsay) >= limits.HEARSAY_PER_SOURCE_MAX:
+        if sum(entry.source == source for entry in hearsay) >= bounds.HEARSAY_PER_SOURCE_MAX:
             return False
-        if len(self._entries) < limits.KNOWN_PEERS_MAX:
+        if len(self._entries) < bounds.KNOWN_PEERS_MAX:
             return True
         return self._forget_worst()
 
@@ -111,7 +111,7 @@ class AddressBook:
         """Multiaddrs of the bootstraps that were ever reached, those met last first; as many as are kept."""
         met = [(p, entry) for p, entry in self._entries.items() if entry.is_bootstrap and entry.last_success_unix_ms]
         met.sort(key=lambda item: -item[1].last_success_unix_ms)
-        return tuple(f"{entry.addresses[0]}/p2p/{peer}" for peer, entry in met[: limits.BOOTSTRAPS_KEPT_MAX])
+        return tuple(f"{entry.addresses[0]}/p2p/{peer}" for peer, entry in met[: bounds.BOOTSTRAPS_KEPT_MAX])
 
     # --- dialling
 
@@ -137,7 +137,7 @@ class AddressBook:
         """The ANCHORS peers that were met last."""
         good = [peer for peer, entry in self._entries.items() if entry.last_success_unix_ms]
         good.sort(key=lambda peer: -self._entries[peer].last_success_unix_ms)
-        return frozenset(good[: limits.ANCHORS])
+        return frozenset(good[: bounds.ANCHORS])
 
     def addresses(self, peer: PeerId) -> tuple[str, ...]:
         """Addresses of a peer, last good one first; without the peer id."""
@@ -153,7 +153,7 @@ class AddressBook:
         if address in entry.addresses:
             entry.addresses.remove(address)
         entry.addresses.insert(0, address)
-        del entry.addresses[limits.ADDRESSES_PER_PEER_MAX :]
+        del entry.addresses[bounds.ADDRESSES_PER_PEER_MAX :]
 
     def still_good(self, peer: PeerId, *, unix_ms: int) -> None:
         """A session with the peer has lasted until now: of those that are saved, it is met last."""
@@ -165,8 +165,8 @@ class AddressBook:
         entry = self._entries.get(peer)
         if entry is None:
             return 0.0
-        longest_s = limits.BACKOFF_BOOTSTRAP_MAX_S if entry.is_bootstrap else limits.BACKOFF_MAX_S
-        backoff_s = min(longest_s, limits.BACKOFF_START_S * 2.0 ** min(entry.failures, 20))
+        longest_s = bounds.BACKOFF_BOOTSTRAP_MAX_S if entry.is_bootstrap else bounds.BACKOFF_MAX_S
+        backoff_s = min(longest_s, bounds.BACKOFF_START_S * 2.0 ** min(entry.failures, 20))
         entry.failures += 1
         wait_s = max(self._chance.uniform(0.0, backoff_s), min(at_least_s, longest_s))
         entry.due_s = now_s + wait_s
@@ -176,7 +176,7 @@ class AddressBook:
         """A session ended: let a random moment pass before the next dial, so that not both ends dial at once."""
         entry = self._entries.get(peer)
         if entry is not None:
-            entry.due_s = max(entry.due_s, now_s + self._chance.uniform(0.0, limits.BACKOFF_START_S))
+            entry.due_s = max(entry.due_s, now_s + self._chance.uniform(0.0, bounds.BACKOFF_START_S))
 
     # --- telling others
 
@@ -189,13 +189,13 @@ class AddressBook:
         ]
         self._chance.shuffle(good)
         good.sort(key=lambda peer: peer not in connected)
-        return tuple(good[: limits.PEERS_PER_ANSWER_MAX])
+        return tuple(good[: bounds.PEERS_PER_ANSWER_MAX])
 
 
 def _remember(entry: _Entry, address: str) -> None:
     """Append an address; when there are too many, the second gives way (the first is the last good one)."""
     if address in entry.addresses:
         return
-    if len(entry.addresses) >= limits.ADDRESSES_PER_PEER_MAX:
+    if len(entry.addresses) >= bounds.ADDRESSES_PER_PEER_MAX:
         del entry.addresses[1]
     entry.addresses.append(address)

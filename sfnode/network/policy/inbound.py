@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NewType
 
 from protocol.wire import PeerId
-from sfnode.network import limits
+from sfnode.network import bounds
 
 Group = NewType("Group", str)
 
@@ -66,7 +66,7 @@ def has_group_room(host: str, taken: Iterable[Group], places_max: int) -> bool:
     if not is_limited(host):
         return True
     group = group_of(host)
-    return sum(other == group for other in taken) < max(1, places_max // limits.INBOUND_GROUP_PART)
+    return sum(other == group for other in taken) < max(1, places_max // bounds.INBOUND_GROUP_PART)
 
 
 def has_stranger_room(host: str, strangers: Iterable[str]) -> bool:
@@ -74,7 +74,7 @@ def has_stranger_room(host: str, strangers: Iterable[str]) -> bool:
     if not is_limited(host):
         return True
     group = group_of(host)
-    return sum(group_of(other) == group for other in strangers) < limits.STRANGERS_PER_GROUP_MAX
+    return sum(group_of(other) == group for other in strangers) < bounds.STRANGERS_PER_GROUP_MAX
 
 
 def choose_to_evict(places: Collection[Place], newcomer: Group) -> PeerId | None:
@@ -108,6 +108,6 @@ def _youngest_of_most(places: Collection[Place], crowd: Counter[Group]) -> Place
 def _protected(places: Collection[Place]) -> frozenset[PeerId]:
     """The oldest, and the most useful of the others."""
     by_age = sorted(places, key=lambda place: (place.started_s, place.peer))
-    old, others = by_age[: limits.PROTECTED_OLD], by_age[limits.PROTECTED_OLD :]
+    old, others = by_age[: bounds.PROTECTED_OLD], by_age[bounds.PROTECTED_OLD :]
     useful = sorted((place for place in others if place.news > 0), key=lambda place: (-place.news, place.peer))
-    return frozenset(place.peer for place in (*old, *useful[: limits.PROTECTED_USEFUL]))
+    return frozenset(place.peer for place in (*old, *useful[: bounds.PROTECTED_USEFUL]))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from protocol.wire import PeerId
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.policy.inbound import Group
 
 
@@ -69,8 +69,8 @@ def choose_to_leave(dialled: Sequence[Dialled]) -> PeerId | None:
 
 
 def _is_full(group: Group | None, crowd: Counter[Group | None]) -> bool:
-    return group is not None and crowd[group] >= limits.OUTBOUND_GROUP_MAX
+    return group is not None and crowd[group] >= bounds.OUTBOUND_GROUP_MAX
 
 
 def _is_over(group: Group | None, crowd: Counter[Group | None]) -> bool:
-    return group is not None and crowd[group] > limits.OUTBOUND_GROUP_MAX
+    return group is not None and crowd[group] > bounds.OUTBOUND_GROUP_MAX

@@ -25,7 +25,7 @@ from protocol.wire import (
     SpansRequest,
     StatementsRequest,
 )
-from sfnode.network import limits
+from sfnode.network import bounds
 
 # Microseconds for the answer and for writing it, measured on a slow core with 131,072 records in one span: the dearest
 # answer of each kind, rounded up.
@@ -62,7 +62,7 @@ class Asked:
     def sent(self, message: Message) -> None:
         """A message went to the peer."""
         if isinstance(message, PullRequest):
-            self._owed_bytes = min(self._owed_bytes + PULL_BYTES_MAX, limits.OWED_BYTES_MAX)
+            self._owed_bytes = min(self._owed_bytes + PULL_BYTES_MAX, bounds.OWED_BYTES_MAX)
 
     def take(self, message: Message) -> bool:
         """Whether a message that came brings no more than is owed; then it is owed no longer."""
@@ -79,11 +79,11 @@ def pushed_cost_bytes(message: Message, record_bytes: int, *, is_asked_for: bool
     ``record_bytes``: of one record of the run; 0 while that is not known.
     """
     if isinstance(message, Attestations):
-        return len(message.attestations) * limits.PUSHED_RECORD_COST_BYTES
+        return len(message.attestations) * bounds.PUSHED_RECORD_COST_BYTES
     if not record_bytes or not isinstance(message, Records) or is_asked_for:
         return 0
     records = len(message.data) // record_bytes
-    return max(0, records * limits.PUSHED_RECORD_COST_BYTES - len(message.data))
+    return max(0, records * bounds.PUSHED_RECORD_COST_BYTES - len(message.data))
 
 
 @dataclass(slots=True)
@@ -109,12 +109,12 @@ class Rations:
     def wait_s(self, peer: PeerId, cost: int, now_s: float) -> float:
         """Book ``cost`` microseconds; returns for how long the peer's request has to wait, 0 within its ration."""
         self._forget_idle(now_s)
-        bucket = self._buckets.setdefault(peer, _Bucket(limits.RATION_BURST_US, now_s))
+        bucket = self._buckets.setdefault(peer, _Bucket(bounds.RATION_BURST_US, now_s))
         bucket.is_here = True
         here = sum(other.is_here for other in self._buckets.values())
-        rate = min(limits.RATION_US_PER_S, limits.RATION_ALL_US_PER_S / here)
+        rate = min(bounds.RATION_US_PER_S, bounds.RATION_ALL_US_PER_S / here)
         earned = (now_s - bucket.updated_s) * rate
-        bucket.allowance_us = min(bucket.allowance_us + earned, limits.RATION_BURST_US) - cost
+        bucket.allowance_us = min(bucket.allowance_us + earned, bounds.RATION_BURST_US) - cost
         bucket.updated_s = now_s
         return max(0.0, -bucket.allowance_us / rate)
 
@@ -125,6 +125,6 @@ class Rations:
 
     def _forget_idle(self, now_s: float) -> None:
         """Who has asked nothing for so long that its bucket is full again takes no part any more."""
-        idle = [p for p, bucket in self._buckets.items() if now_s - bucket.updated_s > limits.RATION_IDLE_S]
+        idle = [p for p, bucket in self._buckets.items() if now_s - bucket.updated_s > bounds.RATION_IDLE_S]
         for peer in idle:
             del self._buckets[peer]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from protocol.wire import PeerId
-from sfnode.network import limits
+from sfnode.network import bounds
 
 
 class Fault(Enum):
@@ -45,7 +45,7 @@ class _Score:
 
     def at(self, now_s: float) -> float:
         """The score now, decayed towards 0."""
-        return self.points * math.exp2((self.updated_s - now_s) / limits.SCORE_HALF_LIFE_S)
+        return self.points * math.exp2((self.updated_s - now_s) / bounds.SCORE_HALF_LIFE_S)
 
 
 class Standing:
@@ -61,21 +61,21 @@ class Standing:
         """A session with the peer runs: one of those among which the bad ones are counted."""
         self._met_s.pop(peer, None)
         self._met_s[peer] = now_s
-        while len(self._met_s) > limits.SCORES_MAX:
+        while len(self._met_s) > bounds.SCORES_MAX:
             del self._met_s[next(iter(self._met_s))]
 
     def penalise(self, peer: PeerId, fault: Fault, now_s: float) -> Verdict:
         """Hold a fault against the peer."""
         points = self.score(peer, now_s) + fault.value
-        if points > limits.SCORE_DISCOURAGED:
+        if points > bounds.SCORE_DISCOURAGED:
             self._scores[peer] = _Score(points, now_s)
             self._bound_scores(now_s)
             return Verdict.TOLERATED
         self._scores.pop(peer, None)
         if self._is_breaker_open(peer, now_s):
-            self._discourage(peer, now_s + limits.SPARED_S)
+            self._discourage(peer, now_s + bounds.SPARED_S)
             return Verdict.SPARED
-        self._discourage(peer, now_s + limits.DISCOURAGED_S)
+        self._discourage(peer, now_s + bounds.DISCOURAGED_S)
         return Verdict.DISCOURAGED
 
     def score(self, peer: PeerId, now_s: float) -> float:
@@ -85,7 +85,7 @@ class Standing:
 
     def is_pushed_to(self, peer: PeerId, now_s: float) -> bool:
         """Whether new records are flooded to the peer."""
-        return self.score(peer, now_s) > limits.SCORE_NOT_PUSHED
+        return self.score(peer, now_s) > bounds.SCORE_NOT_PUSHED
 
     def is_discouraged(self, peer: PeerId, now_s: float) -> bool:
         """Whether the peer is neither dialled nor accepted."""
@@ -108,8 +108,8 @@ class Standing:
     def restore(self, rows: tuple[DiscouragedRow, ...], now_s: float, unix_ms: int) -> None:
         """Take over what ``rows`` returned in an earlier life. However the wall clock jumped, none gets more than a
         whole sentence."""
-        for row in rows[: limits.DISCOURAGED_MAX]:
-            left_s = min(row.until_unix_s - unix_ms / 1_000, limits.DISCOURAGED_S)
+        for row in rows[: bounds.DISCOURAGED_MAX]:
+            left_s = min(row.until_unix_s - unix_ms / 1_000, bounds.DISCOURAGED_S)
             if left_s > 0:
                 self._discourage(PeerId(row.peer), now_s + left_s)
 
@@ -117,19 +117,19 @@ class Standing:
 
     def _discourage(self, peer: PeerId, until_s: float) -> None:
         self._until_s[peer] = until_s
-        if len(self._until_s) > limits.DISCOURAGED_MAX:
+        if len(self._until_s) > bounds.DISCOURAGED_MAX:
             del self._until_s[min(self._until_s, key=self._until_s.__getitem__)]
 
     def _is_breaker_open(self, peer: PeerId, now_s: float) -> bool:
         """Strangers are no evidence of anything: only peers with whom a session ran are counted."""
-        since_s = now_s - limits.BREAKER_S
+        since_s = now_s - bounds.BREAKER_S
         self._met_s = {met: at_s for met, at_s in self._met_s.items() if at_s >= since_s}
         self._hit_s = {hit: at_s for hit, at_s in self._hit_s.items() if at_s >= since_s}
         if peer not in self._met_s:
             return False
         self._hit_s[peer] = now_s
-        return len(self._hit_s) > max(limits.BREAKER_FREE, len(self._met_s) // limits.BREAKER_PART)
+        return len(self._hit_s) > max(bounds.BREAKER_FREE, len(self._met_s) // bounds.BREAKER_PART)
 
     def _bound_scores(self, now_s: float) -> None:
-        if len(self._scores) > limits.SCORES_MAX:
+        if len(self._scores) > bounds.SCORES_MAX:
             del self._scores[max(self._scores, key=lambda peer: self._scores[peer].at(now_s))]

@@ -8,7 +8,7 @@ import trio
 
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.wire import Message, PeerId, decode_untrusted, encode
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.sessions.frames import FrameParser, frame
 from sfnode.network.transport.link import Link, LinkBrokenError
 
@@ -17,11 +17,11 @@ from sfnode.network.transport.link import Link, LinkBrokenError
 class Timings:
     """Waiting times of a session in seconds; tests shorten them."""
 
-    hello_s: float = limits.HELLO_S
-    ping_interval_s: float = limits.PING_INTERVAL_S
-    dead_s: float = limits.DEAD_S
-    write_s: float = limits.WRITE_S
-    bye_s: float = limits.BYE_S
+    hello_s: float = bounds.HELLO_S
+    ping_interval_s: float = bounds.PING_INTERVAL_S
+    dead_s: float = bounds.DEAD_S
+    write_s: float = bounds.WRITE_S
+    bye_s: float = bounds.BYE_S
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Channel:
         self.timings = timings
         self.traffic = Traffic()
         self._total = total  # of the whole network
-        self._parser = FrameParser(limits.HELLO_FRAME_BYTES_MAX)
+        self._parser = FrameParser(bounds.HELLO_FRAME_BYTES_MAX)
 
     @property
     def peer(self) -> PeerId:
@@ -59,11 +59,11 @@ class Channel:
     async def receive_untrusted(self) -> tuple[Message, int] | None:
         """The next message and its bytes on the wire, None at the end of the stream; Reject, LinkBrokenError."""
         while (payload := self._parser.next_payload()) is None:
-            data = await self.link.receive_some(limits.READ_BYTES_MAX)
+            data = await self.link.receive_some(bounds.READ_BYTES_MAX)
             if not data:
                 return None
             self._parser.feed_untrusted(data)
-        size = len(payload) + limits.LENGTH_PREFIX_BYTES
+        size = len(payload) + bounds.LENGTH_PREFIX_BYTES
         for traffic in (self.traffic, self._total):
             traffic.bytes_in += size
             traffic.frames_in += 1

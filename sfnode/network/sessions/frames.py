@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from protocol.errors import Reject, RejectReason
-from sfnode.network.limits import LENGTH_PREFIX_BYTES
+from sfnode.network.bounds import LENGTH_PREFIX_BYTES
 
 
 def frame(payload: bytes) -> bytes:

@@ -9,7 +9,7 @@ import trio
 from protocol.errors import Reject, RejectReason
 from protocol.limits import ADDRESSES_PER_PEER_MAX
 from protocol.wire import VERSION, Bye, Hello, Message, PeerAddress, Peers, encode
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.sessions.channel import Channel
 from sfnode.network.transport.link import LinkBrokenError
 
@@ -114,6 +114,6 @@ def own_hello(*, run_id: bytes, agent: str, listen: tuple[str, ...], head_step: 
     count = ADDRESSES_PER_PEER_MAX
     while True:
         hello = Hello(version=VERSION, run_id=run_id, agent=agent, listen=listen[:count], head_step=head_step)
-        if not hello.listen or len(encode(hello)) <= limits.HELLO_FRAME_BYTES_MAX:
+        if not hello.listen or len(encode(hello)) <= bounds.HELLO_FRAME_BYTES_MAX:
             return hello
         count = len(hello.listen) - 1

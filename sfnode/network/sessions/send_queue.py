@@ -7,7 +7,7 @@ from collections import deque
 import trio
 
 from protocol.limits import FRAME_BYTES_MAX
-from sfnode.network.limits import OUTBOX_BYTES_MAX, WRITE_BYTES_MAX
+from sfnode.network.bounds import OUTBOX_BYTES_MAX, WRITE_BYTES_MAX
 from sfnode.network.sessions.frames import frame
 
 

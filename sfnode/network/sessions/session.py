@@ -10,7 +10,7 @@ import trio
 
 from protocol.errors import Reject, RejectReason
 from protocol.wire import Bye, Hello, Message, PeerId, Ping, Pong, encode
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.policy.rate_limits import Asked
 from sfnode.network.policy.reputation import Fault
 from sfnode.network.sessions.channel import Channel, StalledError
@@ -50,7 +50,7 @@ class Session:
         self._is_delivering = False
         self._ping = Ping(nonce=0)  # the last one, and when it was queued
         self._ping_s = self.started_s
-        self._allowance_bytes: float = limits.RECEIVE_BURST_BYTES
+        self._allowance_bytes: float = bounds.RECEIVE_BURST_BYTES
         self._allowance_s = self.started_s
 
     @property
@@ -98,7 +98,7 @@ class Session:
             while (received := await self.channel.receive_untrusted()) is not None:
                 message, size = received
                 self._heard_s = trio.current_time()
-                await self.stay_within_rate(size + limits.FRAME_COST_BYTES)
+                await self.stay_within_rate(size + bounds.FRAME_COST_BYTES)
                 await self._receive(message, size)
             self.end("the peer closed the connection")
         except LinkBrokenError as error:
@@ -134,12 +134,12 @@ class Session:
     async def stay_within_rate(self, cost_bytes: int) -> None:
         """Wait while the peer has sent more than it may (a token bucket)."""
         now_s = trio.current_time()
-        earned = (now_s - self._allowance_s) * limits.RECEIVE_BYTES_PER_S
-        self._allowance_bytes = min(self._allowance_bytes + earned, limits.RECEIVE_BURST_BYTES)
+        earned = (now_s - self._allowance_s) * bounds.RECEIVE_BYTES_PER_S
+        self._allowance_bytes = min(self._allowance_bytes + earned, bounds.RECEIVE_BURST_BYTES)
         self._allowance_s = now_s
         self._allowance_bytes -= cost_bytes
         if self._allowance_bytes < 0:
-            await trio.sleep(-self._allowance_bytes / limits.RECEIVE_BYTES_PER_S)
+            await trio.sleep(-self._allowance_bytes / bounds.RECEIVE_BYTES_PER_S)
 
     async def _write_all(self) -> None:
         try:

@@ -35,7 +35,7 @@ from multiaddr import Multiaddr
 
 from protocol.errors import OperatorError
 from protocol.wire import PeerId
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.policy.addresses import Address, author_of_peer, parse_address
 from sfnode.network.transport import reachability as reach
 from sfnode.network.transport.libp2p_patches import (
@@ -85,7 +85,7 @@ class Host:
                 self.addresses = tuple(bound for address in listen for bound in self._bound(address))
                 yield
             finally:
-                with trio.CancelScope(shield=True, deadline=trio.current_time() + limits.STOP_S):
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + bounds.STOP_S):
                     await drop_all_connections(self._swarm)
                     await self._host.close()
 
@@ -111,14 +111,14 @@ class Host:
         assert address.peer is not None, "only addresses with a peer id are dialled"
         if address.peer == self.peer:
             raise DialError("this is the node itself")
-        if len(self._swarm.get_connections()) >= limits.CONNECTIONS_MAX:
-            raise DialError(f"this node has {limits.CONNECTIONS_MAX} connections already")
+        if len(self._swarm.get_connections()) >= bounds.CONNECTIONS_MAX:
+            raise DialError(f"this node has {bounds.CONNECTIONS_MAX} connections already")
         try:
-            with trio.fail_after(limits.DIAL_S):
+            with trio.fail_after(bounds.DIAL_S):
                 stream = await _connect(address, local_port)
                 return await self._upgrade(stream, ID.from_base58(address.peer))
         except trio.TooSlowError as error:
-            raise DialError(f"no answer within {limits.DIAL_S:.0f} s") from error
+            raise DialError(f"no answer within {bounds.DIAL_S:.0f} s") from error
         except Exception as error:
             raise DialError(_describe(error)) from error
 
@@ -149,7 +149,7 @@ class Host:
     async def _open_stream(self, connection: Any, protocol: TProtocol) -> Link:
         opened = await connection.new_stream()
         communicator = MultiselectCommunicator(opened)
-        await self._host.multiselect_client.select_one_of([protocol], communicator, int(limits.DIAL_S))
+        await self._host.multiselect_client.select_one_of([protocol], communicator, int(bounds.DIAL_S))
         opened.set_protocol(protocol)
         return Link(connection.muxed_conn, opened.muxed_stream, is_outbound=True)
 
@@ -164,7 +164,7 @@ class Host:
     async def open_beside(self, link: Link, protocol: TProtocol) -> Link | None:
         """Another stream to the peer of a link, on the same connection; None when it does not know the protocol."""
         try:
-            with trio.fail_after(limits.DIAL_S):
+            with trio.fail_after(bounds.DIAL_S):
                 connections = self._swarm.get_connections(ID.from_base58(link.peer))
                 return await self._open_stream(connections[-1], protocol)
         except (MultiselectClientError, BaseLibp2pError, trio.TooSlowError, OSError, IndexError):
@@ -201,11 +201,11 @@ def _build_host(identity_seed: bytes) -> Any:
     key_pair = create_new_key_pair(identity_seed)
     noise = NoiseTransport(key_pair, noise_privkey=create_new_noise_key_pair().private_key)
     connections = ConnectionConfig(
-        max_connections=limits.CONNECTIONS_MAX,
+        max_connections=bounds.CONNECTIONS_MAX,
         min_connections=0,
         low_watermark=0,
-        high_watermark=limits.CONNECTIONS_MAX,
-        max_connections_per_peer=limits.CONNECTIONS_PER_PEER_MAX,
+        high_watermark=bounds.CONNECTIONS_MAX,
+        max_connections_per_peer=bounds.CONNECTIONS_PER_PEER_MAX,
     )
     return new_host(
         key_pair=key_pair,

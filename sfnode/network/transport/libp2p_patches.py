@@ -27,7 +27,7 @@ from libp2p.stream_muxer.yamux import yamux
 from libp2p.transport.tcp import tcp
 
 from protocol.errors import OperatorError
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.policy.inbound import has_stranger_room
 from sfnode.network.transport.direct_session import DirectSession
 
@@ -69,7 +69,7 @@ def patch_library() -> None:
     check_library()
     _silence()
     # yamux.py accepts announced frames of 16 MiB, whatever the window: no honest peer can send more than a window.
-    yamux.MAX_WINDOW_SIZE = limits.STREAM_WINDOW_BYTES
+    yamux.MAX_WINDOW_SIZE = bounds.STREAM_WINDOW_BYTES
     yamux.YamuxStream = WindowedStream
     # tcp.py:41 sets SO_REUSEPORT for hole punching: two daemons would share one port and each get half of the dials.
     tcp._set_reuse_flags = _set_reuse_address
@@ -80,7 +80,7 @@ def patch_swarm(swarm: Any, guard: StreamGuard) -> None:
     swarm.set_stream_handler(guard.handle)
     swarm.upgrader.muxer_multistream.new_conn = _bounded_muxer(swarm.upgrader.muxer_multistream)
     swarm._do_handle_inbound_connection = _inbound_handler(swarm)
-    # The resource manager leaks slots and is rate-limited per process; the bounds in limits.py take its place.
+    # The resource manager leaks slots and is rate-limited per process; the bounds in bounds.py take its place.
     swarm.set_resource_manager(None)
     # Notifees run identify in trio *system* tasks (basic_host.py), where an error ends the process. We have our hello.
     swarm.notifees.clear()
@@ -155,7 +155,7 @@ class StreamGuard:
     async def handle(self, stream: Any) -> None:
         """Handle one inbound stream from its first byte to its end."""
         peer = stream.muxed_conn.peer_id
-        if self._open[peer] >= limits.INBOUND_STREAMS_PER_PEER_MAX:
+        if self._open[peer] >= bounds.INBOUND_STREAMS_PER_PEER_MAX:
             self.refused += 1
             self.on_refused(str(peer))
             await stream.reset()
@@ -202,8 +202,8 @@ def _inbound_handler(swarm: Any) -> Callable[[Any, Any, Any], Awaitable[None]]:
             await raw.close()
             return
         connections = swarm.connections.get(muxed.peer_id, ())
-        if len(connections) <= limits.CONNECTIONS_PER_PEER_MAX:
-            with trio.move_on_after(limits.FIRST_SESSION_S):
+        if len(connections) <= bounds.CONNECTIONS_PER_PEER_MAX:
+            with trio.move_on_after(bounds.FIRST_SESSION_S):
                 await muxed.event_closed.wait()
         if not muxed.has_session and not muxed.is_closed:
             await drop_connection(muxed)
@@ -226,7 +226,7 @@ class _BoundedBuffer(bytearray):
 
     def extend(self, data: Any) -> None:
         """Append, or WindowExceededError when the connection would hold more than it may."""
-        if self.owner.buffered_bytes() + len(data) > limits.CONNECTION_BUFFER_BYTES_MAX:
+        if self.owner.buffered_bytes() + len(data) > bounds.CONNECTION_BUFFER_BYTES_MAX:
             raise WindowExceededError("more unread bytes than the receive windows allow")
         super().extend(data)
 
@@ -318,7 +318,7 @@ class WindowedStream(yamux.YamuxStream):  # type: ignore[misc]
         while sent < len(data):
             if self.closed or self.send_closed:
                 raise MuxedStreamError("stream is closed for sending")
-            size = min(self.send_window, limits.YAMUX_CHUNK_BYTES_MAX, len(data) - sent)
+            size = min(self.send_window, bounds.YAMUX_CHUNK_BYTES_MAX, len(data) - sent)
             if size <= 0:
                 await self._wait_for_window()
                 continue
@@ -353,8 +353,8 @@ class WindowedStream(yamux.YamuxStream):  # type: ignore[misc]
 
     async def _auto_tune_and_send_window_update(self, *, bytes_read: int = 0) -> None:
         buffered = len(self.conn.stream_buffers.get(self.stream_id, b""))
-        credit = limits.STREAM_WINDOW_BYTES - self.recv_window - buffered
-        if credit >= limits.STREAM_WINDOW_BYTES // 2:
+        credit = bounds.STREAM_WINDOW_BYTES - self.recv_window - buffered
+        if credit >= bounds.STREAM_WINDOW_BYTES // 2:
             self.recv_window += credit
             await self.send_window_update(credit)
 
@@ -381,7 +381,7 @@ async def drop_connection(muxed: Any) -> None:
     waits for the other side's end of stream.
     """
     muxed.abort()
-    with trio.CancelScope(shield=True, deadline=trio.current_time() + limits.CLOSE_S):
+    with trio.CancelScope(shield=True, deadline=trio.current_time() + bounds.CLOSE_S):
         await muxed.event_closed.wait()
 
 

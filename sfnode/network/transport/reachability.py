@@ -15,7 +15,7 @@ from typing import Final
 
 import trio
 
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.transport.link import Link, LinkBrokenError
 
 PROTOCOL: Final = "/sfnode/reach/1"
@@ -56,7 +56,7 @@ class Reachability:
 
     async def answer(self, link: Link, host: str, port: int) -> None:
         """Answer one question of a peer that we see at ``host`` and ``port``; silent when it does not ask properly."""
-        with trio.move_on_after(limits.REACH_ANSWER_S):
+        with trio.move_on_after(bounds.REACH_ANSWER_S):
             request = await _receive_exactly(link, _REQUEST.size)
             if len(request) < _REQUEST.size:
                 return
@@ -68,9 +68,9 @@ class Reachability:
         if port == 0:
             return Outcome.NOT_ASKED
         now_s = trio.current_time()
-        recent = {known: at for known, at in self._dialled_s.items() if now_s - at < limits.REACH_INTERVAL_S}
+        recent = {known: at for known, at in self._dialled_s.items() if now_s - at < bounds.REACH_INTERVAL_S}
         self._dialled_s = recent
-        if host in recent or self._dialling >= limits.REACH_AT_ONCE_MAX or len(recent) >= limits.REACH_ADDRESSES_MAX:
+        if host in recent or self._dialling >= bounds.REACH_AT_ONCE_MAX or len(recent) >= bounds.REACH_ADDRESSES_MAX:
             return Outcome.NOT_NOW
         recent[host] = now_s
         self._dialling += 1
@@ -82,7 +82,7 @@ class Reachability:
 
 async def _can_connect(host: str, port: int) -> Outcome:
     try:
-        with trio.fail_after(limits.REACH_DIAL_S):
+        with trio.fail_after(bounds.REACH_DIAL_S):
             stream = await trio.open_tcp_stream(host, port)
             await trio.aclose_forcefully(stream)
     except (OSError, trio.TooSlowError):
@@ -93,7 +93,7 @@ async def _can_connect(host: str, port: int) -> Outcome:
 async def ask(link: Link, port: int) -> ReachAnswer | None:
     """Ask the peer at the other end of this stream; ``port`` 0: only how it sees us. None when it gives no answer."""
     data = b""
-    with trio.move_on_after(limits.REACH_ANSWER_S):
+    with trio.move_on_after(bounds.REACH_ANSWER_S):
         try:
             await link.send_all(_REQUEST.pack(port))
             data = await _receive_exactly(link, _ANSWER.size)

@@ -16,7 +16,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from sfnode.training.bench.mezo import mezo_step
-from sfnode.training.bench.runs import shared_copy
+from sfnode.training.bench.subjects import shared_copy
 from sfnode.training.bench.timing import Action
 from sfnode.training.model.loading import output_embedding
 from sfnode.training.task.encoding import RowBatch

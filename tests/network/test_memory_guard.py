@@ -11,12 +11,13 @@ import pytest
 import trio
 from hypothesis import given, settings
 
-from sfnode.network import limits, memory
+from sfnode.network import bounds
+from sfnode.network import memory_guard as memory
 from sfnode.network.events import NetworkConfig
-from sfnode.network.memory import MemoryConfig, MemoryGuard, is_full, resident_bytes
+from sfnode.network.memory_guard import MemoryConfig, MemoryGuard, is_full, resident_bytes
 from sfnode.network.policy.inbound import Place, choose_to_evict, choose_to_shed
 from sfnode.network.sessions.handshake import FULL, SHORT_OF_MEMORY
-from sfnode.node.status import describe_memory
+from sfnode.node.status_file import describe_memory
 from tests.properties.test_inbound import GROUPS, PLACES
 from tests.support.network_nodes import LOOPBACK, Node, network, start, until
 
@@ -112,7 +113,7 @@ def test_guard__unknown_memory__never_lets_anybody_go() -> None:
 
 async def test_guard__runs__looks_once_in_each_interval(autojump_clock: trio.abc.Clock) -> None:
     machine = Machine(resident=1)
-    with trio.move_on_after(10.5 * limits.MEMORY_LOOK_S):
+    with trio.move_on_after(10.5 * bounds.MEMORY_LOOK_S):
         await machine.guard().run()
     assert machine.looks == 11
 
@@ -133,7 +134,7 @@ def test_shedding__any_places__takes_whom_a_newcomer_may_displace_and_the_useful
         displaced = choose_to_evict(places, newcomer)  # type: ignore[arg-type]
         assert displaced in (None, victim)
         places = [place for place in places if place.peer != victim]
-    last = order[-limits.PROTECTED_OLD :]  # the oldest, of whom the most useful are the last
+    last = order[-bounds.PROTECTED_OLD :]  # the oldest, of whom the most useful are the last
     assert [place.news for place in last] == sorted(place.news for place in last)
     assert choose_to_shed([]) is None
 

@@ -13,12 +13,12 @@ from libp2p.custom_types import TProtocol
 
 from protocol.errors import Reject
 from protocol.wire import ManifestPart
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.policy.reputation import Fault
 from sfnode.network.sessions.channel import Channel
-from sfnode.network.sessions.file_transfer import Download, FindFile, manifest_part, serve_files
+from sfnode.network.sessions.file_download import Download, FindFile, manifest_part, serve_files
 from sfnode.network.sessions.handshake import FULL, RefusedError, refuse
-from sfnode.network.sessions.registry import Registry
+from sfnode.network.sessions.open_sessions import Registry
 from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link, LinkBrokenError
 
@@ -37,7 +37,7 @@ class Files:
     @property
     def is_busy(self) -> bool:
         """As many are served as may be."""
-        return self._served >= limits.OBSERVERS_MAX
+        return self._served >= bounds.OBSERVERS_MAX
 
     def manifest_part(self, offset: int) -> ManifestPart:
         """The answer to a ManifestRequest."""

@@ -8,7 +8,7 @@ import time
 import trio
 
 from protocol.wire import PeerId
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.events import NeighbourInfo
 from sfnode.network.policy.address_book import AddressBook
 from sfnode.network.policy.addresses import author_of_peer
@@ -105,7 +105,7 @@ class Registry:
         But when both ends dialled at the same moment, both must keep the same one of the two: the one that was dialled
         by the node with the smaller key.
         """
-        if new.is_outbound == old.is_outbound or new.started_s - old.started_s > limits.SIMULTANEOUS_S:
+        if new.is_outbound == old.is_outbound or new.started_s - old.started_s > bounds.SIMULTANEOUS_S:
             return True
         we_are_smaller = self._own_key < author_of_peer(new.peer)
         return new.is_outbound == we_are_smaller

@@ -1,8 +1,8 @@
 """The training worker: one process that serves the sessions of several nodes over a Unix socket.
 
-``python -m sfnode.training.worker --socket PATH``. Sessions of the same model, device and dtype share the base weights.
-Requests of all connections are served one after the other. The worker prints ``ready`` once it listens, and ends when
-its standard input closes (its parent died), on SIGTERM, never by itself.
+``python -m sfnode.training.worker_process --socket PATH``. Sessions of the same model, device and dtype share the base
+weights. Requests of all connections are served one after the other. The worker prints ``ready`` once it listens and ends
+when its standard input closes (its parent died), on SIGTERM, never by itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from transformers import PreTrainedTokenizerBase
 from protocol.crypto.hashing import RunId
 from protocol.errors import NumericError, OperatorError, Reject, SfnodeError, WorkerError
 from protocol.run.manifest import decode_run_untrusted
-from sfnode.storage.basis_file import read_bases
+from sfnode.storage.stored_bases import read_bases
 from sfnode.training.allocator import keep_freed_memory
 from sfnode.training.estimator import Session, SharedModel
 from sfnode.training.model.loading import check_model, check_positions, choose_device, load_tokenizer, resolve_model

@@ -10,8 +10,8 @@ from transformers import PreTrainedModel
 from protocol.run.manifest import Manifest
 from protocol.subspace.bases import Bases
 from sfnode.training.bench import references
-from sfnode.training.bench.memory import peaks
-from sfnode.training.bench.runs import (
+from sfnode.training.bench.peak_memory import peaks
+from sfnode.training.bench.subjects import (
     bench_manifest,
     random_data,
     random_model,

@@ -15,7 +15,7 @@ from protocol.errors import OperatorError, Reject, RejectReason
 from protocol.limits import BASIS_BYTES_MAX, MANIFEST_BYTES_MAX, PART_BYTES_MAX, SNAPSHOT_BYTES_MAX
 from protocol.run.manifest import Manifest, basis_bytes
 from protocol.wire import BasisPart, BasisRequest, Bye, ManifestPart, ManifestRequest, Message, Ping, Pong
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.events import DialReport
 from sfnode.network.policy.addresses import Address, parse_bootstrap
 from sfnode.network.sessions.channel import Channel, Timings, Traffic
@@ -66,9 +66,9 @@ async def serve_files(channel: Channel, manifest_bytes: bytes, find_file: FindFi
 
     Its time is OBSERVER_S, and more for what it takes of a file at OBSERVER_BYTES_PER_S_MIN. Each file once.
     """
-    allowed_bytes = limits.OBSERVER_BYTES_MAX
+    allowed_bytes = bounds.OBSERVER_BYTES_MAX
     found: dict[bytes, FileSource | None] = {}
-    with trio.move_on_after(limits.OBSERVER_S) as scope:
+    with trio.move_on_after(bounds.OBSERVER_S) as scope:
         while allowed_bytes > 0:
             received = await channel.receive_untrusted()
             match received[0] if received else None:
@@ -79,7 +79,7 @@ async def serve_files(channel: Channel, manifest_bytes: bytes, find_file: FindFi
                     file = found[sha256] = find_file(sha256.hex()) if is_new else found[sha256]
                     allowed_bytes += file.total if file and is_new else 0
                     answer = file_part(file, offset)
-                    scope.deadline += PART_BYTES_MAX / limits.OBSERVER_BYTES_PER_S_MIN
+                    scope.deadline += PART_BYTES_MAX / bounds.OBSERVER_BYTES_PER_S_MIN
                 case Ping(nonce=nonce):
                     answer = Pong(nonce=nonce)
                 case None | Bye():
@@ -91,7 +91,7 @@ async def serve_files(channel: Channel, manifest_bytes: bytes, find_file: FindFi
                 return
             sent_bytes = channel.traffic.bytes_out
             await channel.send_now(answer)
-            allowed_bytes -= channel.traffic.bytes_out - sent_bytes + limits.FRAME_COST_BYTES
+            allowed_bytes -= channel.traffic.bytes_out - sent_bytes + bounds.FRAME_COST_BYTES
 
 
 # --- fetching
@@ -176,7 +176,7 @@ class Download:
     async def _ask(self, channel: Channel) -> None:
         """Keep some requests in flight, so that the distance does not set the pace; one while the end is not known."""
         start = len(self._received)
-        end = start + 1 if self._total is None else min(self._total, start + limits.PARTS_AHEAD_MAX * PART_BYTES_MAX)
+        end = start + 1 if self._total is None else min(self._total, start + bounds.PARTS_AHEAD_MAX * PART_BYTES_MAX)
         offsets = range(self._asked, end, PART_BYTES_MAX)
         if offsets:
             self._asked += len(offsets) * PART_BYTES_MAX
@@ -258,7 +258,7 @@ async def fetch(
     host = Host(identity_seed=identity_seed, on_inbound=_decline)
     async with host.running(()):
         for attempt, address in _rounds(dialled):
-            pause_s = random.uniform(0.0, min(limits.BACKOFF_BOOTSTRAP_MAX_S, 2.0 ** min(attempt, 10)))
+            pause_s = random.uniform(0.0, min(bounds.BACKOFF_BOOTSTRAP_MAX_S, 2.0 ** min(attempt, 10)))
             try:
                 return await _fetch_from(host, address, download, agent, timings or Timings())
             except (DialError, LinkBrokenError, RefusedError, Reject) as error:

@@ -1,6 +1,6 @@
 """``sfnode bench replay``: what a node does with a log when it starts: decode, verify, put, sum, digest.
 
-In memory; `benchmarks/replay.py` does it from the node's store with a million updates.
+In memory; `benchmarks/replay_time.py` does it from the node's store with a million updates.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from protocol.crypto.keys import Signer
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
-from sfnode.training.bench.runs import bench_manifest, shape_tensors, some_scalars
+from sfnode.training.bench.subjects import bench_manifest, shape_tensors, some_scalars
 from sfnode.training.bench.timing import Times
 
 AUTHORS: Final = 50

@@ -18,9 +18,9 @@ from protocol.errors import Reject, RejectReason
 from protocol.run.manifest import Manifest, SignedManifest, checked, sign_manifest
 from protocol.state.replica import Replica
 from protocol.subspace.bases import decode_basis_untrusted, encode_basis
-from sfnode.storage.basis_file import BASIS_FILE, store_basis
 from sfnode.storage.identity import FILE_NAME, load_or_create_seed
 from sfnode.storage.store import LEDGER_FILE, Store, replay
+from sfnode.storage.stored_bases import BASIS_FILE, store_basis
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.daemons import MODEL
 from tests.support.ledgers import seal, signer

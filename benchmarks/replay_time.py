@@ -1,6 +1,6 @@
 """What it costs to start from a log of a million updates: read, check, verify, put, sum, digest; and the memory.
 
-    python -m benchmarks.replay --updates 1000000 --cache /tmp/records --json
+    python -m benchmarks.replay_time --updates 1000000 --cache /tmp/records --json
 
 The records go through the node's own store and replica. Making a million signed records takes a minute: --cache keeps
 them. Two limits stand beside it: the signatures alone, and what applying to dense weights would cost.
@@ -19,7 +19,7 @@ import numpy as np
 from nacl.bindings import crypto_sign_open
 
 from benchmarks.measures import Stopwatch, memory_mib, peak_memory_mib, report, say
-from benchmarks.runs import OWNER, Shape, kept_records, manifest_of
+from benchmarks.sample_runs import OWNER, Shape, kept_records, manifest_of
 from protocol.crypto.keys import SIGNATURE_BYTES
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.run.manifest import Manifest, sign_manifest

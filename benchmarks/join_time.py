@@ -1,6 +1,6 @@
 """An empty node joins through four peers: all honest, or one that lies in one of three ways and one that stalls.
 
-    python -m benchmarks.join --json
+    python -m benchmarks.join_time --json
 
 Real cores in virtual time; the joiner checks every signature. Virtual seconds hold link delays and waiting alone; what
 the joiner computes is told beside them, in CPU seconds.
@@ -16,8 +16,8 @@ import click
 
 from benchmarks.impostors import Impostor, empty_promises, garbage, stalls, wrong_digests
 from benchmarks.measures import report, say
-from benchmarks.network import Core, Link, Network, Traffic, idle_node
-from benchmarks.runs import Shape, manifest_of, sealed_records, trusted_replica
+from benchmarks.sample_runs import Shape, manifest_of, sealed_records, trusted_replica
+from benchmarks.virtual_network import Core, Link, Network, Traffic, idle_node
 from protocol.node.node import Node
 from protocol.run.manifest import Manifest
 from protocol.wire import PeerId

@@ -22,7 +22,6 @@ from protocol.ledger.ledger import Ledger
 from protocol.run.manifest import Manifest, SignedManifest
 from protocol.run.method import BasisKind
 from protocol.state.replica import Replica
-from sfnode.storage.basis_file import basis_in, basis_path, read_bases, renewals_for, store_basis
 from sfnode.storage.files import describe_os_error, read_bytes, sync_folder, write_pieces_durably
 from sfnode.storage.identity import FILE_NAME
 from sfnode.storage.store import (
@@ -36,6 +35,7 @@ from sfnode.storage.store import (
     replay,
     replay_statements,
 )
+from sfnode.storage.stored_bases import basis_in, basis_path, read_bases, renewals_for, store_basis
 from sfnode.storage.stored_records import StoredRecords
 
 Tell = Callable[[int, int], None]  # bytes of the file done so far, updates held so far

@@ -26,8 +26,8 @@ from protocol.events import (
     StoreRecords,
     Ticked,
 )
-from protocol.node.config import NodeConfig
 from protocol.node.node import Node
+from protocol.node.node_config import NodeConfig
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
 from protocol.wire import Head, Message, PeerId, Records, decode_untrusted, encode

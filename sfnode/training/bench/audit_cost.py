@@ -10,7 +10,7 @@ import torch
 from protocol.documents.audit_report import deviation
 from protocol.subspace.bases import Bases
 from protocol.subspace.directions import seed_of
-from sfnode.training.bench.runs import CLIP, SIGNER, bench_manifest, random_data, random_model, some_coefficients
+from sfnode.training.bench.subjects import CLIP, SIGNER, bench_manifest, random_data, random_model, some_coefficients
 from sfnode.training.bench.timing import timed_in_turn
 from sfnode.training.estimator import Session, SharedModel
 from sfnode.training.model.loading import choose_device, choose_dtype

@@ -16,7 +16,7 @@ from protocol.state.coefficients import Coefficients
 from protocol.subspace.bases import Bases
 from protocol.subspace.directions import direction_factors
 from sfnode.training.bench.mezo import perturb
-from sfnode.training.bench.runs import bench_manifest, shape_tensors, verified_envelopes, weights_of
+from sfnode.training.bench.subjects import bench_manifest, shape_tensors, verified_envelopes, weights_of
 from sfnode.training.bench.timing import Times, timed_in_turn
 from sfnode.training.estimator import SharedModel, live_terms
 from sfnode.training.model.loading import choose_device

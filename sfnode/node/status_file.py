@@ -12,9 +12,9 @@ from protocol.errors import OperatorError
 from protocol.node.node import Node
 from protocol.run.admission import AdmissionKind
 from protocol.schema import Malformed, from_plain_untrusted
-from sfnode.network.memory import MemoryState
+from sfnode.network.memory_guard import MemoryState
 from sfnode.network.network import Network
-from sfnode.report import format_rate
+from sfnode.reporter import format_rate
 from sfnode.run.proof_of_work import describe_admission
 from sfnode.storage.files import read_bytes, write_json
 from sfnode.storage.store import STATUS_FILE, is_locked, read_manifest

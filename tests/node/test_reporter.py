@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from protocol.errors import OperatorError
-from sfnode.report import Reporter, format_rate
+from sfnode.reporter import Reporter, format_rate
 
 
 class Terminal(io.StringIO):
@@ -54,7 +54,7 @@ def test_reporter__output_on_a_full_disk__is_an_error_and_then_silence() -> None
 
 
 def test_reporter__reader_gone__leaves_no_traceback_at_exit() -> None:
-    script = "from sfnode.report import Reporter\nimport sys\nsys.stdin.read()\nReporter().event('a', 'b')\n"
+    script = "from sfnode.reporter import Reporter\nimport sys\nsys.stdin.read()\nReporter().event('a', 'b')\n"
     process = subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

@@ -12,10 +12,10 @@ from typing import Any, Final
 from protocol.errors import OperatorError, SfnodeError
 from protocol.run.manifest import Manifest, SignedManifest
 from sfnode.doctor import directory as data
-from sfnode.doctor import machine, model, peers, ports
+from sfnode.doctor import machine, model_check, peers, ports
 from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknown, within
 from sfnode.network.discovery.saved_peers import decode_peers
-from sfnode.node.status import read_status
+from sfnode.node.status_file import read_status
 from sfnode.storage.store import MANIFEST_FILE, is_locked, read_known_peers, read_manifest
 
 _QUICK_S: Final = 20.0
@@ -59,7 +59,7 @@ class Examination:
         question = self._question
         directory = question.directory or Path.cwd()
         is_node = self._read_manifest()
-        needed = model.ledger_bytes(self._signed.manifest) if self._signed else 0
+        needed = model_check.ledger_bytes(self._signed.manifest) if self._signed else 0
         await self._check("disk space", partial(machine.check_space, directory, needed))
         await self._check("disk writing", partial(machine.check_writing, directory))
         self._tell(machine.check_files())
@@ -145,13 +145,13 @@ class Examination:
             )
             return
         try:
-            folder = model.model_folder(question.model or manifest.model.id, manifest.model.revision)
+            folder = model_check.model_folder(question.model or manifest.model.id, manifest.model.revision)
         except OperatorError as error:
             advice = f"give a folder with a copy of {manifest.model.id}: --model FOLDER"
             self._tell(fail("model files", str(error), advice))
             return
         is_over = threading.Event()
-        hashing = partial(model.check_files, folder, manifest.model, is_over.is_set)
+        hashing = partial(model_check.check_files, folder, manifest.model, is_over.is_set)
         await self._check("model files", hashing, _HASHING_S)
         is_over.set()
         if folder is None:
@@ -160,14 +160,14 @@ class Examination:
         await self._check("memory plan", partial(self._plan, manifest, folder))
 
     def _check_device(self) -> Finding:
-        self._devices = model.find_devices()
-        return model.check_device(self._devices, self._question.device, self._question.dtype)
+        self._devices = model_check.find_devices()
+        return model_check.check_device(self._devices, self._question.device, self._question.dtype)
 
     def _plan(self, manifest: Manifest, folder: Path) -> Finding:
-        plan = model.plan_memory(manifest, folder, self._question.dtype)
+        plan = model_check.plan_memory(manifest, folder, self._question.dtype)
         cards = [] if isinstance(self._devices, str) else self._devices["cuda"]
         is_on_card = bool(cards) and self._question.device in ("auto", "cuda")
-        return model.judge_memory(plan, model.free_memory(), int(cards[0]["free"]) if is_on_card else None)
+        return model_check.judge_memory(plan, model_check.free_memory(), int(cards[0]["free"]) if is_on_card else None)
 
 
 def _remembered(directory: Path | None) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Peak memory of a step and of its references, each in a process of its own, so that none sees what another left.
 
-``python -m sfnode.training.bench.memory NAME SHAPE ROWS TOKENS DTYPE DEVICE`` prints bytes; `peaks` runs it.
+``python -m sfnode.training.bench.peak_memory NAME SHAPE ROWS TOKENS DTYPE DEVICE`` prints bytes; `peaks` runs it.
 What counts: on a CPU the largest resident memory of the process since the model was made, less what Python and torch
 held before it: weights, activations, gradients, moments, and the libraries' scratch. On CUDA what was allocated.
 """
@@ -20,7 +20,7 @@ from protocol.errors import OperatorError
 from protocol.subspace.bases import Bases
 from sfnode.training.allocator import keep_freed_memory
 from sfnode.training.bench import references
-from sfnode.training.bench.runs import bench_manifest, published, random_data, random_model, some_coefficients
+from sfnode.training.bench.subjects import bench_manifest, published, random_data, random_model, some_coefficients
 from sfnode.training.bench.timing import Action, peak_bytes, reset_peak, resident_bytes, wait_for
 from sfnode.training.estimator import Session, SharedModel
 from sfnode.training.model.loading import choose_device, choose_dtype

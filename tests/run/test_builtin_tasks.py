@@ -17,12 +17,12 @@ from protocol.run.manifest import Manifest, checked, decode_run_untrusted, sign_
 from protocol.run.task import Objective, TaskKind
 from protocol.schema import to_plain
 from protocol.subspace.bases import Bases
-from sfnode.run.known_tasks import KNOWN_TASKS, KnownTask, kind_of
+from sfnode.run.builtin_tasks import KNOWN_TASKS, KnownTask, kind_of
 from sfnode.training.estimator import Session, SharedModel
 from sfnode.training.model.loading import describe_model, load_causal_lm, load_tokenizer, resolve_model
 from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.task.encoding import read_task
-from sfnode.training.worker import ModelPool, Service
+from sfnode.training.worker_process import ModelPool, Service
 from sfnode.worker.messages import Estimated, EstimateRequest, Evaluated, EvaluateRequest, OpenSession, SessionOpened
 from tests import REPOSITORY
 from tests.support.cli_calls import assert_teaches, call

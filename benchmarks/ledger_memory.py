@@ -1,6 +1,6 @@
 """What an update takes in the memory of a node that runs: bytes of RSS, CPU through store and ledger; and its answers.
 
-    python -m benchmarks.memory --updates 400000 --authors 64 --json
+    python -m benchmarks.ledger_memory --updates 400000 --authors 64 --json
 
 Updates come as they do from neighbours, some at a time, are stored and summed, and the root is asked for now and then.
 Signatures are not verified here: `benchmarks.ingest` measures that.
@@ -18,8 +18,8 @@ from typing import Any
 import click
 
 from benchmarks.measures import Stopwatch, memory_mib, report
-from benchmarks.runs import OWNER, Shape, TrustingCodec, manifest_of, signer, tiny_tensors, unsigned_records
-from protocol.ledger.buckets import bitmap_of
+from benchmarks.sample_runs import OWNER, Shape, TrustingCodec, manifest_of, signer, tiny_tensors, unsigned_records
+from protocol.ledger.digest_buckets import bitmap_of
 from protocol.limits import SPAN_STEPS
 from protocol.run.manifest import sign_manifest
 from protocol.state.replica import Replica

@@ -12,7 +12,7 @@ from torch import Tensor
 from protocol.run.manifest import Manifest, TensorSpec
 from protocol.state.coefficients import CoefficientLayout, view_exp
 from protocol.subspace.bases import Bases
-from sfnode.training.bench.runs import bench_manifest, shape_tensors, some_coefficients, weights_of
+from sfnode.training.bench.subjects import bench_manifest, shape_tensors, some_coefficients, weights_of
 from sfnode.training.bench.timing import paired_ratio, peak_bytes, reset_peak, resident_bytes, timed_in_turn
 from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.loading import choose_device, choose_dtype

@@ -18,7 +18,7 @@ from typing import Final
 
 import trio
 
-from sfnode.network import limits
+from sfnode.network import bounds
 
 _log = logging.getLogger("sfnode.network")
 _STATM: Final = Path("/proc/self/statm")  # pages: of the address space, resident, ...
@@ -62,10 +62,10 @@ class MemoryConfig:
     ``look`` gives bytes; None for as long as nobody knows: then nobody is ever let go.
     """
 
-    bytes_max: int = limits.MEMORY_BYTES_MAX
+    bytes_max: int = bounds.MEMORY_BYTES_MAX
     look: Callable[[], int | None] = unknown_bytes
     give_back: Callable[[], None] = give_back
-    interval_s: float = limits.MEMORY_LOOK_S
+    interval_s: float = bounds.MEMORY_LOOK_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def is_over(resident: int | None, bytes_max: int) -> bool:
 
 def is_full(before: bool, resident: int | None, bytes_max: int) -> bool:
     """Whether no inbound session may begin: from above ``bytes_max`` on, until well below it."""
-    return is_over(resident, bytes_max * limits.MEMORY_AGAIN_PERCENT // 100 if before else bytes_max)
+    return is_over(resident, bytes_max * bounds.MEMORY_AGAIN_PERCENT // 100 if before else bytes_max)
 
 
 class MemoryGuard:

@@ -15,10 +15,10 @@ from protocol.errors import OperatorError
 from protocol.limits import PART_BYTES_MAX
 from protocol.run.manifest import Manifest, basis_bytes, checked
 from protocol.wire import BasisPart, BasisRequest, Bye, ManifestPart, Message, encode
-from sfnode.network import limits
+from sfnode.network import bounds
 from sfnode.network.events import DialReport, NetworkConfig
 from sfnode.network.sessions.channel import Channel, Traffic
-from sfnode.network.sessions.file_transfer import Download, basis_of, fetch, fetch_manifest
+from sfnode.network.sessions.file_download import Download, basis_of, fetch, fetch_manifest
 from sfnode.network.sessions.frames import frame
 from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, await_hello, greet, own_hello
 from sfnode.network.transport.host import Host
@@ -98,7 +98,7 @@ class Fetch:
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "BACKOFF_BOOTSTRAP_MAX_S", 0.01)
+    monkeypatch.setattr(bounds, "BACKOFF_BOOTSTRAP_MAX_S", 0.01)
 
 
 Answer = Callable[[Channel, int], Awaitable[None]]
@@ -231,8 +231,8 @@ async def test_fetch_basis__no_address__operator_error() -> None:
 
 
 async def test_observer__slower_than_it_may_be__is_cut_and_goes_on_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "OBSERVER_S", 0.2)
-    monkeypatch.setattr(limits, "OBSERVER_BYTES_PER_S_MIN", 1e12)
+    monkeypatch.setattr(bounds, "OBSERVER_S", 0.2)
+    monkeypatch.setattr(bounds, "OBSERVER_BYTES_PER_S_MIN", 1e12)
     source, fetched = Source(read_s=0.05), Fetch()
     async with trio.open_nursery() as nursery:
         listener = await start(nursery, network(1, basis=source))
@@ -244,8 +244,8 @@ async def test_observer__slower_than_it_may_be__is_cut_and_goes_on_later(monkeyp
 async def test_observer__takes_a_basis_at_the_slowest_pace__has_time_for_all_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(limits, "OBSERVER_S", 0.2)
-    monkeypatch.setattr(limits, "OBSERVER_BYTES_PER_S_MIN", PART_BYTES_MAX / 0.1)
+    monkeypatch.setattr(bounds, "OBSERVER_S", 0.2)
+    monkeypatch.setattr(bounds, "OBSERVER_BYTES_PER_S_MIN", PART_BYTES_MAX / 0.1)
     fetched = Fetch()
     async with trio.open_nursery() as nursery:
         listener = await start(nursery, network(1, basis=Source(read_s=0.05)))
@@ -255,7 +255,7 @@ async def test_observer__takes_a_basis_at_the_slowest_pace__has_time_for_all_of_
 
 
 async def test_observer__asks_for_the_basis_again_and_again__gets_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "OBSERVER_BYTES_MAX", 3 * PART_BYTES_MAX)
+    monkeypatch.setattr(bounds, "OBSERVER_BYTES_MAX", 3 * PART_BYTES_MAX)
     source = Source()
     async with trio.open_nursery() as nursery, running_host(9, is_listening=False) as stranger:
         listener = await start(nursery, network(1, basis=source))
