@@ -19,7 +19,7 @@ import click
 from benchmarks.graphs import random_of_degree
 from benchmarks.measures import report, say
 from benchmarks.sample_runs import Shape, manifest_of, scalars_of, signer, trusted_replica
-from benchmarks.virtual_network import Link, Network, idle_node
+from benchmarks.virtual_network import VirtualLink, VirtualNetwork, idle_node
 from protocol.crypto.hashing import Author
 from protocol.crypto.keys import KEY_BYTES, Signer
 from protocol.events import MessageArrived, PeerJoined
@@ -101,7 +101,7 @@ def measure(steps: int, seconds: int) -> dict[str, dict[str, Any]]:
 class _Trial:
     def __init__(self, manifest: Manifest, attack: Attack, history: list[bytes], burst: list[bytes]) -> None:
         self._attack, self._burst = attack, burst
-        self._network = Network(seed=1, link=Link())
+        self._network = VirtualNetwork(seed=1, link=VirtualLink())
         self._chance = random.Random(2)
         self._author = Author(burst[0][:KEY_BYTES])
         make = RationedNode if attack.is_rationed else Node

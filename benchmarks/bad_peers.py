@@ -39,7 +39,7 @@ from sfnode.network.network import Network
 from sfnode.network.policy.addresses import parse_address
 from sfnode.network.sessions.channel import Channel, Timings, Traffic
 from sfnode.network.sessions.frames import frame
-from sfnode.network.sessions.handshake import greet, own_hello
+from sfnode.network.sessions.handshake import exchange_hello, own_hello
 from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link, LinkBrokenError
 
@@ -71,7 +71,7 @@ _BYTE_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class PeerCost:
     """Of one bad peer, or of several ``connections``; ``seconds`` until the last was cut."""
 
     kind: str
@@ -81,7 +81,7 @@ class Cost:
     seconds: float
 
 
-async def measure(kinds: tuple[str, ...] = KINDS) -> list[Cost]:
+async def measure(kinds: tuple[str, ...] = KINDS) -> list[PeerCost]:
     """One bad peer of each kind after the other, each until it is cut."""
     costs = []
     config = NetworkConfig(listen=("/ip4/127.0.0.1/tcp/0",), neighbours_fixed=True)
@@ -97,10 +97,10 @@ async def measure(kinds: tuple[str, ...] = KINDS) -> list[Cost]:
     return costs
 
 
-async def _measure_one(address: str, kind: str, number: int) -> Cost:
+async def _measure_one(address: str, kind: str, number: int) -> PeerCost:
     cpu_s, peak, start_s = time.process_time(), _peak_kib(), trio.current_time()
     await _attack(address, kind, number)
-    return Cost(
+    return PeerCost(
         kind=kind,
         connections=CROWDS[kind][1] if kind in CROWDS else 1,
         cpu_ms=(time.process_time() - cpu_s) * 1_000,
@@ -183,7 +183,7 @@ async def _misbehave(link: Link, kind: str) -> None:
             await trio.sleep(_BYTE_S)
         return
     channel = Channel(link, Timings(), Traffic())
-    await greet(channel, hello)
+    await exchange_hello(channel, hello)
     if kind in AFTER_HELLO:
         await link.send_all(AFTER_HELLO[kind])
         return
@@ -229,7 +229,7 @@ def main(arguments: list[str]) -> int:
     return int(any(_is_too_dear(cost) for cost in costs))
 
 
-def _is_too_dear(cost: Cost) -> bool:
+def _is_too_dear(cost: PeerCost) -> bool:
     return cost.cpu_ms > CPU_MS_MAX * cost.connections or cost.memory_kib > MEMORY_KIB_MAX * cost.connections
 
 

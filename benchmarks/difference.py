@@ -31,7 +31,7 @@ _AUTHOR = 3  # whose slots differ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class SessionCost:
     """One session: round trips, bytes each way, and milliseconds of CPU on each side."""
 
     case: str
@@ -42,7 +42,7 @@ class Cost:
     answering_ms: float
 
 
-def measure(shape: Shape) -> list[Cost]:
+def measure(shape: Shape) -> list[SessionCost]:
     """All cases of one shape, in the order in which they are played on the same two ledgers."""
     manifest = manifest_of(shape)
     held_back = [_sealed(manifest, shape.steps // 2 + number, 7) for number in range(4)]
@@ -69,7 +69,7 @@ def measure(shape: Shape) -> list[Cost]:
     return costs
 
 
-def ask(asker: Ledger, other: Ledger, case: str) -> Cost:
+def ask(asker: Ledger, other: Ledger, case: str) -> SessionCost:
     """One whole session in which ``asker`` asks ``other``; every message crosses the wire format."""
     session, asking, answering = SyncSession(asker, Claims(), None), Stopwatch(), Stopwatch()
     round_trips = bytes_up = bytes_down = 0
@@ -89,7 +89,7 @@ def ask(asker: Ledger, other: Ledger, case: str) -> Cost:
             request = session.receive(reply, round_trips + 1)  # type: ignore[arg-type]
         bytes_up += len(sent) + _FRAME_HEADER_BYTES
         bytes_down += sum(len(payload) + _FRAME_HEADER_BYTES for payload in payloads)
-    return Cost(
+    return SessionCost(
         case=case,
         round_trips=round_trips,
         bytes_up=bytes_up,
@@ -134,7 +134,7 @@ def main(updates: int, as_json: bool) -> None:
     report(result, as_json=as_json, lines=lines)
 
 
-def _line(cost: Cost) -> str:
+def _line(cost: SessionCost) -> str:
     return (
         f"  {cost.case:28} {cost.round_trips} round trips {cost.bytes_up:6,} B up {cost.bytes_down:7,} B down "
         f"asking {cost.asking_ms:7.2f} ms answering {cost.answering_ms:7.2f} ms"

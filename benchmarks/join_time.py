@@ -17,7 +17,7 @@ import click
 from benchmarks.impostors import Impostor, empty_promises, garbage, stalls, wrong_digests
 from benchmarks.measures import report, say
 from benchmarks.sample_runs import Shape, manifest_of, sealed_records, trusted_replica
-from benchmarks.virtual_network import Core, Link, Network, Traffic, idle_node
+from benchmarks.virtual_network import Core, VirtualLink, VirtualNetwork, VirtualTraffic, idle_node
 from protocol.node.node import Node
 from protocol.run.manifest import Manifest
 from protocol.wire import PeerId
@@ -48,7 +48,7 @@ def measure(shape: Shape, seeds: int = 1) -> dict[str, list[dict[str, Any]]]:
 
 
 def _join(manifest: Manifest, records: list[bytes], peers: tuple[str, ...], seed: int) -> dict[str, Any]:
-    network = Network(seed=seed, link=Link())
+    network = VirtualNetwork(seed=seed, link=VirtualLink())
     expected = trusted_replica(manifest, records)
     root = expected.ledger.root()
     joiner = idle_node(manifest, "joiner")
@@ -77,13 +77,13 @@ def _peer(manifest: Manifest, name: str, records: list[bytes], seed: int) -> Cor
     return Impostor(node, _BENDS[name]) if name in _BENDS else node
 
 
-def _go_on(network: Network, started_ms: int) -> None:
+def _go_on(network: VirtualNetwork, started_ms: int) -> None:
     network.run(_LOOK_MS)
     if network.now_ms - started_ms > _LIMIT_MS:
         raise RuntimeError(f"not live after {_LIMIT_MS} virtual ms")
 
 
-def _fetched(network: Network, me: PeerId, peers: tuple[str, ...], joiner: Node) -> dict[str, Any]:
+def _fetched(network: VirtualNetwork, me: PeerId, peers: tuple[str, ...], joiner: Node) -> dict[str, Any]:
     """Bytes down to the joiner, by peer and in all, against the records alone; CPU seconds of it and of the peers."""
     down = {name: network.traffic[PeerId(name), me] for name in peers}
     up = sum(sum(network.traffic[me, PeerId(name)].bytes.values()) for name in peers)
@@ -104,7 +104,7 @@ def _fetched(network: Network, me: PeerId, peers: tuple[str, ...], joiner: Node)
     }
 
 
-def _share(traffic: Traffic, down: dict[str, Traffic]) -> float:
+def _share(traffic: VirtualTraffic, down: dict[str, VirtualTraffic]) -> float:
     """Percent of the pulled bytes that came over this link."""
     return round(100 * traffic.bytes["pull"] / sum(other.bytes["pull"] for other in down.values()), 1)
 

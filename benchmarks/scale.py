@@ -21,7 +21,7 @@ from benchmarks.graphs import GRAPHS, Edges, distances
 from benchmarks.measures import report, say
 from benchmarks.sample_runs import Shape, manifest_of, sealed_records, signer, tiny_tensors
 from benchmarks.scale_pictures import draw_pictures
-from benchmarks.virtual_network import Link, Network, idle_node
+from benchmarks.virtual_network import VirtualLink, VirtualNetwork, idle_node
 from protocol.crypto.hashing import Author
 from protocol.run.manifest import Manifest
 from protocol.wire import PeerId
@@ -131,8 +131,8 @@ def _sources(setting: Setting) -> list[int]:
     return [number * setting.nodes // setting.authors for number in range(setting.authors)]
 
 
-def _connected(manifest: Manifest, setting: Setting, edges: Edges, seed: int) -> Network:
-    network = Network(seed=seed, link=Link(), hops_max=setting.hops_max)
+def _connected(manifest: Manifest, setting: Setting, edges: Edges, seed: int) -> VirtualNetwork:
+    network = VirtualNetwork(seed=seed, link=VirtualLink(), hops_max=setting.hops_max)
     for number in range(setting.nodes):
         network.add(_name(number), idle_node(manifest, _name(number)))
     for one, other in edges:
@@ -144,7 +144,7 @@ def _name(number: int) -> PeerId:
     return PeerId(f"node {number}")
 
 
-def _inject(network: Network, setting: Setting, records: list[bytes]) -> dict[bytes, int]:
+def _inject(network: VirtualNetwork, setting: Setting, records: list[bytes]) -> dict[bytes, int]:
     """Give each update to its author's node, evenly in time; returns when."""
     home = {signer(author).author: _name(source) for author, source in enumerate(_sources(setting))}
     started_ms, injected_ms = network.now_ms, {}
@@ -155,7 +155,7 @@ def _inject(network: Network, setting: Setting, records: list[bytes]) -> dict[by
     return injected_ms
 
 
-def _drain(network: Network, records: list[bytes], nodes: int) -> None:
+def _drain(network: VirtualNetwork, records: list[bytes], nodes: int) -> None:
     started_ms = network.now_ms
     while any(len(network.stored_ms[record]) < nodes for record in records):
         network.run(_LOOK_MS)
@@ -163,7 +163,7 @@ def _drain(network: Network, records: list[bytes], nodes: int) -> None:
             raise RuntimeError(f"an update did not reach all nodes within {_LIMIT_MS} virtual ms")
 
 
-def _hold_times(network: Network, record: bytes, injected_ms: int) -> list[int]:
+def _hold_times(network: VirtualNetwork, record: bytes, injected_ms: int) -> list[int]:
     """Milliseconds from the injection until each node held the update, ascending."""
     return sorted(stored_ms - injected_ms for stored_ms in network.stored_ms[record].values())
 

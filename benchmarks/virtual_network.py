@@ -45,7 +45,7 @@ class Core(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class VirtualLink:
     """How messages travel: each takes a time drawn evenly from the range, and none overtakes another."""
 
     delay_ms_min: int = 20
@@ -58,7 +58,7 @@ class Link:
 
 
 @dataclass(slots=True)
-class Traffic:
+class VirtualTraffic:
     """Messages and bytes (frame headers included) by kind: flood, pull, head, sync."""
 
     messages: Counter[str] = field(default_factory=Counter)
@@ -85,13 +85,13 @@ def idle_node(manifest: Manifest, name: str, replica: Replica | None = None) -> 
     return Node(manifest, Signer(name.encode().ljust(32, b".")), config, replica or Replica(manifest))
 
 
-class Network:
+class VirtualNetwork:
     """Cores, links and virtual time."""
 
-    def __init__(self, *, seed: int, link: Link, hops_max: int | None = None) -> None:
+    def __init__(self, *, seed: int, link: VirtualLink, hops_max: int | None = None) -> None:
         self.now_ms = 0
         self.cores: dict[PeerId, Core] = {}
-        self.traffic: defaultdict[tuple[PeerId, PeerId], Traffic] = defaultdict(Traffic)
+        self.traffic: defaultdict[tuple[PeerId, PeerId], VirtualTraffic] = defaultdict(VirtualTraffic)
         self.cpu_seconds: defaultdict[PeerId, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
         self.stored_ms: defaultdict[bytes, dict[PeerId, int]] = defaultdict(dict)  # by record: who held it when
         self.copies: Counter[PeerId] = Counter()  # flooded records that arrived

@@ -237,7 +237,7 @@ class PullDone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BasisRequest:
+class FileRequest:
     """Asks for the published basis with this SHA-256, from byte ``offset`` on; not within a session."""
 
     sha256: Bytes32
@@ -245,7 +245,7 @@ class BasisRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BasisPart:
+class FilePart:
     """A piece of the published basis; ``total`` is its whole length in bytes."""
 
     total: U32
@@ -308,8 +308,8 @@ Message: TypeAlias = (
     | Payloads
     | PullRequest
     | PullDone
-    | BasisRequest
-    | BasisPart
+    | FileRequest
+    | FilePart
     | StatementsRequest
     | Statements
     | AttestationsRequest
@@ -340,8 +340,8 @@ class Kind(IntEnum):
     PAYLOADS = 17
     PULL_REQUEST = 18
     PULL_DONE = 19
-    BASIS_REQUEST = 20
-    BASIS_PART = 21
+    FILE_REQUEST = 20
+    FILE_PART = 21
     STATEMENTS_REQUEST = 22
     STATEMENTS = 23
     ATTESTATIONS_REQUEST = 24

@@ -28,7 +28,7 @@ from protocol.subspace.directions import Basis, seed_of
 from sfnode.run.builder import MethodChoice, build_manifest, method_plain
 from sfnode.storage.stored_bases import UNIT_EXP
 from sfnode.training.calibration import Source, forward_basis, gradient_basis
-from sfnode.training.estimator import Session, SharedModel
+from sfnode.training.estimator import Estimator, SharedModel
 from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.tensors import TensorGroup, trainable_tensors
 from sfnode.training.task.encoding import TaskData
@@ -39,7 +39,7 @@ _SEEDS_BETWEEN = 1_000  # author numbers of one seed: more than clients
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
+class NetworkTrial:
     """A run of the network.
 
     Attributes:
@@ -92,7 +92,9 @@ class Network:
 class Clients:
     """All clients of a run, on one model."""
 
-    def __init__(self, recipe: Network, task: Task, data: TaskData, model: PreTrainedModel, *, rate: float, seed: int):
+    def __init__(
+        self, recipe: NetworkTrial, task: Task, data: TaskData, model: PreTrainedModel, *, rate: float, seed: int
+    ):
         shared = SharedModel(model)
         tensors = trainable_tensors(model, [TensorGroup(name) for name in recipe.trainable.split(",")])
         published = _published(recipe, data, shared, tensors, seed)
@@ -101,7 +103,7 @@ class Clients:
         self.rows = recipe.rows_of_basis
         self._recipe, self._seed, self._shared, self._data = recipe, seed, shared, data
         self._renewals: dict[int, Published] = {}
-        self._session = Session(shared, self._bases, data)
+        self._session = Estimator(shared, self._bases, data)
         self._codec = EnvelopeCodec(self.manifest)
         self._coefficients = Coefficients(self.manifest)
 
@@ -136,7 +138,7 @@ class Clients:
         self._renewals[epoch] = Published(sha256=f"{epoch:064x}", bases=found)
         self.rows += recipe.rows_of_basis
         self._bases = Bases(manifest, [self._bases.of(0, index) for index in range(len(found))], self._renewals)
-        self._session = Session(shared, self._bases, self._data)
+        self._session = Estimator(shared, self._bases, self._data)
         for each, flat in held.items():
             self._session.set_coefficients(each, flat)
 
@@ -169,7 +171,7 @@ def opposite(method: Method, q: Sequence[int]) -> tuple[int, ...]:
 
 
 def _bases(
-    recipe: Network, task: Task, tensors: Sequence[TensorSpec], published: Sequence[Basis] | None, rate: float
+    recipe: NetworkTrial, task: Task, tensors: Sequence[TensorSpec], published: Sequence[Basis] | None, rate: float
 ) -> Bases:
     choice = MethodChoice(
         rank=recipe.rank,
@@ -198,7 +200,7 @@ def _bases(
 
 
 def _published(
-    recipe: Network, data: TaskData, shared: SharedModel, tensors: Sequence[TensorSpec], seed: int
+    recipe: NetworkTrial, data: TaskData, shared: SharedModel, tensors: Sequence[TensorSpec], seed: int
 ) -> tuple[Basis, ...] | None:
     """The basis that the owner makes before the run; None for a random one."""
     if recipe.basis == "random":
@@ -214,7 +216,7 @@ def _published(
             return forward_basis(shared, tensors, examples, data, recipe.rank)
 
 
-def _manifest(recipe: Network, task: Task, tensors: Sequence[TensorSpec], choice: MethodChoice) -> Manifest:
+def _manifest(recipe: NetworkTrial, task: Task, tensors: Sequence[TensorSpec], choice: MethodChoice) -> Manifest:
     file = (FileHash(name="none", sha256="0" * 64),)  # nothing is loaded by this manifest
     method, schedule = method_plain(choice)
     return build_manifest(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmarks.learn.clients import Clients, Network
+from benchmarks.learn.clients import Clients, NetworkTrial
 from benchmarks.learn.plain import BackPropagation, Measured, Mezo, measure, train_back, train_mezo
 from benchmarks.learn.problems import Folders, Task, load, read
 from benchmarks.learn.recipes import Recipe
@@ -75,7 +75,7 @@ def _begin(job: Job, folders: Folders) -> Training:
             rows_spent = train_mezo(recipe, model, data, job.rate, job.seed)
         case BackPropagation() as recipe:
             rows_spent = train_back(recipe, model, data, job.rate, job.seed)
-        case Network() as recipe:
+        case NetworkTrial() as recipe:
             clients = Clients(recipe, job.task, data, model, rate=job.rate, seed=job.seed)
             return clients.train(), clients.measure
     return rows_spent, lambda rows: measure(model, data, rows)

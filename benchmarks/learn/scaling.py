@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.learn.clients import Network
+from benchmarks.learn.clients import NetworkTrial
 from benchmarks.learn.curves import Job, Point
 from benchmarks.learn.jobs import Curves
 from benchmarks.learn.problems import Task
@@ -25,7 +25,12 @@ class Scaled:
 
 
 def scale(
-    task: Task, recipe: Network, rates: Sequence[float], seeds: Sequence[int], clients: Sequence[int], curves: Curves
+    task: Task,
+    recipe: NetworkTrial,
+    rates: Sequence[float],
+    seeds: Sequence[int],
+    clients: Sequence[int],
+    curves: Curves,
 ) -> list[Scaled]:
     """All numbers of clients with all rates, held constant, so that the length is free; the first with all seeds."""
     chosen = {rate: tuple(seeds if rate == rates[0] else seeds[:1]) for rate in rates}
@@ -44,7 +49,7 @@ def scale(
     ]
 
 
-def _job(task: Task, recipe: Network, clients: int, rate: float, seed: int) -> Job:
+def _job(task: Task, recipe: NetworkTrial, clients: int, rate: float, seed: int) -> Job:
     many = replace(recipe, clients=clients, steps=min(STEPS[clients], recipe.steps), schedule="constant")
     return Job(
         task=task,

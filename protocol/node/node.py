@@ -1,7 +1,7 @@
 """The node core: the whole behaviour of a node as a pure machine. Events in, effects out (SPEC 9).
 
 The daemon feeds it and carries the effects out in their order; the simulator does the same in virtual time. It owns the
-replica, the flood's outboxes, the sync sessions and the step clock, and knows no socket, file, clock or thread.
+replica, the flood's queues, the sync sessions and the step clock, and knows no socket, file, clock or thread.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Node:
                 self._flood.open(event.peer)
                 self.sync.open(event.peer)
                 self._send_head(event.peer)
-                self._do(self.snapshots.greet(event.peer, self.sync))
+                self._do(self.snapshots.peer_joined(event.peer, self.sync))
             case PeerLeft():
                 self._flood.close(event.peer)
                 self.sync.close(event.peer)

@@ -17,13 +17,13 @@ from protocol.node.node_config import NodeConfig, SnapshotUse
 from protocol.run.admission import AdmissionKind
 from protocol.state.replica import Replica
 from protocol.state.snapshot import Attestation, Snapshot, decode_snapshot_untrusted, encode_snapshot, may_fit
-from protocol.state.snapshot_overlay import Overlay
-from protocol.state.snapshot_proof import Verdict, judge, take_snapshot
+from protocol.state.snapshot_overlay import SnapshotOverlay
+from protocol.state.snapshot_proof import ProofVerdict, judge, take_snapshot
 from protocol.sync.synchroniser import Synchroniser
 from protocol.wire import Attestations, AttestationsRequest, Message, PeerId
 
 
-class Outcome(StrEnum):
+class SnapshotOutcome(StrEnum):
     """What became of the snapshot that this node was told."""
 
     NONE = "none"
@@ -38,7 +38,7 @@ class Snapshots:
 
     def __init__(self, replica: Replica, signer: Signer, config: NodeConfig) -> None:
         self.attestations = AttestationTable(replica.manifest, replica.ledger)
-        self.outcome = Outcome.NONE
+        self.outcome = SnapshotOutcome.NONE
         self.ignored: Counter[str] = Counter()
         self.made: tuple[int, str, bytes] | None = None  # step, SHA-256 and file of the newest, until it is taken away
         self.signed_by: tuple[Attestation, ...] = ()  # of the snapshot that is, or was, used
@@ -56,7 +56,7 @@ class Snapshots:
 
     # --- messages -----------------------------------------------------------------------------------------
 
-    def greet(self, peer: PeerId, sync: Synchroniser) -> list[Effect]:
+    def peer_joined(self, peer: PeerId, sync: Synchroniser) -> list[Effect]:
         """Ask a new neighbour, while this node has not replayed all, and where it would use a snapshot at all."""
         is_asking = self._is_usable and not sync.is_live
         return [SendMessage(peer=peer, message=AttestationsRequest())] if is_asking else []
@@ -78,7 +78,7 @@ class Snapshots:
     def tick(self, sync: Synchroniser, frontier: int | None, now_ms: int) -> list[Effect]:
         """Time has passed. ``frontier``: None while more updates wait to be summed than one tick can sum."""
         if self._is_cut_since():
-            self._end(Outcome.UNPROVED)
+            self._end(SnapshotOutcome.UNPROVED)
         if frontier is None or not sync.is_live:
             return []
         return [*self._make_if_due(sync, frontier), *self._prove(sync, now_ms)]
@@ -114,7 +114,7 @@ class Snapshots:
     def _is_sought(self, sync: Synchroniser, updates: int = 0) -> bool:
         """Whether this node is so far behind its neighbours, one of which holds ``updates``, that it would train on a
         snapshot."""
-        if sync.is_live or not self._is_usable or self.outcome is not Outcome.NONE:
+        if sync.is_live or not self._is_usable or self.outcome is not SnapshotOutcome.NONE:
             return False
         behind = max(updates, sync.target_updates) - self._replica.ledger.updates
         return self._config.snapshot is SnapshotUse.ALWAYS or behind > limits.SNAPSHOT_BEHIND_MIN
@@ -138,11 +138,11 @@ class Snapshots:
             snapshot = None
         self.signed_by = tuple(agreed)
         if snapshot is None or snapshot.step != agreed[0].step:
-            self.outcome = Outcome.USELESS
+            self.outcome = SnapshotOutcome.USELESS
             return
-        self.outcome = Outcome.USED
+        self.outcome = SnapshotOutcome.USED
         self._statements = self._replica.ledger.roster.digest()
-        self._replica.overlay = Overlay(self._manifest, snapshot, self._replica.ledger)
+        self._replica.overlay = SnapshotOverlay(self._manifest, snapshot, self._replica.ledger)
 
     def may_train(self, sync: Synchroniser) -> bool:
         """Whether this node knows enough to sign (SPEC 9.2.3): it is live; or it has a snapshot and all that follows
@@ -161,15 +161,15 @@ class Snapshots:
             return []
         self._look_ms = now_ms + limits.HEAD_INTERVAL_MS
         verdict = judge(overlay.snapshot, self._replica)
-        if verdict is Verdict.MISSING and self._may_yet_come(now_ms):
+        if verdict is ProofVerdict.MISSING and self._may_yet_come(now_ms):
             return []
         # One neighbour alone may withhold what others have: that proves nothing against those who signed.
-        if verdict is Verdict.UNEQUAL or (verdict is Verdict.MISSING and sync.peers > 1):
+        if verdict is ProofVerdict.UNEQUAL or (verdict is ProofVerdict.MISSING and sync.peers > 1):
             return [self._halt(overlay.snapshot, verdict)]
-        self._end(Outcome.PROVED if verdict is Verdict.EQUAL else Outcome.UNPROVED)
+        self._end(SnapshotOutcome.PROVED if verdict is ProofVerdict.EQUAL else SnapshotOutcome.UNPROVED)
         return []
 
-    def _end(self, outcome: Outcome) -> None:
+    def _end(self, outcome: SnapshotOutcome) -> None:
         self.outcome = outcome
         self._replica.overlay = None
 
@@ -187,9 +187,9 @@ class Snapshots:
             self._missing_since_ms = now_ms
         return now_ms - self._missing_since_ms < limits.SNAPSHOT_MISSING_MS
 
-    def _halt(self, snapshot: Snapshot, verdict: Verdict) -> Halt:
+    def _halt(self, snapshot: Snapshot, verdict: ProofVerdict) -> Halt:
         found = "the same updates give other coefficients"
-        if verdict is Verdict.MISSING:
+        if verdict is ProofVerdict.MISSING:
             held = self._replica.ledger.slots_before(snapshot.step)
             found = f"it counts {snapshot.slots} slots, and no neighbour has more than {held}"
         signers = ", ".join(each.author.hex()[:16] for each in self.signed_by)

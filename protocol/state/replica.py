@@ -16,7 +16,7 @@ from protocol.ledger.record_store import Archive, records_of
 from protocol.ledger.statements import Statement
 from protocol.run.manifest import Manifest
 from protocol.state.coefficients import Coefficients
-from protocol.state.snapshot_overlay import Overlay
+from protocol.state.snapshot_overlay import SnapshotOverlay
 
 _SUMMED_AT_ONCE = 64  # one by one each would cost several times as much
 
@@ -34,7 +34,7 @@ class Replica:
         """``archive``, ``in_memory_max``: as of :class:`Ledger`."""
         self.manifest = manifest
         self.ledger = Ledger(manifest, archive, in_memory_max=in_memory_max)
-        self.overlay: Overlay | None = None  # of a joiner that has not replayed all yet
+        self.overlay: SnapshotOverlay | None = None  # of a joiner that has not replayed all yet
         self._archive = archive
         self._coefficients = Coefficients(manifest)
         self._waiting_max = limits.WAITING_BYTES_MAX // self.ledger.codec.record_bytes
@@ -42,7 +42,7 @@ class Replica:
         self._to_add: deque[bytes] = deque()
         self._to_remove: deque[bytes] = deque()
         # Genuine records of authors who are not admitted any more; with an archive, only which authors.
-        self._aside: dict[Author, list[bytes]] = {}
+        self._suspended: dict[Author, list[bytes]] = {}
 
     def add(self, record: bytes, *, horizon_step: int | None = None) -> Outcome:
         """Take one record in; raises Reject or Ignore like :meth:`Ledger.add`."""
@@ -72,24 +72,24 @@ class Replica:
         for record in (record for slot in slots for record in records_of(slot)):
             author = Author(record[:KEY_BYTES])
             if not roster.is_admitted(author):
-                self._keep_aside(author, record)
-        if statement.author in self._aside and roster.is_admitted(statement.author):
+                self._suspend(author, record)
+        if statement.author in self._suspended and roster.is_admitted(statement.author):
             self._bring_back(statement.author)
         return statement
 
-    def set_aside(self, record: bytes) -> None:
+    def suspend(self, record: bytes) -> None:
         """Keep a stored record of an author who is not admitted, in case it comes to be. Raises Reject."""
         envelope = self.ledger.codec.decode_untrusted(record)
         self.ledger.codec.check_signed(envelope)
-        self._keep_aside(envelope.author, record)
+        self._suspend(envelope.author, record)
 
-    def _keep_aside(self, author: Author, record: bytes) -> None:
-        held = self._aside.setdefault(author, [])
+    def _suspend(self, author: Author, record: bytes) -> None:
+        held = self._suspended.setdefault(author, [])
         if self._archive is None:
             held.append(record)
 
     def _bring_back(self, author: Author) -> None:
-        held = self._aside.pop(author)
+        held = self._suspended.pop(author)
         for record in self._archive.read_all(author) if self._archive else held:
             with suppress(Ignore):  # excluded meanwhile, or the author table is full
                 self._add_again(record)
@@ -112,9 +112,9 @@ class Replica:
         return self.overlay.coefficients() if self.overlay else self.coefficients()
 
     @property
-    def has_aside(self) -> bool:
-        """Whether records are kept aside whose authors are not admitted."""
-        return bool(self._aside)
+    def has_suspended(self) -> bool:
+        """Whether records are suspended whose authors are not admitted."""
+        return bool(self._suspended)
 
     @property
     def unsummed(self) -> int:

@@ -11,7 +11,7 @@ from protocol.state.coefficients import Coefficients
 from protocol.state.snapshot import Snapshot
 
 
-class Overlay:
+class SnapshotOverlay:
     """Lies over a replica's own coefficients, and touches neither them nor any digest."""
 
     def __init__(self, manifest: Manifest, snapshot: Snapshot, ledger: Ledger) -> None:

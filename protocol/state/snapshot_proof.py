@@ -12,7 +12,7 @@ from protocol.state.replica import Replica
 from protocol.state.snapshot import Snapshot
 
 
-class Verdict(StrEnum):
+class ProofVerdict(StrEnum):
     """What a complete replay says of a snapshot."""
 
     EQUAL = "equal"
@@ -31,13 +31,13 @@ def take_snapshot(replica: Replica, step: int) -> Snapshot:
     )
 
 
-def judge(snapshot: Snapshot, replica: Replica) -> Verdict:
+def judge(snapshot: Snapshot, replica: Replica) -> ProofVerdict:
     """Compare a snapshot with what the replica holds."""
     ledger, step = replica.ledger, snapshot.step
     if ledger.digest_before(step) == snapshot.digest:
-        return Verdict.EQUAL if _is_same_state(snapshot, replica) else Verdict.UNEQUAL
-    is_cut = replica.has_aside or any(from_step < step for from_step in ledger.roster.excluded().values())
-    return Verdict.OTHER_SET if is_cut or ledger.slots_before(step) >= snapshot.slots else Verdict.MISSING
+        return ProofVerdict.EQUAL if _is_same_state(snapshot, replica) else ProofVerdict.UNEQUAL
+    is_cut = replica.has_suspended or any(from_step < step for from_step in ledger.roster.excluded().values())
+    return ProofVerdict.OTHER_SET if is_cut or ledger.slots_before(step) >= snapshot.slots else ProofVerdict.MISSING
 
 
 def _is_same_state(snapshot: Snapshot, replica: Replica) -> bool:

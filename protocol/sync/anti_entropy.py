@@ -41,7 +41,7 @@ from protocol.wire import (
 Request: TypeAlias = SpansRequest | ShardsRequest | AuthorsRequest | PayloadsRequest | PullRequest | StatementsRequest
 Reply: TypeAlias = Spans | Shards | Authors | Payloads | PullDone | Statements
 Dialogue: TypeAlias = Generator[Request, Reply, None]
-Bucket: TypeAlias = tuple[int, Author]
+BucketKey: TypeAlias = tuple[int, Author]
 K = TypeVar("K", int, bytes)
 T = TypeVar("T", Spans, Shards, Authors, Payloads, PullDone, Statements)
 
@@ -55,16 +55,16 @@ class Claims:
     """Buckets that some session is pulling now, so that sessions with several peers share the work."""
 
     def __init__(self) -> None:
-        self._taken: set[Bucket] = set()
+        self._taken: set[BucketKey] = set()
         self.compared: set[int] = set()  # spans of which some session has taken in all that its peer holds
 
-    def take(self, bucket: Bucket) -> bool:
+    def take(self, bucket: BucketKey) -> bool:
         """Whether the bucket was free; it is taken now."""
         is_free = bucket not in self._taken
         self._taken.add(bucket)
         return is_free
 
-    def release(self, bucket: Bucket) -> None:
+    def release(self, bucket: BucketKey) -> None:
         """Free the bucket for other sessions."""
         self._taken.discard(bucket)
 
@@ -77,7 +77,7 @@ class SyncSession:
         self._ledger = ledger
         self._claims = claims
         self.horizon_step = horizon_step
-        self._held: list[Bucket] = []
+        self._held: list[BucketKey] = []
         self.in_flight: Request | None = None
         self._dialogue = self._compare()
         self._records_received = 0  # in answer to the pull in flight

@@ -1,4 +1,4 @@
-"""The flood's outboxes: which neighbour still has to be told of which record (SPEC 8.3)."""
+"""The flood's queues: which neighbour still has to be told of which record (SPEC 8.3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from protocol.sync.anti_entropy import record_frames
 from protocol.wire import PeerId, Records
 
 
-class Outbox:
+class PushQueue:
     """Records to push to one neighbour, oldest first. When full the newest is left to anti-entropy."""
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Outbox:
 
     def push(self, record: bytes) -> None:
         """Queue a record for the neighbour."""
-        if len(self._waiting) >= limits.OUTBOX_RECORDS_MAX:
+        if len(self._waiting) >= limits.PUSH_QUEUE_RECORDS_MAX:
             self.overflowed += 1
             return
         self._waiting[record[:-SIGNATURE_BYTES]] = record
@@ -48,7 +48,7 @@ class Outbox:
 
 
 class Flood:
-    """Outboxes of all neighbours, and how long records are gathered for one frame.
+    """Queues of all neighbours, and how long records are gathered for one frame.
 
     An update that comes alone goes at once. On a busy machine frames are what costs: while ticks come late the interval
     doubles up to FLUSH_INTERVAL_MS_MAX; with each that comes in time it falls again.
@@ -57,7 +57,7 @@ class Flood:
     def __init__(self, record_bytes: int) -> None:
         self.interval_ms = limits.FLUSH_INTERVAL_MS
         self._record_bytes = record_bytes
-        self._outboxes: dict[PeerId, Outbox] = {}
+        self._queues: dict[PeerId, PushQueue] = {}
 
     def adapt(self, late_ms: int) -> None:
         """A tick has come so late: gather for longer, or not so long."""
@@ -68,37 +68,37 @@ class Flood:
 
     def rest_ms(self, now_ms: int) -> int:
         """How long until the next record has waited long enough; REST_MS_MAX when none waits."""
-        rests = (outbox.rest_ms(now_ms, self.interval_ms) for outbox in self._outboxes.values())
+        rests = (queue.rest_ms(now_ms, self.interval_ms) for queue in self._queues.values())
         return min((rest for rest in rests if rest is not None), default=limits.REST_MS_MAX)
 
     def open(self, peer: PeerId) -> None:
         """A neighbour came."""
-        self._outboxes[peer] = Outbox()
+        self._queues[peer] = PushQueue()
 
     def close(self, peer: PeerId) -> None:
         """A neighbour went."""
-        self._outboxes.pop(peer, None)
+        self._queues.pop(peer, None)
 
     def push(self, record: bytes, *, source: PeerId | None) -> None:
         """Queue a new record for every neighbour but the one it came from."""
-        for peer, outbox in self._outboxes.items():
+        for peer, queue in self._queues.items():
             if peer != source:
-                outbox.push(record)
+                queue.push(record)
 
     def is_known(self, peer: PeerId, record: bytes) -> None:
         """``peer`` sent the record itself: it need not be told."""
-        if peer in self._outboxes:
-            self._outboxes[peer].is_known(record)
+        if peer in self._queues:
+            self._queues[peer].is_known(record)
 
     def keep(self, is_useful: Callable[[bytes], bool]) -> None:
         """Queue no longer what does not count any more."""
-        for outbox in self._outboxes.values():
-            outbox.keep(is_useful)
+        for queue in self._queues.values():
+            queue.keep(is_useful)
 
     def flush(self, now_ms: int) -> list[tuple[PeerId, Records]]:
         """Messages to send now."""
         return [
             (peer, message)
-            for peer, outbox in self._outboxes.items()
-            for message in outbox.flush(now_ms, self._record_bytes, self.interval_ms)
+            for peer, queue in self._queues.items()
+            for message in queue.flush(now_ms, self._record_bytes, self.interval_ms)
         ]

@@ -17,8 +17,18 @@ from sfnode.doctor.findings import Finding, Verdict
 from sfnode.reporter import printable
 from sfnode.storage.store import decode_run_file
 
-_MARKS: Final = {Verdict.OK: "ok  ", Verdict.WARNING: "warn", Verdict.FAIL: "FAIL", Verdict.UNKNOWN: "?   "}
-_COLOURS: Final = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.FAIL: "red", Verdict.UNKNOWN: "cyan"}
+_MARKS: Final = {
+    Verdict.OK: "ok  ",
+    Verdict.WARNING: "warn",
+    Verdict.FAIL: "FAIL",
+    Verdict.UNKNOWN: "?   ",
+}
+_COLOURS: Final = {
+    Verdict.OK: "green",
+    Verdict.WARNING: "yellow",
+    Verdict.FAIL: "red",
+    Verdict.UNKNOWN: "cyan",
+}
 
 
 @click.command()

@@ -19,7 +19,7 @@ from protocol.run.task import Objective, TaskKind, TaskSpec
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import POSITIVE, FilePath, json_option, method_options, task_options
 from sfnode.run.builder import MethodChoice, build_manifest, method_plain, read_toml
-from sfnode.run.builtin_tasks import KNOWN_TASKS, kind_of
+from sfnode.run.builtin_tasks import BUILTIN_TASKS, kind_of
 from sfnode.run.data_files import data_spec
 from sfnode.storage.files import write_durably
 from sfnode.storage.identity import load_or_create_seed
@@ -166,7 +166,7 @@ def task_of(choices: dict[str, Any]) -> TaskSpec:
 
 def _texts_of(choices: dict[str, Any]) -> tuple[str, str, tuple[str, ...]]:
     """Template, completion and label words: those given, else those of the known task."""
-    known = KNOWN_TASKS.get(choices["task"])
+    known = BUILTIN_TASKS.get(choices["task"])
     completion = choices["completion"] if choices["completion"] is not None else known.completion if known else ""
     template = choices["template"] if choices["template"] is not None else known.template if known else None
     given = tuple(choices["labels"].split(",")) if choices["labels"] else None

@@ -10,7 +10,7 @@ import click
 
 from protocol.run.task import Objective
 from sfnode.run.builder import MethodChoice
-from sfnode.run.builtin_tasks import KNOWN_TASKS
+from sfnode.run.builtin_tasks import BUILTIN_TASKS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,7 +51,7 @@ def task_options(command: F) -> F:
     options = (
         click.option(
             "--task",
-            type=click.Choice([*sorted(KNOWN_TASKS), _LIST]),
+            type=click.Choice([*sorted(BUILTIN_TASKS), _LIST]),
             callback=_list_tasks,
             is_eager=True,
             help="A task known by name; `--task list` shows them.",
@@ -73,7 +73,7 @@ def task_options(command: F) -> F:
 
 def _list_tasks(context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
     if value == _LIST:
-        for name, task in sorted(KNOWN_TASKS.items()):
+        for name, task in sorted(BUILTIN_TASKS.items()):
             labels = f"  labels {','.join(task.label_words)!r}" if task.label_words else ""
             completion = f"  completion {task.completion!r}" if task.completion else ""
             click.echo(f"{name:<17} {task.about}\n{'':<17} template {task.template!r}{completion}{labels}")

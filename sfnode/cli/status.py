@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from sfnode.cli.options import data_dir_option, json_option
-from sfnode.node.status_file import describe_memory, own_standing, read_status
+from sfnode.node.status_file import describe_memory, own_admission, read_status
 from sfnode.reporter import printable
 
 
@@ -32,7 +32,7 @@ def status(data_dir: Path, is_json: bool) -> None:
         "updates": f"{current.updates} of {current.authors} authors, {current.own_updates} own, "
         f"{current.void_slots} void slots",
         "peers": current.peers,
-        "admitted": f"{own_standing(current)} ({current.admission}; {current.authors_excluded} authors excluded)",
+        "admitted": f"{own_admission(current)} ({current.admission}; {current.authors_excluded} authors excluded)",
         "loss": "none yet" if current.loss is None else f"{current.loss:.4f}",
         "memory": describe_memory(current.memory),
         "moved": f"{current.bytes_in:,} bytes in, {current.bytes_out:,} out",

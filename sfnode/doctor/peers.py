@@ -19,10 +19,17 @@ from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
 from sfnode.network.policy.addresses import Address, parse_bootstrap
 from sfnode.network.sessions.channel import Channel, Timings, Traffic
 from sfnode.network.sessions.file_download import MANIFEST, Download
-from sfnode.network.sessions.handshake import FULL, OBSERVER_RUN_ID, OTHER_VERSION, RefusedError, greet, own_hello
+from sfnode.network.sessions.handshake import (
+    FULL,
+    OBSERVER_RUN_ID,
+    OTHER_VERSION,
+    RefusedError,
+    exchange_hello,
+    own_hello,
+)
 from sfnode.network.transport.host import DialError, Host, share_port
 from sfnode.network.transport.link import Link, LinkBrokenError
-from sfnode.network.transport.reachability import Outcome, ReachAnswer
+from sfnode.network.transport.reachability import DialBack, ReachAnswer
 
 _RESOLVE_S: Final = 10.0
 _PEER_S: Final = 60.0  # all that is asked of one peer
@@ -124,7 +131,9 @@ def _refused(name: str, error: RefusedError) -> Finding:
 
 async def _talk(host: Host, link: Link, known: Surroundings, name: str, taken_ms: float) -> Finding:
     channel = Channel(link, Timings(), Traffic())
-    hello = await greet(channel, own_hello(run_id=OBSERVER_RUN_ID, agent="sfnode doctor", listen=(), head_step=0))
+    hello = await exchange_hello(
+        channel, own_hello(run_id=OBSERVER_RUN_ID, agent="sfnode doctor", listen=(), head_step=0)
+    )
     if known.run_id is not None and hello.run_id != known.run_id:
         text = f"it is in another run, {hello.run_id.hex()[:16]}, not in {known.run_id.hex()[:16]}"
         return fail(name, text, "use a bootstrap of this run, or another --data-dir or --run for that one")
@@ -160,15 +169,15 @@ def judge_reachability(known: Surroundings, is_listening: bool) -> Finding:
         return unknown(name, "nobody to ask: no bootstrap answered this question", "give a --bootstrap that works")
     outcomes = [seen.answer.outcome for seen in known.seen]
     port = known.listen_port
-    if Outcome.REACHED in outcomes:
-        hosts = sorted({seen.answer.host for seen in known.seen if seen.answer.outcome is Outcome.REACHED})
+    if DialBack.REACHED in outcomes:
+        hosts = sorted({seen.answer.host for seen in known.seen if seen.answer.outcome is DialBack.REACHED})
         if all(ipaddress.ip_address(host).is_private for host in hosts):
             text = f"peers in your own network reached port {port} at {', '.join(hosts)}; nobody outside was asked"
             return ok(name, text)
         return ok(name, f"peers reached port {port} at {', '.join(hosts)}")
-    if Outcome.NOT_REACHED in outcomes:
+    if DialBack.NOT_REACHED in outcomes:
         host = known.seen[0].answer.host
-        text = f"{outcomes.count(Outcome.NOT_REACHED)} peers could not connect to port {port} at {host}"
+        text = f"{outcomes.count(DialBack.NOT_REACHED)} peers could not connect to port {port} at {host}"
         advice = f"forward TCP port {port} in your router and open it in the firewall, or leave --listen out"
         return warning(name, text, advice)
     return unknown(name, "the peers had dialled for others just now", "try again in a minute")

@@ -11,7 +11,7 @@ LENGTH_PREFIX_BYTES: Final = 4  # u32, big endian
 HELLO_FRAME_BYTES_MAX: Final = 1_024  # a stranger may make us buffer this much before it has said who it is
 READ_BYTES_MAX: Final = FRAME_BYTES_MAX + LENGTH_PREFIX_BYTES  # one read takes all that a full frame needs
 WRITE_BYTES_MAX: Final = FRAME_BYTES_MAX + LENGTH_PREFIX_BYTES  # frames joined into one write: writes cost, not bytes
-OUTBOX_BYTES_MAX: Final = 262_144  # unsent bytes per neighbour; beyond it send() is False, anti-entropy cures it
+SEND_QUEUE_BYTES_MAX: Final = 262_144  # unsent bytes per neighbour; beyond it send() is False, anti-entropy cures it
 
 # --- what one neighbour may cost us -----------------------------------------------------------------------------
 RECEIVE_BYTES_PER_S: Final = 2_000_000  # 16,000 records per second; above it we pause reading that peer
@@ -19,12 +19,12 @@ RECEIVE_BURST_BYTES: Final = 4_000_000  # two seconds' worth: a page of 8,192 re
 FRAME_COST_BYTES: Final = 400  # a frame counts as this many bytes more: 5,000 empty frames per second
 PUSHED_RECORD_COST_BYTES: Final = 1_000  # of a record that nobody asked for: 2,000 per second, 4,000 at once
 OWED_BYTES_MAX: Final = 4 * PULL_BYTES_MAX  # answers to questions that were asked again may come late, all at once
-RATION_US_PER_S: Final = (
+ANSWERS_US_PER_S: Final = (
     60_000  # answers to one peer: 24 pulls or 13 pages of authors per second, more than it can verify
 )
-RATION_BURST_US: Final = 60_000  # one second's worth; a joiner's first questions are never delayed
-RATION_ALL_US_PER_S: Final = 400_000  # answers to all: the rest of the core is for the flood and the node's own steps
-RATION_IDLE_S: Final = 10.0  # a bucket untouched for so long is full again, also when 36 peers share
+ANSWERS_BURST_US: Final = 60_000  # one second's worth; a joiner's first questions are never delayed
+ANSWERS_ALL_US_PER_S: Final = 400_000  # answers to all: the rest of the core is for the flood and the node's own steps
+ANSWERS_IDLE_S: Final = 10.0  # a bucket untouched for so long is full again, also when 36 peers share
 OBSERVER_BYTES_MAX: Final = 4 << 20  # four copies of the largest manifest per observer; and the basis once
 PEERS_ANSWER_INTERVAL_S: Final = 0.5  # a peer list costs 300 us; questions that come faster are left unanswered
 EVENTS_MAX: Final = 1_024  # undelivered events; when full the session readers wait (back-pressure on the senders)
@@ -79,7 +79,7 @@ BOOTSTRAP_CHECK_S: Final = 600.0  # one more dial to a bootstrap when we have en
 REFUSED_S: Final = 60.0  # not redialled sooner after a polite refusal ("full")
 WRONG_RUN_S: Final = 3_600.0  # nor after "other run" or "other version": that does not change by itself
 
-# --- standing: what is held against a peer -----------------------------------------------------------------------
+# --- reputation: what is held against a peer -----------------------------------------------------------------------
 SCORE_HALF_LIFE_S: Final = 600.0  # a laptop that slept through a write is forgiven before it sleeps again
 SCORE_NOT_PUSHED: Final = -20.0  # it gets nothing pushed; it can still ask
 SCORE_DISCOURAGED: Final = -50.0  # its session ends, and it is neither dialled nor accepted
@@ -118,7 +118,7 @@ MDNS_QUERY_MAX_S: Final = 120.0
 # --- address book -----------------------------------------------------------------------------------------------
 KNOWN_PEERS_MAX: Final = 1_000
 ADDRESSES_PER_PEER_MAX: Final = 8
-HEARSAY_PER_SOURCE_MAX: Final = 64  # never reached peers that one neighbour told us of: a liar fills 6 % of the book
+UNVERIFIED_PER_SOURCE_MAX: Final = 64  # never reached peers that one neighbour told us of: a liar fills 6 % of the book
 BOOTSTRAPS_KEPT_MAX: Final = 8  # remembered from one life of the node to the next
 ANCHORS: Final = (
     2  # the neighbours that have lasted longest, dialled first after a restart, so that nobody can replace all at once

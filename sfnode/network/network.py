@@ -13,8 +13,8 @@ import trio
 
 from protocol.errors import Reject, RejectReason
 from protocol.wire import (
-    BasisPart,
-    BasisRequest,
+    FilePart,
+    FileRequest,
     Hello,
     ManifestPart,
     ManifestRequest,
@@ -26,7 +26,7 @@ from protocol.wire import (
     Records,
 )
 from sfnode.network import bounds
-from sfnode.network.discovery.dialler import Overlay
+from sfnode.network.discovery.dialler import Dialler
 from sfnode.network.discovery.mdns import LocalDiscovery
 from sfnode.network.discovery.peer_exchange import PeerExchange
 from sfnode.network.discovery.port_mapping import MappingReport, PortMapper
@@ -43,14 +43,14 @@ from sfnode.network.events import (
 from sfnode.network.memory_guard import MemoryGuard
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import Address, parse_announce, parse_bootstrap, parse_listen
-from sfnode.network.policy.rate_limits import PUSHED, Rations, cost_us, pushed_cost_bytes
+from sfnode.network.policy.rate_limits import PUSHED, RateLimits, cost_us, pushed_cost_bytes
 from sfnode.network.policy.reputation import DiscouragedRow, Fault
 from sfnode.network.sessions import file_server, handshake
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_download import Download, FindFile, no_file
-from sfnode.network.sessions.file_server import Files
+from sfnode.network.sessions.file_server import FileServer
 from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, RefusedError, SilentError
-from sfnode.network.sessions.open_sessions import Registry, info
+from sfnode.network.sessions.open_sessions import OpenSessions, info
 from sfnode.network.sessions.session import Session
 from sfnode.network.transport.host import Host, check_can_listen, dialable
 from sfnode.network.transport.link import Link, LinkBrokenError
@@ -83,7 +83,7 @@ class Network:
         self._given = self._announce = tuple(parse_announce(text) for text in config.announce)
         bootstrap = tuple(parse_bootstrap(text) for text in config.bootstrap)
         self._run_id = run_id
-        self._files = Files(manifest_bytes, find_file, self._channel)
+        self._files = FileServer(manifest_bytes, find_file, self._channel)
         self._host = Host(identity_seed=identity_seed, on_inbound=self._on_inbound)
         self.peer = self._host.peer
         self.head_step = 0  # told to new neighbours; the node keeps it up to date
@@ -91,17 +91,17 @@ class Network:
         self._total = Traffic()
         self._book = AddressBook(own_peer=self.peer, bootstrap=bootstrap, chance=random.Random())
         self._book.restore(known_peers)
-        self._registry = Registry(self.peer)
-        self._exchange = PeerExchange(config=config, book=self._book, registry=self._registry)
-        self._overlay = Overlay(
+        self._open_sessions = OpenSessions(self.peer)
+        self._exchange = PeerExchange(config=config, book=self._book, open_sessions=self._open_sessions)
+        self._overlay = Dialler(
             host=self._host,
             book=self._book,
-            registry=self._registry,
+            open_sessions=self._open_sessions,
             exchange=self._exchange,
             run_session=self._on_dialled,
         )
-        self._rations = Rations()
-        self._memory = MemoryGuard(config.memory, self._registry.shed)
+        self._rate_limits = RateLimits()
+        self._memory = MemoryGuard(config.memory, self._open_sessions.shed)
         self._mapper = PortMapper(listening=lambda: self._host.addresses, on_mapped=self._on_mapped)
         self._host.guard.on_refused = self._on_stream_refused
         self._host.serve_beside(file_server.PROTOCOL, self._on_file_request)
@@ -140,7 +140,7 @@ class Network:
         self._remember_anchors()
         self._overlay.stop_dialling()
         await self._host.stop_listening()
-        sessions = self._registry.all()
+        sessions = self._open_sessions.all()
         for session in sessions:
             session.say_bye("the node stops")
         with trio.move_on_after(self._config.timings.bye_s + bounds.CLOSE_S):
@@ -154,29 +154,29 @@ class Network:
 
         What is pushed is not queued for a peer with a bad score: it can still ask.
         """
-        session = self._registry.get(peer)
+        session = self._open_sessions.get(peer)
         is_push = isinstance(message, Records) and message.request == PUSHED
-        if session is None or (is_push and not self._registry.is_pushed_to(peer)):
+        if session is None or (is_push and not self._open_sessions.is_pushed_to(peer)):
             return False
         return session.send(message)
 
     def drop(self, peer: PeerId, *, reason: str) -> None:
         """The peer sent what no honest node can send: end its session, and neither dial nor accept it for a day."""
-        self._registry.penalise(peer, Fault.GARBAGE, reason)
+        self._open_sessions.penalise(peer, Fault.GARBAGE, reason)
 
     def credit(self, peer: PeerId, records: int) -> None:
         """So many records that this peer brought were news: the most useful neighbours keep their places."""
-        session = self._registry.get(peer)
+        session = self._open_sessions.get(peer)
         if session is not None:
             session.news += records
 
     async def fetch(self, download: Download) -> bytes | None:
         """A document from whichever neighbour has it; None when none has it now."""
-        return await self._files.fetch(download, self._host, self._registry)
+        return await self._files.fetch(download, self._host, self._open_sessions)
 
     def neighbours(self) -> tuple[NeighbourInfo, ...]:
         """All running sessions."""
-        return tuple(info(session, self._book) for session in self._registry.all())
+        return tuple(info(session, self._book) for session in self._open_sessions.all())
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -191,11 +191,11 @@ class Network:
 
     def discouraged_peers(self) -> tuple[DiscouragedRow, ...]:
         """The same, of peers that are not wanted; for ``restore_discouraged``."""
-        return self._registry.discouraged_rows()
+        return self._open_sessions.discouraged_rows()
 
     def restore_discouraged(self, rows: tuple[DiscouragedRow, ...]) -> None:
         """Go on keeping away from the peers of an earlier life. Before ``run``, inside trio."""
-        self._registry.restore_discouraged(rows)
+        self._open_sessions.restore_discouraged(rows)
 
     @property
     def reached_bootstraps(self) -> tuple[str, ...]:
@@ -204,7 +204,8 @@ class Network:
 
     def _remember_anchors(self) -> None:
         """Those that we dialled and that have lasted longest: who comes late, however often, takes nobody's place."""
-        outbound = sorted((each for each in self._registry.all() if each.is_outbound), key=lambda each: each.started_s)
+        outbound = [session for session in self._open_sessions.all() if session.is_outbound]
+        outbound.sort(key=lambda session: session.started_s)
         lasting = frozenset(session.peer for session in outbound[: bounds.ANCHORS])
         if not lasting <= self._book.anchors():  # else all is as it was: nothing to write
             for peer in lasting:
@@ -227,8 +228,8 @@ class Network:
             bytes_out=self._total.bytes_out,
             frames_in=self._total.frames_in,
             frames_out=self._total.frames_out,
-            sessions_inbound=self._registry.count(is_outbound=False),
-            sessions_outbound=self._registry.count(is_outbound=True),
+            sessions_inbound=self._open_sessions.count(is_outbound=False),
+            sessions_outbound=self._open_sessions.count(is_outbound=True),
             streams_failed=self._host.guard.failures + self._overlay.failures,
             streams_refused=self._host.guard.refused,
             memory=self._memory.state,
@@ -236,12 +237,12 @@ class Network:
 
     # --- sessions
 
-    async def _on_dialled(self, link: Link, on_greeted: Callable[[], None]) -> None:
+    async def _on_dialled(self, link: Link, on_handshake: Callable[[], None]) -> None:
         """We have dialled: say hello, then run the session to its end. RefusedError, LinkBrokenError, Reject."""
         try:
             channel = self._channel(link)
-            hello = await handshake.greet(channel, self._hello())
-            on_greeted()
+            hello = await handshake.exchange_hello(channel, self._hello())
+            on_handshake()
             await self._run_if_first(Session(channel, hello, self._on_message), is_hello_due=False)
         finally:
             await link.aclose()
@@ -253,19 +254,19 @@ class Network:
             await self._receive_stranger(channel)
         except SilentError as error:
             _log.debug("inbound_silent peer=%s", link.peer)
-            self._registry.penalise(link.peer, Fault.SILENT, str(error))
+            self._open_sessions.penalise(link.peer, Fault.SILENT, str(error))
         except RefusedError as error:
             _log.debug("inbound_left peer=%s reason=%s", link.peer, error)
         except LinkBrokenError as error:
             _log.debug("inbound_lost peer=%s reason=%s", link.peer, error)
         except Reject as error:
             _log.warning("peer_rejected peer=%s reason=%s", link.peer, error)
-            self._registry.penalise(link.peer, Fault.GARBAGE, str(error))
+            self._open_sessions.penalise(link.peer, Fault.GARBAGE, str(error))
         finally:
             await link.aclose()
 
     def _on_stream_refused(self, peer: str) -> None:
-        self._registry.penalise(PeerId(peer), Fault.STREAMS, "too many streams at once")
+        self._open_sessions.penalise(PeerId(peer), Fault.STREAMS, "too many streams at once")
 
     async def _receive_stranger(self, channel: Channel) -> None:
         hello = await handshake.await_hello(channel)
@@ -283,7 +284,7 @@ class Network:
     def _reason_to_refuse(self, channel: Channel, hello: Hello) -> str | None:
         if self._is_stopping:
             return "the node stops"
-        if self._registry.is_discouraged(channel.peer):
+        if self._open_sessions.is_discouraged(channel.peer):
             return handshake.DISCOURAGED
         reason = handshake.mismatch(self._hello(), hello)
         if reason is not None:
@@ -293,15 +294,15 @@ class Network:
             return handshake.FULL if self._files.is_busy else None
         if self._memory.state.is_full:
             return handshake.FULL
-        has_place = self._registry.make_place(channel.peer, channel.link.remote_host, self._config.inbound_max)
+        has_place = self._open_sessions.make_place(channel.peer, channel.link.remote_host, self._config.inbound_max)
         return None if has_place else handshake.FULL
 
     async def _on_file_request(self, link: Link) -> None:
-        await self._files.serve_neighbour(link, self._registry)
+        await self._files.serve_neighbour(link, self._open_sessions)
 
     async def _run_if_first(self, session: Session, *, is_hello_due: bool) -> None:
         """Run the session unless another with this peer stays. LinkBrokenError when our hello cannot be sent."""
-        if not await self._registry.add(session):
+        if not await self._open_sessions.add(session):
             await handshake.refuse(session.channel, handshake.DUPLICATE)
             return
         try:
@@ -309,9 +310,9 @@ class Network:
                 await session.channel.send_now(self._hello())
             await self._run_session(session)
         finally:
-            self._registry.remove(session)
+            self._open_sessions.remove(session)
             self._exchange.ended(session.peer)
-            self._rations.ended(session.peer)
+            self._rate_limits.ended(session.peer)
             self._book.pause(session.peer, trio.current_time())
             self._overlay.wake()
             session.finished.set()
@@ -325,12 +326,12 @@ class Network:
         _log.info("peer_connected peer=%s outbound=%s agent=%r", session.peer, session.is_outbound, hello.agent)
         reason, is_told = "cancelled", False
         try:
-            self._exchange.greeted(session)
+            self._exchange.session_opened(session)
             self._overlay.wake()
             end = await session.run()
             reason = end.reason
             if end.fault is not None:
-                self._registry.penalise(session.peer, end.fault, reason)
+                self._open_sessions.penalise(session.peer, end.fault, reason)
             _log.info("peer_disconnected peer=%s reason=%r", session.peer, reason)
             await self._tell(PeerDisconnected(peer=session.peer, reason=reason))
             is_told = True
@@ -341,7 +342,7 @@ class Network:
 
     async def _on_message(self, session: Session, message: Message, size: int) -> None:
         if cost := cost_us(message):
-            await trio.sleep(self._rations.wait_s(session.peer, cost, trio.current_time()))
+            await trio.sleep(self._rate_limits.wait_s(session.peer, cost, trio.current_time()))
         is_asked_for = session.asked.take(message)
         await session.stay_within_rate(pushed_cost_bytes(message, self.record_bytes, is_asked_for=is_asked_for))
         match message:
@@ -354,7 +355,7 @@ class Network:
                 self._overlay.wake()
             case ManifestRequest(offset=offset):
                 session.send(self._files.manifest_part(offset))
-            case ManifestPart() | BasisPart() | BasisRequest():
+            case ManifestPart() | FilePart() | FileRequest():
                 # [REJECT] SPEC 8.1.3: neighbours ask each other for no basis, and for no manifest but at the beginning
                 raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} between neighbours")
             case _:

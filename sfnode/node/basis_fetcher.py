@@ -23,7 +23,7 @@ _LOOK_S: Final = 1.0
 _RETRY_S: Final = 5.0  # no neighbour had it
 
 
-class BasisKeeper:
+class BasisFetcher:
     """Sees to it that every basis that the owner has named lies in the data directory, whole."""
 
     def __init__(

@@ -32,7 +32,7 @@ class Outrun:
         )
 
 
-class Pursuit:
+class CatchUpMonitor:
     """Looks at the gap now and then."""
 
     def __init__(self) -> None:

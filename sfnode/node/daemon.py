@@ -49,11 +49,11 @@ from sfnode.network.discovery.port_mapping import MappingReport
 from sfnode.network.discovery.saved_peers import decode_discouraged, decode_peers, with_bootstraps
 from sfnode.network.events import MessageReceived, NetworkConfig, PeerConnected, PeerDisconnected
 from sfnode.network.network import Network, Readiness
-from sfnode.node.basis_fetcher import BasisKeeper
-from sfnode.node.catch_up import Gap, Pursuit
+from sfnode.node.basis_fetcher import BasisFetcher
+from sfnode.node.catch_up import CatchUpMonitor, Gap
 from sfnode.node.inbox import joined, next_events
-from sfnode.node.snapshot_files import SnapshotKeeper, find_file, save_evidence
-from sfnode.node.status_file import ADMITTED, Status, StatusWriter, describe_memory, own_standing
+from sfnode.node.snapshot_files import SnapshotFiles, find_file, save_evidence
+from sfnode.node.status_file import ADMITTED, Status, StatusWriter, describe_memory, own_admission
 from sfnode.reporter import Reporter
 from sfnode.storage.statement_files import read_statements_file, remove, waiting
 from sfnode.storage.store import LEDGER_FILE, STATUS_FILE, Store, replay, replay_statements
@@ -95,11 +95,11 @@ class Daemon:
         self.node: Node
         self.network: Network
         self.trainer: Trainer | None = None
-        self._keeper: BasisKeeper
+        self._basis_fetcher: BasisFetcher
         self._store: Store
         self._last_evaluation = -1
         self._dials_reported: set[tuple[str, str]] = set()
-        self._standing_reported = ADMITTED
+        self._admission_reported = ADMITTED
         self._mapping_reported: MappingReport | None = None
         self._memory_reported = False
         self._jobs_in, self._jobs_out = trio.open_memory_channel[Job](8)
@@ -135,7 +135,7 @@ class Daemon:
         )
         self.node = Node(self.manifest, signer, node_config, replica)
         renewals = replica.ledger.roster.renewals
-        self._keeper = BasisKeeper(self.manifest, config.data_dir, renewals, self.reporter)
+        self._basis_fetcher = BasisFetcher(self.manifest, config.data_dir, renewals, self.reporter)
         self.network = Network(
             config=with_bootstraps(config.network, self._store.bootstraps),
             identity_seed=config.identity_seed,
@@ -153,7 +153,7 @@ class Daemon:
 
     def _renewals_here(self) -> tuple[RenewedBasis, ...]:
         renewals = self.node.replica.ledger.roster.renewals()
-        whole = {epoch: sha256 for epoch, sha256 in renewals.items() if sha256 in self._keeper.here}
+        whole = {epoch: sha256 for epoch, sha256 in renewals.items() if sha256 in self._basis_fetcher.here}
         return renewals_in(self.config.data_dir, self.manifest, whole)
 
     async def _load_replica(self) -> Replica:
@@ -181,10 +181,10 @@ class Daemon:
             nursery.start_soon(self._watch, nursery.cancel_scope)
             nursery.start_soon(self._take_statements, inbox_in)
             nursery.start_soon(
-                SnapshotKeeper(self.node, self.config.data_dir, self.reporter).run, self.network, inbox_in
+                SnapshotFiles(self.node, self.config.data_dir, self.reporter).run, self.network, inbox_in
             )
             if self.manifest.method.basis is BasisKind.PUBLISHED:
-                nursery.start_soon(self._keeper.run, self.network, inbox_in)
+                nursery.start_soon(self._basis_fetcher.run, self.network, inbox_in)
             if self.trainer is not None:
                 nursery.start_soon(self.trainer.run, self._jobs_out, inbox_in)
             task_status.started(addresses)
@@ -281,7 +281,7 @@ class Daemon:
         """One evaluation each time the node's step passes a multiple of eval_every_steps."""
         every, step = self.config.eval_every_steps, self.node.clock.next_step
         is_due = every and step // every > self._last_evaluation
-        if is_due and self._keeper.here.issuperset(self.node.replica.renewals_needed()):
+        if is_due and self._basis_fetcher.here.issuperset(self.node.replica.renewals_needed()):
             self._last_evaluation = step // every
             with suppress(trio.WouldBlock):  # the worker is far behind: a point less on the curve
                 self._jobs_in.send_nowait(Evaluate(step=step))
@@ -292,16 +292,16 @@ class Daemon:
         """Status file and progress line every second; the end of the run where the config asks for it."""
         writer = StatusWriter(self.config.data_dir / STATUS_FILE, os.getpid())
         peers_saved = trio.current_time()
-        pursuit = Pursuit()
+        catch_up = CatchUpMonitor()
         while True:
             status, line = writer.write(self.node, self.network, self.trainer)
             self.reporter.progress("progress", line, **asdict(status))
             gap = Gap(time=status.time, held=status.updates, wanted=status.catching_up)
-            if (outrun := pursuit.look(gap)) is not None:
+            if (outrun := catch_up.look(gap)) is not None:
                 self.reporter.event("outrun", str(outrun), **asdict(outrun))
             self._report_dials()
             self._report_mapping()
-            self._report_standing(status)
+            self._report_admission(status)
             self._report_memory()
             self.network.head_step = self.node.frontier()
             if trio.current_time() - peers_saved >= _PEERS_SAVED_S:
@@ -324,15 +324,15 @@ class Daemon:
         if bootstraps != self._store.bootstraps:
             self._store.save_bootstraps(bootstraps)
 
-    def _report_standing(self, status: Status) -> None:
+    def _report_admission(self, status: Status) -> None:
         """Say when this node's key may not contribute, why, and when that changes."""
         if self.trainer is None or not (self.node.sync.is_live or self.node.sync.peers == 0):
             return  # the statement may be on its way
-        standing = own_standing(status)
-        if standing != self._standing_reported:
+        admission = own_admission(status)
+        if admission != self._admission_reported:
             fields = {"is_admitted": status.is_admitted, "excluded_from": status.excluded_from}
-            self.reporter.event("standing", standing, **fields)
-        self._standing_reported = standing
+            self.reporter.event("admission", admission, **fields)
+        self._admission_reported = admission
 
     def _report_dials(self) -> None:
         """Say why an address cannot be reached, each reason once while it lasts."""

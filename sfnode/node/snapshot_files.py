@@ -11,7 +11,7 @@ import trio
 from protocol.errors import OperatorError
 from protocol.events import Event, Halt, SnapshotArrived
 from protocol.node.node import Node
-from protocol.node.snapshots import Outcome
+from protocol.node.snapshots import SnapshotOutcome
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
 from protocol.state.snapshot import encode_snapshot
@@ -25,10 +25,10 @@ _LOOK_S: Final = 0.25
 _RETRY_S: Final = 2.0  # no neighbour had it
 _KEPT: Final = 2  # a joiner may be fetching the one before the newest
 _TEXTS: Final = {
-    Outcome.USED: "training on the snapshot of {authors} authors while the ledger is replayed",
-    Outcome.PROVED: "the replay has proved the snapshot of {authors} authors: every bit is the same",
-    Outcome.UNPROVED: "the updates are not those of the snapshot any more: going on with what was replayed",
-    Outcome.USELESS: "{authors} authors attest a file that is no snapshot of this run: replaying first",
+    SnapshotOutcome.USED: "training on the snapshot of {authors} authors while the ledger is replayed",
+    SnapshotOutcome.PROVED: "the replay has proved the snapshot of {authors} authors: every bit is the same",
+    SnapshotOutcome.UNPROVED: "the updates are not those of the snapshot any more: going on with what was replayed",
+    SnapshotOutcome.USELESS: "{authors} authors attest a file that is no snapshot of this run: replaying first",
 }
 
 
@@ -55,14 +55,14 @@ def save_evidence(data_dir: Path, replica: Replica, halt: Halt) -> Path:
     return data_dir / "halt.json"
 
 
-class SnapshotKeeper:
+class SnapshotFiles:
     """Between a node core, its data directory and its neighbours."""
 
     def __init__(self, node: Node, data_dir: Path, reporter: Reporter) -> None:
         self._node = node
         self._data_dir = data_dir
         self._reporter = reporter
-        self._told = Outcome.NONE
+        self._told = SnapshotOutcome.NONE
 
     async def run(self, network: Network, inbox: trio.MemorySendChannel[Event]) -> None:
         """Until cancelled."""

@@ -161,7 +161,7 @@ def read_status(directory: Path) -> Status:
     return status
 
 
-def own_standing(status: Status) -> str:
+def own_admission(status: Status) -> str:
     """Whether this node may contribute, and what to do where it may not."""
     if status.excluded_from is not None:
         return f"excluded by the owner from step {status.excluded_from} on"

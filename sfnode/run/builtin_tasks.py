@@ -42,7 +42,7 @@ def kind_of(completion: str) -> TaskKind:
 
 _NO_YES: Final = ("No", "Yes")  # after a line break, hence without a leading space
 
-KNOWN_TASKS: Final[Mapping[str, KnownTask]] = {
+BUILTIN_TASKS: Final[Mapping[str, KnownTask]] = {
     "sst2": KnownTask(
         about="sentiment of a film review; label 0 negative, 1 positive",
         template="{sentence} It was",

@@ -271,7 +271,7 @@ def _replay_one(replica: Replica, record: bytes) -> None:
         replica.add(record)
     except Ignore as ignore:  # excluded since, or a copy that a crash between commit and memory left twice
         if ignore.reason is IgnoreReason.NOT_ADMITTED:  # it was once, or the record would not have been stored
-            replica.set_aside(record)
+            replica.suspend(record)
 
 
 def _take_lock(directory: Path) -> int:

@@ -49,7 +49,7 @@ from sfnode.training.model.loading import (
     resolve_model,
 )
 from sfnode.training.model.perturbed import is_norm
-from sfnode.training.model.tensors import Place, places, trainable_tensors
+from sfnode.training.model.tensors import ParameterPlace, places, trainable_tensors
 from sfnode.training.task.candidates import batch_of
 from sfnode.training.task.encoding import Example, TaskData, read_task, row_batch
 
@@ -226,7 +226,7 @@ def label_directions(shared: SharedModel, data: TaskData) -> Tensor:
     return directions[:, : len(data.label_tokens) - 1]
 
 
-def output_directions(place: Place, known: dict[str, Place], labels: Tensor) -> Tensor | None:
+def output_directions(place: ParameterPlace, known: dict[str, ParameterPlace], labels: Tensor) -> Tensor | None:
     """What moves the label words' logits, seen from the output of a linear layer: [outputs, labels - 1], or None.
 
     The next layer of the same module that takes this output and writes to the residual stream carries the labels'
@@ -257,14 +257,14 @@ def leading(matrix: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _input_directions(
-    shared: SharedModel, chosen: Sequence[Place], batch: Sequence[Example], data: TaskData, rank: int
+    shared: SharedModel, chosen: Sequence[ParameterPlace], batch: Sequence[Example], data: TaskData, rank: int
 ) -> dict[str, Tensor]:
     """Leading right singular vectors of every layer's inputs at the tokens of ``batch``: [inputs, rank] by name."""
     rows = row_batch(batch, data.pad, shared.device)
     is_token = (torch.arange(rows.tokens.shape[1], device=shared.device) <= rows.last[:, None]).view(-1)
     found: dict[str, Tensor] = {}
 
-    def hook_of(place: Place) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+    def hook_of(place: ParameterPlace) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
         def keep(_module: nn.Module, arguments: tuple[Tensor, ...]) -> None:
             flat = arguments[0].reshape(-1, arguments[0].shape[-1])
             found[place.name] = leading(flat[is_token].float(), rank)[1]
@@ -303,23 +303,23 @@ def _with_zeros(columns: Tensor | None, rank: int) -> Tensor | None:
     return functional.pad(columns[:, :rank], (0, max(0, rank - columns.shape[1])))
 
 
-def _is_linear(place: Place) -> bool:
+def _is_linear(place: ParameterPlace) -> bool:
     return isinstance(place.module, nn.Linear | Conv1D) and place.attribute == "weight"
 
 
-def _sizes(place: Place) -> tuple[int, int]:
+def _sizes(place: ParameterPlace) -> tuple[int, int]:
     """Inputs and outputs of a linear layer."""
     rows, cols = _weight(place).shape
     return (rows, cols) if isinstance(place.module, Conv1D) else (cols, rows)
 
 
-def _weight(place: Place) -> Tensor:
+def _weight(place: ParameterPlace) -> Tensor:
     weight = place.module.weight
     assert isinstance(weight, Tensor)
     return weight
 
 
-def _parent(place: Place) -> str:
+def _parent(place: ParameterPlace) -> str:
     return place.name.rsplit(".", 2)[0]
 
 

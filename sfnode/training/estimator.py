@@ -31,14 +31,14 @@ from protocol.subspace.directions import Basis, DirectionFactors, core_exp, dire
 from protocol.subspace.quantise import quantise
 from protocol.subspace.sampling import example_indices
 from sfnode.training.model.loading import logit_scale, output_embedding
-from sfnode.training.model.perturbed import Batch, MatrixTerm, Term, VectorTerm, with_spare_row
+from sfnode.training.model.perturbed import MatrixTerm, PassContext, Term, VectorTerm, with_spare_row
 from sfnode.training.model.probe import layers_read_at_last
 from sfnode.training.model.quantised import Weight, closed_weights
 from sfnode.training.model.tensors import WeightSwitch, attach
 from sfnode.training.task.candidates import CandidateBatch, batch_of, chunks_of
 from sfnode.training.task.encoding import Example, RowBatch, TaskData
 from sfnode.training.task.objective import group_objectives, macro_f1
-from sfnode.training.task.scoring import Head, Scores, score_candidates, score_words, word_logits
+from sfnode.training.task.scoring import OutputHead, Scores, score_candidates, score_words, word_logits
 
 Int64Array = NDArray[np.int64]
 
@@ -86,7 +86,7 @@ class SharedModel:
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
-        self.batch = Batch()
+        self.batch = PassContext()
         self.switch = WeightSwitch(model)
         self.parameters = sum(weight.numel() for weight in self.switch.base.values())
         self.folds: WeakValueDictionary[bytes, FoldedWeights] = WeakValueDictionary()
@@ -95,7 +95,7 @@ class SharedModel:
         head = output_embedding(model)
         head_name = next(name for name, weight in self.switch.base.items() if weight is head.weight)
         self.head = head
-        self._scored_head = Head(head, head_name, self.batch, logit_scale(model))
+        self._scored_head = OutputHead(head, head_name, self.batch, logit_scale(model))
         self.batch.read_at_last = layers_read_at_last(model)
         check_head(self)
 
@@ -168,7 +168,7 @@ def check_head(shared: SharedModel) -> None:
         )
 
 
-class Session:
+class Estimator:
     """One node's run on a shared model, with the node's examples."""
 
     def __init__(self, shared: SharedModel, bases: Bases, data: TaskData) -> None:

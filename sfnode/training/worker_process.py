@@ -1,8 +1,8 @@
 """The training worker: one process that serves the sessions of several nodes over a Unix socket.
 
 ``python -m sfnode.training.worker_process --socket PATH``. Sessions of the same model, device and dtype share the base
-weights. Requests of all connections are served one after the other. The worker prints ``ready`` once it listens and ends
-when its standard input closes (its parent died), on SIGTERM, never by itself.
+weights. Requests of all connections are served one by one. The worker prints ``ready`` once it listens. It ends
+when its standard input closes (its parent died) or on SIGTERM, and never by itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from protocol.errors import NumericError, OperatorError, Reject, SfnodeError, Wo
 from protocol.run.manifest import decode_run_untrusted
 from sfnode.storage.stored_bases import read_bases
 from sfnode.training.allocator import keep_freed_memory
-from sfnode.training.estimator import Session, SharedModel
+from sfnode.training.estimator import Estimator, SharedModel
 from sfnode.training.model.loading import check_model, check_positions, choose_device, load_tokenizer, resolve_model
 from sfnode.training.model.quantised import choose_precision, load_in
 from sfnode.training.task.encoding import read_task
@@ -66,7 +66,7 @@ class ModelPool:
         self._models: dict[tuple[Path, str, str], tuple[SharedModel, PreTrainedTokenizerBase]] = {}
         self._checked: set[tuple[Path, RunId]] = set()
 
-    def open(self, request: OpenSession) -> tuple[SharedModel, Session]:
+    def open(self, request: OpenSession) -> tuple[SharedModel, Estimator]:
         """A session on the model that ``request`` names, loaded at the first one."""
         manifest = decode_run_untrusted(request.manifest).manifest
         folder = resolve_model(request.model, manifest.model.revision)
@@ -81,7 +81,7 @@ class ModelPool:
         shared, tokenizer = self._models[key]
         data, evaluation_data = (Path(name) if name else None for name in (request.data, request.eval_data))
         bases = read_bases(manifest, Path(request.basis) if request.basis else None, request.renewals)
-        return shared, Session(shared, bases, read_task(tokenizer, manifest.task, data, evaluation_data))
+        return shared, Estimator(shared, bases, read_task(tokenizer, manifest.task, data, evaluation_data))
 
 
 class Service:
@@ -89,7 +89,7 @@ class Service:
 
     def __init__(self, pool: ModelPool) -> None:
         self._pool = pool
-        self._session: Session | None = None
+        self._session: Estimator | None = None
 
     def answer(self, request: Message) -> Reply:
         """The reply to ``request``; any fault becomes a WorkerFailure."""
@@ -115,13 +115,13 @@ class Service:
             model_parameters=shared.parameters,
         )
 
-    def _opened(self) -> Session:
+    def _opened(self) -> Estimator:
         if self._session is None:
             raise WorkerError("no session is open on this connection")
         return self._session
 
 
-def _serve(session: Session, request: SetCoefficients | EstimateRequest | EvaluateRequest) -> Reply:
+def _serve(session: Estimator, request: SetCoefficients | EstimateRequest | EvaluateRequest) -> Reply:
     start = time.perf_counter()
     match request:
         case SetCoefficients(epochs=epochs):

@@ -34,7 +34,7 @@ _NOBODY = Author(bytes(32))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Remeasurement:
     """One message, measured again.
 
     Attributes:
@@ -53,11 +53,11 @@ class Finding:
 class Audit:
     """What was found, and the deviation up to which a claim is taken for honest."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[Remeasurement, ...]
     tolerance: float
 
     @property
-    def mismatches(self) -> tuple[Finding, ...]:
+    def mismatches(self) -> tuple[Remeasurement, ...]:
         """Findings outside of the tolerance."""
         return tuple(finding for finding in self.findings if finding.deviation > self.tolerance)
 
@@ -157,7 +157,7 @@ class _ByStep:
 
 async def _measure(
     session: WorkerSession, envelope: Envelope, states: tuple[Coefficients, Coefficients]
-) -> Finding | None:
+) -> Remeasurement | None:
     """None when the loss is not finite here: a claim that cannot be repeated is not thereby false."""
     measured = []
     for state in states:
@@ -168,7 +168,7 @@ async def _measure(
         except NumericError:
             return None
     nearest = min(measured, key=lambda scalars: deviation(envelope.scalars, scalars))
-    return Finding(
+    return Remeasurement(
         envelope=envelope,
         measured=nearest,
         deviation=deviation(envelope.scalars, nearest),

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from benchmarks.learn import __main__ as command
 from benchmarks.learn import jobs
-from benchmarks.learn.clients import Network, opposite
+from benchmarks.learn.clients import NetworkTrial, opposite
 from benchmarks.learn.comparison import Compared, compare
 from benchmarks.learn.curves import Job, Point, first_reach, play
 from benchmarks.learn.jobs import Curves
@@ -34,7 +34,7 @@ from tests.support.manifests import small_manifest
 
 TASK = replace(TASKS["sst2"], test_rows=24)
 MEZO_RECIPE = Mezo(steps=2, tune_steps=1, rates=(1e-3, 1e-2), rows=4)
-NETWORK = Network(steps=2, tune_steps=1, rates=(1e-3,), rows=4, rank=4, directions=4, schedule="constant")
+NETWORK = NetworkTrial(steps=2, tune_steps=1, rates=(1e-3,), rows=4, rank=4, directions=4, schedule="constant")
 BACK = BackPropagation(steps=2, tune_steps=1, rates=(1e-3,), rows=4, is_lora=False)
 
 

@@ -14,7 +14,7 @@ from protocol.ledger.roster import Roster
 from protocol.ledger.statements import read_invitation
 from protocol.run.admission import AdmissionKind, AdmissionSpec, work_of
 from protocol.run.manifest import Manifest, sign_manifest
-from sfnode.node.status_file import own_standing
+from sfnode.node.status_file import own_admission
 from sfnode.storage.identity import FILE_NAME, load_identity, store_seed
 from sfnode.storage.statement_files import INBOX_FOLDER, read_statements_file, submit, waiting
 from sfnode.storage.store import Store, replayed
@@ -209,8 +209,8 @@ def test_join__key_without_work__says_how_much_it_has_and_what_to_do(tmp_path: P
         ({"is_admitted": False, "admission": "open, 20 bits of work"}, "has not the work"),
     ],
 )
-def test_status__standing_of_the_own_key__says_what_to_do(changes: dict[str, object], text: str) -> None:
-    assert text in own_standing(replace(STATUS, **changes))  # type: ignore[arg-type]
+def test_status__admission_of_the_own_key__says_what_to_do(changes: dict[str, object], text: str) -> None:
+    assert text in own_admission(replace(STATUS, **changes))  # type: ignore[arg-type]
 
 
 def test_store__statements__are_read_before_records(tmp_path: Path) -> None:

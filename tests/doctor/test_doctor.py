@@ -22,8 +22,7 @@ from sfnode.demo import model_folder
 from sfnode.doctor import machine, model_check, peers
 from sfnode.doctor.findings import Finding, Verdict, in_thread, ok
 from sfnode.network.policy.addresses import peer_of_author
-from sfnode.network.transport.reachability import Outcome as Reached
-from sfnode.network.transport.reachability import ReachAnswer
+from sfnode.network.transport.reachability import DialBack, ReachAnswer
 from sfnode.storage.identity import FILE_NAME, load_or_create_seed
 from sfnode.storage.store import LEDGER_FILE, Store
 from tests.support.cli_calls import Outcome, call
@@ -346,7 +345,7 @@ def test_doctor__memory_plan__is_held_against_what_is_free(running: Running) -> 
 
 
 def seen(host: str, port: int, local: tuple[str, int] = ("192.168.1.5", 700), outcome: int = 0) -> peers.Seen:
-    answer = ReachAnswer(outcome=Reached(outcome), unix_ms=0, host=host, port=port)
+    answer = ReachAnswer(outcome=DialBack(outcome), unix_ms=0, host=host, port=port)
     return peers.Seen(peer=PEER, answer=answer, local=local, clock_ahead_s=0.0)
 
 

@@ -65,7 +65,7 @@ ENTRIES: Final = (
     Entry(name="manifest-fields", module="run_files", bytes_max=128, share=80, purpose="signed run files, odd fields"),
     Entry(name="frames", module="streams", bytes_max=512, share=1_200, purpose="a byte stream cut anywhere"),
     Entry(name="channel", module="streams", bytes_max=1_024, share=600, purpose="a byte stream as messages"),
-    Entry(name="greeting", module="streams", bytes_max=1_024, share=80, purpose="first words, manifest transfer"),
+    Entry(name="handshake", module="streams", bytes_max=1_024, share=80, purpose="first words, manifest transfer"),
     Entry(name="addresses", module="peers", bytes_max=256, share=300, purpose="addresses and peer ids as text"),
     Entry(name="exchange", module="peers", bytes_max=512, share=40, purpose="peer lists, the address book's bounds"),
     Entry(name="reach", module="reach_answers", bytes_max=64, share=200, purpose="how a peer says that it sees us"),

@@ -120,8 +120,8 @@ def check_exchange(data: bytes) -> None:
 def _exchange() -> tuple[PeerExchange, AddressBook]:
     bootstrap = (parse_bootstrap(f"/ip4/192.0.2.9/tcp/9/p2p/{NAMED}"),)
     book = AddressBook(own_peer=OWN, bootstrap=bootstrap, chance=random.Random(1))
-    registry = SimpleNamespace(peers=lambda: frozenset(PEERS[1:3]))
-    return PeerExchange(config=NetworkConfig(), book=book, registry=cast("Any", registry)), book
+    open_sessions = SimpleNamespace(peers=lambda: frozenset(PEERS[1:3]))
+    return PeerExchange(config=NetworkConfig(), book=book, open_sessions=cast("Any", open_sessions)), book
 
 
 def _session(peer: PeerId, remote_host: str) -> SimpleNamespace:
@@ -145,9 +145,9 @@ def _address(choices: Choices) -> str:
 
 def _check_book(book: AddressBook) -> None:
     rows = book.rows()
-    assert len(rows) <= min(bounds.KNOWN_PEERS_MAX, 2 + 3 * bounds.HEARSAY_PER_SOURCE_MAX)
+    assert len(rows) <= min(bounds.KNOWN_PEERS_MAX, 2 + 3 * bounds.UNVERIFIED_PER_SOURCE_MAX)
     assert any(row.peer == NAMED for row in rows) and all(row.peer != OWN for row in rows)
-    assert book.addresses(NAMED)[0] == "/ip4/192.0.2.9/tcp/9", "hearsay displaced what the operator said"
+    assert book.addresses(NAMED)[0] == "/ip4/192.0.2.9/tcp/9", "unverified displaced what the operator said"
     for row in rows:
         author_of_peer(row.peer)
         assert 1 <= len(row.addresses) == len(set(row.addresses)) <= ADDRESSES_PER_PEER_MAX

@@ -1,4 +1,4 @@
-"""Targets ``frames``, ``channel``, ``greeting``: byte streams, cut anywhere, give the messages in them or a Reject."""
+"""Targets ``frames``, ``channel``, ``handshake``: byte streams, cut anywhere, give the messages in them or a Reject."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from protocol.errors import Reject
 from protocol.limits import BASIS_BYTES_MAX, FRAME_BYTES_MAX, MANIFEST_BYTES_MAX
 from protocol.run.manifest import sign_manifest
 from protocol.wire import (
-    BasisPart,
-    BasisRequest,
     Bye,
+    FilePart,
+    FileRequest,
     Hello,
     ManifestPart,
     ManifestRequest,
@@ -29,7 +29,7 @@ from sfnode.network import bounds
 from sfnode.network.sessions.channel import Channel, Timings, Traffic
 from sfnode.network.sessions.file_download import MANIFEST, Download, Wanted, serve_files
 from sfnode.network.sessions.frames import FrameParser, frame
-from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, RefusedError, await_hello, greet, own_hello
+from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, RefusedError, await_hello, exchange_hello, own_hello
 from sfnode.network.transport.link import Link, LinkBrokenError
 from tests.fuzz.catalogue import Target
 from tests.fuzz.choices import Choices
@@ -43,8 +43,8 @@ _CHUNKS_MAX = 64
 _BASIS = bytes(range(256)) * 200  # two parts
 _WANTED = Wanted(
     name="basis",
-    request=lambda offset: BasisRequest(sha256=hashlib.sha256(bytes(300)).digest(), offset=offset),
-    part=BasisPart,
+    request=lambda offset: FileRequest(sha256=hashlib.sha256(bytes(300)).digest(), offset=offset),
+    part=FilePart,
     bytes_max=BASIS_BYTES_MAX,
     total=300,
     sha256=hashlib.sha256(bytes(300)).hexdigest(),
@@ -179,10 +179,10 @@ def _joined(messages: list[Message]) -> bytes:
     return b"".join(frame(encode(message)) for message in messages)
 
 
-# --- greeting, manifest and basis
+# --- handshake, manifest and basis
 
 
-def check_greeting(data: bytes) -> None:
+def check_handshake(data: bytes) -> None:
     """Only the documented errors come out of the first words, on either side, and of what observers fetch."""
     choices = Choices(data)
     scene: Callable[[Channel], Coroutine[Any, Any, None]] = choices.pick(_SCENES)
@@ -200,7 +200,7 @@ def check_greeting(data: bytes) -> None:
 
 
 async def _dialler(channel: Channel) -> None:
-    hello = await greet(channel, _OWN)
+    hello = await exchange_hello(channel, _OWN)
     assert hello.version == _OWN.version and hello.run_id in (_OWN.run_id, OBSERVER_RUN_ID)
 
 
@@ -264,14 +264,14 @@ def channel_seeds() -> Iterator[bytes]:
     yield bytes([0, 0, 3]) + _joined([Ping(nonce=5)]) + frame(b"\xc1")
 
 
-def greeting_seeds() -> Iterator[bytes]:
+def handshake_seeds() -> Iterator[bytes]:
     """What honest others say in each scene, and the same in another."""
     hello = Hello(version=1, run_id=_OWN.run_id, agent="a", listen=("/ip4/192.0.2.1/tcp/1",), head_step=3)
     observer = Hello(version=1, run_id=OBSERVER_RUN_ID, agent="a", listen=(), head_step=3)
     part = ManifestPart(total=300, offset=0, data=bytes(200))
     words: list[list[Message]] = [
         [ManifestPart(total=3, offset=0, data=b"abc")],
-        [BasisPart(total=300, offset=0, data=bytes(300))],
+        [FilePart(total=300, offset=0, data=bytes(300))],
         [hello],
         [replace(hello, version=2)],
         [replace(hello, run_id=b"\2" * 32)],
@@ -283,9 +283,9 @@ def greeting_seeds() -> Iterator[bytes]:
         [part, part],
         [MESSAGES[9]],
         [],
-        [*(BasisRequest(sha256=bytes(32), offset=offset) for offset in (0, 32_768, 2**32 - 1)), Bye(reason="")],
-        [BasisPart(total=300, offset=0, data=b"x" * 300)],
-        [BasisPart(total=300, offset=0, data=bytes(299)), BasisPart(total=300, offset=299, data=b"")],
+        [*(FileRequest(sha256=bytes(32), offset=offset) for offset in (0, 32_768, 2**32 - 1)), Bye(reason="")],
+        [FilePart(total=300, offset=0, data=b"x" * 300)],
+        [FilePart(total=300, offset=0, data=bytes(299)), FilePart(total=300, offset=299, data=b"")],
     ]
     for number, said in enumerate(words):
         for scene in range(len(_SCENES)):
@@ -295,5 +295,5 @@ def greeting_seeds() -> Iterator[bytes]:
 TARGETS = {
     "frames": Target(check=check_frames, seeds=frame_seeds),
     "channel": Target(check=check_channel, seeds=channel_seeds),
-    "greeting": Target(check=check_greeting, seeds=greeting_seeds),
+    "handshake": Target(check=check_handshake, seeds=handshake_seeds),
 }

@@ -2,7 +2,7 @@
 //
 //     node client.mjs MULTIADDR RECORDS
 //
-// It dials a daemon, identifies, pings, fetches the manifest as an observer, then greets as a neighbour and follows the
+// It dials a daemon, identifies, pings, fetches the manifest as an observer, then says hello as a neighbour and follows the
 // flood until it has verified RECORDS pushed records. Prints one JSON line of what it saw; exit code 0 only if all held.
 // tests/interop/test_interop.py runs a copy of this folder in build/interop/, which lies as deep as this one, beside its packages.
 
@@ -115,7 +115,7 @@ async function fetchManifest(node, address) {
   }
   await session.end("that was all");
   const run = readSignedManifest(Buffer.concat(parts));
-  if (!run.runId.equals(hello.run_id)) throw new Error("the manifest is of another run than the greeting");
+  if (!run.runId.equals(hello.run_id)) throw new Error("the manifest is of another run than the hello");
   return run;
 }
 

@@ -42,9 +42,9 @@ MUTANTS = (
     *of_network.YAMUX,
     *of_network.CLOSING,
     *of_peers.SESSIONS,
-    *of_peers.RATIONS,
+    *of_peers.RATE_LIMITS,
     *of_peers.PLACES,
-    *of_peers.STANDING,
+    *of_peers.REPUTATION,
 )
 
 

@@ -95,7 +95,7 @@ PROCESS = (
     _mutant(
         "dial-without-deadline",
         "who accepts and never answers holds a dial for ever",
-        Edit(_HOST, "Host.dial", "trio.fail_after(limits.DIAL_S)", "trio.fail_after(600.0)"),
+        Edit(_HOST, "Host.dial", "trio.fail_after(bounds.DIAL_S)", "trio.fail_after(600.0)"),
         _OF_HOST + "test_dial__listener_never_answers__gives_up",
     ),
 )
@@ -116,7 +116,7 @@ STREAMS = (
     _mutant(
         "streams-without-number",
         "one peer opens as many streams as it likes",
-        Edit(_PATCHES, "StreamGuard.handle", "self._open[peer] >= limits.INBOUND_STREAMS_PER_PEER_MAX", "False"),
+        Edit(_PATCHES, "StreamGuard.handle", "self._open[peer] >= bounds.INBOUND_STREAMS_PER_PEER_MAX", "False"),
         _OF_PATCHES + "test_stream_guard__peer_opens_40_streams__all_but_16_are_refused",
     ),
     _mutant(
@@ -128,13 +128,13 @@ STREAMS = (
     _mutant(
         "idle-connections-stay",
         "a connection without a session is kept for ever",
-        Edit(_PATCHES, "_inbound_handler", "limits.FIRST_SESSION_S", "600.0"),
+        Edit(_PATCHES, "_inbound_handler", "bounds.FIRST_SESSION_S", "600.0"),
         _OF_PATCHES + "test_inbound_connection__opens_no_session__is_closed",
     ),
     _mutant(
         "connections-without-number",
         "one peer holds as many connections as it likes",
-        Edit(_PATCHES, "_inbound_handler", "len(connections) <= limits.CONNECTIONS_PER_PEER_MAX", "True"),
+        Edit(_PATCHES, "_inbound_handler", "len(connections) <= bounds.CONNECTIONS_PER_PEER_MAX", "True"),
         _OF_PATCHES + "test_inbound_connection__fifth_of_one_peer__is_closed",
     ),
     _mutant(
@@ -190,7 +190,7 @@ YAMUX = (
     _mutant(
         "frames-of-16-mib",
         "a frame longer than any window is read before it is refused",
-        Edit(_PATCHES, "patch_library", "    yamux.MAX_WINDOW_SIZE = limits.STREAM_WINDOW_BYTES\n", ""),
+        Edit(_PATCHES, "patch_library", "    yamux.MAX_WINDOW_SIZE = bounds.STREAM_WINDOW_BYTES\n", ""),
         _OF_PATCHES + "test_yamux_frame__longer_than_a_window__connection_is_cut_before_it_is_read",
     ),
     _mutant(
@@ -205,7 +205,7 @@ YAMUX = (
         Edit(
             _PATCHES,
             "WindowedStream._auto_tune_and_send_window_update",
-            "credit >= limits.STREAM_WINDOW_BYTES // 2",
+            "credit >= bounds.STREAM_WINDOW_BYTES // 2",
             "credit > 0",
         ),
         _OF_PATCHES + "test_yamux_stream__small_reads__no_window_update_for_each",

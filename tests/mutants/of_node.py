@@ -109,10 +109,10 @@ RECORDS = (
         detector=Simulation("an honest node halted"),
     ),
     Mutant(
-        name="dropped-peer-keeps-its-outbox",
+        name="dropped-peer-keeps-its-queue",
         breaks="records go on piling up for a peer that was cut off",
         edits=(Edit(_NODE, "Node._drop", "    self._flood.close(peer)\n", ""),),
-        detector=Simulation("an outbox without a neighbour"),
+        detector=Simulation("a push queue without a neighbour"),
     ),
     Mutant(
         name="head-told-once",
@@ -178,10 +178,10 @@ SIGNING = (
 
 FLOOD = (
     Mutant(
-        name="outbox-without-bound",
+        name="push-queue-without-bound",
         breaks="whatever waits for a slow neighbour is kept: memory without end",
-        edits=(Edit(_FLOOD, "Outbox.push", "len(self._waiting) >= limits.OUTBOX_RECORDS_MAX", "False"),),
-        detector=Simulation("an outbox exceeds its bound"),
+        edits=(Edit(_FLOOD, "PushQueue.push", "len(self._waiting) >= limits.PUSH_QUEUE_RECORDS_MAX", "False"),),
+        detector=Simulation("a push queue exceeds its bound"),
     ),
     Mutant(
         name="echo-to-the-source",
@@ -190,14 +190,14 @@ FLOOD = (
         detector=Simulation("told of a record that it has sent"),
     ),
     Mutant(
-        name="one-outbox-for-all",
+        name="one-push-queue-for-all",
         breaks="neighbours share one queue: what one was sent the others are never told",
         edits=(
             Edit(
                 _FLOOD,
                 "Flood.open",
-                "self._outboxes[peer] = Outbox()",
-                "self._outboxes[peer] = next(iter(self._outboxes.values()), Outbox())",
+                "self._queues[peer] = PushQueue()",
+                "self._queues[peer] = next(iter(self._queues.values()), PushQueue())",
             ),
         ),
         detector=Simulation("never told of it"),

@@ -6,20 +6,20 @@ from tests.mutants.detectors import Tests
 from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
-_NETWORK, _SESSION, _REGISTRY = (
+_NETWORK, _SESSION, _OPEN_SESSIONS = (
     "sfnode.network.network",
     "sfnode.network.sessions.session",
     "sfnode.network.sessions.open_sessions",
 )
-_CHANNEL, _STANDING, _RATIONS = (
+_CHANNEL, _REPUTATION, _RATE_LIMITS = (
     "sfnode.network.sessions.channel",
     "sfnode.network.policy.reputation",
     "sfnode.network.policy.rate_limits",
 )
 _ADDRESSES, _PATCHES = "sfnode.network.policy.addresses", "sfnode.network.transport.libp2p_patches"
-_OF_SESSIONS, _OF_STANDING = "tests/network/test_sessions.py::", "tests/network/test_reputation.py::"
+_OF_SESSIONS, _OF_REPUTATION = "tests/network/test_sessions.py::", "tests/network/test_reputation.py::"
 _OF_INBOUND, _OF_SECURITY = "tests/network/test_inbound.py::", "tests/security/test_addresses.py::"
-_OF_GREETING, _OF_RATIONS = "tests/network/test_handshake.py::", "tests/properties/test_rate_limits.py::"
+_OF_HANDSHAKE, _OF_RATE_LIMITS = "tests/network/test_handshake.py::", "tests/properties/test_rate_limits.py::"
 _NOT_READING = _OF_SESSIONS + "test_neighbour__does_not_read__queue_is_bounded_and_it_is_dropped"
 _ELSEWHERE = _OF_SECURITY + "test_exchange__address_that_means_another_machine_to_each__is_not_believed"
 
@@ -33,13 +33,13 @@ SESSIONS = (
         "hello-awaited-for-ever",
         "a stranger that says nothing keeps its connection",
         Edit("sfnode.network.sessions.handshake", "await_hello", "(channel.timings.hello_s)", "(600.0)"),
-        _OF_GREETING + "test_stranger__says_nothing__is_cut_after_hello_s",
+        _OF_HANDSHAKE + "test_stranger__says_nothing__is_cut_after_hello_s",
     ),
     _mutant(
         "strangers-send-long-frames",
         "a stranger's first frame may be as long as a neighbour's",
-        Edit(_CHANNEL, "Channel.__init__", "limits.HELLO_FRAME_BYTES_MAX", "FRAME_BYTES_MAX"),
-        _OF_GREETING + "test_stranger__says_anything_but_hello__is_cut",
+        Edit(_CHANNEL, "Channel.__init__", "bounds.HELLO_FRAME_BYTES_MAX", "FRAME_BYTES_MAX"),
+        _OF_HANDSHAKE + "test_stranger__says_anything_but_hello__is_cut",
     ),
     _mutant(
         "dead-not-noticed",
@@ -57,33 +57,36 @@ SESSIONS = (
         "pushes-without-bound",
         "what waits for a neighbour that does not read is kept: memory without end",
         Edit(
-            "sfnode.network.sessions.send_queue", "Outbox.put", "or self._bytes + len(payload) > OUTBOX_BYTES_MAX", ""
+            "sfnode.network.sessions.send_queue",
+            "SendQueue.put",
+            "or self._bytes + len(payload) > SEND_QUEUE_BYTES_MAX",
+            "",
         ),
-        "tests/network/test_parts.py::test_outbox__full__refuses_but_takes_the_last_word",
+        "tests/network/test_parts.py::test_send_queue__full__refuses_but_takes_the_last_word",
     ),
     _mutant(
         "first-session-stays",
         "a peer that restarts waits until its dead connection is noticed",
-        Edit(_REGISTRY, "Registry._replaces", "return True", "return False"),
-        _OF_GREETING + "test_second_session_of_a_peer__newest_wins__first_is_told",
+        Edit(_OPEN_SESSIONS, "OpenSessions._replaces", "return True", "return False"),
+        _OF_HANDSHAKE + "test_second_session_of_a_peer__newest_wins__first_is_told",
     ),
     _mutant(
         "events-without-bound",
         "what the node has not read yet grows without end",
-        Edit(_NETWORK, "Network.__init__", "limits.EVENTS_MAX", "10**9"),
+        Edit(_NETWORK, "Network.__init__", "bounds.EVENTS_MAX", "10**9"),
         _OF_SESSIONS + "test_events__node_does_not_read_them__sender_waits_and_nothing_is_lost",
     ),
 )
 
-RATIONS = (
+RATE_LIMITS = (
     _mutant(
-        "bytes-without-ration",
+        "bytes-without-rate-limit",
         "a neighbour is read as fast as it sends",
         Edit(_SESSION, "Session.stay_within_rate", "if self._allowance_bytes < 0:", "if False:"),
         _OF_SESSIONS + "test_neighbour__sends_faster_than_allowed__is_read_more_slowly",
     ),
     _mutant(
-        "records-without-ration",
+        "records-without-rate-limit",
         "a neighbour may have as many signatures checked as its bytes can carry",
         Edit(
             _NETWORK,
@@ -94,22 +97,22 @@ RATIONS = (
         _OF_SESSIONS + "test_neighbour__pushes_more_records_than_allowed__is_read_more_slowly",
     ),
     _mutant(
-        "answers-without-ration",
+        "answers-without-rate-limit",
         "who asks most gets most",
         Edit(_NETWORK, "Network._on_message", "if cost := cost_us(message):", "if (cost := 0):"),
-        _OF_RATIONS + "test_requests__greedy_peer_asks_without_end__honest_one_is_served_as_if_alone",
+        _OF_RATE_LIMITS + "test_requests__greedy_peer_asks_without_end__honest_one_is_served_as_if_alone",
     ),
     _mutant(
-        "rations-not-shared",
+        "rate-limits-not-shared",
         "many greedy peers together get all of the core",
-        Edit(_RATIONS, "Rations.wait_s", "limits.RATION_ALL_US_PER_S / here", "1e9"),
-        _OF_RATIONS + "test_rations__sixty_greedy_peers__together_get_no_more_than_all_may",
+        Edit(_RATE_LIMITS, "RateLimits.wait_s", "bounds.ANSWERS_ALL_US_PER_S / here", "1e9"),
+        _OF_RATE_LIMITS + "test_rations__sixty_greedy_peers__together_get_no_more_than_all_may",
     ),
     _mutant(
-        "ration-anew-for-each-session",
-        "who reconnects has a full ration again",
-        Edit(_RATIONS, "Rations.ended", "self._buckets[peer].is_here = False", "del self._buckets[peer]"),
-        _OF_RATIONS + "test_rations__peer_reconnects__finds_its_bucket_as_it_left_it",
+        "rate-limit-anew-for-each-session",
+        "who reconnects has a full budget again",
+        Edit(_RATE_LIMITS, "RateLimits.ended", "self._buckets[peer].is_here = False", "del self._buckets[peer]"),
+        _OF_RATE_LIMITS + "test_rations__peer_reconnects__finds_its_bucket_as_it_left_it",
     ),
 )
 
@@ -117,19 +120,19 @@ PLACES = (
     _mutant(
         "places-for-one-network",
         "one network takes all inbound places",
-        Edit(_REGISTRY, "Registry.make_place", "if not has_group_room(", "if False and not has_group_room("),
+        Edit(_OPEN_SESSIONS, "OpenSessions.make_place", "if not has_group_room(", "if False and not has_group_room("),
         _OF_INBOUND + "test_one_network__dials_in__gets_a_quarter_of_the_places",
     ),
     _mutant(
         "nobody-gives-way",
         "who came first keeps a full node's places, however crowded his network is",
-        Edit(_REGISTRY, "Registry.make_place", "choose_to_evict(places, group_of(host))", "None"),
+        Edit(_OPEN_SESSIONS, "OpenSessions.make_place", "choose_to_evict(places, group_of(host))", "None"),
         _OF_INBOUND + "test_full_node__newcomers_of_other_networks__displace_the_crowd_and_nobody_else",
     ),
     _mutant(
         "useful-not-protected",
         "the neighbour that brought most gives way like any other",
-        Edit("sfnode.network.policy.inbound", "_protected", "*useful[: limits.PROTECTED_USEFUL]", ""),
+        Edit("sfnode.network.policy.inbound", "_protected", "*useful[: bounds.PROTECTED_USEFUL]", ""),
         _OF_INBOUND + "test_full_node__most_useful_neighbour__keeps_its_place",
     ),
     _mutant(
@@ -163,39 +166,44 @@ PLACES = (
         _ELSEWHERE,
     ),
     _mutant(
-        "hearsay-like-the-reached",
+        "unverified-like-the-reached",
         "after a restart whoever has filled the book with peers that do not exist has most of the dials",
-        Edit("sfnode.network.policy.address_book", "AddressBook.due", "zip_longest(reached, hearsay)", "(others,)"),
+        Edit("sfnode.network.policy.address_book", "AddressBook.due", "zip_longest(reached, unverified)", "(others,)"),
         "tests/network/test_parts.py::"
         "test_address_book__full_of_peers_never_reached__every_other_dial_is_to_one_that_was",
     ),
 )
 
-STANDING = (
+REPUTATION = (
     _mutant(
         "garbage-forgiven",
         "who sends what no honest node can send comes back at once",
-        Edit(_REGISTRY, "Registry.is_discouraged", "self._standing.is_discouraged(peer, trio.current_time())", "False"),
+        Edit(
+            _OPEN_SESSIONS,
+            "OpenSessions.is_discouraged",
+            "self._reputation.is_discouraged(peer, trio.current_time())",
+            "False",
+        ),
         _OF_SESSIONS + "test_drop__discouraged_peer__is_disconnected_and_refused",
     ),
     _mutant(
         "breaker-never-opens",
         "a fault of our own makes us turn all peers away for a day",
-        Edit(_STANDING, "Standing._is_breaker_open", "len(self._hit_s) >", "False and len(self._hit_s) >"),
+        Edit(_REPUTATION, "Reputation._is_breaker_open", "len(self._hit_s) >", "False and len(self._hit_s) >"),
         "tests/properties/test_reputation.py::"
         "test_breaker__many_peers_seem_bad__never_more_than_a_quarter_or_two_are_discouraged",
     ),
     _mutant(
         "strangers-open-the-breaker",
         "an attacker with many keys makes us spare him",
-        Edit(_STANDING, "Standing._is_breaker_open", "if peer not in self._met_s:", "if False:"),
+        Edit(_REPUTATION, "Reputation._is_breaker_open", "if peer not in self._met_s:", "if False:"),
         "tests/properties/test_reputation.py::test_breaker__strangers_without_a_session__neither_open_it_nor_are_spared",
     ),
     _mutant(
         "stalling-forgiven",
         "a peer may stall as often as it likes",
         Edit(_SESSION, "Session._write_all", "Fault.STALLED if isinstance(error, StalledError) else None", "None"),
-        _OF_STANDING + "test_session__peer_stalls_again_and_again__is_discouraged_the_fourth_time",
+        _OF_REPUTATION + "test_session__peer_stalls_again_and_again__is_discouraged_the_fourth_time",
     ),
     _mutant(
         "silence-forgiven",
@@ -203,15 +211,15 @@ STANDING = (
         Edit(
             _NETWORK,
             "Network._on_inbound",
-            "self._registry.penalise(link.peer, Fault.SILENT, str(error))",
+            "self._open_sessions.penalise(link.peer, Fault.SILENT, str(error))",
             "pass",
         ),
-        _OF_STANDING + "test_greeting__stranger_keeps_its_mouth_shut_four_times__is_discouraged",
+        _OF_REPUTATION + "test_handshake__stranger_keeps_its_mouth_shut_four_times__is_discouraged",
     ),
     _mutant(
         "bad-scores-pushed-to",
         "a peer with a bad score is pushed everything all the same",
-        Edit(_NETWORK, "Network.send", "(is_push and not self._registry.is_pushed_to(peer))", "False"),
-        _OF_STANDING + "test_push__peer_with_a_bad_score__gets_answers_but_nothing_pushed",
+        Edit(_NETWORK, "Network.send", "(is_push and not self._open_sessions.is_pushed_to(peer))", "False"),
+        _OF_REPUTATION + "test_push__peer_with_a_bad_score__gets_answers_but_nothing_pushed",
     ),
 )

@@ -31,7 +31,7 @@ SNAPSHOTS = (
     Mutant(
         name="proof-never-compared",
         breaks="a snapshot of the right set is taken for proved, whatever its coefficients",
-        edits=(Edit(_PROOF, "judge", "if _is_same_state(snapshot, replica) else Verdict.UNEQUAL", ""),),
+        edits=(Edit(_PROOF, "judge", "if _is_same_state(snapshot, replica) else ProofVerdict.UNEQUAL", ""),),
         detector=Tests((f"{_USE}::test_joiner__authors_lie_in_concert__halts_and_names_them",)),
     ),
     Mutant(
@@ -46,7 +46,7 @@ SNAPSHOTS = (
     Mutant(
         name="snapshot-taken-for-right",
         breaks="once the replay is through, a snapshot is proved, whatever the replay says",
-        edits=(Edit(_SNAPSHOTS, "Snapshots._prove", "judge(overlay.snapshot, self._replica)", "Verdict.EQUAL"),),
+        edits=(Edit(_SNAPSHOTS, "Snapshots._prove", "judge(overlay.snapshot, self._replica)", "ProofVerdict.EQUAL"),),
         detector=Simulation("was taken for proved"),
     ),
     Mutant(
@@ -71,7 +71,7 @@ SNAPSHOTS = (
     Mutant(
         name="covered-updates-shown-twice",
         breaks="what the snapshot covers is summed on top of it as the replay brings it",
-        edits=(Edit(_OVERLAY, "Overlay._later", " if update.step >= self.snapshot.step else []", ""),),
+        edits=(Edit(_OVERLAY, "SnapshotOverlay._later", " if update.step >= self.snapshot.step else []", ""),),
         detector=Simulation("the worker is shown another state"),
     ),
     Mutant(

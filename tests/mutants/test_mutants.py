@@ -36,7 +36,7 @@ ASKED_FOR = {
     "epoch boundary off by one": ("epoch-boundary-off-by-one",),
     "float in the digest": ("float-in-the-digest",),
     "set iteration": ("shards-in-order-of-a-set",),
-    "unbounded parking": ("outbox-without-bound",),  # nothing is parked in this design: what waits, waits there
+    "unbounded parking": ("push-queue-without-bound",),  # nothing is parked in this design: what waits, waits there
 }
 QUICK = (
     "void-keeps-the-first",
@@ -71,7 +71,7 @@ def test_page_on_libp2p__tests_and_mutants_that_it_names__are_there_and_no_mutan
     named = set(re.findall(r"`(test_\w+)`", page))
     assert named and named <= set(re.findall(r"def (test_\w+)\(", sources))
     groups = (of_network.PROCESS, of_network.STREAMS, of_network.YAMUX, of_network.CLOSING)
-    guards = (of_peers.SESSIONS, of_peers.RATIONS, of_peers.PLACES, of_peers.STANDING)
+    guards = (of_peers.SESSIONS, of_peers.RATE_LIMITS, of_peers.PLACES, of_peers.REPUTATION)
     names = {mutant.name for group in (*groups, *guards) for mutant in group}
     assert names == {name for name in re.findall(r"`([a-z0-9-]+)`", page) if name in names}
     for mutant in (mutant for group in groups for mutant in group):

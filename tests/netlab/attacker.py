@@ -33,7 +33,7 @@ from sfnode.network.network import Network
 from sfnode.network.policy.addresses import parse_address, peer_of_author
 from sfnode.network.sessions.channel import Channel, Timings, Traffic
 from sfnode.network.sessions.frames import frame
-from sfnode.network.sessions.handshake import RefusedError, greet, own_hello
+from sfnode.network.sessions.handshake import RefusedError, exchange_hello, own_hello
 from sfnode.network.transport.host import DialError, Host
 from sfnode.network.transport.link import Link, LinkBrokenError
 from sfnode.storage.files import write_json
@@ -73,7 +73,7 @@ class Attack:
         try:
             channel = Channel(link, Timings(), Traffic())
             hello = own_hello(run_id=self.manifest.run_id, agent="sfnode", listen=(), head_step=0)
-            answer = await greet(channel, hello)
+            answer = await exchange_hello(channel, hello)
             self.done["sessions"] += 1
             await talk(self, channel, answer.head_step)
         finally:

@@ -27,7 +27,7 @@ from protocol.run.manifest import Manifest
 from protocol.wire import Hello, Ping, Pong, Records
 from sfnode.network.policy.addresses import parse_address
 from sfnode.network.sessions.channel import Channel, Timings, Traffic
-from sfnode.network.sessions.handshake import RefusedError, greet, own_hello
+from sfnode.network.sessions.handshake import RefusedError, exchange_hello, own_hello
 from sfnode.network.transport.host import DialError, Host
 from sfnode.network.transport.link import Link, LinkBrokenError
 from sfnode.storage.store import decode_run_file
@@ -65,7 +65,7 @@ class Probe:
             await trio.sleep(_REDIAL_S)
 
     async def _talk(self, channel: Channel, target: str) -> None:
-        await greet(channel, self._hello())
+        await exchange_hello(channel, self._hello())
         self.channels[target] = channel
         while (received := await channel.receive_untrusted()) is not None:
             message = received[0]

@@ -22,7 +22,7 @@ from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import parse_address
 from sfnode.network.policy.inbound import group_of
 from sfnode.network.sessions.channel import Channel, Traffic
-from sfnode.network.sessions.handshake import greet, own_hello
+from sfnode.network.sessions.handshake import exchange_hello, own_hello
 from tests.support.network_nodes import CALM, LOOPBACK, RUN_ID, Node, network, record, running_host, start, until
 
 
@@ -232,7 +232,7 @@ async def test_outbound_session__ends_by_a_bug_of_ours__others_stay(
         async def fail(*_arguments: object) -> bool:
             raise RuntimeError("bug")
 
-        monkeypatch.setattr(overlay.Overlay, "_try_address", fail)
+        monkeypatch.setattr(overlay.Dialler, "_try_address", fail)
         with caplog.at_level(logging.CRITICAL, "sfnode.network"):
             node = await start(nursery, network(2, config))
             await until(lambda: node.network.statistics.streams_failed == 1)
@@ -365,7 +365,7 @@ async def test_exchange__neighbour_was_frozen_and_answers_two_questions_at_once_
     async with trio.open_nursery() as nursery, running_host(2) as sleeper:
         asker = await start(nursery, network(1))
         channel = Channel(await sleeper.dial(parse_address(asker.addresses[0])), CALM, Traffic())
-        await greet(channel, own_hello(run_id=RUN_ID, agent="sleeper", listen=(), head_step=0))
+        await exchange_hello(channel, own_hello(run_id=RUN_ID, agent="sleeper", listen=(), head_step=0))
         await until(lambda: asker.peers() == {sleeper.peer})
         exchange = asker.network._exchange
         await until(lambda: exchange._awaited[sleeper.peer] == 1)

@@ -14,13 +14,13 @@ import trio
 from protocol.errors import OperatorError
 from protocol.limits import PART_BYTES_MAX
 from protocol.run.manifest import Manifest, basis_bytes, checked
-from protocol.wire import BasisPart, BasisRequest, Bye, ManifestPart, Message, encode
+from protocol.wire import Bye, FilePart, FileRequest, ManifestPart, Message, encode
 from sfnode.network import bounds
 from sfnode.network.events import DialReport, NetworkConfig
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_download import Download, basis_of, fetch, fetch_manifest
 from sfnode.network.sessions.frames import frame
-from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, await_hello, greet, own_hello
+from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, await_hello, exchange_hello, own_hello
 from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link, LinkBrokenError
 from tests.support.manifests import manifest_data
@@ -105,7 +105,7 @@ Answer = Callable[[Channel, int], Awaitable[None]]
 
 
 def serving(number: int, answer: Answer) -> AbstractAsyncContextManager[Host]:
-    """A node of its own making: greets an observer, then lets ``answer`` see the offset of each request."""
+    """A node of its own making: answers an observer's hello, then lets ``answer`` see the offset of each request."""
 
     async def serve(link: Link) -> None:
         channel = Channel(link, CALM, Traffic())
@@ -115,7 +115,7 @@ def serving(number: int, answer: Answer) -> AbstractAsyncContextManager[Host]:
             while (received := await channel.receive_untrusted()) is not None:
                 if isinstance(received[0], Bye):
                     return
-                assert isinstance(received[0], BasisRequest)
+                assert isinstance(received[0], FileRequest)
                 await answer(channel, received[0].offset)
         except (LinkBrokenError, EOFError):
             pass  # the other side has left, or ``answer`` has had enough
@@ -125,8 +125,8 @@ def serving(number: int, answer: Answer) -> AbstractAsyncContextManager[Host]:
     return running_host(number, serve)
 
 
-def part(data: bytes, offset: int) -> BasisPart:
-    return BasisPart(total=len(data), offset=offset, data=data[offset : offset + PART_BYTES_MAX])
+def part(data: bytes, offset: int) -> FilePart:
+    return FilePart(total=len(data), offset=offset, data=data[offset : offset + PART_BYTES_MAX])
 
 
 # --- fetching
@@ -190,15 +190,15 @@ async def test_fetch_basis__node_has_none__says_so_and_the_next_is_asked(source:
 @pytest.mark.parametrize(
     "answered",
     [
-        BasisPart(total=len(BASIS), offset=PART_BYTES_MAX, data=BASIS[:PART_BYTES_MAX]),
-        BasisPart(total=len(BASIS), offset=0, data=BASIS[: PART_BYTES_MAX - 1]),
-        BasisPart(total=len(BASIS), offset=0, data=b""),
-        BasisPart(total=len(BASIS) + 1, offset=0, data=BASIS[:PART_BYTES_MAX]),
-        BasisPart(total=1, offset=0, data=b"x"),
+        FilePart(total=len(BASIS), offset=PART_BYTES_MAX, data=BASIS[:PART_BYTES_MAX]),
+        FilePart(total=len(BASIS), offset=0, data=BASIS[: PART_BYTES_MAX - 1]),
+        FilePart(total=len(BASIS), offset=0, data=b""),
+        FilePart(total=len(BASIS) + 1, offset=0, data=BASIS[:PART_BYTES_MAX]),
+        FilePart(total=1, offset=0, data=b"x"),
     ],
     ids=["another place", "too short", "empty", "another total", "a tiny one"],
 )
-async def test_fetch_basis__part_that_does_not_fit__is_refused(answered: BasisPart) -> None:
+async def test_fetch_basis__part_that_does_not_fit__is_refused(answered: FilePart) -> None:
     async def answer(channel: Channel, offset: int) -> None:
         await channel.send_now(answered)
 
@@ -261,11 +261,11 @@ async def test_observer__asks_for_the_basis_again_and_again__gets_it_once(monkey
         listener = await start(nursery, network(1, basis=source))
         link = await dial(stranger, listener)
         channel = Channel(link, CALM, Traffic())
-        await greet(channel, own_hello(run_id=OBSERVER_RUN_ID, agent="", listen=(), head_step=0))
+        await exchange_hello(channel, own_hello(run_id=OBSERVER_RUN_ID, agent="", listen=(), head_step=0))
         received: object = True
         with trio.fail_after(5.0), suppress(LinkBrokenError):
             while received is not None:
-                await channel.send_now(BasisRequest(sha256=HASH, offset=0))
+                await channel.send_now(FileRequest(sha256=HASH, offset=0))
                 received = await channel.receive_untrusted()
         nursery.cancel_scope.cancel()
     assert PARTS + 2 <= len(source.offsets) <= PARTS + 3
@@ -275,14 +275,14 @@ async def test_observer__asks_beyond_the_end__gets_an_empty_part() -> None:
     async with trio.open_nursery() as nursery, running_host(9, is_listening=False) as stranger:
         listener = await start(nursery, network(1, basis=Source()))
         channel = Channel(await dial(stranger, listener), CALM, Traffic())
-        await greet(channel, own_hello(run_id=OBSERVER_RUN_ID, agent="", listen=(), head_step=0))
-        await channel.send_now(BasisRequest(sha256=HASH, offset=2**32 - 1))
+        await exchange_hello(channel, own_hello(run_id=OBSERVER_RUN_ID, agent="", listen=(), head_step=0))
+        await channel.send_now(FileRequest(sha256=HASH, offset=2**32 - 1))
         received = await channel.receive_untrusted()
-        assert received and received[0] == BasisPart(total=len(BASIS), offset=2**32 - 1, data=b"")
+        assert received and received[0] == FilePart(total=len(BASIS), offset=2**32 - 1, data=b"")
         nursery.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("message", [BasisRequest(sha256=HASH, offset=0), BasisPart(total=1, offset=0, data=b"x")])
+@pytest.mark.parametrize("message", [FileRequest(sha256=HASH, offset=0), FilePart(total=1, offset=0, data=b"x")])
 async def test_neighbour__asks_for_the_basis_or_sends_it__is_cut(message: Message) -> None:
     async with trio.open_nursery() as nursery, running_host(9, is_listening=False) as stranger:
         listener = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,)), basis=Source()))

@@ -15,7 +15,7 @@ from sfnode.network.events import NetworkConfig, PeerConnected, PeerDisconnected
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_download import fetch_manifest
 from sfnode.network.sessions.frames import frame
-from sfnode.network.sessions.handshake import greet
+from sfnode.network.sessions.handshake import exchange_hello
 from tests.support.network_nodes import (
     CALM,
     HELLO,
@@ -70,7 +70,7 @@ async def test_stranger__says_nothing__is_cut_after_hello_s() -> None:
         (replace(HELLO, version=VERSION + 1), "other protocol version"),
     ],
 )
-async def test_greeting__other_run_or_version__is_refused_politely(hello: Hello, reason: str) -> None:
+async def test_handshake__other_run_or_version__is_refused_politely(hello: Hello, reason: str) -> None:
     async with trio.open_nursery() as nursery, running_host(9, is_listening=False) as stranger:
         listener = await start(nursery, network(1))
         link = await dial(stranger, listener)
@@ -84,7 +84,7 @@ async def test_greeting__other_run_or_version__is_refused_politely(hello: Hello,
         nursery.cancel_scope.cancel()
 
 
-async def test_greeting__bootstrap_is_in_another_run__operator_is_told_and_it_is_not_redialled() -> None:
+async def test_handshake__bootstrap_is_in_another_run__operator_is_told_and_it_is_not_redialled() -> None:
     async with trio.open_nursery() as nursery:
         listener = await start(nursery, network(1))
         config = NetworkConfig(bootstrap=listener.addresses)
@@ -97,7 +97,7 @@ async def test_greeting__bootstrap_is_in_another_run__operator_is_told_and_it_is
         nursery.cancel_scope.cancel()
 
 
-async def test_greeting__long_list_of_own_addresses__hello_still_fits() -> None:
+async def test_handshake__long_list_of_own_addresses__hello_still_fits() -> None:
     announced = tuple(f"/dns/{'a' * 60}.{'b' * 60}.example/tcp/{port}" for port in range(4_000, 4_012))
     async with trio.open_nursery() as nursery:
         listener = await start(nursery, network(1))
@@ -174,7 +174,7 @@ async def test_observer__asks_for_more_than_the_manifest__is_cut(
         listener = await start(nursery, network(1))
         link = await dial(stranger, listener)
         channel = Channel(link, CALM, Traffic())
-        await greet(channel, replace(HELLO, run_id=bytes(32)))
+        await exchange_hello(channel, replace(HELLO, run_id=bytes(32)))
         with caplog.at_level(logging.ERROR, "sfnode.network"):
             await channel.send_now(message)
             assert await read_to_end(link) == b""

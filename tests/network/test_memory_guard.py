@@ -15,7 +15,7 @@ from sfnode.network import bounds
 from sfnode.network import memory_guard as memory
 from sfnode.network.events import NetworkConfig
 from sfnode.network.memory_guard import MemoryConfig, MemoryGuard, is_full, resident_bytes
-from sfnode.network.policy.inbound import Place, choose_to_evict, choose_to_shed
+from sfnode.network.policy.inbound import InboundPlace, choose_to_evict, choose_to_shed
 from sfnode.network.sessions.handshake import FULL, SHORT_OF_MEMORY
 from sfnode.node.status_file import describe_memory
 from tests.properties.test_inbound import GROUPS, PLACES
@@ -124,7 +124,7 @@ async def test_guard__runs__looks_once_in_each_interval(autojump_clock: trio.abc
 @settings(max_examples=25)
 @given(PLACES, GROUPS)
 def test_shedding__any_places__takes_whom_a_newcomer_may_displace_and_the_useful_last(
-    places: list[Place], newcomer: object
+    places: list[InboundPlace], newcomer: object
 ) -> None:
     order = []
     while places:

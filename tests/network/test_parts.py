@@ -1,4 +1,4 @@
-"""The parts of the network that need no sockets: addresses, frames, outbox, address book."""
+"""The parts of the network that need no sockets: addresses, frames, queue, address book."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from sfnode.network.policy.addresses import (
     reachable_addresses,
 )
 from sfnode.network.sessions.frames import FrameParser, frame
-from sfnode.network.sessions.open_sessions import Registry
-from sfnode.network.sessions.send_queue import Outbox
+from sfnode.network.sessions.open_sessions import OpenSessions
+from sfnode.network.sessions.send_queue import SendQueue
 
 
 def peer(number: int) -> PeerId:
@@ -154,43 +154,43 @@ def test_frames__length_out_of_bounds__rejected_before_the_payload_comes(length:
     assert rejected.value.reason == RejectReason.FRAME
 
 
-# --- outbox
+# --- queue
 
 
-async def test_outbox__many_frames__are_joined_up_to_the_bound() -> None:
-    outbox = Outbox()
-    assert all(outbox.put(bytes(30_000)) for _ in range(5))
+async def test_send_queue__many_frames__are_joined_up_to_the_bound() -> None:
+    queue = SendQueue()
+    assert all(queue.put(bytes(30_000)) for _ in range(5))
     sizes = []
-    outbox.put_last(b"bye")
-    while (batch := await outbox.take()) is not None:
+    queue.put_last(b"bye")
+    while (batch := await queue.take()) is not None:
         sizes.append((len(batch[0]), batch[1]))
     assert sizes == [(60_008, 2), (60_008, 2), (30_004 + 7, 2)]
 
 
-async def test_outbox__full__refuses_but_takes_the_last_word() -> None:
-    outbox = Outbox()
-    accepted = sum(outbox.put(bytes(60_000)) for _ in range(10))
-    assert accepted == bounds.OUTBOX_BYTES_MAX // 60_004
-    outbox.put_last(b"bye")
-    assert not outbox.put(b"late")
+async def test_send_queue__full__refuses_but_takes_the_last_word() -> None:
+    queue = SendQueue()
+    accepted = sum(queue.put(bytes(60_000)) for _ in range(10))
+    assert accepted == bounds.SEND_QUEUE_BYTES_MAX // 60_004
+    queue.put_last(b"bye")
+    assert not queue.put(b"late")
     frames = 0
-    while (batch := await outbox.take()) is not None:
+    while (batch := await queue.take()) is not None:
         frames += batch[1]
-    assert frames == bounds.OUTBOX_BYTES_MAX // 60_004 + 1
+    assert frames == bounds.SEND_QUEUE_BYTES_MAX // 60_004 + 1
 
 
-async def test_outbox__empty__take_waits_for_the_next() -> None:
-    outbox = Outbox()
+async def test_send_queue__empty__take_waits_for_the_next() -> None:
+    queue = SendQueue()
     taken: list[object] = []
 
     async def take() -> None:
-        taken.append(await outbox.take())
+        taken.append(await queue.take())
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(take)
         await wait_all_tasks_blocked()
         assert not taken
-        outbox.put(b"x")
+        queue.put(b"x")
     assert taken == [(frame(b"x"), 1)]
 
 
@@ -243,7 +243,7 @@ def test_address_book__one_neighbour_tells_of_many__only_so_many_are_kept() -> N
     known = book()
     for number in range(1, 500):
         known.learn(peer(number), (address(number),), source=peer(1_000))
-    assert len(known.rows()) == bounds.HEARSAY_PER_SOURCE_MAX
+    assert len(known.rows()) == bounds.UNVERIFIED_PER_SOURCE_MAX
 
 
 def test_address_book__liars__never_displace_a_peer_that_was_reached() -> None:
@@ -315,7 +315,7 @@ def test_exchange__book_full_of_long_names__answers_with_what_fits_into_a_frame(
         addresses = tuple(f"/dns4/{host}/tcp/{4_001 + port}" for port in range(ADDRESSES_PER_PEER_MAX))
         known.learn(peer(number), addresses, source=peer(number))
         known.succeeded(peer(number), addresses[0], unix_ms=1)
-    exchange = PeerExchange(config=NetworkConfig(), book=known, registry=Registry(OWN))
+    exchange = PeerExchange(config=NetworkConfig(), book=known, open_sessions=OpenSessions(OWN))
     everything = exchange.recommend(peer(99), "203.0.113.7", bytes_max=1 << 20)
     fitting = exchange.recommend(peer(99), "203.0.113.7", bytes_max=FRAME_BYTES_MAX)
     assert len(encode(Peers(peers=everything))) > FRAME_BYTES_MAX >= len(encode(Peers(peers=fitting)))

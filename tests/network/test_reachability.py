@@ -11,7 +11,7 @@ from sfnode.network import bounds
 from sfnode.network.transport import reachability as reach
 from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link
-from sfnode.network.transport.reachability import Outcome, ReachAnswer, decode_answer_untrusted
+from sfnode.network.transport.reachability import DialBack, ReachAnswer, decode_answer_untrusted
 from tests.support.network_nodes import address_of, check_echo, running_host
 
 
@@ -26,7 +26,7 @@ async def ask(asker: Host, peer: Host, port: int, *, local_port: int = 0) -> tup
 async def test_reach__question_without_a_port__is_told_how_it_is_seen() -> None:
     async with running_host(1) as peer, running_host(2, is_listening=False) as asker:
         answer, link = await ask(asker, peer, 0)
-    assert answer is not None and answer.outcome is Outcome.NOT_ASKED
+    assert answer is not None and answer.outcome is DialBack.NOT_ASKED
     assert (answer.host, answer.port) == link.local and answer.host == "127.0.0.1"
     assert answer.unix_ms > 1_700_000_000_000
 
@@ -35,10 +35,10 @@ async def test_reach__port_that_listens_and_one_that_does_not__are_told_apart(mo
     monkeypatch.setattr(bounds, "REACH_INTERVAL_S", 0.0)
     async with running_host(1) as peer, running_host(2) as asker:
         answer, _ = await ask(asker, peer, asker.addresses[0].port)
-        assert answer is not None and answer.outcome is Outcome.REACHED
+        assert answer is not None and answer.outcome is DialBack.REACHED
         await asker.stop_listening()
         answer, _ = await ask(asker, peer, asker.addresses[0].port)
-        assert answer is not None and answer.outcome is Outcome.NOT_REACHED
+        assert answer is not None and answer.outcome is DialBack.NOT_REACHED
 
 
 async def test_reach__asked_again_at_once__dials_nobody_but_still_tells() -> None:
@@ -47,22 +47,22 @@ async def test_reach__asked_again_at_once__dials_nobody_but_still_tells() -> Non
         for _ in range(3):
             answer, _link = await ask(asker, peer, asker.addresses[0].port)
             outcomes.append(answer and answer.outcome)
-        assert outcomes == [Outcome.REACHED, Outcome.NOT_NOW, Outcome.NOT_NOW]
+        assert outcomes == [DialBack.REACHED, DialBack.NOT_NOW, DialBack.NOT_NOW]
 
 
 async def test_reach__many_addresses_ask__table_and_dials_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     dialled: list[str] = []
 
-    async def connect(host: str, _port: int) -> Outcome:
+    async def connect(host: str, _port: int) -> DialBack:
         dialled.append(host)
         await trio.lowlevel.checkpoint()
-        return Outcome.NOT_REACHED
+        return DialBack.NOT_REACHED
 
     monkeypatch.setattr(reach, "_can_connect", connect)
     monkeypatch.setattr(bounds, "REACH_ADDRESSES_MAX", 5)
     answering = reach.Reachability()
     outcomes = [await answering._dial_back(f"192.0.2.{number}", 80) for number in range(20)]
-    assert len(dialled) == 5 and outcomes.count(Outcome.NOT_NOW) == 15
+    assert len(dialled) == 5 and outcomes.count(DialBack.NOT_NOW) == 15
     assert len(answering._dialled_s) == 5
 
 
@@ -109,5 +109,5 @@ def answers() -> Iterator[bytes]:
 
 def test_reach__answers__are_decoded_strictly() -> None:
     good, *bad = answers()
-    assert decode_answer_untrusted(good) == ReachAnswer(outcome=Outcome.REACHED, unix_ms=5, host="1.2.3.4", port=700)
+    assert decode_answer_untrusted(good) == ReachAnswer(outcome=DialBack.REACHED, unix_ms=5, host="1.2.3.4", port=700)
     assert [decode_answer_untrusted(data) for data in bad] == [None] * 5

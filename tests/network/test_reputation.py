@@ -38,7 +38,7 @@ async def test_push__peer_with_a_bad_score__gets_answers_but_nothing_pushed() ->
         listener, dialler = await connect_pair(nursery)
         assert listener.network.send(dialler.peer, PUSHED)
         for _ in range(2):
-            listener.network._registry.penalise(dialler.peer, Fault.STALLED, "it does not read")
+            listener.network._open_sessions.penalise(dialler.peer, Fault.STALLED, "it does not read")
         assert not listener.network.send(dialler.peer, PUSHED)
         assert listener.network.send(dialler.peer, ASKED)
         await until(lambda: dialler.messages() == [PUSHED, ASKED])
@@ -61,7 +61,7 @@ async def test_session__peer_stalls_again_and_again__is_discouraged_the_fourth_t
         nursery.cancel_scope.cancel()
 
 
-async def test_greeting__stranger_keeps_its_mouth_shut_four_times__is_discouraged() -> None:
+async def test_handshake__stranger_keeps_its_mouth_shut_four_times__is_discouraged() -> None:
     async with trio.open_nursery() as nursery, running_host(9, is_listening=False) as silent:
         timings = Timings(hello_s=0.05)
         listener = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,), timings=timings)))

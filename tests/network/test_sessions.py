@@ -253,7 +253,7 @@ async def test_neighbour__does_not_read__queue_is_bounded_and_it_is_dropped() ->
         while listener.network.send(stalled.peer, record(queued, 10_000)):
             queued += 1
             await trio.lowlevel.checkpoint()
-        assert queued * 10_000 < bounds.OUTBOX_BYTES_MAX + bounds.STREAM_WINDOW_BYTES + bounds.WRITE_BYTES_MAX
+        assert queued * 10_000 < bounds.SEND_QUEUE_BYTES_MAX + bounds.STREAM_WINDOW_BYTES + bounds.WRITE_BYTES_MAX
         assert listener.network.send(friend.peer, record(1))
         await until(friend.messages)
         await until(listener.disconnected, within_s=2.0)
@@ -274,7 +274,7 @@ async def test_events__node_does_not_read_them__sender_waits_and_nothing_is_lost
         while trio.current_time() < deadline_s:
             sent += dialler.network.send(listener.peer, record(sent, 10_000))
             await trio.sleep(0.001)
-        bound = bounds.OUTBOX_BYTES_MAX + bounds.CONNECTION_BUFFER_BYTES_MAX + bounds.READ_BYTES_MAX
+        bound = bounds.SEND_QUEUE_BYTES_MAX + bounds.CONNECTION_BUFFER_BYTES_MAX + bounds.READ_BYTES_MAX
         assert 0 < sent * 10_000 < bound
         nursery.start_soon(listener.record)
         await until(lambda: len(listener.messages()) == sent)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfnode.node.catch_up import WINDOW_S, Gap, Outrun, Pursuit
+from sfnode.node.catch_up import WINDOW_S, CatchUpMonitor, Gap, Outrun
 
 
 def outruns(*, growth: int, intake: int, seconds: int = 300, ahead: int = 1_000_000) -> list[Outrun]:
     """What is told, second by second, of a run and a joiner that take in so many updates each second."""
-    pursuit = Pursuit()
+    catch_up = CatchUpMonitor()
     gaps = (Gap(time=t, held=intake * t, wanted=ahead + growth * t) for t in range(seconds + 1))
-    return [found for gap in gaps if (found := pursuit.look(gap)) is not None]
+    return [found for gap in gaps if (found := catch_up.look(gap)) is not None]
 
 
 def test_pursuit__run_grows_faster__is_told_once_a_window() -> None:
@@ -24,11 +24,11 @@ def test_pursuit__run_grows_faster__is_told_once_a_window() -> None:
 
 
 def test_pursuit__nothing_lacks__forgets_the_window() -> None:
-    pursuit = Pursuit()
-    assert pursuit.look(Gap(time=0, held=0, wanted=10)) is None
-    assert pursuit.look(Gap(time=WINDOW_S, held=20, wanted=0)) is None  # live
-    assert pursuit.look(Gap(time=WINDOW_S + 1, held=20, wanted=30)) is None
-    assert pursuit.look(Gap(time=2 * WINDOW_S, held=20, wanted=40)) is None
+    catch_up = CatchUpMonitor()
+    assert catch_up.look(Gap(time=0, held=0, wanted=10)) is None
+    assert catch_up.look(Gap(time=WINDOW_S, held=20, wanted=0)) is None  # live
+    assert catch_up.look(Gap(time=WINDOW_S + 1, held=20, wanted=30)) is None
+    assert catch_up.look(Gap(time=2 * WINDOW_S, held=20, wanted=40)) is None
 
 
 @given(growth=st.integers(0, 1_000), extra=st.integers(1, 1_000))

@@ -18,7 +18,7 @@ from protocol.node.node_config import SnapshotUse
 from protocol.state.snapshot import encode_snapshot
 from sfnode.network.network import Network
 from sfnode.network.sessions.file_download import Download
-from sfnode.node.snapshot_files import SnapshotKeeper, find_file
+from sfnode.node.snapshot_files import SnapshotFiles, find_file
 from sfnode.reporter import Reporter
 from tests.support.snapshot_runs import RUN, STEP, Pair, attest, true_snapshot
 
@@ -46,7 +46,7 @@ class Kept:
         self.node: Node = self.pair.joiner
         self.lines = io.StringIO()
         self.told, self.heard = trio.open_memory_channel[Event](4)
-        self._keeper = SnapshotKeeper(self.node, folder, Reporter(is_json=True, stream=self.lines))
+        self._keeper = SnapshotFiles(self.node, folder, Reporter(is_json=True, stream=self.lines))
         self._neighbours = neighbours
 
     async def run(self, seconds: float) -> None:

@@ -84,7 +84,7 @@ def test_run__author_expelled_from_an_earlier_step_on__all_end_as_if_it_had_stop
     run.owner("expel", author_of(bad).hex(), "--from-step", FROM_STEP, "--data-dir", second.directory)
     wait_until(lambda: all(has_steps(node, STEPS) for node in (first, second)), "the end of the run")
     wait_until(lambda: are_equal(first, second, bad), "equal digests")
-    assert bad.wait_for_event("standing")["excluded_from"] == FROM_STEP
+    assert bad.wait_for_event("admission")["excluded_from"] == FROM_STEP
     wait_until(lambda: not list((second.directory / INBOX_FOLDER).iterdir()), "the file is put away")
     statuses = [node.status() for node in (first, second, bad)]
     assert [status["authors_excluded"] for status in statuses] == [1, 1, 1]
@@ -120,7 +120,7 @@ def test_run__by_invitation__trains_who_was_invited_or_admitted_and_lets_others_
     wait_until(lambda: first.status().get("own_updates", 0) > 2, "updates of the invited node")
     wait_until(lambda: second.status().get("updates", 0) > 2, "the other node follows")
     assert second.status()["own_updates"] == 0 and not second.status()["is_admitted"]
-    assert second.wait_for_event("standing")["is_admitted"] is False
+    assert second.wait_for_event("admission")["is_admitted"] is False
     shown = call("status", "--data-dir", second.directory).stdout
     assert f"`sfnode run admit {author_of(second).hex()}`" in shown
     run.owner("admit", author_of(second).hex(), "--data-dir", first.directory)

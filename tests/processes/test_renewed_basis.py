@@ -17,7 +17,7 @@ from protocol.run.manifest import SignedManifest
 from sfnode.network.events import NetworkConfig
 from sfnode.network.network import Network
 from sfnode.network.sessions.file_download import Download, Wanted, basis_of
-from sfnode.node.basis_fetcher import BasisKeeper
+from sfnode.node.basis_fetcher import BasisFetcher
 from sfnode.reporter import Reporter
 from sfnode.storage.identity import store_seed
 from sfnode.storage.statement_files import submit
@@ -213,7 +213,7 @@ async def test_keeper__file_on_the_disk_is_damaged__counts_as_missing_until_it_i
     path = basis_path(tmp_path, manifest, sha256)
     path.write_bytes(data[:-1])
     neighbours, lines = OneFile(), io.StringIO()
-    keeper = BasisKeeper(manifest, tmp_path, lambda: {1: sha256}, Reporter(is_json=True, stream=lines))
+    keeper = BasisFetcher(manifest, tmp_path, lambda: {1: sha256}, Reporter(is_json=True, stream=lines))
     told, heard = trio.open_memory_channel[Event](1)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(keeper.run, neighbours, told)

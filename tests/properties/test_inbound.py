@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from protocol.wire import PeerId
 from sfnode.network import bounds
-from sfnode.network.policy.inbound import Group, Place, choose_to_evict, group_of, has_group_room, is_limited
+from sfnode.network.policy.inbound import Group, InboundPlace, choose_to_evict, group_of, has_group_room, is_limited
 
 GROUPS = st.integers(0, 6).map(lambda number: Group(f"group{number}"))
 PLACES = st.lists(st.tuples(GROUPS, st.integers(0, 1_000), st.integers(0, 50)), min_size=1, max_size=28).map(
     lambda rows: [
-        Place(peer=PeerId(f"peer{number}"), group=group, started_s=float(started_s), news=news)
+        InboundPlace(peer=PeerId(f"peer{number}"), group=group, started_s=float(started_s), news=news)
         for number, (group, started_s, news) in enumerate(rows)
     ]
 )
@@ -41,7 +41,7 @@ def test_group__of_an_address__is_its_network(host: str, group: str, limited: bo
 
 @given(PLACES, GROUPS)
 def test_eviction__any_places__youngest_unprotected_of_a_more_crowded_group_or_nobody(
-    places: list[Place], newcomer: Group
+    places: list[InboundPlace], newcomer: Group
 ) -> None:
     crowd = Counter(place.group for place in places)
     chosen = choose_to_evict(places, newcomer)
@@ -58,7 +58,7 @@ def test_eviction__any_places__youngest_unprotected_of_a_more_crowded_group_or_n
 
 
 @given(PLACES)
-def test_eviction__places_are_taken_and_left_by_it__never_goes_in_circles(places: list[Place]) -> None:
+def test_eviction__places_are_taken_and_left_by_it__never_goes_in_circles(places: list[InboundPlace]) -> None:
     """Each eviction makes the crowds more equal, so churning newcomers come to an end."""
     places = list(places)
     for number in range(1_000):
@@ -68,7 +68,7 @@ def test_eviction__places_are_taken_and_left_by_it__never_goes_in_circles(places
             continue
         before = sum(count**2 for count in Counter(place.group for place in places).values())
         places = [place for place in places if place.peer != chosen]
-        places.append(Place(peer=PeerId(f"new{number}"), group=newcomer, started_s=2_000.0 + number, news=0))
+        places.append(InboundPlace(peer=PeerId(f"new{number}"), group=newcomer, started_s=2_000.0 + number, news=0))
         assert sum(count**2 for count in Counter(place.group for place in places).values()) < before
 
 
@@ -78,11 +78,12 @@ def test_eviction__attacker_from_few_networks_dials_for_ever__honest_neighbours_
 ) -> None:
     """Honest neighbours of as many networks were there first. He gets the free places and none of theirs."""
     places = [
-        Place(peer=PeerId(f"honest{n}"), group=Group(f"home{n}"), started_s=float(n), news=1) for n in range(honest)
+        InboundPlace(peer=PeerId(f"honest{n}"), group=Group(f"home{n}"), started_s=float(n), news=1)
+        for n in range(honest)
     ]
     for number in range(dials):
         group = Group(f"bad{number % attacker_groups}")
-        attack = Place(peer=PeerId(f"bad{number}"), group=group, started_s=100.0 + number, news=news)
+        attack = InboundPlace(peer=PeerId(f"bad{number}"), group=group, started_s=100.0 + number, news=news)
         if len(places) >= bounds.INBOUND_MAX:
             chosen = choose_to_evict(places, group)
             if chosen is None:
@@ -94,7 +95,7 @@ def test_eviction__attacker_from_few_networks_dials_for_ever__honest_neighbours_
 
 def test_eviction__attacker_was_first_and_has_all_places__honest_newcomers_of_other_networks_get_in() -> None:
     places = [
-        Place(peer=PeerId(f"bad{n}"), group=Group(f"bad{n % 4}"), started_s=float(n), news=0)
+        InboundPlace(peer=PeerId(f"bad{n}"), group=Group(f"bad{n % 4}"), started_s=float(n), news=0)
         for n in range(bounds.INBOUND_MAX)
     ]
     got_in = 0
@@ -102,7 +103,9 @@ def test_eviction__attacker_was_first_and_has_all_places__honest_newcomers_of_ot
         chosen = choose_to_evict(places, Group(f"home{number}"))
         if chosen is not None:
             places = [place for place in places if place.peer != chosen]
-            place = Place(peer=PeerId(f"h{number}"), group=Group(f"home{number}"), started_s=100.0 + number, news=1)
+            place = InboundPlace(
+                peer=PeerId(f"h{number}"), group=Group(f"home{number}"), started_s=100.0 + number, news=1
+            )
             places.append(place)
             got_in += 1
     assert got_in >= bounds.INBOUND_MAX - bounds.PROTECTED_OLD - bounds.PROTECTED_USEFUL

@@ -1,4 +1,4 @@
-"""Rations: whatever peers ask, none gets more than its share, and who asks little never waits."""
+"""RateLimits: whatever peers ask, none gets more than its share, and who asks little never waits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from protocol.limits import PULL_AUTHORS_MAX, PULL_BYTES_MAX
 from protocol.wire import (
     Attestations,
     AuthorsRequest,
-    BasisRequest,
+    FileRequest,
     Message,
     PayloadsRequest,
     PeerId,
@@ -31,7 +31,7 @@ from protocol.wire import (
 from sfnode.network import bounds
 from sfnode.network.events import MessageReceived, NetworkConfig
 from sfnode.network.policy import rate_limits as rations_module
-from sfnode.network.policy.rate_limits import Rations, cost_us
+from sfnode.network.policy.rate_limits import RateLimits, cost_us
 from sfnode.network.sessions.frames import frame
 from tests.support.network_nodes import HELLO, LOOPBACK, dial, network, running_host, start, until
 
@@ -55,14 +55,14 @@ def test_cost__every_request__has_one_and_no_other_message_has() -> None:
         PULL,
         PeersRequest(),
     ]
-    assert all(0 < cost_us(request) <= bounds.RATION_BURST_US / 10 for request in requests)
+    assert all(0 < cost_us(request) <= bounds.ANSWERS_BURST_US / 10 for request in requests)
     assert cost_us(Ping(nonce=1)) == 0
 
 
 def test_cost__messages_that_are_called_requests__all_have_one() -> None:
-    """BasisRequest: only observers may ask for it, and they pay by the byte."""
+    """FileRequest: only observers may ask for it, and they pay by the byte."""
     named = {kind for kind in get_args(Message) if kind.__name__.endswith("Request")}
-    assert set(rations_module._COST_US) == named - {BasisRequest}
+    assert set(rations_module._COST_US) == named - {FileRequest}
 
 
 def test_cost__authors_of_one_shard__are_cheaper_than_of_all() -> None:
@@ -77,31 +77,31 @@ def test_cost__authors_of_one_shard__are_cheaper_than_of_all() -> None:
 def test_rations__one_peer_asks_whatever__gets_no_more_than_burst_and_rate(
     gaps_ms: list[int], costs: list[int]
 ) -> None:
-    rations, now_s, answered_us = Rations(), 0.0, 0
+    rate_limits, now_s, answered_us = RateLimits(), 0.0, 0
     for gap_ms, cost in zip(gaps_ms, costs, strict=False):
         now_s += gap_ms / 1_000
-        now_s += rations.wait_s(peer(1), cost, now_s)
+        now_s += rate_limits.wait_s(peer(1), cost, now_s)
         answered_us += cost
-        assert answered_us <= bounds.RATION_BURST_US + now_s * bounds.RATION_US_PER_S * 1.0001 + 1
+        assert answered_us <= bounds.ANSWERS_BURST_US + now_s * bounds.ANSWERS_US_PER_S * 1.0001 + 1
 
 
 @given(
     greedy=st.integers(1, 28), costs=st.lists(st.sampled_from([300, 1_200, 2_500, 4_500]), min_size=60, max_size=400)
 )
 def test_rations__greedy_peers__an_honest_one_below_its_share_never_waits(greedy: int, costs: list[int]) -> None:
-    rations = Rations()
+    rate_limits = RateLimits()
     next_s = dict.fromkeys(range(1, greedy + 1), 0.0)
-    share = min(bounds.RATION_US_PER_S, bounds.RATION_ALL_US_PER_S / (greedy + 1))
+    share = min(bounds.ANSWERS_US_PER_S, bounds.ANSWERS_ALL_US_PER_S / (greedy + 1))
     asked_us = 0
     for number in next_s:  # all are here before the honest one begins
-        next_s[number] += rations.wait_s(peer(number), 1, 0.0)
+        next_s[number] += rate_limits.wait_s(peer(number), 1, 0.0)
     for cost in costs:
         asked_us += cost
         now_s = asked_us / share
-        assert rations.wait_s(peer(0), cost, now_s) == 0.0
+        assert rate_limits.wait_s(peer(0), cost, now_s) == 0.0
         for number, due_s in next_s.items():
             if due_s <= now_s:
-                next_s[number] = now_s + rations.wait_s(peer(number), 4_500, now_s)
+                next_s[number] = now_s + rate_limits.wait_s(peer(number), 4_500, now_s)
 
 
 def test_rations__sixty_greedy_peers__together_get_no_more_than_all_may() -> None:
@@ -115,36 +115,36 @@ def test_rations__greedy_peers_ask__together_get_no_more_than_all_may(peers: int
 
 
 def check_together(peers: int, asked: int) -> None:
-    rations, end_s = Rations(), 20.0
+    rate_limits, end_s = RateLimits(), 20.0
     for number in range(peers):
-        rations.wait_s(peer(number), 1, 0.0)
+        rate_limits.wait_s(peer(number), 1, 0.0)
     answered_us, next_s = 0, dict.fromkeys(range(peers), 0.0)
     for _ in range(asked * peers):
         number = min(next_s, key=next_s.__getitem__)
         now_s = next_s[number]
         if now_s > end_s:
             break
-        next_s[number] = now_s + rations.wait_s(peer(number), 4_500, now_s)
+        next_s[number] = now_s + rate_limits.wait_s(peer(number), 4_500, now_s)
         answered_us += 4_500 if next_s[number] <= end_s else 0
-    rate = min(bounds.RATION_ALL_US_PER_S, peers * bounds.RATION_US_PER_S)
-    assert answered_us <= peers * (bounds.RATION_BURST_US + 4_500) + rate * end_s * 1.01
+    rate = min(bounds.ANSWERS_ALL_US_PER_S, peers * bounds.ANSWERS_US_PER_S)
+    assert answered_us <= peers * (bounds.ANSWERS_BURST_US + 4_500) + rate * end_s * 1.01
 
 
 def test_rations__peers_come_and_go__bounded_and_those_gone_share_no_more() -> None:
-    rations = Rations()
+    rate_limits = RateLimits()
     for number in range(1_000):
-        rations.wait_s(peer(number), bounds.RATION_BURST_US, number / 100)
-        rations.ended(peer(number))
-    assert len(rations) <= bounds.RATION_IDLE_S * 100 + 1
-    assert rations.wait_s(peer(1_000), bounds.RATION_BURST_US, 10.0) == 0.0
-    assert rations.wait_s(peer(1_000), bounds.RATION_US_PER_S, 10.0) == pytest.approx(1.0)
+        rate_limits.wait_s(peer(number), bounds.ANSWERS_BURST_US, number / 100)
+        rate_limits.ended(peer(number))
+    assert len(rate_limits) <= bounds.ANSWERS_IDLE_S * 100 + 1
+    assert rate_limits.wait_s(peer(1_000), bounds.ANSWERS_BURST_US, 10.0) == 0.0
+    assert rate_limits.wait_s(peer(1_000), bounds.ANSWERS_US_PER_S, 10.0) == pytest.approx(1.0)
 
 
 def test_rations__peer_reconnects__finds_its_bucket_as_it_left_it() -> None:
-    rations = Rations()
-    rations.wait_s(peer(1), bounds.RATION_BURST_US, 0.0)
-    rations.ended(peer(1))
-    assert rations.wait_s(peer(1), 6_000, 0.0) == pytest.approx(0.1)
+    rate_limits = RateLimits()
+    rate_limits.wait_s(peer(1), bounds.ANSWERS_BURST_US, 0.0)
+    rate_limits.ended(peer(1))
+    assert rate_limits.wait_s(peer(1), 6_000, 0.0) == pytest.approx(0.1)
 
 
 # --- a greedy peer and an honest one at a real node
@@ -153,10 +153,10 @@ def test_rations__peer_reconnects__finds_its_bucket_as_it_left_it() -> None:
 async def test_requests__greedy_peer_asks_without_end__honest_one_is_served_as_if_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Time is out of it: the ration is one that never fills up again, so what is delivered is what the burst allows."""
+    """Time is out of it: the budget is one that never fills up again, so what is delivered is what the burst allows."""
     burst, questions = 10, 50
-    monkeypatch.setattr(bounds, "RATION_US_PER_S", 1e-3)
-    monkeypatch.setattr(bounds, "RATION_BURST_US", burst * cost_us(ALL_AUTHORS))
+    monkeypatch.setattr(bounds, "ANSWERS_US_PER_S", 1e-3)
+    monkeypatch.setattr(bounds, "ANSWERS_BURST_US", burst * cost_us(ALL_AUTHORS))
     async with trio.open_nursery() as nursery, running_host(8, is_listening=False) as greedy:
         node = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,), neighbours_fixed=True)))
         honest = await start(nursery, network(2, NetworkConfig(bootstrap=node.addresses)))
@@ -169,7 +169,7 @@ async def test_requests__greedy_peer_asks_without_end__honest_one_is_served_as_i
         link = await dial(greedy, node)
         await link.send_all(frame(encode(HELLO)) + frame(encode(ALL_AUTHORS)) * 200)
         await until(lambda: delivered(greedy.peer, AuthorsRequest) == burst)
-        for number in range(questions):  # one after the other, each worth a tenth of the honest one's own ration
+        for number in range(questions):  # one after the other, each worth a tenth of the honest one's own budget
             assert honest.network.send(node.peer, SpansRequest(request=number))
             await until(_is_more_than(lambda: delivered(honest.peer, SpansRequest), number))
         assert delivered(greedy.peer, AuthorsRequest) == burst

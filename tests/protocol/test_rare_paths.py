@@ -19,7 +19,7 @@ from protocol.ledger.ledger import Ledger
 from protocol.schema import Malformed, from_plain_untrusted
 from protocol.state.coefficients import Coefficients
 from protocol.sync.anti_entropy import answer
-from protocol.sync.flood import Flood, Outbox
+from protocol.sync.flood import Flood, PushQueue
 from protocol.sync.synchroniser import Synchroniser
 from protocol.wire import Head, PayloadsRequest, PeerId, Records
 from sfnode.worker.messages import OpenSession
@@ -37,17 +37,17 @@ def numbered(number: int) -> bytes:
 # --- flood
 
 
-def test_outbox__full__leaves_the_newest_to_anti_entropy_and_counts_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "OUTBOX_RECORDS_MAX", 3)
-    outbox = Outbox()
+def test_send_queue__full__leaves_the_newest_to_anti_entropy_and_counts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PUSH_QUEUE_RECORDS_MAX", 3)
+    queue = PushQueue()
     for number in range(5):
-        outbox.push(numbered(number))
-    assert outbox.overflowed == 2
-    (message,) = outbox.flush(0, RECORD_BYTES)
+        queue.push(numbered(number))
+    assert queue.overflowed == 2
+    (message,) = queue.flush(0, RECORD_BYTES)
     assert message.data == b"".join(map(numbered, range(3)))
-    outbox.push(numbered(7))
-    assert outbox.overflowed == 2 and outbox.flush(limits.FLUSH_INTERVAL_MS - 1, RECORD_BYTES) == []
-    assert len(outbox.flush(limits.FLUSH_INTERVAL_MS, RECORD_BYTES)) == 1
+    queue.push(numbered(7))
+    assert queue.overflowed == 2 and queue.flush(limits.FLUSH_INTERVAL_MS - 1, RECORD_BYTES) == []
+    assert len(queue.flush(limits.FLUSH_INTERVAL_MS, RECORD_BYTES)) == 1
 
 
 def test_flood__news_of_a_peer_that_is_gone__changes_nothing() -> None:

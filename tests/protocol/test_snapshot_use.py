@@ -10,10 +10,10 @@ import pytest
 from protocol import limits
 from protocol.events import EstimateFinished, Halt, ReserveStep, SnapshotArrived, WorkerReady
 from protocol.node.node_config import SnapshotUse
-from protocol.node.snapshots import Outcome
+from protocol.node.snapshots import SnapshotOutcome
 from protocol.state.snapshot import AttestationCodec, encode_snapshot
-from protocol.state.snapshot_overlay import Overlay
-from protocol.state.snapshot_proof import Verdict, judge, take_snapshot
+from protocol.state.snapshot_overlay import SnapshotOverlay
+from protocol.state.snapshot_proof import ProofVerdict, judge, take_snapshot
 from tests.support.ledgers import seal, signer
 from tests.support.node_cores import Y, join
 from tests.support.snapshot_runs import (
@@ -51,7 +51,7 @@ def fetch(pair: Pair, snapshot: object = None) -> None:
     pair.joiner.handle(SnapshotArrived(data=data), pair.now_ms)
 
 
-def outcome_of(pair: Pair) -> Outcome:
+def outcome_of(pair: Pair) -> SnapshotOutcome:
     return pair.joiner.snapshots.outcome
 
 
@@ -59,7 +59,7 @@ def test_joiner__with_a_snapshot__contributes_before_its_replay_is_through_and_t
     pair = told(Pair(snapshot=SnapshotUse.ALWAYS))
     pair.joiner.handle(WorkerReady(), 0)
     fetch(pair)
-    assert outcome_of(pair) is Outcome.USED
+    assert outcome_of(pair) is SnapshotOutcome.USED
     pair.run(lambda: any(pair.of_joiner(ReserveStep)))
     ledger, full = pair.joiner.replica.ledger, replica_of()
     assert not pair.joiner.sync.is_live and ledger.slots_before(STEP) < true_snapshot().slots
@@ -70,8 +70,8 @@ def test_joiner__with_a_snapshot__contributes_before_its_replay_is_through_and_t
     assert step is not None and step >= FRONTIER
     pair.joiner.handle(EstimateFinished(step=step, scalars=(1,) * ROUND), pair.now_ms)
     assert pair.joiner.own_updates == 1
-    pair.run(lambda: outcome_of(pair) is Outcome.PROVED)
-    assert outcome_of(pair) is Outcome.PROVED and pair.joiner.replica.overlay is None
+    pair.run(lambda: outcome_of(pair) is SnapshotOutcome.PROVED)
+    assert outcome_of(pair) is SnapshotOutcome.PROVED and pair.joiner.replica.overlay is None
     assert pair.joiner.replica.shown() is pair.joiner.replica.coefficients()
     assert ledger.slots_before(STEP) == true_snapshot().slots
 
@@ -113,13 +113,13 @@ def test_joiner__who_may_use_one__depends_on_its_operator_the_run_and_the_author
 def test_joiner__not_far_behind__waits_for_its_replay() -> None:
     pair = told(Pair(snapshot=SnapshotUse.AUTO))
     pair.run(lambda: pair.joiner.sync.is_live)
-    assert pair.joiner.sync.is_live and pair.joiner.snapshots.outcome is Outcome.NONE
+    assert pair.joiner.sync.is_live and pair.joiner.snapshots.outcome is SnapshotOutcome.NONE
 
 
 def test_joiner__another_file_comes__is_not_used() -> None:
     pair = told(Pair(snapshot=SnapshotUse.ALWAYS))
     fetch(pair, false_snapshot())
-    assert pair.joiner.snapshots.outcome is Outcome.NONE and pair.joiner.replica.overlay is None
+    assert pair.joiner.snapshots.outcome is SnapshotOutcome.NONE and pair.joiner.replica.overlay is None
 
 
 def test_joiner__attested_file_is_no_snapshot__replays_first() -> None:
@@ -130,7 +130,7 @@ def test_joiner__attested_file_is_no_snapshot__replays_first() -> None:
         table.add(made.data, is_live=False)
     pair.run(lambda: bool(pair.joiner.snapshots.wanted(pair.joiner.sync)))
     pair.joiner.handle(SnapshotArrived(data=useless), pair.now_ms)
-    assert pair.joiner.snapshots.outcome is Outcome.USELESS
+    assert pair.joiner.snapshots.outcome is SnapshotOutcome.USELESS
     assert pair.joiner.snapshots.wanted(pair.joiner.sync) == []
     pair.run(lambda: pair.joiner.sync.is_live)
     assert not list(pair.of_joiner(Halt))
@@ -141,7 +141,7 @@ def test_joiner__attested_file_is_no_snapshot__replays_first() -> None:
 
 def test_overlay__updates_come_and_go__shows_the_snapshot_and_what_follows_it() -> None:
     replica, full = replica_of(held=()), replica_of()
-    replica.overlay = Overlay(RUN, true_snapshot(), replica.ledger)
+    replica.overlay = SnapshotOverlay(RUN, true_snapshot(), replica.ledger)
     for record in reversed(records()):
         replica.add(record)
     other = seal(RUN, 1, FRONTIER, *range(ROUND))
@@ -158,15 +158,15 @@ def test_overlay__updates_come_and_go__shows_the_snapshot_and_what_follows_it() 
 
 def test_proof__equal_sets__equal_or_unequal_by_every_coefficient() -> None:
     replica = replica_of()
-    assert judge(true_snapshot(), replica) is Verdict.EQUAL
-    assert judge(false_snapshot(), replica) is Verdict.UNEQUAL
-    assert judge(replace(true_snapshot(), epochs={}), replica) is Verdict.UNEQUAL
+    assert judge(true_snapshot(), replica) is ProofVerdict.EQUAL
+    assert judge(false_snapshot(), replica) is ProofVerdict.UNEQUAL
+    assert judge(replace(true_snapshot(), epochs={}), replica) is ProofVerdict.UNEQUAL
 
 
 def test_proof__late_update_or_more_than_exist__says_nothing_or_that_they_are_missing() -> None:
     late = tuple(record for record in records() if record != records()[7])
-    assert judge(take_snapshot(replica_of(held=late), STEP), replica_of()) is Verdict.OTHER_SET
-    assert judge(true_snapshot(), replica_of(held=late)) is Verdict.MISSING
+    assert judge(take_snapshot(replica_of(held=late), STEP), replica_of()) is ProofVerdict.OTHER_SET
+    assert judge(true_snapshot(), replica_of(held=late)) is ProofVerdict.MISSING
 
 
 def test_proof__void_slot_or_exclusion_since__says_nothing() -> None:
@@ -174,9 +174,9 @@ def test_proof__void_slot_or_exclusion_since__says_nothing() -> None:
     voided.add(seal(RUN, 1, 0, *range(ROUND)))
     excluding.add_statement(exclude(RUN, 1, 512))
     later.add_statement(exclude(RUN, 1, STEP))
-    assert judge(true_snapshot(), voided) is Verdict.OTHER_SET
-    assert judge(true_snapshot(), excluding) is Verdict.OTHER_SET
-    assert judge(true_snapshot(), later) is Verdict.EQUAL
+    assert judge(true_snapshot(), voided) is ProofVerdict.OTHER_SET
+    assert judge(true_snapshot(), excluding) is ProofVerdict.OTHER_SET
+    assert judge(true_snapshot(), later) is ProofVerdict.EQUAL
 
 
 def test_joiner__authors_lie_in_concert__halts_and_names_them() -> None:
@@ -196,8 +196,8 @@ def test_joiner__snapshot_counts_more_than_its_only_neighbour_has__goes_on_with_
     """One that withholds an update must not make it stop, and accuse those who signed."""
     pair = told(Pair(held=records()[1:], snapshot=SnapshotUse.ALWAYS), true_snapshot())
     fetch(pair)
-    pair.run(lambda: outcome_of(pair) is not Outcome.USED)
-    assert outcome_of(pair) is Outcome.UNPROVED and not list(pair.of_joiner(Halt))
+    pair.run(lambda: outcome_of(pair) is not SnapshotOutcome.USED)
+    assert outcome_of(pair) is SnapshotOutcome.UNPROVED and not list(pair.of_joiner(Halt))
 
 
 def test_joiner__snapshot_counts_more_than_anybody_has__halts_when_it_has_not_come_in_time() -> None:
@@ -218,8 +218,8 @@ def test_joiner__late_update_since_the_snapshot__goes_on_with_its_own_state() ->
     snapshot = take_snapshot(replica_of(held=late), STEP)
     pair = told(Pair(snapshot=SnapshotUse.ALWAYS), snapshot)
     fetch(pair, snapshot)
-    pair.run(lambda: pair.joiner.snapshots.outcome is not Outcome.USED)
-    assert pair.joiner.snapshots.outcome is Outcome.UNPROVED and not list(pair.of_joiner(Halt))
+    pair.run(lambda: pair.joiner.snapshots.outcome is not SnapshotOutcome.USED)
+    assert pair.joiner.snapshots.outcome is SnapshotOutcome.UNPROVED and not list(pair.of_joiner(Halt))
     assert pair.joiner.replica.shown() is pair.joiner.replica.coefficients()
 
 
@@ -229,5 +229,5 @@ def test_joiner__owner_excludes_an_author_of_the_snapshot_meanwhile__stops_using
     fetch(pair)
     pair.run(lambda: len(pair.joiner.replica.ledger.roster) > 0)
     pair.joiner.replica.add_statement(exclude(RUN, 2, 16))
-    pair.run(lambda: pair.joiner.snapshots.outcome is not Outcome.USED)
-    assert pair.joiner.snapshots.outcome is Outcome.UNPROVED and pair.joiner.replica.overlay is None
+    pair.run(lambda: pair.joiner.snapshots.outcome is not SnapshotOutcome.USED)
+    assert pair.joiner.snapshots.outcome is SnapshotOutcome.UNPROVED and pair.joiner.replica.overlay is None

@@ -17,8 +17,8 @@ from protocol.run.manifest import Manifest, checked, decode_run_untrusted, sign_
 from protocol.run.task import Objective, TaskKind
 from protocol.schema import to_plain
 from protocol.subspace.bases import Bases
-from sfnode.run.builtin_tasks import KNOWN_TASKS, KnownTask, kind_of
-from sfnode.training.estimator import Session, SharedModel
+from sfnode.run.builtin_tasks import BUILTIN_TASKS, KnownTask, kind_of
+from sfnode.training.estimator import Estimator, SharedModel
 from sfnode.training.model.loading import describe_model, load_causal_lm, load_tokenizer, resolve_model
 from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.task.encoding import read_task
@@ -35,7 +35,7 @@ DOCUMENT = (REPOSITORY / "docs" / "tasks.md").read_text("utf-8")
 SECTIONS = {
     name: text
     for name, text in re.findall(r"^### (\S+)\n(.*?)(?=^##)", DOCUMENT, re.MULTILINE | re.DOTALL)
-    if name in KNOWN_TASKS
+    if name in BUILTIN_TASKS
 }
 CPU = torch.device("cpu")
 
@@ -69,12 +69,12 @@ def embedded() -> Loaded:
 
 
 def test_document__sections__are_the_known_tasks() -> None:
-    assert sorted(SECTIONS) == sorted(KNOWN_TASKS)
+    assert sorted(SECTIONS) == sorted(BUILTIN_TASKS)
 
 
-@pytest.mark.parametrize("name", KNOWN_TASKS)
+@pytest.mark.parametrize("name", BUILTIN_TASKS)
 def test_document__known_task__is_shown_as_it_is(name: str) -> None:
-    task, text = KNOWN_TASKS[name], SECTIONS[name].replace("\\n", "\n")
+    task, text = BUILTIN_TASKS[name], SECTIONS[name].replace("\\n", "\n")
     assert f"template `{task.template}`" in text if task.template else "template empty" in text
     assert f"completion `{task.completion}`" in text if task.completion else "completion" not in text
     words = ", ".join(f"`{word}`" for word in task.label_words)
@@ -84,20 +84,20 @@ def test_document__known_task__is_shown_as_it_is(name: str) -> None:
     assert command[command.index("--task") + 1] == name
 
 
-@pytest.mark.parametrize("name", KNOWN_TASKS)
+@pytest.mark.parametrize("name", BUILTIN_TASKS)
 def test_known_task__row_of_the_document__trains_and_evaluates(name: str, embedded: Loaded, tmp_path: Path) -> None:
     shared, tokenizer = embedded
-    manifest = manifest_of(shared.model, KNOWN_TASKS[name])
+    manifest = manifest_of(shared.model, BUILTIN_TASKS[name])
     rows = write_rows(tmp_path / "rows.jsonl", [row_in(name)])
-    session = Session(shared, Bases(manifest), read_task(tokenizer, manifest.task, rows, rows))
+    session = Estimator(shared, Bases(manifest), read_task(tokenizer, manifest.task, rows, rows))
     estimate, evaluation = session.estimate(5, 3), session.evaluate()
     assert any(estimate.q)
     assert evaluation.rows == 1
     assert evaluation.loss > 0
-    assert evaluation.accuracy in (0.0, 1.0) or KNOWN_TASKS[name].kind is TaskKind.COMPLETION
+    assert evaluation.accuracy in (0.0, 1.0) or BUILTIN_TASKS[name].kind is TaskKind.COMPLETION
 
 
-@pytest.mark.parametrize("name", KNOWN_TASKS)
+@pytest.mark.parametrize("name", BUILTIN_TASKS)
 def test_known_task__row_without_one_of_its_fields__is_refused(name: str, embedded: Loaded, tmp_path: Path) -> None:
     """The document's row has no field too many either."""
     for field in row_in(name):
@@ -117,7 +117,7 @@ def test_kind__of_a_completion__follows_from_its_text() -> None:
 def test_init__task_list__shows_every_task_and_needs_nothing_else() -> None:
     outcome = call("init", "--task", "list")
     assert outcome.code == 0
-    for name, task in KNOWN_TASKS.items():
+    for name, task in BUILTIN_TASKS.items():
         assert re.search(rf"^{name} +{re.escape(task.about)}$", outcome.stdout, re.MULTILINE)
         assert repr(task.template) in outcome.stdout
 
@@ -175,7 +175,7 @@ def test_init__task_that_cannot_be__says_what_to_give(
 @pytest.mark.parametrize("name", ["copa", "instruction", "text", "trec"])
 def test_worker__task_of_each_kind__answers_every_request(name: str, tmp_path: Path) -> None:
     folder = resolve_model("embedded:tiny-opt")
-    task = manifest_of(load_causal_lm(folder.path, CPU, torch.float32), KNOWN_TASKS[name])
+    task = manifest_of(load_causal_lm(folder.path, CPU, torch.float32), BUILTIN_TASKS[name])
     run = checked({**to_plain(task, as_rows=False), "model": to_plain(describe_model(folder), as_rows=False)})
     data = str(write_rows(tmp_path / "rows.jsonl", [row_in(name)] * 3))
     service = Service(ModelPool())
@@ -224,12 +224,12 @@ def test_real_data__every_row__is_read_and_some_are_scored(
     reviews_model: Loaded,
 ) -> None:
     shared, tokenizer = reviews_model
-    manifest = manifest_of(shared.model, KNOWN_TASKS[name])
+    manifest = manifest_of(shared.model, BUILTIN_TASKS[name])
     folder = shared_folder / "data" / name
     data = read_task(tokenizer, manifest.task, folder / "train_1024.jsonl", folder / f"{held_out}.jsonl")
     assert (len(data.examples), len(data.evaluation_examples)) == (1024, rows)
     assert max(example.width for example in data.examples) <= 64
-    session = Session(shared, Bases(manifest), data)
+    session = Estimator(shared, Bases(manifest), data)
     assert any(session.estimate(5, 3).q)
     assert session.evaluate(16).rows == 16
 
@@ -237,9 +237,9 @@ def test_real_data__every_row__is_read_and_some_are_scored(
 def test_real_data__sst2_by_name__starts_at_the_known_accuracy(shared_folder: Path, reviews_model: Loaded) -> None:
     """76 % on SST-2's dev set with MeZO's template and words, as the model's makers measured."""
     shared, tokenizer = reviews_model
-    manifest = manifest_of(shared.model, KNOWN_TASKS["sst2"])
+    manifest = manifest_of(shared.model, BUILTIN_TASKS["sst2"])
     data = read_task(tokenizer, manifest.task, None, shared_folder / "data" / "sst2" / "dev_872.jsonl")
-    found = Session(shared, Bases(manifest), data).evaluate()
+    found = Estimator(shared, Bases(manifest), data).evaluate()
     assert found.accuracy == pytest.approx(0.76, abs=0.01)
 
 
@@ -289,6 +289,6 @@ def test_converter__row_of_superglue__fits_the_task(name: str, embedded: Loaded,
     assert len(rows) == (2 if name == "multirc" else 1)
     shared, tokenizer = embedded
     data = read_task(
-        tokenizer, manifest_of(shared.model, KNOWN_TASKS[name]).task, write_rows(tmp_path / "r", rows), None
+        tokenizer, manifest_of(shared.model, BUILTIN_TASKS[name]).task, write_rows(tmp_path / "r", rows), None
     )
     assert len(data.examples) == len(rows)

@@ -11,7 +11,7 @@ from sfnode.network.discovery.peer_exchange import PeerExchange
 from sfnode.network.events import NetworkConfig
 from sfnode.network.policy.address_book import AddressBook
 from sfnode.network.policy.addresses import believable_addresses, parse_bootstrap, parse_untrusted, peer_of_author
-from sfnode.network.sessions.open_sessions import Registry
+from sfnode.network.sessions.open_sessions import OpenSessions
 
 OWN, TELLER, THIRD = (peer_of_author(bytes([number]) * 32) for number in (1, 2, 3))
 SEEN_AT = "203.0.113.5"
@@ -24,7 +24,7 @@ def learnt(
     config = config or NetworkConfig()
     bootstrap = tuple(parse_bootstrap(text) for text in config.bootstrap)
     book = AddressBook(own_peer=OWN, bootstrap=bootstrap, chance=random.Random(1))
-    exchange = PeerExchange(config=config, book=book, registry=Registry(OWN))
+    exchange = PeerExchange(config=config, book=book, open_sessions=OpenSessions(OWN))
     exchange.learn((PeerAddress(peer=about, addresses=addresses),), source=TELLER, observed_host=observed_host)
     return book.addresses(about)
 
@@ -123,7 +123,7 @@ def test_exchange__private_address_that_the_operator_or_the_local_network_gave__
     assert learnt(THIRD, "/ip4/192.168.1.8/tcp/4001", config=config) == ("/ip4/192.168.1.7/tcp/4001",)
     book = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(1))
     nearby = parse_bootstrap(f"/ip4/192.168.1.8/tcp/4001/p2p/{THIRD}")
-    assert PeerExchange(config=NetworkConfig(), book=book, registry=Registry(OWN)).found_nearby(nearby)
+    assert PeerExchange(config=NetworkConfig(), book=book, open_sessions=OpenSessions(OWN)).found_nearby(nearby)
     assert book.addresses(THIRD) == ("/ip4/192.168.1.8/tcp/4001",)
 
 

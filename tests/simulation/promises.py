@@ -45,7 +45,7 @@ class _Neighbour:
 
     def owe(self, payload: bytes, now_ms: int) -> None:
         """The neighbour must be told soon."""
-        self.is_full = self.is_full or len(self.owed_ms) >= limits.OUTBOX_RECORDS_MAX
+        self.is_full = self.is_full or len(self.owed_ms) >= limits.PUSH_QUEUE_RECORDS_MAX
         if self.is_full:
             self.owed_ms.clear()
         else:

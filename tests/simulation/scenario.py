@@ -59,7 +59,7 @@ _RUNS: dict[str, dict[str, object]] = {
 _SNAPSHOT_RUN = {"steps": 56 * 64, "local_steps": 64, "epoch_steps": 768}
 # Small enough to be reached in a small network: paging, full queues and horizons are exercised, too.
 TIGHT_LIMITS = {
-    "OUTBOX_RECORDS_MAX": 12,
+    "PUSH_QUEUE_RECORDS_MAX": 12,
     "AUTHORS_PER_PAGE_MAX": 2,
     "PULL_BYTES_MAX": 4_000,
     "RECORDS_PER_FRAME_MAX": 3,

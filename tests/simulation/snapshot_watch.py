@@ -16,7 +16,7 @@ from protocol import limits
 from protocol.events import Halt, PeerJoined, StartEstimate
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.node.node import Node
-from protocol.node.snapshots import Outcome
+from protocol.node.snapshots import SnapshotOutcome
 from protocol.run.manifest import Manifest
 from protocol.state.coefficients import Coefficients
 from protocol.state.snapshot import Snapshot, decode_snapshot_untrusted, encode_snapshot
@@ -43,7 +43,7 @@ class _Process:
     """What was seen of one process."""
 
     life: Life
-    outcome: Outcome = Outcome.NONE
+    outcome: SnapshotOutcome = SnapshotOutcome.NONE
     snapshot: Snapshot | None = None  # in use
     made_step: int = 0
     steps: int = 0  # begun on a snapshot
@@ -107,7 +107,7 @@ class SnapshotWatch:
     def _see_outcome(self, process: _Process, node: Node) -> None:
         process.outcome = node.snapshots.outcome
         match process.outcome:
-            case Outcome.USED:
+            case SnapshotOutcome.USED:
                 assert node.replica.overlay is not None
                 process.snapshot = node.replica.overlay.snapshot
                 made = self._made.get(_hash_of(node.manifest, process.snapshot))
@@ -116,7 +116,7 @@ class SnapshotWatch:
                 others = made.makers - {node.author}
                 require(len(made.makers) >= SNAPSHOT_AUTHORS_MIN and others, "a snapshot is used that too few attest")
                 self._tell(SnapshotEvent.USED)
-            case Outcome.PROVED | Outcome.UNPROVED:
+            case SnapshotOutcome.PROVED | SnapshotOutcome.UNPROVED:
                 self._see_end(process, node)
 
     def _see_end(self, process: _Process, node: Node) -> None:
@@ -127,7 +127,7 @@ class SnapshotWatch:
         made = self._made[_hash_of(node.manifest, snapshot)]
         below = _slots(holding, range(snapshot.step))
         is_same = made.set_of == _set_of(below)
-        if process.outcome is Outcome.PROVED:
+        if process.outcome is SnapshotOutcome.PROVED:
             require(made.is_true, "a false snapshot was taken for proved")
             is_sum = snapshot.slots == len(below) and _is_sum(snapshot, _sum(node.manifest, below))
             require(is_same and is_sum, "a snapshot was taken for proved that is not what is held")

@@ -118,10 +118,10 @@ class Watch:
 def check_tables(node: Node) -> None:
     """Every table of a node is within its bound. Reads private parts: this is an inspection."""
     neighbours = node.sync.peers
-    outboxes = node._flood._outboxes
-    require(len(outboxes) == neighbours, "an outbox without a neighbour, or the reverse")
-    for outbox in outboxes.values():
-        require(len(outbox._waiting) <= limits.OUTBOX_RECORDS_MAX, "an outbox exceeds its bound")
+    queues = node._flood._queues
+    require(len(queues) == neighbours, "a push queue without a neighbour, or the reverse")
+    for queue in queues.values():
+        require(len(queue._waiting) <= limits.PUSH_QUEUE_RECORDS_MAX, "a push queue exceeds its bound")
     authors = node.replica.ledger.authors()
     require(len(authors) <= node.manifest.authors_max, "the author table exceeds its bound")
     require(set(node.clock._heard_ms) <= set(authors), "the step clock remembers an author that the ledger lacks")

@@ -21,7 +21,7 @@ from protocol.state.coefficients import CoefficientLayout, view_exp
 from protocol.subspace.bases import Bases, Published, decode_basis_untrusted, encode_basis
 from protocol.subspace.directions import Basis, direction_factors, scale_exp
 from protocol.subspace.sampling import example_indices
-from sfnode.training.estimator import Session
+from sfnode.training.estimator import Estimator
 from sfnode.training.task.encoding import Example
 
 STEP = 20  # in epoch 1 of 16 steps; epochs 0 and 2 are closed
@@ -85,7 +85,7 @@ def dense_loss(
     return math.fsum(losses) / len(losses)
 
 
-def dense_gradients(model: PreTrainedModel, bases: Bases, session: Session) -> list[float]:
+def dense_gradients(model: PreTrainedModel, bases: Bases, session: Estimator) -> list[float]:
     """g_d of every direction of the round at STEP, with coefficients in all of EPOCHS."""
     manifest, method = bases.manifest, bases.manifest.method
     weights = dense_weights(bases, own_weights(model))

@@ -16,7 +16,7 @@ from protocol.subspace.bases import Bases
 from protocol.subspace.directions import seed_of
 from sfnode.demo import LABEL_WORDS, TEMPLATE, data_file, model_folder
 from sfnode.run.builder import MethodChoice, build_manifest, method_plain
-from sfnode.training.estimator import Session, SharedModel
+from sfnode.training.estimator import Estimator, SharedModel
 from sfnode.training.model.loading import describe_model, load_causal_lm, load_tokenizer, resolve_model
 from sfnode.training.model.tensors import trainable_tensors
 from sfnode.training.task.encoding import read_task
@@ -30,7 +30,7 @@ class DemoRun:
 
     manifest: Manifest
     coefficients: Coefficients
-    session: Session
+    session: Estimator
 
     def train(self, first_step: int, last_step: int) -> list[float]:
         """Run steps first_step ... last_step - 1 of all authors, each on the state before it; their mean losses."""
@@ -75,5 +75,7 @@ def demo_run(choice: MethodChoice, steps: int) -> DemoRun:
         task=task,
         settings={"method": method, "schedule": schedule, "steps": steps},
     )
-    session = Session(SharedModel(model), Bases(manifest), read_task(load_tokenizer(folder.path), task, data, held_out))
+    session = Estimator(
+        SharedModel(model), Bases(manifest), read_task(load_tokenizer(folder.path), task, data, held_out)
+    )
     return DemoRun(manifest=manifest, coefficients=Coefficients(manifest), session=session)

@@ -19,10 +19,10 @@ from transformers import PreTrainedModel
 from protocol.errors import OperatorError
 from protocol.run.manifest import Manifest, TensorKind, TensorSpec
 from protocol.subspace.bases import Bases
-from sfnode.training.estimator import Session, SharedModel
+from sfnode.training.estimator import Estimator, SharedModel
 from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.loading import check_model, describe_model, load_causal_lm, resolve_model
-from sfnode.training.model.perturbed import Batch
+from sfnode.training.model.perturbed import PassContext
 from sfnode.training.model.tensors import TensorGroup, attach, left_out, places, trainable_tensors
 from sfnode.training.task.encoding import read_task
 from tests.support.brute_force import (
@@ -57,9 +57,11 @@ def whole_manifest(model: PreTrainedModel) -> Manifest:
     )  # fmt: skip
 
 
-def open_session(model: PreTrainedModel, manifest: Manifest, folder: Path) -> Session:
+def open_session(model: PreTrainedModel, manifest: Manifest, folder: Path) -> Estimator:
     reviews = write_reviews(folder / "reviews.jsonl")
-    session = Session(SharedModel(model), Bases(manifest), read_task(tiny_tokenizer(), manifest.task, reviews, reviews))
+    session = Estimator(
+        SharedModel(model), Bases(manifest), read_task(tiny_tokenizer(), manifest.task, reviews, reviews)
+    )
     for epoch in EPOCHS:
         session.set_coefficients(epoch, some_coefficients(manifest, epoch))
     return session
@@ -150,7 +152,7 @@ def test_architecture__tensor_that_cannot_be_trained__is_refused_by_name(
     name: str, tensor: TensorSpec, reason: str
 ) -> None:
     with pytest.raises(OperatorError, match=f"{tensor.name} cannot be trained: .*{reason}"):
-        attach(tiny_model(name), [tensor], Batch())
+        attach(tiny_model(name), [tensor], PassContext())
 
 
 class Pooled(nn.Module):
@@ -186,7 +188,7 @@ def test_architecture__layer_that_sees_some_tokens__is_refused_before_the_first_
     with pytest.raises(
         OperatorError, match=rf"{tensor.name} cannot be trained: its layer sees .*\(experts or pooling\)"
     ):
-        attach(model, [tensor], Batch())
+        attach(model, [tensor], PassContext())
 
 
 def test_architecture__weight_packed_by_another_library__is_refused_by_name() -> None:
@@ -198,7 +200,7 @@ def test_architecture__weight_packed_by_another_library__is_refused_by_name() ->
     with pytest.raises(
         OperatorError, match=rf"tensor {name} cannot be trained: .* its layer \(Linear\) is not supported"
     ):
-        attach(model, [a_matrix(name, 192, 1)], Batch())
+        attach(model, [a_matrix(name, 192, 1)], PassContext())
 
 
 def test_architecture__head_of_several_layers__is_refused() -> None:

@@ -18,7 +18,7 @@ from protocol.subspace.bases import Bases
 from protocol.subspace.directions import seed_of
 from sfnode.demo import model_folder
 from sfnode.run.builder import MethodChoice
-from sfnode.training.estimator import Session, SharedModel
+from sfnode.training.estimator import Estimator, SharedModel
 from sfnode.training.model.folding import fold_weights, is_quantised
 from sfnode.training.model.quantised import QuantisedLinear, closed_weights, load_in
 from sfnode.training.model.tensors import TensorGroup
@@ -54,9 +54,9 @@ def _full_precision() -> Iterator[None]:
     torch.set_float32_matmul_precision(before)
 
 
-def demo_session(precision: str, device: str, manifest: Manifest) -> Session:
+def demo_session(precision: str, device: str, manifest: Manifest) -> Estimator:
     data = demo_run(MethodChoice(), 1).session.data
-    return Session(SharedModel(load_in(precision, model_folder(), torch.device(device))), Bases(manifest), data)
+    return Estimator(SharedModel(load_in(precision, model_folder(), torch.device(device))), Bases(manifest), data)
 
 
 def digest_of(weights: dict[str, torch.Tensor]) -> str:
@@ -117,7 +117,7 @@ def test_cuda__int4__trains_and_its_closed_epochs_count() -> None:
     manifest = demo_run(MethodChoice(core="rademacher", epsilon_exp=-8), 100).manifest
     model = load_in("int4", model_folder(), torch.device("cuda"))
     assert any(isinstance(module, QuantisedLinear) and is_quantised(module.weight) for module in model.modules())
-    session = Session(SharedModel(model), Bases(manifest), demo_run(MethodChoice(), 1).session.data)
+    session = Estimator(SharedModel(model), Bases(manifest), demo_run(MethodChoice(), 1).session.data)
     before = session.projected_gradients(1, step=manifest.method.epoch_steps)
     assert np.isfinite(before).all()
     weights = closed_weights(Bases(manifest), {0: some_coefficients(manifest, 0)}, dict(model.named_parameters()))

@@ -19,7 +19,7 @@ from protocol.state.coefficients import CoefficientLayout, Coefficients
 from protocol.subspace.bases import Bases
 from protocol.subspace.directions import direction_factors
 from protocol.subspace.quantise import quantise
-from sfnode.training.estimator import Session, SharedModel, add_own
+from sfnode.training.estimator import Estimator, SharedModel, add_own
 from sfnode.training.model.loading import output_embedding
 from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.task.encoding import TaskData, read_task
@@ -37,10 +37,10 @@ CASES = [
 ]
 
 
-def open_session(model: PreTrainedModel, run: Manifest | Bases, folder: Path) -> Session:
+def open_session(model: PreTrainedModel, run: Manifest | Bases, folder: Path) -> Estimator:
     bases = Bases(run) if isinstance(run, Manifest) else run
     data = read_task(tiny_tokenizer(), bases.manifest.task, write_reviews(folder / "reviews.jsonl"), None)
-    return Session(SharedModel(model), bases, data)
+    return Estimator(SharedModel(model), bases, data)
 
 
 @pytest.mark.parametrize(("name", "group", "core"), CASES)
@@ -142,6 +142,6 @@ def test_estimator__infinite_loss__raises_numeric_error(tmp_path: Path) -> None:
 def test_estimator__no_training_data__raises_operator_error() -> None:
     model = tiny_opt()
     manifest = model_manifest(model, [TensorGroup.LINEAR], directions=4)
-    session = Session(SharedModel(model), Bases(manifest), TaskData(label_tokens=(3, 4)))
+    session = Estimator(SharedModel(model), Bases(manifest), TaskData(label_tokens=(3, 4)))
     with pytest.raises(OperatorError, match="no training data"):
         session.estimate(SEED, STEP)

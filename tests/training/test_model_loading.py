@@ -24,7 +24,7 @@ from sfnode.training.model.loading import (
     load_tokenizer,
     resolve_model,
 )
-from sfnode.training.model.perturbed import Batch, MatrixTerm
+from sfnode.training.model.perturbed import MatrixTerm, PassContext
 from sfnode.training.model.tensors import TensorGroup, attach, trainable_tensors
 from tests.support.tiny_models import model_manifest, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer
 
@@ -186,7 +186,7 @@ def test_tensors__do_not_fit_the_model__are_refused_by_name(changes: dict[str, o
     model = tiny_opt()
     tensor = dataclasses.replace(trainable_tensors(model)[0], **changes)  # type: ignore[arg-type]
     with pytest.raises(OperatorError, match=complaint):
-        attach(model, [tensor], Batch())
+        attach(model, [tensor], PassContext())
 
 
 class OddRMSNorm(nn.Module):
@@ -206,7 +206,7 @@ def test_tensors__norm_of_unknown_kind__is_refused_by_name() -> None:
     model.model.norm = OddRMSNorm(16)
     manifest = model_manifest(model, [TensorGroup.NORM])
     with pytest.raises(OperatorError, match=r"model\.norm\.weight cannot be trained: OddRMSNorm"):
-        attach(model, manifest.tensors, Batch())
+        attach(model, manifest.tensors, PassContext())
 
 
 def test_tensors__layer_that_sees_some_tokens_only__is_refused_by_name() -> None:

@@ -22,7 +22,7 @@ from protocol.subspace.bases import Bases
 from protocol.subspace.directions import seed_of
 from sfnode.demo import model_folder
 from sfnode.run.builder import MethodChoice
-from sfnode.training.estimator import Session, SharedModel
+from sfnode.training.estimator import Estimator, SharedModel
 from sfnode.training.model import quantised
 from sfnode.training.model.folding import dequantised, is_quantised
 from sfnode.training.model.loading import output_embedding
@@ -72,14 +72,14 @@ def dense_copy(model: PreTrainedModel, name: str) -> PreTrainedModel:
     return plain
 
 
-def tiny_session(model: PreTrainedModel, manifest: Manifest, folder: Path) -> Session:
+def tiny_session(model: PreTrainedModel, manifest: Manifest, folder: Path) -> Estimator:
     reviews = write_reviews(folder / "reviews.jsonl")
-    return Session(SharedModel(model), Bases(manifest), read_task(tiny_tokenizer(), manifest.task, reviews, reviews))
+    return Estimator(SharedModel(model), Bases(manifest), read_task(tiny_tokenizer(), manifest.task, reviews, reviews))
 
 
-def demo_session(precision: str, manifest: Manifest) -> Session:
+def demo_session(precision: str, manifest: Manifest) -> Estimator:
     data = demo_run(MethodChoice(), 1).session.data
-    return Session(SharedModel(load_in(precision, model_folder(), CPU)), Bases(manifest), data)
+    return Estimator(SharedModel(load_in(precision, model_folder(), CPU)), Bases(manifest), data)
 
 
 @pytest.mark.parametrize("precision", QUANTISED_TOO)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from sfnode.training.estimator import SharedModel
-from sfnode.training.model.perturbed import Batch
+from sfnode.training.model.perturbed import PassContext
 from sfnode.training.model.probe import layers_read_at_last, probe_tokens
 from sfnode.training.model.tensors import TensorGroup, attach, trainable_tensors
 from sfnode.training.task.encoding import RowBatch
@@ -81,7 +81,7 @@ def counting(own: object, name: str, seen: dict[str, int]) -> object:
 
 
 def test_batch__after_reading__computes_every_token_again() -> None:
-    batch = Batch()
+    batch = PassContext()
     with batch.reading(torch.tensor([2, 0]), 6):
         assert batch.read_N is not None
         assert batch.read_N.tolist() == [2, 3]

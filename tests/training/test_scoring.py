@@ -24,7 +24,7 @@ from protocol.subspace.bases import Bases
 from protocol.subspace.directions import direction_factors, scale_exp, seed_of
 from protocol.subspace.quantise import quantise
 from protocol.subspace.sampling import example_indices
-from sfnode.training.estimator import Session, SharedModel
+from sfnode.training.estimator import Estimator, SharedModel
 from sfnode.training.model.loading import output_embedding
 from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.task import scoring
@@ -166,7 +166,7 @@ def test_estimate__candidates__equals_finite_difference(name: str, kind: str, si
     manifest = run_of(model, kind, sides=sides)
     bases, data = Bases(manifest), data_of(manifest, kind, tmp_path)
 
-    found = Session(SharedModel(model), bases, data).projected_gradients(SEED, STEP)
+    found = Estimator(SharedModel(model), bases, data).projected_gradients(SEED, STEP)
 
     base = {weight: parameter.clone() for weight, parameter in plain.named_parameters()}
     rows = [data.examples[index] for index in example_indices(manifest, SEED, 0, len(data.examples)).tolist()]
@@ -188,7 +188,7 @@ def test_estimate__same_public_rows_and_seed__can_be_repeated_by_another_node(tm
         manifest = run_of(model, kind, scalar="normalised", clip=127)
         seed = seed_of(manifest.run_id, Author(b"a" * 32), STEP)
         nodes = [
-            Session(SharedModel(each), Bases(manifest), data_of(manifest, kind, tmp_path))
+            Estimator(SharedModel(each), Bases(manifest), data_of(manifest, kind, tmp_path))
             for each in (model, tiny_opt())
         ]
         assert nodes[0].estimate(seed, STEP) == nodes[1].estimate(seed, STEP)
@@ -199,7 +199,7 @@ def test_evaluate__every_kind__is_the_mean_of_single_examples(kind: str, tmp_pat
     model = tiny_llama(tied=True)
     manifest = run_of(model, kind)
     data = data_of(manifest, kind, tmp_path)
-    found = Session(SharedModel(model), Bases(manifest), data).evaluate()
+    found = Estimator(SharedModel(model), Bases(manifest), data).evaluate()
     expected = [plain_scores(model, example) for example in data.evaluation_examples]
     assert found.rows == len(expected) == 4
     assert found.loss == pytest.approx(math.fsum(loss for loss, _, _ in expected) / 4, rel=1e-9)
@@ -212,9 +212,9 @@ def test_evaluate__every_kind__is_the_mean_of_single_examples(kind: str, tmp_pat
 def test_evaluate__passes_bounded_to_few_tokens__says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_llama()
     manifest = run_of(model, "choice")
-    whole = Session(SharedModel(model), Bases(manifest), data_of(manifest, "choice", tmp_path)).evaluate()
+    whole = Estimator(SharedModel(model), Bases(manifest), data_of(manifest, "choice", tmp_path)).evaluate()
     monkeypatch.setattr("sfnode.training.estimator.EVALUATION_TOKENS", 20)
-    parts = Session(SharedModel(tiny_llama()), Bases(manifest), data_of(manifest, "choice", tmp_path)).evaluate()
+    parts = Estimator(SharedModel(tiny_llama()), Bases(manifest), data_of(manifest, "choice", tmp_path)).evaluate()
     assert parts.accuracy == whole.accuracy
     assert parts.loss == pytest.approx(whole.loss, rel=1e-12)
 
@@ -227,7 +227,7 @@ def test_label_words__one_token_each__are_computed_as_ever_bit_for_bit(dtype: to
     rows = write_rows(tmp_path / "rows.jsonl", [{**row, "label": index % 2} for index, row in enumerate(ROWS["words"])])
     data = read_task(tiny_tokenizer(), manifest.task, rows, None)
     shared = SharedModel(model)
-    session = Session(shared, Bases(manifest), data)
+    session = Estimator(shared, Bases(manifest), data)
     batch = batch_of(data, data.examples, 4, CPU)
     assert isinstance(batch, RowBatch)
     wide = torch.promote_types(dtype, torch.float32)
@@ -245,7 +245,7 @@ def test_label_words__one_token_each__are_computed_as_ever_bit_for_bit(dtype: to
     assert torch.equal(found.prediction, logits_NL.argmax(dim=1))
 
 
-def some_terms(session: Session, shared: SharedModel) -> dict[str, Any]:
+def some_terms(session: Estimator, shared: SharedModel) -> dict[str, Any]:
     """What the first pass of an estimate carries."""
     seen: dict[str, Any] = {}
     whole = shared.batch.carrying
@@ -298,7 +298,7 @@ def test_batch__groups_of_unequal_candidates__are_filled_up() -> None:
 def test_estimate__rows_spent__count_every_candidate(tmp_path: Path) -> None:
     model = tiny_opt()
     manifest = run_of(model, "words")
-    session = Session(SharedModel(model), Bases(manifest), data_of(manifest, "words", tmp_path))
+    session = Estimator(SharedModel(model), Bases(manifest), data_of(manifest, "words", tmp_path))
     assert session.estimate(SEED, STEP).rows == 2 * 8 * 3
 
 
@@ -328,7 +328,7 @@ def test_estimate__objective_without_gradient__is_the_difference_of_the_metric(o
     plain = copy.deepcopy(model)
     manifest = run_of(model, "words", objective=objective, epsilon_exp=-1, directions=1)
     bases, data = Bases(manifest), data_of(manifest, "words", tmp_path)
-    session = Session(SharedModel(model), bases, data)
+    session = Estimator(SharedModel(model), bases, data)
     found = session.projected_gradients(SEED, STEP)
     base = {name: parameter.clone() for name, parameter in plain.named_parameters()}
     rows = [data.examples[index] for index in example_indices(manifest, SEED, 0, len(data.examples)).tolist()]
@@ -359,10 +359,10 @@ def test_estimate__metric_that_no_direction_changes__is_zero_or_a_skipped_step(t
     model = tiny_llama()
     raw = run_of(model, "words", objective="accuracy", epsilon_exp=-30)
     shared = SharedModel(model)
-    session = Session(shared, Bases(raw), data_of(raw, "words", tmp_path))
+    session = Estimator(shared, Bases(raw), data_of(raw, "words", tmp_path))
     assert session.estimate(SEED, STEP).q == (0, 0)
     normalised = run_of(model, "words", objective="accuracy", epsilon_exp=-30, scalar="normalised", clip=127)
-    session = Session(shared, Bases(normalised), data_of(normalised, "words", tmp_path))
+    session = Estimator(shared, Bases(normalised), data_of(normalised, "words", tmp_path))
     with pytest.raises(NumericError, match="all projected gradients are zero"):
         session.estimate(SEED, STEP)
 
@@ -371,7 +371,7 @@ def test_estimate__metric_of_a_model_that_overflows__is_no_number(tmp_path: Path
     """argmax of NaN is a number, so that the losses have to be looked at."""
     model = tiny_opt()
     manifest = run_of(model, "words", objective="accuracy", alpha_exp=0)
-    session = Session(SharedModel(model), Bases(manifest), data_of(manifest, "words", tmp_path))
+    session = Estimator(SharedModel(model), Bases(manifest), data_of(manifest, "words", tmp_path))
     session.set_coefficients(0, np.full(CoefficientLayout(manifest).size, 1 << 40))
     output_embedding(model).weight.fill_(1e308)
     with pytest.raises(NumericError, match="not finite"):
@@ -381,7 +381,7 @@ def test_estimate__metric_of_a_model_that_overflows__is_no_number(tmp_path: Path
 def test_quantise__gradients_of_a_metric__keep_their_sign(tmp_path: Path) -> None:
     model = tiny_llama()
     manifest = run_of(model, "words", objective="accuracy", epsilon_exp=0, directions=1)
-    session = Session(SharedModel(model), Bases(manifest), data_of(manifest, "words", tmp_path))
+    session = Estimator(SharedModel(model), Bases(manifest), data_of(manifest, "words", tmp_path))
     (gradient,) = session.projected_gradients(SEED, STEP)
     assert session.estimate(SEED, STEP).q == quantise(manifest.method, [gradient])
     assert math.copysign(1, session.estimate(SEED, STEP).q[0]) == math.copysign(1, gradient)

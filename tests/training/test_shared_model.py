@@ -12,7 +12,7 @@ from protocol.errors import OperatorError
 from protocol.run.manifest import Manifest
 from protocol.state.coefficients import CoefficientLayout
 from protocol.subspace.bases import Bases
-from sfnode.training.estimator import EVALUATIONS_KEPT, Session, SharedModel
+from sfnode.training.estimator import EVALUATIONS_KEPT, Estimator, SharedModel
 from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.task.encoding import read_task
 from tests.support.brute_force import bases_of
@@ -32,9 +32,9 @@ def manifest(shared: SharedModel) -> Manifest:
     return model_manifest(shared.model, [TensorGroup.LINEAR], directions=4, alpha_exp=-16)
 
 
-def open_session(shared: SharedModel, manifest: Manifest, folder: Path) -> Session:
+def open_session(shared: SharedModel, manifest: Manifest, folder: Path) -> Estimator:
     reviews = write_reviews(folder / "reviews.jsonl")
-    return Session(shared, Bases(manifest), read_task(tiny_tokenizer(), manifest.task, reviews, reviews))
+    return Estimator(shared, Bases(manifest), read_task(tiny_tokenizer(), manifest.task, reviews, reviews))
 
 
 def some_coefficients(manifest: Manifest, number: int) -> NDArray[np.int64]:
@@ -84,7 +84,7 @@ def test_session__epochs_that_share_a_published_basis__add_up_and_nothing_is_fol
 ) -> None:
     bases = bases_of("published", manifest)
     data = open_session(shared, manifest, tmp_path).data
-    apart, together = (Session(shared, bases, data) for _ in range(2))
+    apart, together = (Estimator(shared, bases, data) for _ in range(2))
     flats = [some_coefficients(manifest, number) for number in (1, 2)]
     for epoch, flat in enumerate(flats):
         apart.set_coefficients(epoch, flat)
@@ -102,7 +102,7 @@ def test_session__basis_renewed__same_coefficients_have_another_meaning_from_tha
 ) -> None:
     """All caches of the shared model know of which basis they speak."""
     data = open_session(shared, manifest, tmp_path).data
-    before, after = (Session(shared, bases_of(kind, manifest), data) for kind in ("published", "renewed"))
+    before, after = (Estimator(shared, bases_of(kind, manifest), data) for kind in ("published", "renewed"))
     found = []
     for epoch in (0, 1):
         for session in (before, after):
@@ -134,7 +134,7 @@ def test_session__many_states__evaluations_are_bounded(shared: SharedModel, mani
 def test_session__no_evaluation_data__is_refused(shared: SharedModel, manifest: Manifest, tmp_path: Path) -> None:
     data = read_task(tiny_tokenizer(), manifest.task, write_reviews(tmp_path / "reviews.jsonl"), None)
     with pytest.raises(OperatorError, match="no evaluation data"):
-        Session(shared, Bases(manifest), data).evaluate()
+        Estimator(shared, Bases(manifest), data).evaluate()
 
 
 def test_session__coefficients_of_another_run__are_refused(

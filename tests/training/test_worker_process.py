@@ -16,7 +16,7 @@ from protocol.schema import to_plain
 from protocol.state.coefficients import CoefficientLayout
 from protocol.subspace.bases import Bases
 from sfnode import demo
-from sfnode.training.estimator import Session, SharedModel
+from sfnode.training.estimator import Estimator, SharedModel
 from sfnode.training.model.loading import describe_model, load_causal_lm, load_tokenizer, resolve_model
 from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.task.encoding import read_task
@@ -95,7 +95,7 @@ def test_worker__whole_session__answers_what_the_session_computes(client: Worker
 
     folder = resolve_model(MODEL).path
     data = read_task(load_tokenizer(folder), manifest.task, demo.data_file(), demo.data_file(split="eval"))
-    session = Session(SharedModel(load_causal_lm(folder, torch.device("cpu"), torch.float32)), Bases(manifest), data)
+    session = Estimator(SharedModel(load_causal_lm(folder, torch.device("cpu"), torch.float32)), Bases(manifest), data)
     session.set_coefficients(0, flat)
     session.set_coefficients(1, flat)
     threads = torch.get_num_threads()

@@ -22,26 +22,32 @@ from sfnode.network.policy.inbound import Group, limited_group_of
 from sfnode.network.policy.outbound import Candidate, Dialled, choose_to_leave, elsewhere, is_crowded, spread
 from sfnode.network.policy.reputation import Fault
 from sfnode.network.sessions.handshake import DUPLICATE, RefusedError
-from sfnode.network.sessions.open_sessions import Registry
+from sfnode.network.sessions.open_sessions import OpenSessions
 from sfnode.network.transport.host import DialError, Host
 from sfnode.network.transport.link import Link, LinkBrokenError
 
 _log = logging.getLogger("sfnode.network")
 
-# Runs a whole outbound session; calls the second argument once both have said hello. Raises what greeting raises.
+# Runs a whole outbound session; calls the second argument once both have said hello. Raises what the handshake raises.
 OutboundSession = Callable[[Link, Callable[[], None]], Awaitable[None]]
 
 
-class Overlay:
+class Dialler:
     """Keeps this node connected. ``run_session`` is given each dialled link and closes it."""
 
     def __init__(
-        self, *, host: Host, book: AddressBook, registry: Registry, exchange: PeerExchange, run_session: OutboundSession
+        self,
+        *,
+        host: Host,
+        book: AddressBook,
+        open_sessions: OpenSessions,
+        exchange: PeerExchange,
+        run_session: OutboundSession,
     ) -> None:
         self._config = exchange.config
         self._host = host
         self._book = book
-        self._registry = registry
+        self._open_sessions = open_sessions
         self._exchange = exchange
         self._run_session = run_session
         self._chance = random.Random()
@@ -86,11 +92,11 @@ class Overlay:
         if self._is_stopping:
             return ()
         now_s = trio.current_time()
-        exclude = self._registry.served() | self._registry.discouraged() | frozenset(self._dialling)
+        exclude = self._open_sessions.served() | self._open_sessions.discouraged() | frozenset(self._dialling)
         free = bounds.DIALS_AT_ONCE_MAX - len(self._dialling)
         if self._config.neighbours_fixed:
             return self._book.due(now_s, exclude=exclude, bootstrap_only=True)[: max(0, free)]
-        ours = self._registry.count(is_outbound=True) + len(self._dialling)
+        ours = self._open_sessions.count(is_outbound=True) + len(self._dialling)
         wanted = min(free, self._config.outbound_target - ours)
         if wanted > 0:
             return spread(self._candidates(now_s, exclude), self._taken(), wanted)
@@ -107,7 +113,7 @@ class Overlay:
 
     def _dialled(self) -> tuple[Dialled, ...]:
         """The sessions that we dialled and that are to stay, the oldest first."""
-        sessions = [each for each in self._registry.all() if each.is_outbound and not each.is_ending]
+        sessions = [each for each in self._open_sessions.all() if each.is_outbound and not each.is_ending]
         sessions.sort(key=lambda session: session.started_s)
         return tuple(
             Dialled(
@@ -127,7 +133,7 @@ class Overlay:
         """One neighbour more than wanted: if too many are of one network, one of them goes."""
         dialled = self._dialled()
         leaving = choose_to_leave(dialled) if len(dialled) > self._config.outbound_target else None
-        session = self._registry.get(leaving) if leaving is not None else None
+        session = self._open_sessions.get(leaving) if leaving is not None else None
         if session is not None:
             session.say_bye("making room for another network")
 
@@ -151,7 +157,7 @@ class Overlay:
 
     def _has_room_to_check(self) -> bool:
         """Whether one more session is allowed, or can be: the youngest that is no bootstrap's gives way."""
-        outbound = [session for session in self._registry.all() if session.is_outbound]
+        outbound = [session for session in self._open_sessions.all() if session.is_outbound]
         if len(outbound) + len(self._dialling) < self._config.outbound_max:
             return True
         outbound.sort(key=lambda session: session.started_s)
@@ -182,7 +188,7 @@ class Overlay:
         assert address.peer is not None
         peer = address.peer
 
-        def on_greeted() -> None:
+        def on_handshake() -> None:
             self._dialling.discard(peer)
             self._reports.pop(str(address), None)
             self._book.succeeded(peer, address.transport, unix_ms=int(time.time() * 1000))
@@ -193,13 +199,13 @@ class Overlay:
             self._failed(address, str(error))
             return False
         try:
-            await self._run_session(link, on_greeted)
+            await self._run_session(link, on_handshake)
         except RefusedError as error:
             self._refused(address, error, link.remote_host)
         except LinkBrokenError as error:
             self._failed(address, str(error))
         except Reject as error:
-            self._registry.penalise(peer, Fault.GARBAGE, str(error))
+            self._open_sessions.penalise(peer, Fault.GARBAGE, str(error))
             self._failed(address, f"it sent what no honest node sends ({error})")
         return True
 

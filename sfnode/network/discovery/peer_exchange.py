@@ -19,7 +19,7 @@ from sfnode.network.policy.addresses import (
     parse_untrusted,
     reachable_addresses,
 )
-from sfnode.network.sessions.open_sessions import Registry
+from sfnode.network.sessions.open_sessions import OpenSessions
 from sfnode.network.sessions.session import Session
 
 NEARBY: Final = PeerId("local network")  # stands for all that mDNS told, where a neighbour's id would
@@ -28,10 +28,10 @@ NEARBY: Final = PeerId("local network")  # stands for all that mDNS told, where 
 class PeerExchange:
     """Asks neighbours for peers, answers them. With ``neighbours_fixed`` it asks nobody and tells nothing."""
 
-    def __init__(self, *, config: NetworkConfig, book: AddressBook, registry: Registry) -> None:
+    def __init__(self, *, config: NetworkConfig, book: AddressBook, open_sessions: OpenSessions) -> None:
         self.config = config
         self._book = book
-        self._registry = registry
+        self._open_sessions = open_sessions
         own = parse_untrusted((*config.listen, *config.announce))  # those with a port that is fixed
         self._own = frozenset(address.transport for address in own)
         self._ask_next: dict[PeerId, tuple[float, float]] = {}  # when (s), and how long to wait after that (s)
@@ -43,7 +43,7 @@ class PeerExchange:
         """This node can be dialled there, too: nobody is to make it dial itself."""
         self._own |= {address.transport}
 
-    def greeted(self, session: Session) -> None:
+    def session_opened(self, session: Session) -> None:
         """A session began: remember where the neighbour says it listens."""
         said = PeerAddress(peer=session.peer, addresses=session.hello.listen)
         self.learn((said,), source=session.peer, observed_host=session.channel.link.remote_host)
@@ -59,7 +59,7 @@ class PeerExchange:
         if self.config.neighbours_fixed:
             return
         now_s = trio.current_time()
-        for session in self._registry.all():
+        for session in self._open_sessions.all():
             next_s, interval_s = self._ask_next.get(session.peer, (now_s, bounds.EXCHANGE_START_S))
             if next_s <= now_s and session.send(PeersRequest()):
                 longer_s = min(2 * interval_s, bounds.EXCHANGE_INTERVAL_S)
@@ -80,7 +80,7 @@ class PeerExchange:
         if self.config.neighbours_fixed:
             return ()
         found: list[PeerAddress] = []
-        for known in self._book.share(exclude=peer, connected=self._registry.peers()):
+        for known in self._book.share(exclude=peer, connected=self._open_sessions.peers()):
             addresses = parse_untrusted(self._book.addresses(known))
             reachable = reachable_addresses(addresses, observed_host=observed_host)
             if reachable:

@@ -85,8 +85,8 @@ class AddressBook:
             _remember(self._entries[peer], address)
 
     def _has_room(self, source: PeerId) -> bool:
-        hearsay = [entry for entry in self._entries.values() if entry.source is not None]
-        if sum(entry.source == source for entry in hearsay) >= bounds.HEARSAY_PER_SOURCE_MAX:
+        unverified = [entry for entry in self._entries.values() if entry.source is not None]
+        if sum(entry.source == source for entry in unverified) >= bounds.UNVERIFIED_PER_SOURCE_MAX:
             return False
         if len(self._entries) < bounds.KNOWN_PEERS_MAX:
             return True
@@ -117,7 +117,7 @@ class AddressBook:
 
     def due(self, now_s: float, *, exclude: frozenset[PeerId], bootstrap_only: bool = False) -> tuple[PeerId, ...]:
         """Peers that may be dialled now: anchors, then bootstraps, then in turn one that was reached before and one of
-        hearsay, each at random. Who fills the book with peers that nobody can reach has half of the dials, not most."""
+        the unverified, each at random. Filling the book with unreachable peers takes half of the dials, not most."""
         ready = [
             peer
             for peer, entry in self._entries.items()
@@ -130,8 +130,8 @@ class AddressBook:
         first = [*(peer for peer in ready if peer in anchors), *bootstraps]
         others = [peer for peer in ready if peer not in first]
         reached = [peer for peer in others if self._entries[peer].last_success_unix_ms]
-        hearsay = [peer for peer in others if not self._entries[peer].last_success_unix_ms]
-        return (*first, *(peer for pair in zip_longest(reached, hearsay) for peer in pair if peer is not None))
+        unverified = [peer for peer in others if not self._entries[peer].last_success_unix_ms]
+        return (*first, *(peer for pair in zip_longest(reached, unverified) for peer in pair if peer is not None))
 
     def anchors(self) -> frozenset[PeerId]:
         """The ANCHORS peers that were met last."""

@@ -21,7 +21,7 @@ Group = NewType("Group", str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class InboundPlace:
     """One inbound session: how old it is, and how many records it was the first to bring."""
 
     peer: PeerId
@@ -77,7 +77,7 @@ def has_stranger_room(host: str, strangers: Iterable[str]) -> bool:
     return sum(group_of(other) == group for other in strangers) < bounds.STRANGERS_PER_GROUP_MAX
 
 
-def choose_to_evict(places: Collection[Place], newcomer: Group) -> PeerId | None:
+def choose_to_evict(places: Collection[InboundPlace], newcomer: Group) -> PeerId | None:
     """Who gives way to a newcomer when no place is free: the youngest of the most crowded network, or nobody.
 
     Nobody, unless that network is more crowded than the newcomer's would be with it.
@@ -91,7 +91,7 @@ def choose_to_evict(places: Collection[Place], newcomer: Group) -> PeerId | None
     return youngest.peer if crowd[youngest.group] > crowd[newcomer] + 1 else None
 
 
-def choose_to_shed(places: Collection[Place]) -> PeerId | None:
+def choose_to_shed(places: Collection[InboundPlace]) -> PeerId | None:
     """Who goes when there must be fewer: whoever would give way to a newcomer; then, of the protected, who has brought
     least, and of several the youngest. None when nobody is left."""
     protected = _protected(places)
@@ -101,11 +101,11 @@ def choose_to_shed(places: Collection[Place]) -> PeerId | None:
     return max(places, key=lambda place: (-place.news, place.started_s, place.peer)).peer if places else None
 
 
-def _youngest_of_most(places: Collection[Place], crowd: Counter[Group]) -> Place:
+def _youngest_of_most(places: Collection[InboundPlace], crowd: Counter[Group]) -> InboundPlace:
     return max(places, key=lambda place: (crowd[place.group], place.started_s, place.peer))
 
 
-def _protected(places: Collection[Place]) -> frozenset[PeerId]:
+def _protected(places: Collection[InboundPlace]) -> frozenset[PeerId]:
     """The oldest, and the most useful of the others."""
     by_age = sorted(places, key=lambda place: (place.started_s, place.peer))
     old, others = by_age[: bounds.PROTECTED_OLD], by_age[bounds.PROTECTED_OLD :]

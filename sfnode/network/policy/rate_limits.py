@@ -93,11 +93,11 @@ class _Bucket:
     is_here: bool = True  # its session runs
 
 
-class Rations:
+class RateLimits:
     """Buckets of all peers that asked for something. Times ``now_s`` are of a clock that only goes forward.
 
-    A peer earns RATION_US_PER_S, and less when so many ask at once that all together would get more than
-    RATION_ALL_US_PER_S: then each gets the same.
+    A peer earns ANSWERS_US_PER_S, and less when so many ask at once that all together would get more than
+    ANSWERS_ALL_US_PER_S: then each gets the same.
     """
 
     def __init__(self) -> None:
@@ -109,12 +109,12 @@ class Rations:
     def wait_s(self, peer: PeerId, cost: int, now_s: float) -> float:
         """Book ``cost`` microseconds; returns for how long the peer's request has to wait, 0 within its ration."""
         self._forget_idle(now_s)
-        bucket = self._buckets.setdefault(peer, _Bucket(bounds.RATION_BURST_US, now_s))
+        bucket = self._buckets.setdefault(peer, _Bucket(bounds.ANSWERS_BURST_US, now_s))
         bucket.is_here = True
         here = sum(other.is_here for other in self._buckets.values())
-        rate = min(bounds.RATION_US_PER_S, bounds.RATION_ALL_US_PER_S / here)
+        rate = min(bounds.ANSWERS_US_PER_S, bounds.ANSWERS_ALL_US_PER_S / here)
         earned = (now_s - bucket.updated_s) * rate
-        bucket.allowance_us = min(bucket.allowance_us + earned, bounds.RATION_BURST_US) - cost
+        bucket.allowance_us = min(bucket.allowance_us + earned, bounds.ANSWERS_BURST_US) - cost
         bucket.updated_s = now_s
         return max(0.0, -bucket.allowance_us / rate)
 
@@ -125,6 +125,6 @@ class Rations:
 
     def _forget_idle(self, now_s: float) -> None:
         """Who has asked nothing for so long that its bucket is full again takes no part any more."""
-        idle = [p for p, bucket in self._buckets.items() if now_s - bucket.updated_s > bounds.RATION_IDLE_S]
+        idle = [p for p, bucket in self._buckets.items() if now_s - bucket.updated_s > bounds.ANSWERS_IDLE_S]
         for peer in idle:
             del self._buckets[peer]

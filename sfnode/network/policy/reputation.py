@@ -22,7 +22,7 @@ class Fault(Enum):
     STREAMS = -2.0  # one stream more than a peer may have
 
 
-class Verdict(Enum):
+class PeerVerdict(Enum):
     """What to do about it."""
 
     TOLERATED = "tolerated"
@@ -48,7 +48,7 @@ class _Score:
         return self.points * math.exp2((self.updated_s - now_s) / bounds.SCORE_HALF_LIFE_S)
 
 
-class Standing:
+class Reputation:
     """Scores and discouraged peers, both bounded. Times ``now_s`` are of a clock that only goes forward."""
 
     def __init__(self) -> None:
@@ -64,19 +64,19 @@ class Standing:
         while len(self._met_s) > bounds.SCORES_MAX:
             del self._met_s[next(iter(self._met_s))]
 
-    def penalise(self, peer: PeerId, fault: Fault, now_s: float) -> Verdict:
+    def penalise(self, peer: PeerId, fault: Fault, now_s: float) -> PeerVerdict:
         """Hold a fault against the peer."""
         points = self.score(peer, now_s) + fault.value
         if points > bounds.SCORE_DISCOURAGED:
             self._scores[peer] = _Score(points, now_s)
             self._bound_scores(now_s)
-            return Verdict.TOLERATED
+            return PeerVerdict.TOLERATED
         self._scores.pop(peer, None)
         if self._is_breaker_open(peer, now_s):
             self._discourage(peer, now_s + bounds.SPARED_S)
-            return Verdict.SPARED
+            return PeerVerdict.SPARED
         self._discourage(peer, now_s + bounds.DISCOURAGED_S)
-        return Verdict.DISCOURAGED
+        return PeerVerdict.DISCOURAGED
 
     def score(self, peer: PeerId, now_s: float) -> float:
         """At most 0."""

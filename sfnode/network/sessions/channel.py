@@ -70,7 +70,7 @@ class Channel:
         return decode_untrusted(payload), size
 
     async def send_now(self, *messages: Message) -> None:
-        """Write messages at once. Only before a session runs: then its outbox is the one that writes."""
+        """Write messages at once. Only before a session runs: then its send queue is the one that writes."""
         await self.write(b"".join(frame(encode(message)) for message in messages), len(messages))
 
     async def write(self, data: bytes, frames: int) -> None:

@@ -14,12 +14,12 @@ import trio
 from protocol.errors import OperatorError, Reject, RejectReason
 from protocol.limits import BASIS_BYTES_MAX, MANIFEST_BYTES_MAX, PART_BYTES_MAX, SNAPSHOT_BYTES_MAX
 from protocol.run.manifest import Manifest, basis_bytes
-from protocol.wire import BasisPart, BasisRequest, Bye, ManifestPart, ManifestRequest, Message, Ping, Pong
+from protocol.wire import Bye, FilePart, FileRequest, ManifestPart, ManifestRequest, Message, Ping, Pong
 from sfnode.network import bounds
 from sfnode.network.events import DialReport
 from sfnode.network.policy.addresses import Address, parse_bootstrap
 from sfnode.network.sessions.channel import Channel, Timings, Traffic
-from sfnode.network.sessions.handshake import NO_BASIS, OBSERVER_RUN_ID, RefusedError, greet, own_hello, refuse
+from sfnode.network.sessions.handshake import NO_BASIS, OBSERVER_RUN_ID, RefusedError, exchange_hello, own_hello, refuse
 from sfnode.network.transport.host import DialError, Host
 from sfnode.network.transport.link import Link, LinkBrokenError
 
@@ -51,12 +51,12 @@ def manifest_part(manifest_bytes: bytes, offset: int) -> ManifestPart:
     return ManifestPart(total=len(manifest_bytes), offset=offset, data=data)
 
 
-def file_part(file: FileSource | None, offset: int) -> BasisPart | None:
-    """The answer to a BasisRequest; None when this node has no such file, or cannot read it."""
+def file_part(file: FileSource | None, offset: int) -> FilePart | None:
+    """The answer to a FileRequest; None when this node has no such file, or cannot read it."""
     if file is None:
         return None
     try:
-        return BasisPart(total=file.total, offset=offset, data=file.read(offset, PART_BYTES_MAX))
+        return FilePart(total=file.total, offset=offset, data=file.read(offset, PART_BYTES_MAX))
     except OSError:
         return None
 
@@ -74,7 +74,7 @@ async def serve_files(channel: Channel, manifest_bytes: bytes, find_file: FindFi
             match received[0] if received else None:
                 case ManifestRequest(offset=offset):
                     answer: Message | None = manifest_part(manifest_bytes, offset)
-                case BasisRequest(sha256=sha256, offset=offset):
+                case FileRequest(sha256=sha256, offset=offset):
                     is_new = sha256 not in found
                     file = found[sha256] = find_file(sha256.hex()) if is_new else found[sha256]
                     allowed_bytes += file.total if file and is_new else 0
@@ -109,8 +109,8 @@ class Wanted:
     """
 
     name: str
-    request: Callable[[int], ManifestRequest | BasisRequest]
-    part: type[ManifestPart | BasisPart]
+    request: Callable[[int], ManifestRequest | FileRequest]
+    part: type[ManifestPart | FilePart]
     bytes_max: int
     total: int | None = None
     sha256: str | None = None
@@ -129,8 +129,8 @@ def basis_of(manifest: Manifest, sha256: str | None = None) -> Wanted:
     wanted = sha256 or manifest.method.basis_sha256
     return Wanted(
         name="basis",
-        request=lambda offset: BasisRequest(sha256=bytes.fromhex(wanted), offset=offset),
-        part=BasisPart,
+        request=lambda offset: FileRequest(sha256=bytes.fromhex(wanted), offset=offset),
+        part=FilePart,
         bytes_max=BASIS_BYTES_MAX,
         total=basis_bytes(manifest.tensors, manifest.method.rank),
         sha256=wanted,
@@ -141,8 +141,8 @@ def snapshot_of(sha256: str, file_bytes: int) -> Wanted:
     """The snapshot that authors attest under this hash."""
     return Wanted(
         name="snapshot",
-        request=lambda offset: BasisRequest(sha256=bytes.fromhex(sha256), offset=offset),
-        part=BasisPart,
+        request=lambda offset: FileRequest(sha256=bytes.fromhex(sha256), offset=offset),
+        part=FilePart,
         bytes_max=SNAPSHOT_BYTES_MAX,
         total=file_bytes,
         sha256=sha256,
@@ -182,10 +182,10 @@ class Download:
             self._asked += len(offsets) * PART_BYTES_MAX
             await channel.send_now(*(self.wanted.request(offset) for offset in offsets))
 
-    async def _next(self, channel: Channel) -> ManifestPart | BasisPart:
+    async def _next(self, channel: Channel) -> ManifestPart | FilePart:
         received = await channel.receive_untrusted()
         match received[0] if received else None:
-            case ManifestPart() | BasisPart() as part if isinstance(part, self.wanted.part):
+            case ManifestPart() | FilePart() as part if isinstance(part, self.wanted.part):
                 return part
             case Bye(reason=reason):
                 raise RefusedError(f"it said bye instead of sending the {self.wanted.name}: {reason}")
@@ -195,7 +195,7 @@ class Download:
                 # [REJECT] SPEC 8.1.3: nothing that was not asked for
                 raise Reject(RejectReason.UNREQUESTED, f"{type(other).__name__} instead of the {self.wanted.name}")
 
-    def _add_untrusted(self, part: ManifestPart | BasisPart) -> None:
+    def _add_untrusted(self, part: ManifestPart | FilePart) -> None:
         # [REJECT] SPEC 8.1.4: parts answer the request, are as long as they can be, and the whole is what it must be
         total = part.total if self._total is None else self._total
         length = min(PART_BYTES_MAX, total - part.offset)
@@ -289,7 +289,7 @@ async def _fetch_from(host: Host, address: Address, download: Download, agent: s
     link = await host.dial(address)
     try:
         channel = Channel(link, timings, Traffic())
-        await greet(channel, own_hello(run_id=OBSERVER_RUN_ID, agent=agent, listen=(), head_step=0))
+        await exchange_hello(channel, own_hello(run_id=OBSERVER_RUN_ID, agent=agent, listen=(), head_step=0))
         data = await download.run(channel)
         await channel.send_now(Bye(reason="thank you"))
         return data

@@ -18,14 +18,14 @@ from sfnode.network.policy.reputation import Fault
 from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.file_download import Download, FindFile, manifest_part, serve_files
 from sfnode.network.sessions.handshake import FULL, RefusedError, refuse
-from sfnode.network.sessions.open_sessions import Registry
+from sfnode.network.sessions.open_sessions import OpenSessions
 from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link, LinkBrokenError
 
 PROTOCOL: Final = TProtocol("/sfnode/files/1")
 
 
-class Files:
+class FileServer:
     """Serves at most OBSERVERS_MAX at the same time."""
 
     def __init__(self, manifest_bytes: bytes, find_file: FindFile, open_channel: Callable[[Link], Channel]) -> None:
@@ -51,23 +51,23 @@ class Files:
         finally:
             self._served -= 1
 
-    async def serve_neighbour(self, link: Link, registry: Registry) -> None:
+    async def serve_neighbour(self, link: Link, open_sessions: OpenSessions) -> None:
         """A peer asks on a stream beside its session."""
         channel = self._open_channel(link)
         channel.trust()
         try:
-            if self.is_busy or registry.get(link.peer) is None:
+            if self.is_busy or open_sessions.get(link.peer) is None:
                 await refuse(channel, FULL)
             else:
                 await self.serve(channel)
         except LinkBrokenError:
             pass  # its own affair
         except Reject as error:
-            registry.penalise(link.peer, Fault.GARBAGE, str(error))
+            open_sessions.penalise(link.peer, Fault.GARBAGE, str(error))
 
-    async def fetch(self, download: Download, host: Host, registry: Registry) -> bytes | None:
+    async def fetch(self, download: Download, host: Host, open_sessions: OpenSessions) -> bytes | None:
         """The document from one neighbour after the other, in random order; None when none has it now."""
-        sessions = list(registry.all())
+        sessions = list(open_sessions.all())
         random.shuffle(sessions)
         for session in sessions:
             link = await host.open_beside(session.channel.link, PROTOCOL)
@@ -80,7 +80,7 @@ class Files:
             except (LinkBrokenError, RefusedError):
                 continue
             except Reject as error:
-                registry.penalise(session.peer, Fault.GARBAGE, str(error))
+                open_sessions.penalise(session.peer, Fault.GARBAGE, str(error))
             finally:
                 await link.reset()
         return None

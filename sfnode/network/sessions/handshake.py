@@ -52,7 +52,7 @@ def mismatch(own: Hello, theirs: Hello) -> str | None:
     return f"{OTHER_RUN}: {theirs.run_id.hex()[:16]} there, {own.run_id.hex()[:16]} here"
 
 
-async def greet(channel: Channel, own: Hello) -> Hello:
+async def exchange_hello(channel: Channel, own: Hello) -> Hello:
     """As the dialler: say hello, return theirs. RefusedError, LinkBrokenError, Reject."""
     with trio.move_on_after(channel.timings.hello_s):
         await channel.send_now(own)

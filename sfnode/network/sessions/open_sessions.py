@@ -12,22 +12,22 @@ from sfnode.network import bounds
 from sfnode.network.events import NeighbourInfo
 from sfnode.network.policy.address_book import AddressBook
 from sfnode.network.policy.addresses import author_of_peer
-from sfnode.network.policy.inbound import Place, choose_to_evict, choose_to_shed, group_of, has_group_room
-from sfnode.network.policy.reputation import DiscouragedRow, Fault, Standing, Verdict
+from sfnode.network.policy.inbound import InboundPlace, choose_to_evict, choose_to_shed, group_of, has_group_room
+from sfnode.network.policy.reputation import DiscouragedRow, Fault, PeerVerdict, Reputation
 from sfnode.network.sessions.handshake import DUPLICATE, GIVE_WAY, SHORT_OF_MEMORY
 from sfnode.network.sessions.session import Session
 
 _log = logging.getLogger("sfnode.network")
 
 
-class Registry:
+class OpenSessions:
     """At most one session per peer."""
 
     def __init__(self, own_peer: PeerId) -> None:
         self._own_key = author_of_peer(own_peer)
         self._sessions: dict[PeerId, Session] = {}
         self._arriving: list[PeerId] = []
-        self._standing = Standing()
+        self._reputation = Reputation()
 
     def get(self, peer: PeerId) -> Session | None:
         return self._sessions.get(peer)
@@ -66,10 +66,10 @@ class Registry:
             self._sessions[victim].say_bye(SHORT_OF_MEMORY)
         return victim is not None
 
-    def _inbound_places(self) -> tuple[Place, ...]:
+    def _inbound_places(self) -> tuple[InboundPlace, ...]:
         """The inbound sessions, without those that are ending."""
         return tuple(
-            Place(
+            InboundPlace(
                 peer=peer,
                 group=group_of(session.channel.link.remote_host),
                 started_s=session.started_s,
@@ -91,7 +91,7 @@ class Registry:
             finally:
                 self._arriving.remove(session.peer)
         self._sessions[session.peer] = session
-        self._standing.met(session.peer, trio.current_time())
+        self._reputation.met(session.peer, trio.current_time())
         return True
 
     def remove(self, session: Session) -> None:
@@ -116,11 +116,11 @@ class Registry:
         """Hold a fault against the peer; where that is enough, end its session and keep away from it."""
         now_s = trio.current_time()
         for other in self._sessions:
-            self._standing.met(other, now_s)
-        verdict = self._standing.penalise(peer, fault, now_s)
-        if verdict is Verdict.TOLERATED:
+            self._reputation.met(other, now_s)
+        verdict = self._reputation.penalise(peer, fault, now_s)
+        if verdict is PeerVerdict.TOLERATED:
             return
-        if verdict is Verdict.SPARED:
+        if verdict is PeerVerdict.SPARED:
             _log.error(
                 "breaker_open peer=%s reason=%r: too many peers seem bad; is this node up to date?", peer, reason
             )
@@ -130,23 +130,23 @@ class Registry:
 
     def is_pushed_to(self, peer: PeerId) -> bool:
         """Whether new records are flooded to the peer."""
-        return self._standing.is_pushed_to(peer, trio.current_time())
+        return self._reputation.is_pushed_to(peer, trio.current_time())
 
     def is_discouraged(self, peer: PeerId) -> bool:
         """Whether the peer is neither dialled nor accepted now."""
-        return self._standing.is_discouraged(peer, trio.current_time())
+        return self._reputation.is_discouraged(peer, trio.current_time())
 
     def discouraged(self) -> frozenset[PeerId]:
         """All such peers."""
-        return self._standing.discouraged(trio.current_time())
+        return self._reputation.discouraged(trio.current_time())
 
     def discouraged_rows(self) -> tuple[DiscouragedRow, ...]:
         """The same, for the disk."""
-        return self._standing.rows(trio.current_time(), unix_ms=int(time.time() * 1_000))
+        return self._reputation.rows(trio.current_time(), unix_ms=int(time.time() * 1_000))
 
     def restore_discouraged(self, rows: tuple[DiscouragedRow, ...]) -> None:
         """Go on keeping away from those of an earlier life."""
-        self._standing.restore(rows, trio.current_time(), unix_ms=int(time.time() * 1_000))
+        self._reputation.restore(rows, trio.current_time(), unix_ms=int(time.time() * 1_000))
 
 
 def info(session: Session, book: AddressBook) -> NeighbourInfo:

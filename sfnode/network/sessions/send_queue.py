@@ -7,11 +7,11 @@ from collections import deque
 import trio
 
 from protocol.limits import FRAME_BYTES_MAX
-from sfnode.network.bounds import OUTBOX_BYTES_MAX, WRITE_BYTES_MAX
+from sfnode.network.bounds import SEND_QUEUE_BYTES_MAX, WRITE_BYTES_MAX
 from sfnode.network.sessions.frames import frame
 
 
-class Outbox:
+class SendQueue:
     """A queue of frames. ``put`` never waits; the writer task waits in ``take``."""
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Outbox:
     def put(self, payload: bytes) -> bool:
         """Queue one payload; False when there is no room, or when the last one was queued already."""
         assert len(payload) <= FRAME_BYTES_MAX, "a message that no peer would accept"
-        if self._is_closed or self._bytes + len(payload) > OUTBOX_BYTES_MAX:
+        if self._is_closed or self._bytes + len(payload) > SEND_QUEUE_BYTES_MAX:
             return False
         self._append(frame(payload))
         return True

@@ -14,7 +14,7 @@ from sfnode.network import bounds
 from sfnode.network.policy.rate_limits import Asked
 from sfnode.network.policy.reputation import Fault
 from sfnode.network.sessions.channel import Channel, StalledError
-from sfnode.network.sessions.send_queue import Outbox
+from sfnode.network.sessions.send_queue import SendQueue
 from sfnode.network.transport.link import LinkBrokenError
 
 _log = logging.getLogger("sfnode.network")
@@ -43,7 +43,7 @@ class Session:
         self.asked = Asked()
         self.news = 0  # records that this neighbour was the first to bring
         self._on_message = on_message
-        self._outbox = Outbox()
+        self._send_queue = SendQueue()
         self._scope = trio.CancelScope()
         self._end: SessionEnd | None = None
         self._heard_s = self.started_s
@@ -69,7 +69,7 @@ class Session:
     def send(self, message: Message) -> bool:
         """Queue a message; False when the queue is full or the session is ending."""
         self.asked.sent(message)
-        return self._outbox.put(encode(message))
+        return self._send_queue.put(encode(message))
 
     def end(self, reason: str, *, fault: Fault | None = None) -> None:
         """End without a word. The first reason given stays."""
@@ -81,7 +81,7 @@ class Session:
         """Send what is queued, then Bye with the reason; end when the peer has read it, at the latest after BYE_S."""
         if self._end is None:
             self._end = SessionEnd(reason=reason)
-        self._outbox.put_last(encode(Bye(reason=reason)))
+        self._send_queue.put_last(encode(Bye(reason=reason)))
         self._scope.deadline = min(self._scope.deadline, trio.current_time() + self.channel.timings.bye_s)
 
     async def run(self) -> SessionEnd:
@@ -143,7 +143,7 @@ class Session:
 
     async def _write_all(self) -> None:
         try:
-            while (batch := await self._outbox.take()) is not None:
+            while (batch := await self._send_queue.take()) is not None:
                 await self.channel.write(*batch)
             await self.channel.link.send_eof()
         except LinkBrokenError as error:

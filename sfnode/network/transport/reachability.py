@@ -23,7 +23,7 @@ _REQUEST: Final = struct.Struct(">H")
 _ANSWER: Final = struct.Struct(">BQ16sH")
 
 
-class Outcome(IntEnum):
+class DialBack(IntEnum):
     """What came of the dial back. Wire numbers, never renumbered."""
 
     NOT_ASKED = 0
@@ -41,7 +41,7 @@ class ReachAnswer:
         host, port: where our connection came from, as it sees it.
     """
 
-    outcome: Outcome
+    outcome: DialBack
     unix_ms: int
     host: str
     port: int
@@ -64,14 +64,14 @@ class Reachability:
             answer = _ANSWER.pack(outcome, int(time.time() * 1_000), _packed(host), port)
             await link.send_all(answer)
 
-    async def _dial_back(self, host: str, port: int) -> Outcome:
+    async def _dial_back(self, host: str, port: int) -> DialBack:
         if port == 0:
-            return Outcome.NOT_ASKED
+            return DialBack.NOT_ASKED
         now_s = trio.current_time()
         recent = {known: at for known, at in self._dialled_s.items() if now_s - at < bounds.REACH_INTERVAL_S}
         self._dialled_s = recent
         if host in recent or self._dialling >= bounds.REACH_AT_ONCE_MAX or len(recent) >= bounds.REACH_ADDRESSES_MAX:
-            return Outcome.NOT_NOW
+            return DialBack.NOT_NOW
         recent[host] = now_s
         self._dialling += 1
         try:
@@ -80,14 +80,14 @@ class Reachability:
             self._dialling -= 1
 
 
-async def _can_connect(host: str, port: int) -> Outcome:
+async def _can_connect(host: str, port: int) -> DialBack:
     try:
         with trio.fail_after(bounds.REACH_DIAL_S):
             stream = await trio.open_tcp_stream(host, port)
             await trio.aclose_forcefully(stream)
     except (OSError, trio.TooSlowError):
-        return Outcome.NOT_REACHED
-    return Outcome.REACHED
+        return DialBack.NOT_REACHED
+    return DialBack.REACHED
 
 
 async def ask(link: Link, port: int) -> ReachAnswer | None:
@@ -104,12 +104,12 @@ async def ask(link: Link, port: int) -> ReachAnswer | None:
 
 def decode_answer_untrusted(data: bytes) -> ReachAnswer | None:
     """The answer in ``data``; None when it is none."""
-    if len(data) != _ANSWER.size or data[0] not in list(Outcome):
+    if len(data) != _ANSWER.size or data[0] not in list(DialBack):
         return None
     outcome, unix_ms, packed, port = _ANSWER.unpack(data)
     address = ipaddress.IPv6Address(packed)
     host = str(address.ipv4_mapped or address)
-    return ReachAnswer(outcome=Outcome(outcome), unix_ms=unix_ms, host=host, port=port)
+    return ReachAnswer(outcome=DialBack(outcome), unix_ms=unix_ms, host=host, port=port)
 
 
 async def _receive_exactly(link: Link, count: int) -> bytes:

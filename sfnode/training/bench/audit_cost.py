@@ -12,7 +12,7 @@ from protocol.subspace.bases import Bases
 from protocol.subspace.directions import seed_of
 from sfnode.training.bench.subjects import CLIP, SIGNER, bench_manifest, random_data, random_model, some_coefficients
 from sfnode.training.bench.timing import timed_in_turn
-from sfnode.training.estimator import Session, SharedModel
+from sfnode.training.estimator import Estimator, SharedModel
 from sfnode.training.model.loading import choose_device, choose_dtype
 from sfnode.training.model.tensors import trainable_tensors
 
@@ -66,7 +66,7 @@ def bench_audit(
     }
 
 
-def _session(shape: str, rows: int, tokens: int, dtype: str, where: torch.device) -> Session:
+def _session(shape: str, rows: int, tokens: int, dtype: str, where: torch.device) -> Estimator:
     model = random_model(shape, where, choose_dtype(dtype))
     manifest = bench_manifest(trainable_tensors(model), rows=rows, tokens=tokens)
-    return Session(SharedModel(model), Bases(manifest), random_data(rows, tokens))
+    return Estimator(SharedModel(model), Bases(manifest), random_data(rows, tokens))

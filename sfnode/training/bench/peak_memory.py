@@ -22,7 +22,7 @@ from sfnode.training.allocator import keep_freed_memory
 from sfnode.training.bench import references
 from sfnode.training.bench.subjects import bench_manifest, published, random_data, random_model, some_coefficients
 from sfnode.training.bench.timing import Action, peak_bytes, reset_peak, resident_bytes, wait_for
-from sfnode.training.estimator import Session, SharedModel
+from sfnode.training.estimator import Estimator, SharedModel
 from sfnode.training.model.loading import choose_device, choose_dtype
 from sfnode.training.model.tensors import trainable_tensors
 from sfnode.training.task.encoding import row_batch
@@ -102,7 +102,7 @@ def _action(
             bases = Bases(bench_manifest(trainable_tensors(model), rows=size[0], tokens=size[1]))
             if alternative is Alternative.STEP_LATER_PUBLISHED:
                 bases = published(bases)
-            session = Session(SharedModel(model), bases, data)
+            session = Estimator(SharedModel(model), bases, data)
             epoch = int(alternative is not Alternative.STEP)
             for each in range(epoch + 1):
                 session.set_coefficients(each, some_coefficients(bases.manifest, each))

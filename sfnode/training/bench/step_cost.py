@@ -20,7 +20,7 @@ from sfnode.training.bench.subjects import (
     weights_of,
 )
 from sfnode.training.bench.timing import Action, Times, paired_ratio, timed_in_turn
-from sfnode.training.estimator import Session, SharedModel
+from sfnode.training.estimator import Estimator, SharedModel
 from sfnode.training.model.loading import choose_device, choose_dtype
 from sfnode.training.model.tensors import trainable_tensors
 from sfnode.training.task.encoding import RowBatch, row_batch
@@ -89,7 +89,7 @@ def _actions(
         "lora": references.lora(plain, rows, data.label_tokens),
         "full_forward": references.full_forward_twice(plain, rows),
     }
-    session = Session(SharedModel(model), Bases(manifest), data)
+    session = Estimator(SharedModel(model), Bases(manifest), data)
     for epoch in (0, 1):
         session.set_coefficients(epoch, some_coefficients(manifest, epoch))
     step = manifest.method.epoch_steps  # the first of epoch 1

@@ -27,7 +27,7 @@ from sfnode.training.export.out_folder import fresh_folder
 from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.loading import check_model, load_causal_lm
 from sfnode.training.model.perturbed import WEIGHT
-from sfnode.training.model.tensors import Place, places, spec_of
+from sfnode.training.model.tensors import ParameterPlace, places, spec_of
 
 ORIGIN_FILE: Final = "sfnode.json"  # which run and state the weights are; other programs ignore it
 _LOCAL_IDS: Final = ("embedded:", "local:")  # of models that are on no hub
@@ -96,7 +96,7 @@ def _fold(model: PreTrainedModel, bases: Bases, coefficients: Coefficients) -> N
             parameters[name].copy_(weight)
 
 
-def _linear_layers(manifest: Manifest, base_folder: Path) -> tuple[Place, ...]:
+def _linear_layers(manifest: Manifest, base_folder: Path) -> tuple[ParameterPlace, ...]:
     """The layer of each tensor of the run; OperatorError when one is not the weight of a linear layer."""
     known = places(_skeleton(base_folder))
     _check_tensors(manifest, known)
@@ -110,7 +110,7 @@ def _linear_layers(manifest: Manifest, base_folder: Path) -> tuple[Place, ...]:
     return tuple(known[tensor.name] for tensor in manifest.tensors)
 
 
-def _check_tensors(manifest: Manifest, known: Mapping[str, Place]) -> None:
+def _check_tensors(manifest: Manifest, known: Mapping[str, ParameterPlace]) -> None:
     for tensor in manifest.tensors:
         if tensor.name not in known or spec_of(known[tensor.name]) != tensor:
             raise OperatorError(f"tensor {tensor.name}: the model has none of that name and shape that can be trained")
@@ -125,7 +125,7 @@ def _skeleton(base_folder: Path) -> PreTrainedModel:
     return model
 
 
-def _lora_factors(layer: Place, update: LowRankUpdate) -> dict[str, Tensor]:
+def _lora_factors(layer: ParameterPlace, update: LowRankUpdate) -> dict[str, Tensor]:
     """`lora_B @ lora_A` has the shape (outputs, inputs); GPT-2's Conv1D stores its weight the other way round."""
     left, right = torch.from_numpy(update.left), torch.from_numpy(update.right)
     b, a = (right.T, left.T) if isinstance(layer.module, Conv1D) else (left, right)
@@ -134,7 +134,7 @@ def _lora_factors(layer: Place, update: LowRankUpdate) -> dict[str, Tensor]:
 
 
 def _adapter_config(
-    manifest: Manifest, base_folder: Path, layers: tuple[Place, ...], update: LowRankUpdate
+    manifest: Manifest, base_folder: Path, layers: tuple[ParameterPlace, ...], update: LowRankUpdate
 ) -> dict[str, object]:
     is_local = manifest.model.id.startswith(_LOCAL_IDS)
     rank = update.right.shape[0]
@@ -153,7 +153,7 @@ def _adapter_config(
     }
 
 
-def _module_name(layer: Place) -> str:
+def _module_name(layer: ParameterPlace) -> str:
     return layer.name.removesuffix(f".{WEIGHT}")
 
 

@@ -101,7 +101,7 @@ class Projections:
         self._input, self._names, self._found = None, [], {}
 
 
-class Batch:
+class PassContext:
     """What the forward pass under way adds; shared by all layers of one model and empty between passes."""
 
     def __init__(self) -> None:
@@ -170,7 +170,7 @@ class Batch:
 class Slot:
     """What a layer knows of its own parameters: their names in the checkpoint, or None where not trained."""
 
-    batch: Batch
+    batch: PassContext
     weight: str | None
     bias: str | None
 
@@ -185,7 +185,7 @@ class Slot:
         return term if isinstance(term, VectorTerm) else None
 
 
-def mixed_of(h: Tensor, m: Tensor, batch: Batch, name: str) -> Tensor:
+def mixed_of(h: Tensor, m: Tensor, batch: PassContext, name: str) -> Tensor:
     """h m_g, in the dtype of m. h: [N T, r], m: [G, r, r]."""
     return torch.bmm(batch.grouped(h, name).to(m.dtype), m.contiguous()).view(h.shape)
 
@@ -249,7 +249,7 @@ class PerturbedLinear(_Product):
         return _with_bias(y_AO.view(*x.shape[:-1], -1), slot)
 
 
-def _before_product(mixed_Ar: Tensor, term: MatrixTerm, bias: Tensor | None, batch: Batch) -> Tensor:
+def _before_product(mixed_Ar: Tensor, term: MatrixTerm, bias: Tensor | None, batch: PassContext) -> Tensor:
     """mixed u^T + bias in one pass over the result, where the term has the room for it."""
     if bias is None:
         return mixed_Ar.to(term.u.dtype) @ term.u.t()

@@ -17,7 +17,7 @@ from transformers.pytorch_utils import Conv1D
 from protocol.errors import OperatorError
 from protocol.run.manifest import TensorKind, TensorSpec
 from sfnode.training.model.loading import output_embedding
-from sfnode.training.model.perturbed import BIAS, WEIGHT, Batch, Slot, batch_normal, is_norm, perturbed_class
+from sfnode.training.model.perturbed import BIAS, WEIGHT, PassContext, Slot, batch_normal, is_norm, perturbed_class
 from sfnode.training.model.probe import faults_of_use
 from sfnode.training.model.quantised import Correction, Weight
 
@@ -37,7 +37,7 @@ DEFAULT_GROUPS: Final = (TensorGroup.LINEAR,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ParameterPlace:
     """A parameter of a module: its name in the checkpoint, its module and attribute there, and its group."""
 
     name: str
@@ -67,7 +67,7 @@ def left_out(model: PreTrainedModel) -> dict[str, str]:
     return {name: faults.get(name) or _why_not(model, name) for name in names}
 
 
-def _faults(model: PreTrainedModel, chosen: Iterable[Place]) -> dict[str, str]:
+def _faults(model: PreTrainedModel, chosen: Iterable[ParameterPlace]) -> dict[str, str]:
     """Why the model's use of its layers forbids to train some of ``chosen``, by the tensor's name."""
     listed = list(chosen)
     faults = faults_of_use(model, [place.module for place in listed])
@@ -78,22 +78,22 @@ def _faults(model: PreTrainedModel, chosen: Iterable[Place]) -> dict[str, str]:
     }
 
 
-def places(model: PreTrainedModel) -> dict[str, Place]:
+def places(model: PreTrainedModel) -> dict[str, ParameterPlace]:
     """Every parameter that can be trained, by name, in the checkpoint's order."""
     head = output_embedding(model)
     by_parameter = {id(parameter): name for name, parameter in model.named_parameters()}  # first name of tied ones
-    found: dict[str, Place] = {}
+    found: dict[str, ParameterPlace] = {}
     for module in model.modules():
         for attribute, parameter in module.named_parameters(recurse=False):
             group = _group(module, attribute, is_head=module is head)
             name = by_parameter[id(parameter)]
             is_number = parameter.is_floating_point()  # or packed by a library that quantised the checkpoint
             if group is not None and is_number and name not in found:
-                found[name] = Place(name=name, module=module, attribute=attribute, group=group)
+                found[name] = ParameterPlace(name=name, module=module, attribute=attribute, group=group)
     return {name: found[name] for name in by_parameter.values() if name in found}
 
 
-def spec_of(place: Place) -> TensorSpec:
+def spec_of(place: ParameterPlace) -> TensorSpec:
     """The manifest's entry for a parameter."""
     shape = getattr(place.module, place.attribute).shape
     kind = TensorKind.MATRIX if len(shape) == 2 else TensorKind.VECTOR
@@ -112,7 +112,7 @@ def _group(module: nn.Module, attribute: str, *, is_head: bool) -> TensorGroup |
     return TensorGroup.NORM if is_norm(module) else None
 
 
-def attach(model: PreTrainedModel, tensors: Iterable[TensorSpec], batch: Batch) -> None:
+def attach(model: PreTrainedModel, tensors: Iterable[TensorSpec], batch: PassContext) -> None:
     """Make the layers of ``tensors`` add the terms that ``batch`` carries. May be repeated with further tensors.
 
     Raises:
@@ -134,7 +134,7 @@ def attach(model: PreTrainedModel, tensors: Iterable[TensorSpec], batch: Batch) 
         _attach_one(place, batch)
 
 
-def _attach_one(place: Place, batch: Batch) -> None:
+def _attach_one(place: ParameterPlace, batch: PassContext) -> None:
     module = place.module
     slot: Slot | None = getattr(module, "sfnode_slot", None)
     if slot is None:
@@ -161,7 +161,7 @@ def _why_not(model: PreTrainedModel, name: str) -> str:
     return f"tensor {name}: the model has none of that name; is this the run's model?"
 
 
-def _check_affine(place: Place) -> None:
+def _check_affine(place: ParameterPlace) -> None:
     """A norm is trained by adding normal(x) * delta: holds for every known class, and is checked here for this one."""
     module = copy.deepcopy(place.module).to("cpu", torch.float32)
     weight: Tensor = module.weight  # type: ignore[assignment]

@@ -1,6 +1,6 @@
 """From hidden states to what a task asks: label words' logits, candidates' likelihoods, losses and predictions.
 
-Head, softmax and losses are in the loss dtype (fp32; fp64 for an fp64 model), and only at the positions that count.
+The output head, softmax and losses use the loss dtype (fp32; fp64 for an fp64 model), at the positions that count only.
 Shapes: N examples, L label words, R rows, T tokens, P positions that count, A of either, C candidates, H width of the
 hidden state, G groups of contiguous rows, V vocabulary, r rank.
 """
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sfnode.training.model.loading import LogitScale
-from sfnode.training.model.perturbed import Batch, MatrixTerm
+from sfnode.training.model.perturbed import MatrixTerm, PassContext
 from sfnode.training.task.candidates import CandidateBatch
 from sfnode.training.task.encoding import RowBatch
 
@@ -41,10 +41,10 @@ class Scores:
     right: Tensor
 
 
-class Head:
+class OutputHead:
     """The output embedding, with its own term in the pass under way (a tied or trained head), and what follows it."""
 
-    def __init__(self, linear: nn.Linear, name: str, batch: Batch, scale: LogitScale) -> None:
+    def __init__(self, linear: nn.Linear, name: str, batch: PassContext, scale: LogitScale) -> None:
         self._linear = linear
         self._name = name
         self._batch = batch
@@ -79,8 +79,10 @@ class Head:
         return term if isinstance(term, MatrixTerm) else None
 
 
-def word_logits(hidden_NTH: Tensor, head: Head, last_N: Tensor, words: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Logits of ``words`` after each prompt, [N, L]. Head at the last token only."""
+def word_logits(
+    hidden_NTH: Tensor, head: OutputHead, last_N: Tensor, words: Sequence[int], dtype: torch.dtype
+) -> Tensor:
+    """Logits of ``words`` after each prompt, [N, L]. The output head runs at the last token only."""
     device = hidden_NTH.device
     hidden_NH = hidden_NTH[torch.arange(len(hidden_NTH), device=device), last_N].to(dtype)
     return head.logits(hidden_NH, head.mixed(hidden_NH), torch.tensor(words, device=device))
@@ -91,7 +93,7 @@ def score_words(logits_NL: Tensor, rows: RowBatch) -> Scores:
     return _of_candidates(logits_NL, rows.labels)
 
 
-def score_candidates(hidden_RTH: Tensor, head: Head, rows: CandidateBatch, dtype: torch.dtype) -> Scores:
+def score_candidates(hidden_RTH: Tensor, head: OutputHead, rows: CandidateBatch, dtype: torch.dtype) -> Scores:
     """Scores of candidates of any length."""
     hidden_AH = hidden_RTH.flatten(0, 1)
     mixed_Ar = head.mixed(hidden_AH.to(dtype))
@@ -115,7 +117,9 @@ def _of_candidates(scores_NC: Tensor, labels_N: Tensor) -> Scores:
     return Scores(loss=loss_N, prediction=prediction_N, right=(prediction_N == labels_N).to(scores_NC.dtype))
 
 
-def _likelihoods(head: Head, hidden_PH: Tensor, mixed_Pr: Tensor | None, targets_P: Tensor) -> tuple[Tensor, Tensor]:
+def _likelihoods(
+    head: OutputHead, hidden_PH: Tensor, mixed_Pr: Tensor | None, targets_P: Tensor
+) -> tuple[Tensor, Tensor]:
     """Log-likelihoods of the targets and of the likeliest tokens, [P] each; the vocabulary is gone through in parts."""
     size = max(1, LOGITS_MAX // max(1, len(hidden_PH)))
     target_P = hidden_PH.new_zeros(len(hidden_PH))
