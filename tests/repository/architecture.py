@@ -176,6 +176,9 @@ def _source(name: str, passed_on: dict[str, str]) -> str:
 # --- rules for all modules together
 
 
+TreeRule = Callable[[tuple[Module, ...]], Iterator[str]]
+
+
 def broken_layers(modules: tuple[Module, ...]) -> Iterator[str]:
     """What a layer must not reach, reached directly or through others; the whole way there is told."""
     graph = import_graph(modules)
