@@ -39,7 +39,7 @@ def unlisted_names(modules: tuple[Module, ...]) -> Iterator[str]:
 
 
 def nameless_doors(modules: tuple[Module, ...]) -> Iterator[str]:
-    """The first sentence in a package's `__init__.py` names its door: something in its `__all__` or a package in it; where
+    """The first sentence in each `__init__.py` names its door: something in its `__all__` or a package in it; where
     it has neither, as a package of commands, one of its modules."""
     for module in modules:
         if module.is_package and module.is_in(*OURS):
