@@ -1,6 +1,7 @@
 # Everything from a fresh clone, on a machine that has Python 3.11+ and make:
 #
 #   make demo    five real nodes on this machine train a tiny model together (under 3 minutes after installation)
+#   make quick   style, types, and the tests of what you changed and of what stands on it (under 90 seconds)
 #   make test    what a change must pass: style, types, tests, simulation (under 15 minutes)
 #
 # The first run installs into .venv; later runs need no network. `make help` lists the rest.
@@ -25,7 +26,7 @@ STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check install demo test test-all lint simulate mutants conformance interop fuzz netlab chaos soak coverage learn format lock clean distclean
+.PHONY: help check install demo quick test test-all lint simulate mutants conformance interop fuzz netlab chaos soak coverage learn format lock clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -50,6 +51,9 @@ lint: $(STAMP) ## style and types
 	@echo "==> ruff check"  && $(BIN)/ruff check --quiet .
 	@echo "==> ruff format" && $(BIN)/ruff format --check --quiet .
 	@echo "==> mypy"        && $(BIN)/mypy
+
+quick: $(STAMP) ## style, types and the tests of what changed and of what stands on it, in 90 s
+	@$(BIN)/python -m tests.repository.quick
 
 test: lint ## what a change must pass
 	@echo "==> pytest, all cores" && $(BIN)/pytest -m 'not slow and not process' -n auto --maxprocesses 4 --dist worksteal $(PYTEST_ARGS)

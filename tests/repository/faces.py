@@ -30,7 +30,7 @@ def deep_imports(modules: tuple[Module, ...]) -> Iterator[str]:
 def unlisted_names(modules: tuple[Module, ...]) -> Iterator[str]:
     """What is imported from a face is a module of the package, or a name in the face's `__all__`."""
     known = {module.name for module in modules}
-    listed = {module.name: frozenset(_listed(module)) for module in modules if module.is_package}
+    listed = {module.name: frozenset(listed_names(module)) for module in modules if module.is_package}
     for module in modules:
         for node, name in _imports_of_ours(module):
             face, _, asked = name.rpartition(".")
@@ -43,7 +43,7 @@ def nameless_doors(modules: tuple[Module, ...]) -> Iterator[str]:
     it has neither, as a package of commands, one of its modules."""
     for module in modules:
         if module.is_package and module.is_in(*OURS):
-            doors = {*_listed(module), *_inside(module, modules, is_package=True)}
+            doors = {*listed_names(module), *_inside(module, modules, is_package=True)}
             doors = doors or {*_inside(module, modules, is_package=False)}
             if not doors & set(re.findall(r"\w+", _first_sentence(module))):
                 yield f"{module.path}:1: the first sentence names no door, such as {' '.join(sorted(doors))}"
@@ -68,7 +68,7 @@ def _door(module: Module, asked: str) -> str:
     return ".".join(parts[: max(shared, 1) + 1])
 
 
-def _listed(module: Module) -> Iterator[str]:
+def listed_names(module: Module) -> Iterator[str]:
     """The names in the `__all__` of a module."""
     for node in module.tree.body:
         assigned = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", node)]
