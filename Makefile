@@ -55,10 +55,8 @@ lint: $(STAMP) ## style and types
 quick: $(STAMP) ## style, types and the tests of what changed and of what stands on it, in 90 s
 	@$(BIN)/python -m tests.repository.quick
 
-test: lint ## what a change must pass
-	@echo "==> pytest, all cores" && $(BIN)/pytest -m 'not slow and not process' -n auto --maxprocesses 4 --dist worksteal $(PYTEST_ARGS)
-	@echo "==> pytest, real processes" && $(BIN)/pytest -m 'process and not slow' -n 2 --dist loadfile $(PYTEST_ARGS)
-	@echo "==> make simulate SEEDS=$(SEEDS)" && $(MAKE) --no-print-directory simulate
+test: $(STAMP) ## what a change must pass
+	@$(BIN)/python -m tests.repository.everything --seeds $(SEEDS) -- $(PYTEST_ARGS)
 
 test-all: lint ## the same, the tests that take many minutes, coverage and the mutants
 	@echo "==> pytest, slow tests too" && $(BIN)/pytest $(PYTEST_ARGS)
