@@ -73,9 +73,11 @@ class Driver:
         try:
             for thread in threads:
                 thread.join()
-        finally:
+        except KeyboardInterrupt:
             self._stop()
-        return all(phase.code == 0 for phase in self.ended)
+            raise
+        ended = {phase.name: phase.code for phase in self.ended}
+        return all(ended.get(phase.name) == 0 for lane in lanes for phase in lane)
 
     def _run_lane(self, lane: Sequence[Phase]) -> None:
         for phase in lane:
