@@ -10,21 +10,22 @@ from protocol.wire import Message, PeerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerJoined:
-    """A neighbour's session is open, hello exchanged."""
+    """A neighbour's session is open, hello exchanged. Of one peer there is never more than one at a time."""
 
     peer: PeerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerLeft:
-    """A neighbour's session is over."""
+    """A neighbour's session is over; messages in flight may be lost in both directions. ``reason``: in words."""
 
     peer: PeerId
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageArrived:
-    """A neighbour sent a well-formed message."""
+    """A neighbour sent a well-formed message; comes between its PeerJoined and its PeerLeft."""
 
     peer: PeerId
     message: Message

@@ -26,8 +26,9 @@ from protocol.run.method import BasisKind
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import NOT_NEGATIVE, POSITIVE, FilePath, FolderPath, device_options, json_option
 from sfnode.network.bounds import MEMORY_BYTES_MAX
-from sfnode.network.events import DialReport, NetworkConfig
 from sfnode.network.memory_guard import MemoryConfig, resident_bytes
+from sfnode.network.network_config import NetworkConfig
+from sfnode.network.reports import DialReport
 from sfnode.network.sessions.file_download import Download, basis_of, fetch, fetch_manifest
 from sfnode.node.daemon import Daemon, DaemonConfig
 from sfnode.reporter import Reporter

@@ -47,11 +47,12 @@ from protocol.schema import to_plain
 from protocol.state.replica import Replica
 from sfnode.network.discovery.port_mapping import MappingReport
 from sfnode.network.discovery.saved_peers import decode_discouraged, decode_peers, with_bootstraps
-from sfnode.network.events import MessageReceived, NetworkConfig, PeerConnected, PeerDisconnected
 from sfnode.network.network import Network, Readiness
+from sfnode.network.network_config import NetworkConfig
+from sfnode.network.sessions.file_server import ServedRun
 from sfnode.node.basis_fetcher import BasisFetcher
 from sfnode.node.catch_up import CatchUpMonitor, Gap
-from sfnode.node.inbox import joined, next_events
+from sfnode.node.inbox import joined, next_events, open_inbox
 from sfnode.node.snapshot_files import SnapshotFiles, find_file, save_evidence
 from sfnode.node.status_file import ADMITTED, Status, StatusWriter, describe_memory, own_admission
 from sfnode.reporter import Reporter
@@ -61,7 +62,6 @@ from sfnode.storage.stored_bases import renewals_in
 from sfnode.worker.messages import RenewedBasis
 from sfnode.worker.trainer import Evaluate, Job, Trainer, TrainingConfig
 
-_INBOX_EVENTS = 256  # beyond it the network's readers wait, and with them the senders
 _STATUS_S = 1.0
 _PEERS_SAVED_S = 5.0  # who is killed sooner after it met its first peers has forgotten them
 _STATEMENTS_S = 1.0
@@ -102,6 +102,7 @@ class Daemon:
         self._admission_reported = ADMITTED
         self._mapping_reported: MappingReport | None = None
         self._memory_reported = False
+        self._inbox_in, self._inbox_out = open_inbox()
         self._jobs_in, self._jobs_out = trio.open_memory_channel[Job](8)
 
     async def run(self, *, task_status: Readiness = trio.TASK_STATUS_IGNORED) -> None:
@@ -139,12 +140,16 @@ class Daemon:
         self.network = Network(
             config=with_bootstraps(config.network, self._store.bootstraps),
             identity_seed=config.identity_seed,
-            run_id=self.manifest.run_id,
-            manifest_bytes=config.signed.encode(),
+            run=ServedRun(
+                run_id=self.manifest.run_id,
+                manifest_bytes=config.signed.encode(),
+                record_bytes=replica.ledger.codec.record_bytes,
+                head_step=self.node.frontier,
+                find_file=partial(find_file, config.data_dir, self.manifest),
+            ),
+            inbox=self._inbox_in,
             known_peers=known_peers,
-            find_file=partial(find_file, config.data_dir, self.manifest),
         )
-        self.network.record_bytes = replica.ledger.codec.record_bytes
         self.network.restore_discouraged(decode_discouraged(self._store.discouraged))
         if config.training is not None:
             self.trainer = Trainer(
@@ -174,27 +179,24 @@ class Daemon:
         return replica
 
     async def _run(self, task_status: Readiness) -> None:
-        inbox_in, inbox_out = trio.open_memory_channel[Event](_INBOX_EVENTS)
         async with trio.open_nursery() as nursery:
             addresses = await nursery.start(self.network.run)
-            nursery.start_soon(self._pump_network, inbox_in)
             nursery.start_soon(self._watch, nursery.cancel_scope)
-            nursery.start_soon(self._take_statements, inbox_in)
-            nursery.start_soon(
-                SnapshotFiles(self.node, self.config.data_dir, self.reporter).run, self.network, inbox_in
-            )
+            nursery.start_soon(self._take_statements)
+            snapshot_files = SnapshotFiles(self.node, self.config.data_dir, self.reporter)
+            nursery.start_soon(snapshot_files.run, self.network, self._inbox_in)
             if self.manifest.method.basis is BasisKind.PUBLISHED:
-                nursery.start_soon(self._basis_fetcher.run, self.network, inbox_in)
+                nursery.start_soon(self._basis_fetcher.run, self.network, self._inbox_in)
             if self.trainer is not None:
-                nursery.start_soon(self.trainer.run, self._jobs_out, inbox_in)
+                nursery.start_soon(self.trainer.run, self._jobs_out, self._inbox_in)
             task_status.started(addresses)
-            await self._handle_all(inbox_out)
+            await self._handle_all()
 
-    async def _handle_all(self, inbox: trio.MemoryReceiveChannel[Event]) -> None:
+    async def _handle_all(self) -> None:
         """Feed the core with what happens, and with time; what has come meanwhile is taken together."""
         tick_s = trio.current_time()
         while True:
-            events = await next_events(inbox, tick_s)
+            events = await next_events(self._inbox_out, tick_s)
             late_s = trio.current_time() - tick_s
             if late_s >= 0:
                 events.append(Ticked(late_ms=int(1_000 * late_s)))
@@ -205,6 +207,7 @@ class Daemon:
     def _handle(self, events: Sequence[Event]) -> None:
         effects: list[Effect] = []
         for number, event in enumerate(events, start=1):
+            self._report_peer(event)
             caused = self.node.handle(event, _now_ms(), is_last=number == len(events))
             if isinstance(event, MessageArrived):
                 self.network.credit(event.peer, _news(caused))
@@ -213,27 +216,12 @@ class Daemon:
 
     # --- events -------------------------------------------------------------------------------------------
 
-    async def _pump_network(self, inbox: trio.MemorySendChannel[Event]) -> None:
-        async for event in self.network.events:
-            match event:
-                case PeerConnected():
-                    self.reporter.event("peer_joined", f"peer {event.peer} joined", peer=event.peer)
-                    await inbox.send(PeerJoined(peer=event.peer))
-                case PeerDisconnected():
-                    text = f"peer {event.peer} left: {event.reason}"
-                    self.reporter.event("peer_left", text, peer=event.peer, reason=event.reason)
-                    await inbox.send(PeerLeft(peer=event.peer))
-                case MessageReceived():
-                    await inbox.send(MessageArrived(peer=event.peer, message=event.message))
-                case _:
-                    assert_never(event)
-
-    async def _take_statements(self, inbox: trio.MemorySendChannel[Event]) -> None:
+    async def _take_statements(self) -> None:
         """What is left in the folder goes through the node's door; a file is put away once all of it is durable."""
         while True:
             for path in waiting(self.config.data_dir):
                 for statement in self._read_statements(path):
-                    await inbox.send(StatementSubmitted(statement=statement.data))
+                    await self._inbox_in.send(StatementSubmitted(statement=statement.data))
             await trio.sleep(_STATEMENTS_S)
 
     def _read_statements(self, path: Path) -> list[Statement]:
@@ -303,7 +291,6 @@ class Daemon:
             self._report_mapping()
             self._report_admission(status)
             self._report_memory()
-            self.network.head_step = self.node.frontier()
             if trio.current_time() - peers_saved >= _PEERS_SAVED_S:
                 peers_saved = trio.current_time()
                 self._save_peers()
@@ -323,6 +310,17 @@ class Daemon:
         bootstraps = json.dumps(self.network.reached_bootstraps)
         if bootstraps != self._store.bootstraps:
             self._store.save_bootstraps(bootstraps)
+
+    def _report_peer(self, event: Event) -> None:
+        """Say who comes and goes."""
+        match event:
+            case PeerJoined():
+                self.reporter.event("peer_joined", f"peer {event.peer} joined", peer=event.peer)
+            case PeerLeft():
+                text = f"peer {event.peer} left: {event.reason}"
+                self.reporter.event("peer_left", text, peer=event.peer, reason=event.reason)
+            case _:
+                pass
 
     def _report_admission(self, status: Status) -> None:
         """Say when this node's key may not contribute, why, and when that changes."""

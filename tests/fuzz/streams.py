@@ -26,7 +26,8 @@ from protocol.wire import (
     encode,
 )
 from sfnode.network import bounds
-from sfnode.network.sessions.channel import Channel, Timings, Traffic
+from sfnode.network.network_config import Timings
+from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_download import MANIFEST, Download, Wanted, serve_files
 from sfnode.network.sessions.frames import FrameParser, frame
 from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, RefusedError, await_hello, exchange_hello, own_hello

@@ -73,7 +73,7 @@ SESSIONS = (
     _mutant(
         "events-without-bound",
         "what the node has not read yet grows without end",
-        Edit(_NETWORK, "Network.__init__", "bounds.EVENTS_MAX", "10**9"),
+        Edit("sfnode.node.inbox", "open_inbox", "INBOX_EVENTS_MAX", "10**9"),
         _OF_SESSIONS + "test_events__node_does_not_read_them__sender_waits_and_nothing_is_lost",
     ),
 )
@@ -91,7 +91,7 @@ RATE_LIMITS = (
         Edit(
             _NETWORK,
             "Network._on_message",
-            "pushed_cost_bytes(message, self.record_bytes, is_asked_for=is_asked_for)",
+            "pushed_cost_bytes(message, self._run.record_bytes, is_asked_for=is_asked_for)",
             "0",
         ),
         _OF_SESSIONS + "test_neighbour__pushes_more_records_than_allowed__is_read_more_slowly",

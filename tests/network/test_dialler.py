@@ -16,8 +16,7 @@ from protocol.wire import PeerId, Peers
 from sfnode.network import bounds
 from sfnode.network.discovery import dialler as overlay
 from sfnode.network.discovery.saved_peers import with_bootstraps
-from sfnode.network.events import NetworkConfig
-from sfnode.network.network import Network
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import parse_address
 from sfnode.network.policy.inbound import group_of
@@ -193,13 +192,7 @@ async def test_known_peers__given_to_the_next_life__are_dialled_without_the_boot
         rows = first_life.network.known_peers()
         await first_life.stop()
         await bootstrap.stop()
-        second_life = Network(
-            config=NetworkConfig(),
-            identity_seed=bytes([0, 3]) * 16,
-            run_id=bytes(range(32)),
-            manifest_bytes=b"",
-            known_peers=rows,
-        )
+        second_life = network(3, NetworkConfig(), known_peers=rows)
         node = await start(nursery, second_life)
         await until(lambda: friend.peer in node.peers())
         nursery.cancel_scope.cancel()
@@ -276,13 +269,7 @@ async def test_two_islands__bootstrap_is_full__they_merge_through_its_neighbours
             last_success_unix_ms=1,
             failures=0,
         )
-        outside = Network(
-            config=NetworkConfig(bootstrap=bootstrap.addresses, outbound_target=1),
-            identity_seed=bytes([0, 4]) * 16,
-            run_id=bytes(range(32)),
-            manifest_bytes=b"",
-            known_peers=(known,),
-        )
+        outside = network(4, NetworkConfig(bootstrap=bootstrap.addresses, outbound_target=1), known_peers=(known,))
         node = await start(nursery, outside)
         await until(lambda: friend.peer in node.peers())
         await until(lambda: inside.peer in node.peers(), within_s=10.0)

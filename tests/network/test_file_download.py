@@ -16,7 +16,8 @@ from protocol.limits import PART_BYTES_MAX
 from protocol.run.manifest import Manifest, basis_bytes, checked
 from protocol.wire import Bye, FilePart, FileRequest, ManifestPart, Message, encode
 from sfnode.network import bounds
-from sfnode.network.events import DialReport, NetworkConfig
+from sfnode.network.network_config import NetworkConfig
+from sfnode.network.reports import DialReport
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_download import Download, basis_of, fetch, fetch_manifest
 from sfnode.network.sessions.frames import frame

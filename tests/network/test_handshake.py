@@ -9,9 +9,10 @@ import pytest
 import trio
 
 from protocol.errors import OperatorError
+from protocol.events import PeerJoined, PeerLeft
 from protocol.wire import VERSION, Bye, Hello, Message, Peers, PeersRequest, Ping, encode
 from sfnode.network import bounds
-from sfnode.network.events import NetworkConfig, PeerConnected, PeerDisconnected
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_download import fetch_manifest
 from sfnode.network.sessions.frames import frame
@@ -127,7 +128,7 @@ async def test_second_session_of_a_peer__newest_wins__first_is_told() -> None:
             links.append(await dial(restarted, listener))
             await links[-1].send_all(frame(encode(HELLO)))
             await until(lambda number=number: len(listener.connected()) == number)  # type: ignore[misc]
-        assert [type(event) for event in listener.events] == [PeerConnected, PeerDisconnected, PeerConnected]
+        assert [type(event) for event in listener.events] == [PeerJoined, PeerLeft, PeerJoined]
         await links[1].send_all(frame(encode(record(2))))
         await until(listener.messages)
         nursery.cancel_scope.cancel()

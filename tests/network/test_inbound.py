@@ -12,7 +12,7 @@ import trio
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.wire import Bye, PeerId, Records, decode_untrusted, encode
 from sfnode.network import bounds
-from sfnode.network.events import NetworkConfig
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy import inbound
 from sfnode.network.policy.addresses import Address
 from sfnode.network.sessions.frames import FrameParser, frame

@@ -17,7 +17,7 @@ from protocol.limits import ADDRESSES_PER_PEER_MAX, FRAME_BYTES_MAX
 from protocol.wire import PeerId, Peers, encode
 from sfnode.network import bounds
 from sfnode.network.discovery.peer_exchange import PeerExchange
-from sfnode.network.events import NetworkConfig
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import (
     author_of_peer,

@@ -11,9 +11,8 @@ from protocol.limits import FRAME_BYTES_MAX
 from protocol.run.manifest import sign_manifest
 from protocol.wire import Bye, Records, encode
 from sfnode.network.discovery.saved_peers import decode_discouraged
-from sfnode.network.events import NetworkConfig
+from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.policy.reputation import DiscouragedRow, Fault
-from sfnode.network.sessions.channel import Timings
 from sfnode.network.sessions.frames import frame
 from sfnode.storage.store import Store
 from tests.support.manifests import OWNER, small_manifest

@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from protocol.run.manifest import SignedManifest
-from sfnode.network.events import NetworkConfig
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.node.daemon import Daemon
 from sfnode.storage.identity import FILE_NAME, load_identity, load_or_create_seed

@@ -14,8 +14,8 @@ import trio
 from protocol.events import BasisArrived, Event
 from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import SignedManifest
-from sfnode.network.events import NetworkConfig
 from sfnode.network.network import Network
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.sessions.file_download import Download, Wanted, basis_of
 from sfnode.node.basis_fetcher import BasisFetcher
 from sfnode.reporter import Reporter

@@ -17,7 +17,7 @@ from protocol.run.manifest import sign_manifest
 from protocol.state.replica import Replica
 from protocol.state.snapshot import AttestationCodec, Snapshot
 from protocol.state.snapshot_proof import take_snapshot
-from sfnode.network.events import NetworkConfig
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.node.daemon import Daemon, DaemonConfig
 from sfnode.reporter import Reporter

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.crypto.hashing import Author
+from protocol.events import MessageArrived
 from protocol.limits import PULL_AUTHORS_MAX, PULL_BYTES_MAX
 from protocol.wire import (
     Attestations,
@@ -29,7 +30,7 @@ from protocol.wire import (
     encode,
 )
 from sfnode.network import bounds
-from sfnode.network.events import MessageReceived, NetworkConfig
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy import rate_limits as rations_module
 from sfnode.network.policy.rate_limits import RateLimits, cost_us
 from sfnode.network.sessions.frames import frame
@@ -163,7 +164,7 @@ async def test_requests__greedy_peer_asks_without_end__honest_one_is_served_as_i
         await until(honest.connected)
 
         def delivered(asker: PeerId, kind: type[Message]) -> int:
-            received = [event for event in node.events if isinstance(event, MessageReceived)]
+            received = [event for event in node.events if isinstance(event, MessageArrived)]
             return sum(event.peer == asker and isinstance(event.message, kind) for event in received)
 
         link = await dial(greedy, node)

@@ -8,7 +8,7 @@ import pytest
 
 from protocol.wire import PeerAddress, PeerId
 from sfnode.network.discovery.peer_exchange import PeerExchange
-from sfnode.network.events import NetworkConfig
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.address_book import AddressBook
 from sfnode.network.policy.addresses import believable_addresses, parse_bootstrap, parse_untrusted, peer_of_author
 from sfnode.network.sessions.open_sessions import OpenSessions

@@ -16,7 +16,7 @@ from typing import Any
 from protocol.run.manifest import Manifest, SignedManifest, sign_manifest
 from protocol.run.task import Objective, TaskKind, TaskSpec
 from sfnode import demo
-from sfnode.network.events import NetworkConfig
+from sfnode.network.network_config import NetworkConfig
 from sfnode.node.daemon import Daemon, DaemonConfig
 from sfnode.reporter import Reporter
 from sfnode.run.builder import MethodChoice, build_manifest, method_plain

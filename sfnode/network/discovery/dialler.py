@@ -15,12 +15,12 @@ from protocol.errors import Reject
 from protocol.wire import PeerId
 from sfnode.network import bounds
 from sfnode.network.discovery.peer_exchange import PeerExchange
-from sfnode.network.events import DialReport
 from sfnode.network.policy.address_book import AddressBook
 from sfnode.network.policy.addresses import Address, parse_address
 from sfnode.network.policy.inbound import Group, limited_group_of
 from sfnode.network.policy.outbound import Candidate, Dialled, choose_to_leave, elsewhere, is_crowded, spread
 from sfnode.network.policy.reputation import Fault
+from sfnode.network.reports import DialReport
 from sfnode.network.sessions.handshake import DUPLICATE, RefusedError
 from sfnode.network.sessions.open_sessions import OpenSessions
 from sfnode.network.transport.host import DialError, Host

@@ -10,7 +10,7 @@ import trio
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.wire import PeerAddress, PeerId, Peers, PeersRequest, encode
 from sfnode.network import bounds
-from sfnode.network.events import NetworkConfig
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.address_book import AddressBook
 from sfnode.network.policy.addresses import (
     Address,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from protocol.errors import OperatorError
 from protocol.schema import Malformed, from_plain_untrusted
 from sfnode.network.bounds import BOOTSTRAPS_KEPT_MAX
-from sfnode.network.events import NetworkConfig
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.address_book import PeerRow
 from sfnode.network.policy.addresses import parse_bootstrap
 from sfnode.network.policy.reputation import DiscouragedRow

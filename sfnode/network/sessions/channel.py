@@ -9,19 +9,9 @@ import trio
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.wire import Message, PeerId, decode_untrusted, encode
 from sfnode.network import bounds
+from sfnode.network.network_config import Timings
 from sfnode.network.sessions.frames import FrameParser, frame
 from sfnode.network.transport.link import Link, LinkBrokenError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timings:
-    """Waiting times of a session in seconds; tests shorten them."""
-
-    hello_s: float = bounds.HELLO_S
-    ping_interval_s: float = bounds.PING_INTERVAL_S
-    dead_s: float = bounds.DEAD_S
-    write_s: float = bounds.WRITE_S
-    bye_s: float = bounds.BYE_S
 
 
 @dataclass(slots=True, kw_only=True)

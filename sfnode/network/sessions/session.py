@@ -28,7 +28,7 @@ class SessionEnd:
     fault: Fault | None = None
 
 
-MessageHandler = Callable[["Session", Message, int], Awaitable[None]]
+MessageHandler = Callable[["Session", Message], Awaitable[None]]
 
 
 class Session:
@@ -99,7 +99,7 @@ class Session:
                 message, size = received
                 self._heard_s = trio.current_time()
                 await self.stay_within_rate(size + bounds.FRAME_COST_BYTES)
-                await self._receive(message, size)
+                await self._receive(message)
             self.end("the peer closed the connection")
         except LinkBrokenError as error:
             self.end(str(error))
@@ -107,7 +107,7 @@ class Session:
             _log.warning("peer_rejected peer=%s reason=%s", self.peer, error)
             self.end(str(error), fault=Fault.GARBAGE)
 
-    async def _receive(self, message: Message, size: int) -> None:
+    async def _receive(self, message: Message) -> None:
         match message:
             case Ping(nonce=nonce):
                 self.send(Pong(nonce=nonce))
@@ -120,13 +120,13 @@ class Session:
                 # [REJECT] SPEC 8: hello is said once
                 raise Reject(RejectReason.UNREQUESTED, "a second hello")
             case _:
-                await self._deliver(message, size)
+                await self._deliver(message)
 
-    async def _deliver(self, message: Message, size: int) -> None:
+    async def _deliver(self, message: Message) -> None:
         """Hand the message over, however long that takes: not reading on is the back-pressure on this peer."""
         self._is_delivering = True
         try:
-            await self._on_message(self, message, size)
+            await self._on_message(self, message)
         finally:
             self._is_delivering = False
             self._heard_s = trio.current_time()
