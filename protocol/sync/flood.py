@@ -25,7 +25,7 @@ class PushQueue:
             return
         self._waiting[record[:-SIGNATURE_BYTES]] = record
 
-    def is_known(self, record: bytes) -> None:
+    def mark_known(self, record: bytes) -> None:
         """The neighbour has just shown that it holds the record."""
         self._waiting.pop(record[:-SIGNATURE_BYTES], None)
 
@@ -85,10 +85,10 @@ class Flood:
             if peer != source:
                 queue.push(record)
 
-    def is_known(self, peer: PeerId, record: bytes) -> None:
+    def mark_known(self, peer: PeerId, record: bytes) -> None:
         """``peer`` sent the record itself: it need not be told."""
         if peer in self._queues:
-            self._queues[peer].is_known(record)
+            self._queues[peer].mark_known(record)
 
     def keep(self, is_useful: Callable[[bytes], bool]) -> None:
         """Queue no longer what does not count any more."""

@@ -50,8 +50,7 @@ class Synchroniser:
 
     def __init__(self, ledger: Ledger, first_request: int = 0) -> None:
         """``first_request``: another number in each life of a node, so that no answer to an earlier one fits."""
-        self.own: Author | None = None  # set: sessions that begin ask for all of this author first
-        self.has_own = False  # one of them got all that its peer holds of it
+        self.has_own = False  # some session got all that its peer holds of the author it asked for first
         self._ledger = ledger
         self._claims = Claims()
         self._neighbours: dict[PeerId, _Neighbour] = {}
@@ -114,8 +113,13 @@ class Synchroniser:
         """The neighbour was told the head."""
         self._neighbours[peer].head_sent_ms = now_ms
 
-    def receive_head(self, peer: PeerId, head: Head, now_ms: int, horizon_step: int | None) -> list[SendMessage]:
-        """Compare roots; start a session when the ledgers differ for long enough, up to ``horizon_step``."""
+    def receive_head(
+        self, peer: PeerId, head: Head, now_ms: int, horizon_step: int | None, first: Author | None = None
+    ) -> list[SendMessage]:
+        """Compare roots; start a session when the ledgers differ for long enough, up to ``horizon_step``.
+
+        ``first``: an author of whom the session asks for everything before anything else.
+        """
         neighbour = self._neighbours.get(peer)
         if neighbour is None:
             return []
@@ -128,7 +132,7 @@ class Synchroniser:
         is_lasting = neighbour.mismatches >= _MISMATCHES_BEFORE_SYNC or not self.is_live
         if neighbour.session or now_ms < neighbour.rest_until_ms or not is_lasting:
             return []
-        neighbour.session = SyncSession(self._ledger, self._claims, horizon_step, self.own)
+        neighbour.session = SyncSession(self._ledger, self._claims, horizon_step, first)
         return self._send(peer, neighbour, neighbour.session.start(self._next_request()), now_ms)
 
     def receive(self, peer: PeerId, message: Message, now_ms: int) -> list[SendMessage]:

@@ -26,15 +26,19 @@ from protocol.events import (
     DropPeer,
     Effect,
     Event,
+    FetchBasis,
+    FetchSnapshot,
     Halt,
     MessageArrived,
     PeerJoined,
     PeerLeft,
+    ReportSnapshot,
     ReserveStep,
     SendMessage,
     StartEstimate,
     StatementSubmitted,
     StoreRecords,
+    StoreSnapshot,
     StoreStatements,
     Ticked,
 )
@@ -42,7 +46,6 @@ from protocol.ledger.statements import Statement
 from protocol.node.node import Node
 from protocol.node.node_config import NodeConfig, SnapshotUse
 from protocol.run.manifest import SignedManifest
-from protocol.run.method import BasisKind
 from protocol.schema import to_plain
 from protocol.state.replica import Replica
 from sfnode.network.discovery.port_mapping import MappingReport
@@ -95,7 +98,8 @@ class Daemon:
         self.node: Node
         self.network: Network
         self.trainer: Trainer | None = None
-        self._basis_fetcher: BasisFetcher
+        self._basis_fetcher = BasisFetcher(self.manifest, config.data_dir, reporter)
+        self._snapshot_files = SnapshotFiles(config.data_dir, reporter)
         self._store: Store
         self._last_evaluation = -1
         self._dials_reported: set[tuple[str, str]] = set()
@@ -104,6 +108,9 @@ class Daemon:
         self._memory_reported = False
         self._inbox_in, self._inbox_out = open_inbox()
         self._jobs_in, self._jobs_out = trio.open_memory_channel[Job](8)
+        # The core asks for one file of a kind at a time, and makes a snapshot each 1,024 steps: these never fill up.
+        self._snapshots_in, self._snapshots_out = trio.open_memory_channel[StoreSnapshot | FetchSnapshot](8)
+        self._bases_in, self._bases_out = trio.open_memory_channel[FetchBasis](1)
 
     async def run(self, *, task_status: Readiness = trio.TASK_STATUS_IGNORED) -> None:
         """Run until cancelled, or finished where the config says so. ``started`` gives the listening multiaddrs.
@@ -135,8 +142,6 @@ class Daemon:
             snapshot_authors_min=config.snapshot_authors_min,
         )
         self.node = Node(self.manifest, signer, node_config, replica)
-        renewals = replica.ledger.roster.renewals
-        self._basis_fetcher = BasisFetcher(self.manifest, config.data_dir, renewals, self.reporter)
         self.network = Network(
             config=with_bootstraps(config.network, self._store.bootstraps),
             identity_seed=config.identity_seed,
@@ -158,7 +163,7 @@ class Daemon:
 
     def _renewals_here(self) -> tuple[RenewedBasis, ...]:
         renewals = self.node.replica.ledger.roster.renewals()
-        whole = {epoch: sha256 for epoch, sha256 in renewals.items() if sha256 in self._basis_fetcher.here}
+        whole = {epoch: sha256 for epoch, sha256 in renewals.items() if sha256 in self.node.bases.here}
         return renewals_in(self.config.data_dir, self.manifest, whole)
 
     async def _load_replica(self) -> Replica:
@@ -183,10 +188,8 @@ class Daemon:
             addresses = await nursery.start(self.network.run)
             nursery.start_soon(self._watch, nursery.cancel_scope)
             nursery.start_soon(self._take_statements)
-            snapshot_files = SnapshotFiles(self.node, self.config.data_dir, self.reporter)
-            nursery.start_soon(snapshot_files.run, self.network, self._inbox_in)
-            if self.manifest.method.basis is BasisKind.PUBLISHED:
-                nursery.start_soon(self._basis_fetcher.run, self.network, self._inbox_in)
+            nursery.start_soon(self._snapshot_files.run, self.network, self._snapshots_out, self._inbox_in)
+            nursery.start_soon(self._basis_fetcher.run, self.network, self._bases_out, self._inbox_in)
             if self.trainer is not None:
                 nursery.start_soon(self.trainer.run, self._jobs_out, self._inbox_in)
             task_status.started(addresses)
@@ -259,6 +262,12 @@ class Daemon:
                     text = f"peer {effect.peer} dropped: {effect.reason}"
                     self.reporter.event("peer_dropped", text, peer=effect.peer, reason=effect.reason)
                     self.network.drop(effect.peer, reason=effect.reason)
+                case StoreSnapshot() | FetchSnapshot():
+                    self._snapshots_in.send_nowait(effect)
+                case FetchBasis():
+                    self._bases_in.send_nowait(effect)
+                case ReportSnapshot():
+                    self._snapshot_files.report(effect)
                 case Halt():
                     evidence = save_evidence(self.config.data_dir, self.node.replica, effect)
                     raise StateMismatchError(f"{effect.detail}. Evidence: {evidence}")
@@ -269,7 +278,7 @@ class Daemon:
         """One evaluation each time the node's step passes a multiple of eval_every_steps."""
         every, step = self.config.eval_every_steps, self.node.clock.next_step
         is_due = every and step // every > self._last_evaluation
-        if is_due and self._basis_fetcher.here.issuperset(self.node.replica.renewals_needed()):
+        if is_due and self.node.bases.here.issuperset(self.node.replica.renewals_needed()):
             self._last_evaluation = step // every
             with suppress(trio.WouldBlock):  # the worker is far behind: a point less on the curve
                 self._jobs_in.send_nowait(Evaluate(step=step))

@@ -52,10 +52,10 @@ def test_send_queue__full__leaves_the_newest_to_anti_entropy_and_counts_it(monke
 
 def test_flood__news_of_a_peer_that_is_gone__changes_nothing() -> None:
     flood = Flood(RECORD_BYTES)
-    flood.is_known(X, numbered(1))
+    flood.mark_known(X, numbered(1))
     flood.open(Y)
     flood.push(numbered(1), source=X)
-    flood.is_known(X, numbered(1))
+    flood.mark_known(X, numbered(1))
     assert flood.flush(0) == [(Y, Records(request=0, data=numbered(1)))]
     flood.close(X)
 
@@ -186,7 +186,7 @@ def test_node__news_of_a_step_that_it_does_not_measure__changes_nothing(event: E
     working = node()
     assert working.handle(WorkerReady(), 10) == start_effects(0)
     assert working.handle(event, 20) == []
-    assert (working.estimating_step, working.skipped_steps, working.clock.next_step) == (0, 0, 0)
+    assert (working._estimating, working.skipped_steps, working.clock.next_step) == (0, 0, 0)
 
 
 def test_node__many_updates_wait_to_be_summed__tells_its_head_when_they_are() -> None:

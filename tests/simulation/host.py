@@ -15,6 +15,7 @@ from protocol.events import (
     EstimateLost,
     EstimateSkipped,
     Event,
+    FetchSnapshot,
     Halt,
     MessageArrived,
     PeerJoined,
@@ -23,6 +24,7 @@ from protocol.events import (
     SendMessage,
     StartEstimate,
     StoreRecords,
+    StoreSnapshot,
     StoreStatements,
     Ticked,
     WorkerReady,
@@ -283,8 +285,6 @@ class Host:
             self._watch.see(self.life, self.node, Handled(event=event, effects=caused, now_ms=now_ms, is_last=is_last))
             effects += caused
         self._carry_out(joined(effects))
-        if self.node is not None:
-            self._files.look(self, self.node)
 
     def _after(self, delay_ms: int, event: Event) -> None:
         """Handle the event later, unless the process has died until then."""
@@ -321,6 +321,8 @@ class Host:
                 self.send(effect)
             case DropPeer():
                 self._cut_off(effect.peer, effect.reason)
+            case StoreSnapshot() | FetchSnapshot():
+                self._files.carry_out(self, effect)
             case Halt():
                 self._snapshot_use = SnapshotUse.NEVER  # as the operator is told
                 self.stop(down_ms=self._random.randrange(300, 5_000))

@@ -209,7 +209,7 @@ class World:
     def _strike_user(self) -> None:
         """Whoever uses a snapshot now dies; or it is cut."""
         plan = self.environment.scenario.snapshot
-        users = [host for host in self.honest if host.node is not None and host.node.replica.overlay is not None]
+        users = [host for host in self.honest if host.node is not None and host.node.replica.snapshot is not None]
         if not plan or not users:
             return
         if plan.is_cut and not self.environment.snapshots[SnapshotEvent.CUT]:
@@ -247,7 +247,7 @@ class World:
             return False
         if len(nodes) < len(self.honest) or not all(is_done(node) for node in nodes.values()):
             return False
-        if not self.owner.is_heard() or any(node.replica.overlay is not None for node in nodes.values()):
+        if not self.owner.is_heard() or any(node.replica.snapshot is not None for node in nodes.values()):
             return False
         return len({node.replica.ledger.root() for node in nodes.values()}) == 1
 
