@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import sys
 import time
@@ -16,17 +17,24 @@ from sfnode.storage.files import describe_os_error
 class Reporter:
     """Writes events. ``event`` lines stay; ``progress`` lines replace each other on a terminal."""
 
-    def __init__(self, *, is_json: bool | None = None, stream: TextIO | None = None) -> None:
-        """``is_json`` None: JSON unless ``stream`` (stdout by default) is a terminal."""
+    def __init__(self, *, is_json: bool | None = None, stream: TextIO | None = None, level: int = logging.INFO) -> None:
+        """``is_json`` None: JSON unless ``stream`` (stdout by default) is a terminal. ``level``: the least to show."""
         self._stream = stream or sys.stdout
         self._is_json = not self._stream.isatty() if is_json is None else is_json
         self._is_line_open = False
+        self._level = level
 
     def event(self, name: str, *lines: str, **fields: Any) -> None:
         """Something happened: ``lines`` for people, ``name`` and ``fields`` for programs.
 
         A line may hold text of strangers: it stays one line, and whatever is no visible character is escaped.
         """
+        self.event_at(logging.INFO, name, *lines, **fields)
+
+    def event_at(self, level: int, name: str, *lines: str, **fields: Any) -> None:
+        """The same, of another importance (a level of Python's ``logging``)."""
+        if level < self._level:
+            return
         if self._is_json:
             self._write_json(name, fields)
             return

@@ -26,6 +26,7 @@ from protocol.wire import (
     PeersRequest,
     Records,
 )
+from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.discovery.dialler import Dialler
 from sfnode.network.discovery.mdns import LocalDiscovery
@@ -47,8 +48,6 @@ from sfnode.network.sessions.open_sessions import OpenSessions, info
 from sfnode.network.sessions.session import Session
 from sfnode.network.transport.host import Host, check_can_listen, dialable
 from sfnode.network.transport.link import Link, LinkBrokenError
-
-_log = logging.getLogger("sfnode.network")
 
 
 class Readiness(Protocol):
@@ -247,14 +246,14 @@ class Network:
         try:
             await self._receive_stranger(channel)
         except SilentError as error:
-            _log.debug("inbound_silent peer=%s", link.peer)
+            log(logging.DEBUG, "inbound_silent", peer=link.peer)
             self._open_sessions.penalise(link.peer, Fault.SILENT, str(error))
         except RefusedError as error:
-            _log.debug("inbound_left peer=%s reason=%s", link.peer, error)
+            log(logging.DEBUG, "inbound_left", peer=link.peer, reason=str(error))
         except LinkBrokenError as error:
-            _log.debug("inbound_lost peer=%s reason=%s", link.peer, error)
+            log(logging.DEBUG, "inbound_lost", peer=link.peer, reason=str(error))
         except Reject as error:
-            _log.warning("peer_rejected peer=%s reason=%s", link.peer, error)
+            log(logging.WARNING, "peer_rejected", peer=link.peer, reason=str(error))
             self._open_sessions.penalise(link.peer, Fault.GARBAGE, str(error))
         finally:
             await link.aclose()
@@ -266,7 +265,7 @@ class Network:
         hello = await handshake.await_hello(channel)
         reason = self._reason_to_refuse(channel, hello)
         if reason is not None:
-            _log.info("inbound_refused peer=%s reason=%r", channel.peer, reason)
+            log(logging.DEBUG, "inbound_refused", peer=channel.peer, reason=reason)
             await handshake.refuse(channel, reason, self._recommend(channel) if reason == handshake.FULL else ())
         elif hello.run_id == OBSERVER_RUN_ID:
             await channel.send_now(self._hello())
@@ -313,7 +312,6 @@ class Network:
 
     async def _run_session(self, session: Session) -> None:
         await self._tell(PeerJoined(peer=session.peer))
-        _log.info("peer_connected peer=%s outbound=%s agent=%r", session.peer, session.is_outbound, session.hello.agent)
         reason, is_told = "cancelled", False
         try:
             self._exchange.session_opened(session)
@@ -322,7 +320,6 @@ class Network:
             reason = end.reason
             if end.fault is not None:
                 self._open_sessions.penalise(session.peer, end.fault, reason)
-            _log.info("peer_disconnected peer=%s reason=%r", session.peer, reason)
             await self._tell(PeerLeft(peer=session.peer, reason=reason))
             is_told = True
         finally:

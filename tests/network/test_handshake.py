@@ -46,7 +46,7 @@ async def test_stranger__says_anything_but_hello__is_cut(first_words: bytes, cap
     async with trio.open_nursery() as nursery, running_host(9, is_listening=False) as attacker:
         listener = await start(nursery, network(1))
         link = await dial(attacker, listener)
-        with caplog.at_level(logging.ERROR, "sfnode.network"):
+        with caplog.at_level(logging.ERROR, "sfnode"):
             await link.send_all(first_words)
             with trio.fail_after(2.0):
                 assert await read_to_end(link) == b""
@@ -176,7 +176,7 @@ async def test_observer__asks_for_more_than_the_manifest__is_cut(
         link = await dial(stranger, listener)
         channel = Channel(link, CALM, Traffic())
         await exchange_hello(channel, replace(HELLO, run_id=bytes(32)))
-        with caplog.at_level(logging.ERROR, "sfnode.network"):
+        with caplog.at_level(logging.ERROR, "sfnode"):
             await channel.send_now(message)
             assert await read_to_end(link) == b""
         nursery.cancel_scope.cancel()

@@ -209,7 +209,7 @@ async def test_session__peer_sends_garbage__is_dropped_and_others_stay(
         link = await dial(attacker, listener)
         await link.send_all(frame(encode(HELLO)))
         await until(lambda: len(listener.connected()) == 2)
-        with caplog.at_level(logging.ERROR, "sfnode.network"):
+        with caplog.at_level(logging.ERROR, "sfnode"):
             await link.send_all(garbage)
             await until(lambda: [event.peer for event in listener.disconnected()] == [attacker.peer])
         assert friend.network.send(listener.peer, record(1))

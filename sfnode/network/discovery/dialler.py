@@ -13,6 +13,7 @@ import trio
 
 from protocol.errors import Reject
 from protocol.wire import PeerId
+from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.discovery.peer_exchange import PeerExchange
 from sfnode.network.policy.address_book import AddressBook
@@ -25,8 +26,6 @@ from sfnode.network.sessions.handshake import DUPLICATE, RefusedError
 from sfnode.network.sessions.open_sessions import OpenSessions
 from sfnode.network.transport.host import DialError, Host
 from sfnode.network.transport.link import Link, LinkBrokenError
-
-_log = logging.getLogger("sfnode.network")
 
 # Runs a whole outbound session; calls the second argument once both have said hello. Raises what the handshake raises.
 OutboundSession = Callable[[Link, Callable[[], None]], Awaitable[None]]
@@ -172,7 +171,7 @@ class Dialler:
             await self._dial(peer)
         except Exception:  # a bug of ours that this peer found must not take the other sessions along
             self.failures += 1
-            _log.exception("outbound_session_failed peer=%s", peer)
+            log(logging.ERROR, "outbound_session_failed", is_failure=True, peer=peer)
             self._book.failed(peer, trio.current_time(), at_least_s=bounds.REFUSED_S)
         finally:
             self._dialling.discard(peer)
@@ -226,7 +225,7 @@ class Dialler:
         self._reports[str(address)] = report
         if len(self._reports) > bounds.DIAL_REPORTS_MAX:
             del self._reports[next(iter(self._reports))]
-        _log.info("dial_failed address=%s reason=%r failures=%d retry_in_s=%.1f", address, reason, failures, retry_in_s)
+        log(logging.DEBUG, "dial_not_answered", address=str(address), reason=reason, retry_in_s=round(retry_in_s, 1))
 
 
 @lru_cache(maxsize=bounds.KNOWN_PEERS_MAX)  # 20 us each, and a full book is gone through every second

@@ -8,6 +8,7 @@ import time
 import trio
 
 from protocol.wire import PeerId
+from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.policy.address_book import AddressBook
 from sfnode.network.policy.addresses import author_of_peer
@@ -16,8 +17,6 @@ from sfnode.network.policy.reputation import DiscouragedRow, Fault, PeerVerdict,
 from sfnode.network.reports import NeighbourInfo
 from sfnode.network.sessions.handshake import DUPLICATE, GIVE_WAY, SHORT_OF_MEMORY
 from sfnode.network.sessions.session import Session
-
-_log = logging.getLogger("sfnode.network")
 
 
 class OpenSessions:
@@ -121,9 +120,8 @@ class OpenSessions:
         if verdict is PeerVerdict.TOLERATED:
             return
         if verdict is PeerVerdict.SPARED:
-            _log.error(
-                "breaker_open peer=%s reason=%r: too many peers seem bad; is this node up to date?", peer, reason
-            )
+            advice = "too many peers seem bad: is this node up to date?"
+            log(logging.ERROR, "breaker_open", peer=peer, reason=reason, advice=advice)
         session = self._sessions.get(peer)
         if session is not None:
             session.say_bye(reason)

@@ -10,14 +10,13 @@ import trio
 
 from protocol.errors import Reject, RejectReason
 from protocol.wire import Bye, Hello, Message, PeerId, Ping, Pong, encode
+from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.policy.rate_limits import Asked
 from sfnode.network.policy.reputation import Fault
 from sfnode.network.sessions.channel import Channel, StalledError
 from sfnode.network.sessions.send_queue import SendQueue
 from sfnode.network.transport.link import LinkBrokenError
-
-_log = logging.getLogger("sfnode.network")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +103,7 @@ class Session:
         except LinkBrokenError as error:
             self.end(str(error))
         except Reject as error:
-            _log.warning("peer_rejected peer=%s reason=%s", self.peer, error)
+            log(logging.WARNING, "peer_rejected", peer=self.peer, reason=str(error))
             self.end(str(error), fault=Fault.GARBAGE)
 
     async def _receive(self, message: Message) -> None:
