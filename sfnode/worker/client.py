@@ -19,7 +19,6 @@ from protocol.errors import NumericError, OperatorError, WorkerError, WorkerMemo
 from protocol.state.coefficients import Coefficients
 from sfnode.storage.files import describe_os_error
 from sfnode.worker.messages import (
-    HEADER_BYTES,
     EpochCoefficients,
     Evaluated,
     FailureKind,
@@ -27,15 +26,17 @@ from sfnode.worker.messages import (
     Request,
     SetCoefficients,
     WorkerFailure,
-    body_bytes,
     decode_body,
     encode_frame,
+    new_parser,
+    next_body,
 )
 
 START_S = 120.0  # importing torch takes 3 s on an idle machine, 20 s when 32 processes start at once
 STOP_S = 2.0
 _FOLDER_BYTES_MAX = 90  # with the socket's name it stays below the 104 bytes that macOS allows
 _POLL_S = 0.05
+_READ_BYTES = 65_536  # replies are small
 
 R = TypeVar("R", bound=Reply)
 
@@ -45,7 +46,7 @@ class WorkerSession:
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
-        self._buffer = bytearray()
+        self._parser = new_parser()
 
     async def request(self, request: Request, expected: type[R]) -> R:
         """Send ``request`` and return its reply.
@@ -57,7 +58,7 @@ class WorkerSession:
         """
         try:
             await self._stream.send_all(encode_frame(request))
-            body = await self._receive(body_bytes(await self._receive(HEADER_BYTES)))
+            body = await self._receive_body()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             raise WorkerError("the training worker has ended") from None
         reply = decode_body(body)
@@ -73,15 +74,13 @@ class WorkerSession:
         """Hang up; the worker drops the session."""
         await self._stream.aclose()
 
-    async def _receive(self, count: int) -> bytes:
-        while len(self._buffer) < count:
-            data = await self._stream.receive_some(max(65_536, count - len(self._buffer)))
+    async def _receive_body(self) -> bytes:
+        while (body := next_body(self._parser)) is None:
+            data = await self._stream.receive_some(_READ_BYTES)
             if not data:
                 raise trio.BrokenResourceError
-            self._buffer.extend(data)
-        taken = bytes(self._buffer[:count])
-        del self._buffer[:count]
-        return taken
+            self._parser.feed_untrusted(data)
+        return body
 
 
 def coefficients_of(coefficients: Coefficients, epochs: Iterable[int]) -> SetCoefficients:

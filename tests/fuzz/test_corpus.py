@@ -112,7 +112,7 @@ FAULTS: tuple[tuple[str, Fault], ...] = (
     ("manifest-fields", _replaced("protocol.run.manifest.broken_task_rules", lambda task: [])),
     ("basis", _replaced("protocol.subspace.bases.hashlib", _ANY_HASH)),
     ("basis", _replaced("protocol.subspace.bases.basis_bytes", lambda tensors, rank: 49)),
-    ("frames", _replaced("sfnode.network.sessions.frames.FrameParser.feed_untrusted", _nothing)),
+    ("frames", _replaced("protocol.framing.FrameParser.feed_untrusted", _nothing)),
     ("channel", _replaced("sfnode.network.sessions.channel.decode_untrusted", lambda payload: Ping(nonce=0))),
     ("handshake", _replaced("sfnode.network.sessions.handshake._check", lambda own, theirs, channel: theirs)),
     ("statement", _replaced("protocol.ledger.statements.is_signed", lambda *_: True)),

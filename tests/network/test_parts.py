@@ -13,6 +13,7 @@ from libp2p.peer.id import ID
 from trio.testing import wait_all_tasks_blocked
 
 from protocol.errors import OperatorError, Reject, RejectReason
+from protocol.framing import FrameParser, frame
 from protocol.limits import ADDRESSES_PER_PEER_MAX, FRAME_BYTES_MAX
 from protocol.wire import PeerId, Peers, encode
 from sfnode.network import bounds
@@ -29,7 +30,6 @@ from sfnode.network.policy.addresses import (
     peer_of_author,
     reachable_addresses,
 )
-from sfnode.network.sessions.frames import FrameParser, frame
 from sfnode.network.sessions.open_sessions import OpenSessions
 from sfnode.network.sessions.send_queue import SendQueue
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import trio
 
+from protocol.framing import frame
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.run.manifest import sign_manifest
 from protocol.wire import Bye, Records, encode
@@ -14,7 +15,6 @@ from sfnode.network.discovery.saved_peers import decode_discouraged
 from sfnode.network.events import NetworkConfig
 from sfnode.network.policy.reputation import DiscouragedRow, Fault
 from sfnode.network.sessions.channel import Timings
-from sfnode.network.sessions.frames import frame
 from sfnode.storage.store import Store
 from tests.support.manifests import OWNER, small_manifest
 from tests.support.network_nodes import (

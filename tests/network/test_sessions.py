@@ -8,11 +8,11 @@ import pytest
 import trio
 
 from protocol.errors import OperatorError
+from protocol.framing import frame
 from protocol.wire import Bye, ManifestPart, Peers, encode
 from sfnode.network import bounds
 from sfnode.network.events import MessageReceived, NetworkConfig, PeerConnected, PeerDisconnected
 from sfnode.network.sessions.channel import Timings
-from sfnode.network.sessions.frames import frame
 from sfnode.network.transport.link import Link
 from tests.support.network_nodes import (
     HELLO,

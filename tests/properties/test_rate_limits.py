@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.crypto.hashing import Author
+from protocol.framing import frame
 from protocol.limits import PULL_AUTHORS_MAX, PULL_BYTES_MAX
 from protocol.wire import (
     Attestations,
@@ -32,7 +33,6 @@ from sfnode.network import bounds
 from sfnode.network.events import MessageReceived, NetworkConfig
 from sfnode.network.policy import rate_limits as rations_module
 from sfnode.network.policy.rate_limits import RateLimits, cost_us
-from sfnode.network.sessions.frames import frame
 from tests.support.network_nodes import HELLO, LOOPBACK, dial, network, running_host, start, until
 
 ALL_AUTHORS = AuthorsRequest(request=1, span=0, shards=tuple(range(256)), after=bytes(32))
