@@ -59,7 +59,8 @@ from sfnode.storage.statement_files import read_statements_file, remove, waiting
 from sfnode.storage.store import LEDGER_FILE, STATUS_FILE, Store, replay, replay_statements
 from sfnode.storage.stored_bases import renewals_in
 from sfnode.worker.messages import RenewedBasis
-from sfnode.worker.trainer import Evaluate, Job, Trainer, TrainingConfig
+from sfnode.worker.trainer import Evaluate, Job, Trainer
+from sfnode.worker.training_config import TrainingConfig
 
 _INBOX_EVENTS = 256  # beyond it the network's readers wait, and with them the senders
 _STATUS_S = 1.0

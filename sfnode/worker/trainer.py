@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import trio
@@ -22,28 +22,12 @@ from sfnode.worker.messages import (
     EstimateRequest,
     Evaluated,
     EvaluateRequest,
-    OpenSession,
     RenewedBasis,
     SessionOpened,
 )
+from sfnode.worker.training_config import TrainingConfig
 
 _RESTART_S_MAX = 60.0  # a worker that dies at once is started again after 1, 2, 4 ... 60 s
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingConfig:
-    """Local choices for training; see the options of ``sfnode join`` of the same names. ``basis``: a file, for a run
-    whose basis is published; ``renewals``: those that took its place."""
-
-    model: str
-    data: str | None
-    eval_data: str | None = None
-    device: str = "auto"
-    dtype: str = "fp32"
-    threads: int | None = None
-    worker_socket: Path | None = None
-    basis: Path | None = None
-    renewals: tuple[RenewedBasis, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,18 +123,8 @@ class Trainer:
                 await session.aclose()
 
     async def _open(self, session: WorkerSession) -> None:
-        config, renewals = self._config, self._renewals()
-        request = OpenSession(
-            manifest=self._signed.encode(),
-            basis=None if config.basis is None else str(config.basis),
-            renewals=renewals,
-            model=config.model,
-            data=config.data,
-            eval_data=config.eval_data,
-            author=self._author,
-            device=config.device,
-            dtype=config.dtype,
-        )
+        renewals = self._renewals()
+        request = replace(self._config, renewals=renewals).open_session(self._signed, self._author)
         try:
             opened = await session.request(request, SessionOpened)
         except WorkerMemoryError as error:
