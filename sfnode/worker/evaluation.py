@@ -8,8 +8,9 @@ from pathlib import Path
 
 from protocol.run.manifest import SignedManifest
 from protocol.state.coefficients import Coefficients
-from sfnode.worker.client import coefficients_of, connect, worker_process
+from sfnode.worker.client import coefficients_of, connect
 from sfnode.worker.messages import CoefficientsSet, Evaluated, EvaluateRequest, SessionOpened
+from sfnode.worker.supervisor import worker_socket
 from sfnode.worker.training_config import TrainingConfig
 
 
@@ -17,9 +18,7 @@ async def evaluate_states(
     signed: SignedManifest, config: TrainingConfig, states: Sequence[Coefficients]
 ) -> list[Evaluated]:
     """Evaluate each state on ``config.eval_data``. Raises OperatorError, WorkerError."""
-    if config.worker_socket is not None:
-        return await _evaluate_on(config.worker_socket, signed, config, states)
-    async with worker_process(threads=config.threads) as socket:
+    async with worker_socket(config) as socket:
         return await _evaluate_on(socket, signed, config, states)
 
 

@@ -23,8 +23,9 @@ from protocol.ledger.ledger import Ledger
 from protocol.run.manifest import Manifest, SignedManifest
 from protocol.run.task import DATA_PRIVATE
 from protocol.state.coefficients import Coefficients
-from sfnode.worker.client import WorkerSession, coefficients_of, connect, worker_process
+from sfnode.worker.client import WorkerSession, coefficients_of, connect
 from sfnode.worker.messages import CoefficientsSet, Estimated, EstimateRequest, SessionOpened
+from sfnode.worker.supervisor import worker_socket
 from sfnode.worker.training_config import TrainingConfig
 
 TOLERANCE_MIN: Final = 0.1  # rounding to a quantum, and other kernels on other hardware
@@ -97,7 +98,7 @@ async def audit_messages(
             told from an invented one.
         WorkerError: the worker ended.
     """
-    async with worker_process(threads=config.threads) as socket:
+    async with worker_socket(config) as socket:
         session = await connect(socket)
         await session.request(replace(config, eval_data=None).open_session(signed), SessionOpened)
         findings = []

@@ -1,11 +1,10 @@
-"""Keeps a training worker at work for one node: starts it, hands it the coefficients, outlives its crashes."""
+"""Keeps a training worker at work for one node: hands it jobs and coefficients, and outlives its crashes."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 
 import trio
 
@@ -15,7 +14,7 @@ from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Eve
 from protocol.run.manifest import SignedManifest
 from protocol.state.coefficients import Coefficients
 from sfnode.reporter import Reporter
-from sfnode.worker.client import WorkerSession, coefficients_of, connect, worker_process
+from sfnode.worker.client import WorkerSession, coefficients_of
 from sfnode.worker.messages import (
     CoefficientsSet,
     Estimated,
@@ -25,9 +24,8 @@ from sfnode.worker.messages import (
     RenewedBasis,
     SessionOpened,
 )
+from sfnode.worker.supervisor import supervise
 from sfnode.worker.training_config import TrainingConfig
-
-_RESTART_S_MAX = 60.0  # a worker that dies at once is started again after 1, 2, 4 ... 60 s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,29 +76,16 @@ class Trainer:
 
     async def run(self, jobs: trio.MemoryReceiveChannel[Job], inbox: trio.MemorySendChannel[Event]) -> None:
         """Work until cancelled. Raises OperatorError when the model, the data or the device cannot be used."""
-        pause_s = 1.0
-        while True:
-            started = trio.current_time()
-            try:
-                async with self._socket() as socket:
-                    await self._serve(await connect(socket), jobs, inbox)
-            except WorkerError as error:
-                self.statistics.restarts += 1
-                pause_s = 1.0 if trio.current_time() - started > _RESTART_S_MAX else min(2 * pause_s, _RESTART_S_MAX)
-                text = f"training worker lost: {error}. Starting it again in {pause_s:.0f} s; the network goes on"
-                self._reporter.event("worker_lost", text, reason=str(error), pause_s=pause_s)
-                if self._estimating is not None:
-                    await inbox.send(EstimateLost(step=self._estimating))
-                    self._estimating = None
-            await trio.sleep(pause_s)
+        serve = partial(self._serve, jobs=jobs, inbox=inbox)
+        await supervise(self._config, serve, partial(self._tell_lost, inbox=inbox))
 
-    @asynccontextmanager
-    async def _socket(self) -> AsyncIterator[Path]:
-        if self._config.worker_socket is not None:
-            yield self._config.worker_socket
-            return
-        async with worker_process(threads=self._config.threads) as socket:
-            yield socket
+    async def _tell_lost(self, error: WorkerError, pause_s: float, inbox: trio.MemorySendChannel[Event]) -> None:
+        self.statistics.restarts += 1
+        text = f"training worker lost: {error}. Starting it again in {pause_s:.0f} s; the network goes on"
+        self._reporter.event("worker_lost", text, reason=str(error), pause_s=pause_s)
+        if self._estimating is not None:
+            await inbox.send(EstimateLost(step=self._estimating))
+            self._estimating = None
 
     async def _serve(
         self,
