@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import get_args
 
 import pytest
 import trio
@@ -17,6 +16,7 @@ from protocol.wire import (
     Attestations,
     AuthorsRequest,
     FileRequest,
+    Kind,
     Message,
     PayloadsRequest,
     PeerId,
@@ -61,7 +61,7 @@ def test_cost__every_request__has_one_and_no_other_message_has() -> None:
 
 def test_cost__messages_that_are_called_requests__all_have_one() -> None:
     """FileRequest: only observers may ask for it, and they pay by the byte."""
-    named = {kind for kind in get_args(Message) if kind.__name__.endswith("Request")}
+    named = {kind.declared for kind in Kind if kind.declared.__name__.endswith("Request")}
     assert set(rations_module._COST_US) == named - {FileRequest}
 
 
