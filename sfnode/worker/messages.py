@@ -51,7 +51,7 @@ class OpenSession:
         eval_data: JSONL file to evaluate on, or None.
         author: 32-byte public key of the node (for log lines only: seeds come with each request).
         device: "auto", "cpu", "cuda" or "mps".
-        dtype: "fp32", "bf16" or "fp16": of the base weights and the forward pass.
+        dtype: one of PRECISIONS: of the base weights and the forward pass.
     """
 
     manifest: bytes
