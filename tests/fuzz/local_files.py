@@ -18,10 +18,10 @@ from protocol.errors import OperatorError, StorageDamagedError, WorkerError
 from protocol.schema import to_plain
 from protocol.state.replica import Replica
 from sfnode.network import bounds
-from sfnode.network.discovery.saved_peers import decode_peers
+from sfnode.network.discovery.saved_peers import decode_peers, encode_peers
 from sfnode.network.memory_guard import MemoryState
 from sfnode.network.policy.address_book import AddressBook, PeerRow
-from sfnode.network.policy.addresses import parse_untrusted, peer_of_author
+from sfnode.network.policy.addresses import peer_of_author
 from sfnode.node import status_file as status_module
 from sfnode.node.status_file import Status, read_status
 from sfnode.storage.store import LEDGER_FILE, read_records, replay
@@ -48,10 +48,9 @@ def check_known_peers(data: bytes) -> None:
     kept = book.rows()
     assert len(kept) <= bounds.KNOWN_PEERS_MAX
     assert all(len(row.addresses) <= bounds.ADDRESSES_PER_PEER_MAX for row in kept)
-    text = json.dumps([to_plain(row, as_rows=False) for row in kept])
-    assert decode_peers(text) == kept
+    assert decode_peers(encode_peers(kept)) == kept
     for peer in book.due(0.0, exclude=frozenset()):
-        parse_untrusted(book.addresses(peer))
+        assert all(address.port and address.peer is None for address in book.addresses(peer))
     book.share(exclude=OWN, connected=frozenset())
 
 
