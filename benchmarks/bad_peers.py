@@ -22,6 +22,7 @@ import trio
 from benchmarks.sample_runs import Shape, manifest_of, seed_of_author, tiny_tensors
 from protocol.crypto.keys import Signer
 from protocol.events import DropPeer, Event, SendMessage
+from protocol.framing import frame
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.node.node import Node
@@ -33,7 +34,6 @@ from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.policy.addresses import parse_address
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_server import ServedRun
-from sfnode.network.sessions.frames import frame
 from sfnode.network.sessions.handshake import exchange_hello, own_hello
 from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link, LinkBrokenError

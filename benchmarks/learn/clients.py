@@ -23,7 +23,8 @@ from protocol.run.manifest import FileHash, Manifest, ModelSpec, TensorSpec
 from protocol.run.method import Method, ScalarKind
 from protocol.run.task import Objective
 from protocol.state.coefficients import Coefficients
-from protocol.subspace.bases import Bases, Published, decode_basis_untrusted, encode_basis
+from protocol.subspace.bases import Bases, Published
+from protocol.subspace.basis_file import decode_basis_untrusted, encode_basis
 from protocol.subspace.directions import Basis, seed_of
 from sfnode.run.builder import MethodChoice, build_manifest, method_plain
 from sfnode.storage.stored_bases import UNIT_EXP

@@ -27,7 +27,7 @@ from sfnode.storage.identity import FILE_NAME, load_identity
 from sfnode.storage.store import read_manifest, replayed
 from sfnode.storage.stored_bases import basis_in, renewals_for
 from sfnode.worker.remeasuring import Audit, audit_messages, check_auditable, choose_messages, report_name
-from sfnode.worker.trainer import TrainingConfig
+from sfnode.worker.training_config import TrainingConfig
 
 
 @click.command()

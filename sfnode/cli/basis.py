@@ -14,7 +14,7 @@ from protocol.errors import OperatorError
 from protocol.ledger.statements import StatementCodec
 from protocol.run.method import BasisKind
 from protocol.state.replica import Replica
-from protocol.subspace.bases import encode_basis
+from protocol.subspace.basis_file import encode_basis
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.init import task_of
 from sfnode.cli.join import model_reference

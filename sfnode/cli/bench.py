@@ -10,6 +10,7 @@ import click
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import POSITIVE, dtype_option, json_option
 from sfnode.training.allocator import keep_freed_memory
+from sfnode.worker.precisions import FLOATS
 
 _shape_option = click.option(
     "--shape", default="opt-125m", show_default=True, help="Model shape, random weights: opt-125m, opt-1.3b, opt-2.7b."
@@ -109,7 +110,7 @@ def replay(shape: str, updates: int, directions: int, is_json: bool) -> None:
 @dtype_option
 @click.option(
     "--other-dtype",
-    type=click.Choice(["fp32", "bf16", "fp16"]),
+    type=click.Choice(FLOATS),
     default="bf16",
     show_default=True,
     help="Of another honest node.",

@@ -39,7 +39,7 @@ from sfnode.storage.identity import FILE_NAME, load_or_create_seed, store_seed
 from sfnode.storage.statement_files import submit
 from sfnode.storage.store import MANIFEST_FILE, decode_run_file, read_manifest
 from sfnode.storage.stored_bases import basis_in, read_bases, store_basis
-from sfnode.worker.trainer import TrainingConfig
+from sfnode.worker.training_config import TrainingConfig
 
 HOME = Path("~/.sfnode")
 _SEED_BYTES = 32  # fetching needs an identity, but none that is known: a new one each time

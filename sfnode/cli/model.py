@@ -19,7 +19,7 @@ from sfnode.storage.store import read_manifest, replayed
 from sfnode.storage.stored_bases import basis_in, read_bases, renewals_for
 from sfnode.worker.evaluation import evaluate_states
 from sfnode.worker.messages import RenewedBasis
-from sfnode.worker.trainer import TrainingConfig
+from sfnode.worker.training_config import TrainingConfig
 
 
 @click.command("eval")

@@ -11,6 +11,7 @@ import click
 from protocol.run.task import Objective
 from sfnode.run.builder import MethodChoice
 from sfnode.run.builtin_tasks import BUILTIN_TASKS
+from sfnode.worker.precisions import FLOATS, PRECISIONS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -20,8 +21,8 @@ POSITIVE = click.IntRange(1)
 NOT_NEGATIVE = click.IntRange(0)
 
 _DEFAULTS = MethodChoice()
-_DTYPES = click.Choice(["fp32", "bf16", "fp16"])
-_PRECISIONS = click.Choice(["fp32", "bf16", "fp16", "int8", "int8-fp32", "int4"])
+_DTYPES = click.Choice(FLOATS)
+_PRECISIONS = click.Choice(list(PRECISIONS))
 _LIST = "list"
 _OBJECTIVES = click.Choice([each.value for each in Objective])
 

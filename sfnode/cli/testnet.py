@@ -30,7 +30,7 @@ from sfnode.cli.options import (
 from sfnode.run.builder import MethodChoice
 from sfnode.run.data_files import evaluation_file, training_file
 from sfnode.testnet.local_network import LocalNetwork, LocalNetworkConfig, NodeProcess, TestnetResult
-from sfnode.worker.trainer import TrainingConfig
+from sfnode.worker.training_config import TrainingConfig
 
 _DEFAULTS = MethodChoice()
 _PRINT_S = 2.0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from protocol.framing import LENGTH_BYTES
 from protocol.limits import FRAME_BYTES_MAX, PULL_BYTES_MAX
 
 # --- frames ---------------------------------------------------------------------------------------------------
-LENGTH_PREFIX_BYTES: Final = 4  # u32, big endian
 HELLO_FRAME_BYTES_MAX: Final = 1_024  # a stranger may make us buffer this much before it has said who it is
-READ_BYTES_MAX: Final = FRAME_BYTES_MAX + LENGTH_PREFIX_BYTES  # one read takes all that a full frame needs
-WRITE_BYTES_MAX: Final = FRAME_BYTES_MAX + LENGTH_PREFIX_BYTES  # frames joined into one write: writes cost, not bytes
+READ_BYTES_MAX: Final = FRAME_BYTES_MAX + LENGTH_BYTES  # one read takes all that a full frame needs
+WRITE_BYTES_MAX: Final = FRAME_BYTES_MAX + LENGTH_BYTES  # frames joined into one write: writes cost, not bytes
 SEND_QUEUE_BYTES_MAX: Final = 262_144  # unsent bytes per neighbour; beyond it send() is False, anti-entropy cures it
 
 # --- what one neighbour may cost us -----------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import trio
 from protocol.errors import Reject
 from protocol.events import BasisArrived, Event, FetchBasis, FetchFailed
 from protocol.run.manifest import Manifest
-from protocol.subspace.bases import decode_basis_untrusted
+from protocol.subspace.basis_file import decode_basis_untrusted
 from sfnode.network.network import Network
 from sfnode.network.sessions.file_download import Download, basis_of
 from sfnode.reporter import Reporter

@@ -6,7 +6,6 @@ effects in their order. Nothing else in the process changes the replica.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import time
@@ -46,10 +45,16 @@ from protocol.ledger.statements import Statement
 from protocol.node.node import Node
 from protocol.node.node_config import NodeConfig, SnapshotUse
 from protocol.run.manifest import SignedManifest
-from protocol.schema import to_plain
 from protocol.state.replica import Replica
 from sfnode.network.discovery.port_mapping import MappingReport
-from sfnode.network.discovery.saved_peers import decode_discouraged, decode_peers, with_bootstraps
+from sfnode.network.discovery.saved_peers import (
+    decode_discouraged,
+    decode_peers,
+    encode_bootstraps,
+    encode_discouraged,
+    encode_peers,
+    with_bootstraps,
+)
 from sfnode.network.network import Network, Readiness
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.sessions.file_server import ServedRun
@@ -63,7 +68,8 @@ from sfnode.storage.statement_files import read_statements_file, remove, waiting
 from sfnode.storage.store import LEDGER_FILE, STATUS_FILE, Store, replay, replay_statements
 from sfnode.storage.stored_bases import renewals_in
 from sfnode.worker.messages import RenewedBasis
-from sfnode.worker.trainer import Evaluate, Job, Trainer, TrainingConfig
+from sfnode.worker.trainer import Evaluate, Job, Trainer
+from sfnode.worker.training_config import TrainingConfig
 
 _STATUS_S = 1.0
 _PEERS_SAVED_S = 5.0  # who is killed sooner after it met its first peers has forgotten them
@@ -310,13 +316,13 @@ class Daemon:
             await trio.sleep(_STATUS_S)
 
     def _save_peers(self) -> None:
-        rows = json.dumps([to_plain(row, as_rows=False) for row in self.network.known_peers()])
+        rows = encode_peers(self.network.known_peers())
         if rows != self._store.known_peers:
             self._store.save_known_peers(rows)
-        discouraged = json.dumps([to_plain(row, as_rows=False) for row in self.network.discouraged_peers()])
+        discouraged = encode_discouraged(self.network.discouraged_peers())
         if discouraged != self._store.discouraged:
             self._store.save_discouraged(discouraged)
-        bootstraps = json.dumps(self.network.reached_bootstraps)
+        bootstraps = encode_bootstraps(self.network.reached_bootstraps)
         if bootstraps != self._store.bootstraps:
             self._store.save_bootstraps(bootstraps)
 

@@ -11,7 +11,8 @@ from protocol.errors import OperatorError, Reject
 from protocol.run.manifest import Manifest
 from protocol.run.method import BasisKind
 from protocol.state.replica import Replica
-from protocol.subspace.bases import Bases, Published, decode_basis_untrusted, rank_and_max
+from protocol.subspace.bases import Bases, Published
+from protocol.subspace.basis_file import decode_basis_untrusted, rank_and_max
 from protocol.subspace.directions import Basis
 from sfnode.storage.files import read_bytes, write_durably
 from sfnode.worker.messages import RenewedBasis

@@ -20,9 +20,9 @@ from protocol.state.coefficients import Coefficients
 from sfnode.storage.files import write_durably
 from sfnode.storage.store import replayed
 from sfnode.testnet.picture import CurvePoint, draw_training_curve
-from sfnode.worker.client import worker_process
 from sfnode.worker.evaluation import evaluate_states
-from sfnode.worker.trainer import TrainingConfig
+from sfnode.worker.supervisor import worker_process
+from sfnode.worker.training_config import TrainingConfig
 
 RUN_FILE = "testnet.run"
 PICTURE_FILE = "training.svg"

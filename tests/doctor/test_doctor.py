@@ -19,7 +19,7 @@ import pytest
 
 from protocol.run.manifest import SignedManifest
 from sfnode.demo import model_folder
-from sfnode.doctor import machine, model_check, peers
+from sfnode.doctor import machine, memory_plan, model_check, peers
 from sfnode.doctor.findings import Finding, Verdict, in_thread, ok
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.network.transport.reachability import DialBack, ReachAnswer
@@ -330,15 +330,15 @@ def test_doctor__torch_that_crashes__is_a_line_and_no_traceback(monkeypatch: pyt
 
 def test_doctor__memory_plan__is_held_against_what_is_free(running: Running) -> None:
     manifest = running.signed.manifest
-    plans = {dtype: model_check.plan_memory(manifest, model_folder(), dtype) for dtype in ("fp32", "bf16", "int8")}
+    plans = {dtype: memory_plan.plan_memory(manifest, model_folder(), dtype) for dtype in ("fp32", "bf16", "int8")}
     assert plans["fp32"].weights == 2 * plans["bf16"].weights > 2 * plans["int8"].weights
-    assert model_check.judge_memory(plans["fp32"], 1 << 40, None).verdict is Verdict.OK
-    finding = model_check.judge_memory(plans["fp32"], 1 << 20, None)
+    assert memory_plan.judge_memory(plans["fp32"], 1 << 40, None).verdict is Verdict.OK
+    finding = memory_plan.judge_memory(plans["fp32"], 1 << 20, None)
     assert finding.verdict is Verdict.FAIL and "--dtype" in finding.advice
-    assert model_check.judge_memory(plans["fp32"], 1 << 40, 1_000).verdict is Verdict.FAIL
-    assert model_check.judge_memory(plans["fp32"], None, None).verdict is Verdict.UNKNOWN
+    assert memory_plan.judge_memory(plans["fp32"], 1 << 40, 1_000).verdict is Verdict.FAIL
+    assert memory_plan.judge_memory(plans["fp32"], None, None).verdict is Verdict.UNKNOWN
     long = replace(manifest, steps=10 * manifest.method.epoch_steps)
-    assert model_check.plan_memory(long, model_folder(), "fp32").copies > 0
+    assert memory_plan.plan_memory(long, model_folder(), "fp32").copies > 0
 
 
 # --- what peers' answers mean -----------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ INSTRUMENTED: Final = (
     "sfnode.network.policy.addresses",
     "sfnode.network.sessions.channel",
     "sfnode.network.discovery.peer_exchange",
-    "sfnode.network.sessions.frames",
+    "protocol.framing",
     "sfnode.network.sessions.handshake",
     "sfnode.network.discovery.mdns_packets",
     "sfnode.network.transport.reachability",

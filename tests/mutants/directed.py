@@ -34,7 +34,7 @@ def rest_after_a_good_session() -> str:
         asking.handle(Ticked(), now_ms)
     while not (requests := sent(tell(asking, X, head, now_ms), SpansRequest)):
         now_ms += 500
-    number = requests[0][1].request  # type: ignore[union-attr]
+    number = requests[0][1].request  # type: ignore[attr-defined]
     tell(asking, X, Spans(request=number, statements=bytes(16), spans=()), now_ms)
     tell(asking, X, head, now_ms + 1)
     effects = tell(asking, X, head, now_ms + limits.SYNC_REST_MS)

@@ -82,7 +82,7 @@ RATE_LIMITS = (
     _mutant(
         "bytes-without-rate-limit",
         "a neighbour is read as fast as it sends",
-        Edit(_SESSION, "Session.stay_within_rate", "if self._allowance_bytes < 0:", "if False:"),
+        Edit(_SESSION, "Session.stay_within_rate", "if wait_s > 0:", "if False:"),
         _OF_SESSIONS + "test_neighbour__sends_faster_than_allowed__is_read_more_slowly",
     ),
     _mutant(
@@ -111,7 +111,7 @@ RATE_LIMITS = (
     _mutant(
         "rate-limit-anew-for-each-session",
         "who reconnects has a full budget again",
-        Edit(_RATE_LIMITS, "RateLimits.ended", "self._buckets[peer].is_here = False", "del self._buckets[peer]"),
+        Edit(_RATE_LIMITS, "RateLimits.ended", "self._asking[peer].is_here = False", "del self._asking[peer]"),
         _OF_RATE_LIMITS + "test_rations__peer_reconnects__finds_its_bucket_as_it_left_it",
     ),
 )

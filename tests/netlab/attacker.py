@@ -24,16 +24,15 @@ import trio
 from benchmarks.sample_runs import scalars_of, signer
 from protocol import limits
 from protocol.errors import Reject
+from protocol.framing import LENGTH_BYTES, frame
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import Manifest
 from protocol.wire import Message, PeerAddress, PeerId, Peers, Records, SpansRequest, encode
-from sfnode.network import bounds
 from sfnode.network.network import Network
 from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.policy.addresses import parse_address, peer_of_author
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_server import ServedRun
-from sfnode.network.sessions.frames import frame
 from sfnode.network.sessions.handshake import RefusedError, exchange_hello, own_hello
 from sfnode.network.transport.host import DialError, Host
 from sfnode.network.transport.link import Link, LinkBrokenError
@@ -111,7 +110,7 @@ async def spammer(attack: Attack, channel: Channel, step: int) -> None:
         ("forged", _frame(Records(request=0, data=forged * 8))),
         ("cut", _frame(Records(request=0, data=record[:-1]))),
         ("unasked", _frame(Records(request=77, data=record))),
-        ("oversize", (bounds.LENGTH_PREFIX_BYTES * b"\xff") + os.urandom(64)),
+        ("oversize", (LENGTH_BYTES * b"\xff") + os.urandom(64)),
         ("replayed", _frame(Records(request=0, data=record * 64))),
         ("requests", b"".join(_frame(SpansRequest(request=number)) for number in range(64))),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import random
 import socket
@@ -15,7 +14,7 @@ import trio
 from protocol.wire import PeerId, Peers
 from sfnode.network import bounds
 from sfnode.network.discovery import dialler as overlay
-from sfnode.network.discovery.saved_peers import with_bootstraps
+from sfnode.network.discovery.saved_peers import encode_bootstraps, with_bootstraps
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import parse_address
@@ -242,7 +241,7 @@ async def test_anchors__newcomers_before_the_end__do_not_take_the_places_of_thos
         await until(lambda: others[1].peer in node.peers())
         newest = max(row.last_success_unix_ms for row in node.network.known_peers())
         for late in others[2:]:  # met after those two, as often as one likes
-            node.network._book.succeeded(late.peer, "/ip4/192.0.2.1/tcp/1", unix_ms=newest + 1)
+            node.network._book.succeeded(late.peer, parse_address("/ip4/192.0.2.1/tcp/1"), unix_ms=newest + 1)
         await until(lambda: 1_000 * time.time() > newest + 2)
         await node.stop()
         again = AddressBook(own_peer=node.peer, bootstrap=(), chance=random.Random(1))
@@ -332,7 +331,7 @@ async def test_bootstraps__reached_in_one_life__are_named_to_the_next() -> None:
         node = await start(nursery, network(2, NetworkConfig(bootstrap=(*bootstrap.addresses, *dead))))
         await until(node.connected)
         assert node.network.reached_bootstraps == bootstrap.addresses
-        saved = json.dumps(node.network.reached_bootstraps)
+        saved = encode_bootstraps(node.network.reached_bootstraps)
         nursery.cancel_scope.cancel()
     assert with_bootstraps(NetworkConfig(), saved).bootstrap == bootstrap.addresses
     assert with_bootstraps(NetworkConfig(bootstrap=bootstrap.addresses), saved).bootstrap == bootstrap.addresses

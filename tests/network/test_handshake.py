@@ -10,12 +10,12 @@ import trio
 
 from protocol.errors import OperatorError
 from protocol.events import PeerJoined, PeerLeft
+from protocol.framing import frame
 from protocol.wire import VERSION, Bye, Hello, Message, Peers, PeersRequest, Ping, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_download import fetch_manifest
-from sfnode.network.sessions.frames import frame
 from sfnode.network.sessions.handshake import exchange_hello
 from tests.support.network_nodes import (
     CALM,

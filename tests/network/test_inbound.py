@@ -9,13 +9,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 import trio
 
+from protocol.framing import FrameParser, frame
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.wire import Bye, PeerId, Records, decode_untrusted, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy import inbound
 from sfnode.network.policy.addresses import Address
-from sfnode.network.sessions.frames import FrameParser, frame
 from sfnode.network.sessions.handshake import FULL, GIVE_WAY
 from sfnode.network.transport import host as host_module
 from sfnode.network.transport.link import Link

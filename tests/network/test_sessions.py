@@ -9,10 +9,10 @@ import trio
 
 from protocol.errors import OperatorError
 from protocol.events import PeerJoined, PeerLeft
+from protocol.framing import frame
 from protocol.wire import Bye, ManifestPart, Peers, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig, Timings
-from sfnode.network.sessions.frames import frame
 from sfnode.network.transport.link import Link
 from sfnode.node import inbox
 from tests.support.network_nodes import (

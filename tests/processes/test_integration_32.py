@@ -18,7 +18,7 @@ from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.node.daemon import Daemon
 from sfnode.storage.identity import FILE_NAME, load_identity, load_or_create_seed
-from sfnode.worker.client import worker_process
+from sfnode.worker.supervisor import worker_process
 from tests.support.daemons import JoinProcess, daemon_in_this_process, demo_run, free_port, log_verify, write_run
 
 NODES = 32

@@ -23,7 +23,7 @@ from sfnode.node.daemon import Daemon, DaemonConfig
 from sfnode.reporter import Reporter
 from sfnode.storage.identity import FILE_NAME, store_seed
 from sfnode.storage.store import Store
-from sfnode.worker.trainer import TrainingConfig
+from sfnode.worker.training_config import TrainingConfig
 from tests.netlab.proxy import Proxy
 from tests.netlab.worker import PacedWorker
 from tests.support.daemons import JoinProcess, free_port, log_verify

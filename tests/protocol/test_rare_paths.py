@@ -21,7 +21,7 @@ from protocol.state.coefficients import Coefficients
 from protocol.sync.anti_entropy import answer
 from protocol.sync.flood import Flood, PushQueue
 from protocol.sync.synchroniser import Synchroniser
-from protocol.wire import Head, PayloadsRequest, PeerId, Records
+from protocol.wire import Head, Payloads, PayloadsRequest, PeerId, Records
 from sfnode.worker.messages import OpenSession
 from tests.support.ledgers import ledger_of, seal
 from tests.support.manifests import small_manifest
@@ -172,7 +172,7 @@ def test_synchroniser__heads_of_several__target_is_the_largest_and_step_the_lowe
 def test_answer__payload_hashes_of_an_author_that_is_not_held__are_empty() -> None:
     request = PayloadsRequest(request=7, span=3, author=ME.author)
     (reply,) = answer(Ledger(MANIFEST), request)
-    assert (reply.request, reply.span, reply.author, reply.hashes) == (7, 3, ME.author, b"")  # type: ignore[union-attr]
+    assert reply == Payloads(request=7, span=3, author=ME.author, hashes=b"")
 
 
 # --- node

@@ -110,7 +110,7 @@ def test_node__answer_of_the_wrong_kind_and_one_more__is_no_completed_sync() -> 
     joining.handle(WorkerReady(), 10)
     join(joining, X, now_ms=20)
     (request,) = sent(tell(joining, X, other_head(seal(MANIFEST, 0, 0)), 30), SpansRequest)
-    number = request[1].request  # type: ignore[union-attr]
+    number = request[1].request  # type: ignore[attr-defined]
     assert isinstance(tell(joining, X, PullDone(request=number, records=0), 40)[0], DropPeer)
     assert tell(joining, X, Spans(request=number, statements=bytes(16), spans=()), 41) == []
     assert not joining.sync.is_live
@@ -187,7 +187,7 @@ def test_sync__late_answer_to_a_request_given_up__is_nobodys_fault() -> None:
     join(joining, X)
     (request,) = sent(tell(joining, X, other_head(seal(MANIFEST, 0, 0)), 0), SpansRequest)
     joining.handle(Ticked(), limits.REQUEST_TIMEOUT_MS)
-    number = request[1].request  # type: ignore[union-attr]
+    number = request[1].request  # type: ignore[attr-defined]
     assert without_heads(tell(joining, X, Spans(request=number, statements=bytes(16), spans=()), 10_001)) == []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -17,7 +17,7 @@ from protocol.node.node import Node
 from protocol.schema import _field_types
 from protocol.state import coefficients
 from protocol.state.replica import Replica
-from protocol.wire import Message, PeerId
+from protocol.wire import Kind, PeerId
 from tests.simulation.environment import Environment, Part
 from tests.simulation.faults import Calendar
 from tests.simulation.holding import Slot, Violation
@@ -308,7 +308,8 @@ def _result(world: World, agreed_ms: int, violation: str) -> Result:
 @contextmanager
 def changed_limits(values: dict[str, int]) -> Iterator[None]:
     """Other limits than the protocol's while this lasts. Bounds of the wire format stay as they are."""
-    for message in get_args(Message):
+    messages: list[type] = [kind.declared for kind in Kind]
+    for message in messages:
         _field_types(message)  # they are read from the limits at the first use: let that be now
     with patch.dict(vars(limits), values):
         yield

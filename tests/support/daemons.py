@@ -23,7 +23,7 @@ from sfnode.run.builder import MethodChoice, build_manifest, method_plain
 from sfnode.run.data_files import data_spec
 from sfnode.storage.identity import FILE_NAME, load_or_create_seed
 from sfnode.storage.store import STATUS_FILE
-from sfnode.worker.trainer import TrainingConfig
+from sfnode.worker.training_config import TrainingConfig
 from tests.support.manifests import OWNER
 
 MODEL = "embedded:tiny-opt"

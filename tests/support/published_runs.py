@@ -8,7 +8,7 @@ import numpy as np
 
 from protocol.run.manifest import Manifest, SignedManifest, checked, sign_manifest
 from protocol.schema import to_plain
-from protocol.subspace.bases import encode_basis
+from protocol.subspace.basis_file import encode_basis
 from protocol.subspace.directions import Basis, Int8Array
 from sfnode.run.builder import MethodChoice, method_plain
 from tests.support.daemons import demo_run

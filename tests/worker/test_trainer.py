@@ -32,7 +32,8 @@ from sfnode.worker.messages import (
     SetCoefficients,
     WorkerFailure,
 )
-from sfnode.worker.trainer import Evaluate, Job, Trainer, TrainingConfig
+from sfnode.worker.trainer import Evaluate, Job, Trainer
+from sfnode.worker.training_config import TrainingConfig
 from tests.support.fake_worker import FakeWorker, Script, fake_worker, healthy
 from tests.support.manifests import OWNER, small_manifest
 

@@ -17,7 +17,7 @@ from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.discovery.peer_exchange import PeerExchange
 from sfnode.network.policy.address_book import AddressBook
-from sfnode.network.policy.addresses import Address, parse_address
+from sfnode.network.policy.addresses import Address
 from sfnode.network.policy.inbound import Group, limited_group_of
 from sfnode.network.policy.outbound import Candidate, Dialled, choose_to_leave, elsewhere, is_crowded, spread
 from sfnode.network.policy.reputation import Fault
@@ -108,7 +108,7 @@ class Dialler:
             yield Candidate(peer=peer, group=self._group(peer))
 
     def _group(self, peer: PeerId) -> Group | None:
-        return _group_of(self._book.addresses(peer)[0])
+        return _group_of(self._book.addresses(peer)[0].host)
 
     def _dialled(self) -> tuple[Dialled, ...]:
         """The sessions that we dialled and that are to stay, the oldest first."""
@@ -178,8 +178,8 @@ class Dialler:
             self.wake()
 
     async def _dial(self, peer: PeerId) -> None:
-        for transport in self._book.addresses(peer):
-            if await self._try_address(replace(parse_address(transport), peer=peer)):
+        for address in self._book.addresses(peer):
+            if await self._try_address(replace(address, peer=peer)):
                 return
 
     async def _try_address(self, address: Address) -> bool:
@@ -190,7 +190,7 @@ class Dialler:
         def on_handshake() -> None:
             self._dialling.discard(peer)
             self._reports.pop(str(address), None)
-            self._book.succeeded(peer, address.transport, unix_ms=int(time.time() * 1000))
+            self._book.succeeded(peer, address, unix_ms=int(time.time() * 1000))
 
         try:
             link = await self._host.dial(address)
@@ -229,5 +229,5 @@ class Dialler:
 
 
 @lru_cache(maxsize=bounds.KNOWN_PEERS_MAX)  # 20 us each, and a full book is gone through every second
-def _group_of(transport: str) -> Group | None:
-    return limited_group_of(parse_address(transport).host)
+def _group_of(host: str) -> Group | None:
+    return limited_group_of(host)

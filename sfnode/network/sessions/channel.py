@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import trio
 
+from protocol.framing import LENGTH_BYTES, FrameParser, frame
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.wire import Message, PeerId, decode_untrusted, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import Timings
-from sfnode.network.sessions.frames import FrameParser, frame
 from sfnode.network.transport.link import Link, LinkBrokenError
 
 
@@ -53,7 +53,7 @@ class Channel:
             if not data:
                 return None
             self._parser.feed_untrusted(data)
-        size = len(payload) + bounds.LENGTH_PREFIX_BYTES
+        size = len(payload) + LENGTH_BYTES
         for traffic in (self.traffic, self._total):
             traffic.bytes_in += size
             traffic.frames_in += 1

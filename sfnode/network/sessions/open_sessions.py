@@ -153,7 +153,7 @@ def info(session: Session, book: AddressBook) -> NeighbourInfo:
     traffic = session.channel.traffic
     return NeighbourInfo(
         peer=session.peer,
-        address=known[0] if session.is_outbound and known else session.channel.link.remote_host,
+        address=str(known[0]) if session.is_outbound and known else session.channel.link.remote_host,
         is_outbound=session.is_outbound,
         agent=session.hello.agent,
         bytes_in=traffic.bytes_in,

@@ -14,6 +14,7 @@ from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.policy.rate_limits import Asked
 from sfnode.network.policy.reputation import Fault
+from sfnode.network.policy.token_bucket import TokenBucket
 from sfnode.network.sessions.channel import Channel, StalledError
 from sfnode.network.sessions.send_queue import SendQueue
 from sfnode.network.transport.link import LinkBrokenError
@@ -49,8 +50,7 @@ class Session:
         self._is_delivering = False
         self._ping = Ping(nonce=0)  # the last one, and when it was queued
         self._ping_s = self.started_s
-        self._allowance_bytes: float = bounds.RECEIVE_BURST_BYTES
-        self._allowance_s = self.started_s
+        self._allowance = TokenBucket(bounds.RECEIVE_BURST_BYTES, self.started_s)
 
     @property
     def peer(self) -> PeerId:
@@ -131,14 +131,10 @@ class Session:
             self._heard_s = trio.current_time()
 
     async def stay_within_rate(self, cost_bytes: int) -> None:
-        """Wait while the peer has sent more than it may (a token bucket)."""
-        now_s = trio.current_time()
-        earned = (now_s - self._allowance_s) * bounds.RECEIVE_BYTES_PER_S
-        self._allowance_bytes = min(self._allowance_bytes + earned, bounds.RECEIVE_BURST_BYTES)
-        self._allowance_s = now_s
-        self._allowance_bytes -= cost_bytes
-        if self._allowance_bytes < 0:
-            await trio.sleep(-self._allowance_bytes / bounds.RECEIVE_BYTES_PER_S)
+        """Wait while the peer has sent more than it may."""
+        wait_s = self._allowance.take(cost_bytes, bounds.RECEIVE_BYTES_PER_S, trio.current_time())
+        if wait_s > 0:
+            await trio.sleep(wait_s)
 
     async def _write_all(self) -> None:
         try:
