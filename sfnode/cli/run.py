@@ -27,7 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @click.group("run")
 def run_group() -> None:
-    """Say who may contribute to a run of yours: admit, expel, invite.
+    """Say who may contribute to a run of yours: admit, exclude, invite.
 
     Each command signs a statement with the owner's key. It goes to the node of --data-dir, whether that runs or not,
     and from there to all others; or into a file (--out), which any node of the run takes (`sfnode run submit`).
@@ -62,7 +62,7 @@ def admit(authors: tuple[str, ...], is_json: bool, **options: Any) -> None:
     """
     manifest, owner = _run_and_owner(options)
     if manifest.admission.kind is AdmissionKind.OPEN:
-        raise OperatorError("the run is open: everybody may contribute. `sfnode run expel` keeps somebody out")
+        raise OperatorError("the run is open: everybody may contribute. `sfnode run exclude` keeps somebody out")
     codec = StatementCodec(manifest)
     statements = [codec.admit(owner, author) for author in map(_author, authors)]
     _hand_over(statements, f"admitted {len(statements)}", options, is_json)
@@ -74,11 +74,11 @@ def admit(authors: tuple[str, ...], is_json: bool, **options: Any) -> None:
 @_owner_options
 @_out_option
 @json_option
-def expel(author: str, from_step: int, is_json: bool, **options: Any) -> None:
+def exclude(author: str, from_step: int, is_json: bool, **options: Any) -> None:
     """Exclude an author from a step on, past or future, for good: what it sent since is subtracted on every node.
 
     \b
-    Example: sfnode run expel 3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29 --from-step 120 \\
+    Example: sfnode run exclude 3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29 --from-step 120 \\
                  --owner-key my.key --data-dir ~/.sfnode/my-run-0123456789ab
     """
     manifest, owner = _run_and_owner(options)

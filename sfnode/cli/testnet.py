@@ -29,7 +29,7 @@ from sfnode.cli.options import (
 )
 from sfnode.run.builder import MethodChoice
 from sfnode.run.data_files import evaluation_file, training_file
-from sfnode.testnet.local_network import LocalNetwork, LocalNetworkConfig, NodeProcess, TestnetResult
+from sfnode.testnet.local_network import LocalNetwork, LocalNetworkConfig, LocalNetworkResult, NodeProcess
 from sfnode.worker.training_config import TrainingConfig
 
 _DEFAULTS = MethodChoice()
@@ -75,7 +75,7 @@ def testnet(nodes: int, late: int, folder: Path | None, timeout: float, is_json:
     _check(result, folder, choices["points_min"])
 
 
-def _check(result: TestnetResult, folder: Path, points_min: float | None) -> None:
+def _check(result: LocalNetworkResult, folder: Path, points_min: float | None) -> None:
     """SfnodeError unless the nodes agree, stopped cleanly and learnt what was asked for."""
     if not result.is_agreed:
         raise SfnodeError(f"the nodes do not agree: {sorted(set(result.state_digests))}; everything is in {folder}")
@@ -158,7 +158,7 @@ def _table(statuses: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _print_result(result: TestnetResult) -> None:
+def _print_result(result: LocalNetworkResult) -> None:
     Console(width=120).print(_table(result.statuses))
     updates = result.statuses[0].get("updates", 0)
     wire = sum(status.get("bytes_out", 0) for status in result.statuses)
@@ -172,11 +172,11 @@ def _print_result(result: TestnetResult) -> None:
     click.echo(f"all equal  {'yes' if result.is_agreed else 'NO'}")
 
 
-def _forward_rows(result: TestnetResult) -> int:
+def _forward_rows(result: LocalNetworkResult) -> int:
     return sum(int(status.get("forward_rows", 0)) for status in result.statuses)
 
 
-def _as_json(result: TestnetResult) -> dict[str, Any]:
+def _as_json(result: LocalNetworkResult) -> dict[str, Any]:
     return {
         "agree": result.is_agreed,
         "state_digests": result.state_digests,

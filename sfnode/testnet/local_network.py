@@ -68,7 +68,7 @@ class NodeProcess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TestnetResult:
+class LocalNetworkResult:
     """The outcome; ``is_agreed`` only if all nodes and the offline replay hold the same state."""
 
     is_agreed: bool
@@ -93,7 +93,7 @@ class LocalNetwork:
         self._signed = decode_run_untrusted(config.run_bytes)
         self.nodes: list[NodeProcess] = []
 
-    async def run(self) -> TestnetResult:
+    async def run(self) -> LocalNetworkResult:
         """Start, watch, stop, check. OperatorError when a node does not start."""
         config = self._config
         write_durably(config.folder / RUN_FILE, config.run_bytes)
@@ -197,7 +197,7 @@ class LocalNetwork:
             if node.process.poll() is None:
                 node.process.kill()
 
-    async def _check(self, socket: Path, *, is_agreed: bool, is_stopped: bool, seconds: float) -> TestnetResult:
+    async def _check(self, socket: Path, *, is_agreed: bool, is_stopped: bool, seconds: float) -> LocalNetworkResult:
         """Replay the last node's ledger offline, measure the model before and after, draw the picture."""
         with replayed(self.nodes[-1].directory, self._signed.manifest) as replica:
             ledger, state = replica.ledger, replica.coefficients()
@@ -207,7 +207,7 @@ class LocalNetwork:
         picture = self._config.folder / PICTURE_FILE
         draw_training_curve(curve, f"{self._signed.manifest.name}: {len(self.nodes)} nodes", picture)
         digests = [node.status.get("state_digest", "") for node in self.nodes]
-        return TestnetResult(
+        return LocalNetworkResult(
             is_agreed=is_agreed and set(digests) == {digest},
             is_stopped_cleanly=is_stopped,
             statuses=[{"name": node.name, **node.status} for node in self.nodes],

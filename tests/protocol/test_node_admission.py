@@ -196,7 +196,7 @@ def listed_manifest() -> AdmissionSpec:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_network__admissions_and_an_expulsion_in_the_middle__agrees_with_a_replay(seed: int) -> None:
+def test_network__admissions_and_an_exclusion_in_the_middle__agrees_with_a_replay(seed: int) -> None:
     manifest = replace(small_manifest(), admission=listed_manifest())
     cluster, codec, chance = Cluster(manifest, seed=seed, loss=0.05), StatementCodec(manifest), random.Random(seed)
     names = [f"node{number}" for number in range(5)]
@@ -206,8 +206,8 @@ def test_network__admissions_and_an_expulsion_in_the_middle__agrees_with_a_repla
     for name in names:
         cluster.state(chance.choice(names), codec.admit(OWNER, authors[name]))
         cluster.run(chance.randrange(1_500))
-    expelled, from_step = chance.choice(names), chance.randrange(12)
-    cluster.state(chance.choice(names), codec.exclude(OWNER, authors[expelled], from_step))
+    excluded, from_step = chance.choice(names), chance.randrange(12)
+    cluster.state(chance.choice(names), codec.exclude(OWNER, authors[excluded], from_step))
     late = cluster.add("late", expects_peers=True)
     cluster.link("late", "node2")
     cluster.state("node3", codec.admit(OWNER, late.signer.author))
@@ -222,7 +222,7 @@ def test_network__admissions_and_an_expulsion_in_the_middle__agrees_with_a_repla
     for record in chance.sample(disk.records, len(disk.records)):
         replayed.add(record)
     assert cluster.digests() == {replayed.state_digest()}
-    steps = [envelope.step for envelope in replayed.ledger.envelopes() if envelope.author == authors[expelled]]
+    steps = [envelope.step for envelope in replayed.ledger.envelopes() if envelope.author == authors[excluded]]
     assert max(steps, default=-1) < from_step
     assert not any(host.dropped or host.halted for host in cluster.hosts.values())
 

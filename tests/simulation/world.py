@@ -78,7 +78,7 @@ class World:
         self.owner = Owner(self.environment, lambda: self.hosts)
         self._settle(scenario)
         self._invite(scenario)
-        self.owner.expel()
+        self.owner.exclude()
         self.calendar = Calendar(self.environment, self.hosts, self._links)
 
     @property
@@ -214,7 +214,7 @@ class World:
             return
         if plan.is_cut and not self.environment.snapshots[SnapshotEvent.CUT]:
             self.environment.tell(SnapshotEvent.CUT)
-            self.owner.expel_below(limits.SPAN_STEPS)
+            self.owner.exclude_below(limits.SPAN_STEPS)
         elif plan.is_killed and not self.environment.snapshots[SnapshotEvent.KILLED]:
             self.environment.tell(SnapshotEvent.KILLED)
             users[0].stop(down_ms=self._chosen.randrange(100, 3_000))
