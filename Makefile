@@ -1,6 +1,7 @@
 # Everything from a fresh clone, on a machine that has Python 3.11+ and make:
 #
 #   make demo    five real nodes on this machine train a tiny model together (under 3 minutes after installation)
+#   make quick   style, types, and the tests of what you changed and of what stands on it (under 90 seconds)
 #   make test    what a change must pass: style, types, tests, simulation (under 15 minutes)
 #
 # The first run installs into .venv; later runs need no network. `make help` lists the rest.
@@ -25,7 +26,7 @@ STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check install demo test test-all lint simulate mutants conformance interop fuzz netlab chaos soak coverage learn format lock clean distclean
+.PHONY: help check install demo quick test test-all lint simulate mutants conformance interop fuzz netlab chaos soak coverage learn format lock clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -51,10 +52,11 @@ lint: $(STAMP) ## style and types
 	@echo "==> ruff format" && $(BIN)/ruff format --check --quiet .
 	@echo "==> mypy"        && $(BIN)/mypy
 
-test: lint ## what a change must pass
-	@echo "==> pytest, all cores" && $(BIN)/pytest -m 'not slow and not process' -n auto --maxprocesses 4 --dist worksteal $(PYTEST_ARGS)
-	@echo "==> pytest, real processes" && $(BIN)/pytest -m 'process and not slow' -n 2 --dist loadfile $(PYTEST_ARGS)
-	@echo "==> make simulate SEEDS=$(SEEDS)" && $(MAKE) --no-print-directory simulate
+quick: $(STAMP) ## style, types and the tests of what changed and of what stands on it, in 90 s
+	@$(BIN)/python -m tests.repository.quick
+
+test: $(STAMP) ## what a change must pass
+	@$(BIN)/python -m tests.repository.everything --seeds $(SEEDS) -- $(PYTEST_ARGS)
 
 test-all: lint ## the same, the tests that take many minutes, coverage and the mutants
 	@echo "==> pytest, slow tests too" && $(BIN)/pytest $(PYTEST_ARGS)

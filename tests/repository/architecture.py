@@ -4,7 +4,7 @@ them together (layers, cycles). Rules for one module at a time: `architecture_ru
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +35,16 @@ class Module:
     def is_in(self, *packages: str) -> bool:
         return any(self.name == package or self.name.startswith(package + ".") for package in packages)
 
+    @property
+    def is_package(self) -> bool:
+        """Whether this is the `__init__.py` of a folder, which is the folder's face."""
+        return self.path.endswith("__init__.py")
+
+    @property
+    def package(self) -> str:
+        """The package that the module lies in; a package lies in itself."""
+        return self.name if self.is_package else self.name.rpartition(".")[0]
+
     def at(self, node: ast.AST, text: str) -> str:
         return f"{self.path}:{getattr(node, 'lineno', 1)}: {text}"
 
@@ -43,16 +53,20 @@ def parse(source: str, name: str, path: str) -> Module:
     return Module(name=name, path=path, tree=ast.parse(source), lines=source.count("\n"))
 
 
-def read_modules(*folders: str) -> tuple[Module, ...]:
-    """Every module under the folders of the repository, ordered by path."""
-    files = sorted(path for folder in folders for path in (REPOSITORY / folder).rglob("*.py"))
-    return tuple(_read(path) for path in files)
+def read_modules(*folders: str, root: Path = REPOSITORY) -> tuple[Module, ...]:
+    """Every module under the folders of the repository (or of another root), ordered by path."""
+    files = sorted(path for folder in folders for path in (root / folder).rglob("*.py"))
+    return tuple(_read(path, root) for path in files)
 
 
-def _read(path: Path) -> Module:
-    parts = path.relative_to(REPOSITORY).with_suffix("").parts
-    name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-    return parse(path.read_text("utf-8"), name, str(path.relative_to(REPOSITORY)))
+def _read(path: Path, root: Path) -> Module:
+    return parse_file(path.read_text("utf-8"), path.relative_to(root))
+
+
+def parse_file(source: str, path: Path) -> Module:
+    """A source file that lies, or might lie, at this place in the tree."""
+    parts = path.with_suffix("").parts
+    return parse(source, ".".join(parts[:-1] if parts[-1] == "__init__" else parts), str(path))
 
 
 # --- reading the tree
@@ -104,21 +118,65 @@ def eager_imports(parent: ast.AST) -> Iterator[str]:
         yield from eager_imports(node)
 
 
-# --- rules for all modules together
+# --- graphs
 
 
-def import_graph(modules: tuple[Module, ...]) -> dict[str, frozenset[str]]:
+Graph = dict[str, frozenset[str]]
+
+
+def import_graph(modules: tuple[Module, ...]) -> Graph:
     """What each module imports when it is imported: modules of ours by full name, others by their first part."""
     known = {module.name for module in modules}
-    return {module.name: frozenset(_target(name, known) for name in eager_imports(module.tree)) for module in modules}
+    return {module.name: frozenset(target(name, known) for name in eager_imports(module.tree)) for module in modules}
 
 
-def _target(name: str, known: set[str]) -> str:
+def target(name: str, known: Collection[str]) -> str:
     """`protocol.ledger.ledger.Ledger` is asked of the module `protocol.ledger.ledger`; `torch.nn` counts as `torch`."""
     longest = name
     while longest not in known and "." in longest:
         longest = longest.rpartition(".")[0]
     return longest
+
+
+def use_graph(modules: tuple[Module, ...]) -> Graph:
+    """Which modules of ours each one uses, inside its functions too. What is asked of a package's face is used of the
+    module that the face takes it from."""
+    known = {module.name for module in modules}
+    passed_on = {name: source for module in modules if module.is_package for name, source in _passed_on(module)}
+    used = {module.name: {_source(name, passed_on) for name in every_import(module.tree)} for module in modules}
+    return {
+        user: frozenset(found for name in names if (found := target(name, known)) in known) - {user}
+        for user, names in used.items()
+    }
+
+
+def every_import(tree: ast.AST) -> Iterator[str]:
+    """Names imported at any time, for the type checker too."""
+    for node in ast.walk(tree):
+        yield from imported_names(node)
+
+
+def _passed_on(face: Module) -> Iterator[tuple[str, str]]:
+    """(`protocol.ledger.Ledger`, `protocol.ledger.ledger.Ledger`) for what a face imports to be imported from it."""
+    for node in ast.walk(face.tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                yield f"{face.name}.{alias.asname or alias.name}", f"{node.module}.{alias.name}"
+
+
+def _source(name: str, passed_on: dict[str, str]) -> str:
+    """Where a name comes from, through one face after another."""
+    seen = {name}
+    while name in passed_on and passed_on[name] not in seen:
+        name = passed_on[name]
+        seen.add(name)
+    return name
+
+
+# --- rules for all modules together
+
+
+TreeRule = Callable[[tuple[Module, ...]], Iterator[str]]
 
 
 def broken_layers(modules: tuple[Module, ...]) -> Iterator[str]:
@@ -131,19 +189,19 @@ def broken_layers(modules: tuple[Module, ...]) -> Iterator[str]:
 
 
 def _is_under(names: frozenset[str]) -> Callable[[str], bool]:
-    return lambda target: any(target == name or target.startswith(name + ".") for name in names)
+    return lambda reached: any(reached == name or reached.startswith(name + ".") for name in names)
 
 
-def _way_to(graph: dict[str, frozenset[str]], start: str, is_wanted: Callable[[str], bool]) -> tuple[str, ...]:
+def _way_to(graph: Graph, start: str, is_wanted: Callable[[str], bool]) -> tuple[str, ...]:
     """The shortest chain of imports from start to something wanted, or ()."""
     ways: list[tuple[str, ...]] = [(start,)]
     seen: set[str] = set()
     for way in ways:  # grows while it is walked: breadth first
-        for target in sorted(graph.get(way[-1], frozenset()) - seen):
-            if is_wanted(target):
-                return (*way, target)
-            seen.add(target)
-            ways.append((*way, target))
+        for reached in sorted(graph.get(way[-1], frozenset()) - seen):
+            if is_wanted(reached):
+                return (*way, reached)
+            seen.add(reached)
+            ways.append((*way, reached))
     return ()
 
 

@@ -252,7 +252,7 @@ def header(module: Module) -> Iterator[str]:
 
 def names_of_tests(module: Module) -> Iterator[str]:
     """test_<subject>__<condition>__<verdict>"""
-    if not module.name.startswith("tests.test_"):
+    if not (module.is_in("tests") and module.name.rpartition(".")[2].startswith("test_")):
         return
     for function in functions(module):
         if function.name.startswith("test_") and len(function.name.split("__")) != 3:

@@ -10,10 +10,14 @@ import protocol
 from tests import REPOSITORY
 from tests.repository import architecture
 from tests.repository import architecture_rules as rules
-from tests.repository.architecture import Module, parse
+from tests.repository.architecture import Module, TreeRule, parse
 from tests.repository.architecture_rules import Rule
 
 MODULES = architecture.read_modules(*architecture.OURS, "tests")
+BENCHMARKS = architecture.read_modules("benchmarks")
+
+# Rules that concern all modules together; those of the faces have their offenders in test_faces.py.
+TREE_RULES: tuple[TreeRule, ...] = (architecture.broken_layers, architecture.import_cycles)
 
 # For each rule: the module it is about and source that breaks it exactly once.
 LONG_FUNCTION = "def f():\n    '''Text.'''\n" + "    x = 1\n" * rules.FUNCTION_LINES_MAX
@@ -39,6 +43,7 @@ OFFENDERS: tuple[tuple[Rule, str, str], ...] = (
     (rules.plain_names, "sfnode.x", "class PeerManager: ...\n"),
     (rules.header, "sfnode.x", "x = 1\n"),
     (rules.names_of_tests, "tests.test_x", "def test_it_works(): ...\n"),
+    (rules.names_of_tests, "tests.protocol.test_x", "def test_ledger__works(): ...\n"),
     (rules.declared_dependencies, "sfnode.x", "import pandas\n"),
 )
 # Close to an offence, but none.
@@ -97,13 +102,9 @@ def test_architecture__exceptions__all_still_exist() -> None:
     assert set(rules.RANDOMNESS_ALLOWED) <= names, sorted(set(rules.RANDOMNESS_ALLOWED) - names)
 
 
-def test_architecture__layers__reach_nothing_forbidden() -> None:
-    offenders = list(architecture.broken_layers(MODULES))
-    assert not offenders, report(offenders)
-
-
-def test_architecture__imports__have_no_cycle() -> None:
-    offenders = list(architecture.import_cycles(MODULES))
+@pytest.mark.parametrize("rule", TREE_RULES, ids=lambda rule: rule.__name__)
+def test_architecture__rule_for_all_modules__holds_in_the_whole_tree(rule: TreeRule) -> None:
+    offenders = list(rule(MODULES + BENCHMARKS))
     assert not offenders, report(offenders)
 
 

@@ -1,0 +1,219 @@
+"""make test: python -m tests.repository.everything [--seeds N] [--store] [-- arguments for pytest]
+
+All that a change must pass, in two lanes at once. Tests of real processes mostly wait, so two of them at a time leave
+the cores idle half of the time; what computes (mypy, all other tests, the simulation) takes the idle half, at a lower
+priority, so that tests that mind the clock hardly notice it. Each phase prints its output in one piece when it ends."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import click
+
+from tests import REPOSITORY
+from tests.repository.affected import is_process_test, is_test_file
+from tests.repository.architecture import Module, read_modules
+from tests.repository.durations import CORES, PROCESSES, store_seconds, stored_seconds
+
+BIN: Final = Path(sys.executable).parent
+NICENESS: Final = 10  # a tenth of the weight of a process that wants the same core
+PROCESS_TESTS_AT_ONCE: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """One command of `make test`."""
+
+    name: str
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a phase ended; `computed_s` is the time of processor that it and its processes used."""
+
+    name: str
+    code: int
+    wall_s: float
+    computed_s: float
+
+    def __str__(self) -> str:
+        verdict = "passed" if self.code == 0 else f"FAILED (exit code {self.code})"
+        return f"{self.name}: {verdict} after {self.wall_s:.0f} s, {self.computed_s:.0f} s of computing"
+
+
+@dataclass
+class Driver:
+    """Runs phases in lanes, and prints what each of them has said when it ends."""
+
+    ended: list[Ended] = field(default_factory=list)
+    _running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _is_stopped: bool = False
+    _screen: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self, *lanes: Sequence[Phase]) -> bool:
+        """Run the lanes at the same time, the phases of each one after the other; whether all of them passed.
+
+        A phase that fails stops no other: one run shows all that is wrong.
+        """
+        threads = [threading.Thread(target=self._run_lane, args=(lane,)) for lane in lanes]
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                thread.join()
+        except KeyboardInterrupt:
+            self._stop()
+            raise
+        ended = {phase.name: phase.code for phase in self.ended}
+        return all(ended.get(phase.name) == 0 for lane in lanes for phase in lane)
+
+    def _run_lane(self, lane: Sequence[Phase]) -> None:
+        for phase in lane:
+            if not self._is_stopped:
+                self._run_phase(phase)
+
+    def _run_phase(self, phase: Phase) -> None:
+        self._say(f"==> {phase.name}: started")
+        started_s = time.monotonic()
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(
+                phase.command, cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
+            self._running[phase.name] = process
+            computed_s = _wait(process)
+            del self._running[phase.name]
+            output.seek(0)
+            said = output.read().decode(errors="replace").rstrip()
+        wall_s = time.monotonic() - started_s
+        ended = Ended(name=phase.name, code=process.returncode, wall_s=wall_s, computed_s=computed_s)
+        self.ended.append(ended)
+        self._say(f"==> {phase.name}\n{said}\n==> {ended}" if said else f"==> {ended}")
+
+    def _say(self, text: str) -> None:
+        with self._screen:
+            click.echo(text)
+
+    def _stop(self) -> None:
+        """Start nothing more and end what runs: after Ctrl-C."""
+        self._is_stopped = True
+        for process in list(self._running.values()):
+            process.terminate()
+
+
+def _wait(process: subprocess.Popen[bytes]) -> float:
+    """Wait until the process has ended; the seconds of processor that it and its children used."""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return usage.ru_utime + usage.ru_stime
+
+
+# --- the phases
+
+
+def style() -> tuple[Phase, ...]:
+    """What is done before all else: it takes no time, and often finds something."""
+    return (
+        Phase(name="ruff check", command=_tool("ruff", "check", "--quiet", ".")),
+        Phase(name="ruff format", command=_tool("ruff", "format", "--check", "--quiet", ".")),
+    )
+
+
+def process_tests(arguments: Sequence[str], files: Sequence[str]) -> Phase:
+    """Tests of real processes and those that mind the clock, the longest files first. Two files at a time."""
+    how = ("-n", str(PROCESS_TESTS_AT_ONCE), "--dist", "loadfile", "--no-loadscope-reorder")
+    command = _tool("pytest", "-m", "process and not slow", *how, *arguments, *files)
+    return Phase(name="pytest, real processes", command=command)
+
+
+def computing_tests(arguments: Sequence[str]) -> Phase:
+    """All other tests, on all cores."""
+    how = ("-n", "auto", "--maxprocesses", "4", "--dist", "worksteal")
+    command = _tool("pytest", "-m", "not process and not slow", *how, *arguments)
+    return Phase(name="pytest, all other tests", command=command)
+
+
+def simulation(seeds: int) -> Phase:
+    """Whole networks in virtual time."""
+    command = (sys.executable, "-m", "tests.simulation", "--seeds", str(seeds))
+    return Phase(name=f"make simulate SEEDS={seeds}", command=command)
+
+
+def lanes_of(seeds: int, arguments: Sequence[str]) -> tuple[tuple[Phase, ...], ...]:
+    """What runs at the same time: processes that wait, and at a lower priority what computes."""
+    computing = (Phase(name="mypy", command=_tool("mypy")), computing_tests(arguments), simulation(seeds))
+    waiting = process_tests(arguments, process_files(read_modules("tests"), stored_seconds(PROCESSES)))
+    return (waiting,), tuple(nice(phase) for phase in computing)
+
+
+def nice(phase: Phase) -> Phase:
+    """The same at a lower priority."""
+    return replace(phase, command=("nice", "-n", str(NICENESS), *phase.command))
+
+
+def process_files(modules: tuple[Module, ...], seconds: Mapping[str, float]) -> list[str]:
+    """Files with tests that are marked `process`, the longest first; those that nobody has measured before them."""
+    marked = [module.path for module in modules if is_test_file(module.path) and is_process_test(module)]
+    return sorted(marked, key=lambda path: (-seconds.get(path, math.inf), path))
+
+
+def store_durations(arguments: Sequence[str]) -> bool:
+    """Run the tests of both kinds, one kind after the other and nothing beside them, and store how long they took."""
+    with tempfile.TemporaryDirectory() as folder:
+        reports = {kind: Path(folder, f"{kind}.xml") for kind in (CORES, PROCESSES)}
+        computing = computing_tests([*arguments, "--junitxml", str(reports[CORES])])
+        files = process_files(read_modules("tests"), stored_seconds(PROCESSES))
+        waiting = process_tests([*arguments, "--junitxml", str(reports[PROCESSES])], files)
+        passes = Driver().run((computing, waiting))
+        if passes:
+            store_seconds(reports)
+    return passes
+
+
+def _tool(name: str, *arguments: str) -> tuple[str, ...]:
+    return (str(BIN / name), *arguments)
+
+
+# --- the command
+
+
+@click.command()
+@click.option("--seeds", type=int, default=300, show_default=True, help="How many seeds are simulated.")
+@click.option("--store", "is_storing", is_flag=True, help="Only run the tests, and write durations.json from them.")
+@click.argument("arguments", nargs=-1)
+def main(seeds: int, is_storing: bool, arguments: tuple[str, ...]) -> None:
+    """Run all that a change must pass: style, types, tests, simulation. ARGUMENTS go to pytest."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what runs is ended too
+    if is_storing:
+        sys.exit(0 if store_durations(arguments) else 1)
+    started_s = time.monotonic()
+    driver = Driver()
+    passes = driver.run(style()) and driver.run(*lanes_of(seeds, arguments))
+    for line in summary(driver.ended, time.monotonic() - started_s):
+        click.echo(line)
+    sys.exit(0 if passes else 1)
+
+
+def summary(ended: Sequence[Ended], wall_s: float) -> Iterator[str]:
+    """One line for each phase, and one for all."""
+    yield "==> summary"
+    yield from (f"  {phase}" for phase in ended)
+    failed = [phase.name for phase in ended if phase.code]
+    verdict = f"FAILED: {', '.join(failed)};" if failed else "passed"
+    computed_s = sum(phase.computed_s for phase in ended)
+    yield f"  all: {verdict} after {wall_s:.0f} s, {computed_s:.0f} s of computing on {os.cpu_count()} cores"
+
+
+if __name__ == "__main__":
+    main()

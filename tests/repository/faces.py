@@ -1,0 +1,95 @@
+"""The rules of the faces: each package's `__init__.py` names its door and lists what others may import, and others
+import no deeper. Functions from all modules to their offenders, like those of `architecture.py`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from tests.repository.architecture import OURS, Module, dotted, imported_names, target
+
+GUESTS = ("protocol", "sfnode", "benchmarks")  # tests/ look into every room
+
+
+def deep_imports(modules: tuple[Module, ...]) -> Iterator[str]:
+    """An import from outside a package names the package: its face, or a loose module beside the importer's own rooms.
+
+    Of the packages that the importer and the imported module share, the deepest is where they meet (the top package,
+    where they share none). One step down from there is a door; what lies deeper is private to the room behind it.
+    """
+    known = {module.name for module in modules}
+    for module in modules:
+        for node, name in _imports_of_ours(module):
+            asked = target(name, known)
+            door = _door(module, asked)
+            if asked != door:
+                yield module.at(node, f"imports {asked}, which lies behind the face {door}")
+
+
+def unlisted_names(modules: tuple[Module, ...]) -> Iterator[str]:
+    """What is imported from a face is a module of the package, or a name in the face's `__all__`."""
+    known = {module.name for module in modules}
+    listed = {module.name: frozenset(listed_names(module)) for module in modules if module.is_package}
+    for module in modules:
+        for node, name in _imports_of_ours(module):
+            face, _, asked = name.rpartition(".")
+            if face in listed and name not in known and asked not in listed[face]:
+                yield module.at(node, f"imports {asked} from {face}, which does not list it in __all__")
+
+
+def nameless_doors(modules: tuple[Module, ...]) -> Iterator[str]:
+    """The first sentence in each `__init__.py` names its door: something in its `__all__` or a package in it; where
+    it has neither, as a package of commands, one of its modules."""
+    for module in modules:
+        if module.is_package and module.is_in(*OURS):
+            doors = {*listed_names(module), *_inside(module, modules, is_package=True)}
+            doors = doors or {*_inside(module, modules, is_package=False)}
+            if not doors & set(re.findall(r"\w+", _first_sentence(module))):
+                yield f"{module.path}:1: the first sentence names no door, such as {' '.join(sorted(doors))}"
+
+
+def _imports_of_ours(module: Module) -> Iterator[tuple[ast.AST, str]]:
+    """The names that a guest imports from packages that have faces, with their places."""
+    if not module.is_in(*GUESTS):
+        return
+    for node in ast.walk(module.tree):
+        for name in imported_names(node):
+            if name.partition(".")[0] in OURS:
+                yield node, name
+
+
+def _door(module: Module, asked: str) -> str:
+    """As much of the name of the module asked for as this module may know of."""
+    own, parts = module.package.split("."), asked.split(".")
+    shared = 0
+    while shared < min(len(own), len(parts)) and own[shared] == parts[shared]:
+        shared += 1
+    return ".".join(parts[: max(shared, 1) + 1])
+
+
+def listed_names(module: Module) -> Iterator[str]:
+    """The names in the `__all__` of a module."""
+    for node in module.tree.body:
+        assigned = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", node)]
+        value = getattr(node, "value", None)
+        if value is not None and any(dotted(name) == "__all__" for name in assigned):
+            yield from _texts(value)
+
+
+def _texts(node: ast.AST) -> Iterator[str]:
+    for item in ast.walk(node):
+        if isinstance(item, ast.Constant) and isinstance(item.value, str):
+            yield item.value
+
+
+def _inside(package: Module, modules: tuple[Module, ...], *, is_package: bool) -> Iterator[str]:
+    """The names of the packages, or of the modules, directly in a package."""
+    for module in modules:
+        above, _, name = module.name.rpartition(".")
+        if above == package.name and module.is_package == is_package:
+            yield name
+
+
+def _first_sentence(module: Module) -> str:
+    return re.split(r"(?<=[.!?])\s|\n\n", ast.get_docstring(module.tree) or "", maxsplit=1)[0]
