@@ -18,7 +18,7 @@ from sfnode.network.discovery.saved_peers import encode_bootstraps, with_bootstr
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import parse_address
-from sfnode.network.policy.inbound import group_of
+from sfnode.network.policy.ip_groups import group_of
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.handshake import exchange_hello, own_hello
 from tests.support.network_nodes import CALM, LOOPBACK, RUN_ID, Node, network, record, running_host, start, until

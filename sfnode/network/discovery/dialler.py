@@ -18,7 +18,7 @@ from sfnode.network import bounds
 from sfnode.network.discovery.peer_exchange import PeerExchange
 from sfnode.network.policy.address_book import AddressBook
 from sfnode.network.policy.addresses import Address
-from sfnode.network.policy.inbound import Group, limited_group_of
+from sfnode.network.policy.ip_groups import Group, limited_group_of
 from sfnode.network.policy.outbound import Candidate, Dialled, choose_to_leave, elsewhere, is_crowded, spread
 from sfnode.network.policy.reputation import Fault
 from sfnode.network.reports import DialReport
