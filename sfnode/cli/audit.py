@@ -21,7 +21,7 @@ from protocol.schema import is_hex
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.join import model_reference
 from sfnode.cli.options import POSITIVE, FilePath, FolderPath, data_dir_option, device_options, json_option
-from sfnode.run.data_files import training_file
+from sfnode.storage.data_files import training_file
 from sfnode.storage.files import read_bytes, write_durably
 from sfnode.storage.identity import FILE_NAME, load_identity
 from sfnode.storage.store import read_manifest, replayed

@@ -10,7 +10,7 @@ import click
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import POSITIVE, dtype_option, json_option
 from sfnode.training.allocator import keep_freed_memory
-from sfnode.worker.precisions import FLOATS
+from sfnode.worker_protocol.precisions import FLOATS
 
 _shape_option = click.option(
     "--shape", default="opt-125m", show_default=True, help="Model shape, random weights: opt-125m, opt-1.3b, opt-2.7b."

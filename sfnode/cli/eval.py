@@ -13,7 +13,7 @@ from protocol.state.coefficients import Coefficients
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.join import model_reference
 from sfnode.cli.options import data_dir_option, device_options, json_option
-from sfnode.run.data_files import evaluation_file
+from sfnode.storage.data_files import evaluation_file
 from sfnode.storage.stored_state import read_state
 from sfnode.worker.evaluation import evaluate_states
 from sfnode.worker.training_config import TrainingConfig

@@ -20,7 +20,7 @@ from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import POSITIVE, FilePath, json_option, method_options, task_options
 from sfnode.run.builder import MethodChoice, build_manifest, method_plain, read_toml
 from sfnode.run.builtin_tasks import BUILTIN_TASKS, kind_of
-from sfnode.run.data_files import data_spec
+from sfnode.storage.data_files import data_spec
 from sfnode.storage.files import write_durably
 from sfnode.storage.identity import load_or_create_seed
 from sfnode.storage.stored_bases import basis_settings, read_bases

@@ -32,8 +32,8 @@ from sfnode.network.reports import DialReport
 from sfnode.network.sessions.file_download import Download, basis_of, fetch, fetch_manifest
 from sfnode.node.daemon import Daemon, DaemonConfig
 from sfnode.reporter import Reporter
-from sfnode.run.data_files import EMBEDDED, evaluation_file, training_file
 from sfnode.run.proof_of_work import check_work, find_seed
+from sfnode.storage.data_files import EMBEDDED, evaluation_file, training_file
 from sfnode.storage.files import read_bytes
 from sfnode.storage.identity import FILE_NAME, load_or_create_seed, store_seed
 from sfnode.storage.statement_files import submit

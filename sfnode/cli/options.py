@@ -11,7 +11,7 @@ import click
 from protocol.run.task import Objective
 from sfnode.run.builder import MethodChoice
 from sfnode.run.builtin_tasks import BUILTIN_TASKS
-from sfnode.worker.precisions import FLOATS, PRECISIONS
+from sfnode.worker_protocol.precisions import FLOATS, PRECISIONS
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -28,7 +28,7 @@ from sfnode.cli.options import (
     task_options,
 )
 from sfnode.run.builder import MethodChoice
-from sfnode.run.data_files import evaluation_file, training_file
+from sfnode.storage.data_files import evaluation_file, training_file
 from sfnode.testnet.local_network import LocalNetwork, LocalNetworkConfig, LocalNetworkResult, NodeProcess
 from sfnode.worker.training_config import TrainingConfig
 

@@ -14,7 +14,7 @@ from protocol.limits import RECORDS_IN_MEMORY_MAX, SPAN_STEPS
 from protocol.run.manifest import Manifest, coefficient_count
 from protocol.run.method import BasisKind
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.worker.precisions import PRECISIONS, Precision
+from sfnode.worker_protocol.precisions import PRECISIONS, Precision
 
 _HEADER_BYTES_MAX: Final = 100 << 20  # safetensors' own bound
 _PROGRAM_BYTES: Final = 600 << 20  # daemon and worker with their libraries, before model and ledger

@@ -17,7 +17,7 @@ from protocol.errors import OperatorError
 from protocol.run.manifest import ModelSpec
 from sfnode import demo
 from sfnode.doctor.findings import Finding, fail, ok, warning
-from sfnode.run.data_files import EMBEDDED
+from sfnode.storage.data_files import EMBEDDED
 
 _HUB: Final = "huggingface_hub"
 _CONFIG_FILE: Final = "config.json"  # every model of the hub has one

@@ -66,8 +66,7 @@ from sfnode.node.status_file import ADMITTED, Status, StatusWriter, describe_mem
 from sfnode.reporter import Reporter
 from sfnode.storage.statement_files import read_statements_file, remove, waiting
 from sfnode.storage.store import LEDGER_FILE, STATUS_FILE, Store, replay, replay_statements
-from sfnode.storage.stored_bases import renewals_in
-from sfnode.worker.messages import RenewedBasis
+from sfnode.storage.stored_bases import RenewedBasis, renewals_in
 from sfnode.worker.trainer import Evaluate, Job, Trainer
 from sfnode.worker.training_config import TrainingConfig
 

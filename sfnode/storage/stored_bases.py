@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -15,10 +16,18 @@ from protocol.subspace.bases import Bases, Published
 from protocol.subspace.basis_file import decode_basis_untrusted, rank_and_max
 from protocol.subspace.directions import Basis
 from sfnode.storage.files import read_bytes, write_durably
-from sfnode.worker.messages import RenewedBasis
 
 BASIS_FILE: Final = "basis.bin"  # in a node's data directory: the one that the manifest names
 UNIT_EXP: Final = 3  # of the files that `sfnode basis make` writes: one is 8, and rounding costs 0.1 % of the energy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenewedBasis:
+    """A basis that the owner published later: the first epoch that has it, its hash (64 hex digits), its file."""
+
+    from_epoch: int
+    sha256: str
+    file: str
 
 
 def basis_settings(path: Path) -> dict[str, int | str]:

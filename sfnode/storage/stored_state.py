@@ -8,8 +8,7 @@ from pathlib import Path
 from protocol.run.manifest import SignedManifest
 from protocol.state.coefficients import Coefficients
 from sfnode.storage.store import read_manifest, replayed
-from sfnode.storage.stored_bases import basis_in, renewals_for
-from sfnode.worker.messages import RenewedBasis
+from sfnode.storage.stored_bases import RenewedBasis, basis_in, renewals_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

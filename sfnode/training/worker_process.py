@@ -35,7 +35,7 @@ from sfnode.training.estimator import Estimator, SharedModel
 from sfnode.training.model.loading import check_model, check_positions, choose_device, load_tokenizer, resolve_model
 from sfnode.training.model.quantised import choose_precision, load_in
 from sfnode.training.task.encoding import read_task
-from sfnode.worker.messages import (
+from sfnode.worker_protocol.messages import (
     CoefficientsSet,
     Estimated,
     EstimateRequest,

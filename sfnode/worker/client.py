@@ -11,7 +11,7 @@ import trio
 
 from protocol.errors import NumericError, OperatorError, WorkerError, WorkerMemoryError
 from protocol.state.coefficients import Coefficients
-from sfnode.worker.messages import (
+from sfnode.worker_protocol.messages import (
     EpochCoefficients,
     Evaluated,
     FailureKind,

@@ -9,9 +9,9 @@ from pathlib import Path
 from protocol.run.manifest import SignedManifest
 from protocol.state.coefficients import Coefficients
 from sfnode.worker.client import coefficients_of, connect
-from sfnode.worker.messages import CoefficientsSet, Evaluated, EvaluateRequest, SessionOpened
 from sfnode.worker.supervisor import worker_socket
 from sfnode.worker.training_config import TrainingConfig
+from sfnode.worker_protocol.messages import CoefficientsSet, Evaluated, EvaluateRequest, SessionOpened
 
 
 async def evaluate_states(

@@ -24,9 +24,9 @@ from protocol.run.manifest import Manifest, SignedManifest
 from protocol.run.task import DATA_PRIVATE
 from protocol.state.coefficients import Coefficients
 from sfnode.worker.client import WorkerSession, coefficients_of, connect
-from sfnode.worker.messages import CoefficientsSet, Estimated, EstimateRequest, SessionOpened
 from sfnode.worker.supervisor import worker_socket
 from sfnode.worker.training_config import TrainingConfig
+from sfnode.worker_protocol.messages import CoefficientsSet, Estimated, EstimateRequest, SessionOpened
 
 TOLERANCE_MIN: Final = 0.1  # rounding to a quantum, and other kernels on other hardware
 TOLERANCE_MAX: Final = 0.8  # unrelated scalars deviate by 1.4, none at all by 1: beyond this nothing can be told

@@ -14,18 +14,18 @@ from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Eve
 from protocol.run.manifest import SignedManifest
 from protocol.state.coefficients import Coefficients
 from sfnode.reporter import Reporter
+from sfnode.storage.stored_bases import RenewedBasis
 from sfnode.worker.client import WorkerSession, coefficients_of
-from sfnode.worker.messages import (
+from sfnode.worker.supervisor import supervise
+from sfnode.worker.training_config import TrainingConfig
+from sfnode.worker_protocol.messages import (
     CoefficientsSet,
     Estimated,
     EstimateRequest,
     Evaluated,
     EvaluateRequest,
-    RenewedBasis,
     SessionOpened,
 )
-from sfnode.worker.supervisor import supervise
-from sfnode.worker.training_config import TrainingConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

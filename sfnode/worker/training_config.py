@@ -8,7 +8,8 @@ from typing import Final
 
 from protocol.crypto.hashing import Author
 from protocol.run.manifest import SignedManifest
-from sfnode.worker.messages import OpenSession, RenewedBasis
+from sfnode.storage.stored_bases import RenewedBasis
+from sfnode.worker_protocol.messages import OpenSession
 
 NOBODY: Final = Author(bytes(32))  # in whose name what signs nothing opens a session
 

@@ -87,7 +87,7 @@ INSTRUMENTED: Final = (
     "sfnode.node.daemon",
     "sfnode.node.status_file",
     "sfnode.storage.store",
-    "sfnode.worker.messages",
+    "sfnode.worker_protocol.messages",
     "sfnode.network.policy.address_book",
     "sfnode.network.policy.addresses",
     "sfnode.network.sessions.channel",

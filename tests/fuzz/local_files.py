@@ -25,7 +25,7 @@ from sfnode.network.policy.addresses import peer_of_author
 from sfnode.node import status_file as status_module
 from sfnode.node.status_file import Status, read_status
 from sfnode.storage.store import LEDGER_FILE, read_records, replay
-from sfnode.worker import messages as worker_messages
+from sfnode.worker_protocol import messages as worker_messages
 from tests.fuzz.catalogue import Target
 from tests.fuzz.choices import Choices
 from tests.fuzz.verdicts import check_text

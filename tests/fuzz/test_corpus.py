@@ -132,7 +132,7 @@ FAULTS: tuple[tuple[str, Fault], ...] = (
     ("addresses", _replaced("sfnode.network.policy.addresses._check_host", lambda kind, host: host)),
     ("exchange", _replaced("sfnode.network.discovery.peer_exchange.author_of_peer", _nothing)),
     ("known-peers", _replaced("sfnode.network.discovery.saved_peers.Malformed", ZeroDivisionError)),
-    ("worker", _replaced("sfnode.worker.messages.Malformed", ZeroDivisionError)),
+    ("worker", _replaced("sfnode.worker_protocol.messages.Malformed", ZeroDivisionError)),
     ("store", _replaced("sfnode.storage.store.sqlite3.Error", ZeroDivisionError)),
     ("replay", _replaced("sfnode.storage.store.Reject", ZeroDivisionError)),
     ("ledger", _replaced("protocol.state.replica.Coefficients.remove", _nothing)),

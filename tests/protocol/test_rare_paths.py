@@ -22,7 +22,7 @@ from protocol.sync.anti_entropy import answer
 from protocol.sync.flood import Flood, PushQueue
 from protocol.sync.synchroniser import Synchroniser
 from protocol.wire import Head, Payloads, PayloadsRequest, PeerId, Records
-from sfnode.worker.messages import OpenSession
+from sfnode.worker_protocol.messages import OpenSession
 from tests.support.ledgers import ledger_of, seal
 from tests.support.manifests import small_manifest
 from tests.support.node_cores import MANIFEST, ME, X, Y, head_of, join, node, own, pushed, sent, start_effects, tell

@@ -20,7 +20,7 @@ from sfnode.network.network_config import NetworkConfig
 from sfnode.node.daemon import Daemon, DaemonConfig
 from sfnode.reporter import Reporter
 from sfnode.run.builder import MethodChoice, build_manifest, method_plain
-from sfnode.run.data_files import data_spec
+from sfnode.storage.data_files import data_spec
 from sfnode.storage.identity import FILE_NAME, load_or_create_seed
 from sfnode.storage.store import STATUS_FILE
 from sfnode.worker.training_config import TrainingConfig

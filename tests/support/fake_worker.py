@@ -11,7 +11,7 @@ from typing import TypeVar
 import trio
 
 from protocol.framing import FrameParser
-from sfnode.worker.messages import (
+from sfnode.worker_protocol.messages import (
     CoefficientsSet,
     Estimated,
     EstimateRequest,

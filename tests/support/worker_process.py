@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
-from sfnode.worker.messages import Message, Request, decode_body, encode_frame, new_parser, next_body
+from sfnode.worker_protocol.messages import Message, Request, decode_body, encode_frame, new_parser, next_body
 from tests import REPOSITORY
 
 

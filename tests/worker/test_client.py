@@ -11,7 +11,7 @@ import trio.testing
 
 from protocol.errors import NumericError, OperatorError, SfnodeError, WorkerError, WorkerMemoryError
 from sfnode.worker.client import connect
-from sfnode.worker.messages import (
+from sfnode.worker_protocol.messages import (
     FRAME_BYTES_MAX,
     CoefficientsSet,
     Estimated,

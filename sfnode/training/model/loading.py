@@ -23,7 +23,7 @@ from protocol.errors import OperatorError
 from protocol.run.manifest import FileHash, ModelSpec, is_plain_file_name
 from sfnode import demo
 from sfnode.training.model.model_view import CONFIG_FILE, check_configs, only_these, read_config
-from sfnode.worker.precisions import FLOATS, PRECISIONS
+from sfnode.worker_protocol.precisions import FLOATS, PRECISIONS
 
 EMBEDDED: Final = "embedded:"
 DEVICES: Final = ("auto", "cpu", "cuda", "mps")

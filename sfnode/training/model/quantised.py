@@ -25,7 +25,7 @@ from protocol.state.coefficients import view_exp
 from protocol.subspace.bases import Bases
 from sfnode.training.model.folding import Int64Array, factors_of, fold_tensor, is_quantised, moved_tensors
 from sfnode.training.model.loading import compute_dtype, load_causal_lm, output_embedding
-from sfnode.worker.precisions import PRECISIONS
+from sfnode.worker_protocol.precisions import PRECISIONS
 
 _LIBRARY: Final = "torchao.quantization"
 _INT4_GROUP: Final = 32  # weights that share a scale: the finest, 5 bits a weight with it

@@ -6,7 +6,8 @@ import msgpack
 import pytest
 
 from protocol.errors import WorkerError
-from sfnode.worker.messages import (
+from sfnode.storage.stored_bases import RenewedBasis
+from sfnode.worker_protocol.messages import (
     FRAME_BYTES_MAX,
     CoefficientsSet,
     EpochCoefficients,
@@ -17,7 +18,6 @@ from sfnode.worker.messages import (
     FailureKind,
     Message,
     OpenSession,
-    RenewedBasis,
     SessionOpened,
     SetCoefficients,
     WorkerFailure,

@@ -16,6 +16,7 @@ import msgpack
 from protocol.errors import Reject, WorkerError
 from protocol.framing import FrameParser, frame
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
+from sfnode.storage.stored_bases import RenewedBasis
 
 FRAME_BYTES_MAX: Final = 1 << 30  # coefficients of one epoch: 8 r^2 bytes per tensor, 0.6 MB for OPT-125m at r = 32
 
@@ -27,15 +28,6 @@ class FailureKind(StrEnum):
     NUMERIC = "numeric"  # the loss is not finite: skip the step
     MEMORY = "memory"  # does not fit: stop or use a smaller batch, model or dtype
     INTERNAL = "internal"  # a bug; the worker's stderr has the traceback
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RenewedBasis:
-    """A basis that the owner published later: the first epoch that has it, its hash (64 hex digits), its file."""
-
-    from_epoch: int
-    sha256: str
-    file: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
