@@ -27,10 +27,10 @@ from protocol.events import (
     Ticked,
     WorkerReady,
 )
-from protocol.limits import FLUSH_INTERVAL_MS
 from protocol.node.node import Node
 from protocol.node.node_config import NodeConfig, SnapshotUse
 from protocol.state.replica import Replica
+from protocol.timings import FLUSH_INTERVAL_MS
 from protocol.wire import PeerId, decode_untrusted, encode
 from sfnode.node.inbox import joined
 from sfnode.storage.store import replay, replay_statements
