@@ -67,7 +67,7 @@ class Node:
         self._config = config
         self._flood = Flood(replica.ledger.codec.record_bytes)
         self._is_worker_free = False
-        self._estimating: int | None = None
+        self._estimating: int | None = None  # the step that the worker measures now
         self._had_neighbours = config.neighbours_min == 0
         self._first_tick_ms: int | None = None
         self._replay_rest_until_ms = 0
@@ -99,11 +99,6 @@ class Node:
     def is_summed(self) -> bool:
         """Whether so few updates wait to be summed that the state digest costs one tick at most."""
         return self.replica.unsummed <= self._summed_per_tick
-
-    @property
-    def estimating_step(self) -> int | None:
-        """The step that the worker measures now."""
-        return self._estimating
 
     def handle(self, event: Event, now_ms: int, *, is_last: bool = True) -> list[Effect]:
         """Take one event in and return what to do about it, in order. ``now_ms`` never decreases.

@@ -263,7 +263,7 @@ class Scene:
         replica = self.node.replica
         assert replica.state_digest() == replica.replayed_digest()
         assert self.signed <= {step for step in range(40) if self._holds_own(step)}
-        assert self.node.estimating_step == self.estimating
+        assert self.node._estimating == self.estimating
         for name, peer in self.peers.items():
             assert self.node.sync.is_open(name) == peer.is_joined
             neighbour = self.node.sync._neighbours.get(name)

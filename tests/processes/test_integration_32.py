@@ -105,7 +105,7 @@ class Network32:
     def describe(self) -> list[str]:
         lines = [
             f"{index}: step {d.node.clock.next_step}, {d.node.replica.ledger.updates} updates, "
-            f"{d.node.sync.peers} peers, live {d.node.sync.is_live}, estimating {d.node.estimating_step}"
+            f"{d.node.sync.peers} peers, live {d.node.sync.is_live}, estimating {d.node._estimating}"
             for index, d in self.daemons.items()
         ]
         return [*lines, f"killed: {self.killed.status() if self.killed else None}"]

@@ -75,7 +75,7 @@ def test_node__estimate_of_a_step_it_did_not_ask_for__is_passed_over() -> None:
     training = node()
     training.handle(WorkerReady(), 10)
     assert training.handle(EstimateFinished(step=7, scalars=(1,)), 20) == []
-    assert training.estimating_step == 0
+    assert training._estimating == 0
 
 
 def test_node__estimate_skipped_or_lost__passes_the_step_and_signs_nothing() -> None:

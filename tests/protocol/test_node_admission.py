@@ -79,7 +79,7 @@ def test_node__basis_of_its_next_step_is_not_here__starts_once_it_has_come() -> 
     waiting.handle(StatementSubmitted(statement=renew(manifest, 1)), 5)
     assert start_effects(step, manifest)[0] not in waiting.handle(WorkerReady(), 10)
     waiting.handle(BasisArrived(sha256="ee" * 32), 20)
-    assert waiting.estimating_step is None
+    assert waiting._estimating is None
     assert without_heads(waiting.handle(BasisArrived(sha256="cd" * 32), 30)) == start_effects(step, manifest)
 
 

@@ -186,7 +186,7 @@ def test_node__news_of_a_step_that_it_does_not_measure__changes_nothing(event: E
     working = node()
     assert working.handle(WorkerReady(), 10) == start_effects(0)
     assert working.handle(event, 20) == []
-    assert (working.estimating_step, working.skipped_steps, working.clock.next_step) == (0, 0, 0)
+    assert (working._estimating, working.skipped_steps, working.clock.next_step) == (0, 0, 0)
 
 
 def test_node__many_updates_wait_to_be_summed__tells_its_head_when_they_are() -> None:
