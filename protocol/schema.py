@@ -30,8 +30,6 @@ class Bound:
     high: int
 
 
-U8 = Annotated[int, Bound(0, (1 << 8) - 1)]
-U16 = Annotated[int, Bound(0, (1 << 16) - 1)]
 U32 = Annotated[int, Bound(0, (1 << 32) - 1)]
 U64 = Annotated[int, Bound(0, (1 << 64) - 1)]
 Bytes32 = Annotated[bytes, Bound(32, 32)]

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import assert_never
 
-from protocol import limits
+from protocol import limits, timings
 from protocol.crypto.hashing import Author
 from protocol.crypto.keys import Signer
 from protocol.errors import Ignore, IgnoreReason, Reject
@@ -70,7 +70,7 @@ class Node:
         self._config = config
         self._flood = Flood(replica.ledger.codec.record_bytes)
         self._is_worker_free = False
-        self._estimating: int | None = None
+        self._estimating: int | None = None  # the step that the worker measures now
         self._had_neighbours = config.neighbours_min == 0
         self._first_tick_ms: int | None = None
         self._replay_rest_until_ms = 0
@@ -149,8 +149,8 @@ class Node:
     def rest_ms(self) -> int:
         """For how long there is nothing to do unless an event comes: when the next Ticked is due at the latest."""
         if self._is_worker_free and not self.clock.is_finished:
-            return limits.FLUSH_INTERVAL_MS  # a step may begin without any event, when a wait runs out
-        return min(self._flood.rest_ms(self._now_ms), limits.REST_MS_MAX)
+            return timings.FLUSH_INTERVAL_MS  # a step may begin without any event, when a wait runs out
+        return min(self._flood.rest_ms(self._now_ms), timings.REST_MS_MAX)
 
     # --- messages -----------------------------------------------------------------------------------------
 
@@ -279,7 +279,7 @@ class Node:
         """Equal ledgers, different states: replay to learn which of the two machines is broken (SPEC 7.6)."""
         if self._now_ms < self._replay_rest_until_ms:
             return  # a replay costs seconds in a long run: liars must not be able to ask for one after the other
-        self._replay_rest_until_ms = self._now_ms + limits.REPLAY_REST_MS
+        self._replay_rest_until_ms = self._now_ms + timings.REPLAY_REST_MS
         if self.replica.replayed_digest() == self.replica.state_digest():
             self._drop(peer, "its state digest does not follow from its ledger")
             return
@@ -308,11 +308,11 @@ class Node:
         if not self._has_basis():
             return False
         waited_ms = self._now_ms - self._first_tick_ms
-        has_enough = self.sync.peers >= self._config.neighbours_min or waited_ms >= limits.FIRST_SYNC_TIMEOUT_MS
+        has_enough = self.sync.peers >= self._config.neighbours_min or waited_ms >= timings.FIRST_SYNC_TIMEOUT_MS
         self._had_neighbours = self._had_neighbours or has_enough
         # A long catch-up is no silence: only who gets no answer goes on with what the disk holds.
         silent_ms = self._now_ms - max(self._first_tick_ms, self.sync.answered_ms)
-        is_silent = silent_ms >= limits.FIRST_SYNC_TIMEOUT_MS or not self._config.expects_peers
+        is_silent = silent_ms >= timings.FIRST_SYNC_TIMEOUT_MS or not self._config.expects_peers
         return self._had_neighbours and (is_silent or self.snapshots.may_train())
 
     def _has_basis(self) -> bool:

@@ -7,7 +7,7 @@ import hashlib
 from collections import Counter
 from typing import Final
 
-from protocol import limits
+from protocol import limits, timings
 from protocol.crypto.hashing import Author
 from protocol.crypto.keys import Signer
 from protocol.errors import Ignore, Reject
@@ -178,7 +178,7 @@ class Snapshots:
         snapshot = self._replica.snapshot
         if snapshot is None or now_ms < self._look_ms:
             return []
-        self._look_ms = now_ms + limits.HEAD_INTERVAL_MS
+        self._look_ms = now_ms + timings.HEAD_INTERVAL_MS
         verdict = judge(snapshot, self._replica)
         if verdict is ProofVerdict.MISSING and self._may_yet_come(now_ms):
             return []
@@ -208,7 +208,7 @@ class Snapshots:
         """A neighbour that lags, or withholds, makes a node live too: the others get their time."""
         if self._missing_since_ms is None:
             self._missing_since_ms = now_ms
-        return now_ms - self._missing_since_ms < limits.SNAPSHOT_MISSING_MS
+        return now_ms - self._missing_since_ms < timings.SNAPSHOT_MISSING_MS
 
     def _halt(self, snapshot: Snapshot, verdict: ProofVerdict) -> Halt:
         found = "the same updates give other coefficients"

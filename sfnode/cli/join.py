@@ -6,7 +6,6 @@ import os
 import re
 import secrets
 import signal
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -320,7 +319,3 @@ def model_reference(manifest: Manifest, model: str | None) -> str:
         folder = "" if wanted.startswith(EMBEDDED) else ", nor a folder with a copy of it"
         raise OperatorError(f"--model {model} is not the run's model, which is {wanted}{folder}. Use the run's model")
     return model
-
-
-if sys.platform == "win32":  # pragma: no cover
-    raise OperatorError("sfnode needs Linux or macOS: its worker speaks over a Unix socket (Windows: use WSL)")

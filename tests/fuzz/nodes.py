@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from protocol import limits
+from protocol import timings
 from protocol.events import (
     DropPeer,
     Effect,
@@ -109,7 +109,7 @@ class Scene:
                 break
             self.choices.pick(happenings)()
         for _ in range(2):
-            self.now_ms += limits.REQUEST_TIMEOUT_MS
+            self.now_ms += timings.REQUEST_TIMEOUT_MS
             self._tell(Ticked())
         self._check_end()
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from protocol import limits
+from protocol import limits, timings
 from protocol.events import (
     EstimateFinished,
     FetchFailed,
@@ -231,7 +231,7 @@ def test_joiner__snapshot_counts_more_than_anybody_has__halts_when_it_has_not_co
     pair.run(lambda: any(pair.of_joiner(Halt)))
     (halt,) = pair.of_joiner(Halt)
     assert isinstance(halt, Halt) and f"counts {true_snapshot().slots} slots" in halt.detail
-    assert pair.now_ms - live_ms >= limits.SNAPSHOT_MISSING_MS
+    assert pair.now_ms - live_ms >= timings.SNAPSHOT_MISSING_MS
 
 
 def test_joiner__late_update_since_the_snapshot__goes_on_with_its_own_state() -> None:

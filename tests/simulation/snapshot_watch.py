@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from protocol import limits
+from protocol import limits, timings
 from protocol.events import Halt, PeerJoined, SnapshotOutcome, StartEstimate, StoreSnapshot
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.node.node import Node
@@ -147,7 +147,7 @@ class SnapshotWatch:
         if process.steps <= _STEPS_SUMMED:
             _check_state(holding, node)
             _check_shown(snapshot, holding, node)
-        is_silent = now_ms - node.sync.answered_ms >= limits.FIRST_SYNC_TIMEOUT_MS
+        is_silent = now_ms - node.sync.answered_ms >= timings.FIRST_SYNC_TIMEOUT_MS
         if node.sync.is_live or is_silent:
             return
         own = [{slot for slot in met if slot[0] == node.author} for met in process.met]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol import limits
+from protocol import limits, timings
 from protocol.ledger import envelope
 from protocol.node.node import Node
 from protocol.schema import _field_types
@@ -311,8 +312,13 @@ def changed_limits(values: dict[str, int]) -> Iterator[None]:
     messages: list[type] = [kind.declared for kind in Kind]
     for message in messages:
         _field_types(message)  # they are read from the limits at the first use: let that be now
-    with patch.dict(vars(limits), values):
+    assert values.keys() <= vars(limits).keys() | vars(timings).keys()
+    with patch.dict(vars(limits), _of(limits, values)), patch.dict(vars(timings), _of(timings, values)):
         yield
+
+
+def _of(module: ModuleType, values: dict[str, int]) -> dict[str, int]:
+    return {name: value for name, value in values.items() if name in vars(module)}
 
 
 @contextmanager
