@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from tests.repository.architecture import Graph, Module, dotted, every_import, target, use_graph
 from tests.repository.faces import listed_names
 
+MARK = "mark.process"
 UNKNOWN_S = 3.0  # a test file that was not there when the durations were stored
 # They read the source tree or a text instead of importing it. Pattern of a changed path -> test files; `*` crosses `/`.
 READERS: tuple[tuple[str, tuple[str, ...]], ...] = (

@@ -4,6 +4,7 @@ them together (layers, cycles). Rules for one module at a time: `architecture_ru
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,8 +54,9 @@ def parse(source: str, name: str, path: str) -> Module:
     return Module(name=name, path=path, tree=ast.parse(source), lines=source.count("\n"))
 
 
+@functools.cache
 def read_modules(*folders: str, root: Path = REPOSITORY) -> tuple[Module, ...]:
-    """Every module under the folders of the repository (or of another root), ordered by path."""
+    """Every module under the folders of the repository (or of another root), ordered by path. They are read once."""
     files = sorted(path for folder in folders for path in (root / folder).rglob("*.py"))
     return tuple(_read(path, root) for path in files)
 

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -22,8 +22,8 @@ from typing import Final
 import click
 
 from tests import REPOSITORY
-from tests.repository.affected import is_process_test, is_test_file
-from tests.repository.architecture import Module, read_modules
+from tests.repository.affected import MARK, is_process_test
+from tests.repository.architecture import parse_file
 from tests.repository.durations import CORES, PROCESSES, store_seconds, stored_seconds
 
 BIN: Final = Path(sys.executable).parent
@@ -68,9 +68,9 @@ class Driver:
         A phase that fails stops no other: one run shows all that is wrong.
         """
         threads = [threading.Thread(target=self._run_lane, args=(lane,)) for lane in lanes]
-        for thread in threads:
-            thread.start()
         try:
+            for thread in threads:
+                thread.start()
             for thread in threads:
                 thread.join()
         except KeyboardInterrupt:
@@ -92,6 +92,8 @@ class Driver:
                 phase.command, cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
             )
             self._running[phase.name] = process
+            if self._is_stopped:  # between the look at it and the start
+                process.terminate()
             computed_s = _wait(process)
             del self._running[phase.name]
             output.seek(0)
@@ -153,7 +155,7 @@ def simulation(seeds: int) -> Phase:
 def lanes_of(seeds: int, arguments: Sequence[str]) -> tuple[tuple[Phase, ...], ...]:
     """What runs at the same time: processes that wait, and at a lower priority what computes."""
     computing = (Phase(name="mypy", command=_tool("mypy")), computing_tests(arguments), simulation(seeds))
-    waiting = process_tests(arguments, process_files(read_modules("tests"), stored_seconds(PROCESSES)))
+    waiting = process_tests(arguments, longest_first(read_process_tests(), stored_seconds(PROCESSES)))
     return (waiting,), tuple(nice(phase) for phase in computing)
 
 
@@ -162,10 +164,16 @@ def nice(phase: Phase) -> Phase:
     return replace(phase, command=("nice", "-n", str(NICENESS), *phase.command))
 
 
-def process_files(modules: tuple[Module, ...], seconds: Mapping[str, float]) -> list[str]:
-    """Files with tests that are marked `process`, the longest first; those that nobody has measured before them."""
-    marked = [module.path for module in modules if is_test_file(module.path) and is_process_test(module)]
-    return sorted(marked, key=lambda path: (-seconds.get(path, math.inf), path))
+def read_process_tests(folder: Path = REPOSITORY / "tests") -> list[str]:
+    """The files with tests that are marked `process`."""
+    texts = {path: path.read_text("utf-8") for path in folder.rglob("test_*.py")}
+    modules = [parse_file(text, path.relative_to(folder.parent)) for path, text in texts.items() if MARK in text]
+    return [module.path for module in modules if is_process_test(module)]
+
+
+def longest_first(paths: Iterable[str], seconds: Mapping[str, float]) -> list[str]:
+    """Those that nobody has measured come before them."""
+    return sorted(paths, key=lambda path: (-seconds.get(path, math.inf), path))
 
 
 def store_durations(arguments: Sequence[str]) -> bool:
@@ -173,7 +181,7 @@ def store_durations(arguments: Sequence[str]) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         reports = {kind: Path(folder, f"{kind}.xml") for kind in (CORES, PROCESSES)}
         computing = computing_tests([*arguments, "--junitxml", str(reports[CORES])])
-        files = process_files(read_modules("tests"), stored_seconds(PROCESSES))
+        files = longest_first(read_process_tests(), stored_seconds(PROCESSES))
         waiting = process_tests([*arguments, "--junitxml", str(reports[PROCESSES])], files)
         passes = Driver().run((computing, waiting))
         if passes:

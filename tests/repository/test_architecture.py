@@ -13,9 +13,6 @@ from tests.repository import architecture_rules as rules
 from tests.repository.architecture import Module, TreeRule, parse
 from tests.repository.architecture_rules import Rule
 
-MODULES = architecture.read_modules(*architecture.OURS, "tests")
-BENCHMARKS = architecture.read_modules("benchmarks")
-
 # Rules that concern all modules together; those of the faces have their offenders in test_faces.py.
 TREE_RULES: tuple[TreeRule, ...] = (architecture.broken_layers, architecture.import_cycles)
 
@@ -64,6 +61,10 @@ CLEAN: tuple[tuple[Rule, str, str], ...] = (
 )
 
 
+def whole_tree() -> tuple[Module, ...]:
+    return architecture.read_modules(*architecture.OURS, "tests")
+
+
 def report(offenders: list[str]) -> str:
     return f"{len(offenders)} offender(s):\n" + "\n".join(offenders)
 
@@ -74,7 +75,7 @@ def sources(texts: dict[str, str]) -> tuple[Module, ...]:
 
 @pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.__name__)
 def test_architecture__rule_for_one_module__holds_in_the_whole_tree(rule: Rule) -> None:
-    offenders = [line for module in MODULES for line in rule(module)]
+    offenders = [line for module in whole_tree() for line in rule(module)]
     assert not offenders, report(offenders)
 
 
@@ -96,15 +97,15 @@ def test_architecture__rules__each_has_an_offender_that_it_catches() -> None:
 
 def test_architecture__exceptions__all_still_exist() -> None:
     """A permission whose module or function is gone would silently pass to the next one of that name."""
-    places = {(module.name, function.name) for module in MODULES for function in architecture.functions(module)}
-    names = {module.name for module in MODULES}
+    places = {(module.name, function.name) for module in whole_tree() for function in architecture.functions(module)}
+    names = {module.name for module in whole_tree()}
     assert set(rules.CATCH_ALL) <= places, sorted(set(rules.CATCH_ALL) - places)
     assert set(rules.RANDOMNESS_ALLOWED) <= names, sorted(set(rules.RANDOMNESS_ALLOWED) - names)
 
 
 @pytest.mark.parametrize("rule", TREE_RULES, ids=lambda rule: rule.__name__)
 def test_architecture__rule_for_all_modules__holds_in_the_whole_tree(rule: TreeRule) -> None:
-    offenders = list(rule(MODULES + BENCHMARKS))
+    offenders = list(rule(whole_tree() + architecture.read_modules("benchmarks")))
     assert not offenders, report(offenders)
 
 

@@ -1,0 +1,134 @@
+"""make test: its lanes run side by side, what they say comes in one piece, and a failure of any phase is a failure."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests import REPOSITORY
+from tests.repository import everything
+from tests.repository.durations import CORES
+from tests.repository.everything import Driver, Ended, Phase
+
+INTERRUPTED = """
+import signal
+from tests.repository.everything import Driver, Phase
+for number in (signal.SIGINT, signal.SIGTERM):  # a shell that starts this in the background has SIGINT ignored
+    signal.signal(number, signal.default_int_handler)
+wait = ("sh", "-c", 'echo $$ > "$0"; exec sleep 60', "{pid}")
+Driver().run((Phase(name="waits", command=wait), Phase(name="never", command=("touch", "{never}"))))
+"""
+
+
+def shell(name: str, script: str, *arguments: object) -> Phase:
+    return Phase(name=name, command=("sh", "-c", script, *map(str, arguments)))
+
+
+def test_driver__two_lanes__run_at_the_same_time(tmp_path: Path) -> None:
+    """Each waits for the other's file: one after the other they would never end."""
+    meet = 'touch "$0"; while [ ! -e "$1" ]; do sleep 0.01; done'
+    left, right = tmp_path / "left", tmp_path / "right"
+    assert Driver().run((shell("left", meet, left, right),), (shell("right", meet, right, left),))
+
+
+def test_driver__phase_fails__the_others_run_and_the_whole_has_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver = Driver()
+    after = tmp_path / "after"
+    lane = (shell("bad", "echo out; echo err >&2; exit 3"), shell("after", 'touch "$0"', after))
+    assert not driver.run(lane, (shell("good", "true"),))
+    assert after.exists()
+    assert {phase.name: phase.code for phase in driver.ended} == {"bad": 3, "after": 0, "good": 0}
+    assert "==> bad\nout\nerr\n==> bad: FAILED (exit code 3) after 0 s" in capsys.readouterr().out
+
+
+def test_driver__several_runs__each_has_its_own_verdict() -> None:
+    driver = Driver()
+    assert driver.run((shell("style", "true"),))
+    assert not driver.run((shell("types", "exit 1"),), (shell("tests", "true"),))
+    assert len(driver.ended) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_driver__interrupted__ends_what_runs_and_starts_nothing_more(tmp_path: Path, number: signal.Signals) -> None:
+    pid, never = tmp_path / "pid", tmp_path / "never"
+    command = [sys.executable, "-c", INTERRUPTED.format(pid=pid, never=never)]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while not pid.exists() or not pid.read_text():
+            time.sleep(0.01)
+        process.send_signal(number)
+        assert process.wait(10) != 0
+    assert subprocess.run(["kill", "-0", pid.read_text().strip()], capture_output=True, check=False).returncode != 0
+    assert not never.exists()
+
+
+def test_driver__busy_phase__its_computing_is_told() -> None:
+    driver = Driver()
+    busy = "import time\nwhile time.process_time() < 0.2: pass"
+    assert driver.run((Phase(name="busy", command=(sys.executable, "-c", busy)), shell("idle", "sleep 0.2")))
+    assert driver.ended[0].computed_s >= 0.2 > driver.ended[1].computed_s
+
+
+def test_lanes__of_make_test__every_kind_of_check_is_in_one_of_them() -> None:
+    waiting, computing = everything.lanes_of(300, ["-x"])
+    assert [phase.name for phase in waiting] == ["pytest, real processes"]
+    assert [phase.name for phase in computing] == ["mypy", "pytest, all other tests", "make simulate SEEDS=300"]
+    assert all(phase.command[:2] == ("nice", "-n") for phase in computing)
+    marks = [phase.command[phase.command.index("-m") + 1] for phase in (*waiting, computing[1])]
+    assert marks == ["process and not slow", "not process and not slow"]
+    assert all("-x" in phase.command for phase in (*waiting, computing[1]))
+
+
+def test_process_tests__files_of_all_kinds__are_those_with_the_mark(tmp_path: Path) -> None:
+    sources = {"test_a": "x = [pytest.mark.process]\n", "test_b": "x = 'mark.process'\n", "c": "pytest.mark.process\n"}
+    for name, source in sources.items():
+        (tmp_path / "tests" / name).mkdir(parents=True)
+        (tmp_path / "tests" / name / f"{name}.py").write_text(source)
+    assert everything.read_process_tests(tmp_path / "tests") == ["tests/test_a/test_a.py"]
+    assert "tests/processes/test_kill_restart.py" in everything.read_process_tests()
+
+
+def test_longest_first__files__new_ones_and_then_the_longest() -> None:
+    assert everything.longest_first(["a", "b", "new"], {"a": 1.0, "b": 2.0}) == ["new", "b", "a"]
+
+
+def test_summary__phases__one_line_each_and_the_verdict_on_all() -> None:
+    ended = [
+        Ended(name="mypy", code=0, wall_s=20.4, computed_s=19.0),
+        Ended(name="tests", code=2, wall_s=9, computed_s=8),
+    ]
+    lines = list(everything.summary(ended, 30.0))
+    assert lines[1:3] == [
+        "  mypy: passed after 20 s, 19 s of computing",
+        "  tests: FAILED (exit code 2) after 9 s, 8 s of computing",
+    ]
+    assert lines[3].startswith("  all: FAILED: tests; after 30 s, 27 s of computing on ")
+
+
+@pytest.mark.parametrize(("code", "arguments"), [(0, []), (1, ["--store"])])
+def test_command__lanes_pass_or_not__exit_code_says_so(
+    code: int, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, bad = shell("good", "true"), shell("bad", "false")
+    monkeypatch.setattr(everything, "style", lambda: (good,))
+    monkeypatch.setattr(everything, "lanes_of", lambda seeds, given: ((good,), (shell("sim", f"exit {seeds}"),)))
+    monkeypatch.setattr(everything, "computing_tests", lambda given: good)
+    monkeypatch.setattr(everything, "process_tests", lambda given, files: bad)
+    monkeypatch.setattr(everything, "store_seconds", lambda reports: pytest.fail(f"{CORES} stored after a failure"))
+    result = CliRunner().invoke(everything.main, ["--seeds", "0", *arguments])
+    assert result.exit_code == code, result.output
+
+
+def test_command__style_fails__nothing_else_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(everything, "style", lambda: (shell("style", "false"),))
+    monkeypatch.setattr(everything, "lanes_of", lambda seeds, given: pytest.fail("lanes"))
+    result = CliRunner().invoke(everything.main, [])
+    assert result.exit_code == 1
+    assert "FAILED: style" in result.output
