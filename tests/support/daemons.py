@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from protocol.run.admission import AdmissionKind, AdmissionSpec
 from protocol.run.manifest import Manifest, SignedManifest, sign_manifest
 from protocol.run.task import Objective, TaskKind, TaskSpec
 from sfnode import demo
 from sfnode.network.events import NetworkConfig
 from sfnode.node.daemon import Daemon, DaemonConfig
 from sfnode.reporter import Reporter
-from sfnode.run.builder import MethodChoice, build_manifest, method_plain
+from sfnode.run.builder import MethodOptions, RunDraft, build_manifest, method_of
 from sfnode.run.data_files import data_spec
 from sfnode.storage.identity import FILE_NAME, load_or_create_seed
 from sfnode.storage.store import STATUS_FILE
@@ -47,12 +48,19 @@ def demo_run(*, steps: int, batch_rows: int = 8, name: str = "test", admission: 
         batch_rows=batch_rows,
     )
     described = describe_run(MODEL, "linear", task, DATA)
-    method, schedule = method_plain(MethodChoice(rank=8, directions=4))
-    settings = {"method": method, "schedule": schedule, "steps": steps, "admission": {"kind": admission}}
-    manifest = build_manifest(
-        name=name, owner=OWNER.author, model=described.spec, tensors=described.tensors, task=task, settings=settings
+    method, schedule = method_of(MethodOptions(rank=8, directions=4))
+    draft = RunDraft(
+        name=name,
+        owner=OWNER.author,
+        model=described.spec,
+        tensors=described.tensors,
+        task=task,
+        method=method,
+        schedule=schedule,
+        steps=steps,
+        admission=AdmissionSpec(kind=AdmissionKind(admission), pow_bits=0),
     )
-    return sign_manifest(manifest, OWNER)
+    return sign_manifest(build_manifest(draft), OWNER)
 
 
 def training(worker: Path | None) -> TrainingConfig:
