@@ -26,7 +26,7 @@ class NodeProcess:
     """
 
     directory: Path
-    arguments: Sequence[str]
+    arguments: list[str]
     prefix: tuple[str, ...] = ()
     module: str = "sfnode"
     process: subprocess.Popen[bytes] | None = None
