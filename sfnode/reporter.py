@@ -7,7 +7,8 @@ import json
 import os
 import sys
 import time
-from typing import Any, TextIO
+from collections.abc import Mapping
+from typing import TextIO
 
 from protocol.errors import OperatorError
 from sfnode.storage.files import describe_os_error
@@ -22,7 +23,7 @@ class Reporter:
         self._is_json = not self._stream.isatty() if is_json is None else is_json
         self._is_line_open = False
 
-    def event(self, name: str, *lines: str, **fields: Any) -> None:
+    def event(self, name: str, *lines: str, **fields: object) -> None:
         """Something happened: ``lines`` for people, ``name`` and ``fields`` for programs.
 
         A line may hold text of strangers: it stays one line, and whatever is no visible character is escaped.
@@ -34,7 +35,7 @@ class Reporter:
         for line in lines:
             self._print(printable(line))
 
-    def progress(self, name: str, text: str, **fields: Any) -> None:
+    def progress(self, name: str, text: str, **fields: object) -> None:
         """Where the work stands now; ``text`` as a line of ``event``."""
         if self._is_json:
             self._write_json(name, fields)
@@ -51,7 +52,7 @@ class Reporter:
             self._is_line_open = False
             self._print("")
 
-    def _write_json(self, name: str, fields: dict[str, Any]) -> None:
+    def _write_json(self, name: str, fields: Mapping[str, object]) -> None:
         line = {"event": name, "time": round(time.time(), 3), **fields}
         self._print(json.dumps(line))
 
