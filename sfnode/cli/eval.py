@@ -11,8 +11,9 @@ import trio
 from protocol.errors import OperatorError
 from protocol.state.coefficients import Coefficients
 from sfnode.cli.extras import check_can_train
-from sfnode.cli.join import model_reference
-from sfnode.cli.options import data_dir_option, device_options, json_option
+from sfnode.cli.options import data_dir_option, device_options, json_option, local_model_option
+from sfnode.run.model_reference import model_reference
+from sfnode.run.node_options import DeviceOptions
 from sfnode.storage.data_files import evaluation_file
 from sfnode.storage.stored_state import read_state
 from sfnode.worker.evaluation import evaluate_states
@@ -21,15 +22,18 @@ from sfnode.worker.training_config import TrainingConfig
 
 @click.command("eval")
 @data_dir_option
-@click.option("--model", help="Model folder, when the run's model is a local one.")
-@click.option("--eval-data", help="Held-out data (JSONL).  [default: that of an embedded task]")
-@click.option("--compare", is_flag=True, help="Measure the model before training, too.")
+@local_model_option
+@click.option(
+    "--eval-data",
+    help="Measure on this JSONL file of held-out examples.  [default: the data that come with an embedded task]",
+)
+@click.option("--compare", is_flag=True, help="Measure the model as it was before training, too.")
 @device_options
 @json_option
 def evaluate(
-    data_dir: Path, model: str | None, eval_data: str | None, compare: bool, device: str, dtype: str, is_json: bool
+    data_dir: Path, model: str | None, eval_data: str | None, compare: bool, devices: DeviceOptions, is_json: bool
 ) -> None:
-    """Accuracy, F1 (mean over the labels) and loss of the model that a node's ledger describes.
+    """Measure accuracy, F1 (mean over the labels) and loss of the model that a node's ledger describes.
 
     \b
     Example: sfnode eval --data-dir ~/.sfnode/my-run --eval-data dev.jsonl
@@ -44,8 +48,8 @@ def evaluate(
         model=model_reference(manifest, model),
         data=None,
         eval_data=data,
-        device=device,
-        dtype=dtype,
+        device=devices.device,
+        dtype=devices.dtype,
         basis=state.basis,
         renewals=state.renewals,
     )

@@ -8,17 +8,17 @@ from pathlib import Path
 import click
 
 from sfnode.cli.extras import check_can_train
-from sfnode.cli.join import model_reference
-from sfnode.cli.options import FolderPath, data_dir_option, dtype_option, json_option
+from sfnode.cli.options import FolderPath, data_dir_option, dtype_option, json_option, local_model_option
+from sfnode.run.model_reference import model_reference
 from sfnode.storage.stored_bases import read_bases
 from sfnode.storage.stored_state import read_state
 
 
 @click.command()
 @data_dir_option
-@click.option("--model", help="Model folder, when the run's model is a local one.")
-@click.option("--out", type=FolderPath, required=True, help="Folder to write.")
-@click.option("--adapter", is_flag=True, help="Write a PEFT LoRA adapter instead of the whole model.")
+@local_model_option
+@click.option("--out", type=FolderPath, required=True, help="Write the model into this folder.")
+@click.option("--adapter", is_flag=True, help="Write a LoRA adapter for PEFT instead of the whole model.")
 @dtype_option
 @click.option("--force", is_flag=True, help="Replace the folder when it is not empty.")
 @json_option

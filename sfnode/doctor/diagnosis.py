@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from protocol.errors import OperatorError, SfnodeError
 from protocol.run.manifest import Manifest, SignedManifest
@@ -17,6 +17,7 @@ from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknow
 from sfnode.network.discovery.saved_peers import decode_peers
 from sfnode.node.status_file import read_status
 from sfnode.storage.store import MANIFEST_FILE, is_locked, read_known_peers, read_manifest
+from sfnode.worker.device_report import DeviceReport
 
 _QUICK_S: Final = 20.0
 _LEDGER_S: Final = 60.0
@@ -52,7 +53,7 @@ class Examination:
         self._question = question
         self._tell = tell
         self._signed = question.signed
-        self._devices: dict[str, Any] | str = "not asked"
+        self._devices: DeviceReport | str = "not asked"
 
     async def run(self) -> None:
         """All checks, in the order in which a node would stumble."""
@@ -165,9 +166,9 @@ class Examination:
 
     def _plan(self, manifest: Manifest, folder: Path) -> Finding:
         plan = memory_plan.plan_memory(manifest, folder, self._question.dtype)
-        cards = [] if isinstance(self._devices, str) else self._devices["cuda"]
+        cards = () if isinstance(self._devices, str) else self._devices.cuda
         is_on_card = bool(cards) and self._question.device in ("auto", "cuda")
-        return memory_plan.judge_memory(plan, memory_plan.free_memory(), int(cards[0]["free"]) if is_on_card else None)
+        return memory_plan.judge_memory(plan, memory_plan.free_memory(), cards[0].free if is_on_card else None)
 
 
 def _remembered(directory: Path | None) -> tuple[str, ...]:

@@ -15,9 +15,11 @@ from typing import Any, Final
 
 from protocol.errors import OperatorError
 from protocol.run.manifest import ModelSpec
+from protocol.schema import from_plain_untrusted
 from sfnode import demo
 from sfnode.doctor.findings import Finding, fail, ok, warning
 from sfnode.storage.data_files import EMBEDDED
+from sfnode.worker.device_report import DeviceReport
 
 _HUB: Final = "huggingface_hub"
 _CONFIG_FILE: Final = "config.json"  # every model of the hub has one
@@ -82,7 +84,7 @@ def _hash(path: Path, is_over: Callable[[], bool]) -> str:
 # --- device
 
 
-def find_devices() -> dict[str, Any] | str:
+def find_devices() -> DeviceReport | str:
     """What torch says of this machine, from a process of its own; a text says why it says nothing."""
     missing = [name for name in ("torch", "transformers", "safetensors") if find_spec(name) is None]
     if missing:
@@ -95,25 +97,24 @@ def find_devices() -> dict[str, Any] | str:
     lines = done.stdout.splitlines()
     if done.returncode or not lines:
         return f"torch cannot be used: {(done.stderr.splitlines() or ['it ended without a word'])[-1][:200]}"
-    found: dict[str, Any] = json.loads(lines[-1])
-    return found
+    return from_plain_untrusted(DeviceReport, json.loads(lines[-1]), "devices")
 
 
-def check_device(found: dict[str, Any] | str, device: str, dtype: str) -> Finding:
+def check_device(found: DeviceReport | str, device: str, dtype: str) -> Finding:
     """Whether the device that was asked for is there, and computes in the number format."""
     if isinstance(found, str):
         advice = "pip install 'sfnode[train]'; without it a node can still store, serve and flood: sfnode join --relay"
         return fail("device", found, advice)
-    cuda = found["cuda"]
+    cuda = found.cuda
     chosen = device if device != "auto" else ("cuda" if cuda else "cpu")
-    text = f"torch {found['torch']}; {_describe(found, chosen)}, {dtype}"
+    text = f"torch {found.torch}; {_describe(found, chosen)}, {dtype}"
     if chosen == "cuda" and not cuda:
         return fail(
             "device",
             f"{text}: torch finds no CUDA device",
             "install the driver and a CUDA build of torch, or --device cpu",
         )
-    if chosen == "mps" and not found["mps"]:
+    if chosen == "mps" and not found.mps:
         return fail("device", f"{text}: torch finds no Apple GPU", "use --device cpu")
     if dtype == "int4" and chosen != "cuda":
         return fail("device", f"{text}: 4 bits are computed on CUDA only", "use --dtype int8")
@@ -121,13 +122,13 @@ def check_device(found: dict[str, Any] | str, device: str, dtype: str) -> Findin
         return fail("device", f"{text}: torchao is not installed", "pip install 'sfnode[quantised]'")
     if dtype == "fp16" and chosen == "cpu":
         return warning("device", f"{text}: slow on a CPU", "use --dtype bf16 or fp32")
-    if dtype == "bf16" and chosen == "cuda" and not cuda[0]["bf16"]:
+    if dtype == "bf16" and chosen == "cuda" and not cuda[0].bf16:
         return warning("device", f"{text}: this card computes bf16 by detours", "use --dtype fp16 or fp32")
     return ok("device", text)
 
 
-def _describe(found: dict[str, Any], chosen: str) -> str:
-    if chosen == "cuda" and found["cuda"]:
-        first = found["cuda"][0]
-        return f"{first['name']}, {first['free'] / 1e9:.1f} of {first['total'] / 1e9:.1f} GB free"
-    return f"{chosen}, {found['threads']} threads of {os.cpu_count()} cores"
+def _describe(found: DeviceReport, chosen: str) -> str:
+    if chosen == "cuda" and found.cuda:
+        first = found.cuda[0]
+        return f"{first.name}, {first.free / 1e9:.1f} of {first.total / 1e9:.1f} GB free"
+    return f"{chosen}, {found.threads} threads of {os.cpu_count()} cores"

@@ -30,15 +30,30 @@ class RenewedBasis:
     file: str
 
 
-def basis_settings(path: Path) -> dict[str, int | str]:
-    """What a new run's method says of the published basis in ``path``, by the fields' names in MethodChoice."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BasisSpec:
+    """What a new run's method says of its basis.
+
+    Attributes:
+        sha256: of the file, 64 hex digits.
+        unit_exp, entry_max: entries are multiples of 2^-unit_exp, and the largest is entry_max of them.
+    """
+
+    rank: int
+    sha256: str
+    unit_exp: int
+    entry_max: int
+
+
+def read_basis_spec(path: Path) -> BasisSpec:
+    """That of the published basis in ``path``; OperatorError when there is none."""
     data = read_bytes(path, "the basis")
     try:
         rank, entry_max = rank_and_max(data)
     except Reject as reject:
         raise OperatorError(f"--basis {path}: {reject.detail}. `sfnode basis make` writes one") from None
     digest = hashlib.sha256(data).hexdigest()
-    return {"rank": rank, "basis_sha256": digest, "basis_unit_exp": UNIT_EXP, "basis_max": entry_max}
+    return BasisSpec(rank=rank, sha256=digest, unit_exp=UNIT_EXP, entry_max=entry_max)
 
 
 def basis_in(data_dir: Path, manifest: Manifest) -> Path | None:

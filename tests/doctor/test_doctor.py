@@ -25,13 +25,14 @@ from sfnode.network.policy.addresses import peer_of_author
 from sfnode.network.transport.reachability import DialBack, ReachAnswer
 from sfnode.storage.identity import FILE_NAME, load_or_create_seed
 from sfnode.storage.store import LEDGER_FILE, Store
+from sfnode.worker.device_report import DeviceReport
 from tests.support.cli_calls import Outcome, call
 from tests.support.daemons import MODEL, demo_run, free_port, write_run
 from tests.support.network_nodes import seed
 from tests.support.running_nodes import Joins, address_in
 
 PEER = peer_of_author(bytes(31) + b"\1")
-DEVICES = {"torch": "2.9", "threads": 2, "cuda": [], "mps": False}
+DEVICES = DeviceReport(torch="2.9", threads=2, cuda=(), mps=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,7 +315,9 @@ def test_doctor__model_that_is_not_the_runs__names_the_file(
         (DEVICES, "cpu", "int4", ("CUDA only", "--dtype int8")),
     ],
 )
-def test_doctor__device_that_cannot_be_used__fails(found: Any, device: str, dtype: str, parts: tuple[str, ...]) -> None:
+def test_doctor__device_that_cannot_be_used__fails(
+    found: DeviceReport | str, device: str, dtype: str, parts: tuple[str, ...]
+) -> None:
     finding = model_check.check_device(found, device, dtype)
     assert finding.verdict is Verdict.FAIL
     assert all(part in f"{finding.text} -> {finding.advice}" for part in parts), finding

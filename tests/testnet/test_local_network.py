@@ -19,7 +19,7 @@ def result(
     return LocalNetworkResult(
         is_agreed=is_agreed,
         is_stopped_cleanly=is_stopped_cleanly,
-        statuses=[],
+        nodes=[],
         state_digests=["aa", "bb"],
         replayed_digest="aa",
         before={"accuracy": before, "loss": 1.0},

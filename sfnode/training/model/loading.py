@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -258,11 +259,11 @@ def load_causal_lm(folder: Path, device: torch.device, dtype: torch.dtype) -> Pr
     return result
 
 
-def _load_weights(view: Path, folder: Path, dtype: torch.dtype) -> tuple[Any, dict[str, Any]]:
+def _load_weights(view: Path, folder: Path, dtype: torch.dtype) -> tuple[Any, Mapping[str, Any]]:
     """The model in ``view``, which shows files of ``folder``, and what transformers says of the loading."""
     load: Any = AutoModelForCausalLM.from_pretrained
     try:
-        loaded: tuple[Any, dict[str, Any]] = load(
+        loaded: tuple[Any, Mapping[str, Any]] = load(
             view,
             dtype=dtype,
             use_safetensors=True,
