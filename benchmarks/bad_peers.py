@@ -15,33 +15,29 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, assert_never
+from typing import Final
 
 import trio
 
 from benchmarks.sample_runs import Shape, manifest_of, seed_of_author, tiny_tensors
 from protocol.crypto.keys import Signer
-from protocol.events import DropPeer, Event, MessageArrived, PeerJoined, PeerLeft, SendMessage
+from protocol.events import DropPeer, Event, SendMessage
+from protocol.framing import frame
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.node.node import Node
 from protocol.node.node_config import NodeConfig
 from protocol.state.replica import Replica
 from protocol.wire import Records, encode
-from sfnode.network.events import (
-    MessageReceived,
-    NetworkConfig,
-    NetworkEvent,
-    PeerConnected,
-    PeerDisconnected,
-)
 from sfnode.network.network import Network
+from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.policy.addresses import parse_address
-from sfnode.network.sessions.channel import Channel, Timings, Traffic
-from sfnode.network.sessions.frames import frame
+from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.file_server import ServedRun
 from sfnode.network.sessions.handshake import exchange_hello, own_hello
 from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link, LinkBrokenError
+from sfnode.node.inbox import open_inbox
 
 RUN: Final = manifest_of(Shape(authors=500, steps=64), tiny_tensors())
 RUN_ID: Final = RUN.run_id
@@ -85,11 +81,12 @@ async def measure(kinds: tuple[str, ...] = KINDS) -> list[PeerCost]:
     """One bad peer of each kind after the other, each until it is cut."""
     costs = []
     config = NetworkConfig(listen=("/ip4/127.0.0.1/tcp/0",), neighbours_fixed=True)
-    victim = Network(config=config, identity_seed=bytes(31) + b"\x01", run_id=RUN_ID, manifest_bytes=b"manifest")
-    victim.record_bytes = EnvelopeCodec(RUN).record_bytes
+    inbox, unread = open_inbox()
+    run = ServedRun(run_id=RUN_ID, manifest_bytes=b"manifest", record_bytes=EnvelopeCodec(RUN).record_bytes)
+    victim = Network(config=config, identity_seed=bytes(31) + b"\x01", run=run, inbox=inbox)
     async with trio.open_nursery() as nursery:
         (address, *_) = await nursery.start(victim.run)
-        nursery.start_soon(_live, victim)
+        nursery.start_soon(_live, victim, unread)
         await _attack(address, "HTTP", 0)  # what is loaded at the first connection is no peer's cost
         for number, kind in enumerate(kinds, start=1):
             costs.append(await _measure_one(address, kind, number))
@@ -109,28 +106,16 @@ async def _measure_one(address: str, kind: str, number: int) -> PeerCost:
     )
 
 
-async def _live(victim: Network) -> None:
+async def _live(victim: Network, events: trio.MemoryReceiveChannel[Event]) -> None:
     """What the daemon does with events, without a disk."""
     signer = Signer(b"victim".ljust(32, b"."))
     node = Node(RUN, signer, NodeConfig(is_training=False), Replica(RUN))
-    async for event in victim.events:
-        for effect in node.handle(_core_event(event), int(trio.current_time() * 1_000)):
+    async for event in events:
+        for effect in node.handle(event, int(trio.current_time() * 1_000)):
             if isinstance(effect, SendMessage):
                 victim.send(effect.peer, effect.message)
             elif isinstance(effect, DropPeer):
                 victim.drop(effect.peer, reason=effect.reason)
-
-
-def _core_event(event: NetworkEvent) -> Event:
-    match event:
-        case PeerConnected():
-            return PeerJoined(peer=event.peer)
-        case PeerDisconnected():
-            return PeerLeft(peer=event.peer)
-        case MessageReceived():
-            return MessageArrived(peer=event.peer, message=event.message)
-        case _:
-            assert_never(event)
 
 
 async def _attack(address: str, kind: str, number: int) -> None:

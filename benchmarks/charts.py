@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from xml.sax.saxutils import escape
+
+from sfnode.testnet import svg
 
 WIDTH, HEIGHT = 960, 540
 LEFT, RIGHT, TOP, BOTTOM = 84, 800, 104, 470
-INK, MUTED, GRID = "#1f2933", "#66727f", "#e6e9ed"
-STYLE = (
-    "text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;font-size:13px}"
-    ".title{font-size:20px;font-weight:600}.strong{font-size:14px;font-weight:600}"
-    "polyline{fill:none;stroke-linejoin:round;stroke-linecap:round;stroke-width:2.5}"
-)
+STYLE = svg.LETTERING + "polyline{fill:none;stroke-linejoin:round;stroke-linecap:round;stroke-width:2.5}"
+DASHED = "5 5"  # of a line that is there to compare with
 _LABEL_GAP = 17  # pixels between names of lines that end close together
 
 Point = tuple[float, float]
@@ -70,15 +67,13 @@ def render_chart(chart: Chart) -> str:
     x = _Scale(chart.x.is_log, _range([p[0] for line in chart.lines for p in line.points], chart.x), (LEFT, RIGHT))
     y = _Scale(chart.y.is_log, _range([p[1] for line in chart.lines for p in line.points], chart.y), (BOTTOM, TOP))
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}">',
-        f"<title>{escape(chart.title)}</title><style>{STYLE}</style>",
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
-        _text(LEFT, 44, chart.title, css="title", fill=INK),
-        _text(LEFT, 70, chart.note),
+        *svg.opened(WIDTH, HEIGHT, chart.title, STYLE),
+        svg.text((LEFT, 44), chart.title, css="title", fill=svg.INK),
+        svg.text((LEFT, 70), chart.note),
         *_grid(chart, x, y),
         *(part for line in chart.lines for part in _drawn(line, x, y)),
         *_names(chart, y),
-        "</svg>",
+        svg.CLOSED,
     ]
     return "\n".join(parts) + "\n"
 
@@ -108,21 +103,20 @@ def _ticks(axis: Axis, values: tuple[float, float]) -> list[tuple[float, str]]:
 def _grid(chart: Chart, x: _Scale, y: _Scale) -> list[str]:
     parts = []
     for value, label in _ticks(chart.y, y.values):
-        parts.append(f'<path d="M{LEFT} {y.at(value):.1f}H{RIGHT}" stroke="{GRID}"/>')
-        parts.append(_text(LEFT - 10, y.at(value) + 4.5, label, anchor="end"))
-    parts.append(f'<path d="M{LEFT} {BOTTOM}H{RIGHT}" stroke="{MUTED}"/>')
+        parts.append(svg.level(LEFT, RIGHT, y.at(value), svg.GRID))
+        parts.append(svg.text((LEFT - 10, y.at(value) + 4.5), label, anchor="end"))
+    parts.append(svg.level(LEFT, RIGHT, BOTTOM, svg.MUTED))
     for value, label in _ticks(chart.x, x.values):
-        parts.append(f'<path d="M{x.at(value):.1f} {BOTTOM}v5" stroke="{MUTED}"/>')
-        parts.append(_text(x.at(value), BOTTOM + 21, label, anchor="middle"))
-    return [*parts, _text((LEFT + RIGHT) / 2, BOTTOM + 46, chart.x.name, anchor="middle")]
+        parts.append(svg.tick((x.at(value), BOTTOM), svg.MUTED))
+        parts.append(svg.text((x.at(value), BOTTOM + 21), label, anchor="middle"))
+    return [*parts, svg.text(((LEFT + RIGHT) / 2, BOTTOM + 46), chart.x.name, anchor="middle")]
 
 
 def _drawn(line: Line, x: _Scale, y: _Scale) -> list[str]:
     places = [(x.at(value), y.at(other)) for value, other in line.points]
     dashes = f' stroke-dasharray="{line.dashes}" stroke-opacity="0.55"' if line.dashes else ""
-    joined = " ".join(f"{across:.1f},{down:.1f}" for across, down in places)
-    dots = [f'<circle cx="{a:.1f}" cy="{d:.1f}" r="3.5" fill="{line.colour}"/>' for a, d in places if line.name]
-    return [f'<polyline points="{joined}" stroke="{line.colour}"{dashes}/>', *dots]
+    dots = [svg.dot(place, line.colour) for place in places if line.name]
+    return [svg.polyline(places, f'stroke="{line.colour}"{dashes}'), *dots]
 
 
 def _names(chart: Chart, y: _Scale) -> list[str]:
@@ -131,10 +125,5 @@ def _names(chart: Chart, y: _Scale) -> list[str]:
     parts, last = [], -math.inf
     for place, name, colour in ends:
         last = max(place, last + _LABEL_GAP)
-        parts.append(_text(RIGHT + 14, last + 4.5, name, css="strong", fill=colour))
+        parts.append(svg.text((RIGHT + 14, last + 4.5), name, css="strong", fill=colour))
     return parts
-
-
-def _text(x: float, y: float, text: str, *, css: str = "", fill: str = MUTED, anchor: str = "start") -> str:
-    kind = f' class="{css}"' if css else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{fill}" text-anchor="{anchor}"{kind}>{escape(text)}</text>'

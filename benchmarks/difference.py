@@ -16,6 +16,7 @@ import click
 from benchmarks.measures import Stopwatch, report, say
 from benchmarks.sample_runs import Shape, manifest_of, signer, take, trusted_ledger, unsigned_records
 from protocol.crypto.hashing import Author
+from protocol.framing import LENGTH_BYTES
 from protocol.ledger.ledger import Ledger
 from protocol.run.manifest import Manifest
 from protocol.sync.anti_entropy import Claims, SyncSession, answer
@@ -26,7 +27,6 @@ SHAPES = (
     Shape(authors=100, steps=10_000),
     Shape(authors=1_000, steps=1_000),
 )
-_FRAME_HEADER_BYTES = 4
 _AUTHOR = 3  # whose slots differ
 
 
@@ -87,8 +87,8 @@ def ask(asker: Ledger, other: Ledger, case: str) -> SessionCost:
             for frame in frames:
                 _take_frame(asker, session, frame)
             request = session.receive(reply, round_trips + 1)  # type: ignore[arg-type]
-        bytes_up += len(sent) + _FRAME_HEADER_BYTES
-        bytes_down += sum(len(payload) + _FRAME_HEADER_BYTES for payload in payloads)
+        bytes_up += len(sent) + LENGTH_BYTES
+        bytes_down += sum(len(payload) + LENGTH_BYTES for payload in payloads)
     return SessionCost(
         case=case,
         round_trips=round_trips,

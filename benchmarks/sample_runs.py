@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -17,7 +17,7 @@ from protocol.ledger.ledger import Ledger
 from protocol.run.manifest import FileHash, Manifest, ModelSpec, TensorKind, TensorSpec
 from protocol.run.task import Objective, TaskKind, TaskSpec
 from protocol.state.replica import Replica
-from sfnode.run.builder import MethodChoice, build_manifest, method_plain
+from sfnode.run.builder import MethodOptions, RunDraft, build_manifest, method_of
 
 OWNER = Signer(b"benchmark owner".ljust(32, b"."))
 _WIDTH, _LAYERS, _INNER, _WORDS, _POSITIONS = 768, 12, 3_072, 50_272, 2_050  # OPT-125m
@@ -63,11 +63,11 @@ def manifest_of(shape: Shape, tensors: Sequence[TensorSpec] | None = None) -> Ma
 
     With more than 1,024 authors the clip is lower, so that the coefficients' bound holds (SPEC 1.4.11).
     """
-    method, schedule = method_plain(MethodChoice())
+    method, schedule = method_of(MethodOptions())
     authors_max = 1_024
     while authors_max < shape.authors:
-        authors_max, method["clip"] = 2 * authors_max, method["clip"] // 2
-    return build_manifest(
+        authors_max, method = 2 * authors_max, replace(method, clip=method.clip // 2)
+    draft = RunDraft(
         name="benchmark",
         owner=OWNER.author,
         model=ModelSpec(id="local:none", revision="", weights=_file("model"), tokenizer=_file("tokenizer")),
@@ -83,8 +83,12 @@ def manifest_of(shape: Shape, tensors: Sequence[TensorSpec] | None = None) -> Ma
             max_tokens=256,
             batch_rows=16,
         ),
-        settings={"method": method, "schedule": schedule, "steps": shape.steps, "authors_max": authors_max},
+        method=method,
+        schedule=schedule,
+        steps=shape.steps,
+        authors_max=authors_max,
     )
+    return build_manifest(draft)
 
 
 def seed_of_author(number: int) -> bytes:

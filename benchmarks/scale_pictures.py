@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.charts import Axis, Chart, Line, render_chart
+from benchmarks.charts import DASHED, Axis, Chart, Line, render_chart
+from sfnode.testnet import svg
 
-COLOURS = ("#0f766e", "#c2410c", "#1d4ed8", "#a16207")
-_DASHED = "5 5"
+COLOURS = (svg.TEAL, svg.ORANGE, svg.BLUE, svg.OCHRE)
 
 
 def draw_pictures(result: Mapping[str, Any], folder: Path) -> None:
@@ -30,7 +30,7 @@ def _time(rows: list[dict[str, Any]]) -> Chart:
         bound = tuple((row["nodes"], row["way_max"] * _DELAY_S) for row in found)
         lines += [
             Line(name=graph, points=measured, colour=colour),
-            Line(name="", points=bound, colour=colour, dashes=_DASHED),
+            Line(name="", points=bound, colour=colour, dashes=DASHED),
         ]
     return Chart(
         title="Until every node holds an update",

@@ -26,6 +26,7 @@ from protocol.events import (
     StoreRecords,
     Ticked,
 )
+from protocol.framing import LENGTH_BYTES
 from protocol.node.node import Node
 from protocol.node.node_config import NodeConfig
 from protocol.run.manifest import Manifest
@@ -33,7 +34,6 @@ from protocol.state.replica import Replica
 from protocol.wire import Head, Message, PeerId, Records, decode_untrusted, encode
 
 TICK_MS = 50
-FRAME_HEADER_BYTES = 4
 _SOURCE = PeerId("source of updates")  # a neighbour of whoever is given one; it takes no messages
 
 
@@ -203,7 +203,7 @@ class VirtualNetwork:
         payload = encode(message)
         kind = kind_of(message)
         self.cpu_seconds[source][kind] += time.thread_time() - started
-        self.traffic[source, target].count(kind, len(payload) + FRAME_HEADER_BYTES)
+        self.traffic[source, target].count(kind, len(payload) + LENGTH_BYTES)
         delay_ms = self._random.randint(self._link.delay_ms_min, self._link.delay_ms_max)
         arrival_ms = max(self.now_ms + delay_ms, self._last_arrival_ms.get((source, target), 0))
         self._last_arrival_ms[source, target] = arrival_ms

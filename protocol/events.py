@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TypeAlias
 
+from protocol.crypto.hashing import Author
 from protocol.wire import Message, PeerId
+
+
+class SnapshotOutcome(StrEnum):
+    """What became of the snapshot that a joiner was told of."""
+
+    NONE = "none"
+    USED = "used"
+    PROVED = "proved"
+    UNPROVED = "unproved"
+    USELESS = "useless"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerJoined:
-    """A neighbour's session is open, hello exchanged."""
+    """A neighbour's session is open, hello exchanged. Of one peer there is never more than one at a time."""
 
     peer: PeerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerLeft:
-    """A neighbour's session is over."""
+    """A neighbour's session is over; messages in flight may be lost in both directions. ``reason``: in words."""
 
     peer: PeerId
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageArrived:
-    """A neighbour sent a well-formed message."""
+    """A neighbour sent a well-formed message; comes between its PeerJoined and its PeerLeft."""
 
     peer: PeerId
     message: Message
@@ -73,9 +86,17 @@ class BasisArrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotArrived:
-    """A file came that may be the snapshot that :meth:`Snapshots.wanted` names."""
+    """A file came that may be the snapshot that :class:`FetchSnapshot` named."""
 
     data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchFailed:
+    """No neighbour had the file (64 hex digits); ``is_lasting``: what came has this hash and can never be used."""
+
+    sha256: str
+    is_lasting: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +117,7 @@ Event: TypeAlias = (
     | StatementSubmitted
     | BasisArrived
     | SnapshotArrived
+    | FetchFailed
     | Ticked
 )
 
@@ -147,6 +169,43 @@ class DropPeer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSnapshot:
+    """Keep this file, and serve it to whoever asks for its hash. It may be lost: others have it."""
+
+    step: int
+    sha256: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSnapshot:
+    """Ask the neighbours for this file; SnapshotArrived or FetchFailed is the answer. At most one at a time."""
+
+    sha256: str
+    file_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchBasis:
+    """Find this published basis on the disk or at the neighbours; BasisArrived or FetchFailed is the answer.
+
+    At most one at a time. ``from_epoch``: the first epoch that needs it.
+    """
+
+    sha256: str
+    from_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportSnapshot:
+    """Tell the operator what became of the snapshot of the steps before ``step`` that these authors attest."""
+
+    outcome: SnapshotOutcome
+    step: int
+    authors: tuple[Author, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Halt:
     """Stop the node: its own state does not follow from its ledger, or the snapshot that it was told does not.
 
@@ -157,4 +216,16 @@ class Halt:
     attestations: tuple[bytes, ...] = ()
 
 
-Effect: TypeAlias = StoreRecords | StoreStatements | ReserveStep | StartEstimate | SendMessage | DropPeer | Halt
+Effect: TypeAlias = (
+    StoreRecords
+    | StoreStatements
+    | ReserveStep
+    | StartEstimate
+    | SendMessage
+    | DropPeer
+    | StoreSnapshot
+    | FetchSnapshot
+    | FetchBasis
+    | ReportSnapshot
+    | Halt
+)

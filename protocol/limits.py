@@ -1,4 +1,7 @@
-"""Every bound of the protocol, each with its reason. Those of sockets are in ``sfnode/network/bounds.py``."""
+"""Every bound of the protocol, each with its reason.
+
+How often and how long: ``protocol/timings.py``. What concerns sockets: ``sfnode/network/bounds.py``.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,6 @@ WAITING_BYTES_MAX: Final = 8 << 20  # of records not yet summed into the coeffic
 STATEMENTS_MAX: Final = 2 * AUTHORS_MAX  # an admission and an exclusion of each author; only the owner can fill it
 SNAPSHOT_BYTES_MAX: Final = 64 << 20  # hashed, and decoded, in 0.2 s; a larger run has no snapshots
 SNAPSHOT_BEHIND_MIN: Final = 60_000  # updates that a core replays in about 5 s: a joiner waits for fewer
-SNAPSHOT_MISSING_MS: Final = 60_000  # for what a snapshot counts and no neighbour has yet; then it is false
 ATTESTATIONS_MAX: Final = 1_024  # authors whose newest attestation is kept: 140 kB
 
 # --- wire -----------------------------------------------------------------------------------------------------
@@ -53,23 +55,5 @@ ADDRESS_LENGTH_MAX: Final = 256
 TEXT_LENGTH_MAX: Final = 256  # agent, reason
 
 # --- node core ------------------------------------------------------------------------------------------------
-FLUSH_INTERVAL_MS: Final = 50  # one frame costs about 230 us: at most 20 flood frames per second and neighbour
-FLUSH_INTERVAL_MS_MAX: Final = 400  # while the machine is busy: fuller frames, and fewer copies of each update
-LATE_MS_MAX: Final = 25  # a tick that comes later than this finds a busy machine
-REST_MS_MAX: Final = 250  # between two ticks when nothing waits: precise enough for heads and time limits
-HEAD_INTERVAL_MS: Final = 2_000  # how often neighbours compare digests
-REQUEST_TIMEOUT_MS: Final = 10_000  # an unanswered sync request: that peer rests, another is asked
-ANSWER_MS_MAX: Final = 60_000  # for all parts of an answer: 128 KiB at 2 kB/s; who sends them slower holds up others
-SYNC_REST_MS: Final = 1_000  # between two sync sessions with the same peer; doubled by each failure in a row
-SYNC_REST_MS_MAX: Final = 60_000  # for a peer that stalls for ever, or promises what it never sends
-FIRST_SYNC_TIMEOUT_MS: Final = 30_000  # no peer answered for this long: go on with what the disk holds
-REPLAY_REST_MS: Final = 60_000  # between two replays of the whole ledger that a neighbour's digest made necessary
 PULL_BYTES_MAX: Final = 128 * 1024  # asked for at once; half of a neighbour's queue, verified in about 50 ms
 PUSH_QUEUE_RECORDS_MAX: Final = 8_192  # per neighbour; beyond it the neighbour catches up by anti-entropy
-STEP_WAIT_MS_MIN: Final = 200
-STEP_WAIT_MS_MAX: Final = 30_000
-STEP_WAIT_MS_START: Final = 5_000  # before any pace was observed
-STEP_WAIT_FACTOR: Final = 2  # times the observed median pace
-ROUNDS_AHEAD_MAX: Final = 8  # ahead of the median of the authors at work; a fast node must not spend its steps alone
-AT_WORK_INTERVALS: Final = 8  # an author silent for longer than so many of its usual intervals has left
-ACTIVE_WINDOW_STEPS: Final = 2  # an author behind by more rounds than this is not waited for

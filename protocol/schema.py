@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -30,8 +31,6 @@ class Bound:
     high: int
 
 
-U8 = Annotated[int, Bound(0, (1 << 8) - 1)]
-U16 = Annotated[int, Bound(0, (1 << 16) - 1)]
 U32 = Annotated[int, Bound(0, (1 << 32) - 1)]
 U64 = Annotated[int, Bound(0, (1 << 64) - 1)]
 Bytes32 = Annotated[bytes, Bound(32, 32)]
@@ -59,7 +58,7 @@ def from_plain_untrusted(declared: type[T], data: object, where: str) -> T:
 
 
 @cache
-def _field_types(declared: type) -> dict[str, Any]:
+def _field_types(declared: type) -> Mapping[str, object]:
     hints = get_type_hints(declared, include_extras=True)
     return {field.name: hints[field.name] for field in dataclasses.fields(declared)}
 

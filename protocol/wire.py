@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated, NewType, TypeAlias, get_args
+from typing import Annotated, Final, NewType, Self
 
 import msgpack
 
@@ -28,7 +28,12 @@ Bitmap = Annotated[bytes, Bound(limits.SPAN_STEPS // 8, limits.SPAN_STEPS // 8)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class Message:
+    """What one neighbour says to another; :class:`Kind` lists them all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello(Message):
     """First message in both directions. An observer, who only wants manifest and basis, sends a run id of zeros."""
 
     version: U32
@@ -39,21 +44,21 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ping:
+class Ping(Message):
     """Asks for a Pong with the same nonce: is the other side alive?"""
 
     nonce: U64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pong:
+class Pong(Message):
     """Answer to a Ping."""
 
     nonce: U64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PeersRequest:
+class PeersRequest(Message):
     """Asks for known peers."""
 
 
@@ -66,21 +71,21 @@ class PeerAddress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Peers:
+class Peers(Message):
     """Answer to a PeersRequest."""
 
     peers: Annotated[tuple[PeerAddress, ...], Bound(0, limits.PEERS_PER_MESSAGE_MAX)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManifestRequest:
+class ManifestRequest(Message):
     """Asks for the signed manifest from byte ``offset`` on."""
 
     offset: U32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManifestPart:
+class ManifestPart(Message):
     """A piece of the signed manifest; ``total`` is its whole length in bytes."""
 
     total: U32
@@ -89,14 +94,14 @@ class ManifestPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bye:
+class Bye(Message):
     """Last message: the sender closes, and why."""
 
     reason: Text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Records:
+class Records(Message):
     """Envelopes end to end. Pushed by the flood when ``request`` is 0, else part of the answer to that Pull."""
 
     request: U32
@@ -104,7 +109,7 @@ class Records:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
+class Head(Message):
     """State of the sender's ledger: "same set?" in 32 bytes; equal roots must come with equal state digests."""
 
     root: Bytes32
@@ -114,7 +119,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpansRequest:
+class SpansRequest(Message):
     """Asks for the digests of all spans that hold anything."""
 
     request: U32
@@ -129,7 +134,7 @@ class SpanDigest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spans:
+class Spans(Message):
     """Answer to a SpansRequest, ascending; with the digest of the statements held, zeros when there is none."""
 
     request: U32
@@ -138,7 +143,7 @@ class Spans:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShardsRequest:
+class ShardsRequest(Message):
     """Asks for the digests of one span's shards (authors by the first byte of their hash)."""
 
     request: U32
@@ -154,7 +159,7 @@ class ShardDigest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shards:
+class Shards(Message):
     """Answer to a ShardsRequest, ascending."""
 
     request: U32
@@ -163,7 +168,7 @@ class Shards:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorsRequest:
+class AuthorsRequest(Message):
     """Asks what the named shards of a span hold, by author, after ``after`` (32 zero bytes: from the start)."""
 
     request: U32
@@ -183,7 +188,7 @@ class AuthorHoldings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Authors:
+class Authors(Message):
     """Answer to an AuthorsRequest, ascending by author; ``is_last`` is false when a further page follows."""
 
     request: U32
@@ -193,7 +198,7 @@ class Authors:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PayloadsRequest:
+class PayloadsRequest(Message):
     """Asks for the payload hashes of one author in one span: equal bitmaps do not show different payloads."""
 
     request: U32
@@ -202,7 +207,7 @@ class PayloadsRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Payloads:
+class Payloads(Message):
     """Answer: 8 bytes of the payload hash for each valid slot, in step order, end to end."""
 
     request: U32
@@ -221,7 +226,7 @@ class WantedSlots:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PullRequest:
+class PullRequest(Message):
     """Asks for the records of slots (both records of a void one)."""
 
     request: U32
@@ -229,7 +234,7 @@ class PullRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PullDone:
+class PullDone(Message):
     """Ends the answer to a PullRequest: so many records were sent."""
 
     request: U32
@@ -237,7 +242,7 @@ class PullDone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileRequest:
+class FileRequest(Message):
     """Asks for the published basis with this SHA-256, from byte ``offset`` on; not within a session."""
 
     sha256: Bytes32
@@ -245,7 +250,7 @@ class FileRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilePart:
+class FilePart(Message):
     """A piece of the published basis; ``total`` is its whole length in bytes."""
 
     total: U32
@@ -254,7 +259,7 @@ class FilePart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatementsRequest:
+class StatementsRequest(Message):
     """Asks for the statements of keys after ``after`` (33 zero bytes: from the start)."""
 
     request: U32
@@ -262,7 +267,7 @@ class StatementsRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statements:
+class Statements(Message):
     """The owner's statements, ascending by key; pushed by the flood when ``request`` is 0, else an answer."""
 
     request: U32
@@ -273,12 +278,12 @@ class Statements:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttestationsRequest:
+class AttestationsRequest(Message):
     """Asks which snapshots authors attest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attestations:
+class Attestations(Message):
     """What the sender knows of that, newest first; or what is new."""
 
     attestations: Annotated[
@@ -287,75 +292,52 @@ class Attestations:
     ]
 
 
-Message: TypeAlias = (
-    Hello
-    | Ping
-    | Pong
-    | PeersRequest
-    | Peers
-    | ManifestRequest
-    | ManifestPart
-    | Bye
-    | Records
-    | Head
-    | SpansRequest
-    | Spans
-    | ShardsRequest
-    | Shards
-    | AuthorsRequest
-    | Authors
-    | PayloadsRequest
-    | Payloads
-    | PullRequest
-    | PullDone
-    | FileRequest
-    | FilePart
-    | StatementsRequest
-    | Statements
-    | AttestationsRequest
-    | Attestations
-)
-
-
 class Kind(IntEnum):
-    """Wire numbers of the messages; never renumbered (SPEC 8.1)."""
+    """Every message: its wire number, never renumbered (SPEC 8.1), and its class."""
 
-    HELLO = 0
-    PING = 1
-    PONG = 2
-    PEERS_REQUEST = 3
-    PEERS = 4
-    MANIFEST_REQUEST = 5
-    MANIFEST_PART = 6
-    BYE = 7
-    RECORDS = 8
-    HEAD = 9
-    SPANS_REQUEST = 10
-    SPANS = 11
-    SHARDS_REQUEST = 12
-    SHARDS = 13
-    AUTHORS_REQUEST = 14
-    AUTHORS = 15
-    PAYLOADS_REQUEST = 16
-    PAYLOADS = 17
-    PULL_REQUEST = 18
-    PULL_DONE = 19
-    FILE_REQUEST = 20
-    FILE_PART = 21
-    STATEMENTS_REQUEST = 22
-    STATEMENTS = 23
-    ATTESTATIONS_REQUEST = 24
-    ATTESTATIONS = 25
+    declared: type[Message]
+
+    def __new__(cls, number: int, declared: type[Message]) -> Self:
+        """A member whose value is the number."""
+        member = int.__new__(cls, number)
+        member._value_, member.declared = number, declared
+        return member
+
+    HELLO = 0, Hello
+    PING = 1, Ping
+    PONG = 2, Pong
+    PEERS_REQUEST = 3, PeersRequest
+    PEERS = 4, Peers
+    MANIFEST_REQUEST = 5, ManifestRequest
+    MANIFEST_PART = 6, ManifestPart
+    BYE = 7, Bye
+    RECORDS = 8, Records
+    HEAD = 9, Head
+    SPANS_REQUEST = 10, SpansRequest
+    SPANS = 11, Spans
+    SHARDS_REQUEST = 12, ShardsRequest
+    SHARDS = 13, Shards
+    AUTHORS_REQUEST = 14, AuthorsRequest
+    AUTHORS = 15, Authors
+    PAYLOADS_REQUEST = 16, PayloadsRequest
+    PAYLOADS = 17, Payloads
+    PULL_REQUEST = 18, PullRequest
+    PULL_DONE = 19, PullDone
+    FILE_REQUEST = 20, FileRequest
+    FILE_PART = 21, FilePart
+    STATEMENTS_REQUEST = 22, StatementsRequest
+    STATEMENTS = 23, Statements
+    ATTESTATIONS_REQUEST = 24, AttestationsRequest
+    ATTESTATIONS = 25, Attestations
 
 
-# The union above is in the order of the kinds.
-_CLASS_OF_KIND: dict[int, type[Message]] = dict(zip(Kind, get_args(Message), strict=True))
-_KIND_OF_CLASS = {declared: kind for kind, declared in _CLASS_OF_KIND.items()}
+_CLASS_OF_NUMBER: Final = {int(kind): kind.declared for kind in Kind}
+_NUMBER_OF_CLASS: Final = {declared: number for number, declared in _CLASS_OF_NUMBER.items()}
 
 
 def encode(message: Message) -> bytes:
     """The message's canonical bytes: msgpack [kind, field, ...] with the shortest form of every value."""
-    row = [int(_KIND_OF_CLASS[type(message)]), *to_plain(message, as_rows=True)]
+    row = [_NUMBER_OF_CLASS[type(message)], *to_plain(message, as_rows=True)]
     packed: bytes = msgpack.packb(row, use_bin_type=True)
     return packed
 
@@ -366,7 +348,7 @@ def decode_untrusted(payload: bytes) -> Message:
     row = _unpack_untrusted(payload)
     if type(row) is not list or not row or type(row[0]) is not int:
         raise Reject(RejectReason.FRAME, "not a list that starts with a message kind")
-    declared = _CLASS_OF_KIND.get(row[0])
+    declared = _CLASS_OF_NUMBER.get(row[0])
     if declared is None:
         raise Reject(RejectReason.MESSAGE_KIND, f"unknown message kind {row[0]}")
     try:

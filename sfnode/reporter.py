@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import sys
 import time
-from typing import Any, TextIO
+from collections.abc import Mapping
+from typing import TextIO
 
 from protocol.errors import OperatorError
 from sfnode.storage.files import describe_os_error
@@ -16,17 +18,24 @@ from sfnode.storage.files import describe_os_error
 class Reporter:
     """Writes events. ``event`` lines stay; ``progress`` lines replace each other on a terminal."""
 
-    def __init__(self, *, is_json: bool | None = None, stream: TextIO | None = None) -> None:
-        """``is_json`` None: JSON unless ``stream`` (stdout by default) is a terminal."""
+    def __init__(self, *, is_json: bool | None = None, stream: TextIO | None = None, level: int = logging.INFO) -> None:
+        """``is_json`` None: JSON unless ``stream`` (stdout by default) is a terminal. ``level``: the least to show."""
         self._stream = stream or sys.stdout
         self._is_json = not self._stream.isatty() if is_json is None else is_json
         self._is_line_open = False
+        self._level = level
 
-    def event(self, name: str, *lines: str, **fields: Any) -> None:
+    def event(self, name: str, *lines: str, **fields: object) -> None:
         """Something happened: ``lines`` for people, ``name`` and ``fields`` for programs.
 
         A line may hold text of strangers: it stays one line, and whatever is no visible character is escaped.
         """
+        self.event_at(logging.INFO, name, *lines, **fields)
+
+    def event_at(self, level: int, name: str, *lines: str, **fields: object) -> None:
+        """The same, of another importance (a level of Python's ``logging``)."""
+        if level < self._level:
+            return
         if self._is_json:
             self._write_json(name, fields)
             return
@@ -34,7 +43,7 @@ class Reporter:
         for line in lines:
             self._print(printable(line))
 
-    def progress(self, name: str, text: str, **fields: Any) -> None:
+    def progress(self, name: str, text: str, **fields: object) -> None:
         """Where the work stands now; ``text`` as a line of ``event``."""
         if self._is_json:
             self._write_json(name, fields)
@@ -51,7 +60,7 @@ class Reporter:
             self._is_line_open = False
             self._print("")
 
-    def _write_json(self, name: str, fields: dict[str, Any]) -> None:
+    def _write_json(self, name: str, fields: Mapping[str, object]) -> None:
         line = {"event": name, "time": round(time.time(), 3), **fields}
         self._print(json.dumps(line))
 

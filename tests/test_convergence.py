@@ -1,74 +1,49 @@
-"""The promise of the project: the model is a function of a set of messages, however they travelled."""
+"""The promise of the project: the model is a function of a set of messages, however they travelled.
+
+The machines are those of the simulation: its watch raises when one signs a slot twice, loses an own update, is cut off
+by an honest neighbour, or halts.
+"""
 
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import pytest
 
 from protocol.crypto.keys import Signer
 from protocol.ledger.envelope import EnvelopeCodec
-from protocol.state.replica import Replica
-from protocol.wire import PeerId
-from tests.support.cluster import Cluster
-from tests.support.manifests import small_manifest
-
-NORMALISED = {"core": "rademacher", "scalar": "raw", "directions": 4}
+from tests.simulation.scripted import scripted_network
 
 
-def ring(cluster: Cluster, count: int) -> list[str]:
-    names = [f"node{index}" for index in range(count)]
-    for name in names:
-        cluster.add(name)
-    for index, name in enumerate(names):
-        cluster.link(name, names[(index + 1) % count])
-    return names
+@pytest.mark.parametrize("run", ["canonical", "rademacher", "rounds"])
+def test_live_node__compared_with_a_node_that_only_replays__has_equal_bits(run: str) -> None:
+    with scripted_network(run=run) as network:
+        network.add_ring(4)
+        network.run_until_agreement(120_000)
+        live, manifest = network.node("node0"), network.manifest
+        assert live.replica.ledger.updates == 4 * manifest.steps // manifest.method.local_steps
 
-
-@pytest.mark.parametrize("method", [{}, NORMALISED, {"local_steps": 2}], ids=["canonical", "rademacher", "local-steps"])
-def test_live_node__compared_with_a_node_that_only_replays__has_equal_bits(method: dict[str, Any]) -> None:
-    manifest = small_manifest(**method)
-    cluster = Cluster(manifest, seed=1)
-    ring(cluster, 4)
-    cluster.run_until_agreement(120_000)
-    live = cluster.node("node0")
-    assert live.replica.ledger.updates == 4 * 40 // manifest.method.local_steps
-
-    records = list(cluster.hosts[PeerId("node2")].disk.records)
-    random.Random(7).shuffle(records)
-    replay = Replica(manifest)
-    for record in records:
-        replay.add(record)
-
-    assert cluster.digests() == {replay.state_digest()}
-    assert replay.replayed_digest() == replay.state_digest()
-    for epoch in replay.coefficients().epochs():
-        assert (live.replica.coefficients().flat(epoch) == replay.coefficients().flat(epoch)).all()
+        replay = network.replayed("node2", random.Random(7))
+        assert network.digests() == {replay.state_digest()}
+        assert replay.replayed_digest() == replay.state_digest()
+        for epoch in replay.coefficients().epochs():
+            assert (live.replica.coefficients().flat(epoch) == replay.coefficients().flat(epoch)).all()
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_network__with_loss_crash_late_joiner_and_equivocator__agrees(seed: int) -> None:
-    manifest = small_manifest()
-    cluster = Cluster(manifest, seed=seed, loss=0.05)
-    ring(cluster, 5)
-    cluster.run(2_500)
-    crashed = cluster.hosts[PeerId("node1")]
-    cluster.crash(crashed)
-    cheat = Signer(b"cheat".ljust(32, b"."))
-    for version, (source, target) in enumerate([("node2", "node3"), ("node3", "node4"), ("node4", "node0")]):
-        cluster.push(source, target, EnvelopeCodec(manifest).seal(cheat, 3, (version + 1,)).record)
-    cluster.run(2_000)
-    late = cluster.add("late", expects_peers=True)
-    cluster.link("late", "node3")
-    cluster.boot(crashed, expects_peers=True)
-    cluster.link("node1", "node0")
-    cluster.link("node1", "node2")
-    cluster.run_until_agreement(300_000)
+    with scripted_network(seed=seed, loss=0.05) as network:
+        network.add_ring(5)
+        network.run(2_500)
+        network.hosts["node1"].stop(down_ms=2_000)
+        cheat = Signer(b"cheat".ljust(32, b"."))
+        for version, (source, target) in enumerate([("node2", "node3"), ("node3", "node4"), ("node4", "node0")]):
+            network.push(source, target, EnvelopeCodec(network.manifest).seal(cheat, 3, (version + 1,)).record)
+        network.run(2_000)
+        late = network.add("late", "node3", expects_peers=True)
+        network.run_until_agreement(300_000)
 
-    assert len(cluster.digests()) == 1
-    assert late.node is not None and late.node.own_updates > 0
-    assert late.node.replica.ledger.void_slots == 1
-    for host in cluster.hosts.values():
-        assert not host.dropped and host.halted is None
-        assert all(len(versions) == 1 for versions in host.signed.values())
+        assert len(network.digests()) == 1
+        assert late.node is not None and late.node.own_updates > 0
+        assert late.node.replica.ledger.void_slots == 1
+        assert network.starts() == {**dict.fromkeys(network.hosts, 1), "node1": 2}

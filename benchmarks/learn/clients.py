@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from transformers import PreTrainedModel
@@ -20,13 +20,14 @@ from benchmarks.sample_runs import OWNER, signer
 from protocol.errors import NumericError
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.run.manifest import FileHash, Manifest, ModelSpec, TensorSpec
-from protocol.run.method import Method, ScalarKind
+from protocol.run.method import CoreKind, Method, ScalarKind, Schedule, ScheduleKind
 from protocol.run.task import Objective
 from protocol.state.coefficients import Coefficients
-from protocol.subspace.bases import Bases, Published, decode_basis_untrusted, encode_basis
+from protocol.subspace.bases import Bases, Published
+from protocol.subspace.basis_file import decode_basis_untrusted, encode_basis
 from protocol.subspace.directions import Basis, seed_of
-from sfnode.run.builder import MethodChoice, build_manifest, method_plain
-from sfnode.storage.stored_bases import UNIT_EXP
+from sfnode.run.builder import MethodOptions, RunDraft, build_manifest, method_of
+from sfnode.storage.stored_bases import UNIT_EXP, BasisSpec
 from sfnode.training.calibration import Source, forward_basis, gradient_basis
 from sfnode.training.estimator import Estimator, SharedModel
 from sfnode.training.model.folding import fold_weights
@@ -173,29 +174,29 @@ def opposite(method: Method, q: Sequence[int]) -> tuple[int, ...]:
 def _bases(
     recipe: NetworkTrial, task: Task, tensors: Sequence[TensorSpec], published: Sequence[Basis] | None, rate: float
 ) -> Bases:
-    choice = MethodChoice(
+    options = MethodOptions(
         rank=recipe.rank,
-        core=recipe.core,
-        scalar=recipe.scalar,
+        core=CoreKind(recipe.core),
+        scalar=ScalarKind(recipe.scalar),
         directions=recipe.directions,
         sides=recipe.sides,
         shares=recipe.shares,
         epoch_steps=recipe.epoch_steps,
         learning_rate=rate,
-        schedule=recipe.schedule,
+        schedule=ScheduleKind(recipe.schedule),
         epsilon_exp=recipe.epsilon_exp,
     )
     if published is None:
-        return Bases(_manifest(recipe, task, tensors, choice))
+        return Bases(_manifest(recipe, task, tensors, method_of(options)))
     file = encode_basis(recipe.rank, published)
     sides = [side for each in published for side in (each.u, each.v) if side is not None]
-    choice = replace(
-        choice,
-        basis_sha256=hashlib.sha256(file).hexdigest(),
-        basis_unit_exp=UNIT_EXP,
-        basis_max=max(int(np.abs(side).max()) for side in sides),
+    basis = BasisSpec(
+        rank=recipe.rank,
+        sha256=hashlib.sha256(file).hexdigest(),
+        unit_exp=UNIT_EXP,
+        entry_max=max(int(np.abs(side).max()) for side in sides),
     )
-    manifest = _manifest(recipe, task, tensors, choice)
+    manifest = _manifest(recipe, task, tensors, method_of(options, basis))
     return Bases(manifest, decode_basis_untrusted(manifest, file))
 
 
@@ -216,14 +217,18 @@ def _published(
             return forward_basis(shared, tensors, examples, data, recipe.rank)
 
 
-def _manifest(recipe: NetworkTrial, task: Task, tensors: Sequence[TensorSpec], choice: MethodChoice) -> Manifest:
+def _manifest(
+    recipe: NetworkTrial, task: Task, tensors: Sequence[TensorSpec], method: tuple[Method, Schedule]
+) -> Manifest:
     file = (FileHash(name="none", sha256="0" * 64),)  # nothing is loaded by this manifest
-    method, schedule = method_plain(choice)
-    return build_manifest(
+    draft = RunDraft(
         name="learn",
         owner=OWNER.author,
         model=ModelSpec(id="local:learn", revision="", weights=file, tokenizer=file),
         tensors=tuple(tensors),
         task=task_spec(task, rows=recipe.rows, objective=Objective(recipe.objective)),
-        settings={"method": method, "schedule": schedule, "steps": recipe.steps},
+        method=method[0],
+        schedule=method[1],
+        steps=recipe.steps,
     )
+    return build_manifest(draft)

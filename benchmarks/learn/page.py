@@ -50,12 +50,13 @@ def _reach(results: Results) -> list[str]:
     for task, goal in goals.items():
         compared = [each for each in results.compared if each.task == task]
         rows = [_reach_row(each, by_name[task, each.name]) for each in compared]
-        lines += [f"**{TITLES[task]}**: {_percent(goal)} is to be reached, from {_percent(_start(compared[0]))}.", ""]
+        start = _percent(_start(compared[0]))
+        lines += [f"**{TITLES[task]}**: from {start} to {_percent(goal)}, MeZO's last accuracy.", ""]
         heads = (
             "",
             f"forward rows to {_percent(goal)}",
             "each seed",
-            "MeZO's rows / these",
+            "all of MeZO's rows / these",
             "at the end",
             "after rows",
         )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.charts import Axis, Chart, Line, render_chart
+from benchmarks.charts import DASHED, Axis, Chart, Line, render_chart
 from benchmarks.learn.comparison import Compared
 from benchmarks.learn.results import Results, is_first_order, median_curve, targets
 from benchmarks.learn.scaling import Scaled
+from sfnode.testnet import svg
 
-COLOURS = ("#66727f", "#a16207", "#0f766e", "#1d4ed8", "#c2410c", "#7e22ce", "#be185d")
-_DASHED = "5 5"
+COLOURS = (svg.MUTED, svg.OCHRE, svg.TEAL, svg.BLUE, svg.ORANGE, svg.PURPLE, svg.PINK)
 TITLES = {"sst2": "SST-2", "trec": "TREC", "agnews": "AG News"}
 
 
@@ -36,7 +36,7 @@ def _task_chart(task: str, compared: Sequence[Compared], goal: float | None) -> 
         points = _percent(median_curve(each.curves))
         colour = COLOURS[number % len(COLOURS)]
         lines.append(
-            Line(name=each.name, points=points, colour=colour, dashes=_DASHED if is_first_order(each.name) else "")
+            Line(name=each.name, points=points, colour=colour, dashes=DASHED if is_first_order(each.name) else "")
         )
     if goal is not None:
         ends = [line.points[place][0] for line in lines for place in (0, -1)]

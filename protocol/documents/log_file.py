@@ -22,7 +22,7 @@ from protocol.ledger.statements import STATEMENT_KEY_BYTES
 from protocol.run.manifest import Manifest, SignedManifest, basis_bytes, decode_run_untrusted
 from protocol.run.method import BasisKind
 from protocol.state.replica import Replica
-from protocol.subspace.bases import decode_basis_untrusted
+from protocol.subspace.basis_file import decode_basis_untrusted
 
 MAGIC = b"sfnode/log/1" + b"\n\0\0\0"
 MANIFEST, BASIS, RECORDS, END, STATEMENTS, RENEWED = 1, 2, 3, 4, 5, 6  # kinds of blocks, in the order 1 2 5 3 6 4

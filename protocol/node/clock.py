@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Container
 from statistics import median, median_low
 
-from protocol import limits
+from protocol import timings
 from protocol.crypto.hashing import Author
 from protocol.run.manifest import Manifest
 
 _PACES_KEPT = 16
-_HEARD_MS = 2 * limits.STEP_WAIT_MS_MAX  # an author silent for longer does not move the median
+_HEARD_MS = 2 * timings.STEP_WAIT_MS_MAX  # an author silent for longer does not move the median
 
 
 class StepClock:
@@ -121,9 +121,9 @@ class StepClock:
     def wait_limit_ms(self) -> int:
         """Longest wait for active authors at the end of a step."""
         if not self._paces_ms:
-            return limits.STEP_WAIT_MS_START
-        wanted = int(limits.STEP_WAIT_FACTOR * median(self._paces_ms))
-        return max(limits.STEP_WAIT_MS_MIN, min(limits.STEP_WAIT_MS_MAX, wanted))
+            return timings.STEP_WAIT_MS_START
+        wanted = int(timings.STEP_WAIT_FACTOR * median(self._paces_ms))
+        return max(timings.STEP_WAIT_MS_MIN, min(timings.STEP_WAIT_MS_MAX, wanted))
 
     def _is_far_ahead(self, highest: dict[Author, int], now_ms: int) -> bool:
         """SPEC 9.1.4: this node would run away from a slower majority that is at work.
@@ -135,17 +135,17 @@ class StepClock:
             for author, heard_ms in self._heard_ms.items()
             if author in highest and author != self._own and now_ms - heard_ms <= self._patience_ms(author)
         ]
-        ahead = self._round_steps * limits.ROUNDS_AHEAD_MAX
+        ahead = self._round_steps * timings.ROUNDS_AHEAD_MAX
         return bool(at_work) and self.next_step > median_low(at_work) + ahead
 
     def _patience_ms(self, author: Author) -> int:
         if author not in self._interval_ms:
-            return limits.STEP_WAIT_MS_MAX
-        return max(limits.STEP_WAIT_MS_START, min(_HEARD_MS, limits.AT_WORK_INTERVALS * self._interval_ms[author]))
+            return timings.STEP_WAIT_MS_MAX
+        return max(timings.STEP_WAIT_MS_START, min(_HEARD_MS, timings.AT_WORK_INTERVALS * self._interval_ms[author]))
 
     def _count_active(self, highest: dict[Author, int]) -> tuple[int, int]:
         """SPEC 9.1.1: of how many active authors step ``next_step - (1 + staleness) rounds`` is missing, and of all."""
         needed = self.next_step - self._round_steps * (1 + self._staleness)
-        oldest_active = needed - self._round_steps * limits.ACTIVE_WINDOW_STEPS
+        oldest_active = needed - self._round_steps * timings.ACTIVE_WINDOW_STEPS
         active = [step for author, step in highest.items() if author != self._own and step >= oldest_active]
         return sum(step < needed for step in active), len(active)

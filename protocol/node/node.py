@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import assert_never
 
-from protocol import limits
+from protocol import limits, timings
 from protocol.crypto.hashing import Author
 from protocol.crypto.keys import Signer
 from protocol.errors import Ignore, IgnoreReason, Reject
@@ -22,6 +22,7 @@ from protocol.events import (
     EstimateLost,
     EstimateSkipped,
     Event,
+    FetchFailed,
     Halt,
     MessageArrived,
     PeerJoined,
@@ -38,6 +39,7 @@ from protocol.events import (
 )
 from protocol.ledger.ledger import Voided
 from protocol.ledger.statements import Statement
+from protocol.node.basis_files import BasisFiles
 from protocol.node.clock import StepClock
 from protocol.node.node_config import NodeConfig
 from protocol.node.snapshots import Snapshots
@@ -58,7 +60,8 @@ class Node:
         self.replica = replica
         self.clock = StepClock(manifest, signer.author)
         self.sync = Synchroniser(replica.ledger, config.first_request)
-        self.snapshots = Snapshots(replica, signer, config)
+        self.snapshots = Snapshots(replica, signer, config, self.sync)
+        self.bases = BasisFiles(replica.ledger.roster)
         self.ignored: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
         self.own_updates = 0
@@ -67,11 +70,10 @@ class Node:
         self._config = config
         self._flood = Flood(replica.ledger.codec.record_bytes)
         self._is_worker_free = False
-        self._estimating: int | None = None
+        self._estimating: int | None = None  # the step that the worker measures now
         self._had_neighbours = config.neighbours_min == 0
         self._first_tick_ms: int | None = None
         self._replay_rest_until_ms = 0
-        self._bases_here: set[str] = set()  # of the renewed ones
         self._effects: list[Effect] = []
         self._now_ms = 0
         self._summed_per_tick = updates_per_tick(manifest)
@@ -100,11 +102,6 @@ class Node:
         """Whether so few updates wait to be summed that the state digest costs one tick at most."""
         return self.replica.unsummed <= self._summed_per_tick
 
-    @property
-    def estimating_step(self) -> int | None:
-        """The step that the worker measures now."""
-        return self._estimating
-
     def handle(self, event: Event, now_ms: int, *, is_last: bool = True) -> list[Effect]:
         """Take one event in and return what to do about it, in order. ``now_ms`` never decreases.
 
@@ -118,7 +115,7 @@ class Node:
                 self._flood.open(event.peer)
                 self.sync.open(event.peer)
                 self._send_head(event.peer)
-                self._do(self.snapshots.peer_joined(event.peer, self.sync))
+                self._do(self.snapshots.peer_joined(event.peer))
             case PeerLeft():
                 self._flood.close(event.peer)
                 self.sync.close(event.peer)
@@ -133,9 +130,12 @@ class Node:
             case StatementSubmitted():
                 self._take_in([event.statement], source=None, is_news=True)
             case BasisArrived():
-                self._bases_here.add(event.sha256)
+                self.bases.arrived(event.sha256)
             case SnapshotArrived():
-                self.snapshots.show(event.data, self.sync)
+                self._do(self.snapshots.show(event.data))
+            case FetchFailed():
+                self.bases.failed(event.sha256, now_ms, is_lasting=event.is_lasting)
+                self.snapshots.fetch_failed(event.sha256, now_ms)
             case Ticked():
                 self._flood.adapt(event.late_ms)
                 self._tick()
@@ -149,8 +149,8 @@ class Node:
     def rest_ms(self) -> int:
         """For how long there is nothing to do unless an event comes: when the next Ticked is due at the latest."""
         if self._is_worker_free and not self.clock.is_finished:
-            return limits.FLUSH_INTERVAL_MS  # a step may begin without any event, when a wait runs out
-        return min(self._flood.rest_ms(self._now_ms), limits.REST_MS_MAX)
+            return timings.FLUSH_INTERVAL_MS  # a step may begin without any event, when a wait runs out
+        return min(self._flood.rest_ms(self._now_ms), timings.REST_MS_MAX)
 
     # --- messages -----------------------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class Node:
                 case Head():
                     self._receive_head(peer, message)
                 case Attestations() | AttestationsRequest():
-                    self._do(self.snapshots.receive(peer, message, self.sync))
+                    self._do(self.snapshots.receive(peer, message))
                 case _:
                     self._do(self.sync.receive(peer, message, self._now_ms))
         except Reject as reject:
@@ -192,7 +192,7 @@ class Node:
             for record in records:
                 if self.replica.ledger.holds(record):  # most copies end here
                     self.ignored[IgnoreReason.ALREADY_HELD.name] += 1
-                    self._flood.is_known(peer, record)
+                    self._flood.mark_known(peer, record)
                     continue
                 fresh.extend(self._admit(record, peer, frontier, horizon_step))
         finally:
@@ -204,7 +204,7 @@ class Node:
             outcome = self.replica.add(record, horizon_step=horizon_step)
         except Ignore as ignore:
             self.ignored[ignore.reason.name] += 1
-            self._flood.is_known(peer, record)
+            self._flood.mark_known(peer, record)
             return []
         if isinstance(outcome, Voided):
             # Both records are the proof of equivocation. Whoever sent the second may lack the first, too.
@@ -272,14 +272,14 @@ class Node:
         if is_same and head.state_digest != self.replica.state_digest():
             self._settle_mismatch(peer)
             return
-        self.sync.own = self.snapshots.author_sought(self.sync, head.updates)
-        self._do(self.sync.receive_head(peer, head, self._now_ms, self._horizon_step(head.step)))
+        first = self.snapshots.author_sought(head.updates)
+        self._do(self.sync.receive_head(peer, head, self._now_ms, self._horizon_step(head.step), first))
 
     def _settle_mismatch(self, peer: PeerId) -> None:
         """Equal ledgers, different states: replay to learn which of the two machines is broken (SPEC 7.6)."""
         if self._now_ms < self._replay_rest_until_ms:
             return  # a replay costs seconds in a long run: liars must not be able to ask for one after the other
-        self._replay_rest_until_ms = self._now_ms + limits.REPLAY_REST_MS
+        self._replay_rest_until_ms = self._now_ms + timings.REPLAY_REST_MS
         if self.replica.replayed_digest() == self.replica.state_digest():
             self._drop(peer, "its state digest does not follow from its ledger")
             return
@@ -308,19 +308,18 @@ class Node:
         if not self._has_basis():
             return False
         waited_ms = self._now_ms - self._first_tick_ms
-        has_enough = self.sync.peers >= self._config.neighbours_min or waited_ms >= limits.FIRST_SYNC_TIMEOUT_MS
+        has_enough = self.sync.peers >= self._config.neighbours_min or waited_ms >= timings.FIRST_SYNC_TIMEOUT_MS
         self._had_neighbours = self._had_neighbours or has_enough
         # A long catch-up is no silence: only who gets no answer goes on with what the disk holds.
         silent_ms = self._now_ms - max(self._first_tick_ms, self.sync.answered_ms)
-        is_silent = silent_ms >= limits.FIRST_SYNC_TIMEOUT_MS or not self._config.expects_peers
-        return self._had_neighbours and (is_silent or self.snapshots.may_train(self.sync))
+        is_silent = silent_ms >= timings.FIRST_SYNC_TIMEOUT_MS or not self._config.expects_peers
+        return self._had_neighbours and (is_silent or self.snapshots.may_train())
 
     def _has_basis(self) -> bool:
         """Whether the basis of the next step is here (SPEC 9.2.5)."""
         if not self.replica.ledger.roster.renewals():
             return True
-        epoch = max(self.clock.next_step, self.frontier()) // self.manifest.method.epoch_steps
-        return self.replica.ledger.roster.renewal_in(epoch) in {None, *self._bases_here}
+        return self.bases.is_here(max(self.clock.next_step, self.frontier()) // self.manifest.method.epoch_steps)
 
     def _may_contribute(self) -> bool:
         """Whether its next step would count: no relay, admitted, not excluded, with a place in the author table."""
@@ -363,7 +362,8 @@ class Node:
         for peer in self.sync.peers_due_for_head(self._now_ms):
             self._send_head(peer)
         self._do(self.sync.tick(self._now_ms))
-        self._do(self.snapshots.tick(self.sync, self.frontier() if self.is_summed else None, self._now_ms))
+        self._do(self.snapshots.tick(self.frontier() if self.is_summed else None, self._now_ms))
+        self._do(self.bases.tick(self._now_ms))
 
     def _send_head(self, peer: PeerId) -> None:
         """Skipped while updates wait to be summed: the digest would cost a long computation now."""

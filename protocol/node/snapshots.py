@@ -5,43 +5,42 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from enum import StrEnum
+from typing import Final
 
-from protocol import limits
+from protocol import limits, timings
 from protocol.crypto.hashing import Author
 from protocol.crypto.keys import Signer
 from protocol.errors import Ignore, Reject
-from protocol.events import Effect, Halt, SendMessage
+from protocol.events import (
+    Effect,
+    FetchSnapshot,
+    Halt,
+    ReportSnapshot,
+    SendMessage,
+    SnapshotOutcome,
+    StoreSnapshot,
+)
 from protocol.node.attestations import AttestationTable
+from protocol.node.fetches import Fetches
 from protocol.node.node_config import NodeConfig, SnapshotUse
 from protocol.run.admission import AdmissionKind
 from protocol.state.replica import Replica
 from protocol.state.snapshot import Attestation, Snapshot, decode_snapshot_untrusted, encode_snapshot, may_fit
-from protocol.state.snapshot_overlay import SnapshotOverlay
 from protocol.state.snapshot_proof import ProofVerdict, judge, take_snapshot
 from protocol.sync.synchroniser import Synchroniser
 from protocol.wire import Attestations, AttestationsRequest, Message, PeerId
 
-
-class SnapshotOutcome(StrEnum):
-    """What became of the snapshot that this node was told."""
-
-    NONE = "none"
-    USED = "used"
-    PROVED = "proved"
-    UNPROVED = "unproved"
-    USELESS = "useless"
+_RETRY_MS: Final = 2_000  # no neighbour had the file
 
 
 class Snapshots:
-    """Owned by the node core. ``made`` and ``outcome`` are read by whoever keeps the files and tells people."""
+    """Owned by the node core."""
 
-    def __init__(self, replica: Replica, signer: Signer, config: NodeConfig) -> None:
+    def __init__(self, replica: Replica, signer: Signer, config: NodeConfig, sync: Synchroniser) -> None:
         self.attestations = AttestationTable(replica.manifest, replica.ledger)
         self.outcome = SnapshotOutcome.NONE
         self.ignored: Counter[str] = Counter()
-        self.made: tuple[int, str, bytes] | None = None  # step, SHA-256 and file of the newest, until it is taken away
-        self.signed_by: tuple[Attestation, ...] = ()  # of the snapshot that is, or was, used
+        self._sync = sync
         self._manifest = replica.manifest
         self._replica = replica
         self._signer = signer
@@ -53,15 +52,17 @@ class Snapshots:
         self._statements = b""  # digest of those by which the snapshot came into use
         self._missing_since_ms: int | None = None
         self._look_ms = 0
+        self._fetches = Fetches(_RETRY_MS)
+        self._signed_by: tuple[Attestation, ...] = ()  # of the snapshot that is, or was, used
 
     # --- messages -----------------------------------------------------------------------------------------
 
-    def peer_joined(self, peer: PeerId, sync: Synchroniser) -> list[Effect]:
+    def peer_joined(self, peer: PeerId) -> list[Effect]:
         """Ask a new neighbour, while this node has not replayed all, and where it would use a snapshot at all."""
-        is_asking = self._is_usable and not sync.is_live
+        is_asking = self._is_usable and not self._sync.is_live
         return [SendMessage(peer=peer, message=AttestationsRequest())] if is_asking else []
 
-    def receive(self, peer: PeerId, message: Message, sync: Synchroniser) -> list[Effect]:
+    def receive(self, peer: PeerId, message: Message) -> list[Effect]:
         """Answer a request; take attestations in, and tell the others what is new. Raises Reject."""
         if isinstance(message, AttestationsRequest):
             return [SendMessage(peer=peer, message=Attestations(attestations=self.attestations.page()))]
@@ -69,23 +70,25 @@ class Snapshots:
         fresh: list[bytes] = []
         for data in message.attestations:
             try:
-                fresh.append(self.attestations.add(data, is_live=sync.is_live).data)
+                fresh.append(self.attestations.add(data, is_live=self._sync.is_live).data)
             except Ignore as ignore:
                 self.ignored[ignore.reason.name] += 1
-        # Who is not live has asked: its other neighbours have them.
-        return _told(fresh, [each for each in sync.open_peers() if each != peer]) if sync.is_live else []
+        # A node that is not live has asked for them: its other neighbours have them.
+        others = [each for each in self._sync.open_peers() if each != peer] if self._sync.is_live else []
+        return _told(fresh, others)
 
-    def tick(self, sync: Synchroniser, frontier: int | None, now_ms: int) -> list[Effect]:
+    def tick(self, frontier: int | None, now_ms: int) -> list[Effect]:
         """Time has passed. ``frontier``: None while more updates wait to be summed than one tick can sum."""
-        if self._is_cut_since():
-            self._end(SnapshotOutcome.UNPROVED)
-        if frontier is None or not sync.is_live:
-            return []
-        return [*self._make_if_due(sync, frontier), *self._prove(sync, now_ms)]
+        effects = self._end(SnapshotOutcome.UNPROVED) if self._is_cut_since() else []
+        if not self._sync.is_live:
+            return [*effects, *self._fetch_if_wanted(now_ms)]
+        if frontier is None:
+            return effects
+        return [*effects, *self._make_if_due(frontier), *self._prove(now_ms)]
 
     # --- making -------------------------------------------------------------------------------------------
 
-    def _make_if_due(self, sync: Synchroniser, frontier: int) -> list[Effect]:
+    def _make_if_due(self, frontier: int) -> list[Effect]:
         """A snapshot of each multiple of SPAN_STEPS that the run has left behind by STEPS_AHEAD_MAX rounds."""
         behind = frontier - limits.STEPS_AHEAD_MAX * self._manifest.method.local_steps
         step = behind - behind % limits.SPAN_STEPS
@@ -98,103 +101,123 @@ class Snapshots:
         if len(data) > limits.SNAPSHOT_BYTES_MAX:
             return []
         sha256 = hashlib.sha256(data)
-        self.made = (step, sha256.hexdigest(), data)
+        return [
+            StoreSnapshot(step=step, sha256=sha256.hexdigest(), data=data),
+            *self._attest(step, len(data), sha256.digest()),
+        ]
+
+    def _attest(self, step: int, file_bytes: int, sha256: bytes) -> list[Effect]:
+        """An author of the run signs for the file."""
         ledger, author = self._replica.ledger, self._signer.author
         if not self._config.is_training or ledger.highest_step(author) < 0:
             return []
-        own = self.attestations.codec.attest(self._signer, step, len(data), sha256.digest())
+        own = self.attestations.codec.attest(self._signer, step, file_bytes, sha256)
         try:
-            return _told([self.attestations.add(own.data, is_live=True).data], sync.open_peers())
+            return _told([self.attestations.add(own.data, is_live=True).data], self._sync.open_peers())
         except Ignore as ignore:  # excluded; or attested before a restart
             self.ignored[ignore.reason.name] += 1
             return []
 
     # --- use ----------------------------------------------------------------------------------------------
 
-    def _is_sought(self, sync: Synchroniser, updates: int = 0) -> bool:
+    def _is_sought(self, updates: int = 0) -> bool:
         """Whether this node is so far behind its neighbours, one of which holds ``updates``, that it would train on a
         snapshot."""
-        if sync.is_live or not self._is_usable or self.outcome is not SnapshotOutcome.NONE:
+        if self._sync.is_live or not self._is_usable or self.outcome is not SnapshotOutcome.NONE:
             return False
-        behind = max(updates, sync.target_updates) - self._replica.ledger.updates
+        behind = max(updates, self._sync.target_updates) - self._replica.ledger.updates
         return self._config.snapshot is SnapshotUse.ALWAYS or behind > limits.SNAPSHOT_BEHIND_MIN
 
-    def author_sought(self, sync: Synchroniser, updates: int) -> Author | None:
+    def author_sought(self, updates: int) -> Author | None:
         """This node's key while it seeks a snapshot: of its own rounds it must know before it signs (SPEC 9.2.3)."""
-        return self._signer.author if self._is_sought(sync, updates) else None
+        return self._signer.author if self._is_sought(updates) else None
 
-    def wanted(self, sync: Synchroniser) -> list[Attestation]:
+    def _wanted(self) -> list[Attestation]:
         """Attestations of the snapshot to fetch; none when there is none."""
-        return self.attestations.agreed(self._config.snapshot_authors_min) if self._is_sought(sync) else []
+        return self.attestations.agreed(self._config.snapshot_authors_min) if self._is_sought() else []
 
-    def show(self, data: bytes, sync: Synchroniser) -> None:
+    def _fetch_if_wanted(self, now_ms: int) -> list[Effect]:
+        agreed = self._wanted()
+        if self._fetches.start([each.sha256.hex() for each in agreed[:1]], now_ms) is None:
+            return []
+        return [FetchSnapshot(sha256=agreed[0].sha256.hex(), file_bytes=agreed[0].file_bytes)]
+
+    def fetch_failed(self, sha256: str, now_ms: int) -> None:
+        """No neighbour had the file."""
+        self._fetches.failed(sha256, now_ms, is_lasting=False)
+
+    def show(self, data: bytes) -> list[Effect]:
         """The file has come: if it is the one that is wanted, the worker is shown it from now on."""
-        agreed, sha256 = self.wanted(sync), hashlib.sha256(data).digest()
+        self._fetches.arrived()
+        agreed, sha256 = self._wanted(), hashlib.sha256(data).digest()
         if not agreed or agreed[0].sha256 != sha256:
-            return
+            return []
         try:
             snapshot = decode_snapshot_untrusted(self._manifest, data)
         except Reject:
             snapshot = None
-        self.signed_by = tuple(agreed)
+        self._signed_by = tuple(agreed)
         if snapshot is None or snapshot.step != agreed[0].step:
-            self.outcome = SnapshotOutcome.USELESS
-            return
-        self.outcome = SnapshotOutcome.USED
+            return self._become(SnapshotOutcome.USELESS)
         self._statements = self._replica.ledger.roster.digest()
-        self._replica.overlay = SnapshotOverlay(self._manifest, snapshot, self._replica.ledger)
+        self._replica.use_snapshot(snapshot)
+        return self._become(SnapshotOutcome.USED)
 
-    def may_train(self, sync: Synchroniser) -> bool:
+    def may_train(self) -> bool:
         """Whether this node knows enough to sign (SPEC 9.2.3): it is live; or it has a snapshot and all that follows
         it, and a neighbour was asked for its own highest round."""
-        overlay = self._replica.overlay
-        if sync.is_live or overlay is None:
-            return sync.is_live
-        return sync.has_own and sync.has_compared_from(overlay.snapshot.step)
+        snapshot = self._replica.snapshot
+        if self._sync.is_live or snapshot is None:
+            return self._sync.is_live
+        return self._sync.has_own and self._sync.has_compared_from(snapshot.step)
 
     # --- proof --------------------------------------------------------------------------------------------
 
-    def _prove(self, sync: Synchroniser, now_ms: int) -> list[Effect]:
+    def _prove(self, now_ms: int) -> list[Effect]:
         """Once the replay is through: what it gave is the state from now on, and the snapshot must agree with it."""
-        overlay = self._replica.overlay
-        if overlay is None or now_ms < self._look_ms:
+        snapshot = self._replica.snapshot
+        if snapshot is None or now_ms < self._look_ms:
             return []
-        self._look_ms = now_ms + limits.HEAD_INTERVAL_MS
-        verdict = judge(overlay.snapshot, self._replica)
+        self._look_ms = now_ms + timings.HEAD_INTERVAL_MS
+        verdict = judge(snapshot, self._replica)
         if verdict is ProofVerdict.MISSING and self._may_yet_come(now_ms):
             return []
         # One neighbour alone may withhold what others have: that proves nothing against those who signed.
-        if verdict is ProofVerdict.UNEQUAL or (verdict is ProofVerdict.MISSING and sync.peers > 1):
-            return [self._halt(overlay.snapshot, verdict)]
-        self._end(SnapshotOutcome.PROVED if verdict is ProofVerdict.EQUAL else SnapshotOutcome.UNPROVED)
-        return []
+        if verdict is ProofVerdict.UNEQUAL or (verdict is ProofVerdict.MISSING and self._sync.peers > 1):
+            return [self._halt(snapshot, verdict)]
+        return self._end(SnapshotOutcome.PROVED if verdict is ProofVerdict.EQUAL else SnapshotOutcome.UNPROVED)
 
-    def _end(self, outcome: SnapshotOutcome) -> None:
+    def _end(self, outcome: SnapshotOutcome) -> list[Effect]:
+        self._replica.drop_snapshot()
+        return self._become(outcome)
+
+    def _become(self, outcome: SnapshotOutcome) -> list[Effect]:
         self.outcome = outcome
-        self._replica.overlay = None
+        authors = tuple(each.author for each in self._signed_by)
+        return [ReportSnapshot(outcome=outcome, step=self._signed_by[0].step, authors=authors)]
 
     def _is_cut_since(self) -> bool:
         """Whether the owner has taken something out of what the snapshot in use covers."""
-        overlay, roster = self._replica.overlay, self._replica.ledger.roster
-        if overlay is None or roster.digest() == self._statements:
+        snapshot, roster = self._replica.snapshot, self._replica.ledger.roster
+        if snapshot is None or roster.digest() == self._statements:
             return False
         self._statements = roster.digest()
-        return any(from_step < overlay.snapshot.step for from_step in roster.excluded().values())
+        return any(from_step < snapshot.step for from_step in roster.excluded().values())
 
     def _may_yet_come(self, now_ms: int) -> bool:
         """A neighbour that lags, or withholds, makes a node live too: the others get their time."""
         if self._missing_since_ms is None:
             self._missing_since_ms = now_ms
-        return now_ms - self._missing_since_ms < limits.SNAPSHOT_MISSING_MS
+        return now_ms - self._missing_since_ms < timings.SNAPSHOT_MISSING_MS
 
     def _halt(self, snapshot: Snapshot, verdict: ProofVerdict) -> Halt:
         found = "the same updates give other coefficients"
         if verdict is ProofVerdict.MISSING:
             held = self._replica.ledger.slots_before(snapshot.step)
             found = f"it counts {snapshot.slots} slots, and no neighbour has more than {held}"
-        signers = ", ".join(each.author.hex()[:16] for each in self.signed_by)
+        signers = ", ".join(each.author.hex()[:16] for each in self._signed_by)
         detail = f"the snapshot of the steps before {snapshot.step} is false: {found}. Signed by {signers}"
-        return Halt(detail=detail, attestations=tuple(each.data for each in self.signed_by))
+        return Halt(detail=detail, attestations=tuple(each.data for each in self._signed_by))
 
 
 def _told(attestations: list[bytes], peers: list[PeerId]) -> list[Effect]:

@@ -16,6 +16,7 @@ from protocol.ledger.record_store import Archive, records_of
 from protocol.ledger.statements import Statement
 from protocol.run.manifest import Manifest
 from protocol.state.coefficients import Coefficients
+from protocol.state.snapshot import Snapshot
 from protocol.state.snapshot_overlay import SnapshotOverlay
 
 _SUMMED_AT_ONCE = 64  # one by one each would cost several times as much
@@ -34,7 +35,7 @@ class Replica:
         """``archive``, ``in_memory_max``: as of :class:`Ledger`."""
         self.manifest = manifest
         self.ledger = Ledger(manifest, archive, in_memory_max=in_memory_max)
-        self.overlay: SnapshotOverlay | None = None  # of a joiner that has not replayed all yet
+        self._overlay: SnapshotOverlay | None = None  # of a joiner that has not replayed all yet
         self._archive = archive
         self._coefficients = Coefficients(manifest)
         self._waiting_max = limits.WAITING_BYTES_MAX // self.ledger.codec.record_bytes
@@ -53,8 +54,8 @@ class Replica:
                 self.sum_some(_SUMMED_AT_ONCE)
         else:
             self._to_remove.append(outcome.first.record)
-        if self.overlay:
-            self.overlay.take(outcome)
+        if self._overlay:
+            self._overlay.take(outcome)
         return outcome
 
     def add_statement(self, data: bytes) -> Statement:
@@ -67,8 +68,8 @@ class Replica:
         statement, slots = self.ledger.add_statement(data)
         dropped = [slot for slot in slots if isinstance(slot, bytes)]
         self._to_remove.extend(dropped)
-        if self.overlay:
-            self.overlay.remove(self._decoded(dropped))
+        if self._overlay:
+            self._overlay.remove(self._decoded(dropped))
         for record in (record for slot in slots for record in records_of(slot)):
             author = Author(record[:KEY_BYTES])
             if not roster.is_admitted(author):
@@ -107,9 +108,22 @@ class Replica:
         self.sum_some(self.unsummed)
         return self._coefficients
 
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The snapshot in use, while this replica has not replayed all (SPEC 9.5)."""
+        return self._overlay.snapshot if self._overlay else None
+
+    def use_snapshot(self, snapshot: Snapshot) -> None:
+        """Show the worker this state, and what comes on top of it, until :meth:`drop_snapshot`."""
+        self._overlay = SnapshotOverlay(self.manifest, snapshot, self.ledger)
+
+    def drop_snapshot(self) -> None:
+        """Show the worker what was replayed."""
+        self._overlay = None
+
     def shown(self) -> Coefficients:
-        """What the worker trains on: the state; under an overlay, that. No digest is ever made of it."""
-        return self.overlay.coefficients() if self.overlay else self.coefficients()
+        """What the worker trains on: the state; with a snapshot in use, that. No digest is ever made of it."""
+        return self._overlay.coefficients() if self._overlay else self.coefficients()
 
     @property
     def has_suspended(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from protocol import limits
+from protocol import limits, timings
 from protocol.crypto.keys import SIGNATURE_BYTES
 from protocol.sync.anti_entropy import record_frames
 from protocol.wire import PeerId, Records
@@ -15,7 +15,7 @@ class PushQueue:
 
     def __init__(self) -> None:
         self._waiting: dict[bytes, bytes] = {}  # by payload
-        self._flushed_ms = -limits.FLUSH_INTERVAL_MS
+        self._flushed_ms = -timings.FLUSH_INTERVAL_MS
         self.overflowed = 0
 
     def push(self, record: bytes) -> None:
@@ -25,7 +25,7 @@ class PushQueue:
             return
         self._waiting[record[:-SIGNATURE_BYTES]] = record
 
-    def is_known(self, record: bytes) -> None:
+    def mark_known(self, record: bytes) -> None:
         """The neighbour has just shown that it holds the record."""
         self._waiting.pop(record[:-SIGNATURE_BYTES], None)
 
@@ -37,7 +37,7 @@ class PushQueue:
         """How long what waits has to wait still, at least 0; None when nothing waits."""
         return max(0, self._flushed_ms + interval_ms - now_ms) if self._waiting else None
 
-    def flush(self, now_ms: int, record_bytes: int, interval_ms: int = limits.FLUSH_INTERVAL_MS) -> list[Records]:
+    def flush(self, now_ms: int, record_bytes: int, interval_ms: int = timings.FLUSH_INTERVAL_MS) -> list[Records]:
         """What to send now: everything, but at most one burst in each interval, so that frames are full."""
         if self.rest_ms(now_ms, interval_ms) != 0:
             return []
@@ -55,21 +55,21 @@ class Flood:
     """
 
     def __init__(self, record_bytes: int) -> None:
-        self.interval_ms = limits.FLUSH_INTERVAL_MS
+        self.interval_ms = timings.FLUSH_INTERVAL_MS
         self._record_bytes = record_bytes
         self._queues: dict[PeerId, PushQueue] = {}
 
     def adapt(self, late_ms: int) -> None:
         """A tick has come so late: gather for longer, or not so long."""
-        if late_ms > limits.LATE_MS_MAX:
-            self.interval_ms = min(2 * self.interval_ms, limits.FLUSH_INTERVAL_MS_MAX)
+        if late_ms > timings.LATE_MS_MAX:
+            self.interval_ms = min(2 * self.interval_ms, timings.FLUSH_INTERVAL_MS_MAX)
         else:
-            self.interval_ms = max(self.interval_ms - limits.FLUSH_INTERVAL_MS // 2, limits.FLUSH_INTERVAL_MS)
+            self.interval_ms = max(self.interval_ms - timings.FLUSH_INTERVAL_MS // 2, timings.FLUSH_INTERVAL_MS)
 
     def rest_ms(self, now_ms: int) -> int:
         """How long until the next record has waited long enough; REST_MS_MAX when none waits."""
         rests = (queue.rest_ms(now_ms, self.interval_ms) for queue in self._queues.values())
-        return min((rest for rest in rests if rest is not None), default=limits.REST_MS_MAX)
+        return min((rest for rest in rests if rest is not None), default=timings.REST_MS_MAX)
 
     def open(self, peer: PeerId) -> None:
         """A neighbour came."""
@@ -85,10 +85,10 @@ class Flood:
             if peer != source:
                 queue.push(record)
 
-    def is_known(self, peer: PeerId, record: bytes) -> None:
+    def mark_known(self, peer: PeerId, record: bytes) -> None:
         """``peer`` sent the record itself: it need not be told."""
         if peer in self._queues:
-            self._queues[peer].is_known(record)
+            self._queues[peer].mark_known(record)
 
     def keep(self, is_useful: Callable[[bytes], bool]) -> None:
         """Queue no longer what does not count any more."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import median_low
 
-from protocol import limits
+from protocol import limits, timings
 from protocol.crypto.hashing import Author
 from protocol.errors import Reject, RejectReason
 from protocol.events import SendMessage
@@ -50,8 +50,7 @@ class Synchroniser:
 
     def __init__(self, ledger: Ledger, first_request: int = 0) -> None:
         """``first_request``: another number in each life of a node, so that no answer to an earlier one fits."""
-        self.own: Author | None = None  # set: sessions that begin ask for all of this author first
-        self.has_own = False  # one of them got all that its peer holds of it
+        self.has_own = False  # some session got all that its peer holds of the author it asked for first
         self._ledger = ledger
         self._claims = Claims()
         self._neighbours: dict[PeerId, _Neighbour] = {}
@@ -107,15 +106,20 @@ class Synchroniser:
         return [
             peer
             for peer, entry in self._neighbours.items()
-            if entry.head_sent_ms is None or now_ms - entry.head_sent_ms >= limits.HEAD_INTERVAL_MS
+            if entry.head_sent_ms is None or now_ms - entry.head_sent_ms >= timings.HEAD_INTERVAL_MS
         ]
 
     def head_sent(self, peer: PeerId, now_ms: int) -> None:
         """The neighbour was told the head."""
         self._neighbours[peer].head_sent_ms = now_ms
 
-    def receive_head(self, peer: PeerId, head: Head, now_ms: int, horizon_step: int | None) -> list[SendMessage]:
-        """Compare roots; start a session when the ledgers differ for long enough, up to ``horizon_step``."""
+    def receive_head(
+        self, peer: PeerId, head: Head, now_ms: int, horizon_step: int | None, first: Author | None = None
+    ) -> list[SendMessage]:
+        """Compare roots; start a session when the ledgers differ for long enough, up to ``horizon_step``.
+
+        ``first``: an author of whom the session asks for everything before anything else.
+        """
         neighbour = self._neighbours.get(peer)
         if neighbour is None:
             return []
@@ -128,7 +132,7 @@ class Synchroniser:
         is_lasting = neighbour.mismatches >= _MISMATCHES_BEFORE_SYNC or not self.is_live
         if neighbour.session or now_ms < neighbour.rest_until_ms or not is_lasting:
             return []
-        neighbour.session = SyncSession(self._ledger, self._claims, horizon_step, self.own)
+        neighbour.session = SyncSession(self._ledger, self._claims, horizon_step, first)
         return self._send(peer, neighbour, neighbour.session.start(self._next_request()), now_ms)
 
     def receive(self, peer: PeerId, message: Message, now_ms: int) -> list[SendMessage]:
@@ -167,10 +171,10 @@ class Synchroniser:
             if neighbour.session is None or neighbour.session.in_flight is None:
                 continue
             silent_ms = now_ms - neighbour.heard_ms
-            is_over = now_ms - neighbour.asked_ms >= limits.ANSWER_MS_MAX
-            if is_over or silent_ms >= limits.REQUEST_TIMEOUT_MS:
+            is_over = now_ms - neighbour.asked_ms >= timings.ANSWER_MS_MAX
+            if is_over or silent_ms >= timings.REQUEST_TIMEOUT_MS:
                 self._end(neighbour, now_ms, is_failed=True)
-            elif silent_ms >= limits.REQUEST_TIMEOUT_MS // 2 and not neighbour.is_asked_again:
+            elif silent_ms >= timings.REQUEST_TIMEOUT_MS // 2 and not neighbour.is_asked_again:
                 neighbour.is_asked_again = True
                 again.append(SendMessage(peer=peer, message=neighbour.session.in_flight))
         return again
@@ -201,8 +205,8 @@ class Synchroniser:
         neighbour.mismatches = 0
         # A lossy link breaks most long sessions, and each of them brings something: that is no reason to rest longer.
         neighbour.failures = neighbour.failures + 1 if is_failed and not session.has_progressed else 0
-        rest_ms = limits.SYNC_REST_MS << min(neighbour.failures, 16)
-        neighbour.rest_until_ms = now_ms + min(rest_ms, limits.SYNC_REST_MS_MAX)
+        rest_ms = timings.SYNC_REST_MS << min(neighbour.failures, 16)
+        neighbour.rest_until_ms = now_ms + min(rest_ms, timings.SYNC_REST_MS_MAX)
         self.sessions_failed += is_failed
         self.sessions_completed += not is_failed
         # Live: one neighbour's whole ledger was compared, and no part of it left to a session with another.

@@ -12,11 +12,12 @@ from sfnode.cli.audit import audit
 from sfnode.cli.basis import basis
 from sfnode.cli.bench import bench
 from sfnode.cli.doctor import doctor
+from sfnode.cli.eval import evaluate
+from sfnode.cli.export import export
 from sfnode.cli.id import identity
 from sfnode.cli.init import init
 from sfnode.cli.join import join
 from sfnode.cli.log import log
-from sfnode.cli.model import evaluate, export
 from sfnode.cli.run import run_group
 from sfnode.cli.status import status
 from sfnode.cli.testnet import testnet

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 import trio
@@ -19,29 +17,52 @@ from protocol.ledger.envelope import Envelope
 from protocol.run.manifest import SignedManifest
 from protocol.schema import is_hex
 from sfnode.cli.extras import check_can_train
-from sfnode.cli.join import model_reference
-from sfnode.cli.options import POSITIVE, FilePath, FolderPath, data_dir_option, device_options, json_option
-from sfnode.run.data_files import training_file
+from sfnode.cli.options import (
+    FilePath,
+    FolderPath,
+    data_dir_option,
+    device_options,
+    json_option,
+    local_model_option,
+    number_option,
+)
+from sfnode.run.model_reference import model_reference
+from sfnode.run.node_options import DeviceOptions
+from sfnode.storage.data_files import training_file
 from sfnode.storage.files import read_bytes, write_durably
 from sfnode.storage.identity import FILE_NAME, load_identity
 from sfnode.storage.store import read_manifest, replayed
 from sfnode.storage.stored_bases import basis_in, renewals_for
 from sfnode.worker.remeasuring import Audit, audit_messages, check_auditable, choose_messages, report_name
-from sfnode.worker.trainer import TrainingConfig
+from sfnode.worker.training_config import TrainingConfig
 
 
 @click.command()
 @data_dir_option
-@click.option("--model", help="Model folder, when the run's model is a local one.")
-@click.option("--data", help="The run's public data (JSONL).  [default: that of an embedded task]")
-@click.option("--author", help="Audit this author's messages only: 64 hex digits.  [default: anybody's]")
-@click.option("--messages", type=POSITIVE, default=8, show_default=True, help="How many, chosen at random.")
-@click.option("--check", type=FilePath, help="Repeat what this report says, instead of choosing.")
+@local_model_option
+@click.option(
+    "--data", help="Read the run's public data from this JSONL file.  [default: the data of an embedded task]"
+)
+@click.option(
+    "--author", help="Measure only messages of this author, a key of 64 hex digits.  [default: those of everybody]"
+)
+@number_option("--messages", 8, "Measure this many messages, chosen at random.")
+@click.option("--check", type=FilePath, help="Repeat what this audit report says, instead of choosing messages.")
 @click.option("--out", type=FolderPath, help="Write a signed report of each mismatch into this folder.")
 @device_options
 @json_option
-def audit(data_dir: Path, check: Path | None, out: Path | None, is_json: bool, **options: Any) -> None:
-    """Measure messages of a public run again and compare. Exit code 1 if a message is not what its author claims.
+def audit(
+    data_dir: Path,
+    model: str | None,
+    data: str | None,
+    author: str | None,
+    messages: int,
+    check: Path | None,
+    out: Path | None,
+    devices: DeviceOptions,
+    is_json: bool,
+) -> None:
+    """Measure messages of a public run again. Exit code 1 if one is not what its author claims.
 
     \b
     Example: sfnode audit --data-dir ~/.sfnode/my-run --data train.jsonl --messages 20
@@ -53,9 +74,16 @@ def audit(data_dir: Path, check: Path | None, out: Path | None, is_json: bool, *
     check_auditable(signed.manifest)
     with replayed(directory, signed.manifest) as replica:
         ledger = replica.ledger
-        config = replace(_config(signed, directory, options), renewals=renewals_for(directory, replica))
+        config = TrainingConfig(
+            model=model_reference(signed.manifest, model),
+            data=training_file(signed.manifest.task, data),
+            device=devices.device,
+            dtype=devices.dtype,
+            basis=basis_in(directory, signed.manifest),
+            renewals=renewals_for(directory, replica),
+        )
         if check is None:
-            chosen = choose_messages(ledger, _author(options["author"]), options["messages"], random.SystemRandom())
+            chosen = choose_messages(ledger, _author(author), messages, random.SystemRandom())
         else:
             chosen = [_reported(signed, check)]
         found = trio.run(audit_messages, signed, config, ledger, chosen)
@@ -63,16 +91,6 @@ def audit(data_dir: Path, check: Path | None, out: Path | None, is_json: bool, *
     _say(found, reports, is_json)
     if found.mismatches:
         raise SystemExit(1)
-
-
-def _config(signed: SignedManifest, directory: Path, options: dict[str, Any]) -> TrainingConfig:
-    return TrainingConfig(
-        model=model_reference(signed.manifest, options["model"]),
-        data=training_file(signed.manifest.task, options["data"]),
-        device=options["device"],
-        dtype=options["dtype"],
-        basis=basis_in(directory, signed.manifest),
-    )
 
 
 def _author(text: str | None) -> Author | None:
@@ -87,7 +105,7 @@ def _reported(signed: SignedManifest, path: Path) -> Envelope:
     try:
         return decode_report_untrusted(signed.manifest, read_bytes(path, "the audit report"))[1]
     except Reject as reject:
-        raise OperatorError(f"{path} is no valid audit report of this run: {reject.detail}") from None
+        raise OperatorError(f"{path} is not a valid audit report of this run: {reject.detail}") from None
 
 
 def _write_reports(found: Audit, signed: SignedManifest, directory: Path, out: Path) -> list[AuditReport]:

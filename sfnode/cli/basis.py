@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import click
 
@@ -14,56 +14,89 @@ from protocol.errors import OperatorError
 from protocol.ledger.statements import StatementCodec
 from protocol.run.method import BasisKind
 from protocol.state.replica import Replica
-from protocol.subspace.bases import encode_basis
+from protocol.subspace.basis_file import encode_basis
 from sfnode.cli.extras import check_can_train
-from sfnode.cli.init import task_of
-from sfnode.cli.join import model_reference
-from sfnode.cli.options import POSITIVE, FilePath, data_dir_option, device_options, json_option, task_options
-from sfnode.cli.run import check_owner
+from sfnode.cli.new_run import task_of
+from sfnode.cli.options import (
+    MODEL_NAMES,
+    POSITIVE,
+    FilePath,
+    data_dir_option,
+    device_options,
+    group,
+    json_option,
+    local_model_option,
+    number_option,
+    owner_key_option,
+    task_options,
+    trainable_option,
+)
+from sfnode.run.model_reference import model_reference
+from sfnode.run.node_options import DeviceOptions
+from sfnode.run.owner_key import check_owner
+from sfnode.run.task_options import DataOptions, TaskOptions
 from sfnode.storage.files import write_durably
 from sfnode.storage.statement_files import submit
 from sfnode.storage.store import read_manifest, replayed
 from sfnode.storage.stored_bases import basis_in, read_bases, renewals_for, store_basis
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 _EPOCHS_AHEAD: Final = 2  # the run goes on while the basis is made and fetched
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationOptions:
+    """What a basis is made from: ``examples`` of ``data``, from its start."""
+
+    data: str
+    source: str
+    examples: int
+
+
+_calibration_options = group(
+    "calibration",
+    CalibrationOptions,
+    click.option(
+        "--data", required=True, help="Calibrate on these examples: a JSONL file with labels, or embedded:reviews."
+    ),
+    click.option(
+        "--source",
+        type=click.Choice(["gradient", "forward"]),
+        default="gradient",
+        show_default=True,
+        help="Look at a gradient, which needs memory for one back-propagation, or at forward passes alone.",
+    ),
+    number_option("--examples", 128, "Use this many examples, from the start of the data."),
+)
 
 
 @click.group()
 def basis() -> None:
-    """Directions worth searching: better than random ones, and still the same on every node."""
-
-
-def _calibration_options(command: F) -> F:
-    options = (
-        click.option("--data", required=True, help="Calibration examples: a JSONL file or embedded:reviews."),
-        click.option(
-            "--source",
-            type=click.Choice(["gradient", "forward"]),
-            default="gradient",
-            show_default=True,
-            help="One back-propagation (memory for gradients), or forward passes only.",
-        ),
-        click.option(
-            "--examples", type=POSITIVE, default=128, show_default=True, help="How many of the data, from its start."
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+    """Find directions worth searching: better than random ones, and still the same on every node."""
 
 
 @basis.command()
-@click.option("--model", required=True, help="Hub id, local folder, or embedded:tiny-opt.")
+@click.option(
+    "--model",
+    required=True,
+    help=f"Make the basis for this model: {MODEL_NAMES}.",
+)
 @task_options
 @_calibration_options
-@click.option("--rank", type=POSITIVE, default=16, show_default=True, help="Columns of each side; a power of two.")
-@click.option("--trainable", default="linear", show_default=True, help="Of linear,embedding,norm,bias.")
-@click.option("--out", type=FilePath, required=True, help="File to write.")
+@number_option("--rank", 16, "Keep this many directions on each side of a tensor, a power of two.")
+@trainable_option
+@click.option("--out", type=FilePath, required=True, help="Write the basis to this file.")
 @device_options
 @json_option
-def make(out: Path, is_json: bool, **choices: Any) -> None:
+def make(
+    model: str,
+    task: TaskOptions,
+    calibration: CalibrationOptions,
+    rank: int,
+    trainable: str,
+    out: Path,
+    devices: DeviceOptions,
+    is_json: bool,
+) -> None:
     """Make the file that `sfnode init --basis` names in a run's manifest.
 
     The file goes to every node of the run, and tells something of the examples: take ones that may be known.
@@ -77,17 +110,26 @@ def make(out: Path, is_json: bool, **choices: Any) -> None:
     check_can_train()
     from sfnode.training.calibration import CalibrationChoice, calibrate  # imports torch
 
-    names = ("model", "trainable", "data", "source", "examples", "rank", "device", "dtype")
-    choice = CalibrationChoice(task=task_of(choices), **{name: choices[name] for name in names})
-    data = encode_basis(choice.rank, calibrate(choice))
+    choice = CalibrationChoice(
+        model=model,
+        trainable=trainable,
+        task=task_of(task, DataOptions(data=calibration.data), model=model),
+        data=calibration.data,
+        source=calibration.source,
+        examples=calibration.examples,
+        rank=rank,
+        device=devices.device,
+        dtype=devices.dtype,
+    )
+    data = encode_basis(rank, calibrate(choice))
     write_durably(out, data)
     digest = hashlib.sha256(data).hexdigest()
-    fields = {"file": str(out), "bytes": len(data), "sha256": digest, "rank": choice.rank}
+    fields = {"file": str(out), "bytes": len(data), "sha256": digest, "rank": rank}
     if is_json:
         click.echo(json.dumps(fields))
         return
     click.echo(
-        f"basis    {len(data):,} bytes, SHA-256 {digest[:16]}..., rank {choice.rank}\n"
+        f"basis    {len(data):,} bytes, SHA-256 {digest[:16]}..., rank {rank}\n"
         f"written  {out}\n"
         f"next     sfnode init --basis {out} ...  (same model, task and --trainable)"
     )
@@ -95,13 +137,23 @@ def make(out: Path, is_json: bool, **choices: Any) -> None:
 
 @basis.command()
 @data_dir_option
-@click.option("--owner-key", type=FilePath, required=True, help="Key that signed the run (`sfnode init`).")
-@click.option("--model", help="Model folder, when the run's model is a local one.")
+@owner_key_option
+@local_model_option
 @_calibration_options
-@click.option("--from-epoch", type=POSITIVE, help="First epoch that has it.  [default: the next but one]")
+@click.option(
+    "--from-epoch", type=POSITIVE, help="Train in the new basis from this epoch on.  [default: the next but one]"
+)
 @device_options
 @json_option
-def renew(data_dir: Path, owner_key: Path, from_epoch: int | None, is_json: bool, **choices: Any) -> None:
+def renew(
+    data_dir: Path,
+    owner_key: Path,
+    model: str | None,
+    calibration: CalibrationOptions,
+    from_epoch: int | None,
+    devices: DeviceOptions,
+    is_json: bool,
+) -> None:
     """Publish a fresh basis for a run of yours, taken at the weights that it has reached.
 
     The file and the signed statement go to the node of --data-dir, whether it runs or not, and from there to all
@@ -118,11 +170,19 @@ def renew(data_dir: Path, owner_key: Path, from_epoch: int | None, is_json: bool
     check_can_train()
     from sfnode.training.calibration import RenewalChoice, recalibrate  # imports torch
 
-    held, model = basis_in(directory, manifest), model_reference(manifest, choices.pop("model"))
+    choice = RenewalChoice(
+        model=model_reference(manifest, model),
+        data=calibration.data,
+        source=calibration.source,
+        examples=calibration.examples,
+        device=devices.device,
+        dtype=devices.dtype,
+    )
+    held = basis_in(directory, manifest)
     with replayed(directory, manifest) as replica:
         _first_epoch(replica, from_epoch)  # fails now rather than after the work
         bases, reached = read_bases(manifest, held, renewals_for(directory, replica)), replica.coefficients()
-    found = recalibrate(bases, reached, RenewalChoice(model=model, **choices))
+    found = recalibrate(bases, reached, choice)
     with replayed(directory, manifest) as replica:  # the run has gone on meanwhile
         first = _first_epoch(replica, from_epoch)
     data = encode_basis(manifest.method.rank, found)

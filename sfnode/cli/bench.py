@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import asdict
 
 import click
 
 from sfnode.cli.extras import check_can_train
-from sfnode.cli.options import POSITIVE, dtype_option, json_option
+from sfnode.cli.options import device_option, dtype_option, json_option, number_option
 from sfnode.training.allocator import keep_freed_memory
+from sfnode.worker_protocol.precisions import FLOATS
 
 _shape_option = click.option(
-    "--shape", default="opt-125m", show_default=True, help="Model shape, random weights: opt-125m, opt-1.3b, opt-2.7b."
-)
-_device_option = click.option(
-    "--device",
-    type=click.Choice(["auto", "cpu", "cuda", "mps"]),
-    default="auto",
+    "--shape",
+    default="opt-125m",
     show_default=True,
-    help="Where it is measured.",
+    help="Measure a model of this shape, with random weights: opt-125m, opt-1.3b, opt-2.7b.",
 )
+_rows_option = number_option("--rows", 16, "Use this many examples in each forward pass.")
+_tokens_option = number_option("--tokens", 64, "Use this many tokens per example.")
 
 
 @click.group()
@@ -31,14 +31,14 @@ def bench() -> None:
 
 @bench.command()
 @_shape_option
-@click.option("--rows", type=POSITIVE, default=16, show_default=True, help="Examples per side.")
-@click.option("--tokens", type=POSITIVE, default=64, show_default=True, help="Tokens per example.")
+@_rows_option
+@_tokens_option
 @dtype_option
-@_device_option
-@click.option("--repeats", type=POSITIVE, default=9, show_default=True, help="Rounds; the median is reported.")
+@device_option
+@number_option("--repeats", 9, "Measure this many rounds; the median is reported.")
 @json_option
-def step(**settings: Any) -> None:
-    """One step against forward passes, MeZO in place, AdamW and LoRA; and the peak memory of each.
+def step(shape: str, rows: int, tokens: int, dtype: str, device: str, repeats: int, is_json: bool) -> None:
+    """Compare one step with forward passes, MeZO in place, AdamW and LoRA; and the peak memory of each.
 
     \b
     Example: sfnode bench step --shape opt-125m --rows 16 --tokens 64 --dtype fp32
@@ -46,17 +46,16 @@ def step(**settings: Any) -> None:
     check_can_train()
     from sfnode.training.bench.step_cost import bench_step  # imports torch
 
-    is_json = settings.pop("is_json")
-    _print(bench_step(**settings), is_json)
+    _print(bench_step(shape, rows=rows, tokens=tokens, dtype=dtype, repeats=repeats, device=device), is_json)
 
 
 @bench.command()
 @_shape_option
-@click.option("--updates", type=POSITIVE, default=1_024, show_default=True, help="Messages to apply.")
-@_device_option
+@number_option("--updates", 1_024, "Apply this many messages.")
+@device_option
 @json_option
 def apply(shape: str, updates: int, device: str, is_json: bool) -> None:
-    """Apply verified updates to the coefficients, against adding each one's dense direction to the weights.
+    """Compare applying updates to the coefficients with adding each one's dense direction to the weights.
 
     \b
     Example: sfnode bench apply --shape opt-2.7b --updates 1024 --json
@@ -69,12 +68,12 @@ def apply(shape: str, updates: int, device: str, is_json: bool) -> None:
 
 @bench.command()
 @_shape_option
-@click.option("--epochs", type=POSITIVE, default=1, show_default=True, help="Epochs with coefficients.")
+@number_option("--epochs", 1, "Give this many epochs coefficients.")
 @dtype_option
-@_device_option
+@device_option
 @json_option
 def view(shape: str, epochs: int, dtype: str, device: str, is_json: bool) -> None:
-    """Derive the weights from the base model and the coefficients, exactly, against a plain fp32 merge.
+    """Compare deriving the weights exactly, from the base model and the coefficients, with a plain fp32 merge.
 
     \b
     Example: sfnode bench view --shape opt-125m --epochs 4
@@ -87,11 +86,11 @@ def view(shape: str, epochs: int, dtype: str, device: str, is_json: bool) -> Non
 
 @bench.command()
 @_shape_option
-@click.option("--updates", type=POSITIVE, default=20_000, show_default=True, help="Signed messages in the log.")
-@click.option("--directions", type=POSITIVE, default=1, show_default=True, help="Scalars per message: 1 to 16.")
+@number_option("--updates", 20_000, "Put this many signed messages into the log.")
+@number_option("--directions", 1, "Put this many scalars into each message, 1 to 16.")
 @json_option
 def replay(shape: str, updates: int, directions: int, is_json: bool) -> None:
-    """Start from a log: decode, verify, put, sum, digest; microseconds of each per update.
+    """Measure starting from a log: microseconds per update for decoding, verifying, storing, summing and digesting.
 
     \b
     Example: sfnode bench replay --updates 20000 --json
@@ -99,24 +98,24 @@ def replay(shape: str, updates: int, directions: int, is_json: bool) -> None:
     check_can_train()
     from sfnode.training.bench.replay_cost import bench_replay  # imports torch
 
-    _print(bench_replay(shape, updates=updates, directions=directions), is_json)
+    _print(asdict(bench_replay(shape, updates=updates, directions=directions)), is_json)
 
 
 @bench.command()
 @_shape_option
-@click.option("--rows", type=POSITIVE, default=16, show_default=True, help="Examples per side.")
-@click.option("--tokens", type=POSITIVE, default=64, show_default=True, help="Tokens per example.")
+@_rows_option
+@_tokens_option
 @dtype_option
 @click.option(
     "--other-dtype",
-    type=click.Choice(["fp32", "bf16", "fp16"]),
+    type=click.Choice(FLOATS),
     default="bf16",
     show_default=True,
-    help="Of another honest node.",
+    help="Compare with a node that holds its weights in this number format.",
 )
-@_device_option
+@device_option
 @json_option
-def audit(**settings: Any) -> None:
+def audit(shape: str, rows: int, tokens: int, dtype: str, other_dtype: str, device: str, is_json: bool) -> None:
     """Measure a message again: what it costs, and how far two honest nodes of different precision are apart.
 
     \b
@@ -125,11 +124,11 @@ def audit(**settings: Any) -> None:
     check_can_train()
     from sfnode.training.bench.audit_cost import bench_audit  # imports torch
 
-    is_json = settings.pop("is_json")
-    _print(bench_audit(**settings), is_json)
+    found = bench_audit(shape, rows=rows, tokens=tokens, dtype=dtype, other_dtype=other_dtype, device=device)
+    _print(asdict(found), is_json)
 
 
-def _print(fields: dict[str, Any], is_json: bool) -> None:
+def _print(fields: Mapping[str, object], is_json: bool) -> None:
     if is_json:
         click.echo(json.dumps(fields))
         return
@@ -139,7 +138,7 @@ def _print(fields: dict[str, Any], is_json: bool) -> None:
         click.echo(f"{name:<{width}}  {value}")
 
 
-def _lines(fields: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+def _lines(fields: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
     """Name and value of every field; nested ones by their path."""
     found: list[tuple[str, str]] = []
     for name, value in fields.items():

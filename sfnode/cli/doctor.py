@@ -5,16 +5,25 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 import trio
 
-from sfnode.cli.join import HOME, default_data_dir
-from sfnode.cli.options import FilePath, FolderPath, device_options, json_option
+from sfnode.cli.options import (
+    REPEAT,
+    FolderPath,
+    bootstrap_option,
+    device_options,
+    joiner_model_option,
+    json_option,
+    run_file_option,
+)
 from sfnode.doctor.diagnosis import Examination, Question, summary_of
 from sfnode.doctor.findings import Finding, Verdict
 from sfnode.reporter import printable
+from sfnode.run.data_directory import data_directory
+from sfnode.run.node_options import DeviceOptions
 from sfnode.storage.store import decode_run_file
 
 _MARKS: Final = {
@@ -32,15 +41,32 @@ _COLOURS: Final = {
 
 
 @click.command()
-@click.option("--data-dir", type=FolderPath, help="Data directory of a node, running or not; or of a new one.")
-@click.option("--bootstrap", multiple=True, help="Multiaddr of a node of the run, with /p2p/ID. Can be repeated.")
-@click.option("--run", "run_file", type=FilePath, help="Run file, instead of fetching the manifest from a peer.")
-@click.option("--model", help="Hub id, local folder or embedded:tiny-opt.  [default: the manifest's]")
-@click.option("--listen", multiple=True, help="Multiaddr to listen on; peers are asked to dial the first one.")
+@click.option(
+    "--data-dir", type=FolderPath, help="Examine this data directory: of a node, running or not, or of a new one."
+)
+@bootstrap_option
+@run_file_option
+@joiner_model_option
+@click.option(
+    "--listen",
+    multiple=True,
+    help=f"Check that a node can listen on this multiaddr; peers are asked to dial the first one. {REPEAT}",
+)
 @device_options
-@click.option("--relay", is_flag=True, help="For a node that does not train: leave torch and the model alone.")
+@click.option(
+    "--relay", is_flag=True, help="Check for a node that does not train, and leave torch and the model alone."
+)
 @json_option
-def doctor(run_file: Path | None, data_dir: Path | None, is_json: bool, **options: Any) -> None:
+def doctor(
+    data_dir: Path | None,
+    bootstrap: tuple[str, ...],
+    run_file: Path | None,
+    model: str | None,
+    listen: tuple[str, ...],
+    devices: DeviceOptions,
+    relay: bool,
+    is_json: bool,
+) -> None:
     """Check this machine for a node: disk, ports, bootstraps, reachability, device, model, memory.
 
     Give what you would give to `sfnode join`. Nothing is loaded, no node starts. Exit code 0 unless a check fails.
@@ -52,17 +78,17 @@ def doctor(run_file: Path | None, data_dir: Path | None, is_json: bool, **option
     signed = decode_run_file(run_file) if run_file else None
     directory = data_dir.expanduser() if data_dir else None
     if directory is None and signed is not None:
-        directory = default_data_dir(signed.manifest, HOME.expanduser())
+        directory = data_directory(signed.manifest, None)
     question = Question(
         directory=directory,
-        is_new=signed is not None or bool(options["bootstrap"]),
+        is_new=signed is not None or bool(bootstrap),
         signed=signed,
-        bootstrap=options["bootstrap"],
-        listen=options["listen"],
-        model=options["model"],
-        device=options["device"],
-        dtype=options["dtype"],
-        is_relay=options["relay"],
+        bootstrap=bootstrap,
+        listen=listen,
+        model=model,
+        device=devices.device,
+        dtype=devices.dtype,
+        is_relay=relay,
     )
     findings = trio.run(_collect, question, is_json)
     last = summary_of(findings)

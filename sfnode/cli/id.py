@@ -23,8 +23,8 @@ def identity() -> None:
 
 
 @identity.command()
-@click.option("--data-dir", type=FolderPath, help="Data directory of the node.")
-@click.option("--key", type=FilePath, help="A key file instead.")
+@click.option("--data-dir", type=FolderPath, help="Show the key of the node whose state is in this data directory.")
+@click.option("--key", type=FilePath, help="Show the key in this file, instead of a node's.")
 @json_option
 def show(data_dir: Path | None, key: Path | None, is_json: bool) -> None:
     """Print the public key (author) and the peer id.
@@ -38,7 +38,7 @@ def show(data_dir: Path | None, key: Path | None, is_json: bool) -> None:
 
 
 @identity.command()
-@click.option("--out", type=FilePath, required=True, help="File to make.")
+@click.option("--out", type=FilePath, required=True, help="Write the new key to this file.")
 @json_option
 def new(out: Path, is_json: bool) -> None:
     """Make a new key file.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -16,9 +16,16 @@ from protocol.errors import StorageDamagedError
 from protocol.ledger.envelope import Envelope
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
-from sfnode.cli.join import HOME, default_data_dir
-from sfnode.cli.options import NOT_NEGATIVE, FilePath, FolderPath, data_dir_option, json_option
+from sfnode.cli.options import (
+    DEFAULT_DATA_DIR,
+    NOT_NEGATIVE,
+    FilePath,
+    FolderPath,
+    data_dir_option,
+    json_option,
+)
 from sfnode.reporter import Reporter
+from sfnode.run.data_directory import data_directory
 from sfnode.storage.identity import FILE_NAME, load_identity
 from sfnode.storage.log_export_import import LogSummary, Tell, export_log, import_log
 from sfnode.storage.store import read_manifest, reading, replay_all, replayed
@@ -45,7 +52,7 @@ def verify(directory: Path, is_json: bool) -> None:
     manifest = read_manifest(directory).manifest
     with reading(directory) as stored:
         replica, problem = _verified(manifest, stored, directory)
-        fields: dict[str, Any] = {
+        fields = {
             "run_id": manifest.run_id.hex(),
             "ok": not problem,
             "problem": problem,
@@ -62,8 +69,8 @@ def verify(directory: Path, is_json: bool) -> None:
     else:
         for name, value in fields.items():
             click.echo(f"{name:<13} {value}")
-    if not fields["ok"]:
-        raise StorageDamagedError(fields["problem"])
+    if problem:
+        raise StorageDamagedError(problem)
 
 
 def _verified(manifest: Manifest, stored: StoredRecords, directory: Path) -> tuple[Replica, str]:
@@ -79,7 +86,13 @@ def _verified(manifest: Manifest, stored: StoredRecords, directory: Path) -> tup
 
 @log.command()
 @click.argument("directory", type=FolderPath)
-@click.option("--limit", type=NOT_NEGATIVE, default=20, show_default=True, help="Newest records to show; 0 for all.")
+@click.option(
+    "--limit",
+    type=NOT_NEGATIVE,
+    default=20,
+    show_default=True,
+    help="Show this many of the newest records; 0 shows all.",
+)
 @json_option
 def show(directory: Path, limit: int, is_json: bool) -> None:
     """Show the records of a ledger by step and author.
@@ -111,7 +124,7 @@ def _show(envelope: Envelope, is_json: bool) -> None:
 @log.command("export")
 @click.argument("file", type=FilePath)
 @data_dir_option
-@click.option("--key", type=FilePath, help="Key that signs the file.  [default: the node's own]")
+@click.option("--key", type=FilePath, help="Sign the file with this key.  [default: the node's own]")
 @json_option
 def export(file: Path, data_dir: Path, key: Path | None, is_json: bool) -> None:
     """Write the whole run into one file: manifest, published basis, every record. The node may be running.
@@ -133,10 +146,14 @@ def export(file: Path, data_dir: Path, key: Path | None, is_json: bool) -> None:
 
 @log.command("import")
 @click.argument("file", type=FilePath)
-@click.option("--data-dir", type=FolderPath, help=f"New, or of the same run: it is added to.  [default: {HOME}/RUN]")
+@click.option(
+    "--data-dir",
+    type=FolderPath,
+    help=f"Make this data directory, or add to it if it holds the same run.  {DEFAULT_DATA_DIR}",
+)
 @json_option
 def import_(file: Path, data_dir: Path | None, is_json: bool) -> None:
-    """Verify a file of `sfnode log export`, and make a data directory of it or add it to one. Needs no network.
+    """Verify a file of `sfnode log export`, and make a data directory from it or add it to one. No network is needed.
 
     \b
     Example: sfnode log import my-run.sflog --data-dir my-run
@@ -145,7 +162,7 @@ def import_(file: Path, data_dir: Path | None, is_json: bool) -> None:
     started = time.monotonic()
 
     def choose(manifest: Manifest) -> Path:
-        return (data_dir or default_data_dir(manifest, HOME.expanduser())).expanduser()
+        return data_directory(manifest, data_dir)
 
     reporter, tell = _teller("importing")
     summary = import_log(file, choose, tell)
@@ -158,7 +175,7 @@ def import_(file: Path, data_dir: Path | None, is_json: bool) -> None:
     _say(text, summary, fields, is_json)
 
 
-def _fields(summary: LogSummary) -> dict[str, Any]:
+def _fields(summary: LogSummary) -> dict[str, object]:
     return {
         "data_dir": str(summary.directory),
         "records": summary.records,
@@ -169,7 +186,7 @@ def _fields(summary: LogSummary) -> dict[str, Any]:
     }
 
 
-def _say(text: str, summary: LogSummary, fields: dict[str, Any], is_json: bool) -> None:
+def _say(text: str, summary: LogSummary, fields: Mapping[str, object], is_json: bool) -> None:
     if is_json:
         click.echo(json.dumps(fields))
         return

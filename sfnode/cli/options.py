@@ -1,74 +1,168 @@
-"""Options that several commands share."""
+"""Options that several commands share. A group of them reaches its command as one frozen dataclass, made here."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
+from protocol.run.method import BasisKind, CoreKind, ScalarKind, ScheduleKind
 from protocol.run.task import Objective
-from sfnode.run.builder import MethodChoice
+from sfnode.run.builder import BEST, RANK, MethodOptions
 from sfnode.run.builtin_tasks import BUILTIN_TASKS
+from sfnode.run.data_directory import HOME
+from sfnode.run.node_options import DeviceOptions
+from sfnode.run.task_options import TaskOptions
+from sfnode.worker_protocol.precisions import FLOATS, PRECISIONS
 
-F = TypeVar("F", bound=Callable[..., Any])
+Command = Callable[..., None]
+Decorator = Callable[[Command], Command]
 
 FilePath = click.Path(dir_okay=False, path_type=Path)
 FolderPath = click.Path(file_okay=False, path_type=Path)
 POSITIVE = click.IntRange(1)
 NOT_NEGATIVE = click.IntRange(0)
+DEFAULT_DATA_DIR = f"[default: {HOME}/RUN]"
 
-_DEFAULTS = MethodChoice()
-_DTYPES = click.Choice(["fp32", "bf16", "fp16"])
-_PRECISIONS = click.Choice(["fp32", "bf16", "fp16", "int8", "int8-fp32", "int4"])
+MODEL_NAMES = "its name on the Hugging Face hub, a local folder, or embedded:tiny-opt"
+REPEAT = "Repeat the option to name several."
+
+_METHOD = MethodOptions()
+_RANDOM, _PUBLISHED = BEST[BasisKind.RANDOM], BEST[BasisKind.PUBLISHED]
+_DEVICE = DeviceOptions()
+_DTYPES = FLOATS
 _LIST = "list"
-_OBJECTIVES = click.Choice([each.value for each in Objective])
 
 
-def method_options(command: F) -> F:
-    """How a new run trains: the options of MethodChoice, the batch, and what is trained."""
-    options = (
-        _option("batch-rows", POSITIVE, 16, "Examples per step and node."),
-        _option("trainable", str, "linear", "Of linear,embedding,norm,bias."),
-        _option("rank", POSITIVE, _DEFAULTS.rank, "Of the subspace; a power of two."),
-        _option("core", click.Choice(["canonical", "rademacher"]), _DEFAULTS.core, "A direction's: one sign, or all."),
-        _option("scalar", click.Choice(["raw", "normalised"]), _DEFAULTS.scalar, "Gradients as they are, or by rms."),
-        _option("directions", POSITIVE, _DEFAULTS.directions, "Per step."),
-        _option("sides", click.IntRange(1, 2), _DEFAULTS.sides, "2: central differences; 1: forward ones, cheaper."),
-        _option("shares", POSITIVE, _DEFAULTS.shares, "Directions that are probed with the same examples."),
-        _option("local-steps", POSITIVE, _DEFAULTS.local_steps, "Steps per signed envelope."),
-        _option("learning-rate", float, _DEFAULTS.learning_rate, "Per message; updates of all nodes add up."),
-        _option("schedule", click.Choice(["linear", "constant"]), _DEFAULTS.schedule, "Of the learning rate."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+def group(name: str, make: Callable[..., object], *options: Decorator) -> Decorator:
+    """Options whose values a command gets together: as its argument ``name``, which ``make`` builds from them."""
+
+    def decorate(command: Command) -> Command:
+        keys: list[str] = []
+
+        @functools.wraps(command)
+        def gather(**values: object) -> None:
+            made = make(**{key: values[key] for key in keys})
+            command(**{key: value for key, value in values.items() if key not in keys}, **{name: made})
+
+        others = _keys_of(gather)
+        with_options = together(*options)(gather)
+        keys += [key for key in _keys_of(with_options) if key not in others]
+        return with_options
+
+    return decorate
 
 
-def task_options(command: F) -> F:
-    """What a run learns: a task known by name, or templates of one's own; the objective; the longest row."""
-    options = (
-        click.option(
-            "--task",
-            type=click.Choice([*sorted(BUILTIN_TASKS), _LIST]),
-            callback=_list_tasks,
-            is_eager=True,
-            help="A task known by name; `--task list` shows them.",
-        ),
-        click.option("--template", help='Prompt with the data\'s fields in braces, e.g. "{sentence} It was".'),
-        click.option(
-            "--completion",
-            help='What follows the prompt instead of a label word: " {choice}" (each of the row\'s choices), '
-            '" {response}", or "{text}".',
-        ),
-        click.option("--labels", help='Label words, comma-separated, spaces kept: " no, yes" are " no" and " yes".'),
-        _option("objective", _OBJECTIVES, Objective.LOSS.value, "The loss, or 1 - a metric."),
-        _option("max-tokens", POSITIVE, None, "Longest row; a longer prompt loses its start.  [default: 128 or less]"),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+def together(*options: Decorator) -> Decorator:
+    """One decorator that does what ``options`` do one below the other."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _keys_of(command: Command) -> list[str]:
+    """Names of the arguments that click passes for the options which a function has been given so far."""
+    return [parameter.name for parameter in getattr(command, "__click_params__", [])]
+
+
+def choice_option(
+    name: str, kind: type[StrEnum], text: str, default: StrEnum | None = None, key: str | None = None
+) -> Decorator:
+    """An option whose value is a member of ``kind``; ``key``: of the argument, where it is not the option's name."""
+
+    def convert(_context: click.Context, _parameter: click.Parameter, value: str | None) -> StrEnum | None:
+        return None if value is None else kind(value)
+
+    names = [each.value for each in kind]
+    shown = None if default is None else default.value
+    declared = (name,) if key is None else (name, key)
+    kinds = click.Choice(names)
+    return click.option(*declared, type=kinds, default=shown, show_default=True, callback=convert, help=text)
+
+
+def number_option(name: str, default: int | None, text: str) -> Decorator:
+    """An option that takes a positive integer."""
+    return click.option(name, type=POSITIVE, default=default, show_default=True, help=text)
+
+
+# --- what an owner decides
+
+
+batch_rows_option = number_option(
+    "--batch-rows",
+    16,
+    "Take this many examples per node and step. More make a step slower and its result less noisy.",
+)
+trainable_option = click.option(
+    "--trainable",
+    default="linear",
+    show_default=True,
+    help="Train these groups of tensors, separated by commas: linear, embedding, norm, bias.",
+)
+
+method_options = group(
+    "method",
+    MethodOptions,
+    number_option(
+        "--rank",
+        None,
+        "Search a subspace of this rank in each tensor, a power of two. A higher rank can express more and is noisier."
+        f"  [default: {RANK}; with --basis that of the basis]",
+    ),
+    choice_option(
+        "--core",
+        CoreKind,
+        "Draw directions in this way: `canonical` moves one coordinate of the subspace, `rademacher` moves all of them "
+        f"by plus or minus one.  [default: {_RANDOM.core}; with --basis {_PUBLISHED.core}]",
+    ),
+    choice_option(
+        "--scalar",
+        ScalarKind,
+        "Send projected gradients in this form: `raw` as measured, `normalised` divided by their root mean square."
+        f"  [default: {_RANDOM.scalar}; with --basis {_PUBLISHED.scalar}]",
+    ),
+    number_option(
+        "--directions",
+        _METHOD.directions,
+        "Try this many random directions per step. More make a step slower and its result less noisy.",
+    ),
+    click.option(
+        "--sides",
+        type=click.IntRange(1, 2),
+        default=_METHOD.sides,
+        show_default=True,
+        help="Measure each direction on this many sides of the weights: 2 for central differences, 1 for forward "
+        "differences, which cost about half and are less exact.",
+    ),
+    number_option(
+        "--shares",
+        _METHOD.shares,
+        "Measure this many directions of a step on the same examples. It must divide --directions.",
+    ),
+    number_option(
+        "--local-steps", _METHOD.local_steps, "Make this many steps before signing and sending them as one message."
+    ),
+    click.option(
+        "--learning-rate",
+        type=float,
+        help="Scale what one message changes in the weights by this factor; the messages of all nodes add up. Lower it "
+        "when the loss jumps or rises.  "
+        f"[default: {_RANDOM.learning_rate:g}; with --basis {_PUBLISHED.learning_rate:g}]",
+    ),
+    choice_option(
+        "--schedule",
+        ScheduleKind,
+        "Change the learning rate over the run: `linear` lets it fall to zero, `constant` keeps it.",
+        _METHOD.schedule,
+    ),
+)
 
 
 def _list_tasks(context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -81,32 +175,88 @@ def _list_tasks(context: click.Context, _parameter: click.Parameter, value: str 
     return value
 
 
-def _option(name: str, kind: Any, default: object, text: str) -> Callable[[F], F]:
-    return click.option(f"--{name}", type=kind, default=default, show_default=True, help=text)
+task_options = group(
+    "task",
+    TaskOptions,
+    click.option(
+        "--task",
+        type=click.Choice([*sorted(BUILTIN_TASKS), _LIST]),
+        callback=_list_tasks,
+        is_eager=True,
+        help="Learn this built-in task; `--task list` prints all of them.",
+    ),
+    click.option(
+        "--template",
+        help='Make the prompt from this text, with fields of the data in braces, such as "{sentence} It was".',
+    ),
+    click.option(
+        "--completion",
+        help='Put this after the prompt instead of a label word: " {choice}" for each choice of the row in turn, '
+        '" {response}", or "{text}" for plain text.',
+    ),
+    click.option(
+        "--labels",
+        help='Use these label words, separated by commas and with their spaces: " no, yes" gives " no" and " yes".',
+    ),
+    choice_option(
+        "--objective",
+        Objective,
+        "Lower this by training: the loss, or one minus the accuracy or the F1 score.",
+        Objective.LOSS,
+    ),
+    click.option(
+        "--max-tokens",
+        type=POSITIVE,
+        help="Allow this many tokens in the longest example; a longer prompt loses its start.  [default: 128, or what "
+        "the model can take]",
+    ),
+)
 
 
-def dtype_option(command: F) -> F:
-    """``--dtype``."""
-    return _option("dtype", _DTYPES, "fp32", "Of the weights.")(command)
+# --- what an operator decides
 
 
-def json_option(command: F) -> F:
-    """``--json``: for programs."""
-    return click.option("--json", "is_json", is_flag=True, help="Print JSON for programs.")(command)
+def _device_option(text: str) -> Decorator:
+    names = click.Choice(["auto", "cpu", "cuda", "mps"])
+    return click.option("--device", type=names, default=_DEVICE.device, show_default=True, help=text)
 
 
-def device_options(command: F) -> F:
-    """``--device`` and ``--dtype``, where int8 and int4 are allowed too."""
-    command = _option("dtype", _PRECISIONS, "fp32", "Of the weights.")(command)
-    return click.option(
-        "--device",
-        type=click.Choice(["auto", "cpu", "cuda", "mps"]),
-        default="auto",
-        show_default=True,
-        help="Where the forward passes run.",
-    )(command)
+def _dtype_option(text: str, *others: str) -> Decorator:
+    names = click.Choice([*_DTYPES, *others])
+    return click.option("--dtype", type=names, default=_DEVICE.dtype, show_default=True, help=text)
 
 
-def data_dir_option(command: F) -> F:
-    """``--data-dir`` of a node that exists."""
-    return click.option("--data-dir", type=FolderPath, required=True, help="The node's data directory.")(command)
+device_option = _device_option("Compute on this device; `auto` takes a CUDA card if there is one, else the processor.")
+dtype_option = _dtype_option("Hold the weights in this number format; bf16 and fp16 take half the memory of fp32.")
+device_options = group(
+    "devices",
+    DeviceOptions,
+    device_option,
+    _dtype_option(
+        "Hold the weights in this number format; fewer bits take less memory. The int formats need `pip install "
+        "'sfnode[quantised]'`, and int4 needs a CUDA card.",
+        *(name for name in PRECISIONS if name not in FLOATS),
+    ),
+)
+
+json_option = click.option("--json", "is_json", is_flag=True, help="Print JSON, for programs to read.")
+data_dir_option = click.option(
+    "--data-dir", type=FolderPath, required=True, help="Use the node whose state is in this data directory."
+)
+run_file_option = click.option(
+    "--run", "run_file", type=FilePath, help="Read the manifest from this run file instead of asking a bootstrap."
+)
+bootstrap_option = click.option(
+    "--bootstrap",
+    multiple=True,
+    help=f"Dial this node of the run first: its multiaddr, which ends in /p2p/ID. {REPEAT}",
+)
+local_model_option = click.option(
+    "--model", help="Read the model from this folder, when the run's model is a local folder."
+)
+joiner_model_option = click.option(
+    "--model", help=f"Load the model from here: {MODEL_NAMES}.  [default: what the manifest says]"
+)
+owner_key_option = click.option(
+    "--owner-key", type=FilePath, required=True, help="Sign with this key, which is the one that signed the run."
+)

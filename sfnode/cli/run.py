@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
@@ -17,35 +17,56 @@ from protocol.ledger.statements import Statement, StatementCodec, StatementKind
 from protocol.run.admission import AdmissionKind
 from protocol.run.manifest import Manifest
 from protocol.schema import is_hex
-from sfnode.cli.options import NOT_NEGATIVE, POSITIVE, FilePath, FolderPath, data_dir_option, json_option
-from sfnode.storage.identity import load_identity
+from sfnode.cli.options import (
+    NOT_NEGATIVE,
+    FilePath,
+    FolderPath,
+    data_dir_option,
+    group,
+    json_option,
+    number_option,
+    owner_key_option,
+)
+from sfnode.run.owner_key import check_owner
 from sfnode.storage.statement_files import read_statements_file, submit, write_statements
 from sfnode.storage.store import decode_run_file, read_manifest, read_statements
 
-F = TypeVar("F", bound=Callable[..., Any])
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerOptions:
+    """Who speaks, and of which run: the one of a node on this machine, or of a run file."""
+
+    owner_key: Path
+    data_dir: Path | None
+    run_file: Path | None
+
+    @property
+    def directory(self) -> Path | None:
+        """``data_dir`` with the user's home in place of ``~``."""
+        return None if self.data_dir is None else self.data_dir.expanduser()
+
+
+_owner_options = group(
+    "owner",
+    OwnerOptions,
+    owner_key_option,
+    click.option("--data-dir", type=FolderPath, help="Use the node of the run whose state is in this data directory."),
+    click.option(
+        "--run", "run_file", type=FilePath, help="Read the run from this file, where this machine has no node of it."
+    ),
+)
+_out_option = click.option(
+    "--out", type=FilePath, help="Write the statement to this file, instead of giving it to a node."
+)
 
 
 @click.group("run")
 def run_group() -> None:
-    """Say who may contribute to a run of yours: admit, expel, invite.
+    """Say who may contribute to a run of yours: admit, exclude, invite.
 
     Each command signs a statement with the owner's key. It goes to the node of --data-dir, whether that runs or not,
     and from there to all others; or into a file (--out), which any node of the run takes (`sfnode run submit`).
     """
-
-
-def _owner_options(command: F) -> F:
-    options = (
-        click.option("--owner-key", type=FilePath, required=True, help="Key that signed the run (`sfnode init`)."),
-        click.option("--data-dir", type=FolderPath, help="Data directory of a node of the run on this machine."),
-        click.option("--run", "run_file", type=FilePath, help="Run file, where there is no such node."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-_out_option = click.option("--out", type=FilePath, help="Write the statement to this file instead.")
 
 
 @run_group.command()
@@ -53,58 +74,63 @@ _out_option = click.option("--out", type=FilePath, help="Write the statement to 
 @_owner_options
 @_out_option
 @json_option
-def admit(authors: tuple[str, ...], is_json: bool, **options: Any) -> None:
+def admit(authors: tuple[str, ...], owner: OwnerOptions, out: Path | None, is_json: bool) -> None:
     """Let authors contribute to a run that is not open. AUTHOR: 64 hex digits, as `sfnode id show` prints them.
 
     \b
     Example: sfnode run admit 3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29 \\
                  --owner-key my.key --data-dir ~/.sfnode/my-run-0123456789ab
     """
-    manifest, owner = _run_and_owner(options)
+    manifest, signer = _run_and_signer(owner)
     if manifest.admission.kind is AdmissionKind.OPEN:
-        raise OperatorError("the run is open: everybody may contribute. `sfnode run expel` keeps somebody out")
+        raise OperatorError("the run is open: everybody may contribute. `sfnode run exclude` keeps somebody out")
     codec = StatementCodec(manifest)
-    statements = [codec.admit(owner, author) for author in map(_author, authors)]
-    _hand_over(statements, f"admitted {len(statements)}", options, is_json)
+    statements = [codec.admit(signer, author) for author in map(_author, authors)]
+    _hand_over(statements, f"admitted {len(statements)}", owner.directory, out, is_json)
 
 
 @run_group.command()
 @click.argument("author")
-@click.option("--from-step", type=NOT_NEGATIVE, required=True, help="First step that does not count. 0: none counts.")
+@click.option(
+    "--from-step",
+    type=NOT_NEGATIVE,
+    required=True,
+    help="Count nothing of theirs from this step on; 0 takes out everything.",
+)
 @_owner_options
 @_out_option
 @json_option
-def expel(author: str, from_step: int, is_json: bool, **options: Any) -> None:
-    """Exclude an author from a step on, past or future, for good: what it sent since is subtracted on every node.
+def exclude(author: str, from_step: int, owner: OwnerOptions, out: Path | None, is_json: bool) -> None:
+    """Exclude an author from a step on, for good. What they sent for that step and later is subtracted on every node.
 
     \b
-    Example: sfnode run expel 3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29 --from-step 120 \\
+    Example: sfnode run exclude 3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29 --from-step 120 \\
                  --owner-key my.key --data-dir ~/.sfnode/my-run-0123456789ab
     """
-    manifest, owner = _run_and_owner(options)
+    manifest, signer = _run_and_signer(owner)
     if from_step >= manifest.steps:
         raise OperatorError(f"--from-step {from_step}: the run has steps 0 to {manifest.steps - 1}")
-    statement = StatementCodec(manifest).exclude(owner, _author(author), from_step)
-    _hand_over([statement], f"excluded {author[:16]} from step {from_step} on", options, is_json)
+    statement = StatementCodec(manifest).exclude(signer, _author(author), from_step)
+    _hand_over([statement], f"excluded {author[:16]} from step {from_step} on", owner.directory, out, is_json)
 
 
 @run_group.command()
-@click.option("--count", type=POSITIVE, default=1, show_default=True, help="How many invitations.")
+@number_option("--count", 1, "Print this many invitations.")
 @_owner_options
 @json_option
-def invite(count: int, is_json: bool, **options: Any) -> None:
+def invite(count: int, owner: OwnerOptions, is_json: bool) -> None:
     """Print one-use invitations: whoever has one joins with `sfnode join --invite`. Send each to one person only.
 
     \b
     Example: sfnode run invite --count 3 --owner-key my.key --run my.run
     """
-    manifest, owner = _run_and_owner(options)
+    manifest, signer = _run_and_signer(owner)
     if manifest.admission.kind is not AdmissionKind.INVITE:
         raise OperatorError(
             f"the run's admission is {manifest.admission.kind.value}: only an invite run has invitations"
         )
     codec = StatementCodec(manifest)
-    texts = [codec.invite(owner, secrets.token_bytes(KEY_BYTES)).text for _ in range(count)]
+    texts = [codec.invite(signer, secrets.token_bytes(KEY_BYTES)).text for _ in range(count)]
     click.echo(json.dumps({"invitations": texts}) if is_json else "\n".join(texts))
 
 
@@ -156,26 +182,15 @@ def _show_renewal(statement: Statement, is_json: bool) -> None:
     click.echo(f"renew    basis {statement.sha256}  from epoch {statement.from_epoch}")
 
 
-def _run_and_owner(options: dict[str, Any]) -> tuple[Manifest, Signer]:
+def _run_and_signer(owner: OwnerOptions) -> tuple[Manifest, Signer]:
     """The run, and the key that signed it."""
-    if options["run_file"] is not None:
-        manifest = decode_run_file(options["run_file"]).manifest
-    elif options["data_dir"] is not None:
-        manifest = read_manifest(options["data_dir"].expanduser()).manifest
+    if owner.run_file is not None:
+        manifest = decode_run_file(owner.run_file).manifest
+    elif owner.directory is not None:
+        manifest = read_manifest(owner.directory).manifest
     else:
         raise OperatorError("say which run: --data-dir of a node on this machine, or --run FILE")
-    return manifest, check_owner(options["owner_key"], manifest)
-
-
-def check_owner(path: Path, manifest: Manifest) -> Signer:
-    """The key in ``path``, which must be the one that signed the run; OperatorError for any other."""
-    owner = load_identity(path)
-    if owner.author != manifest.owner_key:
-        raise OperatorError(
-            f"--owner-key {path} is {owner.author.hex()[:16]}, but run {manifest.name!r} was signed by "
-            f"{manifest.owner[:16]}: only its owner's statements count. Give the key that `sfnode init` wrote"
-        )
-    return owner
+    return manifest, check_owner(owner.owner_key, manifest)
 
 
 def _author(text: str) -> Author:
@@ -186,17 +201,16 @@ def _author(text: str) -> Author:
     return Author(bytes.fromhex(text))
 
 
-def _hand_over(statements: Sequence[bytes], what: str, options: dict[str, Any], is_json: bool) -> None:
-    out: Path | None = options["out"]
-    if out is None and options["data_dir"] is None:
+def _hand_over(statements: Sequence[bytes], what: str, directory: Path | None, out: Path | None, is_json: bool) -> None:
+    if out is not None:
+        if out.exists():
+            raise OperatorError(f"{out} exists: choose another --out, or remove it")
+        write_statements(out, statements)
+        _say(what, out, f"`sfnode run submit {out} --data-dir ...` on any machine with a node of the run", is_json)
+    elif directory is not None:
+        _submit(directory, statements, what, is_json)
+    else:
         raise OperatorError("say where it goes: --data-dir of a node on this machine, or --out FILE")
-    if out is None:
-        _submit(options["data_dir"].expanduser(), statements, what, is_json)
-        return
-    if out.exists():
-        raise OperatorError(f"{out} exists: choose another --out, or remove it")
-    write_statements(out, statements)
-    _say(what, out, f"`sfnode run submit {out} --data-dir ...` on any machine with a node of the run", is_json)
 
 
 def _submit(directory: Path, statements: Sequence[bytes], what: str, is_json: bool) -> None:

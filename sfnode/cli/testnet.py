@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import click
 import trio
@@ -15,44 +16,101 @@ from rich.live import Live
 from rich.table import Table
 
 from protocol.errors import OperatorError, SfnodeError
-from protocol.run.manifest import decode_run_untrusted
 from sfnode import demo
-from sfnode.cli.init import make_run
+from sfnode.cli.new_run import RunOptions, make_run
 from sfnode.cli.options import (
+    MODEL_NAMES,
     NOT_NEGATIVE,
-    POSITIVE,
     FolderPath,
+    batch_rows_option,
     device_options,
     json_option,
     method_options,
+    number_option,
     task_options,
+    trainable_option,
 )
-from sfnode.run.builder import MethodChoice
-from sfnode.run.data_files import evaluation_file, training_file
-from sfnode.testnet.local_network import LocalNetwork, LocalNetworkConfig, NodeProcess, TestnetResult
-from sfnode.worker.trainer import TrainingConfig
+from sfnode.run.builder import MethodOptions
+from sfnode.run.node_options import DeviceOptions
+from sfnode.run.task_options import DataOptions, TaskOptions
+from sfnode.storage.data_files import EMBEDDED, evaluation_file, training_file
+from sfnode.testnet.local_network import (
+    LocalNetwork,
+    LocalNetworkConfig,
+    LocalNetworkResult,
+    LocalNode,
+    NodeOutcome,
+)
+from sfnode.worker.training_config import TrainingConfig
 
-_DEFAULTS = MethodChoice()
+_NAME = "testnet"
+_TASK = EMBEDDED + demo.DATA_NAME
 _PRINT_S = 2.0
 
 
 @click.command()
-@click.option("--nodes", type=POSITIVE, default=4, show_default=True, help="Node processes.")
-@click.option("--late", type=NOT_NEGATIVE, default=0, show_default=True, help="Nodes that join half-way.")
-@click.option("--steps", type=POSITIVE, help=f"Length of the run.  [default: {demo.STEPS}]")
-@click.option("--model", default="embedded:tiny-opt", show_default=True, help="Folder, hub id or embedded:tiny-opt.")
-@task_options
-@click.option("--data", help="Training data (JSONL).  [default: that of the demo]")
-@click.option("--eval-data", help="Held-out data (JSONL).  [default: that of the demo]")
-@method_options
-@click.option("--dir", "folder", type=FolderPath, help="Where to keep everything.  [default: a new temporary folder]")
+@number_option("--nodes", 4, "Start this many nodes, each a process of its own.")
 @click.option(
-    "--timeout", type=click.FloatRange(1), default=3_600.0, show_default=True, help="Seconds until giving up."
+    "--late",
+    type=NOT_NEGATIVE,
+    default=0,
+    show_default=True,
+    help="Start this many more nodes when half of the steps are done.",
 )
-@click.option("--points-min", type=float, help="Fail unless the held-out accuracy rises by so many points.")
+@number_option("--steps", demo.STEPS, "Let each node make this many steps.")
+@click.option(
+    "--model",
+    default="embedded:tiny-opt",
+    show_default=True,
+    help=f"Train this model: {MODEL_NAMES}.",
+)
+@task_options
+@click.option("--data", help="Train on this JSONL file.  [default: the data of the demo]")
+@click.option(
+    "--eval-data",
+    help="Measure the accuracy on this JSONL file of held-out examples.  [default: the data of the demo]",
+)
+@batch_rows_option
+@trainable_option
+@method_options
+@click.option(
+    "--dir",
+    "folder",
+    type=FolderPath,
+    help="Keep the run file, the nodes' directories and their logs in this folder.  [default: a new temporary folder]",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(1),
+    default=3_600.0,
+    show_default=True,
+    help="Give up after this many seconds.",
+)
+@click.option(
+    "--points-min",
+    type=float,
+    help="Fail unless the held-out accuracy rises by this many percentage points.",
+)
 @device_options
 @json_option
-def testnet(nodes: int, late: int, folder: Path | None, timeout: float, is_json: bool, **choices: Any) -> None:
+def testnet(
+    nodes: int,
+    late: int,
+    steps: int,
+    model: str,
+    task: TaskOptions,
+    data: str | None,
+    eval_data: str | None,
+    batch_rows: int,
+    trainable: str,
+    method: MethodOptions,
+    folder: Path | None,
+    timeout_s: float,
+    points_min: float | None,
+    devices: DeviceOptions,
+    is_json: bool,
+) -> None:
     """Run a network of real node processes on this machine until all hold the same model.
 
     Exit code 0 only if every state digest is equal, the offline replay of a ledger included, all stopped cleanly, and
@@ -62,20 +120,46 @@ def testnet(nodes: int, late: int, folder: Path | None, timeout: float, is_json:
     Example: sfnode testnet --nodes 4 --late 1 --steps 120
     """
     folder = (folder or Path(tempfile.mkdtemp(prefix="sfnode-testnet-"))).resolve()
-    config = _configure(nodes, late, folder, timeout, choices)
-    view = _View(config)
-    try:
-        result = trio.run(LocalNetwork(config, view.show).run)
-    finally:
-        view.close()
+    if (folder / "node0").exists():
+        raise OperatorError(f"{folder} holds an earlier test network: choose another --dir")
+    options = RunOptions(
+        name=_NAME,
+        model=model,
+        trainable=trainable,
+        task=task if task.says_what else replace(task, task=_TASK),
+        data=DataOptions(data=data),
+        batch_rows=batch_rows,
+        method=method,
+        steps=steps,
+    )
+    signed = make_run(options, folder / "owner.key").signed
+    training = TrainingConfig(
+        model=model,
+        data=training_file(signed.manifest.task, data),
+        eval_data=evaluation_file(signed.manifest.task, eval_data),
+        device=devices.device,
+        dtype=devices.dtype,
+    )
+    config = LocalNetworkConfig(
+        folder=folder, signed=signed, nodes=nodes, late_nodes=late, training=training, timeout_s=timeout_s
+    )
+    result = _run(config)
     if is_json:
         click.echo(json.dumps(_as_json(result)))
     else:
         _print_result(result)
-    _check(result, folder, choices["points_min"])
+    _check(result, folder, points_min)
 
 
-def _check(result: TestnetResult, folder: Path, points_min: float | None) -> None:
+def _run(config: LocalNetworkConfig) -> LocalNetworkResult:
+    view = _View()
+    try:
+        return trio.run(LocalNetwork(config, view.show).run)
+    finally:
+        view.close()
+
+
+def _check(result: LocalNetworkResult, folder: Path, points_min: float | None) -> None:
     """SfnodeError unless the nodes agree, stopped cleanly and learnt what was asked for."""
     if not result.is_agreed:
         raise SfnodeError(f"the nodes do not agree: {sorted(set(result.state_digests))}; everything is in {folder}")
@@ -92,45 +176,24 @@ def _check(result: TestnetResult, folder: Path, points_min: float | None) -> Non
         )
 
 
-def _configure(nodes: int, late: int, folder: Path, timeout: float, choices: dict[str, Any]) -> LocalNetworkConfig:
-    if choices["template"] is None and choices["completion"] is None and choices["task"] is None:
-        choices["task"] = "embedded:reviews"
-    choices["steps"] = choices["steps"] or demo.STEPS
-    if (folder / "node0").exists():
-        raise OperatorError(f"{folder} holds an earlier test network: choose another --dir")
-    run_bytes, _ = make_run({**choices, "private_data": False}, key_path=folder / "owner.key", default_name="testnet")
-    task = decode_run_untrusted(run_bytes).manifest.task
-    training = TrainingConfig(
-        model=choices["model"],
-        data=training_file(task, choices["data"]),
-        eval_data=evaluation_file(task, choices["eval_data"]),
-        device=choices["device"],
-        dtype=choices["dtype"],
-    )
-    return LocalNetworkConfig(
-        folder=folder, run_bytes=run_bytes, nodes=nodes, late_nodes=late, training=training, timeout_s=timeout
-    )
-
-
 class _View:
     """Shows the network while it works: a live table on a terminal, a line every few seconds elsewhere (on stderr)."""
 
-    def __init__(self, config: LocalNetworkConfig) -> None:
-        self._folder = config.folder
+    def __init__(self) -> None:
         self._printed = 0.0
         console = Console(stderr=True)
         self._live = Live(console=console, refresh_per_second=2) if console.is_terminal else None
         if self._live:
             self._live.start()
 
-    def show(self, nodes: list[NodeProcess]) -> None:
+    def show(self, nodes: Sequence[LocalNode]) -> None:
         """The state of all nodes now."""
         if self._live:
-            self._live.update(_table([{"name": node.name, **node.status} for node in nodes]))
+            self._live.update(_table([NodeOutcome(name=node.name, status=node.status) for node in nodes]))
         elif time.monotonic() - self._printed >= _PRINT_S:
             self._printed = time.monotonic()
-            parts = [f"{node.name} {node.status.get('step', '-')}" for node in nodes]
-            losses = [node.status["loss"] for node in nodes if node.status.get("loss") is not None]
+            parts = [f"{node.name} {node.status.step if node.status else '-'}" for node in nodes]
+            losses = [node.status.loss for node in nodes if node.status and node.status.loss is not None]
             loss = f"loss {sum(losses) / len(losses):.3f}" if losses else "starting"
             click.echo(f"steps: {', '.join(parts)}; {loss}", err=True)
 
@@ -140,30 +203,34 @@ class _View:
             self._live.stop()
 
 
-def _table(statuses: list[dict[str, Any]]) -> Table:
+def _table(nodes: Sequence[NodeOutcome]) -> Table:
     table = Table("node", "step", "updates made", "applied", "peers", "loss", "sent", "received", "state digest")
-    for status in statuses:
-        loss = status.get("loss")
+    for node in nodes:
+        status = node.status
+        if status is None:
+            table.add_row(node.name, "starting")
+            continue
         table.add_row(
-            status["name"],
-            f"{status.get('step', 0)}/{status.get('steps', 0)}",
-            str(status.get("own_updates", 0)),
-            str(status.get("updates", 0)),
-            str(status.get("peers", 0)),
-            "" if loss is None else f"{loss:.3f}",
-            f"{status.get('bytes_out', 0):,}",
-            f"{status.get('bytes_in', 0):,}",
-            status.get("state_digest", "")[:16],
+            node.name,
+            f"{status.step}/{status.steps}",
+            str(status.own_updates),
+            str(status.updates),
+            str(status.peers),
+            "" if status.loss is None else f"{status.loss:.3f}",
+            f"{status.bytes_out:,}",
+            f"{status.bytes_in:,}",
+            status.state_digest[:16],
         )
     return table
 
 
-def _print_result(result: TestnetResult) -> None:
-    Console(width=120).print(_table(result.statuses))
-    updates = result.statuses[0].get("updates", 0)
-    wire = sum(status.get("bytes_out", 0) for status in result.statuses)
-    click.echo(f"time       {result.seconds:.1f} s for {updates} updates, {_forward_rows(result):,} forward rows")
-    click.echo(f"traffic    {wire:,} bytes sent by all nodes; the updates themselves weigh {result.payload_bytes:,}")
+def _print_result(result: LocalNetworkResult) -> None:
+    Console(width=120).print(_table(result.nodes))
+    click.echo(
+        f"time       {result.seconds:.1f} s for {_updates(result)} updates, {_forward_rows(result):,} forward rows"
+    )
+    wire, payload = _wire_bytes(result), result.payload_bytes
+    click.echo(f"traffic    {wire:,} bytes sent by all nodes; the updates themselves weigh {payload:,}")
     click.echo(f"replay     {result.replayed_digest} (offline, from one node's log)")
     if result.after:
         before, after = 100 * result.before["accuracy"], 100 * result.after["accuracy"]
@@ -172,22 +239,32 @@ def _print_result(result: TestnetResult) -> None:
     click.echo(f"all equal  {'yes' if result.is_agreed else 'NO'}")
 
 
-def _forward_rows(result: TestnetResult) -> int:
-    return sum(int(status.get("forward_rows", 0)) for status in result.statuses)
+def _updates(result: LocalNetworkResult) -> int:
+    """Those that the first node has applied."""
+    first = result.nodes[0].status
+    return 0 if first is None else first.updates
 
 
-def _as_json(result: TestnetResult) -> dict[str, Any]:
+def _forward_rows(result: LocalNetworkResult) -> int:
+    return sum(status.forward_rows for status in result.statuses)
+
+
+def _wire_bytes(result: LocalNetworkResult) -> int:
+    return sum(status.bytes_out for status in result.statuses)
+
+
+def _as_json(result: LocalNetworkResult) -> dict[str, object]:
     return {
         "agree": result.is_agreed,
         "state_digests": result.state_digests,
         "replayed_digest": result.replayed_digest,
-        "eval": {"before": result.before, "after": result.after},
-        "updates": result.statuses[0].get("updates", 0),
+        "eval": {"before": dict(result.before), "after": dict(result.after)},
+        "updates": _updates(result),
         "forward_rows": _forward_rows(result),
-        "wire_bytes": sum(status.get("bytes_out", 0) for status in result.statuses),
+        "wire_bytes": _wire_bytes(result),
         "payload_bytes": result.payload_bytes,
         "seconds": round(result.seconds, 3),
         "curve": [{"step": p.step, "loss": p.loss, "accuracy": p.accuracy} for p in result.curve],
-        "nodes": result.statuses,
+        "nodes": [{"name": node.name, **(asdict(node.status) if node.status else {})} for node in result.nodes],
         "picture": str(result.picture),
     }

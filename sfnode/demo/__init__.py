@@ -1,7 +1,7 @@
 """The embedded demo: a tiny model, a small review data set, and the task that joins them.
 
 Only paths and constants live here, so that the command line can name the demo
-without loading torch. `make_data.py` and `make_model.py` make the files.
+without loading torch. `tests/demo/make_data.py` and `make_model.py` beside it make the files.
 """
 
 from pathlib import Path

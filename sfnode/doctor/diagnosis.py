@@ -7,16 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from protocol.errors import OperatorError, SfnodeError
 from protocol.run.manifest import Manifest, SignedManifest
 from sfnode.doctor import directory as data
-from sfnode.doctor import machine, model_check, peers, ports
+from sfnode.doctor import machine, memory_plan, model_check, peers, ports
 from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknown, within
 from sfnode.network.discovery.saved_peers import decode_peers
 from sfnode.node.status_file import read_status
 from sfnode.storage.store import MANIFEST_FILE, is_locked, read_known_peers, read_manifest
+from sfnode.worker.device_report import DeviceReport
 
 _QUICK_S: Final = 20.0
 _LEDGER_S: Final = 60.0
@@ -52,14 +53,14 @@ class Examination:
         self._question = question
         self._tell = tell
         self._signed = question.signed
-        self._devices: dict[str, Any] | str = "not asked"
+        self._devices: DeviceReport | str = "not asked"
 
     async def run(self) -> None:
         """All checks, in the order in which a node would stumble."""
         question = self._question
         directory = question.directory or Path.cwd()
         is_node = self._read_manifest()
-        needed = model_check.ledger_bytes(self._signed.manifest) if self._signed else 0
+        needed = memory_plan.ledger_bytes(self._signed.manifest) if self._signed else 0
         await self._check("disk space", partial(machine.check_space, directory, needed))
         await self._check("disk writing", partial(machine.check_writing, directory))
         self._tell(machine.check_files())
@@ -164,10 +165,10 @@ class Examination:
         return model_check.check_device(self._devices, self._question.device, self._question.dtype)
 
     def _plan(self, manifest: Manifest, folder: Path) -> Finding:
-        plan = model_check.plan_memory(manifest, folder, self._question.dtype)
-        cards = [] if isinstance(self._devices, str) else self._devices["cuda"]
+        plan = memory_plan.plan_memory(manifest, folder, self._question.dtype)
+        cards = () if isinstance(self._devices, str) else self._devices.cuda
         is_on_card = bool(cards) and self._question.device in ("auto", "cuda")
-        return model_check.judge_memory(plan, model_check.free_memory(), int(cards[0]["free"]) if is_on_card else None)
+        return memory_plan.judge_memory(plan, memory_plan.free_memory(), cards[0].free if is_on_card else None)
 
 
 def _remembered(directory: Path | None) -> tuple[str, ...]:

@@ -16,8 +16,9 @@ from protocol.errors import OperatorError, Reject
 from protocol.run.manifest import SignedManifest, decode_run_untrusted
 from protocol.wire import Bye
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
+from sfnode.network.network_config import Timings
 from sfnode.network.policy.addresses import Address, parse_bootstrap
-from sfnode.network.sessions.channel import Channel, Timings, Traffic
+from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_download import MANIFEST, Download
 from sfnode.network.sessions.handshake import (
     FULL,

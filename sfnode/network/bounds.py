@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from protocol.framing import LENGTH_BYTES
 from protocol.limits import FRAME_BYTES_MAX, PULL_BYTES_MAX
 
 # --- frames ---------------------------------------------------------------------------------------------------
-LENGTH_PREFIX_BYTES: Final = 4  # u32, big endian
 HELLO_FRAME_BYTES_MAX: Final = 1_024  # a stranger may make us buffer this much before it has said who it is
-READ_BYTES_MAX: Final = FRAME_BYTES_MAX + LENGTH_PREFIX_BYTES  # one read takes all that a full frame needs
-WRITE_BYTES_MAX: Final = FRAME_BYTES_MAX + LENGTH_PREFIX_BYTES  # frames joined into one write: writes cost, not bytes
+READ_BYTES_MAX: Final = FRAME_BYTES_MAX + LENGTH_BYTES  # one read takes all that a full frame needs
+WRITE_BYTES_MAX: Final = FRAME_BYTES_MAX + LENGTH_BYTES  # frames joined into one write: writes cost, not bytes
 SEND_QUEUE_BYTES_MAX: Final = 262_144  # unsent bytes per neighbour; beyond it send() is False, anti-entropy cures it
 
 # --- what one neighbour may cost us -----------------------------------------------------------------------------
@@ -27,7 +27,6 @@ ANSWERS_ALL_US_PER_S: Final = 400_000  # answers to all: the rest of the core is
 ANSWERS_IDLE_S: Final = 10.0  # a bucket untouched for so long is full again, also when 36 peers share
 OBSERVER_BYTES_MAX: Final = 4 << 20  # four copies of the largest manifest per observer; and the basis once
 PEERS_ANSWER_INTERVAL_S: Final = 0.5  # a peer list costs 300 us; questions that come faster are left unanswered
-EVENTS_MAX: Final = 1_024  # undelivered events; when full the session readers wait (back-pressure on the senders)
 
 # --- yamux: enforced by the patches -------------------------------------------------------------------------------
 STREAM_WINDOW_BYTES: Final = 262_144  # yamux's own start value, never grown: 2.6 MB/s at a round trip of 100 ms

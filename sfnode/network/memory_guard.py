@@ -7,7 +7,6 @@ dialled itself stay, so it still contributes and hears everything; those that di
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
 import sys
 from collections.abc import Callable
@@ -20,7 +19,6 @@ import trio
 
 from sfnode.network import bounds
 
-_log = logging.getLogger("sfnode.network")
 _STATM: Final = Path("/proc/self/statm")  # pages: of the address space, resident, ...
 
 
@@ -107,8 +105,6 @@ class MemoryGuard:
         """Look once, and let one inbound neighbour go where that is needed."""
         before, resident = self.state, self._resident()
         is_full_now = is_full(before.is_full, resident, before.bytes_max)
-        if resident is not None and is_full_now != before.is_full:
-            _log.warning("memory_full=%s resident_bytes=%d bytes_max=%d", is_full_now, resident, before.bytes_max)
         is_one_gone = is_over(resident, before.bytes_max) and self._let_one_go()
         self.state = MemoryState(
             bytes_max=before.bytes_max,

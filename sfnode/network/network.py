@@ -12,6 +12,7 @@ from typing import Protocol
 import trio
 
 from protocol.errors import Reject, RejectReason
+from protocol.events import Event, MessageArrived, PeerJoined, PeerLeft
 from protocol.wire import (
     FilePart,
     FileRequest,
@@ -25,37 +26,28 @@ from protocol.wire import (
     PeersRequest,
     Records,
 )
+from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.discovery.dialler import Dialler
 from sfnode.network.discovery.mdns import LocalDiscovery
 from sfnode.network.discovery.peer_exchange import PeerExchange
 from sfnode.network.discovery.port_mapping import MappingReport, PortMapper
-from sfnode.network.events import (
-    DialReport,
-    MessageReceived,
-    NeighbourInfo,
-    NetworkConfig,
-    NetworkEvent,
-    NetworkStatistics,
-    PeerConnected,
-    PeerDisconnected,
-)
 from sfnode.network.memory_guard import MemoryGuard
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import Address, parse_announce, parse_bootstrap, parse_listen
 from sfnode.network.policy.rate_limits import PUSHED, RateLimits, cost_us, pushed_cost_bytes
 from sfnode.network.policy.reputation import DiscouragedRow, Fault
+from sfnode.network.reports import DialReport, NeighbourInfo, NetworkStatistics
 from sfnode.network.sessions import file_server, handshake
 from sfnode.network.sessions.channel import Channel, Traffic
-from sfnode.network.sessions.file_download import Download, FindFile, no_file
-from sfnode.network.sessions.file_server import FileServer
+from sfnode.network.sessions.file_download import Download
+from sfnode.network.sessions.file_server import FileServer, ServedRun
 from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, RefusedError, SilentError
 from sfnode.network.sessions.open_sessions import OpenSessions, info
 from sfnode.network.sessions.session import Session
 from sfnode.network.transport.host import Host, check_can_listen, dialable
 from sfnode.network.transport.link import Link, LinkBrokenError
-
-_log = logging.getLogger("sfnode.network")
 
 
 class Readiness(Protocol):
@@ -66,28 +58,30 @@ class Readiness(Protocol):
 
 
 class Network:
-    """``run`` it in a nursery, read ``events``, call the rest from any task. OperatorError for a bad configuration."""
+    """``run`` it in a nursery, call the rest from any task. OperatorError for a bad configuration.
+
+    Neighbours that come and go, and their messages, are events in ``inbox``. While it is full their readers wait, and
+    with them the senders.
+    """
 
     def __init__(
         self,
         *,
         config: NetworkConfig,
         identity_seed: bytes,
-        run_id: bytes,
-        manifest_bytes: bytes,
+        run: ServedRun,
+        inbox: trio.MemorySendChannel[Event],
         known_peers: tuple[PeerRow, ...] = (),
-        find_file: FindFile = no_file,
     ) -> None:
         self._config = config
+        self._run = run
+        self._inbox = inbox
         self._listen = tuple(parse_listen(text) for text in config.listen)
         self._given = self._announce = tuple(parse_announce(text) for text in config.announce)
         bootstrap = tuple(parse_bootstrap(text) for text in config.bootstrap)
-        self._run_id = run_id
-        self._files = FileServer(manifest_bytes, find_file, self._channel)
+        self._files = FileServer(run, self._channel)
         self._host = Host(identity_seed=identity_seed, on_inbound=self._on_inbound)
         self.peer = self._host.peer
-        self.head_step = 0  # told to new neighbours; the node keeps it up to date
-        self.record_bytes = 0  # of one record of the run; the node says it
         self._total = Traffic()
         self._book = AddressBook(own_peer=self.peer, bootstrap=bootstrap, chance=random.Random())
         self._book.restore(known_peers)
@@ -106,7 +100,6 @@ class Network:
         self._host.guard.on_refused = self._on_stream_refused
         self._host.serve_beside(file_server.PROTOCOL, self._on_file_request)
         self._is_stopping = False
-        self._events, self.events = trio.open_memory_channel[NetworkEvent](bounds.EVENTS_MAX)
 
     # --- life
 
@@ -253,14 +246,14 @@ class Network:
         try:
             await self._receive_stranger(channel)
         except SilentError as error:
-            _log.debug("inbound_silent peer=%s", link.peer)
+            log(logging.DEBUG, "inbound_silent", peer=link.peer)
             self._open_sessions.penalise(link.peer, Fault.SILENT, str(error))
         except RefusedError as error:
-            _log.debug("inbound_left peer=%s reason=%s", link.peer, error)
+            log(logging.DEBUG, "inbound_left", peer=link.peer, reason=str(error))
         except LinkBrokenError as error:
-            _log.debug("inbound_lost peer=%s reason=%s", link.peer, error)
+            log(logging.DEBUG, "inbound_lost", peer=link.peer, reason=str(error))
         except Reject as error:
-            _log.warning("peer_rejected peer=%s reason=%s", link.peer, error)
+            log(logging.WARNING, "peer_rejected", peer=link.peer, reason=str(error))
             self._open_sessions.penalise(link.peer, Fault.GARBAGE, str(error))
         finally:
             await link.aclose()
@@ -272,7 +265,7 @@ class Network:
         hello = await handshake.await_hello(channel)
         reason = self._reason_to_refuse(channel, hello)
         if reason is not None:
-            _log.info("inbound_refused peer=%s reason=%r", channel.peer, reason)
+            log(logging.DEBUG, "inbound_refused", peer=channel.peer, reason=reason)
             await handshake.refuse(channel, reason, self._recommend(channel) if reason == handshake.FULL else ())
         elif hello.run_id == OBSERVER_RUN_ID:
             await channel.send_now(self._hello())
@@ -318,12 +311,7 @@ class Network:
             session.finished.set()
 
     async def _run_session(self, session: Session) -> None:
-        hello = session.hello
-        connected = PeerConnected(
-            peer=session.peer, is_outbound=session.is_outbound, agent=hello.agent, head_step=hello.head_step
-        )
-        await self._tell(connected)
-        _log.info("peer_connected peer=%s outbound=%s agent=%r", session.peer, session.is_outbound, hello.agent)
+        await self._tell(PeerJoined(peer=session.peer))
         reason, is_told = "cancelled", False
         try:
             self._exchange.session_opened(session)
@@ -332,19 +320,18 @@ class Network:
             reason = end.reason
             if end.fault is not None:
                 self._open_sessions.penalise(session.peer, end.fault, reason)
-            _log.info("peer_disconnected peer=%s reason=%r", session.peer, reason)
-            await self._tell(PeerDisconnected(peer=session.peer, reason=reason))
+            await self._tell(PeerLeft(peer=session.peer, reason=reason))
             is_told = True
         finally:
             if not is_told:  # cancelled: no waiting any more
                 with suppress(trio.WouldBlock, trio.BrokenResourceError):
-                    self._events.send_nowait(PeerDisconnected(peer=session.peer, reason=reason))
+                    self._inbox.send_nowait(PeerLeft(peer=session.peer, reason=reason))
 
-    async def _on_message(self, session: Session, message: Message, size: int) -> None:
+    async def _on_message(self, session: Session, message: Message) -> None:
         if cost := cost_us(message):
             await trio.sleep(self._rate_limits.wait_s(session.peer, cost, trio.current_time()))
         is_asked_for = session.asked.take(message)
-        await session.stay_within_rate(pushed_cost_bytes(message, self.record_bytes, is_asked_for=is_asked_for))
+        await session.stay_within_rate(pushed_cost_bytes(message, self._run.record_bytes, is_asked_for=is_asked_for))
         match message:
             case PeersRequest():
                 self._exchange.answer(session)
@@ -359,12 +346,12 @@ class Network:
                 # [REJECT] SPEC 8.1.3: neighbours ask each other for no basis, and for no manifest but at the beginning
                 raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} between neighbours")
             case _:
-                await self._tell(MessageReceived(peer=session.peer, message=message, wire_bytes=size))
+                await self._tell(MessageArrived(peer=session.peer, message=message))
 
-    async def _tell(self, event: NetworkEvent) -> None:
-        """Hand an event to the node; waits while EVENTS_MAX are unread. Nobody reads any more: nobody needs it."""
+    async def _tell(self, event: Event) -> None:
+        """Hand an event to the node; waits while the inbox is full. Nobody reads any more: nobody needs it."""
         with suppress(trio.BrokenResourceError):
-            await self._events.send(event)
+            await self._inbox.send(event)
 
     # --- small parts
 
@@ -386,7 +373,7 @@ class Network:
         own = (*self._announce, *(() if self._given else self._host.addresses))
         listen = tuple(address.transport for address in own)
         return handshake.own_hello(
-            run_id=self._run_id, agent=self._config.agent, listen=listen, head_step=self.head_step
+            run_id=self._run.run_id, agent=self._config.agent, listen=listen, head_step=self._run.head_step()
         )
 
     def _recommend(self, channel: Channel) -> tuple[PeerAddress, ...]:

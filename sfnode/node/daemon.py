@@ -6,7 +6,6 @@ effects in their order. Nothing else in the process changes the replica.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import time
@@ -26,15 +25,19 @@ from protocol.events import (
     DropPeer,
     Effect,
     Event,
+    FetchBasis,
+    FetchSnapshot,
     Halt,
     MessageArrived,
     PeerJoined,
     PeerLeft,
+    ReportSnapshot,
     ReserveStep,
     SendMessage,
     StartEstimate,
     StatementSubmitted,
     StoreRecords,
+    StoreSnapshot,
     StoreStatements,
     Ticked,
 )
@@ -42,26 +45,31 @@ from protocol.ledger.statements import Statement
 from protocol.node.node import Node
 from protocol.node.node_config import NodeConfig, SnapshotUse
 from protocol.run.manifest import SignedManifest
-from protocol.run.method import BasisKind
-from protocol.schema import to_plain
 from protocol.state.replica import Replica
 from sfnode.network.discovery.port_mapping import MappingReport
-from sfnode.network.discovery.saved_peers import decode_discouraged, decode_peers, with_bootstraps
-from sfnode.network.events import MessageReceived, NetworkConfig, PeerConnected, PeerDisconnected
+from sfnode.network.discovery.saved_peers import (
+    decode_discouraged,
+    decode_peers,
+    encode_bootstraps,
+    encode_discouraged,
+    encode_peers,
+    with_bootstraps,
+)
 from sfnode.network.network import Network, Readiness
+from sfnode.network.network_config import NetworkConfig
+from sfnode.network.sessions.file_server import ServedRun
 from sfnode.node.basis_fetcher import BasisFetcher
 from sfnode.node.catch_up import CatchUpMonitor, Gap
-from sfnode.node.inbox import joined, next_events
+from sfnode.node.inbox import joined, next_events, open_inbox
 from sfnode.node.snapshot_files import SnapshotFiles, find_file, save_evidence
 from sfnode.node.status_file import ADMITTED, Status, StatusWriter, describe_memory, own_admission
 from sfnode.reporter import Reporter
 from sfnode.storage.statement_files import read_statements_file, remove, waiting
 from sfnode.storage.store import LEDGER_FILE, STATUS_FILE, Store, replay, replay_statements
-from sfnode.storage.stored_bases import renewals_in
-from sfnode.worker.messages import RenewedBasis
-from sfnode.worker.trainer import Evaluate, Job, Trainer, TrainingConfig
+from sfnode.storage.stored_bases import RenewedBasis, renewals_in
+from sfnode.worker.trainer import Evaluate, Job, Trainer
+from sfnode.worker.training_config import TrainingConfig
 
-_INBOX_EVENTS = 256  # beyond it the network's readers wait, and with them the senders
 _STATUS_S = 1.0
 _PEERS_SAVED_S = 5.0  # who is killed sooner after it met its first peers has forgotten them
 _STATEMENTS_S = 1.0
@@ -95,14 +103,19 @@ class Daemon:
         self.node: Node
         self.network: Network
         self.trainer: Trainer | None = None
-        self._basis_fetcher: BasisFetcher
+        self._basis_fetcher = BasisFetcher(self.manifest, config.data_dir, reporter)
+        self._snapshot_files = SnapshotFiles(config.data_dir, reporter)
         self._store: Store
         self._last_evaluation = -1
         self._dials_reported: set[tuple[str, str]] = set()
         self._admission_reported = ADMITTED
         self._mapping_reported: MappingReport | None = None
         self._memory_reported = False
+        self._inbox_in, self._inbox_out = open_inbox()
         self._jobs_in, self._jobs_out = trio.open_memory_channel[Job](8)
+        # The core asks for one file of a kind at a time, and makes a snapshot each 1,024 steps: these never fill up.
+        self._snapshots_in, self._snapshots_out = trio.open_memory_channel[StoreSnapshot | FetchSnapshot](8)
+        self._bases_in, self._bases_out = trio.open_memory_channel[FetchBasis](1)
 
     async def run(self, *, task_status: Readiness = trio.TASK_STATUS_IGNORED) -> None:
         """Run until cancelled, or finished where the config says so. ``started`` gives the listening multiaddrs.
@@ -134,17 +147,19 @@ class Daemon:
             snapshot_authors_min=config.snapshot_authors_min,
         )
         self.node = Node(self.manifest, signer, node_config, replica)
-        renewals = replica.ledger.roster.renewals
-        self._basis_fetcher = BasisFetcher(self.manifest, config.data_dir, renewals, self.reporter)
         self.network = Network(
             config=with_bootstraps(config.network, self._store.bootstraps),
             identity_seed=config.identity_seed,
-            run_id=self.manifest.run_id,
-            manifest_bytes=config.signed.encode(),
+            run=ServedRun(
+                run_id=self.manifest.run_id,
+                manifest_bytes=config.signed.encode(),
+                record_bytes=replica.ledger.codec.record_bytes,
+                head_step=self.node.frontier,
+                find_file=partial(find_file, config.data_dir, self.manifest),
+            ),
+            inbox=self._inbox_in,
             known_peers=known_peers,
-            find_file=partial(find_file, config.data_dir, self.manifest),
         )
-        self.network.record_bytes = replica.ledger.codec.record_bytes
         self.network.restore_discouraged(decode_discouraged(self._store.discouraged))
         if config.training is not None:
             self.trainer = Trainer(
@@ -153,7 +168,7 @@ class Daemon:
 
     def _renewals_here(self) -> tuple[RenewedBasis, ...]:
         renewals = self.node.replica.ledger.roster.renewals()
-        whole = {epoch: sha256 for epoch, sha256 in renewals.items() if sha256 in self._basis_fetcher.here}
+        whole = {epoch: sha256 for epoch, sha256 in renewals.items() if sha256 in self.node.bases.here}
         return renewals_in(self.config.data_dir, self.manifest, whole)
 
     async def _load_replica(self) -> Replica:
@@ -174,27 +189,22 @@ class Daemon:
         return replica
 
     async def _run(self, task_status: Readiness) -> None:
-        inbox_in, inbox_out = trio.open_memory_channel[Event](_INBOX_EVENTS)
         async with trio.open_nursery() as nursery:
             addresses = await nursery.start(self.network.run)
-            nursery.start_soon(self._pump_network, inbox_in)
             nursery.start_soon(self._watch, nursery.cancel_scope)
-            nursery.start_soon(self._take_statements, inbox_in)
-            nursery.start_soon(
-                SnapshotFiles(self.node, self.config.data_dir, self.reporter).run, self.network, inbox_in
-            )
-            if self.manifest.method.basis is BasisKind.PUBLISHED:
-                nursery.start_soon(self._basis_fetcher.run, self.network, inbox_in)
+            nursery.start_soon(self._take_statements)
+            nursery.start_soon(self._snapshot_files.run, self.network, self._snapshots_out, self._inbox_in)
+            nursery.start_soon(self._basis_fetcher.run, self.network, self._bases_out, self._inbox_in)
             if self.trainer is not None:
-                nursery.start_soon(self.trainer.run, self._jobs_out, inbox_in)
+                nursery.start_soon(self.trainer.run, self._jobs_out, self._inbox_in)
             task_status.started(addresses)
-            await self._handle_all(inbox_out)
+            await self._handle_all()
 
-    async def _handle_all(self, inbox: trio.MemoryReceiveChannel[Event]) -> None:
+    async def _handle_all(self) -> None:
         """Feed the core with what happens, and with time; what has come meanwhile is taken together."""
         tick_s = trio.current_time()
         while True:
-            events = await next_events(inbox, tick_s)
+            events = await next_events(self._inbox_out, tick_s)
             late_s = trio.current_time() - tick_s
             if late_s >= 0:
                 events.append(Ticked(late_ms=int(1_000 * late_s)))
@@ -205,6 +215,7 @@ class Daemon:
     def _handle(self, events: Sequence[Event]) -> None:
         effects: list[Effect] = []
         for number, event in enumerate(events, start=1):
+            self._report_peer(event)
             caused = self.node.handle(event, _now_ms(), is_last=number == len(events))
             if isinstance(event, MessageArrived):
                 self.network.credit(event.peer, _news(caused))
@@ -213,27 +224,12 @@ class Daemon:
 
     # --- events -------------------------------------------------------------------------------------------
 
-    async def _pump_network(self, inbox: trio.MemorySendChannel[Event]) -> None:
-        async for event in self.network.events:
-            match event:
-                case PeerConnected():
-                    self.reporter.event("peer_joined", f"peer {event.peer} joined", peer=event.peer)
-                    await inbox.send(PeerJoined(peer=event.peer))
-                case PeerDisconnected():
-                    text = f"peer {event.peer} left: {event.reason}"
-                    self.reporter.event("peer_left", text, peer=event.peer, reason=event.reason)
-                    await inbox.send(PeerLeft(peer=event.peer))
-                case MessageReceived():
-                    await inbox.send(MessageArrived(peer=event.peer, message=event.message))
-                case _:
-                    assert_never(event)
-
-    async def _take_statements(self, inbox: trio.MemorySendChannel[Event]) -> None:
+    async def _take_statements(self) -> None:
         """What is left in the folder goes through the node's door; a file is put away once all of it is durable."""
         while True:
             for path in waiting(self.config.data_dir):
                 for statement in self._read_statements(path):
-                    await inbox.send(StatementSubmitted(statement=statement.data))
+                    await self._inbox_in.send(StatementSubmitted(statement=statement.data))
             await trio.sleep(_STATEMENTS_S)
 
     def _read_statements(self, path: Path) -> list[Statement]:
@@ -271,6 +267,12 @@ class Daemon:
                     text = f"peer {effect.peer} dropped: {effect.reason}"
                     self.reporter.event("peer_dropped", text, peer=effect.peer, reason=effect.reason)
                     self.network.drop(effect.peer, reason=effect.reason)
+                case StoreSnapshot() | FetchSnapshot():
+                    self._snapshots_in.send_nowait(effect)
+                case FetchBasis():
+                    self._bases_in.send_nowait(effect)
+                case ReportSnapshot():
+                    self._snapshot_files.report(effect)
                 case Halt():
                     evidence = save_evidence(self.config.data_dir, self.node.replica, effect)
                     raise StateMismatchError(f"{effect.detail}. Evidence: {evidence}")
@@ -281,7 +283,7 @@ class Daemon:
         """One evaluation each time the node's step passes a multiple of eval_every_steps."""
         every, step = self.config.eval_every_steps, self.node.clock.next_step
         is_due = every and step // every > self._last_evaluation
-        if is_due and self._basis_fetcher.here.issuperset(self.node.replica.renewals_needed()):
+        if is_due and self.node.bases.here.issuperset(self.node.replica.renewals_needed()):
             self._last_evaluation = step // every
             with suppress(trio.WouldBlock):  # the worker is far behind: a point less on the curve
                 self._jobs_in.send_nowait(Evaluate(step=step))
@@ -303,7 +305,6 @@ class Daemon:
             self._report_mapping()
             self._report_admission(status)
             self._report_memory()
-            self.network.head_step = self.node.frontier()
             if trio.current_time() - peers_saved >= _PEERS_SAVED_S:
                 peers_saved = trio.current_time()
                 self._save_peers()
@@ -314,15 +315,26 @@ class Daemon:
             await trio.sleep(_STATUS_S)
 
     def _save_peers(self) -> None:
-        rows = json.dumps([to_plain(row, as_rows=False) for row in self.network.known_peers()])
+        rows = encode_peers(self.network.known_peers())
         if rows != self._store.known_peers:
             self._store.save_known_peers(rows)
-        discouraged = json.dumps([to_plain(row, as_rows=False) for row in self.network.discouraged_peers()])
+        discouraged = encode_discouraged(self.network.discouraged_peers())
         if discouraged != self._store.discouraged:
             self._store.save_discouraged(discouraged)
-        bootstraps = json.dumps(self.network.reached_bootstraps)
+        bootstraps = encode_bootstraps(self.network.reached_bootstraps)
         if bootstraps != self._store.bootstraps:
             self._store.save_bootstraps(bootstraps)
+
+    def _report_peer(self, event: Event) -> None:
+        """Say who comes and goes."""
+        match event:
+            case PeerJoined():
+                self.reporter.event("peer_joined", f"peer {event.peer} joined", peer=event.peer)
+            case PeerLeft():
+                text = f"peer {event.peer} left: {event.reason}"
+                self.reporter.event("peer_left", text, peer=event.peer, reason=event.reason)
+            case _:
+                pass
 
     def _report_admission(self, status: Status) -> None:
         """Say when this node's key may not contribute, why, and when that changes."""

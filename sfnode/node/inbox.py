@@ -9,7 +9,13 @@ import trio
 
 from protocol.events import Effect, Event, StoreRecords
 
+INBOX_EVENTS_MAX = 256  # beyond it the readers of the network wait, and with them the senders
 _EVENTS_TOGETHER = 32  # handled before the network and the timers get their turn again
+
+
+def open_inbox() -> tuple[trio.MemorySendChannel[Event], trio.MemoryReceiveChannel[Event]]:
+    """The two ends of an inbox."""
+    return trio.open_memory_channel[Event](INBOX_EVENTS_MAX)
 
 
 async def next_events(inbox: trio.MemoryReceiveChannel[Event], deadline_s: float) -> list[Event]:

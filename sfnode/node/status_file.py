@@ -11,11 +11,11 @@ from pathlib import Path
 from protocol.errors import OperatorError
 from protocol.node.node import Node
 from protocol.run.admission import AdmissionKind
+from protocol.run.manifest import Manifest
 from protocol.schema import Malformed, from_plain_untrusted
 from sfnode.network.memory_guard import MemoryState
 from sfnode.network.network import Network
 from sfnode.reporter import format_rate
-from sfnode.run.proof_of_work import describe_admission
 from sfnode.storage.files import read_bytes, write_json
 from sfnode.storage.store import STATUS_FILE, is_locked, read_manifest
 from sfnode.worker.trainer import Trainer
@@ -159,6 +159,12 @@ def read_status(directory: Path) -> Status:
     if age_s > _FRESH_S:
         raise OperatorError(f"the node on {directory} (pid {status.pid}) has not reported for {age_s:.0f} s: it hangs")
     return status
+
+
+def describe_admission(manifest: Manifest) -> str:
+    """Who may contribute, in words."""
+    spec = manifest.admission
+    return f"open, {spec.pow_bits} bits of work" if spec.pow_bits else spec.kind.value
 
 
 def own_admission(status: Status) -> str:

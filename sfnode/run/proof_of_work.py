@@ -20,12 +20,6 @@ _BLOCKS_ALONE = 40  # 20,000 tries, 0.4 s: no longer than it takes to start proc
 _TELL_S = 2.0
 
 
-def describe_admission(manifest: Manifest) -> str:
-    """Who may contribute, in words."""
-    spec = manifest.admission
-    return f"open, {spec.pow_bits} bits of work" if spec.pow_bits else spec.kind.value
-
-
 async def find_seed(manifest: Manifest, tell: Callable[[int, float], None]) -> bytes:
     """Secret seed of a new key that has the work of ``manifest``; 2^pow_bits tries on average, about 20 us of a core
     each, on all cores when it takes longer than processes take to start.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -11,24 +12,48 @@ from protocol.errors import OperatorError, Reject
 from protocol.run.manifest import Manifest
 from protocol.run.method import BasisKind
 from protocol.state.replica import Replica
-from protocol.subspace.bases import Bases, Published, decode_basis_untrusted, rank_and_max
+from protocol.subspace.bases import Bases, Published
+from protocol.subspace.basis_file import decode_basis_untrusted, rank_and_max
 from protocol.subspace.directions import Basis
 from sfnode.storage.files import read_bytes, write_durably
-from sfnode.worker.messages import RenewedBasis
 
 BASIS_FILE: Final = "basis.bin"  # in a node's data directory: the one that the manifest names
 UNIT_EXP: Final = 3  # of the files that `sfnode basis make` writes: one is 8, and rounding costs 0.1 % of the energy
 
 
-def basis_settings(path: Path) -> dict[str, int | str]:
-    """What a new run's method says of the published basis in ``path``, by the fields' names in MethodChoice."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenewedBasis:
+    """A basis that the owner published later: the first epoch that has it, its hash (64 hex digits), its file."""
+
+    from_epoch: int
+    sha256: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BasisSpec:
+    """What a new run's method says of its basis.
+
+    Attributes:
+        sha256: of the file, 64 hex digits.
+        unit_exp, entry_max: entries are multiples of 2^-unit_exp, and the largest is entry_max of them.
+    """
+
+    rank: int
+    sha256: str
+    unit_exp: int
+    entry_max: int
+
+
+def read_basis_spec(path: Path) -> BasisSpec:
+    """That of the published basis in ``path``; OperatorError when there is none."""
     data = read_bytes(path, "the basis")
     try:
         rank, entry_max = rank_and_max(data)
     except Reject as reject:
         raise OperatorError(f"--basis {path}: {reject.detail}. `sfnode basis make` writes one") from None
     digest = hashlib.sha256(data).hexdigest()
-    return {"rank": rank, "basis_sha256": digest, "basis_unit_exp": UNIT_EXP, "basis_max": entry_max}
+    return BasisSpec(rank=rank, sha256=digest, unit_exp=UNIT_EXP, entry_max=entry_max)
 
 
 def basis_in(data_dir: Path, manifest: Manifest) -> Path | None:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import trio
 
 from protocol.errors import OperatorError
-from protocol.run.manifest import decode_run_untrusted
+from protocol.run.manifest import SignedManifest
+from protocol.schema import from_plain_untrusted
 from protocol.state.coefficients import Coefficients
+from sfnode.node.status_file import Status
 from sfnode.storage.files import write_durably
 from sfnode.storage.store import replayed
+from sfnode.testnet.node_process import NodeEvent, NodeProcess
 from sfnode.testnet.picture import CurvePoint, draw_training_curve
-from sfnode.worker.client import worker_process
 from sfnode.worker.evaluation import evaluate_states
-from sfnode.worker.trainer import TrainingConfig
+from sfnode.worker.supervisor import worker_process
+from sfnode.worker.training_config import TrainingConfig
 
 RUN_FILE = "testnet.run"
 PICTURE_FILE = "training.svg"
@@ -32,7 +30,7 @@ _POLL_S = 0.25
 _CURVE_POINTS = 12
 _NEIGHBOURS_MIN = 3
 
-Watcher = Callable[["list[NodeProcess]"], None]
+Watcher = Callable[["list[LocalNode]"], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +38,12 @@ class LocalNetworkConfig:
     """What to start.
 
     Attributes:
-        run_bytes: content of the run file.
         nodes, late_nodes: processes at the start, and those that join when half of the steps are done.
         timeout_s: give up when the nodes do not agree by then.
     """
 
     folder: Path
-    run_bytes: bytes
+    signed: SignedManifest
     nodes: int
     late_nodes: int
     training: TrainingConfig
@@ -54,34 +51,68 @@ class LocalNetworkConfig:
 
 
 @dataclass(slots=True)
-class NodeProcess:
-    """One node: its process, and the last thing it said about itself."""
+class LocalNode:
+    """One node: its process, and what it has said about itself.
+
+    Attributes:
+        address: where others can dial it; empty until it listens.
+        losses: of its own estimates, by step.
+        accuracies: on the held-out data, by step.
+    """
 
     name: str
-    directory: Path
-    process: trio.Process
+    process: NodeProcess
     is_late: bool
     address: str = ""
-    status: dict[str, Any] = field(default_factory=dict)
-    events: list[dict[str, Any]] = field(default_factory=list)
-    losses: dict[int, float] = field(default_factory=dict)  # of its own estimates, by step
+    status: Status | None = None
+    losses: dict[int, float] = field(default_factory=dict)
+    accuracies: dict[int, float] = field(default_factory=dict)
+
+    def listen(self) -> None:
+        """Take in what it has said since the last call."""
+        for event in self.process.new_events():
+            self._take(event)
+
+    def _take(self, event: NodeEvent) -> None:
+        match event:
+            case {"event": "progress", **fields}:
+                self.status = from_plain_untrusted(Status, fields, "progress")
+                if self.status.loss is not None:
+                    self.losses[self.status.step] = self.status.loss
+            case {"event": "started", "addresses": [str(address), *_]}:
+                self.address = address
+            case {"event": "evaluated", "step": int(step), "accuracy": float(accuracy)}:
+                self.accuracies[step] = accuracy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TestnetResult:
+class NodeOutcome:
+    """How one node ended; without a status when it never reported."""
+
+    name: str
+    status: Status | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalNetworkResult:
     """The outcome; ``is_agreed`` only if all nodes and the offline replay hold the same state."""
 
     is_agreed: bool
     is_stopped_cleanly: bool
-    statuses: list[dict[str, Any]]
+    nodes: list[NodeOutcome]
     state_digests: list[str]
     replayed_digest: str
-    before: dict[str, float]
-    after: dict[str, float]
+    before: Mapping[str, float]
+    after: Mapping[str, float]
     curve: list[CurvePoint]
     seconds: float
     picture: Path
     payload_bytes: int
+
+    @property
+    def statuses(self) -> list[Status]:
+        """Of the nodes that have reported."""
+        return [node.status for node in self.nodes if node.status is not None]
 
 
 class LocalNetwork:
@@ -90,46 +121,40 @@ class LocalNetwork:
     def __init__(self, config: LocalNetworkConfig, watcher: Watcher) -> None:
         self._config = config
         self._watcher = watcher
-        self._signed = decode_run_untrusted(config.run_bytes)
-        self.nodes: list[NodeProcess] = []
+        self._signed = config.signed
+        self.nodes: list[LocalNode] = []
 
-    async def run(self) -> TestnetResult:
+    async def run(self) -> LocalNetworkResult:
         """Start, watch, stop, check. OperatorError when a node does not start."""
         config = self._config
-        write_durably(config.folder / RUN_FILE, config.run_bytes)
+        write_durably(config.folder / RUN_FILE, config.signed.encode())
         async with worker_process(threads=config.training.threads) as socket:
             started = time.monotonic()
             try:
-                async with trio.open_nursery() as nursery:
-                    await self._start_all(nursery, socket)
-                    is_agreed = await self._watch(nursery, socket)
-                    seconds = time.monotonic() - started
-                    is_stopped = await self._stop_all()
-                    nursery.cancel_scope.cancel()
+                await self._start_all(socket)
+                is_agreed = await self._watch(socket)
+                seconds = time.monotonic() - started
+                is_stopped = await self._stop_all()
             finally:
                 self._kill_all()
             return await self._check(socket, is_agreed=is_agreed, is_stopped=is_stopped, seconds=seconds)
 
     # --- start --------------------------------------------------------------------------------------------
 
-    async def _start_all(self, nursery: trio.Nursery, socket: Path) -> None:
+    async def _start_all(self, socket: Path) -> None:
         for index in range(self._config.nodes):
-            await self._start(nursery, socket, f"node{index}", is_late=False)
+            self._start(socket, f"node{index}", is_late=False)
             if index == 0:
                 await self._wait_for_address(self.nodes[0])
 
-    async def _start(self, nursery: trio.Nursery, socket: Path, name: str, *, is_late: bool) -> None:
-        directory = self._config.folder / name
-        command = [sys.executable, "-m", "sfnode", "join", *self._arguments(directory, socket, is_late=is_late)]
-        with (self._config.folder / f"{name}.log").open("wb") as errors:
-            process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE, stderr=errors)
-        node = NodeProcess(name=name, directory=directory, process=process, is_late=is_late)
-        self.nodes.append(node)
-        nursery.start_soon(_read_events, node)
+    def _start(self, socket: Path, name: str, *, is_late: bool) -> None:
+        process = NodeProcess(self._config.folder / name, self._arguments(socket, is_late=is_late))
+        process.start()
+        self.nodes.append(LocalNode(name=name, process=process, is_late=is_late))
 
-    def _arguments(self, directory: Path, socket: Path, *, is_late: bool) -> list[str]:
+    def _arguments(self, socket: Path, *, is_late: bool) -> list[str]:
         training, is_first = self._config.training, not self.nodes
-        arguments = ["--data-dir", str(directory), "--listen", "/ip4/127.0.0.1/tcp/0", "--no-mdns", "--json"]
+        arguments = ["--listen", "/ip4/127.0.0.1/tcp/0", "--no-mdns"]
         arguments += ["--model", training.model, "--data", str(training.data), "--worker-socket", str(socket)]
         arguments += ["--device", training.device, "--dtype", training.dtype]
         if is_first:
@@ -144,73 +169,82 @@ class LocalNetwork:
             arguments += ["--neighbours-min", str(min(self._config.nodes - 1, _NEIGHBOURS_MIN))]
         return arguments
 
-    async def _wait_for_address(self, node: NodeProcess) -> None:
+    async def _wait_for_address(self, node: LocalNode) -> None:
         with trio.move_on_after(_START_S):
             while not node.address:
-                self._check_alive()
+                self._listen()
                 await trio.sleep(_POLL_S)
         if not node.address:
-            raise OperatorError(f"{node.name} did not start within {_START_S:.0f} s; see {node.directory}.log")
+            raise OperatorError(f"{node.name} did not start within {_START_S:.0f} s; see {node.process.logs[-1]}")
 
     # --- watch --------------------------------------------------------------------------------------------
 
-    async def _watch(self, nursery: trio.Nursery, socket: Path) -> bool:
+    async def _watch(self, socket: Path) -> bool:
         """Until all nodes are finished and equal; False when the time is up."""
         half = self._signed.manifest.steps // 2
         deadline = trio.current_time() + self._config.timeout_s
         while trio.current_time() < deadline:
-            self._check_alive()
+            self._listen()
             self._watcher(self.nodes)
-            is_half_way = max(node.status.get("step", 0) for node in self.nodes) >= half
+            is_half_way = max(node.status.step if node.status else 0 for node in self.nodes) >= half
             if is_half_way and len(self.nodes) == self._config.nodes:
-                await self._start_late(nursery, socket)
-            if is_half_way and _is_agreed([node.status for node in self.nodes]):
+                for index in range(self._config.late_nodes):
+                    self._start(socket, f"late{index}", is_late=True)
+            if is_half_way and self._is_agreed():
                 return True
             await trio.sleep(_POLL_S)
         return False
 
-    async def _start_late(self, nursery: trio.Nursery, socket: Path) -> None:
-        for index in range(self._config.late_nodes):
-            await self._start(nursery, socket, f"late{index}", is_late=True)
-
-    def _check_alive(self) -> None:
+    def _listen(self) -> None:
+        """Take in what the nodes have said; OperatorError when one has ended."""
         for node in self.nodes:
-            if node.process.poll() is not None:
-                log = self._config.folder / f"{node.name}.log"
-                said = log.read_text(errors="replace").strip().splitlines()
-                last = said[-1] if said else "it said nothing"
-                raise OperatorError(f"{node.name} ended with exit code {node.process.returncode}: {last} (log: {log})")
+            node.listen()
+            if not node.process.is_alive:
+                process = node.process
+                text = f"{node.name} ended with exit code {process.exit_code}: {process.last_words()}"
+                raise OperatorError(f"{text} (log: {process.logs[-1]})")
+
+    def _is_agreed(self) -> bool:
+        """All nodes are finished and report the same ledger and the same state."""
+        statuses = [node.status for node in self.nodes if node.status is not None and node.status.is_finished]
+        if len(statuses) < len(self.nodes):
+            return False
+        return len({(status.ledger_root, status.state_digest) for status in statuses}) == 1
 
     # --- stop and check -----------------------------------------------------------------------------------
 
     async def _stop_all(self) -> bool:
         """SIGTERM to all; whether each ended in time with exit code 0."""
         for node in self.nodes:
-            node.process.send_signal(signal.SIGTERM)
-        with trio.move_on_after(_STOP_S):
+            node.process.terminate()
+        deadline = trio.current_time() + _STOP_S
+        while trio.current_time() < deadline:
             for node in self.nodes:
-                await node.process.wait()
-        return all(node.process.returncode == 0 for node in self.nodes)
+                node.listen()
+            if not any(node.process.is_alive for node in self.nodes):
+                break
+            await trio.sleep(_POLL_S)
+        return all(node.process.exit_code == 0 for node in self.nodes)
 
     def _kill_all(self) -> None:
         for node in self.nodes:
-            if node.process.poll() is None:
+            if node.process.is_alive:
                 node.process.kill()
 
-    async def _check(self, socket: Path, *, is_agreed: bool, is_stopped: bool, seconds: float) -> TestnetResult:
+    async def _check(self, socket: Path, *, is_agreed: bool, is_stopped: bool, seconds: float) -> LocalNetworkResult:
         """Replay the last node's ledger offline, measure the model before and after, draw the picture."""
-        with replayed(self.nodes[-1].directory, self._signed.manifest) as replica:
+        with replayed(self.nodes[-1].process.directory, self._signed.manifest) as replica:
             ledger, state = replica.ledger, replica.coefficients()
         digest = state.digest().hex()
         before, after = await self._accuracy(socket, state)
         curve = self._curve(before, after)
         picture = self._config.folder / PICTURE_FILE
         draw_training_curve(curve, f"{self._signed.manifest.name}: {len(self.nodes)} nodes", picture)
-        digests = [node.status.get("state_digest", "") for node in self.nodes]
-        return TestnetResult(
+        digests = [node.status.state_digest if node.status else "" for node in self.nodes]
+        return LocalNetworkResult(
             is_agreed=is_agreed and set(digests) == {digest},
             is_stopped_cleanly=is_stopped,
-            statuses=[{"name": node.name, **node.status} for node in self.nodes],
+            nodes=[NodeOutcome(name=node.name, status=node.status) for node in self.nodes],
             state_digests=digests,
             replayed_digest=digest,
             before=before,
@@ -240,9 +274,7 @@ class LocalNetwork:
 
     def _curve(self, before: dict[str, float], after: dict[str, float]) -> list[CurvePoint]:
         """Held-out accuracy as the first node measured it on its way, and the mean of all nodes' training losses."""
-        accuracies = {
-            event["step"]: event["accuracy"] for event in self.nodes[0].events if event["event"] == "evaluated"
-        }
+        accuracies = dict(self.nodes[0].accuracies)
         if before:
             accuracies |= {0: before["accuracy"], self._signed.manifest.steps: after["accuracy"]}
         losses: dict[int, list[float]] = {}
@@ -257,31 +289,3 @@ class LocalNetwork:
             )
             for step in sorted(accuracies.keys() | losses.keys())
         ]
-
-
-async def _read_events(node: NodeProcess) -> None:
-    """Parse the JSON lines of a node until it closes its output."""
-    assert node.process.stdout is not None
-    rest = b""
-    async for data in node.process.stdout:
-        *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
-            _take_event(node, json.loads(line))
-
-
-def _take_event(node: NodeProcess, event: dict[str, Any]) -> None:
-    if event["event"] == "progress":
-        node.status = event
-        if event["loss"] is not None:
-            node.losses[event["step"]] = event["loss"]
-        return
-    node.events.append(event)
-    if event["event"] == "started":
-        node.address = event["addresses"][0]
-
-
-def _is_agreed(statuses: Sequence[dict[str, Any]]) -> bool:
-    """All nodes are finished and report the same ledger and the same state."""
-    if not all(status.get("is_finished") for status in statuses):
-        return False
-    return len({(status["ledger_root"], status["state_digest"]) for status in statuses}) == 1

@@ -5,14 +5,16 @@ same points give the same bytes. Two panels share the step axis instead of one p
 with two scales, because where two scales cross means nothing.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from xml.sax.saxutils import escape
 
 from sfnode.storage.files import write_durably
+from sfnode.testnet import svg
 
 WIDTH: Final = 960
 HEIGHT: Final = 620
@@ -20,16 +22,13 @@ LEFT: Final = 84
 RIGHT: Final = 900
 ACCURACY_ROWS: Final = (112.0, 344.0)  # top and bottom of the upper panel
 LOSS_ROWS: Final = (416.0, 556.0)
-ACCURACY_COLOUR: Final = "#0f766e"
-LOSS_COLOUR: Final = "#c2410c"
-INK: Final = "#1f2933"
-MUTED: Final = "#66727f"
-GRID: Final = "#e6e9ed"
+ACCURACY_COLOUR: Final = svg.TEAL
+LOSS_COLOUR: Final = svg.ORANGE
 SMOOTHING_SHARE: Final = 20  # the bold loss line is a mean over about a twentieth of the run
 STYLE: Final = (
-    "text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;font-size:13px}"
-    ".title{font-size:20px;font-weight:600}.strong{font-size:14px;font-weight:600}"
-    ".halo{stroke:#ffffff;stroke-width:4px;stroke-linejoin:round;paint-order:stroke}"  # keeps values readable on a line
+    svg.LETTERING
+    # The halo keeps values readable on a line.
+    + ".halo{stroke:#ffffff;stroke-width:4px;stroke-linejoin:round;paint-order:stroke}"
     "polyline{fill:none;stroke-linejoin:round;stroke-linecap:round}"
 )
 
@@ -88,13 +87,11 @@ def render_training_curve(points: Sequence[CurvePoint], title: str) -> str:
     measured = [step for step, _ in (*accuracy, *loss)] or [0]
     steps = (min(measured), max(*measured, min(measured) + 1))
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}">',
-        f"<title>{escape(title)}</title><style>{STYLE}</style>",
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
-        _text((LEFT, 44), title, fill=INK, css="title"),
+        *svg.opened(WIDTH, HEIGHT, title, STYLE),
+        svg.text((LEFT, 44), title, fill=svg.INK, css="title"),
         *_accuracy_panel(accuracy, steps),
         *_loss_panel(loss, steps),
-        "</svg>",
+        svg.CLOSED,
     ]
     return "\n".join(parts) + "\n"
 
@@ -168,34 +165,33 @@ def _grid(panel: Panel, label: Label) -> list[str]:
     parts = []
     for value in _ticks(*panel.values, 5 if panel.rows is ACCURACY_ROWS else 4):
         y = panel.y(value)
-        parts.append(f'<path d="M{LEFT} {y:.1f}H{RIGHT}" stroke="{GRID}"/>')
-        parts.append(_text((LEFT - 10, y + 4.5), label(value), anchor="end"))
+        parts.append(svg.level(LEFT, RIGHT, y, svg.GRID))
+        parts.append(svg.text((LEFT - 10, y + 4.5), label(value), anchor="end"))
     return parts
 
 
 def _step_axis(panel: Panel) -> list[str]:
     bottom = panel.rows[1]
-    parts = [f'<path d="M{LEFT} {bottom:.1f}H{RIGHT}" stroke="{MUTED}"/>']
+    parts = [svg.level(LEFT, RIGHT, bottom, svg.MUTED)]
     for step in _ticks(*panel.steps, 8):
         if step == int(step):
-            parts.append(f'<path d="M{panel.x(step):.1f} {bottom:.1f}v5" stroke="{MUTED}"/>')
-            parts.append(_text((panel.x(step), bottom + 21), f"{step:.0f}", anchor="middle"))
-    return [*parts, _text(((LEFT + RIGHT) / 2, bottom + 44), "step", anchor="middle")]
+            parts.append(svg.tick((panel.x(step), bottom), svg.MUTED))
+            parts.append(svg.text((panel.x(step), bottom + 21), f"{step:.0f}", anchor="middle"))
+    return [*parts, svg.text(((LEFT + RIGHT) / 2, bottom + 44), "step", anchor="middle")]
 
 
 def _heading(panel: Panel, name: str, unit: str, colour: str) -> str:
-    spans = f'<tspan class="strong" fill="{colour}">{name}</tspan><tspan dx="10" fill="{MUTED}">{unit}</tspan>'
+    spans = f'<tspan class="strong" fill="{colour}">{name}</tspan><tspan dx="10" fill="{svg.MUTED}">{unit}</tspan>'
     return f'<text x="{LEFT}" y="{panel.rows[0] - 18:.1f}">{spans}</text>'
 
 
 def _polyline(panel: Panel, line: Line, stroke: str) -> str:
-    coordinates = " ".join(f"{panel.x(step):.1f},{panel.y(value):.1f}" for step, value in line)
-    return f'<polyline points="{coordinates}" {stroke}/>'
+    return svg.polyline([(panel.x(step), panel.y(value)) for step, value in line], stroke)
 
 
 def _dot(panel: Panel, point: tuple[int, float], colour: str) -> str:
     step, value = point
-    return f'<circle cx="{panel.x(step):.1f}" cy="{panel.y(value):.1f}" r="3.5" fill="{colour}"/>'
+    return svg.dot((panel.x(step), panel.y(value)), colour)
 
 
 def _end_labels(panel: Panel, line: Line, label: Label, colour: str) -> list[str]:
@@ -205,7 +201,7 @@ def _end_labels(panel: Panel, line: Line, label: Label, colour: str) -> list[str
         is_above = value >= neighbour or panel.y(value) > panel.rows[1] - 24
         x = panel.x(step) + (8 if anchor == "start" else 0)
         y = panel.y(value) + (-11 if is_above else 23)
-        parts.append(_text((x, y), label(value), fill=colour, css="strong halo", anchor=anchor))
+        parts.append(svg.text((x, y), label(value), fill=colour, css="strong halo", anchor=anchor))
     return parts
 
 
@@ -220,9 +216,4 @@ def _ends(line: Line) -> list[tuple[tuple[int, float], float, str]]:
 
 def _absent(panel: Panel) -> str:
     top, bottom = panel.rows
-    return _text(((LEFT + RIGHT) / 2, (top + bottom) / 2), "not measured", anchor="middle")
-
-
-def _text(at: tuple[float, float], text: str, *, fill: str = MUTED, css: str = "", anchor: str = "start") -> str:
-    kind = f' class="{css}"' if css else ""
-    return f'<text x="{at[0]:.1f}" y="{at[1]:.1f}" fill="{fill}" text-anchor="{anchor}"{kind}>{escape(text)}</text>'
+    return svg.text(((LEFT + RIGHT) / 2, (top + bottom) / 2), "not measured", anchor="middle")

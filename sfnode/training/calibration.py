@@ -34,7 +34,7 @@ from protocol.state.coefficients import Coefficients
 from protocol.subspace.bases import Bases
 from protocol.subspace.directions import Basis, Int8Array
 from protocol.subspace.philox import signs
-from sfnode.run.data_files import locate
+from sfnode.storage.data_files import locate
 from sfnode.storage.stored_bases import UNIT_EXP
 from sfnode.training.describe import chosen_groups
 from sfnode.training.estimator import SharedModel

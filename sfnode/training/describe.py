@@ -8,7 +8,7 @@ from pathlib import Path
 from protocol.errors import OperatorError
 from protocol.run.manifest import ModelSpec, TensorSpec
 from protocol.run.task import TaskSpec
-from sfnode.run.data_files import locate
+from sfnode.storage.data_files import locate
 from sfnode.training.model.loading import (
     check_positions,
     choose_device,

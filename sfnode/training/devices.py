@@ -7,30 +7,29 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
 
 import torch
 
-
-def describe_devices() -> dict[str, Any]:
-    """Version, threads, and of each CUDA device name, free and total bytes and whether it computes in bf16."""
-    return {"torch": torch.__version__, "threads": torch.get_num_threads(), "cuda": _cuda(), "mps": _has_mps()}
+from protocol.schema import to_plain
+from sfnode.worker.device_report import CudaDevice, DeviceReport
 
 
-def _cuda() -> list[dict[str, Any]]:
-    if not torch.cuda.is_available():
-        return []
-    found = []
-    for index in range(torch.cuda.device_count()):
-        free, total = torch.cuda.mem_get_info(index)
-        name = torch.cuda.get_device_name(index)
-        found.append({"name": name, "free": free, "total": total, "bf16": torch.cuda.is_bf16_supported()})
-    return found
+def describe_devices() -> DeviceReport:
+    """Ask torch, which may load drivers."""
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return DeviceReport(
+        torch=str(torch.__version__),
+        threads=torch.get_num_threads(),
+        cuda=tuple(map(_cuda, range(count))),
+        mps=bool(torch.backends.mps.is_available()),
+    )
 
 
-def _has_mps() -> bool:
-    return bool(torch.backends.mps.is_available())
+def _cuda(index: int) -> CudaDevice:
+    free, total = torch.cuda.mem_get_info(index)
+    name, bf16 = torch.cuda.get_device_name(index), torch.cuda.is_bf16_supported()
+    return CudaDevice(name=name, free=free, total=total, bf16=bf16)
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(describe_devices()) + "\n")
+    sys.stdout.write(json.dumps(to_plain(describe_devices(), as_rows=False)) + "\n")

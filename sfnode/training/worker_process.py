@@ -27,6 +27,7 @@ from transformers import PreTrainedTokenizerBase
 
 from protocol.crypto.hashing import RunId
 from protocol.errors import NumericError, OperatorError, Reject, SfnodeError, WorkerError
+from protocol.framing import FrameParser
 from protocol.run.manifest import decode_run_untrusted
 from sfnode.storage.stored_bases import read_bases
 from sfnode.training.allocator import keep_freed_memory
@@ -34,8 +35,7 @@ from sfnode.training.estimator import Estimator, SharedModel
 from sfnode.training.model.loading import check_model, check_positions, choose_device, load_tokenizer, resolve_model
 from sfnode.training.model.quantised import choose_precision, load_in
 from sfnode.training.task.encoding import read_task
-from sfnode.worker.messages import (
-    HEADER_BYTES,
+from sfnode.worker_protocol.messages import (
     CoefficientsSet,
     Estimated,
     EstimateRequest,
@@ -48,9 +48,10 @@ from sfnode.worker.messages import (
     SessionOpened,
     SetCoefficients,
     WorkerFailure,
-    body_bytes,
     decode_body,
     encode_frame,
+    new_parser,
+    next_body,
 )
 
 log = logging.getLogger("sfnode.worker")
@@ -158,22 +159,11 @@ def failure_of(error: Exception) -> WorkerFailure:
 
 @dataclass(slots=True)
 class Connection:
-    """One node's socket, what has arrived of its next frame, and its session."""
+    """One node's socket, what has arrived of its next frames, and its session."""
 
     stream: socket.socket
     service: Service
-    received: bytearray = field(default_factory=bytearray)
-
-    def take_body(self) -> bytes | None:
-        """Cut the first whole frame off and give its body; None while it is not all there."""
-        if len(self.received) < HEADER_BYTES:
-            return None
-        end = HEADER_BYTES + body_bytes(bytes(self.received[:HEADER_BYTES]))
-        if len(self.received) < end:
-            return None
-        body = bytes(self.received[HEADER_BYTES:end])
-        del self.received[:end]
-        return body
+    received: FrameParser = field(default_factory=new_parser)
 
 
 class Worker:
@@ -205,8 +195,8 @@ class Worker:
     def _receive(self, connection: Connection) -> None:
         try:
             data = connection.stream.recv(READ_BYTES)
-            connection.received += data
-            body = connection.take_body()
+            connection.received.feed_untrusted(data)
+            body = next_body(connection.received)
         except (OSError, WorkerError) as error:
             self._close(connection, str(error))
             return
@@ -219,7 +209,7 @@ class Worker:
         try:
             request = decode_body(body)
             connection.stream.sendall(encode_frame(connection.service.answer(request)))
-            if (further := connection.take_body()) is not None:  # sent without waiting for the reply
+            if (further := next_body(connection.received)) is not None:  # sent without waiting for the reply
                 self._pending.append((connection, further))
         except (OSError, WorkerError) as error:
             self._close(connection, str(error))

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from protocol.crypto.hashing import Author
 from protocol.run.manifest import SignedManifest
 from protocol.state.coefficients import Coefficients
-from sfnode.worker.client import coefficients_of, connect, worker_process
-from sfnode.worker.messages import CoefficientsSet, Evaluated, EvaluateRequest, OpenSession, SessionOpened
-from sfnode.worker.trainer import TrainingConfig
-
-_NOBODY = Author(bytes(32))
+from sfnode.worker.client import coefficients_of, connect
+from sfnode.worker.supervisor import worker_socket
+from sfnode.worker.training_config import TrainingConfig
+from sfnode.worker_protocol.messages import CoefficientsSet, Evaluated, EvaluateRequest, SessionOpened
 
 
 async def evaluate_states(
     signed: SignedManifest, config: TrainingConfig, states: Sequence[Coefficients]
 ) -> list[Evaluated]:
     """Evaluate each state on ``config.eval_data``. Raises OperatorError, WorkerError."""
-    if config.worker_socket is not None:
-        return await _evaluate_on(config.worker_socket, signed, config, states)
-    async with worker_process(threads=config.threads) as socket:
+    async with worker_socket(config) as socket:
         return await _evaluate_on(socket, signed, config, states)
 
 
@@ -31,18 +28,7 @@ async def _evaluate_on(
     results: list[Evaluated] = []
     for state in states:
         session = await connect(socket)
-        request = OpenSession(
-            manifest=signed.encode(),
-            basis=None if config.basis is None else str(config.basis),
-            renewals=config.renewals,
-            model=config.model,
-            data=None,
-            eval_data=config.eval_data,
-            author=_NOBODY,
-            device=config.device,
-            dtype=config.dtype,
-        )
-        await session.request(request, SessionOpened)
+        await session.request(replace(config, data=None).open_session(signed), SessionOpened)
         await session.request(coefficients_of(state, state.epochs()), CoefficientsSet)
         results.append(await session.request(EvaluateRequest(rows_max=0), Evaluated))
         await session.aclose()

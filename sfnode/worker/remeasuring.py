@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -23,14 +23,14 @@ from protocol.ledger.ledger import Ledger
 from protocol.run.manifest import Manifest, SignedManifest
 from protocol.run.task import DATA_PRIVATE
 from protocol.state.coefficients import Coefficients
-from sfnode.worker.client import WorkerSession, coefficients_of, connect, worker_process
-from sfnode.worker.messages import CoefficientsSet, Estimated, EstimateRequest, OpenSession, SessionOpened
-from sfnode.worker.trainer import TrainingConfig
+from sfnode.worker.client import WorkerSession, coefficients_of, connect
+from sfnode.worker.supervisor import worker_socket
+from sfnode.worker.training_config import TrainingConfig
+from sfnode.worker_protocol.messages import CoefficientsSet, Estimated, EstimateRequest, SessionOpened
 
 TOLERANCE_MIN: Final = 0.1  # rounding to a quantum, and other kernels on other hardware
 TOLERANCE_MAX: Final = 0.8  # unrelated scalars deviate by 1.4, none at all by 1: beyond this nothing can be told
 _TOLERANCE_FACTOR: Final = 3  # times the median spread of honest measurements
-_NOBODY = Author(bytes(32))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +98,9 @@ async def audit_messages(
             told from an invented one.
         WorkerError: the worker ended.
     """
-    async with worker_process(threads=config.threads) as socket:
+    async with worker_socket(config) as socket:
         session = await connect(socket)
-        await session.request(_request(signed, config), SessionOpened)
+        await session.request(replace(config, eval_data=None).open_session(signed), SessionOpened)
         findings = []
         for envelope, states in zip(chosen, states_before(signed.manifest, ledger, chosen), strict=True):
             if (found := await _measure(session, envelope, states)) is not None:
@@ -173,20 +173,6 @@ async def _measure(
         measured=nearest,
         deviation=deviation(envelope.scalars, nearest),
         spread=deviation(measured[0], measured[1]),
-    )
-
-
-def _request(signed: SignedManifest, config: TrainingConfig) -> OpenSession:
-    return OpenSession(
-        manifest=signed.encode(),
-        basis=None if config.basis is None else str(config.basis),
-        renewals=config.renewals,
-        model=config.model,
-        data=config.data,
-        eval_data=None,
-        author=_NOBODY,
-        device=config.device,
-        dtype=config.dtype,
     )
 
 

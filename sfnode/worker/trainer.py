@@ -1,11 +1,10 @@
-"""Keeps a training worker at work for one node: starts it, hands it the coefficients, outlives its crashes."""
+"""Keeps a training worker at work for one node: hands it jobs and coefficients, and outlives its crashes."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 
 import trio
 
@@ -15,35 +14,18 @@ from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Eve
 from protocol.run.manifest import SignedManifest
 from protocol.state.coefficients import Coefficients
 from sfnode.reporter import Reporter
-from sfnode.worker.client import WorkerSession, coefficients_of, connect, worker_process
-from sfnode.worker.messages import (
+from sfnode.storage.stored_bases import RenewedBasis
+from sfnode.worker.client import WorkerSession, coefficients_of
+from sfnode.worker.supervisor import supervise
+from sfnode.worker.training_config import TrainingConfig
+from sfnode.worker_protocol.messages import (
     CoefficientsSet,
     Estimated,
     EstimateRequest,
     Evaluated,
     EvaluateRequest,
-    OpenSession,
-    RenewedBasis,
     SessionOpened,
 )
-
-_RESTART_S_MAX = 60.0  # a worker that dies at once is started again after 1, 2, 4 ... 60 s
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingConfig:
-    """Local choices for training; see the options of ``sfnode join`` of the same names. ``basis``: a file, for a run
-    whose basis is published; ``renewals``: those that took its place."""
-
-    model: str
-    data: str | None
-    eval_data: str | None = None
-    device: str = "auto"
-    dtype: str = "fp32"
-    threads: int | None = None
-    worker_socket: Path | None = None
-    basis: Path | None = None
-    renewals: tuple[RenewedBasis, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,29 +76,16 @@ class Trainer:
 
     async def run(self, jobs: trio.MemoryReceiveChannel[Job], inbox: trio.MemorySendChannel[Event]) -> None:
         """Work until cancelled. Raises OperatorError when the model, the data or the device cannot be used."""
-        pause_s = 1.0
-        while True:
-            started = trio.current_time()
-            try:
-                async with self._socket() as socket:
-                    await self._serve(await connect(socket), jobs, inbox)
-            except WorkerError as error:
-                self.statistics.restarts += 1
-                pause_s = 1.0 if trio.current_time() - started > _RESTART_S_MAX else min(2 * pause_s, _RESTART_S_MAX)
-                text = f"training worker lost: {error}. Starting it again in {pause_s:.0f} s; the network goes on"
-                self._reporter.event("worker_lost", text, reason=str(error), pause_s=pause_s)
-                if self._estimating is not None:
-                    await inbox.send(EstimateLost(step=self._estimating))
-                    self._estimating = None
-            await trio.sleep(pause_s)
+        serve = partial(self._serve, jobs=jobs, inbox=inbox)
+        await supervise(self._config, serve, partial(self._tell_lost, inbox=inbox))
 
-    @asynccontextmanager
-    async def _socket(self) -> AsyncIterator[Path]:
-        if self._config.worker_socket is not None:
-            yield self._config.worker_socket
-            return
-        async with worker_process(threads=self._config.threads) as socket:
-            yield socket
+    async def _tell_lost(self, error: WorkerError, pause_s: float, inbox: trio.MemorySendChannel[Event]) -> None:
+        self.statistics.restarts += 1
+        text = f"training worker lost: {error}. Starting it again in {pause_s:.0f} s; the network goes on"
+        self._reporter.event("worker_lost", text, reason=str(error), pause_s=pause_s)
+        if self._estimating is not None:
+            await inbox.send(EstimateLost(step=self._estimating))
+            self._estimating = None
 
     async def _serve(
         self,
@@ -139,18 +108,8 @@ class Trainer:
                 await session.aclose()
 
     async def _open(self, session: WorkerSession) -> None:
-        config, renewals = self._config, self._renewals()
-        request = OpenSession(
-            manifest=self._signed.encode(),
-            basis=None if config.basis is None else str(config.basis),
-            renewals=renewals,
-            model=config.model,
-            data=config.data,
-            eval_data=config.eval_data,
-            author=self._author,
-            device=config.device,
-            dtype=config.dtype,
-        )
+        renewals = self._renewals()
+        request = replace(self._config, renewals=renewals).open_session(self._signed, self._author)
         try:
             opened = await session.request(request, SessionOpened)
         except WorkerMemoryError as error:

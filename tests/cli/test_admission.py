@@ -65,12 +65,12 @@ def test_run_admit__several_authors__are_left_for_the_node(listed: Place) -> Non
     assert listed.waiting() == [admit(LISTED, 1), admit(LISTED, 2)]
 
 
-def test_run_expel__into_a_file__any_node_takes_it_by_submit(listed: Place) -> None:
+def test_run_exclude__into_a_file__any_node_takes_it_by_submit(listed: Place) -> None:
     out = listed.folder / "said.statements"
-    expelled = call(
-        "run", "expel", ALICE.hex(), "--from-step", 7, "--owner-key", listed.key, "--run", listed.run, "--out", out
+    excluded = call(
+        "run", "exclude", ALICE.hex(), "--from-step", 7, "--owner-key", listed.key, "--run", listed.run, "--out", out
     )
-    assert expelled.code == 0 and f"sfnode run submit {out}" in expelled.stdout
+    assert excluded.code == 0 and f"sfnode run submit {out}" in excluded.stdout
     assert listed.waiting() == []
     assert call("run", "submit", out, "--data-dir", listed.data_dir).code == 0
     assert listed.waiting() == [exclude(LISTED, 1, 7)]
@@ -100,7 +100,7 @@ def test_run_show__statements_of_a_node__are_listed(listed: Place) -> None:
 def test_run_admit__open_run__says_what_to_do_instead(tmp_path: Path) -> None:
     place = Place(tmp_path, OPEN)
     outcome = call("run", "admit", ALICE.hex(), "--owner-key", place.key, "--data-dir", place.data_dir)
-    assert_teaches(outcome, "open", "sfnode run expel")
+    assert_teaches(outcome, "open", "sfnode run exclude")
 
 
 def test_run_invite__run_by_list__says_what_it_is(listed: Place) -> None:
@@ -114,15 +114,15 @@ def test_run_admit__no_key__is_refused_with_where_to_find_it(author: str, listed
     assert listed.waiting() == []
 
 
-def test_run_expel__by_another_key__is_refused_with_both(listed: Place) -> None:
+def test_run_exclude__by_another_key__is_refused_with_both(listed: Place) -> None:
     other = listed.folder / "other.key"
     store_seed(other, b"\7" * 32)
-    outcome = call("run", "expel", ALICE.hex(), "--from-step", 0, "--owner-key", other, "--data-dir", listed.data_dir)
+    outcome = call("run", "exclude", ALICE.hex(), "--from-step", 0, "--owner-key", other, "--data-dir", listed.data_dir)
     assert_teaches(outcome, str(other), OWNER.author.hex()[:16], "only its owner's statements count")
 
 
-def test_run_expel__step_beyond_the_run__is_refused(listed: Place) -> None:
-    outcome = call("run", "expel", ALICE.hex(), "--from-step", 40, "--owner-key", listed.key, "--run", listed.run)
+def test_run_exclude__step_beyond_the_run__is_refused(listed: Place) -> None:
+    outcome = call("run", "exclude", ALICE.hex(), "--from-step", 40, "--owner-key", listed.key, "--run", listed.run)
     assert_teaches(outcome, "--from-step 40", "0 to 39")
 
 

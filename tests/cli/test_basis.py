@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from protocol.run.method import BasisKind, CoreKind, ScalarKind
-from protocol.subspace.bases import decode_basis_untrusted
+from protocol.subspace.basis_file import decode_basis_untrusted
 from sfnode.storage.store import decode_run_file
 from tests.support.cli_calls import assert_teaches, call
 

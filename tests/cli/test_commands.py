@@ -22,6 +22,7 @@ from sfnode.network.memory_guard import MemoryState
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.node.status_file import Status
 from sfnode.storage.store import STATUS_FILE, Store
+from tests import REPOSITORY
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.manifests import OWNER, small_manifest
 
@@ -243,3 +244,10 @@ def test_run__from_init_to_export__tells_the_same_in_json(tmp_path: Path) -> Non
         "state_digest": verified["state_digest"],
     }
     assert (tmp_path / "model" / "model.safetensors").is_file()
+
+
+def test_main__on_windows__says_so_before_anything_is_imported() -> None:
+    program = "import sys; sys.platform = 'win32'; sys.modules['fcntl'] = None; import sfnode.__main__"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=REPOSITORY)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: sfnode needs Linux or macOS") and "Traceback" not in done.stderr

@@ -9,8 +9,9 @@ from random import Random
 import pytest
 
 from protocol.errors import OperatorError
-from sfnode.demo import DATA_NAME, FOLDER, data_file, make_data, model_folder
-from sfnode.demo.grammar import Review, review, statement
+from sfnode.demo import DATA_NAME, FOLDER, data_file, model_folder
+from tests.demo import make_data
+from tests.demo.grammar import Review, review, statement
 
 BYTES_MAX = 4_000_000
 

@@ -12,8 +12,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from sfnode.demo import LABEL_WORDS, PRETRAINED_WORDS, TEMPLATE, data_file, model_folder
-from sfnode.demo.make_data import make_reviews
-from sfnode.demo.make_model import make_tokenizer, pretraining_text
+from tests.demo.make_data import make_reviews
+from tests.demo.make_model import make_tokenizer, pretraining_text
 
 Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase]
 

@@ -15,9 +15,10 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
+from protocol.run.method import ScheduleKind
 from protocol.subspace.bases import Bases
 from sfnode.demo import data_file, model_folder
-from sfnode.run.builder import MethodChoice
+from sfnode.run.builder import MethodOptions
 from sfnode.training.export.model_folder import export_adapter, export_model
 from tests import REPOSITORY
 from tests.support.demo_run import DemoRun, demo_run
@@ -36,13 +37,13 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def trained() -> DemoRun:
-    run = demo_run(MethodChoice(learning_rate=5e-4, schedule="constant", epoch_steps=15), STEPS)
+    run = demo_run(MethodOptions(learning_rate=5e-4, schedule=ScheduleKind.CONSTANT, epoch_steps=15), STEPS)
     run.train(0, STEPS)
     return run
 
 
 def test_demo_training__a_few_steps_of_four_authors__gain_twenty_points(trained: DemoRun) -> None:
-    before = demo_run(MethodChoice(), STEPS).session.evaluate()
+    before = demo_run(MethodOptions(), STEPS).session.evaluate()
     after = trained.session.evaluate()
     assert before.rows == 512
     assert 0.45 <= before.accuracy <= 0.55

@@ -19,19 +19,20 @@ import pytest
 
 from protocol.run.manifest import SignedManifest
 from sfnode.demo import model_folder
-from sfnode.doctor import machine, model_check, peers
+from sfnode.doctor import machine, memory_plan, model_check, peers
 from sfnode.doctor.findings import Finding, Verdict, in_thread, ok
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.network.transport.reachability import DialBack, ReachAnswer
 from sfnode.storage.identity import FILE_NAME, load_or_create_seed
 from sfnode.storage.store import LEDGER_FILE, Store
+from sfnode.worker.device_report import DeviceReport
 from tests.support.cli_calls import Outcome, call
 from tests.support.daemons import MODEL, demo_run, free_port, write_run
 from tests.support.network_nodes import seed
 from tests.support.running_nodes import Joins, address_in
 
 PEER = peer_of_author(bytes(31) + b"\1")
-DEVICES = {"torch": "2.9", "threads": 2, "cuda": [], "mps": False}
+DEVICES = DeviceReport(torch="2.9", threads=2, cuda=(), mps=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,7 +315,9 @@ def test_doctor__model_that_is_not_the_runs__names_the_file(
         (DEVICES, "cpu", "int4", ("CUDA only", "--dtype int8")),
     ],
 )
-def test_doctor__device_that_cannot_be_used__fails(found: Any, device: str, dtype: str, parts: tuple[str, ...]) -> None:
+def test_doctor__device_that_cannot_be_used__fails(
+    found: DeviceReport | str, device: str, dtype: str, parts: tuple[str, ...]
+) -> None:
     finding = model_check.check_device(found, device, dtype)
     assert finding.verdict is Verdict.FAIL
     assert all(part in f"{finding.text} -> {finding.advice}" for part in parts), finding
@@ -330,15 +333,15 @@ def test_doctor__torch_that_crashes__is_a_line_and_no_traceback(monkeypatch: pyt
 
 def test_doctor__memory_plan__is_held_against_what_is_free(running: Running) -> None:
     manifest = running.signed.manifest
-    plans = {dtype: model_check.plan_memory(manifest, model_folder(), dtype) for dtype in ("fp32", "bf16", "int8")}
+    plans = {dtype: memory_plan.plan_memory(manifest, model_folder(), dtype) for dtype in ("fp32", "bf16", "int8")}
     assert plans["fp32"].weights == 2 * plans["bf16"].weights > 2 * plans["int8"].weights
-    assert model_check.judge_memory(plans["fp32"], 1 << 40, None).verdict is Verdict.OK
-    finding = model_check.judge_memory(plans["fp32"], 1 << 20, None)
+    assert memory_plan.judge_memory(plans["fp32"], 1 << 40, None).verdict is Verdict.OK
+    finding = memory_plan.judge_memory(plans["fp32"], 1 << 20, None)
     assert finding.verdict is Verdict.FAIL and "--dtype" in finding.advice
-    assert model_check.judge_memory(plans["fp32"], 1 << 40, 1_000).verdict is Verdict.FAIL
-    assert model_check.judge_memory(plans["fp32"], None, None).verdict is Verdict.UNKNOWN
+    assert memory_plan.judge_memory(plans["fp32"], 1 << 40, 1_000).verdict is Verdict.FAIL
+    assert memory_plan.judge_memory(plans["fp32"], None, None).verdict is Verdict.UNKNOWN
     long = replace(manifest, steps=10 * manifest.method.epoch_steps)
-    assert model_check.plan_memory(long, model_folder(), "fp32").copies > 0
+    assert memory_plan.plan_memory(long, model_folder(), "fp32").copies > 0
 
 
 # --- what peers' answers mean -----------------------------------------------------------------------------------

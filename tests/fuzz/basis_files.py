@@ -10,7 +10,7 @@ import numpy as np
 
 from protocol.errors import Reject
 from protocol.run.manifest import Manifest, checked
-from protocol.subspace.bases import decode_basis_untrusted, encode_basis
+from protocol.subspace.basis_file import decode_basis_untrusted, encode_basis
 from protocol.subspace.directions import Basis
 from tests.fuzz.catalogue import Target
 from tests.fuzz.verdicts import reason_of

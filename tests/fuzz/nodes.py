@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from protocol import limits
+from protocol import timings
 from protocol.events import (
     DropPeer,
     Effect,
@@ -109,7 +109,7 @@ class Scene:
                 break
             self.choices.pick(happenings)()
         for _ in range(2):
-            self.now_ms += limits.REQUEST_TIMEOUT_MS
+            self.now_ms += timings.REQUEST_TIMEOUT_MS
             self._tell(Ticked())
         self._check_end()
 
@@ -263,7 +263,7 @@ class Scene:
         replica = self.node.replica
         assert replica.state_digest() == replica.replayed_digest()
         assert self.signed <= {step for step in range(40) if self._holds_own(step)}
-        assert self.node.estimating_step == self.estimating
+        assert self.node._estimating == self.estimating
         for name, peer in self.peers.items():
             assert self.node.sync.is_open(name) == peer.is_joined
             neighbour = self.node.sync._neighbours.get(name)

@@ -14,7 +14,7 @@ from protocol.limits import ADDRESSES_PER_PEER_MAX, FRAME_BYTES_MAX
 from protocol.wire import PeerAddress, PeerId, Peers, decode_untrusted, encode
 from sfnode.network import bounds
 from sfnode.network.discovery.peer_exchange import PeerExchange
-from sfnode.network.events import NetworkConfig
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.address_book import AddressBook
 from sfnode.network.policy.addresses import (
     author_of_peer,
@@ -71,7 +71,7 @@ def check_addresses(data: bytes) -> None:
     assert len(parsed) in (0, 2) and all(address.port for address in parsed)
     for host in HOSTS:
         for reachable in reachable_addresses(parsed, observed_host=host):
-            _check_reachable(reachable, host)
+            _check_reachable(str(reachable), host)
 
 
 def _check_reachable(text: str, observed_host: str) -> None:
@@ -147,7 +147,7 @@ def _check_book(book: AddressBook) -> None:
     rows = book.rows()
     assert len(rows) <= min(bounds.KNOWN_PEERS_MAX, 2 + 3 * bounds.UNVERIFIED_PER_SOURCE_MAX)
     assert any(row.peer == NAMED for row in rows) and all(row.peer != OWN for row in rows)
-    assert book.addresses(NAMED)[0] == "/ip4/192.0.2.9/tcp/9", "unverified displaced what the operator said"
+    assert str(book.addresses(NAMED)[0]) == "/ip4/192.0.2.9/tcp/9", "unverified displaced what the operator said"
     for row in rows:
         author_of_peer(row.peer)
         assert 1 <= len(row.addresses) == len(set(row.addresses)) <= ADDRESSES_PER_PEER_MAX
@@ -159,7 +159,7 @@ def _check_book(book: AddressBook) -> None:
 def _check_answer(exchange: PeerExchange, book: AddressBook, choices: Choices) -> None:
     peer, host = choices.pick(PEERS[:5]), choices.pick(HOSTS)
     if choices.one_in(2) and peer != OWN:
-        book.succeeded(peer, "/ip4/192.0.2.8/tcp/8", unix_ms=5)
+        book.succeeded(peer, parse_address("/ip4/192.0.2.8/tcp/8"), unix_ms=5)
     bytes_max = choices.pick((200, 1_000, FRAME_BYTES_MAX))
     told = Peers(peers=exchange.recommend(peer, host, bytes_max=bytes_max))
     payload = encode(told)

@@ -10,6 +10,7 @@ from typing import Any, cast
 import trio
 
 from protocol.errors import Reject
+from protocol.framing import FrameParser, frame
 from protocol.limits import BASIS_BYTES_MAX, FRAME_BYTES_MAX, MANIFEST_BYTES_MAX
 from protocol.run.manifest import sign_manifest
 from protocol.wire import (
@@ -26,9 +27,9 @@ from protocol.wire import (
     encode,
 )
 from sfnode.network import bounds
-from sfnode.network.sessions.channel import Channel, Timings, Traffic
+from sfnode.network.network_config import Timings
+from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_download import MANIFEST, Download, Wanted, serve_files
-from sfnode.network.sessions.frames import FrameParser, frame
 from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, RefusedError, await_hello, exchange_hello, own_hello
 from sfnode.network.transport.link import Link, LinkBrokenError
 from tests.fuzz.catalogue import Target

@@ -13,7 +13,7 @@ from protocol.run.task import TaskSpec
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
 from protocol.wire import AuthorHoldings, Authors, Head, Hello, Peers, PullRequest
 from sfnode.network.policy.address_book import PeerRow
-from sfnode.worker.messages import Estimated, OpenSession, SetCoefficients, WorkerFailure
+from sfnode.worker_protocol.messages import Estimated, OpenSession, SetCoefficients, WorkerFailure
 from tests.fuzz.catalogue import Target
 from tests.fuzz.choices import Choices
 from tests.fuzz.verdicts import check_text

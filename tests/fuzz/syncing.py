@@ -43,7 +43,7 @@ def check_answer(data: bytes) -> None:
         payloads = [encode(reply) for reply in replies]
         assert [decode_untrusted(payload) for payload in payloads] == replies
         assert sum(map(len, payloads)) <= limits.PULL_BYTES_MAX + limits.FRAME_BYTES_MAX
-        assert all(reply.request == request.request for reply in replies)  # type: ignore[union-attr]
+        assert all(reply.request == request.request for reply in replies)  # type: ignore[attr-defined]
         if isinstance(replies[-1], PullDone):
             records = b"".join(reply.data for reply in replies if isinstance(reply, Records))
             assert replies[-1].records == len(ledger.codec.split_untrusted(records))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol import limits
+from protocol import timings
 from protocol.events import Effect, Ticked, WorkerReady
 from protocol.wire import Spans, SpansRequest
 from tests.support.ledgers import seal
@@ -30,14 +30,14 @@ def rest_after_a_good_session() -> str:
     for _ in range(3):
         while not sent(tell(asking, X, head, now_ms), SpansRequest):
             now_ms += 500
-        now_ms += limits.REQUEST_TIMEOUT_MS
+        now_ms += timings.REQUEST_TIMEOUT_MS
         asking.handle(Ticked(), now_ms)
     while not (requests := sent(tell(asking, X, head, now_ms), SpansRequest)):
         now_ms += 500
-    number = requests[0][1].request  # type: ignore[union-attr]
+    number = requests[0][1].request  # type: ignore[attr-defined]
     tell(asking, X, Spans(request=number, statements=bytes(16), spans=()), now_ms)
     tell(asking, X, head, now_ms + 1)
-    effects = tell(asking, X, head, now_ms + limits.SYNC_REST_MS)
+    effects = tell(asking, X, head, now_ms + timings.SYNC_REST_MS)
     return (
         "" if sent(effects, SpansRequest) else "after a session that ended well a neighbour rests as if it had failed"
     )

@@ -55,7 +55,7 @@ ARCHIVE = (
     ),
     Mutant(
         name="sums-keep-what-was-dropped",
-        breaks="what an expelled author loses stays in the sums: the rest of its records seems damaged",
+        breaks="what an excluded author loses stays in the sums: the rest of its records seems damaged",
         edits=(Edit(_BUCKETS, "Bucket.drop_from", "self._checks.remove(each, slot)", "pass"),),
         detector=Simulation("are not what was stored"),
     ),

@@ -227,7 +227,7 @@ FLOOD = (
             Edit(
                 _FLOOD,
                 "Flood.adapt",
-                "max(self.interval_ms - limits.FLUSH_INTERVAL_MS // 2, limits.FLUSH_INTERVAL_MS)",
+                "max(self.interval_ms - timings.FLUSH_INTERVAL_MS // 2, timings.FLUSH_INTERVAL_MS)",
                 "self.interval_ms",
             ),
         ),

@@ -73,7 +73,7 @@ SESSIONS = (
     _mutant(
         "events-without-bound",
         "what the node has not read yet grows without end",
-        Edit(_NETWORK, "Network.__init__", "bounds.EVENTS_MAX", "10**9"),
+        Edit("sfnode.node.inbox", "open_inbox", "INBOX_EVENTS_MAX", "10**9"),
         _OF_SESSIONS + "test_events__node_does_not_read_them__sender_waits_and_nothing_is_lost",
     ),
 )
@@ -82,7 +82,7 @@ RATE_LIMITS = (
     _mutant(
         "bytes-without-rate-limit",
         "a neighbour is read as fast as it sends",
-        Edit(_SESSION, "Session.stay_within_rate", "if self._allowance_bytes < 0:", "if False:"),
+        Edit(_SESSION, "Session.stay_within_rate", "if wait_s > 0:", "if False:"),
         _OF_SESSIONS + "test_neighbour__sends_faster_than_allowed__is_read_more_slowly",
     ),
     _mutant(
@@ -91,7 +91,7 @@ RATE_LIMITS = (
         Edit(
             _NETWORK,
             "Network._on_message",
-            "pushed_cost_bytes(message, self.record_bytes, is_asked_for=is_asked_for)",
+            "pushed_cost_bytes(message, self._run.record_bytes, is_asked_for=is_asked_for)",
             "0",
         ),
         _OF_SESSIONS + "test_neighbour__pushes_more_records_than_allowed__is_read_more_slowly",
@@ -111,7 +111,7 @@ RATE_LIMITS = (
     _mutant(
         "rate-limit-anew-for-each-session",
         "who reconnects has a full budget again",
-        Edit(_RATE_LIMITS, "RateLimits.ended", "self._buckets[peer].is_here = False", "del self._buckets[peer]"),
+        Edit(_RATE_LIMITS, "RateLimits.ended", "self._asking[peer].is_here = False", "del self._asking[peer]"),
         _OF_RATE_LIMITS + "test_rations__peer_reconnects__finds_its_bucket_as_it_left_it",
     ),
 )

@@ -38,7 +38,7 @@ SNAPSHOTS = (
         name="signs-before-it-knows-its-own",
         breaks="a node with a snapshot signs before it has asked for its own rounds",
         edits=(
-            Edit(_SNAPSHOTS, "Snapshots.may_train", "sync.has_own and ", ""),
+            Edit(_SNAPSHOTS, "Snapshots.may_train", "self._sync.has_own and ", ""),
             Edit(_SYNC, "SyncSession._compare", "yield from self._ask_for(self._own)", "pass"),
         ),
         detector=Tests((f"{_USE}::test_joiner__neighbour_holds_its_own_rounds__knows_them_before_it_signs",)),
@@ -46,7 +46,7 @@ SNAPSHOTS = (
     Mutant(
         name="snapshot-taken-for-right",
         breaks="once the replay is through, a snapshot is proved, whatever the replay says",
-        edits=(Edit(_SNAPSHOTS, "Snapshots._prove", "judge(overlay.snapshot, self._replica)", "ProofVerdict.EQUAL"),),
+        edits=(Edit(_SNAPSHOTS, "Snapshots._prove", "judge(snapshot, self._replica)", "ProofVerdict.EQUAL"),),
         detector=Simulation("was taken for proved"),
     ),
     Mutant(
@@ -56,7 +56,7 @@ SNAPSHOTS = (
             Edit(
                 _SNAPSHOTS,
                 "Snapshots.may_train",
-                "return sync.has_own and sync.has_compared_from(overlay.snapshot.step)",
+                "return self._sync.has_own and self._sync.has_compared_from(snapshot.step)",
                 "return True",
             ),
         ),

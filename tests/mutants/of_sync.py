@@ -105,7 +105,10 @@ SESSIONS = (
         breaks="a session whose answers were lost waits for them for ever",
         edits=(
             Edit(
-                _SYNCHRONISER, "Synchroniser.tick", "if is_over or silent_ms >= limits.REQUEST_TIMEOUT_MS:", "if False:"
+                _SYNCHRONISER,
+                "Synchroniser.tick",
+                "if is_over or silent_ms >= timings.REQUEST_TIMEOUT_MS:",
+                "if False:",
             ),
         ),
         detector=Tests(
@@ -144,7 +147,7 @@ SESSIONS = (
     Mutant(
         name="rest-without-bound",
         breaks="the rest after failed sessions doubles without end",
-        edits=(Edit(_SYNCHRONISER, "Synchroniser._end", "min(rest_ms, limits.SYNC_REST_MS_MAX)", "rest_ms"),),
+        edits=(Edit(_SYNCHRONISER, "Synchroniser._end", "min(rest_ms, timings.SYNC_REST_MS_MAX)", "rest_ms"),),
         detector=Tests(
             (_SYNCHRONISER_TESTS + "test_sync__peer_never_answers__is_given_up_and_rests_longer_each_time",)
         ),

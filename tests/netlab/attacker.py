@@ -24,18 +24,19 @@ import trio
 from benchmarks.sample_runs import scalars_of, signer
 from protocol import limits
 from protocol.errors import Reject
+from protocol.framing import LENGTH_BYTES, frame
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import Manifest
 from protocol.wire import Message, PeerAddress, PeerId, Peers, Records, SpansRequest, encode
-from sfnode.network import bounds
-from sfnode.network.events import NetworkConfig
 from sfnode.network.network import Network
+from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.policy.addresses import parse_address, peer_of_author
-from sfnode.network.sessions.channel import Channel, Timings, Traffic
-from sfnode.network.sessions.frames import frame
+from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.file_server import ServedRun
 from sfnode.network.sessions.handshake import RefusedError, exchange_hello, own_hello
 from sfnode.network.transport.host import DialError, Host
 from sfnode.network.transport.link import Link, LinkBrokenError
+from sfnode.node.inbox import open_inbox
 from sfnode.storage.files import write_json
 from sfnode.storage.store import decode_run_file
 
@@ -109,7 +110,7 @@ async def spammer(attack: Attack, channel: Channel, step: int) -> None:
         ("forged", _frame(Records(request=0, data=forged * 8))),
         ("cut", _frame(Records(request=0, data=record[:-1]))),
         ("unasked", _frame(Records(request=77, data=record))),
-        ("oversize", (bounds.LENGTH_PREFIX_BYTES * b"\xff") + os.urandom(64)),
+        ("oversize", (LENGTH_BYTES * b"\xff") + os.urandom(64)),
         ("replayed", _frame(Records(request=0, data=record * 64))),
         ("requests", b"".join(_frame(SpansRequest(request=number)) for number in range(64))),
     )
@@ -147,12 +148,9 @@ async def flow_control_cheat(attack: Attack, channel: Channel, step: int) -> Non
 async def poisoned_peer_exchange(attack: Attack, run_bytes: bytes) -> None:
     """Listens, lets itself be found, and tells everybody of peers that do not exist."""
     config = NetworkConfig(listen=("/ip4/0.0.0.0/tcp/4001",), bootstrap=attack.targets)
-    network = Network(
-        config=config,
-        identity_seed=secrets.token_bytes(32),
-        run_id=attack.manifest.run_id,
-        manifest_bytes=run_bytes,
-    )
+    run = ServedRun(run_id=attack.manifest.run_id, manifest_bytes=run_bytes)
+    inbox, unread = open_inbox()
+    network = Network(config=config, identity_seed=secrets.token_bytes(32), run=run, inbox=inbox)
 
     def recommend(_peer: PeerId, _host: str, *, bytes_max: int) -> tuple[PeerAddress, ...]:
         told = tuple(_nobody(attack) for _ in range(limits.PEERS_PER_MESSAGE_MAX))
@@ -164,7 +162,7 @@ async def poisoned_peer_exchange(attack: Attack, run_bytes: bytes) -> None:
     vars(network._exchange)["recommend"] = recommend
     async with trio.open_nursery() as nursery:
         await nursery.start(network.run)
-        async for _ in network.events:
+        async for _ in unread:
             attack.done["events"] += 1
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import click
 import trio
 
-from sfnode.worker.messages import Estimated, EstimateRequest, Message, Reply
+from sfnode.worker_protocol.messages import Estimated, EstimateRequest, Message, Reply
 from tests.support.fake_worker import FakeWorker, healthy, listening
 
 _SPREAD = 64  # scalars lie within +-64, as an honest author's mostly do

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import random
 import socket
@@ -15,12 +14,11 @@ import trio
 from protocol.wire import PeerId, Peers
 from sfnode.network import bounds
 from sfnode.network.discovery import dialler as overlay
-from sfnode.network.discovery.saved_peers import with_bootstraps
-from sfnode.network.events import NetworkConfig
-from sfnode.network.network import Network
+from sfnode.network.discovery.saved_peers import encode_bootstraps, with_bootstraps
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import parse_address
-from sfnode.network.policy.inbound import group_of
+from sfnode.network.policy.ip_groups import group_of
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.handshake import exchange_hello, own_hello
 from tests.support.network_nodes import CALM, LOOPBACK, RUN_ID, Node, network, record, running_host, start, until
@@ -193,13 +191,7 @@ async def test_known_peers__given_to_the_next_life__are_dialled_without_the_boot
         rows = first_life.network.known_peers()
         await first_life.stop()
         await bootstrap.stop()
-        second_life = Network(
-            config=NetworkConfig(),
-            identity_seed=bytes([0, 3]) * 16,
-            run_id=bytes(range(32)),
-            manifest_bytes=b"",
-            known_peers=rows,
-        )
+        second_life = network(3, NetworkConfig(), known_peers=rows)
         node = await start(nursery, second_life)
         await until(lambda: friend.peer in node.peers())
         nursery.cancel_scope.cancel()
@@ -233,7 +225,7 @@ async def test_outbound_session__ends_by_a_bug_of_ours__others_stay(
             raise RuntimeError("bug")
 
         monkeypatch.setattr(overlay.Dialler, "_try_address", fail)
-        with caplog.at_level(logging.CRITICAL, "sfnode.network"):
+        with caplog.at_level(logging.CRITICAL, "sfnode"):
             node = await start(nursery, network(2, config))
             await until(lambda: node.network.statistics.streams_failed == 1)
         assert not node.stopped.is_set()
@@ -249,7 +241,7 @@ async def test_anchors__newcomers_before_the_end__do_not_take_the_places_of_thos
         await until(lambda: others[1].peer in node.peers())
         newest = max(row.last_success_unix_ms for row in node.network.known_peers())
         for late in others[2:]:  # met after those two, as often as one likes
-            node.network._book.succeeded(late.peer, "/ip4/192.0.2.1/tcp/1", unix_ms=newest + 1)
+            node.network._book.succeeded(late.peer, parse_address("/ip4/192.0.2.1/tcp/1"), unix_ms=newest + 1)
         await until(lambda: 1_000 * time.time() > newest + 2)
         await node.stop()
         again = AddressBook(own_peer=node.peer, bootstrap=(), chance=random.Random(1))
@@ -276,13 +268,7 @@ async def test_two_islands__bootstrap_is_full__they_merge_through_its_neighbours
             last_success_unix_ms=1,
             failures=0,
         )
-        outside = Network(
-            config=NetworkConfig(bootstrap=bootstrap.addresses, outbound_target=1),
-            identity_seed=bytes([0, 4]) * 16,
-            run_id=bytes(range(32)),
-            manifest_bytes=b"",
-            known_peers=(known,),
-        )
+        outside = network(4, NetworkConfig(bootstrap=bootstrap.addresses, outbound_target=1), known_peers=(known,))
         node = await start(nursery, outside)
         await until(lambda: friend.peer in node.peers())
         await until(lambda: inside.peer in node.peers(), within_s=10.0)
@@ -345,7 +331,7 @@ async def test_bootstraps__reached_in_one_life__are_named_to_the_next() -> None:
         node = await start(nursery, network(2, NetworkConfig(bootstrap=(*bootstrap.addresses, *dead))))
         await until(node.connected)
         assert node.network.reached_bootstraps == bootstrap.addresses
-        saved = json.dumps(node.network.reached_bootstraps)
+        saved = encode_bootstraps(node.network.reached_bootstraps)
         nursery.cancel_scope.cancel()
     assert with_bootstraps(NetworkConfig(), saved).bootstrap == bootstrap.addresses
     assert with_bootstraps(NetworkConfig(bootstrap=bootstrap.addresses), saved).bootstrap == bootstrap.addresses

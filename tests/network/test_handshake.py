@@ -9,12 +9,13 @@ import pytest
 import trio
 
 from protocol.errors import OperatorError
+from protocol.events import PeerJoined, PeerLeft
+from protocol.framing import frame
 from protocol.wire import VERSION, Bye, Hello, Message, Peers, PeersRequest, Ping, encode
 from sfnode.network import bounds
-from sfnode.network.events import NetworkConfig, PeerConnected, PeerDisconnected
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_download import fetch_manifest
-from sfnode.network.sessions.frames import frame
 from sfnode.network.sessions.handshake import exchange_hello
 from tests.support.network_nodes import (
     CALM,
@@ -45,7 +46,7 @@ async def test_stranger__says_anything_but_hello__is_cut(first_words: bytes, cap
     async with trio.open_nursery() as nursery, running_host(9, is_listening=False) as attacker:
         listener = await start(nursery, network(1))
         link = await dial(attacker, listener)
-        with caplog.at_level(logging.ERROR, "sfnode.network"):
+        with caplog.at_level(logging.ERROR, "sfnode"):
             await link.send_all(first_words)
             with trio.fail_after(2.0):
                 assert await read_to_end(link) == b""
@@ -127,7 +128,7 @@ async def test_second_session_of_a_peer__newest_wins__first_is_told() -> None:
             links.append(await dial(restarted, listener))
             await links[-1].send_all(frame(encode(HELLO)))
             await until(lambda number=number: len(listener.connected()) == number)  # type: ignore[misc]
-        assert [type(event) for event in listener.events] == [PeerConnected, PeerDisconnected, PeerConnected]
+        assert [type(event) for event in listener.events] == [PeerJoined, PeerLeft, PeerJoined]
         await links[1].send_all(frame(encode(record(2))))
         await until(listener.messages)
         nursery.cancel_scope.cancel()
@@ -175,7 +176,7 @@ async def test_observer__asks_for_more_than_the_manifest__is_cut(
         link = await dial(stranger, listener)
         channel = Channel(link, CALM, Traffic())
         await exchange_hello(channel, replace(HELLO, run_id=bytes(32)))
-        with caplog.at_level(logging.ERROR, "sfnode.network"):
+        with caplog.at_level(logging.ERROR, "sfnode"):
             await channel.send_now(message)
             assert await read_to_end(link) == b""
         nursery.cancel_scope.cancel()

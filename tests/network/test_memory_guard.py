@@ -14,8 +14,8 @@ from hypothesis import given, settings
 
 from sfnode.network import bounds
 from sfnode.network import memory_guard as memory
-from sfnode.network.events import NetworkConfig
 from sfnode.network.memory_guard import MemoryConfig, MemoryGuard, is_full, resident_bytes
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.inbound import InboundPlace, choose_to_evict, choose_to_shed
 from sfnode.network.sessions.handshake import FULL, SHORT_OF_MEMORY
 from sfnode.node.status_file import describe_memory

@@ -15,7 +15,7 @@ from sfnode.doctor.ports import check_router
 from sfnode.network import bounds
 from sfnode.network.discovery import port_mapping
 from sfnode.network.discovery.port_mapping import Gateway, NoMappingError, PortMapper, find_gateway
-from sfnode.network.events import NetworkConfig
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.addresses import Address, parse_address
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.fake_router import HOST, FakeRouter, running

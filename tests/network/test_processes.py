@@ -11,8 +11,7 @@ from contextlib import contextmanager
 import pytest
 import trio
 
-from sfnode.network.events import NetworkConfig
-from sfnode.network.sessions.channel import Timings
+from sfnode.network.network_config import NetworkConfig, Timings
 from tests import REPOSITORY
 from tests.support.network_nodes import LOOPBACK, Node, network, record, start, until
 
@@ -20,13 +19,13 @@ NEIGHBOUR = """
 import sys
 import trio
 from tests.support.network_nodes import network
-from sfnode.network.events import NetworkConfig
+from sfnode.network.network_config import NetworkConfig
 
 async def main():
     node = network(9, NetworkConfig(bootstrap=tuple(sys.argv[1:])))
     async with trio.open_nursery() as nursery:
         await nursery.start(node.run)
-        async for event in node.events:
+        async for event in node.unread:
             pass
 
 trio.run(main)

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import trio
 
+from protocol.framing import frame
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.run.manifest import sign_manifest
 from protocol.wire import Bye, Records, encode
-from sfnode.network.discovery.saved_peers import decode_discouraged
-from sfnode.network.events import NetworkConfig
+from sfnode.network.discovery.saved_peers import decode_discouraged, encode_discouraged
+from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.policy.reputation import DiscouragedRow, Fault
-from sfnode.network.sessions.channel import Timings
-from sfnode.network.sessions.frames import frame
 from sfnode.storage.store import Store
 from tests.support.manifests import OWNER, small_manifest
 from tests.support.network_nodes import (
@@ -82,7 +81,7 @@ async def test_discouraged__node_restarts__still_refuses_the_peer(tmp_path: Path
         nursery.cancel_scope.cancel()
     assert row.peer == dialler.peer
     store = Store(tmp_path, signed)
-    store.save_discouraged(f'[{{"peer": "{row.peer}", "until_unix_s": {row.until_unix_s}}}]')
+    store.save_discouraged(encode_discouraged([row]))
     store.close()
     store = Store(tmp_path, signed)
     kept = decode_discouraged(store.discouraged)

@@ -8,12 +8,13 @@ import pytest
 import trio
 
 from protocol.errors import OperatorError
+from protocol.events import PeerJoined, PeerLeft
+from protocol.framing import frame
 from protocol.wire import Bye, ManifestPart, Peers, encode
 from sfnode.network import bounds
-from sfnode.network.events import MessageReceived, NetworkConfig, PeerConnected, PeerDisconnected
-from sfnode.network.sessions.channel import Timings
-from sfnode.network.sessions.frames import frame
+from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.transport.link import Link
+from sfnode.node import inbox
 from tests.support.network_nodes import (
     HELLO,
     LOOPBACK,
@@ -44,13 +45,13 @@ async def test_network__port_in_use__operator_error_names_the_address() -> None:
 
 async def test_session__two_nodes_meet__both_are_told_who_it_is() -> None:
     async with trio.open_nursery() as nursery:
-        first = network(1)
-        first.head_step = 5
-        listener = await start(nursery, first)
+        listener = await start(nursery, network(1))
         dialler = await start(nursery, network(2, NetworkConfig(bootstrap=listener.addresses, agent="sfnode/9")))
         await until(lambda: listener.events and dialler.events)
-        assert listener.events == [PeerConnected(peer=dialler.peer, is_outbound=False, agent="sfnode/9", head_step=0)]
-        assert dialler.events == [PeerConnected(peer=listener.peer, is_outbound=True, agent="sfnode", head_step=5)]
+        assert listener.events == [PeerJoined(peer=dialler.peer)]
+        assert dialler.events == [PeerJoined(peer=listener.peer)]
+        (heard,), (met,) = listener.network.neighbours(), dialler.network.neighbours()
+        assert (heard.is_outbound, heard.agent, met.is_outbound, met.agent) == (False, "sfnode/9", True, "sfnode")
         nursery.cancel_scope.cancel()
 
 
@@ -100,16 +101,6 @@ async def test_send__no_such_neighbour__is_false() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_message__received__wire_bytes_are_those_of_the_frame() -> None:
-    async with trio.open_nursery() as nursery:
-        listener, dialler = await connect_pair(nursery)
-        dialler.network.send(listener.peer, record(1))
-        await until(listener.messages)
-        (event,) = [event for event in listener.events if isinstance(event, MessageReceived)]
-        assert event.wire_bytes == len(frame(encode(record(1))))
-        nursery.cancel_scope.cancel()
-
-
 async def test_neighbours__after_a_ping__round_trip_and_bytes_are_known() -> None:
     async with trio.open_nursery() as nursery:
         listener, dialler = await connect_pair(nursery, timings=QUICK)
@@ -144,9 +135,7 @@ async def test_stop__neighbour__is_told_bye_and_gets_the_last_messages() -> None
             await dialler.stop()
         await until(listener.disconnected)
         assert len(listener.messages()) == 100
-        assert listener.disconnected() == [
-            PeerDisconnected(peer=dialler.peer, reason="the peer said bye: the node stops")
-        ]
+        assert listener.disconnected() == [PeerLeft(peer=dialler.peer, reason="the peer said bye: the node stops")]
         nursery.cancel_scope.cancel()
 
 
@@ -170,7 +159,7 @@ async def test_neighbour__vanishes_and_returns__is_dialled_again() -> None:
             connection.muxed_conn.abort()
         await until(lambda: len(dialler.connected()) == 2)
         await until(lambda: len(listener.connected()) == 2)
-        assert [type(event) for event in dialler.events] == [PeerConnected, PeerDisconnected, PeerConnected]
+        assert [type(event) for event in dialler.events] == [PeerJoined, PeerLeft, PeerJoined]
         nursery.cancel_scope.cancel()
 
 
@@ -220,7 +209,7 @@ async def test_session__peer_sends_garbage__is_dropped_and_others_stay(
         link = await dial(attacker, listener)
         await link.send_all(frame(encode(HELLO)))
         await until(lambda: len(listener.connected()) == 2)
-        with caplog.at_level(logging.ERROR, "sfnode.network"):
+        with caplog.at_level(logging.ERROR, "sfnode"):
             await link.send_all(garbage)
             await until(lambda: [event.peer for event in listener.disconnected()] == [attacker.peer])
         assert friend.network.send(listener.peer, record(1))
@@ -264,7 +253,7 @@ async def test_neighbour__does_not_read__queue_is_bounded_and_it_is_dropped() ->
 async def test_events__node_does_not_read_them__sender_waits_and_nothing_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bounds, "EVENTS_MAX", 16)
+    monkeypatch.setattr(inbox, "INBOX_EVENTS_MAX", 16)
     async with trio.open_nursery() as nursery:
         listener = await start(nursery, network(1), is_reading=False)
         dialler = await start(nursery, network(2, NetworkConfig(bootstrap=listener.addresses)))
@@ -301,8 +290,9 @@ async def test_neighbour__pushes_more_records_than_allowed__is_read_more_slowly(
     monkeypatch.setattr(bounds, "RECEIVE_BURST_BYTES", 500_000)
     monkeypatch.setattr(bounds, "RECEIVE_BYTES_PER_S", 1_000_000)
     async with trio.open_nursery() as nursery:
-        listener, dialler = await connect_pair(nursery)
-        listener.network.record_bytes = 100
+        listener = await start(nursery, network(1, record_bytes=100))
+        dialler = await start(nursery, network(2, NetworkConfig(bootstrap=listener.addresses)))
+        await until(dialler.connected)
         started_s = trio.current_time()
         for _ in range(10):
             assert dialler.network.send(listener.peer, record(0, 10_000))

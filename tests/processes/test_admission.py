@@ -1,4 +1,4 @@
-"""Real ``sfnode join`` daemons: the owner expels an author in the middle, admits one, and invites another."""
+"""Real ``sfnode join`` daemons: the owner excludes an author in the middle, admits one, and invites another."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def are_equal(*nodes: JoinProcess) -> bool:
     return len(roots) == 1 and roots != {""} and len({status["state_digest"] for status in statuses}) == 1
 
 
-def test_run__author_expelled_from_an_earlier_step_on__all_end_as_if_it_had_stopped_there(
+def test_run__author_excluded_from_an_earlier_step_on__all_end_as_if_it_had_stopped_there(
     worker: Path, joins: Joins, tmp_path: Path
 ) -> None:
     run = Run(tmp_path, joins, worker, "open")
@@ -81,7 +81,7 @@ def test_run__author_expelled_from_an_earlier_step_on__all_end_as_if_it_had_stop
     wait_until(lambda: bad.status().get("own_updates", 0) > FROM_STEP + 5, "updates of the bad author")
     second = run.join("second")
     wait_until(lambda: second.status().get("updates", 0) > FROM_STEP, "the third node follows")
-    run.owner("expel", author_of(bad).hex(), "--from-step", FROM_STEP, "--data-dir", second.directory)
+    run.owner("exclude", author_of(bad).hex(), "--from-step", FROM_STEP, "--data-dir", second.directory)
     wait_until(lambda: all(has_steps(node, STEPS) for node in (first, second)), "the end of the run")
     wait_until(lambda: are_equal(first, second, bad), "equal digests")
     assert bad.wait_for_event("admission")["excluded_from"] == FROM_STEP

@@ -15,7 +15,7 @@ from protocol.crypto.keys import Signer
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import Manifest
 from protocol.wire import Records
-from sfnode.network.events import NetworkConfig
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.addresses import parse_bootstrap, peer_of_author
 from sfnode.network.transport.link import LinkBrokenError
 from sfnode.storage.store import decode_run_file

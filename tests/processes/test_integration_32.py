@@ -14,11 +14,11 @@ import pytest
 import trio
 
 from protocol.run.manifest import SignedManifest
-from sfnode.network.events import NetworkConfig
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.node.daemon import Daemon
 from sfnode.storage.identity import FILE_NAME, load_identity, load_or_create_seed
-from sfnode.worker.client import worker_process
+from sfnode.worker.supervisor import worker_process
 from tests.support.daemons import JoinProcess, daemon_in_this_process, demo_run, free_port, log_verify, write_run
 
 NODES = 32
@@ -105,7 +105,7 @@ class Network32:
     def describe(self) -> list[str]:
         lines = [
             f"{index}: step {d.node.clock.next_step}, {d.node.replica.ledger.updates} updates, "
-            f"{d.node.sync.peers} peers, live {d.node.sync.is_live}, estimating {d.node.estimating_step}"
+            f"{d.node.sync.peers} peers, live {d.node.sync.is_live}, estimating {d.node._estimating}"
             for index, d in self.daemons.items()
         ]
         return [*lines, f"killed: {self.killed.status() if self.killed else None}"]

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import trio
 
-from protocol.events import BasisArrived, Event
+from protocol.events import BasisArrived, Event, FetchBasis, FetchFailed
 from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import SignedManifest
-from sfnode.network.events import NetworkConfig
 from sfnode.network.network import Network
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.sessions.file_download import Download, Wanted, basis_of
 from sfnode.node.basis_fetcher import BasisFetcher
 from sfnode.reporter import Reporter
@@ -203,7 +203,7 @@ class OneFile(Network):
         return self.data
 
 
-async def test_keeper__file_on_the_disk_is_damaged__counts_as_missing_until_it_is_fetched_again(
+async def test_fetcher__file_on_the_disk_is_damaged__counts_as_missing_until_it_is_fetched_again(
     published: tuple[SignedManifest, bytes], tmp_path: Path, autojump_clock: object
 ) -> None:
     """Else the worker would stop the node over it, at every start."""
@@ -213,17 +213,19 @@ async def test_keeper__file_on_the_disk_is_damaged__counts_as_missing_until_it_i
     path = basis_path(tmp_path, manifest, sha256)
     path.write_bytes(data[:-1])
     neighbours, lines = OneFile(), io.StringIO()
-    keeper = BasisFetcher(manifest, tmp_path, lambda: {1: sha256}, Reporter(is_json=True, stream=lines))
+    fetcher = BasisFetcher(manifest, tmp_path, Reporter(is_json=True, stream=lines))
+    asking, wanted = trio.open_memory_channel[FetchBasis](1)
     told, heard = trio.open_memory_channel[Event](1)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(keeper.run, neighbours, told)
-        while neighbours.asked < 3:
-            await trio.sleep(1)
-        assert not keeper.here and not heard.statistics().current_buffer_used
+        nursery.start_soon(fetcher.run, neighbours, wanted, told)
+        for _ in range(3):
+            asking.send_nowait(FetchBasis(sha256=sha256, from_epoch=1))
+            assert await heard.receive() == FetchFailed(sha256=sha256)
         neighbours.data = data
+        asking.send_nowait(FetchBasis(sha256=sha256, from_epoch=1))
         assert await heard.receive() == BasisArrived(sha256=sha256)
         nursery.cancel_scope.cancel()
-    assert keeper.here == {sha256} and path.read_bytes() == data
+    assert neighbours.asked == 4 and path.read_bytes() == data
     assert [json.loads(line)["event"] for line in lines.getvalue().splitlines()] == [
         "basis_damaged", "basis_missing", "basis_fetched",
     ]  # fmt: skip

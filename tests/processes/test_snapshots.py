@@ -17,13 +17,13 @@ from protocol.run.manifest import sign_manifest
 from protocol.state.replica import Replica
 from protocol.state.snapshot import AttestationCodec, Snapshot
 from protocol.state.snapshot_proof import take_snapshot
-from sfnode.network.events import NetworkConfig
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.node.daemon import Daemon, DaemonConfig
 from sfnode.reporter import Reporter
 from sfnode.storage.identity import FILE_NAME, store_seed
 from sfnode.storage.store import Store
-from sfnode.worker.trainer import TrainingConfig
+from sfnode.worker.training_config import TrainingConfig
 from tests.netlab.proxy import Proxy
 from tests.netlab.worker import PacedWorker
 from tests.support.daemons import JoinProcess, free_port, log_verify

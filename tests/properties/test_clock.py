@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from protocol import limits
+from protocol import timings
 from protocol.crypto.hashing import Author
 from protocol.node.clock import StepClock
 from protocol.run.manifest import checked
@@ -23,8 +23,8 @@ from tests.support.manifests import manifest_data
 
 OWN, *OTHERS = (Author(bytes([number]) * 32) for number in range(5))
 STEPS = 400
-SURELY_AT_WORK_MS = limits.STEP_WAIT_MS_START  # nobody's patience is shorter
-PERHAPS_AT_WORK_MS = 2 * limits.STEP_WAIT_MS_MAX  # and nobody's longer
+SURELY_AT_WORK_MS = timings.STEP_WAIT_MS_START  # nobody's patience is shorter
+PERHAPS_AT_WORK_MS = 2 * timings.STEP_WAIT_MS_MAX  # and nobody's longer
 PAUSES_MS = st.sampled_from((0, 1, 50, 199, 200, 1_000, 4_999, 5_000, 29_999, 30_000, 60_000, 61_000))
 
 
@@ -105,7 +105,7 @@ class ClockMachine(RuleBasedStateMachine):
         """Step after step only because time runs out."""
         for _ in range(rounds):
             self.try_start()
-            self.now_ms += limits.STEP_WAIT_MS_MAX
+            self.now_ms += timings.STEP_WAIT_MS_MAX
             if self.running is None:
                 self.try_start()
             if self.running is not None:
@@ -125,7 +125,7 @@ class ClockMachine(RuleBasedStateMachine):
         assert step > self.never_again, "a step was used twice"
         assert step % self.round_steps == 0 and 0 <= step < STEPS
         surely, perhaps = self._at_work(SURELY_AT_WORK_MS), self._at_work(PERHAPS_AT_WORK_MS)
-        ahead = limits.ROUNDS_AHEAD_MAX * self.round_steps
+        ahead = timings.ROUNDS_AHEAD_MAX * self.round_steps
         assert not surely or step <= max(perhaps) + ahead
         assert surely != perhaps or not surely or step <= median_low(surely) + ahead
         self.never_again, self.running = step, step
@@ -135,7 +135,7 @@ class ClockMachine(RuleBasedStateMachine):
         assert self.asked_ms is not None
         is_in_time = self.now_ms - self.asked_ms < self.clock.wait_limit_ms()
         perhaps = self._at_work(PERHAPS_AT_WORK_MS)
-        is_ahead = bool(perhaps) and step > min(perhaps) + limits.ROUNDS_AHEAD_MAX * self.round_steps
+        is_ahead = bool(perhaps) and step > min(perhaps) + timings.ROUNDS_AHEAD_MAX * self.round_steps
         assert is_ahead or (is_in_time and self._is_somebody_behind(step))
 
     def _is_somebody_behind(self, step: int) -> bool:
@@ -149,7 +149,7 @@ class ClockMachine(RuleBasedStateMachine):
 
     @invariant()
     def limit_is_within_its_bounds(self) -> None:
-        assert limits.STEP_WAIT_MS_MIN <= self.clock.wait_limit_ms() <= limits.STEP_WAIT_MS_MAX
+        assert timings.STEP_WAIT_MS_MIN <= self.clock.wait_limit_ms() <= timings.STEP_WAIT_MS_MAX
 
     @invariant()
     def next_step_is_a_round_beyond_all_that_were_used(self) -> None:
@@ -166,7 +166,7 @@ class ClockMachine(RuleBasedStateMachine):
                 return
             self.asked_ms = None
             if self.clock.try_start(self.highest, self.now_ms) is None:
-                self.now_ms += limits.STEP_WAIT_MS_MAX
+                self.now_ms += timings.STEP_WAIT_MS_MAX
                 assert self.clock.try_start(self.highest, self.now_ms) is not None or self.clock.is_finished
             self.clock.step_finished(self.now_ms)
 

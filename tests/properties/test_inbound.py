@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from protocol.wire import PeerId
 from sfnode.network import bounds
-from sfnode.network.policy.inbound import Group, InboundPlace, choose_to_evict, group_of, has_group_room, is_limited
+from sfnode.network.policy.inbound import InboundPlace, choose_to_evict
+from sfnode.network.policy.ip_groups import Group, group_of, has_group_room, is_limited
 
 GROUPS = st.integers(0, 6).map(lambda number: Group(f"group{number}"))
 PLACES = st.lists(st.tuples(GROUPS, st.integers(0, 1_000), st.integers(0, 50)), min_size=1, max_size=28).map(

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from protocol.errors import Reject, RejectReason
+from protocol.framing import FrameParser, frame
 from protocol.ledger.ledger import Ledger
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.run.manifest import decode_run_untrusted, sign_manifest
 from protocol.wire import Message, decode_untrusted, encode
-from sfnode.network.sessions.frames import FrameParser, frame
 from tests.fuzz.envelopes import reason_to_reject as envelope_reason
 from tests.fuzz.messages import MESSAGES
 from tests.fuzz.schema import reason_to_reject as message_reason

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from protocol.wire import PeerId
 from sfnode.network import bounds
-from sfnode.network.policy.inbound import Group
+from sfnode.network.policy.ip_groups import Group
 from sfnode.network.policy.outbound import Candidate, Dialled, choose_to_leave, elsewhere, is_crowded, spread
 
 GROUPS = st.none() | st.integers(0, 3).map(lambda number: Group(f"group{number}"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import get_args
 
 import pytest
 import trio
@@ -11,11 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.crypto.hashing import Author
+from protocol.events import MessageArrived
+from protocol.framing import frame
 from protocol.limits import PULL_AUTHORS_MAX, PULL_BYTES_MAX
 from protocol.wire import (
     Attestations,
     AuthorsRequest,
     FileRequest,
+    Kind,
     Message,
     PayloadsRequest,
     PeerId,
@@ -29,10 +31,9 @@ from protocol.wire import (
     encode,
 )
 from sfnode.network import bounds
-from sfnode.network.events import MessageReceived, NetworkConfig
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy import rate_limits as rations_module
 from sfnode.network.policy.rate_limits import RateLimits, cost_us
-from sfnode.network.sessions.frames import frame
 from tests.support.network_nodes import HELLO, LOOPBACK, dial, network, running_host, start, until
 
 ALL_AUTHORS = AuthorsRequest(request=1, span=0, shards=tuple(range(256)), after=bytes(32))
@@ -61,7 +62,7 @@ def test_cost__every_request__has_one_and_no_other_message_has() -> None:
 
 def test_cost__messages_that_are_called_requests__all_have_one() -> None:
     """FileRequest: only observers may ask for it, and they pay by the byte."""
-    named = {kind for kind in get_args(Message) if kind.__name__.endswith("Request")}
+    named = {kind.declared for kind in Kind if kind.declared.__name__.endswith("Request")}
     assert set(rations_module._COST_US) == named - {FileRequest}
 
 
@@ -163,7 +164,7 @@ async def test_requests__greedy_peer_asks_without_end__honest_one_is_served_as_i
         await until(honest.connected)
 
         def delivered(asker: PeerId, kind: type[Message]) -> int:
-            received = [event for event in node.events if isinstance(event, MessageReceived)]
+            received = [event for event in node.events if isinstance(event, MessageArrived)]
             return sum(event.peer == asker and isinstance(event.message, kind) for event in received)
 
         link = await dial(greedy, node)

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from protocol import limits
+from protocol import timings
 from protocol.errors import Reject
 from protocol.events import SendMessage
 from protocol.ledger.ledger import Ledger
@@ -99,7 +99,7 @@ class SynchroniserMachine(RuleBasedStateMachine):
         if ends == "gone":
             self.go(peer)
         elif ends == "silent":
-            self._while_sessions(self.now_ms + limits.REQUEST_TIMEOUT_MS)
+            self._while_sessions(self.now_ms + timings.REQUEST_TIMEOUT_MS)
 
     @rule(peer=PEER)
     def lose_requests(self, peer: PeerId) -> None:
@@ -192,7 +192,7 @@ class SynchroniserMachine(RuleBasedStateMachine):
             if not self.sync.is_open(peer):
                 self.come(peer)
         for _ in range(4):
-            self._while_sessions(self.now_ms + limits.SYNC_REST_MS_MAX)
+            self._while_sessions(self.now_ms + timings.SYNC_REST_MS_MAX)
             for peer in PEERS:
                 self.head(peer)
                 while self.unanswered[peer]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol import limits
+from protocol import timings
 from protocol.events import SendMessage, Ticked
 from protocol.node.node import Node
 from protocol.run.manifest import checked
@@ -12,7 +12,7 @@ from tests.support.ledgers import ledger_of, seal
 from tests.support.manifests import manifest_data
 from tests.support.node_cores import MANIFEST, X, ask, join, next_request, node, other_head, sent, tell
 
-RETRY_MS = limits.REQUEST_TIMEOUT_MS // 2
+RETRY_MS = timings.REQUEST_TIMEOUT_MS // 2
 
 
 def requests(target: Node, now_ms: int) -> list[object]:
@@ -68,7 +68,7 @@ def test_sync__answer_in_slow_parts__is_waited_for() -> None:
     asker, pull, records = pulling()
     now_ms = 0
     for record in records[:5]:
-        now_ms += limits.REQUEST_TIMEOUT_MS - 1
+        now_ms += timings.REQUEST_TIMEOUT_MS - 1
         asker.handle(Ticked(), now_ms)
         tell(asker, X, Records(request=pull.request, data=record), now_ms)
         assert asker.sync.sessions_failed == 0
@@ -81,19 +81,19 @@ def test_sync__answer_in_parts_that_never_end__is_given_up_and_its_bucket_is_fre
     """A peer that sends a record every nine seconds would keep the bucket from all others for an hour."""
     asker, pull, records = pulling()
     for count, record in enumerate(records[:6], start=1):
-        now_ms = count * (limits.REQUEST_TIMEOUT_MS - 1)
+        now_ms = count * (timings.REQUEST_TIMEOUT_MS - 1)
         tell(asker, X, Records(request=pull.request, data=record), now_ms)
-    asker.handle(Ticked(), limits.ANSWER_MS_MAX)
+    asker.handle(Ticked(), timings.ANSWER_MS_MAX)
     assert asker.sync.sessions_failed == 1
-    assert ask(asker, X, ledger_of(asker.manifest, records), limits.ANSWER_MS_MAX + 2_000) is not None
+    assert ask(asker, X, ledger_of(asker.manifest, records), timings.ANSWER_MS_MAX + 2_000) is not None
 
 
 def test_sync__failed_session_that_brought_records__rests_no_longer_than_a_good_one() -> None:
     asker, pull, records = pulling()
     tell(asker, X, Records(request=pull.request, data=records[0]), 10)
-    asker.handle(Ticked(), 10 + limits.REQUEST_TIMEOUT_MS)
+    asker.handle(Ticked(), 10 + timings.REQUEST_TIMEOUT_MS)
     assert asker.sync.sessions_failed == 1
-    again_ms = 10 + limits.REQUEST_TIMEOUT_MS + limits.SYNC_REST_MS
+    again_ms = 10 + timings.REQUEST_TIMEOUT_MS + timings.SYNC_REST_MS
     full = ledger_of(asker.manifest, records)
     assert ask(asker, X, full, again_ms - 1) is None
     assert ask(asker, X, full, again_ms) is not None

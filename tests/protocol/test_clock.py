@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol import limits
+from protocol import timings
 from protocol.crypto.hashing import Author
 from protocol.node.clock import StepClock
 from protocol.run.manifest import checked
@@ -62,10 +62,10 @@ def test_clock__rounds_of_four_steps__counts_in_rounds(theirs: int, is_waiting: 
 
 def test_clock__active_author_never_answers__waits_no_longer_than_the_limit() -> None:
     waiting = clock(next_step=10)
-    assert waiting.wait_limit_ms() == limits.STEP_WAIT_MS_START
+    assert waiting.wait_limit_ms() == timings.STEP_WAIT_MS_START
     assert waiting.try_start({A: 7}, 1_000) is None
-    assert waiting.try_start({A: 7}, 1_000 + limits.STEP_WAIT_MS_START - 1) is None
-    assert waiting.try_start({A: 7}, 1_000 + limits.STEP_WAIT_MS_START) == 10
+    assert waiting.try_start({A: 7}, 1_000 + timings.STEP_WAIT_MS_START - 1) is None
+    assert waiting.try_start({A: 7}, 1_000 + timings.STEP_WAIT_MS_START) == 10
 
 
 @pytest.mark.parametrize(("pace_ms", "limit_ms"), [(10, 200), (300, 600), (50_000, 30_000)])
@@ -107,7 +107,7 @@ def test_wait_limit__one_author_answers_just_before_it__is_not_raised() -> None:
         assert paced.try_start(others, now_ms) is None
         now_ms += paced.wait_limit_ms() * 9 // 10
         assert paced.try_start({**others, C: step - 1}, now_ms) == step
-    assert paced.wait_limit_ms() == limits.STEP_WAIT_MS_MIN
+    assert paced.wait_limit_ms() == timings.STEP_WAIT_MS_MIN
 
 
 def test_clock__behind_the_active_authors__jumps_to_their_lower_median() -> None:
@@ -197,7 +197,7 @@ def test_clock__faster_than_a_majority_at_work__stays_within_the_rounds_ahead() 
         if fast.try_start(slow, now_ms) is not None:
             fast.step_finished(now_ms)
     assert slow[A] == 60
-    assert slow[A] <= fast.next_step <= slow[A] + limits.ROUNDS_AHEAD_MAX + 1
+    assert slow[A] <= fast.next_step <= slow[A] + timings.ROUNDS_AHEAD_MAX + 1
 
 
 def test_clock__majority_leaves__goes_on_alone_after_its_patience() -> None:
@@ -206,6 +206,6 @@ def test_clock__majority_leaves__goes_on_alone_after_its_patience() -> None:
     for author in others:
         for now_ms in (0, 500, 1_000):
             left_behind.hear(author, now_ms)
-    left_behind.resume_after(20 + limits.ROUNDS_AHEAD_MAX + 2)
+    left_behind.resume_after(20 + timings.ROUNDS_AHEAD_MAX + 2)
     assert left_behind.try_start(others, 2_000) is None
-    assert left_behind.try_start(others, 1_000 + limits.STEP_WAIT_MS_START + 1) is not None
+    assert left_behind.try_start(others, 1_000 + timings.STEP_WAIT_MS_START + 1) is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol import limits
+from protocol import timings
 from protocol.events import (
     DropPeer,
     EstimateFinished,
@@ -75,7 +75,7 @@ def test_node__estimate_of_a_step_it_did_not_ask_for__is_passed_over() -> None:
     training = node()
     training.handle(WorkerReady(), 10)
     assert training.handle(EstimateFinished(step=7, scalars=(1,)), 20) == []
-    assert training.estimating_step == 0
+    assert training._estimating == 0
 
 
 def test_node__estimate_skipped_or_lost__passes_the_step_and_signs_nothing() -> None:
@@ -229,8 +229,8 @@ def test_node__neighbour_joins__is_told_the_head_now_and_every_two_seconds() -> 
     relay = node(is_training=False)
     head = head_of(relay.replica.ledger, relay.replica.state_digest())
     assert relay.handle(PeerJoined(peer=X), 100) == [SendMessage(peer=X, message=head)]
-    assert relay.handle(Ticked(), 100 + limits.HEAD_INTERVAL_MS - 1) == []
-    assert relay.handle(Ticked(), 100 + limits.HEAD_INTERVAL_MS) == [SendMessage(peer=X, message=head)]
+    assert relay.handle(Ticked(), 100 + timings.HEAD_INTERVAL_MS - 1) == []
+    assert relay.handle(Ticked(), 100 + timings.HEAD_INTERVAL_MS) == [SendMessage(peer=X, message=head)]
 
 
 def test_node__equal_root_and_other_state__honest_replay_drops_the_peer() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import tracemalloc
-from dataclasses import replace
 
 import pytest
 
@@ -23,9 +22,8 @@ from protocol.ledger.statements import StatementCodec
 from protocol.limits import RECORDS_PER_FRAME_MAX
 from protocol.run.admission import AdmissionKind, AdmissionSpec
 from protocol.run.manifest import Manifest
-from protocol.state.replica import Replica
-from protocol.wire import PeerId, Records, Statements
-from tests.support.cluster import Cluster
+from protocol.wire import Records, Statements
+from tests.simulation.scripted import scripted_network
 from tests.support.ledgers import seal, signer
 from tests.support.manifests import OWNER, small_manifest
 from tests.support.node_cores import (
@@ -79,7 +77,7 @@ def test_node__basis_of_its_next_step_is_not_here__starts_once_it_has_come() -> 
     waiting.handle(StatementSubmitted(statement=renew(manifest, 1)), 5)
     assert start_effects(step, manifest)[0] not in waiting.handle(WorkerReady(), 10)
     waiting.handle(BasisArrived(sha256="ee" * 32), 20)
-    assert waiting.estimating_step is None
+    assert waiting._estimating is None
     assert without_heads(waiting.handle(BasisArrived(sha256="cd" * 32), 30)) == start_effects(step, manifest)
 
 
@@ -196,35 +194,27 @@ def listed_manifest() -> AdmissionSpec:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_network__admissions_and_an_expulsion_in_the_middle__agrees_with_a_replay(seed: int) -> None:
-    manifest = replace(small_manifest(), admission=listed_manifest())
-    cluster, codec, chance = Cluster(manifest, seed=seed, loss=0.05), StatementCodec(manifest), random.Random(seed)
-    names = [f"node{number}" for number in range(5)]
-    authors = {name: cluster.add(name).signer.author for name in names}
-    for first, second in zip(names, names[1:] + names[:1], strict=True):
-        cluster.link(first, second)
-    for name in names:
-        cluster.state(chance.choice(names), codec.admit(OWNER, authors[name]))
-        cluster.run(chance.randrange(1_500))
-    expelled, from_step = chance.choice(names), chance.randrange(12)
-    cluster.state(chance.choice(names), codec.exclude(OWNER, authors[expelled], from_step))
-    late = cluster.add("late", expects_peers=True)
-    cluster.link("late", "node2")
-    cluster.state("node3", codec.admit(OWNER, late.signer.author))
-    cluster.run(60_000)
+def test_network__admissions_and_an_exclusion_in_the_middle__agrees_with_a_replay(seed: int) -> None:
+    chance = random.Random(seed)
+    with scripted_network(seed=seed, loss=0.05, is_listed=True) as network:
+        codec, names = StatementCodec(network.manifest), network.add_ring(5)
+        authors = {name: network.hosts[name].signer.author for name in names}
+        for name in names:
+            network.state(chance.choice(names), codec.admit(OWNER, authors[name]))
+            network.run(chance.randrange(1_500))
+        excluded, from_step = chance.choice(names), chance.randrange(12)
+        network.state(chance.choice(names), codec.exclude(OWNER, authors[excluded], from_step))
+        late = network.add("late", "node2", expects_peers=True)
+        network.state("node3", codec.admit(OWNER, late.signer.author))
+        network.run(60_000)
 
-    assert len({cluster.node(name).replica.ledger.root() for name in [*names, "late"]}) == 1
-    assert all(cluster.node(name).is_finished for name in [*names, "late"])
-    disk = cluster.hosts[PeerId("late")].disk
-    replayed = Replica(manifest)
-    for statement in chance.sample(disk.statements, len(disk.statements)):
-        replayed.add_statement(statement)
-    for record in chance.sample(disk.records, len(disk.records)):
-        replayed.add(record)
-    assert cluster.digests() == {replayed.state_digest()}
-    steps = [envelope.step for envelope in replayed.ledger.envelopes() if envelope.author == authors[expelled]]
-    assert max(steps, default=-1) < from_step
-    assert not any(host.dropped or host.halted for host in cluster.hosts.values())
+        assert len({network.node(name).replica.ledger.root() for name in network.hosts}) == 1
+        assert all(network.node(name).is_finished for name in network.hosts)
+        replayed = network.replayed("late", chance)
+        assert network.digests() == {replayed.state_digest()}
+        steps = [envelope.step for envelope in replayed.ledger.envelopes() if envelope.author == authors[excluded]]
+        assert max(steps, default=-1) < from_step
+        assert network.starts() == dict.fromkeys(network.hosts, 1)  # none halted
 
 
 def made_up(manifest: Manifest, count: int) -> list[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol import limits
+from protocol import limits, timings
 from protocol.crypto.keys import Signer, is_signed
 from protocol.events import (
     EstimateLost,
@@ -21,8 +21,8 @@ from protocol.state.coefficients import Coefficients
 from protocol.sync.anti_entropy import answer
 from protocol.sync.flood import Flood, PushQueue
 from protocol.sync.synchroniser import Synchroniser
-from protocol.wire import Head, PayloadsRequest, PeerId, Records
-from sfnode.worker.messages import OpenSession
+from protocol.wire import Head, Payloads, PayloadsRequest, PeerId, Records
+from sfnode.worker_protocol.messages import OpenSession
 from tests.support.ledgers import ledger_of, seal
 from tests.support.manifests import small_manifest
 from tests.support.node_cores import MANIFEST, ME, X, Y, head_of, join, node, own, pushed, sent, start_effects, tell
@@ -46,16 +46,16 @@ def test_send_queue__full__leaves_the_newest_to_anti_entropy_and_counts_it(monke
     (message,) = queue.flush(0, RECORD_BYTES)
     assert message.data == b"".join(map(numbered, range(3)))
     queue.push(numbered(7))
-    assert queue.overflowed == 2 and queue.flush(limits.FLUSH_INTERVAL_MS - 1, RECORD_BYTES) == []
-    assert len(queue.flush(limits.FLUSH_INTERVAL_MS, RECORD_BYTES)) == 1
+    assert queue.overflowed == 2 and queue.flush(timings.FLUSH_INTERVAL_MS - 1, RECORD_BYTES) == []
+    assert len(queue.flush(timings.FLUSH_INTERVAL_MS, RECORD_BYTES)) == 1
 
 
 def test_flood__news_of_a_peer_that_is_gone__changes_nothing() -> None:
     flood = Flood(RECORD_BYTES)
-    flood.is_known(X, numbered(1))
+    flood.mark_known(X, numbered(1))
     flood.open(Y)
     flood.push(numbered(1), source=X)
-    flood.is_known(X, numbered(1))
+    flood.mark_known(X, numbered(1))
     assert flood.flush(0) == [(Y, Records(request=0, data=numbered(1)))]
     flood.close(X)
 
@@ -63,11 +63,11 @@ def test_flood__news_of_a_peer_that_is_gone__changes_nothing() -> None:
 def test_flood__ticks_come_late_and_then_in_time__gathers_for_longer_and_then_not() -> None:
     flood = Flood(RECORD_BYTES)
     intervals = []
-    for late_ms in (limits.LATE_MS_MAX, *[limits.LATE_MS_MAX + 1] * 4, *[0] * 20):
+    for late_ms in (timings.LATE_MS_MAX, *[timings.LATE_MS_MAX + 1] * 4, *[0] * 20):
         flood.adapt(late_ms)
         intervals.append(flood.interval_ms)
     assert intervals[:7] == [50, 100, 200, 400, 400, 375, 350]
-    assert intervals[-1] == limits.FLUSH_INTERVAL_MS
+    assert intervals[-1] == timings.FLUSH_INTERVAL_MS
 
 
 def test_flood__machine_is_busy__first_record_goes_at_once_and_the_next_waits_longer() -> None:
@@ -79,7 +79,7 @@ def test_flood__machine_is_busy__first_record_goes_at_once_and_the_next_waits_lo
     flood.push(numbered(2), source=None)
     assert (flood.rest_ms(1_030), flood.flush(1_099)) == (70, [])
     assert flood.flush(1_100) == [(X, Records(request=0, data=numbered(2)))]
-    assert flood.rest_ms(1_100) == limits.REST_MS_MAX
+    assert flood.rest_ms(1_100) == timings.REST_MS_MAX
 
 
 def test_node__next_event_waits_already__pushes_after_the_last_and_not_to_who_sent_it_too() -> None:
@@ -100,7 +100,7 @@ def test_node__nothing_to_do__rests_for_longer_than_while_a_record_waits() -> No
     for step in range(2):
         tell(relay, X, pushed(seal(MANIFEST, 0, step)), 10)
         rests.append(relay.rest_ms())
-    assert rests == [limits.REST_MS_MAX, limits.REST_MS_MAX, limits.FLUSH_INTERVAL_MS]
+    assert rests == [timings.REST_MS_MAX, timings.REST_MS_MAX, timings.FLUSH_INTERVAL_MS]
 
 
 # --- keys
@@ -172,7 +172,7 @@ def test_synchroniser__heads_of_several__target_is_the_largest_and_step_the_lowe
 def test_answer__payload_hashes_of_an_author_that_is_not_held__are_empty() -> None:
     request = PayloadsRequest(request=7, span=3, author=ME.author)
     (reply,) = answer(Ledger(MANIFEST), request)
-    assert (reply.request, reply.span, reply.author, reply.hashes) == (7, 3, ME.author, b"")  # type: ignore[union-attr]
+    assert reply == Payloads(request=7, span=3, author=ME.author, hashes=b"")
 
 
 # --- node
@@ -186,7 +186,7 @@ def test_node__news_of_a_step_that_it_does_not_measure__changes_nothing(event: E
     working = node()
     assert working.handle(WorkerReady(), 10) == start_effects(0)
     assert working.handle(event, 20) == []
-    assert (working.estimating_step, working.skipped_steps, working.clock.next_step) == (0, 0, 0)
+    assert (working._estimating, working.skipped_steps, working.clock.next_step) == (0, 0, 0)
 
 
 def test_node__many_updates_wait_to_be_summed__tells_its_head_when_they_are() -> None:
@@ -197,7 +197,7 @@ def test_node__many_updates_wait_to_be_summed__tells_its_head_when_they_are() ->
         tell(busy, X, pushed(*(seal(COSTLY, author, step) for step in range(0, 640, 64))), 10)
     told = []
     for tick in range(3):
-        heads = sent(busy.handle(Ticked(), limits.HEAD_INTERVAL_MS + 50 * tick), Head)
+        heads = sent(busy.handle(Ticked(), timings.HEAD_INTERVAL_MS + 50 * tick), Head)
         told.append((busy.replica.unsummed, [peer for peer, _ in heads]))
     assert told == [(24, []), (0, [X, Y]), (0, [])]
 
@@ -219,6 +219,6 @@ def test_node__own_old_records_come_while_it_waits__never_signs_their_rounds() -
     waiting.handle(WorkerReady(), 10)
     join(waiting, X, now_ms=20)
     tell(waiting, X, pushed(own(0), own(3)), 30)
-    effects = waiting.handle(Ticked(), limits.FIRST_SYNC_TIMEOUT_MS + 1)
+    effects = waiting.handle(Ticked(), timings.FIRST_SYNC_TIMEOUT_MS + 1)
     started = [effect.step for effect in effects if isinstance(effect, StartEstimate)]
     assert started == [4]

@@ -209,7 +209,7 @@ def test_ledger__stored_late__is_forgotten_later() -> None:
 
 
 def test_ledger__archive_with_another_payload_for_the_slot__keeps_its_own() -> None:
-    """A node may have stored what it could not keep: its author was expelled from a full table."""
+    """A node may have stored what it could not keep: its author was excluded from a full table."""
     archive = MemoryArchive([seal(OPEN, 1, 0, 99)])
     ledger = Ledger(OPEN, archive, in_memory_max=2)
     for step in range(40):

@@ -10,7 +10,7 @@ import pytest
 
 from protocol import limits
 from protocol.errors import Ignore, IgnoreReason, Reject, RejectReason
-from protocol.events import DropPeer, SendMessage
+from protocol.events import DropPeer, Effect, SendMessage, StoreSnapshot
 from protocol.ledger.ledger import Ledger
 from protocol.node.attestations import AttestationTable
 from protocol.node.node import Node
@@ -221,6 +221,10 @@ def test_table__full__gives_up_those_who_are_not_admitted(monkeypatch: pytest.Mo
 # --- making and telling
 
 
+def made_in(effects: list[Effect]) -> list[StoreSnapshot]:
+    return [effect for effect in effects if isinstance(effect, StoreSnapshot)]
+
+
 def test_node__leaves_a_span_behind__attests_it_once_and_tells_all() -> None:
     node = Node(RUN, signer(1), NodeConfig(), replica_of())
     join(node, X, Y)
@@ -231,7 +235,7 @@ def test_node__leaves_a_span_behind__attests_it_once_and_tells_all() -> None:
         (peer, Attestations(attestations=(own.data,))) for peer in (X, Y)
     ]
     data = encode_snapshot(RUN, true_snapshot())
-    assert node.snapshots.made == (STEP, hashlib.sha256(data).hexdigest(), data)
+    assert made_in(effects) == [StoreSnapshot(step=STEP, sha256=hashlib.sha256(data).hexdigest(), data=data)]
     assert not [e for e in make_live(node, X) if isinstance(e, SendMessage) and isinstance(e.message, Attestations)]
 
 
@@ -241,23 +245,23 @@ def test_node__span_not_far_behind__attests_nothing(held_until: int) -> None:
     held = tuple(record for record in records() if int.from_bytes(record[32:36], "big") <= held_until)
     node = Node(RUN, signer(1), NodeConfig(), replica_of(held=held))
     join(node, X)
-    make_live(node, X)
-    assert node.snapshots.made is None and node.snapshots.attestations.page() == ()
+    effects = make_live(node, X)
+    assert not made_in(effects) and node.snapshots.attestations.page() == ()
 
 
 def test_node__does_not_train__makes_the_file_and_signs_nothing() -> None:
     node = Node(RUN, signer(1), NodeConfig(is_training=False), replica_of())
     join(node, X)
-    make_live(node, X)
-    assert node.snapshots.made is not None and node.snapshots.attestations.page() == ()
+    effects = make_live(node, X)
+    assert made_in(effects) and node.snapshots.attestations.page() == ()
 
 
 def test_node__snapshot_over_the_bound__makes_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SNAPSHOT_BYTES_MAX", 100)
     node = Node(RUN, signer(1), NodeConfig(), replica_of())
     join(node, X)
-    make_live(node, X)
-    assert node.snapshots.made is None and node.snapshots.attestations.page() == ()
+    effects = make_live(node, X)
+    assert not made_in(effects) and node.snapshots.attestations.page() == ()
 
 
 def test_node__hears_an_attestation__tells_the_others_once_and_answers_who_asks() -> None:

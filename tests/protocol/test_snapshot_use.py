@@ -7,12 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from protocol import limits
-from protocol.events import EstimateFinished, Halt, ReserveStep, SnapshotArrived, WorkerReady
+from protocol import limits, timings
+from protocol.events import (
+    EstimateFinished,
+    FetchFailed,
+    FetchSnapshot,
+    Halt,
+    ReserveStep,
+    SnapshotArrived,
+    SnapshotOutcome,
+    Ticked,
+    WorkerReady,
+)
 from protocol.node.node_config import SnapshotUse
-from protocol.node.snapshots import SnapshotOutcome
 from protocol.state.snapshot import AttestationCodec, encode_snapshot
-from protocol.state.snapshot_overlay import SnapshotOverlay
 from protocol.state.snapshot_proof import ProofVerdict, judge, take_snapshot
 from tests.support.ledgers import seal, signer
 from tests.support.node_cores import Y, join
@@ -46,8 +54,8 @@ def told(pair: Pair, snapshot_of: object = None, *, authors: tuple[int, ...] = A
 
 def fetch(pair: Pair, snapshot: object = None) -> None:
     data = encode_snapshot(pair.joiner.manifest, snapshot or true_snapshot(pair.joiner.manifest))  # type: ignore[arg-type]
-    pair.run(lambda: bool(pair.joiner.snapshots.wanted(pair.joiner.sync)))
-    assert pair.joiner.snapshots.wanted(pair.joiner.sync)
+    pair.run(lambda: bool(pair.joiner.snapshots._wanted()))
+    assert pair.joiner.snapshots._wanted()
     pair.joiner.handle(SnapshotArrived(data=data), pair.now_ms)
 
 
@@ -66,12 +74,12 @@ def test_joiner__with_a_snapshot__contributes_before_its_replay_is_through_and_t
     assert pair.joiner.replica.state_digest() != full.state_digest()
     shown, whole = pair.joiner.replica.shown(), full.coefficients()
     assert [shown.flat(epoch).tolist() for epoch in range(2)] == [whole.flat(epoch).tolist() for epoch in range(2)]
-    step = pair.joiner.estimating_step
+    step = pair.joiner._estimating
     assert step is not None and step >= FRONTIER
     pair.joiner.handle(EstimateFinished(step=step, scalars=(1,) * ROUND), pair.now_ms)
     assert pair.joiner.own_updates == 1
     pair.run(lambda: outcome_of(pair) is SnapshotOutcome.PROVED)
-    assert outcome_of(pair) is SnapshotOutcome.PROVED and pair.joiner.replica.overlay is None
+    assert outcome_of(pair) is SnapshotOutcome.PROVED and pair.joiner.replica.snapshot is None
     assert pair.joiner.replica.shown() is pair.joiner.replica.coefficients()
     assert ledger.slots_before(STEP) == true_snapshot().slots
 
@@ -105,8 +113,8 @@ def test_joiner__who_may_use_one__depends_on_its_operator_the_run_and_the_author
 ) -> None:
     monkeypatch.setattr(limits, "SNAPSHOT_BEHIND_MIN", 100)
     pair = told(Pair(run_of(admission=admission), snapshot=use), authors=authors)
-    pair.run(lambda: bool(pair.joiner.snapshots.wanted(pair.joiner.sync)) or pair.joiner.sync.is_live)
-    assert bool(pair.joiner.snapshots.wanted(pair.joiner.sync)) == is_used
+    pair.run(lambda: bool(pair.joiner.snapshots._wanted()) or pair.joiner.sync.is_live)
+    assert bool(pair.joiner.snapshots._wanted()) == is_used
     assert pair.joiner.sync.is_live != is_used
 
 
@@ -119,7 +127,20 @@ def test_joiner__not_far_behind__waits_for_its_replay() -> None:
 def test_joiner__another_file_comes__is_not_used() -> None:
     pair = told(Pair(snapshot=SnapshotUse.ALWAYS))
     fetch(pair, false_snapshot())
-    assert pair.joiner.snapshots.outcome is SnapshotOutcome.NONE and pair.joiner.replica.overlay is None
+    assert pair.joiner.snapshots.outcome is SnapshotOutcome.NONE and pair.joiner.replica.snapshot is None
+
+
+def test_joiner__snapshot_is_attested__asks_for_the_file_once_and_again_after_a_failure() -> None:
+    pair = told(Pair(snapshot=SnapshotUse.ALWAYS))
+    pair.run(lambda: bool(pair.joiner.snapshots._wanted()))
+    data = encode_snapshot(RUN, true_snapshot())
+    wanted = FetchSnapshot(sha256=hashlib.sha256(data).hexdigest(), file_bytes=len(data))
+    assert pair.joiner.handle(Ticked(), pair.now_ms).count(wanted) == 1
+    assert pair.joiner.handle(Ticked(), pair.now_ms).count(wanted) == 0
+    pair.joiner.handle(FetchFailed(sha256=wanted.sha256), pair.now_ms)
+    for rest_ms, asked in ((1_999, 0), (2_000, 1), (9_000, 0)):
+        effects = pair.joiner.handle(Ticked(), pair.now_ms + rest_ms)
+        assert effects.count(wanted) == asked
 
 
 def test_joiner__attested_file_is_no_snapshot__replays_first() -> None:
@@ -128,10 +149,10 @@ def test_joiner__attested_file_is_no_snapshot__replays_first() -> None:
         table = pair.veteran.snapshots.attestations
         made = table.codec.attest(signer(number), STEP, len(useless), hashlib.sha256(useless).digest())
         table.add(made.data, is_live=False)
-    pair.run(lambda: bool(pair.joiner.snapshots.wanted(pair.joiner.sync)))
+    pair.run(lambda: bool(pair.joiner.snapshots._wanted()))
     pair.joiner.handle(SnapshotArrived(data=useless), pair.now_ms)
     assert pair.joiner.snapshots.outcome is SnapshotOutcome.USELESS
-    assert pair.joiner.snapshots.wanted(pair.joiner.sync) == []
+    assert pair.joiner.snapshots._wanted() == []
     pair.run(lambda: pair.joiner.sync.is_live)
     assert not list(pair.of_joiner(Halt))
 
@@ -141,7 +162,7 @@ def test_joiner__attested_file_is_no_snapshot__replays_first() -> None:
 
 def test_overlay__updates_come_and_go__shows_the_snapshot_and_what_follows_it() -> None:
     replica, full = replica_of(held=()), replica_of()
-    replica.overlay = SnapshotOverlay(RUN, true_snapshot(), replica.ledger)
+    replica.use_snapshot(true_snapshot())
     for record in reversed(records()):
         replica.add(record)
     other = seal(RUN, 1, FRONTIER, *range(ROUND))
@@ -210,7 +231,7 @@ def test_joiner__snapshot_counts_more_than_anybody_has__halts_when_it_has_not_co
     pair.run(lambda: any(pair.of_joiner(Halt)))
     (halt,) = pair.of_joiner(Halt)
     assert isinstance(halt, Halt) and f"counts {true_snapshot().slots} slots" in halt.detail
-    assert pair.now_ms - live_ms >= limits.SNAPSHOT_MISSING_MS
+    assert pair.now_ms - live_ms >= timings.SNAPSHOT_MISSING_MS
 
 
 def test_joiner__late_update_since_the_snapshot__goes_on_with_its_own_state() -> None:
@@ -230,4 +251,4 @@ def test_joiner__owner_excludes_an_author_of_the_snapshot_meanwhile__stops_using
     pair.run(lambda: len(pair.joiner.replica.ledger.roster) > 0)
     pair.joiner.replica.add_statement(exclude(RUN, 2, 16))
     pair.run(lambda: pair.joiner.snapshots.outcome is not SnapshotOutcome.USED)
-    assert pair.joiner.snapshots.outcome is SnapshotOutcome.UNPROVED and pair.joiner.replica.overlay is None
+    assert pair.joiner.snapshots.outcome is SnapshotOutcome.UNPROVED and pair.joiner.replica.snapshot is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from protocol import limits
+from protocol import timings
 from protocol.events import (
     DropPeer,
     PeerJoined,
@@ -79,8 +79,8 @@ def test_node__nobody_answers_for_thirty_seconds__goes_on_with_what_it_has() -> 
     joining.handle(WorkerReady(), 10)
     join(joining, X, now_ms=20)
     tell(joining, X, other_head(seal(MANIFEST, 0, 0)), 30)
-    assert without_heads(joining.handle(Ticked(), limits.FIRST_SYNC_TIMEOUT_MS - 1)) == []
-    assert without_heads(joining.handle(Ticked(), limits.FIRST_SYNC_TIMEOUT_MS)) == start_effects(0)
+    assert without_heads(joining.handle(Ticked(), timings.FIRST_SYNC_TIMEOUT_MS - 1)) == []
+    assert without_heads(joining.handle(Ticked(), timings.FIRST_SYNC_TIMEOUT_MS)) == start_effects(0)
 
 
 def test_node__catching_up_takes_longer_than_thirty_seconds__still_signs_nothing() -> None:
@@ -100,7 +100,7 @@ def test_node__catching_up_takes_longer_than_thirty_seconds__still_signs_nothing
         for message in messages:
             effects = tell(joining, X, message, now_ms)
             assert not any(isinstance(effect, StartEstimate) for effect in effects) or joining.sync.is_live
-    assert now_ms > limits.FIRST_SYNC_TIMEOUT_MS
+    assert now_ms > timings.FIRST_SYNC_TIMEOUT_MS
     assert joining.is_finished and joining.own_updates == 0
 
 
@@ -110,7 +110,7 @@ def test_node__answer_of_the_wrong_kind_and_one_more__is_no_completed_sync() -> 
     joining.handle(WorkerReady(), 10)
     join(joining, X, now_ms=20)
     (request,) = sent(tell(joining, X, other_head(seal(MANIFEST, 0, 0)), 30), SpansRequest)
-    number = request[1].request  # type: ignore[union-attr]
+    number = request[1].request  # type: ignore[attr-defined]
     assert isinstance(tell(joining, X, PullDone(request=number, records=0), 40)[0], DropPeer)
     assert tell(joining, X, Spans(request=number, statements=bytes(16), spans=()), 41) == []
     assert not joining.sync.is_live
@@ -173,12 +173,12 @@ def test_sync__peer_never_answers__is_given_up_and_rests_longer_each_time() -> N
         while not sent(tell(joining, X, other_head(seal(MANIFEST, 0, 0)), now_ms), SpansRequest):
             now_ms += 500
         started_ms = now_ms
-        joining.handle(Ticked(), now_ms + limits.REQUEST_TIMEOUT_MS - 1)
+        joining.handle(Ticked(), now_ms + timings.REQUEST_TIMEOUT_MS - 1)
         assert joining.sync.sessions_failed == len(rests)
-        now_ms += limits.REQUEST_TIMEOUT_MS
+        now_ms += timings.REQUEST_TIMEOUT_MS
         joining.handle(Ticked(), now_ms)
         rests.append(started_ms)
-    pauses = [after - before - limits.REQUEST_TIMEOUT_MS for before, after in pairwise(rests)]
+    pauses = [after - before - timings.REQUEST_TIMEOUT_MS for before, after in pairwise(rests)]
     assert pauses == [2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]
 
 
@@ -186,8 +186,8 @@ def test_sync__late_answer_to_a_request_given_up__is_nobodys_fault() -> None:
     joining = node(is_training=False)
     join(joining, X)
     (request,) = sent(tell(joining, X, other_head(seal(MANIFEST, 0, 0)), 0), SpansRequest)
-    joining.handle(Ticked(), limits.REQUEST_TIMEOUT_MS)
-    number = request[1].request  # type: ignore[union-attr]
+    joining.handle(Ticked(), timings.REQUEST_TIMEOUT_MS)
+    number = request[1].request  # type: ignore[attr-defined]
     assert without_heads(tell(joining, X, Spans(request=number, statements=bytes(16), spans=()), 10_001)) == []
 
 

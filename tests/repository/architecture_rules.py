@@ -197,6 +197,20 @@ def _is_click_callback(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool
     return any(dotted(call).endswith((".command", ".option", ".argument")) for call in calls)
 
 
+def typed_options(module: Module) -> Iterator[str]:
+    """What travels has a type: no signature of ours passes `dict[str, Any]`, and click is seen in sfnode.cli alone."""
+    if not module.is_in(*OURS):
+        return
+    for function in functions(module):
+        arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+        for annotation in (*(each.annotation for each in arguments), function.returns):
+            if annotation is not None and "dict[str, Any]" in ast.unparse(annotation):
+                yield module.at(function, f"{function.name}() passes dict[str, Any]; say what is in it")
+    for node in ast.walk(module.tree):
+        if not module.is_in("sfnode.cli") and any(name.split(".")[0] == "click" for name in imported_names(node)):
+            yield module.at(node, "imports click: only the command line knows how something was typed")
+
+
 BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)
 
 
@@ -291,6 +305,7 @@ RULES: tuple[Rule, ...] = (
     function_length,
     file_length,
     parameter_count,
+    typed_options,
     nesting,
     catch_all,
     plain_names,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from protocol import limits, wire
+from protocol import limits, timings, wire
 from protocol.crypto.keys import Signer
 from protocol.errors import IgnoreReason, RejectReason
 from protocol.ledger.envelope import EnvelopeCodec
@@ -68,7 +68,7 @@ def test_references__inside_the_specification__lead_somewhere() -> None:
 
 def test_limits__of_the_code__stand_in_the_table() -> None:
     table = {row[0].strip("`"): int(row[1]) for row in rows("## 10 Limits")[1:]}
-    assert table == {name: value for name, value in vars(limits).items() if name.isupper()}
+    assert table == {name: value for name, value in (vars(limits) | vars(timings)).items() if name.isupper()}
 
 
 def test_reasons__of_the_code__stand_in_the_table() -> None:

@@ -23,7 +23,14 @@ from sfnode.training.model.loading import describe_model, load_causal_lm, load_t
 from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.task.encoding import read_task
 from sfnode.training.worker_process import ModelPool, Service
-from sfnode.worker.messages import Estimated, EstimateRequest, Evaluated, EvaluateRequest, OpenSession, SessionOpened
+from sfnode.worker_protocol.messages import (
+    Estimated,
+    EstimateRequest,
+    Evaluated,
+    EvaluateRequest,
+    OpenSession,
+    SessionOpened,
+)
 from tests import REPOSITORY
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.commands import commands_in, parse_command

@@ -15,6 +15,7 @@ from protocol.events import (
     EstimateLost,
     EstimateSkipped,
     Event,
+    FetchSnapshot,
     Halt,
     MessageArrived,
     PeerJoined,
@@ -23,14 +24,15 @@ from protocol.events import (
     SendMessage,
     StartEstimate,
     StoreRecords,
+    StoreSnapshot,
     StoreStatements,
     Ticked,
     WorkerReady,
 )
-from protocol.limits import FLUSH_INTERVAL_MS
 from protocol.node.node import Node
 from protocol.node.node_config import NodeConfig, SnapshotUse
 from protocol.state.replica import Replica
+from protocol.timings import FLUSH_INTERVAL_MS
 from protocol.wire import PeerId, decode_untrusted, encode
 from sfnode.node.inbox import joined
 from sfnode.storage.store import replay, replay_statements
@@ -82,7 +84,7 @@ class Host:
         self._config = config
         self._manifest = environment.scenario.manifest
         self._random = stream(environment.scenario.seed, f"host {name}")
-        self._boots = 0
+        self.starts = 0  # of a process, so far
         self._is_paused = False
         self._inbox: list[Event] = []  # what came and was not handled yet
         self._tick_due_ms: int | None = None  # of a tick that was not handled yet
@@ -114,12 +116,12 @@ class Host:
         """Start a process from the disk alone."""
         if self.node is not None:
             return
-        self._boots += 1
+        self.starts += 1
         self.life = Life()
         replica = self._replay()
         config = NodeConfig(
             is_training=self._config.is_training,
-            expects_peers=self._config.expects_peers or self._boots > 1,
+            expects_peers=self._config.expects_peers or self.starts > 1,
             reserved_step=self.disk.reserved_step,
             first_request=self._random.getrandbits(32),
             snapshot=self._snapshot_use,
@@ -283,8 +285,6 @@ class Host:
             self._watch.see(self.life, self.node, Handled(event=event, effects=caused, now_ms=now_ms, is_last=is_last))
             effects += caused
         self._carry_out(joined(effects))
-        if self.node is not None:
-            self._files.look(self, self.node)
 
     def _after(self, delay_ms: int, event: Event) -> None:
         """Handle the event later, unless the process has died until then."""
@@ -321,6 +321,8 @@ class Host:
                 self.send(effect)
             case DropPeer():
                 self._cut_off(effect.peer, effect.reason)
+            case StoreSnapshot() | FetchSnapshot():
+                self._files.carry_out(self, effect)
             case Halt():
                 self._snapshot_use = SnapshotUse.NEVER  # as the operator is told
                 self.stop(down_ms=self._random.randrange(300, 5_000))

@@ -30,15 +30,15 @@ class Owner:
         if self._environment.scenario.is_listed:
             self._make(self._codec.admit(OWNER, signer.author), at_ms)
 
-    def expel(self) -> None:
+    def exclude(self) -> None:
         """Exclude somebody from some step on, at some time; perhaps twice, from different steps."""
-        for _ in range(self._environment.scenario.expulsions):
+        for _ in range(self._environment.scenario.exclusions):
             signer = self._random.choice(self._hosts()).signer
             for _ in range(self._random.randint(1, 2)):
                 from_step = self._random.randrange(self._environment.scenario.manifest.steps)
                 self._make(self._codec.exclude(OWNER, signer.author, from_step), None)
 
-    def expel_below(self, step: int) -> None:
+    def exclude_below(self, step: int) -> None:
         """Exclude somebody from a round below ``step`` on, now."""
         signer = self._random.choice(self._hosts()).signer
         self._make(self._codec.exclude(OWNER, signer.author, self._random.randrange(step)), 0)

@@ -132,7 +132,7 @@ class Scenario:
         is_tight: whether TIGHT_LIMITS hold instead of the protocol's.
         is_closely_watched: whether digests are compared after every event, not only when nodes compare theirs.
         is_listed: whether the owner admits each author, at some time; else the run is open.
-        expulsions: authors that the owner excludes, at some time from some step on.
+        exclusions: authors that the owner excludes, at some time from some step on.
         snapshot: nodes may use snapshots, and what happens to those who do; else they never do.
     """
 
@@ -148,7 +148,7 @@ class Scenario:
     is_tight: bool
     is_closely_watched: bool
     is_listed: bool
-    expulsions: int
+    exclusions: int
     snapshot: SnapshotPlan | None
 
     @property
@@ -203,7 +203,7 @@ def draw(seed: int) -> Scenario:
         is_tight=chosen.random() < 0.3,
         is_closely_watched=chosen.random() < 0.2,
         is_listed=is_listed,
-        expulsions=owner.choice((0, 0, 0, 1, 2)),
+        exclusions=owner.choice((0, 0, 0, 1, 2)),
         snapshot=snapshot,
     )
 

@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Protocol
 from unittest.mock import patch
 
-from protocol.events import Event, SnapshotArrived
+from protocol.events import Event, FetchFailed, FetchSnapshot, SnapshotArrived, StoreSnapshot
 from protocol.node import snapshots
-from protocol.node.node import Node
 from protocol.state.replica import Replica
 from protocol.state.snapshot import Snapshot, decode_snapshot_untrusted, encode_snapshot
 from protocol.state.snapshot_proof import take_snapshot
@@ -19,7 +18,6 @@ from tests.simulation.environment import Environment
 from tests.simulation.holding import Life
 from tests.simulation.scenario import Lie, SnapshotEvent, stream
 
-_RETRY_MS = 100  # no neighbour had it, or what came was another
 _KEPT = 2
 _WRONG = 0.6  # chance of one file
 
@@ -42,7 +40,6 @@ class SnapshotFiles:
         self._environment = environment
         self._random = stream(environment.scenario.seed, f"snapshots of {name}")
         self._files: dict[bytes, bytes] = {}  # by hash, the oldest first
-        self._retry_ms = 0
 
     def clear(self) -> None:
         """The disk is lost."""
@@ -58,29 +55,31 @@ class SnapshotFiles:
         manifest = environment.scenario.manifest
         return encode_snapshot(manifest, falsified(decode_snapshot_untrusted(manifest, data), Lie.COEFFICIENTS))
 
-    def look(self, machine: Machine, node: Node) -> None:
-        """After every turn: keep what was made, fetch what is wanted."""
-        made, node.snapshots.made = node.snapshots.made, None
-        if made is not None:
-            self._files[bytes.fromhex(made[1])] = made[2]
-            for sha256 in list(self._files)[:-_KEPT]:
-                del self._files[sha256]
-        environment = self._environment
-        agreed = node.snapshots.wanted(node.sync)
-        if not agreed or not machine.peers or environment.now_ms < self._retry_ms:
+    def carry_out(self, machine: Machine, effect: StoreSnapshot | FetchSnapshot) -> None:
+        """Keep what was made, the newest only; fetch what is wanted."""
+        if isinstance(effect, FetchSnapshot):
+            self._fetch(machine, effect.sha256)
             return
-        peer = self._random.choice(sorted(machine.peers))
-        delay_ms = 2 * self._random.randint(*environment.scenario.delay_ms)
-        self._retry_ms = environment.now_ms + delay_ms + _RETRY_MS
-        environment.schedule(delay_ms, self._arrival(machine, peer, agreed[0].sha256))
+        self._files[bytes.fromhex(effect.sha256)] = effect.data
+        for sha256 in list(self._files)[:-_KEPT]:
+            del self._files[sha256]
 
-    def _arrival(self, machine: Machine, peer: PeerId, sha256: bytes) -> Callable[[], None]:
+    def _fetch(self, machine: Machine, sha256: str) -> None:
+        """From one of the neighbours, after a while."""
+        environment = self._environment
+        peer = self._random.choice(sorted(machine.peers)) if machine.peers else None
+        delay_ms = 2 * self._random.randint(*environment.scenario.delay_ms)
+        environment.schedule(delay_ms, self._arrival(machine, peer, sha256))
+
+    def _arrival(self, machine: Machine, peer: PeerId | None, sha256: str) -> Callable[[], None]:
         life = machine.life
 
         def arrive() -> None:
-            data = self._environment.hosts[peer].serve(sha256)
-            if data is not None and machine.life is life and peer in machine.peers:
-                machine.handle(SnapshotArrived(data=data))
+            if machine.life is not life:
+                return
+            is_near = peer is not None and peer in machine.peers
+            data = self._environment.hosts[peer].serve(bytes.fromhex(sha256)) if peer and is_near else None
+            machine.handle(FetchFailed(sha256=sha256) if data is None else SnapshotArrived(data=data))
 
         return arrive
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from protocol import limits
-from protocol.events import Halt, PeerJoined, StartEstimate
+from protocol import limits, timings
+from protocol.events import Halt, PeerJoined, SnapshotOutcome, StartEstimate, StoreSnapshot
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.node.node import Node
-from protocol.node.snapshots import SnapshotOutcome
 from protocol.run.manifest import Manifest
 from protocol.state.coefficients import Coefficients
 from protocol.state.snapshot import Snapshot, decode_snapshot_untrusted, encode_snapshot
@@ -45,7 +44,6 @@ class _Process:
     life: Life
     outcome: SnapshotOutcome = SnapshotOutcome.NONE
     snapshot: Snapshot | None = None  # in use
-    made_step: int = 0
     steps: int = 0  # begun on a snapshot
     met: list[dict[Slot, set[bytes]]] = field(default_factory=list)  # what each neighbour held when it came
 
@@ -71,45 +69,46 @@ class SnapshotWatch:
             process = self._processes[node.author] = _Process(life=life)
         if isinstance(handled.event, PeerJoined):
             process.met.append(self._held_by(handled.event.peer))
-        if node.snapshots.made is not None and node.snapshots.made[0] > process.made_step:
-            self._see_made(process, node)
         if node.snapshots.outcome is not process.outcome:
             self._see_outcome(process, node)
         for effect in handled.effects:
-            if isinstance(effect, StartEstimate) and node.replica.overlay is not None:
+            if isinstance(effect, StoreSnapshot):
+                self._see_made(process.life, node, effect)
+            if isinstance(effect, StartEstimate) and node.replica.snapshot is not None:
                 self._see_step(process, node, handled.now_ms)
 
     def see_halt(self, life: Life, node: Node, halt: Halt) -> None:
         """SPEC 9.5: a node stops only for a false snapshot, with the signatures, and its own state is right."""
-        overlay = node.replica.overlay
-        require(overlay is not None and halt.attestations, f"an honest node halted: {halt.detail}")
-        assert overlay is not None
-        made = self._made[_hash_of(node.manifest, overlay.snapshot)]
+        snapshot = node.replica.snapshot
+        require(snapshot is not None and halt.attestations, f"an honest node halted: {halt.detail}")
+        assert snapshot is not None
+        made = self._made[_hash_of(node.manifest, snapshot)]
         require(not made.is_true, f"an honest node halted for a true snapshot: {halt.detail}")
         _check_state(life.holding, node)
         self._tell(SnapshotEvent.REFUSED)
 
-    def _see_made(self, process: _Process, node: Node) -> None:
-        assert node.snapshots.made is not None
-        step, sha256, data = node.snapshots.made
-        process.made_step = step
-        holding, snapshot = process.life.holding, decode_snapshot_untrusted(node.manifest, data)
-        below = _slots(holding, range(step))
+    def _see_made(self, life: Life, node: Node, stored: StoreSnapshot) -> None:
+        holding, snapshot = life.holding, decode_snapshot_untrusted(node.manifest, stored.data)
+        below = _slots(holding, range(stored.step))
         set_of = _set_of(below)
         if set_of not in self._sums:
             self._sums[set_of] = _sum(node.manifest, below)
-        is_true = snapshot.step == step and snapshot.slots == len(below) and _is_sum(snapshot, self._sums[set_of])
+        is_true = (
+            snapshot.step == stored.step and snapshot.slots == len(below) and _is_sum(snapshot, self._sums[set_of])
+        )
         require(is_true or node.author in self.liars, "an honest node made a snapshot that is not what it holds")
         self._tell(SnapshotEvent.MADE if is_true else SnapshotEvent.FALSE)
-        made = self._made.setdefault(bytes.fromhex(sha256), _Made(set_of=set_of, is_true=is_true, slots=snapshot.slots))
+        made = self._made.setdefault(
+            bytes.fromhex(stored.sha256), _Made(set_of=set_of, is_true=is_true, slots=snapshot.slots)
+        )
         made.makers.add(node.author)
 
     def _see_outcome(self, process: _Process, node: Node) -> None:
         process.outcome = node.snapshots.outcome
         match process.outcome:
             case SnapshotOutcome.USED:
-                assert node.replica.overlay is not None
-                process.snapshot = node.replica.overlay.snapshot
+                assert node.replica.snapshot is not None
+                process.snapshot = node.replica.snapshot
                 made = self._made.get(_hash_of(node.manifest, process.snapshot))
                 require(made is not None, "a snapshot is used that nobody has made")
                 assert made is not None
@@ -123,7 +122,7 @@ class SnapshotWatch:
         """What the replay says is what it must say; and nothing is used any more."""
         snapshot, holding = process.snapshot, process.life.holding
         assert snapshot is not None
-        require(node.replica.overlay is None, "a snapshot is used after its proof")
+        require(node.replica.snapshot is None, "a snapshot is used after its proof")
         made = self._made[_hash_of(node.manifest, snapshot)]
         below = _slots(holding, range(snapshot.step))
         is_same = made.set_of == _set_of(below)
@@ -148,7 +147,7 @@ class SnapshotWatch:
         if process.steps <= _STEPS_SUMMED:
             _check_state(holding, node)
             _check_shown(snapshot, holding, node)
-        is_silent = now_ms - node.sync.answered_ms >= limits.FIRST_SYNC_TIMEOUT_MS
+        is_silent = now_ms - node.sync.answered_ms >= timings.FIRST_SYNC_TIMEOUT_MS
         if node.sync.is_live or is_silent:
             return
         own = [{slot for slot in met if slot[0] == node.author} for met in process.met]

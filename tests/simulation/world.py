@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, get_args
+from types import ModuleType
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol import limits
+from protocol import limits, timings
 from protocol.ledger import envelope
 from protocol.node.node import Node
 from protocol.schema import _field_types
 from protocol.state import coefficients
 from protocol.state.replica import Replica
-from protocol.wire import Message, PeerId
+from protocol.wire import Kind, PeerId
 from tests.simulation.environment import Environment, Part
 from tests.simulation.faults import Calendar
 from tests.simulation.holding import Slot, Violation
@@ -78,7 +79,7 @@ class World:
         self.owner = Owner(self.environment, lambda: self.hosts)
         self._settle(scenario)
         self._invite(scenario)
-        self.owner.expel()
+        self.owner.exclude()
         self.calendar = Calendar(self.environment, self.hosts, self._links)
 
     @property
@@ -209,12 +210,12 @@ class World:
     def _strike_user(self) -> None:
         """Whoever uses a snapshot now dies; or it is cut."""
         plan = self.environment.scenario.snapshot
-        users = [host for host in self.honest if host.node is not None and host.node.replica.overlay is not None]
+        users = [host for host in self.honest if host.node is not None and host.node.replica.snapshot is not None]
         if not plan or not users:
             return
         if plan.is_cut and not self.environment.snapshots[SnapshotEvent.CUT]:
             self.environment.tell(SnapshotEvent.CUT)
-            self.owner.expel_below(limits.SPAN_STEPS)
+            self.owner.exclude_below(limits.SPAN_STEPS)
         elif plan.is_killed and not self.environment.snapshots[SnapshotEvent.KILLED]:
             self.environment.tell(SnapshotEvent.KILLED)
             users[0].stop(down_ms=self._chosen.randrange(100, 3_000))
@@ -247,7 +248,7 @@ class World:
             return False
         if len(nodes) < len(self.honest) or not all(is_done(node) for node in nodes.values()):
             return False
-        if not self.owner.is_heard() or any(node.replica.overlay is not None for node in nodes.values()):
+        if not self.owner.is_heard() or any(node.replica.snapshot is not None for node in nodes.values()):
             return False
         return len({node.replica.ledger.root() for node in nodes.values()}) == 1
 
@@ -308,10 +309,16 @@ def _result(world: World, agreed_ms: int, violation: str) -> Result:
 @contextmanager
 def changed_limits(values: dict[str, int]) -> Iterator[None]:
     """Other limits than the protocol's while this lasts. Bounds of the wire format stay as they are."""
-    for message in get_args(Message):
+    messages: list[type] = [kind.declared for kind in Kind]
+    for message in messages:
         _field_types(message)  # they are read from the limits at the first use: let that be now
-    with patch.dict(vars(limits), values):
+    assert values.keys() <= vars(limits).keys() | vars(timings).keys()
+    with patch.dict(vars(limits), _of(limits, values)), patch.dict(vars(timings), _of(timings, values)):
         yield
+
+
+def _of(module: ModuleType, values: dict[str, int]) -> dict[str, int]:
+    return {name: value for name, value in values.items() if name in vars(module)}
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from protocol.documents.log_file import MAGIC, LoadedLog, encode_log, load_log_u
 from protocol.errors import Reject, RejectReason
 from protocol.run.manifest import Manifest, SignedManifest, checked, sign_manifest
 from protocol.state.replica import Replica
-from protocol.subspace.bases import decode_basis_untrusted, encode_basis
+from protocol.subspace.basis_file import decode_basis_untrusted, encode_basis
 from sfnode.storage.identity import FILE_NAME, load_or_create_seed
 from sfnode.storage.store import LEDGER_FILE, Store, replay
 from sfnode.storage.stored_bases import BASIS_FILE, store_basis

@@ -18,7 +18,8 @@ from protocol.run.manifest import Manifest, TensorKind, checked
 from protocol.run.method import BasisKind
 from protocol.schema import to_plain
 from protocol.state.coefficients import CoefficientLayout, view_exp
-from protocol.subspace.bases import Bases, Published, decode_basis_untrusted, encode_basis
+from protocol.subspace.bases import Bases, Published
+from protocol.subspace.basis_file import decode_basis_untrusted, encode_basis
 from protocol.subspace.directions import Basis, direction_factors, scale_exp
 from protocol.subspace.sampling import example_indices
 from sfnode.training.estimator import Estimator

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import io
 import json
-import signal
 import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from protocol.run.admission import AdmissionKind, AdmissionSpec
 from protocol.run.manifest import Manifest, SignedManifest, sign_manifest
 from protocol.run.task import Objective, TaskKind, TaskSpec
 from sfnode import demo
-from sfnode.network.events import NetworkConfig
+from sfnode.network.network_config import NetworkConfig
 from sfnode.node.daemon import Daemon, DaemonConfig
 from sfnode.reporter import Reporter
-from sfnode.run.builder import MethodChoice, build_manifest, method_plain
-from sfnode.run.data_files import data_spec
+from sfnode.run.builder import MethodOptions, RunDraft, build_manifest, method_of
+from sfnode.storage.data_files import data_spec
 from sfnode.storage.identity import FILE_NAME, load_or_create_seed
 from sfnode.storage.store import STATUS_FILE
-from sfnode.worker.trainer import TrainingConfig
+from sfnode.testnet.node_process import NodeProcess
+from sfnode.worker.training_config import TrainingConfig
 from tests.support.manifests import OWNER
 
 MODEL = "embedded:tiny-opt"
@@ -47,12 +47,19 @@ def demo_run(*, steps: int, batch_rows: int = 8, name: str = "test", admission: 
         batch_rows=batch_rows,
     )
     described = describe_run(MODEL, "linear", task, DATA)
-    method, schedule = method_plain(MethodChoice(rank=8, directions=4))
-    settings = {"method": method, "schedule": schedule, "steps": steps, "admission": {"kind": admission}}
-    manifest = build_manifest(
-        name=name, owner=OWNER.author, model=described.spec, tensors=described.tensors, task=task, settings=settings
+    method, schedule = method_of(MethodOptions(rank=8, directions=4))
+    draft = RunDraft(
+        name=name,
+        owner=OWNER.author,
+        model=described.spec,
+        tensors=described.tensors,
+        task=task,
+        method=method,
+        schedule=schedule,
+        steps=steps,
+        admission=AdmissionSpec(kind=AdmissionKind(admission), pow_bits=0),
     )
-    return sign_manifest(manifest, OWNER)
+    return sign_manifest(build_manifest(draft), OWNER)
 
 
 def training(worker: Path | None) -> TrainingConfig:
@@ -84,44 +91,13 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def join_command(directory: Path, arguments: list[str], module: str = "sfnode") -> list[str]:
-    """A node. Runs of tests are equal to the bit: without --no-mdns two that go on at once would find each other."""
-    return [sys.executable, "-m", module, "join", "--data-dir", str(directory), "--json", "--no-mdns", *arguments]
+class JoinProcess(NodeProcess):
+    """A node under test. Runs of tests are equal to the bit: without --no-mdns two at once would find each other."""
 
-
-@dataclass
-class JoinProcess:
-    """One ``sfnode join`` as a real process; ``prefix``: a command that runs it somewhere else."""
-
-    directory: Path
-    arguments: list[str]
-    prefix: tuple[str, ...] = ()
-    module: str = "sfnode"
-    process: subprocess.Popen[bytes] | None = None
-    starts: int = 0
-    logs: list[Path] = field(default_factory=list)
-
-    def start(self) -> None:
-        """Start it (again) on its directory."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        log = self.directory.with_name(f"{self.directory.name}.{self.starts}.log")
-        command = [*self.prefix, *join_command(self.directory, self.arguments, self.module)]
-        with log.open("wb") as output:
-            self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-        self.logs.append(log)
-        self.starts += 1
-
-    def kill(self) -> None:
-        """SIGKILL: no goodbye, no flush."""
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait()
-
-    def stop(self, limit_s: float = 5.0) -> int:
-        """SIGTERM; its exit code. Fails when it takes longer than ``limit_s``."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(limit_s)
+    @property
+    def command(self) -> list[str]:
+        """Without the local network."""
+        return [*super().command, "--no-mdns"]
 
     def status(self) -> dict[str, Any]:
         """The last status file; empty before the first."""
@@ -132,9 +108,8 @@ class JoinProcess:
         return status
 
     def events(self) -> list[dict[str, Any]]:
-        """JSON lines of the present life."""
-        lines = self.logs[-1].read_text(errors="replace").splitlines()
-        return [json.loads(line) for line in lines if line.startswith("{")]
+        """All that it has said in its present life."""
+        return [dict(event) for event in super().events()]
 
     def wait_for_event(self, name: str, limit_s: float = 60.0) -> dict[str, Any]:
         """The first event of that name in the present life."""

@@ -15,7 +15,7 @@ from protocol.state.coefficients import Coefficients
 from protocol.subspace.bases import Bases
 from protocol.subspace.directions import seed_of
 from sfnode.demo import LABEL_WORDS, TEMPLATE, data_file, model_folder
-from sfnode.run.builder import MethodChoice, build_manifest, method_plain
+from sfnode.run.builder import MethodOptions, RunDraft, build_manifest, method_of
 from sfnode.training.estimator import Estimator, SharedModel
 from sfnode.training.model.loading import describe_model, load_causal_lm, load_tokenizer, resolve_model
 from sfnode.training.model.tensors import trainable_tensors
@@ -50,7 +50,7 @@ class DemoRun:
             self.session.set_coefficients(epoch, self.coefficients.flat(epoch))
 
 
-def demo_run(choice: MethodChoice, steps: int) -> DemoRun:
+def demo_run(options: MethodOptions, steps: int) -> DemoRun:
     """A run of so many steps that has not begun. 16 rows a step and author."""
     folder = resolve_model("embedded:tiny-opt")
     model = load_causal_lm(model_folder(), torch.device("cpu"), torch.float32)
@@ -66,15 +66,18 @@ def demo_run(choice: MethodChoice, steps: int) -> DemoRun:
         max_tokens=64,
         batch_rows=16,
     )
-    method, schedule = method_plain(choice)
-    manifest = build_manifest(
+    method, schedule = method_of(options)
+    draft = RunDraft(
         name="demo",
         owner=AUTHORS[0].author,
         model=describe_model(folder),
         tensors=trainable_tensors(model),
         task=task,
-        settings={"method": method, "schedule": schedule, "steps": steps},
+        method=method,
+        schedule=schedule,
+        steps=steps,
     )
+    manifest = build_manifest(draft)
     session = Estimator(
         SharedModel(model), Bases(manifest), read_task(load_tokenizer(folder.path), task, data, held_out)
     )

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import trio
 
-from sfnode.worker.messages import (
-    HEADER_BYTES,
+from protocol.framing import FrameParser
+from sfnode.worker_protocol.messages import (
     CoefficientsSet,
     Estimated,
     EstimateRequest,
@@ -22,9 +22,10 @@ from sfnode.worker.messages import (
     Reply,
     SessionOpened,
     SetCoefficients,
-    body_bytes,
     decode_body,
     encode_frame,
+    new_parser,
+    next_body,
 )
 
 Script = Callable[[Message], Reply | bytes]
@@ -58,8 +59,9 @@ class FakeWorker:
         """Answer one connection until either side hangs up."""
         self.connections += 1
         async with stream:
-            while header := await receive(stream, HEADER_BYTES):
-                reply = await self.answer(decode_body(await receive(stream, body_bytes(header))))
+            parser = new_parser()
+            while (body := await receive_body(stream, parser)) is not None:
+                reply = await self.answer(decode_body(body))
                 if isinstance(reply, bytes):
                     await stream.send_all(reply)
                     return
@@ -78,15 +80,14 @@ class FakeWorker:
 Worker = TypeVar("Worker", bound=FakeWorker)
 
 
-async def receive(stream: trio.SocketStream, count: int) -> bytes:
-    """``count`` bytes; nothing when the other side has hung up."""
-    data = b""
-    while len(data) < count:
-        part = await stream.receive_some(count - len(data))
-        if not part:
-            return b""
-        data += part
-    return data
+async def receive_body(stream: trio.SocketStream, parser: FrameParser) -> bytes | None:
+    """The body of the next frame; None when the other side has hung up."""
+    while (body := next_body(parser)) is None:
+        data = await stream.receive_some(65_536)
+        if not data:
+            return None
+        parser.feed_untrusted(data)
+    return body
 
 
 @asynccontextmanager

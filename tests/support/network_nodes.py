@@ -9,15 +9,18 @@ from typing import Any
 
 import trio
 
+from protocol.events import Event, MessageArrived, PeerJoined, PeerLeft
 from protocol.wire import Message, PeerId, Records
-from sfnode.network.events import MessageReceived, NetworkConfig, NetworkEvent, PeerConnected, PeerDisconnected
 from sfnode.network.network import Network
+from sfnode.network.network_config import NetworkConfig, Timings
+from sfnode.network.policy.address_book import PeerRow
 from sfnode.network.policy.addresses import Address, parse_address, parse_listen
-from sfnode.network.sessions.channel import Timings
 from sfnode.network.sessions.file_download import FileSource
+from sfnode.network.sessions.file_server import ServedRun
 from sfnode.network.sessions.handshake import own_hello
 from sfnode.network.transport.host import Host, SessionHandler
 from sfnode.network.transport.link import Link, LinkBrokenError
+from sfnode.node.inbox import open_inbox
 
 RUN_ID = bytes(range(32))
 MANIFEST = bytes(range(256)) * 400  # 100 KiB: four parts
@@ -31,13 +34,30 @@ def seed(number: int) -> bytes:
     return bytes([number >> 8, number & 255]) * 16
 
 
+class ReadableNetwork(Network):
+    """A network whose inbox is at hand: ``unread`` is what its node has not read yet."""
+
+    def __init__(self, **fields: Any) -> None:
+        inbox, self.unread = open_inbox()
+        super().__init__(inbox=inbox, **fields)
+
+
 def network(
-    number: int, config: NetworkConfig | None = None, *, run_id: bytes = RUN_ID, basis: FileSource | None = None
-) -> Network:
+    number: int,
+    config: NetworkConfig | None = None,
+    *,
+    basis: FileSource | None = None,
+    known_peers: tuple[PeerRow, ...] = (),
+    run_id: bytes = RUN_ID,
+    record_bytes: int = 0,
+) -> ReadableNetwork:
     """A network that does not run yet; by default it listens on a free port of loopback."""
-    config = config or NetworkConfig(listen=(LOOPBACK,))
-    return Network(
-        config=config, identity_seed=seed(number), run_id=run_id, manifest_bytes=MANIFEST, find_file=lambda _: basis
+    run = ServedRun(run_id=run_id, manifest_bytes=MANIFEST, record_bytes=record_bytes, find_file=lambda _: basis)
+    return ReadableNetwork(
+        config=config or NetworkConfig(listen=(LOOPBACK,)),
+        identity_seed=seed(number),
+        run=run,
+        known_peers=known_peers,
     )
 
 
@@ -45,10 +65,10 @@ def network(
 class Node:
     """A running network that records its events."""
 
-    network: Network
+    network: ReadableNetwork
     addresses: tuple[str, ...]
     scope: trio.CancelScope
-    events: list[NetworkEvent] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     changed: trio.Event = field(default_factory=trio.Event)
     stopped: trio.Event = field(default_factory=trio.Event)
 
@@ -57,19 +77,19 @@ class Node:
         return self.network.peer
 
     def messages(self) -> list[Message]:
-        return [event.message for event in self.events if isinstance(event, MessageReceived)]
+        return [event.message for event in self.events if isinstance(event, MessageArrived)]
 
-    def connected(self) -> list[PeerConnected]:
-        return [event for event in self.events if isinstance(event, PeerConnected)]
+    def connected(self) -> list[PeerJoined]:
+        return [event for event in self.events if isinstance(event, PeerJoined)]
 
-    def disconnected(self) -> list[PeerDisconnected]:
-        return [event for event in self.events if isinstance(event, PeerDisconnected)]
+    def disconnected(self) -> list[PeerLeft]:
+        return [event for event in self.events if isinstance(event, PeerLeft)]
 
     def peers(self) -> set[PeerId]:
         return {neighbour.peer for neighbour in self.network.neighbours()}
 
     async def record(self) -> None:
-        async for event in self.network.events:
+        async for event in self.network.unread:
             self.events.append(event)
             self.changed.set()
             self.changed = trio.Event()
@@ -80,7 +100,7 @@ class Node:
         await self.stopped.wait()
 
 
-async def start(nursery: trio.Nursery, network: Network, *, is_reading: bool = True) -> Node:
+async def start(nursery: trio.Nursery, network: ReadableNetwork, *, is_reading: bool = True) -> Node:
     """Run a network in the nursery; with ``is_reading`` its events are recorded, else they pile up."""
 
     async def run(task_status: Any) -> None:

@@ -7,10 +7,12 @@ import hashlib
 import numpy as np
 
 from protocol.run.manifest import Manifest, SignedManifest, checked, sign_manifest
+from protocol.run.method import BasisKind
 from protocol.schema import to_plain
-from protocol.subspace.bases import encode_basis
+from protocol.subspace.basis_file import encode_basis
 from protocol.subspace.directions import Basis, Int8Array
-from sfnode.run.builder import MethodChoice, method_plain
+from sfnode.run.builder import BEST, MethodOptions, method_of
+from sfnode.storage.stored_bases import BasisSpec
 from tests.support.daemons import demo_run
 from tests.support.manifests import OWNER
 
@@ -32,15 +34,17 @@ def published_demo_run(*, steps: int, epoch_steps: int = 1_024) -> tuple[SignedM
     """The run, and the file that its manifest names."""
     random = demo_run(steps=steps).manifest
     data = basis_for(random)
-    choice = MethodChoice(
-        rank=RANK,
+    best = BEST[BasisKind.RANDOM]
+    options = MethodOptions(
+        core=best.core,
+        scalar=best.scalar,
+        learning_rate=best.learning_rate,
         directions=4,
         epoch_steps=epoch_steps,
-        basis_sha256=hashlib.sha256(data).hexdigest(),
-        basis_unit_exp=3,
-        basis_max=8,
         sides=1,
         shares=2,
     )
-    plain = {**to_plain(random, as_rows=False), "method": method_plain(choice)[0]}
+    basis = BasisSpec(rank=RANK, sha256=hashlib.sha256(data).hexdigest(), unit_exp=3, entry_max=8)
+    method, _ = method_of(options, basis)
+    plain = {**to_plain(random, as_rows=False), "method": to_plain(method, as_rows=False)}
     return sign_manifest(checked(plain), OWNER), data

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
-from sfnode.worker.messages import HEADER_BYTES, Message, Request, body_bytes, decode_body, encode_frame
+from sfnode.worker_protocol.messages import Message, Request, decode_body, encode_frame, new_parser, next_body
 from tests import REPOSITORY
 
 
@@ -54,11 +54,17 @@ class WorkerClient:
     def __init__(self, path: Path) -> None:
         self._stream = socket.socket(socket.AF_UNIX)
         self._stream.connect(str(path))
+        self._parser = new_parser()
 
     def ask(self, request: Request) -> Message:
         """Send ``request`` and wait for the reply; EOFError when the worker closes the connection instead."""
         self._stream.sendall(encode_frame(request))
-        return decode_body(self._exactly(body_bytes(self._exactly(HEADER_BYTES))))
+        while (body := next_body(self._parser)) is None:
+            data = self._stream.recv(65_536)
+            if not data:
+                raise EOFError
+            self._parser.feed_untrusted(data)
+        return decode_body(body)
 
     def send_raw(self, data: bytes) -> bytes:
         """Send any bytes; what comes back first, empty when the worker closes."""
@@ -68,12 +74,3 @@ class WorkerClient:
     def close(self) -> None:
         """Hang up."""
         self._stream.close()
-
-    def _exactly(self, length: int) -> bytes:
-        data = b""
-        while len(data) < length:
-            part = self._stream.recv(length - len(data))
-            if not part:
-                raise EOFError
-            data += part
-        return data

@@ -9,17 +9,17 @@ import pytest
 
 from protocol.errors import SfnodeError
 from sfnode.cli.testnet import _check
-from sfnode.testnet.local_network import TestnetResult
+from sfnode.testnet.local_network import LocalNetworkResult
 from tests.support.daemons import run_sfnode
 
 
 def result(
     *, is_agreed: bool = True, is_stopped_cleanly: bool = True, before: float = 0.5, after: float = 0.75
-) -> TestnetResult:
-    return TestnetResult(
+) -> LocalNetworkResult:
+    return LocalNetworkResult(
         is_agreed=is_agreed,
         is_stopped_cleanly=is_stopped_cleanly,
-        statuses=[],
+        nodes=[],
         state_digests=["aa", "bb"],
         replayed_digest="aa",
         before={"accuracy": before, "loss": 1.0},
@@ -45,7 +45,7 @@ def test_verdict__equal_digests_and_enough_points__is_none() -> None:
         (result(after=0.3), r"changed by -20.0 points"),
     ],
 )
-def test_verdict__anything_short_of_that__fails_with_the_figure(outcome: TestnetResult, complaint: str) -> None:
+def test_verdict__anything_short_of_that__fails_with_the_figure(outcome: LocalNetworkResult, complaint: str) -> None:
     with pytest.raises(SfnodeError, match=complaint):
         _check(outcome, Path("folder"), 20.0)
 

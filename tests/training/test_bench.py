@@ -91,8 +91,8 @@ def test_bench_apply__tiny_shape__reports_both_kinds_of_directions() -> None:
 
 def test_bench_audit__tiny_shape__honest_dtypes_are_nearer_than_strangers() -> None:
     found = bench_audit("opt-tiny", rows=8, tokens=8, dtype="fp32", other_dtype="bf16", device="cpu")
-    assert 0 < found["deviation_of_dtypes"] < 0.5 < 1 < found["deviation_of_strangers"]
-    assert found["seconds"] > 0 and found["ratio_to_step"] > 0
+    assert 0 < found.deviation_of_dtypes < 0.5 < 1 < found.deviation_of_strangers
+    assert found.seconds > 0 and found.ratio_to_step > 0
 
 
 def test_bench_view__tiny_shape__reports_figures() -> None:
@@ -116,10 +116,10 @@ def test_bench_view__naive_merge__is_the_view_but_for_rounding() -> None:
 
 def test_bench_replay__few_updates__parts_make_the_whole() -> None:
     found = bench_replay("opt-tiny", updates=120, repeats=1)
-    assert sum(found["seconds"].values()) == pytest.approx(found["seconds_total"])
-    assert found["updates_per_second"] > 0
-    assert found["ratio_to_signatures"] > 1
-    assert bench_replay("opt-tiny", updates=120, repeats=1)["state_digest"] == found["state_digest"]
+    assert sum(found.seconds.values()) == pytest.approx(found.seconds_total)
+    assert found.updates_per_second > 0
+    assert found.ratio_to_signatures > 1
+    assert bench_replay("opt-tiny", updates=120, repeats=1).state_digest == found.state_digest
 
 
 def test_bench__unknown_shape__is_refused() -> None:

@@ -13,11 +13,12 @@ import torch
 
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import Manifest
+from protocol.run.method import CoreKind, ScheduleKind
 from protocol.state.coefficients import Coefficients
 from protocol.subspace.bases import Bases
 from protocol.subspace.directions import seed_of
 from sfnode.demo import model_folder
-from sfnode.run.builder import MethodChoice
+from sfnode.run.builder import MethodOptions
 from sfnode.training.estimator import Estimator, SharedModel
 from sfnode.training.model.folding import fold_weights, is_quantised
 from sfnode.training.model.quantised import QuantisedLinear, closed_weights, load_in
@@ -55,7 +56,7 @@ def _full_precision() -> Iterator[None]:
 
 
 def demo_session(precision: str, device: str, manifest: Manifest) -> Estimator:
-    data = demo_run(MethodChoice(), 1).session.data
+    data = demo_run(MethodOptions(), 1).session.data
     return Estimator(SharedModel(load_in(precision, model_folder(), torch.device(device))), Bases(manifest), data)
 
 
@@ -80,7 +81,8 @@ def test_cuda__same_coefficients__fold_has_the_bits_of_the_cpu(dtype: torch.dtyp
 
 def test_cuda__node_beside_a_cpu_node__states_and_fp32_weights_have_equal_digests() -> None:
     steps = 8
-    manifest = demo_run(MethodChoice(learning_rate=5e-4, schedule="constant", epoch_steps=5), steps).manifest
+    options = MethodOptions(learning_rate=5e-4, schedule=ScheduleKind.CONSTANT, epoch_steps=5)
+    manifest = demo_run(options, steps).manifest
     codec = EnvelopeCodec(manifest)
     nodes = [(demo_session("fp32", device, manifest), Coefficients(manifest)) for device in ("cpu", "cuda")]
     for step in range(steps):
@@ -103,7 +105,7 @@ def test_cuda__node_beside_a_cpu_node__states_and_fp32_weights_have_equal_digest
 
 @pytest.mark.parametrize(("precision", "least"), PRECISIONS)
 def test_cuda__each_precision__gradients_follow_those_of_the_cpu(precision: str, least: float) -> None:
-    run = demo_run(MethodChoice(core="rademacher", epsilon_exp=-8), 100)
+    run = demo_run(MethodOptions(core=CoreKind.RADEMACHER, epsilon_exp=-8), 100)
     other = demo_session(precision, "cuda", run.manifest)
     expected, found = (
         np.array([session.projected_gradients(seed, step=0) for seed in range(12)]).ravel()
@@ -114,10 +116,10 @@ def test_cuda__each_precision__gradients_follow_those_of_the_cpu(precision: str,
 
 @needs_torchao
 def test_cuda__int4__trains_and_its_closed_epochs_count() -> None:
-    manifest = demo_run(MethodChoice(core="rademacher", epsilon_exp=-8), 100).manifest
+    manifest = demo_run(MethodOptions(core=CoreKind.RADEMACHER, epsilon_exp=-8), 100).manifest
     model = load_in("int4", model_folder(), torch.device("cuda"))
     assert any(isinstance(module, QuantisedLinear) and is_quantised(module.weight) for module in model.modules())
-    session = Estimator(SharedModel(model), Bases(manifest), demo_run(MethodChoice(), 1).session.data)
+    session = Estimator(SharedModel(model), Bases(manifest), demo_run(MethodOptions(), 1).session.data)
     before = session.projected_gradients(1, step=manifest.method.epoch_steps)
     assert np.isfinite(before).all()
     weights = closed_weights(Bases(manifest), {0: some_coefficients(manifest, 0)}, dict(model.named_parameters()))

@@ -17,11 +17,12 @@ from transformers import PreTrainedModel
 from protocol.errors import OperatorError
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import Manifest
+from protocol.run.method import CoreKind, ScheduleKind
 from protocol.state.coefficients import Coefficients
 from protocol.subspace.bases import Bases
 from protocol.subspace.directions import seed_of
 from sfnode.demo import model_folder
-from sfnode.run.builder import MethodChoice
+from sfnode.run.builder import MethodOptions
 from sfnode.training.estimator import Estimator, SharedModel
 from sfnode.training.model import quantised
 from sfnode.training.model.folding import dequantised, is_quantised
@@ -78,14 +79,14 @@ def tiny_session(model: PreTrainedModel, manifest: Manifest, folder: Path) -> Es
 
 
 def demo_session(precision: str, manifest: Manifest) -> Estimator:
-    data = demo_run(MethodChoice(), 1).session.data
+    data = demo_run(MethodOptions(), 1).session.data
     return Estimator(SharedModel(load_in(precision, model_folder(), CPU)), Bases(manifest), data)
 
 
 @pytest.mark.parametrize("precision", QUANTISED_TOO)
 def test_precision__same_rows_and_directions__gradients_follow_those_of_fp32(precision: str) -> None:
     # epsilon 2^-8; at 2^-10 the noise of bf16 activations is larger: correlation 0.95 (docs/models.md)
-    run = demo_run(MethodChoice(core="rademacher", epsilon_exp=-8), 100)
+    run = demo_run(MethodOptions(core=CoreKind.RADEMACHER, epsilon_exp=-8), 100)
     other = demo_session(precision, run.manifest)
     expected, found = (
         np.array([session.projected_gradients(seed, step=0) for seed in range(12)]).ravel()
@@ -190,7 +191,8 @@ def test_int8__after_an_estimate__weights_and_corrections_are_as_before(tmp_path
 @needs_torchao
 def test_mixed_run__fp32_bf16_and_int8__share_one_state_and_all_learn() -> None:
     steps = 20
-    choice = MethodChoice(learning_rate=5e-4, schedule="constant", epoch_steps=15)  # a few of them in a second epoch
+    # a few of them in a second epoch
+    choice = MethodOptions(learning_rate=5e-4, schedule=ScheduleKind.CONSTANT, epoch_steps=15)
     manifest = demo_run(choice, steps).manifest
     codec = EnvelopeCodec(manifest)
     nodes = [(demo_session(precision, manifest), Coefficients(manifest)) for precision in ("fp32", "bf16", "int8")]

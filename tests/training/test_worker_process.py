@@ -20,7 +20,7 @@ from sfnode.training.estimator import Estimator, SharedModel
 from sfnode.training.model.loading import describe_model, load_causal_lm, load_tokenizer, resolve_model
 from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.task.encoding import read_task
-from sfnode.worker.messages import (
+from sfnode.worker_protocol.messages import (
     CoefficientsSet,
     EpochCoefficients,
     Estimated,

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from protocol.run.manifest import Manifest, checked
-from protocol.subspace.bases import MAGIC, decode_basis_untrusted, encode_basis
+from protocol.subspace.basis_file import MAGIC, decode_basis_untrusted, encode_basis
 from protocol.subspace.directions import Basis
 from tests.support.manifests import manifest_data
 from tests.vectors.notation import Case, case, judged

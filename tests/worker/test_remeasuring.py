@@ -15,7 +15,7 @@ from protocol.errors import OperatorError, Reject, RejectReason
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.run.manifest import SignedManifest, sign_manifest
 from protocol.subspace.directions import seed_of
-from sfnode.run.builder import MethodChoice
+from sfnode.run.builder import MethodOptions
 from sfnode.storage.identity import FILE_NAME
 from sfnode.storage.store import Store
 from sfnode.worker.remeasuring import choose_messages, states_before, tolerance_of
@@ -38,7 +38,7 @@ class Trained:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    run = demo_run(MethodChoice(directions=8), STEPS)
+    run = demo_run(MethodOptions(directions=8), STEPS)
     signed = sign_manifest(run.manifest, AUTHORS[0])
     codec = EnvelopeCodec(run.manifest)
     records = []
@@ -88,7 +88,7 @@ def test_audit__nonsense_asked_for__teaches(trained: Trained, tmp_path: Path) ->
     assert_teaches(call(*directory, "--author", "me"), "--author 'me'", "64 lower-case hex digits")
     assert_teaches(call(*directory, "--author", "00" * 32), "no update of author 0000", "nothing to audit")
     (tmp_path / "x.audit").write_text("no report")
-    assert_teaches(call(*directory, "--check", tmp_path / "x.audit"), "x.audit", "no valid audit report")
+    assert_teaches(call(*directory, "--check", tmp_path / "x.audit"), "x.audit", "not a valid audit report")
 
 
 def test_choose_messages__at_random__of_the_author_by_step() -> None:

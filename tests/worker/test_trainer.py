@@ -22,7 +22,9 @@ from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import sign_manifest
 from protocol.state.coefficients import Coefficients
 from sfnode.reporter import Reporter
-from sfnode.worker.messages import (
+from sfnode.worker.trainer import Evaluate, Job, Trainer
+from sfnode.worker.training_config import TrainingConfig
+from sfnode.worker_protocol.messages import (
     EstimateRequest,
     EvaluateRequest,
     FailureKind,
@@ -32,7 +34,6 @@ from sfnode.worker.messages import (
     SetCoefficients,
     WorkerFailure,
 )
-from sfnode.worker.trainer import Evaluate, Job, Trainer, TrainingConfig
 from tests.support.fake_worker import FakeWorker, Script, fake_worker, healthy
 from tests.support.manifests import OWNER, small_manifest
 

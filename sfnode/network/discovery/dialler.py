@@ -13,20 +13,19 @@ import trio
 
 from protocol.errors import Reject
 from protocol.wire import PeerId
+from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.discovery.peer_exchange import PeerExchange
-from sfnode.network.events import DialReport
 from sfnode.network.policy.address_book import AddressBook
-from sfnode.network.policy.addresses import Address, parse_address
-from sfnode.network.policy.inbound import Group, limited_group_of
+from sfnode.network.policy.addresses import Address
+from sfnode.network.policy.ip_groups import Group, limited_group_of
 from sfnode.network.policy.outbound import Candidate, Dialled, choose_to_leave, elsewhere, is_crowded, spread
 from sfnode.network.policy.reputation import Fault
+from sfnode.network.reports import DialReport
 from sfnode.network.sessions.handshake import DUPLICATE, RefusedError
 from sfnode.network.sessions.open_sessions import OpenSessions
 from sfnode.network.transport.host import DialError, Host
 from sfnode.network.transport.link import Link, LinkBrokenError
-
-_log = logging.getLogger("sfnode.network")
 
 # Runs a whole outbound session; calls the second argument once both have said hello. Raises what the handshake raises.
 OutboundSession = Callable[[Link, Callable[[], None]], Awaitable[None]]
@@ -109,7 +108,7 @@ class Dialler:
             yield Candidate(peer=peer, group=self._group(peer))
 
     def _group(self, peer: PeerId) -> Group | None:
-        return _group_of(self._book.addresses(peer)[0])
+        return _group_of(self._book.addresses(peer)[0].host)
 
     def _dialled(self) -> tuple[Dialled, ...]:
         """The sessions that we dialled and that are to stay, the oldest first."""
@@ -172,15 +171,15 @@ class Dialler:
             await self._dial(peer)
         except Exception:  # a bug of ours that this peer found must not take the other sessions along
             self.failures += 1
-            _log.exception("outbound_session_failed peer=%s", peer)
+            log(logging.ERROR, "outbound_session_failed", is_failure=True, peer=peer)
             self._book.failed(peer, trio.current_time(), at_least_s=bounds.REFUSED_S)
         finally:
             self._dialling.discard(peer)
             self.wake()
 
     async def _dial(self, peer: PeerId) -> None:
-        for transport in self._book.addresses(peer):
-            if await self._try_address(replace(parse_address(transport), peer=peer)):
+        for address in self._book.addresses(peer):
+            if await self._try_address(replace(address, peer=peer)):
                 return
 
     async def _try_address(self, address: Address) -> bool:
@@ -191,7 +190,7 @@ class Dialler:
         def on_handshake() -> None:
             self._dialling.discard(peer)
             self._reports.pop(str(address), None)
-            self._book.succeeded(peer, address.transport, unix_ms=int(time.time() * 1000))
+            self._book.succeeded(peer, address, unix_ms=int(time.time() * 1000))
 
         try:
             link = await self._host.dial(address)
@@ -226,9 +225,9 @@ class Dialler:
         self._reports[str(address)] = report
         if len(self._reports) > bounds.DIAL_REPORTS_MAX:
             del self._reports[next(iter(self._reports))]
-        _log.info("dial_failed address=%s reason=%r failures=%d retry_in_s=%.1f", address, reason, failures, retry_in_s)
+        log(logging.DEBUG, "dial_not_answered", address=str(address), reason=reason, retry_in_s=round(retry_in_s, 1))
 
 
 @lru_cache(maxsize=bounds.KNOWN_PEERS_MAX)  # 20 us each, and a full book is gone through every second
-def _group_of(transport: str) -> Group | None:
-    return limited_group_of(parse_address(transport).host)
+def _group_of(host: str) -> Group | None:
+    return limited_group_of(host)

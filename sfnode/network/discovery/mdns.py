@@ -20,6 +20,7 @@ from typing import Final
 import trio
 
 from protocol.wire import PeerId
+from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.discovery.mdns_packets import (
     Announcement,
@@ -32,8 +33,6 @@ from sfnode.network.policy.addresses import Address, parse_untrusted
 
 GROUP: Final = "224.0.0.251"
 PORT: Final = 5353
-_log = logging.getLogger("sfnode.network")
-
 Found = Callable[[Address], None]
 
 
@@ -55,7 +54,7 @@ class LocalDiscovery:
         try:
             self._socket = _open_socket()
         except OSError as error:
-            _log.warning("mdns_unavailable reason=%r", error.strerror)
+            log(logging.WARNING, "mdns_unavailable", reason=error.strerror)
             return
         with self._socket:
             async with trio.open_nursery() as nursery:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Final
 
 import trio
@@ -10,7 +11,7 @@ import trio
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.wire import PeerAddress, PeerId, Peers, PeersRequest, encode
 from sfnode.network import bounds
-from sfnode.network.events import NetworkConfig
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.address_book import AddressBook
 from sfnode.network.policy.addresses import (
     Address,
@@ -33,7 +34,7 @@ class PeerExchange:
         self._book = book
         self._open_sessions = open_sessions
         own = parse_untrusted((*config.listen, *config.announce))  # those with a port that is fixed
-        self._own = frozenset(address.transport for address in own)
+        self._own = frozenset(replace(address, peer=None) for address in own)
         self._ask_next: dict[PeerId, tuple[float, float]] = {}  # when (s), and how long to wait after that (s)
         self._answered_s: dict[PeerId, float] = {}
         # How many answers a neighbour may owe us: one that was frozen for a while answers several questions at once.
@@ -41,7 +42,7 @@ class PeerExchange:
 
     def know_own(self, address: Address) -> None:
         """This node can be dialled there, too: nobody is to make it dial itself."""
-        self._own |= {address.transport}
+        self._own |= {replace(address, peer=None)}
 
     def session_opened(self, session: Session) -> None:
         """A session began: remember where the neighbour says it listens."""
@@ -81,10 +82,9 @@ class PeerExchange:
             return ()
         found: list[PeerAddress] = []
         for known in self._book.share(exclude=peer, connected=self._open_sessions.peers()):
-            addresses = parse_untrusted(self._book.addresses(known))
-            reachable = reachable_addresses(addresses, observed_host=observed_host)
+            reachable = reachable_addresses(self._book.addresses(known), observed_host=observed_host)
             if reachable:
-                found.append(PeerAddress(peer=known, addresses=reachable))
+                found.append(PeerAddress(peer=known, addresses=tuple(map(str, reachable))))
         while found and len(encode(Peers(peers=tuple(found)))) > bytes_max:  # a liar may have told us long names
             found.pop()
         return tuple(found)
@@ -101,9 +101,10 @@ class PeerExchange:
         """Remember a peer that the local network told of; all of these together have one neighbour's share of the
         book. True when it is news."""
         assert address.peer is not None
-        if address.transport in self._own or address.transport in self._book.addresses(address.peer):
+        heard = replace(address, peer=None)
+        if heard in self._own or heard in self._book.addresses(address.peer):
             return False
-        self._book.learn(address.peer, (address.transport,), source=NEARBY)
+        self._book.learn(address.peer, (heard,), source=NEARBY)
         return True
 
     def learn(self, peers: tuple[PeerAddress, ...], *, source: PeerId, observed_host: str) -> None:
@@ -116,7 +117,7 @@ class PeerExchange:
             except ValueError:
                 continue
             known = self._book.addresses(PeerId(told.peer))  # from the operator, perhaps: names of his are not replaced
-            new = tuple(address for address in parse_untrusted(told.addresses) if address.transport not in known)
+            new = tuple(each for each in parse_untrusted(told.addresses) if replace(each, peer=None) not in known)
             is_of_itself = told.peer == source
             believed = believable_addresses(new, observed_host=observed_host, is_of_itself=is_of_itself)
             others = tuple(address for address in believed if address not in self._own)

@@ -16,10 +16,10 @@ from typing import Any
 import miniupnpc
 import trio
 
+from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.policy.addresses import Address
 
-_log = logging.getLogger("sfnode.network")
 _PROTOCOL, _DESCRIPTION, _ANYBODY = "TCP", "sfnode", ""
 _PERMANENT_S = 0  # what routers ask for that know no leases
 
@@ -154,7 +154,7 @@ class PortMapper:
             try:
                 self._gateway.close(self._outside)
             except NoMappingError as error:
-                _log.info("port_mapping_left reason=%r", str(error))
+                log(logging.INFO, "port_mapping_left", reason=str(error))
 
     async def _in_thread(self, run: Callable[[], Any]) -> Any:
         return await trio.to_thread.run_sync(run, abandon_on_cancel=True)  # type: ignore[call-arg]  # too old stubs

@@ -1,17 +1,23 @@
-"""What a node keeps of its peers from one life to the next, read back: addresses, bootstraps, those not wanted."""
+"""What a node keeps of its peers from one life to the next, as text: addresses, bootstraps, those not wanted."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 
 from protocol.errors import OperatorError
-from protocol.schema import Malformed, from_plain_untrusted
+from protocol.schema import Malformed, from_plain_untrusted, to_plain
 from sfnode.network.bounds import BOOTSTRAPS_KEPT_MAX
-from sfnode.network.events import NetworkConfig
+from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.address_book import PeerRow
 from sfnode.network.policy.addresses import parse_bootstrap
 from sfnode.network.policy.reputation import DiscouragedRow
+
+
+def encode_peers(rows: Iterable[PeerRow]) -> str:
+    """The address book as it is saved."""
+    return _encode_rows(rows)
 
 
 def decode_peers(text: str) -> tuple[PeerRow, ...]:
@@ -20,6 +26,11 @@ def decode_peers(text: str) -> tuple[PeerRow, ...]:
         return tuple(from_plain_untrusted(PeerRow, row, "known_peers") for row in json.loads(text))
     except (ValueError, TypeError, RecursionError, Malformed):
         return ()
+
+
+def encode_bootstraps(addresses: Iterable[str]) -> str:
+    """The bootstraps that were reached, as they are saved."""
+    return json.dumps(list(addresses))
 
 
 def with_bootstraps(config: NetworkConfig, text: str) -> NetworkConfig:
@@ -35,9 +46,18 @@ def with_bootstraps(config: NetworkConfig, text: str) -> NetworkConfig:
     return replace(config, bootstrap=(*config.bootstrap, *earlier[:BOOTSTRAPS_KEPT_MAX]))
 
 
+def encode_discouraged(rows: Iterable[DiscouragedRow]) -> str:
+    """The peers that are not wanted, as they are saved."""
+    return _encode_rows(rows)
+
+
 def decode_discouraged(text: str) -> tuple[DiscouragedRow, ...]:
     """The saved peers that are not wanted; unreadable ones are worth no stop: whoever misbehaves will do so again."""
     try:
         return tuple(from_plain_untrusted(DiscouragedRow, row, "discouraged") for row in json.loads(text))
     except (ValueError, TypeError, RecursionError, Malformed):
         return ()
+
+
+def _encode_rows(rows: Iterable[PeerRow | DiscouragedRow]) -> str:
+    return json.dumps([to_plain(row, as_rows=False) for row in rows])

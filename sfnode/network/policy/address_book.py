@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from protocol.wire import PeerId
 from sfnode.network import bounds
-from sfnode.network.policy.addresses import Address
+from sfnode.network.policy.addresses import Address, parse_untrusted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class PeerRow:
 
 @dataclass(slots=True, kw_only=True)
 class _Entry:
-    addresses: list[str] = field(default_factory=list)
+    addresses: list[Address] = field(default_factory=list)  # without the peer id
     last_success_unix_ms: int = 0
     failures: int = 0
     due_s: float = 0.0  # not dialled before
@@ -45,7 +45,7 @@ class AddressBook:
         for address in bootstrap:
             if address.peer is not None and address.peer != own_peer:
                 entry = self._entries.setdefault(address.peer, _Entry(is_bootstrap=True))
-                _remember(entry, address.transport)
+                _remember(entry, address)
 
     # --- persistence
 
@@ -56,7 +56,7 @@ class AddressBook:
                 continue
             entry = self._entries.setdefault(PeerId(row.peer), _Entry())
             entry.last_success_unix_ms = row.last_success_unix_ms
-            for address in row.addresses:
+            for address in parse_untrusted(row.addresses):
                 _remember(entry, address)
 
     def rows(self) -> tuple[PeerRow, ...]:
@@ -64,7 +64,7 @@ class AddressBook:
         return tuple(
             PeerRow(
                 peer=peer,
-                addresses=tuple(entry.addresses),
+                addresses=tuple(map(str, entry.addresses)),
                 last_success_unix_ms=entry.last_success_unix_ms,
                 failures=entry.failures,
             )
@@ -73,7 +73,7 @@ class AddressBook:
 
     # --- learning
 
-    def learn(self, peer: PeerId, addresses: tuple[str, ...], *, source: PeerId) -> None:
+    def learn(self, peer: PeerId, addresses: tuple[Address, ...], *, source: PeerId) -> None:
         """What a neighbour says about a peer, which may be itself. Displaces no peer that was ever reached."""
         if not addresses or peer == self._own_peer:
             return
@@ -139,20 +139,21 @@ class AddressBook:
         good.sort(key=lambda peer: -self._entries[peer].last_success_unix_ms)
         return frozenset(good[: bounds.ANCHORS])
 
-    def addresses(self, peer: PeerId) -> tuple[str, ...]:
+    def addresses(self, peer: PeerId) -> tuple[Address, ...]:
         """Addresses of a peer, last good one first; without the peer id."""
         entry = self._entries.get(peer)
         return tuple(entry.addresses) if entry else ()
 
-    def succeeded(self, peer: PeerId, address: str, *, unix_ms: int) -> None:
+    def succeeded(self, peer: PeerId, address: Address, *, unix_ms: int) -> None:
         """A session came about at this address."""
         entry = self._entries.setdefault(peer, _Entry())
         entry.last_success_unix_ms = unix_ms
         entry.failures = 0
         entry.source = None
-        if address in entry.addresses:
-            entry.addresses.remove(address)
-        entry.addresses.insert(0, address)
+        good = replace(address, peer=None)
+        if good in entry.addresses:
+            entry.addresses.remove(good)
+        entry.addresses.insert(0, good)
         del entry.addresses[bounds.ADDRESSES_PER_PEER_MAX :]
 
     def still_good(self, peer: PeerId, *, unix_ms: int) -> None:
@@ -192,10 +193,11 @@ class AddressBook:
         return tuple(good[: bounds.PEERS_PER_ANSWER_MAX])
 
 
-def _remember(entry: _Entry, address: str) -> None:
+def _remember(entry: _Entry, address: Address) -> None:
     """Append an address; when there are too many, the second gives way (the first is the last good one)."""
-    if address in entry.addresses:
+    told = replace(address, peer=None)
+    if told in entry.addresses:
         return
     if len(entry.addresses) >= bounds.ADDRESSES_PER_PEER_MAX:
         del entry.addresses[1]
-    entry.addresses.append(address)
+    entry.addresses.append(told)

@@ -182,7 +182,7 @@ def parse_untrusted(texts: tuple[str, ...]) -> tuple[Address, ...]:
     return tuple(found)
 
 
-def believable_addresses(told: tuple[Address, ...], *, observed_host: str, is_of_itself: bool) -> tuple[str, ...]:
+def believable_addresses(told: tuple[Address, ...], *, observed_host: str, is_of_itself: bool) -> tuple[Address, ...]:
     """What a neighbour that we see at IP address ``observed_host`` tells of addresses, as far as we dial them.
 
     Whoever owns a domain decides what a name in it stands for, and systems take numbers for names ("127.1"): a name
@@ -200,8 +200,9 @@ def believable_addresses(told: tuple[Address, ...], *, observed_host: str, is_of
     return reachable_addresses(tuple(meant), observed_host=observed_host)
 
 
-def reachable_addresses(listen: tuple[Address, ...], *, observed_host: str) -> tuple[str, ...]:
-    """What addresses mean to somebody who is seen at, or sees their teller at, IP address ``observed_host``.
+def reachable_addresses(listen: tuple[Address, ...], *, observed_host: str) -> tuple[Address, ...]:
+    """What addresses mean to somebody who is seen at, or sees their teller at, IP address ``observed_host``; without
+    peer ids.
 
     "Every interface" becomes that address. Loopback counts only if that one is loopback too, so that nobody can make
     anybody dial his own machine; link-local only among those who are on one link; and a private address only if that
@@ -209,16 +210,18 @@ def reachable_addresses(listen: tuple[Address, ...], *, observed_host: str) -> t
     """
     kind, host = _kind_and_host(observed_host)
     observed = Address(kind=kind, host=host, port=0, peer=None)
-    found: list[str] = []
+    found: list[Address] = []
     for address in listen:
-        meant = replace(address, kind=kind, host=host) if address.is_wildcard else address
+        meant = replace(address, peer=None)
+        if address.is_wildcard:
+            meant = replace(meant, kind=kind, host=host)
         is_elsewhere = (
             (meant.is_loopback and not observed.is_loopback)
             or (meant.is_link_local and not observed.is_link_local)
             or (meant.is_inside and not observed.is_inside)
         )
-        if not is_elsewhere and meant.transport not in found:
-            found.append(meant.transport)
+        if not is_elsewhere and meant not in found:
+            found.append(meant)
     return tuple(found)
 
 

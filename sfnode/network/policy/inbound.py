@@ -8,16 +8,13 @@ network that is less crowded than its own, and no network gets more than a quart
 
 from __future__ import annotations
 
-import ipaddress
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import NewType
 
 from protocol.wire import PeerId
 from sfnode.network import bounds
-
-Group = NewType("Group", str)
+from sfnode.network.policy.ip_groups import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,53 +25,6 @@ class InboundPlace:
     group: Group
     started_s: float
     news: int
-
-
-def group_of(host: str) -> Group:
-    """The network of an IP address: /16, of IPv6 /32; IPv4 written as IPv6 is IPv4. An unreadable one is its own."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return Group(host)
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    prefix = 16 if address.version == 4 else 32
-    return Group(str(ipaddress.ip_network((address, prefix), strict=False)))
-
-
-def is_limited(host: str) -> bool:
-    """Whether the network of this address may be counted against it.
-
-    Not loopback and private ones: nobody can come from there across the internet, and behind a proxy everybody does.
-    """
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return address.is_global
-
-
-def limited_group_of(host: str) -> Group | None:
-    """The network of this address; None where it may not be counted against it."""
-    return group_of(host) if is_limited(host) else None
-
-
-def has_group_room(host: str, taken: Iterable[Group], places_max: int) -> bool:
-    """Whether the newcomer's network has fewer than its part of all the places."""
-    if not is_limited(host):
-        return True
-    group = group_of(host)
-    return sum(other == group for other in taken) < max(1, places_max // bounds.INBOUND_GROUP_PART)
-
-
-def has_stranger_room(host: str, strangers: Iterable[str]) -> bool:
-    """Whether one more connection from this address may shake hands: ``strangers`` are those without a session."""
-    if not is_limited(host):
-        return True
-    group = group_of(host)
-    return sum(group_of(other) == group for other in strangers) < bounds.STRANGERS_PER_GROUP_MAX
 
 
 def choose_to_evict(places: Collection[InboundPlace], newcomer: Group) -> PeerId | None:

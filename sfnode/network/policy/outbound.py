@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from protocol.wire import PeerId
 from sfnode.network import bounds
-from sfnode.network.policy.inbound import Group
+from sfnode.network.policy.ip_groups import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

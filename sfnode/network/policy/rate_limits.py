@@ -26,6 +26,7 @@ from protocol.wire import (
     StatementsRequest,
 )
 from sfnode.network import bounds
+from sfnode.network.policy.token_bucket import TokenBucket
 
 # Microseconds for the answer and for writing it, measured on a slow core with 131,072 records in one span: the dearest
 # answer of each kind, rounded up.
@@ -87,9 +88,8 @@ def pushed_cost_bytes(message: Message, record_bytes: int, *, is_asked_for: bool
 
 
 @dataclass(slots=True)
-class _Bucket:
-    allowance_us: float  # below 0: owed
-    updated_s: float
+class _Asking:
+    bucket: TokenBucket  # in microseconds
     is_here: bool = True  # its session runs
 
 
@@ -101,30 +101,27 @@ class RateLimits:
     """
 
     def __init__(self) -> None:
-        self._buckets: dict[PeerId, _Bucket] = {}
+        self._asking: dict[PeerId, _Asking] = {}
 
     def __len__(self) -> int:
-        return len(self._buckets)
+        return len(self._asking)
 
     def wait_s(self, peer: PeerId, cost: int, now_s: float) -> float:
         """Book ``cost`` microseconds; returns for how long the peer's request has to wait, 0 within its ration."""
         self._forget_idle(now_s)
-        bucket = self._buckets.setdefault(peer, _Bucket(bounds.ANSWERS_BURST_US, now_s))
-        bucket.is_here = True
-        here = sum(other.is_here for other in self._buckets.values())
-        rate = min(bounds.ANSWERS_US_PER_S, bounds.ANSWERS_ALL_US_PER_S / here)
-        earned = (now_s - bucket.updated_s) * rate
-        bucket.allowance_us = min(bucket.allowance_us + earned, bounds.ANSWERS_BURST_US) - cost
-        bucket.updated_s = now_s
-        return max(0.0, -bucket.allowance_us / rate)
+        asking = self._asking.setdefault(peer, _Asking(TokenBucket(bounds.ANSWERS_BURST_US, now_s)))
+        asking.is_here = True
+        here = sum(other.is_here for other in self._asking.values())
+        rate_us_per_s = min(bounds.ANSWERS_US_PER_S, bounds.ANSWERS_ALL_US_PER_S / here)
+        return asking.bucket.take(cost, rate_us_per_s, now_s)
 
     def ended(self, peer: PeerId) -> None:
         """The peer's session ended: it shares no more, but finds its bucket as it left it when it comes back soon."""
-        if peer in self._buckets:
-            self._buckets[peer].is_here = False
+        if peer in self._asking:
+            self._asking[peer].is_here = False
 
     def _forget_idle(self, now_s: float) -> None:
         """Who has asked nothing for so long that its bucket is full again takes no part any more."""
-        idle = [p for p, bucket in self._buckets.items() if now_s - bucket.updated_s > bounds.ANSWERS_IDLE_S]
+        idle = [p for p, each in self._asking.items() if now_s - each.bucket.updated_s > bounds.ANSWERS_IDLE_S]
         for peer in idle:
-            del self._buckets[peer]
+            del self._asking[peer]

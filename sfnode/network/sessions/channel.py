@@ -6,22 +6,12 @@ from dataclasses import dataclass
 
 import trio
 
+from protocol.framing import LENGTH_BYTES, FrameParser, frame
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.wire import Message, PeerId, decode_untrusted, encode
 from sfnode.network import bounds
-from sfnode.network.sessions.frames import FrameParser, frame
+from sfnode.network.network_config import Timings
 from sfnode.network.transport.link import Link, LinkBrokenError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timings:
-    """Waiting times of a session in seconds; tests shorten them."""
-
-    hello_s: float = bounds.HELLO_S
-    ping_interval_s: float = bounds.PING_INTERVAL_S
-    dead_s: float = bounds.DEAD_S
-    write_s: float = bounds.WRITE_S
-    bye_s: float = bounds.BYE_S
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,7 +53,7 @@ class Channel:
             if not data:
                 return None
             self._parser.feed_untrusted(data)
-        size = len(payload) + bounds.LENGTH_PREFIX_BYTES
+        size = len(payload) + LENGTH_BYTES
         for traffic in (self.traffic, self._total):
             traffic.bytes_in += size
             traffic.frames_in += 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from libp2p.custom_types import TProtocol
@@ -16,7 +17,7 @@ from protocol.wire import ManifestPart
 from sfnode.network import bounds
 from sfnode.network.policy.reputation import Fault
 from sfnode.network.sessions.channel import Channel
-from sfnode.network.sessions.file_download import Download, FindFile, manifest_part, serve_files
+from sfnode.network.sessions.file_download import Download, FindFile, manifest_part, no_file, serve_files
 from sfnode.network.sessions.handshake import FULL, RefusedError, refuse
 from sfnode.network.sessions.open_sessions import OpenSessions
 from sfnode.network.transport.host import Host
@@ -25,12 +26,29 @@ from sfnode.network.transport.link import Link, LinkBrokenError
 PROTOCOL: Final = TProtocol("/sfnode/files/1")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedRun:
+    """What the network says and serves of its run.
+
+    Attributes:
+        manifest_bytes: the signed manifest, for those who are about to join.
+        record_bytes: of one record; 0 while that is not known.
+        head_step: the step at which the node is, told to new neighbours.
+        find_file: a published basis or a snapshot by its hash.
+    """
+
+    run_id: bytes
+    manifest_bytes: bytes
+    record_bytes: int = 0
+    head_step: Callable[[], int] = lambda: 0
+    find_file: FindFile = no_file
+
+
 class FileServer:
     """Serves at most OBSERVERS_MAX at the same time."""
 
-    def __init__(self, manifest_bytes: bytes, find_file: FindFile, open_channel: Callable[[Link], Channel]) -> None:
-        self._manifest_bytes = manifest_bytes
-        self._find_file = find_file
+    def __init__(self, run: ServedRun, open_channel: Callable[[Link], Channel]) -> None:
+        self._run = run
         self._open_channel = open_channel
         self._served = 0
 
@@ -41,13 +59,13 @@ class FileServer:
 
     def manifest_part(self, offset: int) -> ManifestPart:
         """The answer to a ManifestRequest."""
-        return manifest_part(self._manifest_bytes, offset)
+        return manifest_part(self._run.manifest_bytes, offset)
 
     async def serve(self, channel: Channel) -> None:
         """Answer until the other side has had enough. LinkBrokenError, Reject."""
         self._served += 1
         try:
-            await serve_files(channel, self._manifest_bytes, self._find_file)
+            await serve_files(channel, self._run.manifest_bytes, self._run.find_file)
         finally:
             self._served -= 1
 

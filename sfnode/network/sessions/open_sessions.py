@@ -8,16 +8,16 @@ import time
 import trio
 
 from protocol.wire import PeerId
+from sfnode.event_log import log
 from sfnode.network import bounds
-from sfnode.network.events import NeighbourInfo
 from sfnode.network.policy.address_book import AddressBook
 from sfnode.network.policy.addresses import author_of_peer
-from sfnode.network.policy.inbound import InboundPlace, choose_to_evict, choose_to_shed, group_of, has_group_room
+from sfnode.network.policy.inbound import InboundPlace, choose_to_evict, choose_to_shed
+from sfnode.network.policy.ip_groups import group_of, has_group_room
 from sfnode.network.policy.reputation import DiscouragedRow, Fault, PeerVerdict, Reputation
+from sfnode.network.reports import NeighbourInfo
 from sfnode.network.sessions.handshake import DUPLICATE, GIVE_WAY, SHORT_OF_MEMORY
 from sfnode.network.sessions.session import Session
-
-_log = logging.getLogger("sfnode.network")
 
 
 class OpenSessions:
@@ -121,9 +121,8 @@ class OpenSessions:
         if verdict is PeerVerdict.TOLERATED:
             return
         if verdict is PeerVerdict.SPARED:
-            _log.error(
-                "breaker_open peer=%s reason=%r: too many peers seem bad; is this node up to date?", peer, reason
-            )
+            advice = "too many peers seem bad: is this node up to date?"
+            log(logging.ERROR, "breaker_open", peer=peer, reason=reason, advice=advice)
         session = self._sessions.get(peer)
         if session is not None:
             session.say_bye(reason)
@@ -155,7 +154,7 @@ def info(session: Session, book: AddressBook) -> NeighbourInfo:
     traffic = session.channel.traffic
     return NeighbourInfo(
         peer=session.peer,
-        address=known[0] if session.is_outbound and known else session.channel.link.remote_host,
+        address=str(known[0]) if session.is_outbound and known else session.channel.link.remote_host,
         is_outbound=session.is_outbound,
         agent=session.hello.agent,
         bytes_in=traffic.bytes_in,

@@ -6,9 +6,9 @@ from collections import deque
 
 import trio
 
+from protocol.framing import frame
 from protocol.limits import FRAME_BYTES_MAX
 from sfnode.network.bounds import SEND_QUEUE_BYTES_MAX, WRITE_BYTES_MAX
-from sfnode.network.sessions.frames import frame
 
 
 class SendQueue:

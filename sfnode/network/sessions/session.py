@@ -10,14 +10,14 @@ import trio
 
 from protocol.errors import Reject, RejectReason
 from protocol.wire import Bye, Hello, Message, PeerId, Ping, Pong, encode
+from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.policy.rate_limits import Asked
 from sfnode.network.policy.reputation import Fault
+from sfnode.network.policy.token_bucket import TokenBucket
 from sfnode.network.sessions.channel import Channel, StalledError
 from sfnode.network.sessions.send_queue import SendQueue
 from sfnode.network.transport.link import LinkBrokenError
-
-_log = logging.getLogger("sfnode.network")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class SessionEnd:
     fault: Fault | None = None
 
 
-MessageHandler = Callable[["Session", Message, int], Awaitable[None]]
+MessageHandler = Callable[["Session", Message], Awaitable[None]]
 
 
 class Session:
@@ -50,8 +50,7 @@ class Session:
         self._is_delivering = False
         self._ping = Ping(nonce=0)  # the last one, and when it was queued
         self._ping_s = self.started_s
-        self._allowance_bytes: float = bounds.RECEIVE_BURST_BYTES
-        self._allowance_s = self.started_s
+        self._allowance = TokenBucket(bounds.RECEIVE_BURST_BYTES, self.started_s)
 
     @property
     def peer(self) -> PeerId:
@@ -99,15 +98,15 @@ class Session:
                 message, size = received
                 self._heard_s = trio.current_time()
                 await self.stay_within_rate(size + bounds.FRAME_COST_BYTES)
-                await self._receive(message, size)
+                await self._receive(message)
             self.end("the peer closed the connection")
         except LinkBrokenError as error:
             self.end(str(error))
         except Reject as error:
-            _log.warning("peer_rejected peer=%s reason=%s", self.peer, error)
+            log(logging.WARNING, "peer_rejected", peer=self.peer, reason=str(error))
             self.end(str(error), fault=Fault.GARBAGE)
 
-    async def _receive(self, message: Message, size: int) -> None:
+    async def _receive(self, message: Message) -> None:
         match message:
             case Ping(nonce=nonce):
                 self.send(Pong(nonce=nonce))
@@ -120,26 +119,22 @@ class Session:
                 # [REJECT] SPEC 8: hello is said once
                 raise Reject(RejectReason.UNREQUESTED, "a second hello")
             case _:
-                await self._deliver(message, size)
+                await self._deliver(message)
 
-    async def _deliver(self, message: Message, size: int) -> None:
+    async def _deliver(self, message: Message) -> None:
         """Hand the message over, however long that takes: not reading on is the back-pressure on this peer."""
         self._is_delivering = True
         try:
-            await self._on_message(self, message, size)
+            await self._on_message(self, message)
         finally:
             self._is_delivering = False
             self._heard_s = trio.current_time()
 
     async def stay_within_rate(self, cost_bytes: int) -> None:
-        """Wait while the peer has sent more than it may (a token bucket)."""
-        now_s = trio.current_time()
-        earned = (now_s - self._allowance_s) * bounds.RECEIVE_BYTES_PER_S
-        self._allowance_bytes = min(self._allowance_bytes + earned, bounds.RECEIVE_BURST_BYTES)
-        self._allowance_s = now_s
-        self._allowance_bytes -= cost_bytes
-        if self._allowance_bytes < 0:
-            await trio.sleep(-self._allowance_bytes / bounds.RECEIVE_BYTES_PER_S)
+        """Wait while the peer has sent more than it may."""
+        wait_s = self._allowance.take(cost_bytes, bounds.RECEIVE_BYTES_PER_S, trio.current_time())
+        if wait_s > 0:
+            await trio.sleep(wait_s)
 
     async def _write_all(self) -> None:
         try:

@@ -27,11 +27,10 @@ from libp2p.stream_muxer.yamux import yamux
 from libp2p.transport.tcp import tcp
 
 from protocol.errors import OperatorError
+from sfnode.event_log import log
 from sfnode.network import bounds
-from sfnode.network.policy.inbound import has_stranger_room
+from sfnode.network.policy.ip_groups import has_stranger_room
 from sfnode.network.transport.direct_session import DirectSession
-
-_log = logging.getLogger("sfnode.network")
 
 LIBRARY_VERSION: Final = "0.8.1"
 _PATCHED: Final[tuple[tuple[Any, tuple[str, ...]], ...]] = (
@@ -166,7 +165,7 @@ class StreamGuard:
         except Exception:
             self.failures += 1
             level = logging.ERROR if stream.get_protocol() else logging.DEBUG  # before negotiation: the peer
-            _log.log(level, "stream_handler_failed peer=%s", peer, exc_info=True)
+            log(level, "stream_handler_failed", is_failure=True, peer=str(peer))
             await stream.reset()
         finally:
             self._open[peer] -= 1
@@ -198,7 +197,7 @@ def _inbound_handler(swarm: Any) -> Callable[[Any, Any, Any], Awaitable[None]]:
             finally:
                 shaking_hands.remove(host)
         except Exception:
-            _log.debug("inbound_upgrade_failed", exc_info=True)
+            log(logging.DEBUG, "inbound_upgrade_failed", is_failure=True)
             await raw.close()
             return
         connections = swarm.connections.get(muxed.peer_id, ())
@@ -274,7 +273,7 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types th
         try:
             await super().start()
         except Exception:
-            _log.debug("connection_failed peer=%s", self.peer_id, exc_info=True)
+            log(logging.DEBUG, "connection_failed", is_failure=True, peer=str(self.peer_id))
             self.abort()
             await self._cleanup_on_error()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from statistics import median
-from typing import Any, Final
+from typing import Final
 
 import torch
 
@@ -20,18 +22,37 @@ REPEATS: Final = 5
 MESSAGES: Final = 8
 
 
-def bench_audit(
-    shape: str, *, rows: int, tokens: int, dtype: str, other_dtype: str, device: str = "auto"
-) -> dict[str, Any]:
-    """One message measured on two neighbouring states, and the same messages in two dtypes.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditCost:
+    """What `bench_audit` finds.
 
-    Returns:
-        seconds: of an audit of one message (two estimates and the two states); ratio_to_step: to one estimate.
-        deviation_of_dtypes: median `deviation` of the scalars in ``other_dtype`` from those in ``dtype``;
+    Attributes:
+        seconds: of an audit of one message (two estimates and the two states).
+        ratio_to_step: of these to one estimate.
+        spread: of both, relative.
+        deviation_of_dtypes: median `deviation` of the scalars in ``other_dtype`` from those in ``dtype``.
+        share_clipped: of the scalars, which say nothing of rounding.
         deviation_of_strangers: of the scalars of another seed, which is what inventing them gives. An audit tells
-            honest from invented where the first is well below the second. share_clipped: of the scalars, which say
-            nothing of rounding.
+            honest from invented where deviation_of_dtypes is well below it.
     """
+
+    shape: str
+    rows: int
+    tokens: int
+    dtype: str
+    other_dtype: str
+    device: str
+    threads: int
+    seconds: float
+    ratio_to_step: float
+    spread: Mapping[str, float]
+    deviation_of_dtypes: float
+    share_clipped: float
+    deviation_of_strangers: float
+
+
+def bench_audit(shape: str, *, rows: int, tokens: int, dtype: str, other_dtype: str, device: str = "auto") -> AuditCost:
+    """One message measured on two neighbouring states, and the same messages in two dtypes."""
     where = choose_device(device)
     sessions = [_session(shape, rows, tokens, name, where) for name in (dtype, other_dtype)]
     first, other = sessions
@@ -49,21 +70,21 @@ def bench_audit(
         session.set_coefficients(0, states[0])
     here = [first.estimate(seed, 0).q for seed in seeds]
     there = [other.estimate(seed, 0).q for seed in seeds]
-    return {
-        "shape": shape,
-        "rows": rows,
-        "tokens": tokens,
-        "dtype": dtype,
-        "other_dtype": other_dtype,
-        "device": where.type,
-        "threads": torch.get_num_threads(),
-        "seconds": times["audit"].median,
-        "ratio_to_step": times["audit"].median / times["step"].median,
-        "spread": {name: found.spread for name, found in times.items()},
-        "deviation_of_dtypes": median(map(deviation, there, here)),
-        "share_clipped": sum(abs(each) == CLIP for q in here for each in q) / sum(map(len, here)),
-        "deviation_of_strangers": median(map(deviation, here[1:], here[:-1])),
-    }
+    return AuditCost(
+        shape=shape,
+        rows=rows,
+        tokens=tokens,
+        dtype=dtype,
+        other_dtype=other_dtype,
+        device=where.type,
+        threads=torch.get_num_threads(),
+        seconds=times["audit"].median,
+        ratio_to_step=times["audit"].median / times["step"].median,
+        spread={name: found.spread for name, found in times.items()},
+        deviation_of_dtypes=median(map(deviation, there, here)),
+        share_clipped=sum(abs(each) == CLIP for q in here for each in q) / sum(map(len, here)),
+        deviation_of_strangers=median(map(deviation, here[1:], here[:-1])),
+    )
 
 
 def _session(shape: str, rows: int, tokens: int, dtype: str, where: torch.device) -> Estimator:

@@ -6,8 +6,9 @@ In memory; `benchmarks/replay_time.py` does it from the node's store with a mill
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
 from protocol.crypto.keys import Signer
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
@@ -16,18 +17,41 @@ from protocol.state.replica import Replica
 from sfnode.training.bench.subjects import bench_manifest, shape_tensors, some_scalars
 from sfnode.training.bench.timing import Times
 
+T = TypeVar("T")
+
 AUTHORS: Final = 50
 REPEATS: Final = 3
 _PARTS: Final = ("decode", "verify", "put", "coefficients", "ledger_digest", "state_digest")
 
 
-def bench_replay(shape: str, *, updates: int, directions: int = 1, repeats: int = REPEATS) -> dict[str, Any]:
-    """``updates`` signed updates of 50 authors, from bytes to both digests, on one core.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayCost:
+    """What `bench_replay` finds.
 
-    Returns:
-        seconds_total, updates_per_second: medians; seconds and us_per_update by part (`put`: what `Ledger.add` does
-            besides decoding and verifying); ratio_to_signatures: the whole against the signatures alone.
+    Attributes:
+        seconds_total, updates_per_second: medians.
+        ratio_to_signatures: the whole against the signatures alone.
+        seconds, us_per_update: by part; `put` is what `Ledger.add` does besides decoding and verifying.
+        spread: of the whole and by part, relative.
+        root, state_digest: hex.
     """
+
+    shape: str
+    updates: int
+    directions: int
+    authors: int
+    seconds_total: float
+    updates_per_second: float
+    ratio_to_signatures: float
+    seconds: Mapping[str, float]
+    us_per_update: Mapping[str, float]
+    spread: Mapping[str, float]
+    root: str
+    state_digest: str
+
+
+def bench_replay(shape: str, *, updates: int, directions: int = 1, repeats: int = REPEATS) -> ReplayCost:
+    """``updates`` signed updates of 50 authors, from bytes to both digests, on one core."""
     manifest = bench_manifest(shape_tensors(shape), directions=directions)
     records = signed_records(manifest, updates)
     runs = [_parts(manifest, records) for _ in range(repeats + 1)][1:]
@@ -36,20 +60,20 @@ def bench_replay(shape: str, *, updates: int, directions: int = 1, repeats: int 
     replica = Replica(manifest)
     for record in records:
         replica.add(record)
-    return {
-        "shape": shape,
-        "updates": updates,
-        "directions": manifest.method.directions,
-        "authors": AUTHORS,
-        "seconds_total": whole.median,
-        "updates_per_second": updates / whole.median,
-        "ratio_to_signatures": whole.median / times["verify"].median,
-        "seconds": {part: found.median for part, found in times.items()},
-        "us_per_update": {part: found.median / updates * 1e6 for part, found in times.items()},
-        "spread": {"total": whole.spread} | {part: found.spread for part, found in times.items()},
-        "root": replica.ledger.root().hex(),
-        "state_digest": replica.state_digest().hex(),
-    }
+    return ReplayCost(
+        shape=shape,
+        updates=updates,
+        directions=manifest.method.directions,
+        authors=AUTHORS,
+        seconds_total=whole.median,
+        updates_per_second=updates / whole.median,
+        ratio_to_signatures=whole.median / times["verify"].median,
+        seconds={part: found.median for part, found in times.items()},
+        us_per_update={part: found.median / updates * 1e6 for part, found in times.items()},
+        spread={"total": whole.spread} | {part: found.spread for part, found in times.items()},
+        root=replica.ledger.root().hex(),
+        state_digest=replica.state_digest().hex(),
+    )
 
 
 def signed_records(manifest: Manifest, updates: int) -> list[bytes]:
@@ -83,7 +107,7 @@ def _check_all(codec: EnvelopeCodec, envelopes: list[Envelope]) -> None:
         codec.check_signed(envelope)
 
 
-def _timed(action: Callable[[], Any]) -> tuple[Any, float]:
+def _timed(action: Callable[[], T]) -> tuple[T, float]:
     """What ``action`` returns, and the CPU seconds of this thread that it took."""
     start = time.thread_time()
     result = action()

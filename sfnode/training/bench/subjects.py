@@ -21,7 +21,8 @@ from protocol.run.manifest import Manifest, TensorKind, TensorSpec, checked
 from protocol.run.method import BasisKind, CoreKind
 from protocol.schema import to_plain
 from protocol.state.coefficients import CoefficientLayout
-from protocol.subspace.bases import Bases, decode_basis_untrusted, encode_basis
+from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import decode_basis_untrusted, encode_basis
 from protocol.subspace.directions import seed_of
 from protocol.subspace.philox import words
 from sfnode.training.task.encoding import Example, TaskData

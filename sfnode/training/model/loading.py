@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -23,11 +24,9 @@ from protocol.errors import OperatorError
 from protocol.run.manifest import FileHash, ModelSpec, is_plain_file_name
 from sfnode import demo
 from sfnode.training.model.model_view import CONFIG_FILE, check_configs, only_these, read_config
+from sfnode.worker_protocol.precisions import FLOATS, PRECISIONS
 
 EMBEDDED: Final = "embedded:"
-DTYPES: Final = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-# Weights of linear layers in fewer bits, and the dtype that everything else is in (`quantised`)
-QUANTISED: Final = {"int8": torch.bfloat16, "int8-fp32": torch.float32, "int4": torch.bfloat16}
 DEVICES: Final = ("auto", "cpu", "cuda", "mps")
 SINGLE_FILE: Final = "model.safetensors"
 INDEX_FILE: Final = "model.safetensors.index.json"
@@ -230,9 +229,15 @@ def choose_device(name: str) -> torch.device:
 
 def choose_dtype(name: str) -> torch.dtype:
     """The dtype called ``name``; OperatorError for any other name."""
-    if name not in DTYPES:
-        raise OperatorError(f"dtype {name!r}: allowed are {', '.join(DTYPES)}")
-    return DTYPES[name]
+    if name not in FLOATS:
+        raise OperatorError(f"dtype {name!r}: allowed are {', '.join(FLOATS)}")
+    return compute_dtype(name)
+
+
+def compute_dtype(precision: str) -> torch.dtype:
+    """The dtype of activations, and of all weights that are not quantised, in one of PRECISIONS."""
+    dtype: torch.dtype = getattr(torch, PRECISIONS[precision].compute)
+    return dtype
 
 
 def load_causal_lm(folder: Path, device: torch.device, dtype: torch.dtype) -> PreTrainedModel:
@@ -254,11 +259,11 @@ def load_causal_lm(folder: Path, device: torch.device, dtype: torch.dtype) -> Pr
     return result
 
 
-def _load_weights(view: Path, folder: Path, dtype: torch.dtype) -> tuple[Any, dict[str, Any]]:
+def _load_weights(view: Path, folder: Path, dtype: torch.dtype) -> tuple[Any, Mapping[str, Any]]:
     """The model in ``view``, which shows files of ``folder``, and what transformers says of the loading."""
     load: Any = AutoModelForCausalLM.from_pretrained
     try:
-        loaded: tuple[Any, dict[str, Any]] = load(
+        loaded: tuple[Any, Mapping[str, Any]] = load(
             view,
             dtype=dtype,
             use_safetensors=True,

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode.storage.files import describe_os_error
@@ -44,7 +44,7 @@ def only_these(folder: Path, names: Iterable[str]) -> Iterator[Path]:
         yield Path(view)
 
 
-def read_config(path: Path) -> dict[str, Any]:
+def read_config(path: Path) -> Mapping[str, object]:
     """A configuration of transformers: a JSON object. FileNotFoundError; OperatorError when it is none."""
     try:
         config = json.loads(path.read_text("utf-8"))
@@ -70,9 +70,9 @@ def check_configs(folder: Path) -> None:
                 )
 
 
-def _fields(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _fields(config: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     """Each field of the configuration and of the structures in it: a model of several parts has one for each part."""
-    waiting: list[Any] = [config]
+    waiting: list[object] = [config]
     while waiting:
         found = waiting.pop()
         if isinstance(found, dict):
@@ -81,7 +81,7 @@ def _fields(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             waiting.extend(found.values() if isinstance(found, dict) else found)
 
 
-def _is_foreign(key: str, value: Any) -> bool:
+def _is_foreign(key: str, value: object) -> bool:
     if key.endswith(("_implementation", "_implementation_internal")):
         chosen = value.values() if isinstance(value, dict) else (value,)  # a dictionary: one for each part
         return any(one is not None and one not in _OWN_IMPLEMENTATIONS for one in chosen)

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -333,10 +333,11 @@ def batch_normal(module: nn.Module, x: Tensor) -> Tensor:
 
 def norm_epsilon(module: nn.Module) -> float:
     """The epsilon of an RMSNorm class, which has no common name."""
-    values: dict[str, Any] = vars(module)
+    values: Mapping[str, object] = vars(module)
     for name in ("variance_epsilon", "eps", "epsilon"):
-        if isinstance(values.get(name), float):
-            return float(values[name])
+        value = values.get(name)
+        if isinstance(value, float):
+            return value
     raise OperatorError(f"{type(module).__name__} cannot be trained: its epsilon is not found")
 
 

@@ -24,7 +24,8 @@ from protocol.errors import OperatorError
 from protocol.state.coefficients import view_exp
 from protocol.subspace.bases import Bases
 from sfnode.training.model.folding import Int64Array, factors_of, fold_tensor, is_quantised, moved_tensors
-from sfnode.training.model.loading import DTYPES, QUANTISED, load_causal_lm, output_embedding
+from sfnode.training.model.loading import compute_dtype, load_causal_lm, output_embedding
+from sfnode.worker_protocol.precisions import PRECISIONS
 
 _LIBRARY: Final = "torchao.quantization"
 _INT4_GROUP: Final = 32  # weights that share a scale: the finest, 5 bits a weight with it
@@ -63,9 +64,8 @@ class QuantisedLinear(nn.Linear):
 
 def choose_precision(name: str) -> str:
     """``name`` if it is a precision that a node can train in; OperatorError for any other."""
-    known = (*DTYPES, *QUANTISED)
-    if name not in known:
-        raise OperatorError(f"dtype {name!r}: allowed are {', '.join(known)}")
+    if name not in PRECISIONS:
+        raise OperatorError(f"dtype {name!r}: allowed are {', '.join(PRECISIONS)}")
     return name
 
 
@@ -77,10 +77,10 @@ def load_in(precision: str, folder: Path, device: torch.device) -> PreTrainedMod
     Raises:
         OperatorError: as `load_causal_lm`; torchao is not installed, or cannot do this on ``device`` or this model.
     """
-    if precision in DTYPES:
-        return load_causal_lm(folder, device, DTYPES[precision])
+    if not PRECISIONS[precision].is_quantised:
+        return load_causal_lm(folder, device, compute_dtype(precision))
     _check(precision, device)
-    model = load_causal_lm(folder, torch.device("cpu"), QUANTISED[precision])
+    model = load_causal_lm(folder, torch.device("cpu"), compute_dtype(precision))
     quantise(model, precision, device)
     result: PreTrainedModel = model.to(device)  # type: ignore[arg-type]
     return result

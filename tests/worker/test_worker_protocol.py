@@ -6,9 +6,9 @@ import msgpack
 import pytest
 
 from protocol.errors import WorkerError
-from sfnode.worker.messages import (
+from sfnode.storage.stored_bases import RenewedBasis
+from sfnode.worker_protocol.messages import (
     FRAME_BYTES_MAX,
-    HEADER_BYTES,
     CoefficientsSet,
     EpochCoefficients,
     Estimated,
@@ -18,13 +18,13 @@ from sfnode.worker.messages import (
     FailureKind,
     Message,
     OpenSession,
-    RenewedBasis,
     SessionOpened,
     SetCoefficients,
     WorkerFailure,
-    body_bytes,
     decode_body,
     encode_frame,
+    new_parser,
+    next_body,
 )
 
 MESSAGES: list[Message] = [
@@ -52,9 +52,11 @@ MESSAGES: list[Message] = [
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
 def test_worker_frame__each_message__comes_back_equal(message: Message) -> None:
-    frame = encode_frame(message)
-    assert body_bytes(frame[:HEADER_BYTES]) == len(frame) - HEADER_BYTES
-    assert decode_body(frame[HEADER_BYTES:]) == message
+    frame, parser = encode_frame(message), new_parser()
+    parser.feed_untrusted(frame)
+    body = next_body(parser)
+    assert body is not None and frame == len(body).to_bytes(4, "big") + body
+    assert decode_body(body) == message
 
 
 @pytest.mark.parametrize(
@@ -75,5 +77,7 @@ def test_worker_frame__malformed_body__raises_worker_error(body: bytes) -> None:
 
 
 def test_worker_frame__length_above_bound__raises_worker_error() -> None:
+    parser = new_parser()
+    parser.feed_untrusted((FRAME_BYTES_MAX + 1).to_bytes(4, "big"))
     with pytest.raises(WorkerError, match="out of step"):
-        body_bytes((FRAME_BYTES_MAX + 1).to_bytes(HEADER_BYTES, "big"))
+        next_body(parser)

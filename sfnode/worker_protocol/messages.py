@@ -1,25 +1,24 @@
 """What a node and its training worker say to each other over a Unix socket: messages and their frames.
 
 One connection is one node (one session). The node sends a request and waits for its one reply; the worker serves the
-requests of all connections one after the other. A frame is a u32 big-endian length and a msgpack row
+requests of all connections one after the other. A frame (``protocol/framing.py``) holds a msgpack row
 ``[kind, [field, ...]]``. No torch and no trio here: both sides import it. No sockets either.
 """
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
 import msgpack
 
-from protocol.errors import WorkerError
+from protocol.errors import Reject, WorkerError
+from protocol.framing import FrameParser, frame
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
+from sfnode.storage.stored_bases import RenewedBasis
 
-HEADER_BYTES: Final = 4
 FRAME_BYTES_MAX: Final = 1 << 30  # coefficients of one epoch: 8 r^2 bytes per tensor, 0.6 MB for OPT-125m at r = 32
-_HEADER: Final = struct.Struct(">I")
 
 
 class FailureKind(StrEnum):
@@ -29,15 +28,6 @@ class FailureKind(StrEnum):
     NUMERIC = "numeric"  # the loss is not finite: skip the step
     MEMORY = "memory"  # does not fit: stop or use a smaller batch, model or dtype
     INTERNAL = "internal"  # a bug; the worker's stderr has the traceback
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RenewedBasis:
-    """A basis that the owner published later: the first epoch that has it, its hash (64 hex digits), its file."""
-
-    from_epoch: int
-    sha256: str
-    file: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +43,7 @@ class OpenSession:
         eval_data: JSONL file to evaluate on, or None.
         author: 32-byte public key of the node (for log lines only: seeds come with each request).
         device: "auto", "cpu", "cuda" or "mps".
-        dtype: "fp32", "bf16" or "fp16": of the base weights and the forward pass.
+        dtype: one of PRECISIONS: of the base weights and the forward pass.
     """
 
     manifest: bytes
@@ -162,19 +152,24 @@ _NUMBERS: Final = {message: number for number, message in _KINDS.items()}
 
 
 def encode_frame(message: Message) -> bytes:
-    """Header and body. WorkerError when the body exceeds FRAME_BYTES_MAX (split SetCoefficients by epoch)."""
+    """The frame of a message. WorkerError when the body exceeds FRAME_BYTES_MAX (split SetCoefficients by epoch)."""
     body: bytes = msgpack.packb([_NUMBERS[type(message)], to_plain(message, as_rows=True)])
     if len(body) > FRAME_BYTES_MAX:
         raise WorkerError(f"a {type(message).__name__} of {len(body)} bytes exceeds {FRAME_BYTES_MAX}")
-    return _HEADER.pack(len(body)) + body
+    return frame(body)
 
 
-def body_bytes(header: bytes) -> int:
-    """Length of the body that follows ``header`` (4 bytes). WorkerError when it exceeds FRAME_BYTES_MAX."""
-    (length,) = _HEADER.unpack(header)
-    if length > FRAME_BYTES_MAX:
-        raise WorkerError(f"a worker frame of {length} bytes exceeds {FRAME_BYTES_MAX}: the connection is out of step")
-    return int(length)
+def new_parser() -> FrameParser:
+    """What cuts the bytes of one connection into frames of at most FRAME_BYTES_MAX."""
+    return FrameParser(FRAME_BYTES_MAX)
+
+
+def next_body(parser: FrameParser) -> bytes | None:
+    """The body of the next complete frame, None when more bytes are needed. WorkerError for a length out of bounds."""
+    try:
+        return parser.next_payload()
+    except Reject as error:
+        raise WorkerError(f"worker {error.detail}: the connection is out of step") from None
 
 
 def decode_body(body: bytes) -> Message:

@@ -1,4 +1,4 @@
-"""Makes the demo's model: `python -m sfnode.demo.make_model` (about four minutes on two cores).
+"""Makes the demo's model: `python -m tests.demo.make_model` (about four minutes on two cores).
 
 Trains a small byte-level BPE and a small OPT on text of `grammar.py` by plain
 back-propagation, partly of the form "review. It was great" or "review. It was terrible".
@@ -15,8 +15,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from transformers import OPTConfig, OPTForCausalLM, PreTrainedTokenizerFast
 
 from sfnode.demo import FOLDER, LABEL_WORDS, MODEL_NAME, PRETRAINED_WORDS, TEMPLATE
-from sfnode.demo.grammar import review, statement
-from sfnode.demo.make_data import make_reviews
+from tests.demo.grammar import review, statement
+from tests.demo.make_data import make_reviews
 
 SEED: Final = 20240918
 VOCABULARY: Final = 768  # the grammar knows about 300 words; the rest are bytes and pieces

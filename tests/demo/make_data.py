@@ -1,6 +1,6 @@
-"""Makes the demo's data set: `python -m sfnode.demo.make_data`.
+"""Makes the demo's data set: `python -m tests.demo.make_data`.
 
-Writes `reviews/train.jsonl` and `reviews/eval.jsonl` next to this file. The same
+Writes `reviews/train.jsonl` and `reviews/eval.jsonl` into `sfnode/demo`. The same
 bytes come out on every machine: all choices come from one seeded `random.Random`.
 """
 
@@ -11,7 +11,7 @@ from random import Random
 from typing import Final
 
 from sfnode.demo import DATA_NAME, FOLDER
-from sfnode.demo.grammar import NEGATIVE, POSITIVE, Review, review
+from tests.demo.grammar import NEGATIVE, POSITIVE, Review, review
 
 SEED: Final = 20240917
 TRAIN_ROWS: Final = 1024  # the few-shot protocol of MeZO and SeedFlood

@@ -1,0 +1,43 @@
+"""Frames on a byte stream: u32 big-endian length, then the payload. Bytes in, payloads out; no sockets here.
+
+Sessions between peers (SPEC 8) and the training worker's socket are cut alike, with bounds of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protocol.errors import Reject, RejectReason
+
+LENGTH_BYTES: Final = 4
+
+
+def frame(payload: bytes) -> bytes:
+    """One payload as it goes on the stream."""
+    return len(payload).to_bytes(LENGTH_BYTES, "big") + payload
+
+
+class FrameParser:
+    """Cuts received bytes into payloads. Holds at most one unfinished frame."""
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self.frame_bytes_max = frame_bytes_max  # may be raised once the other side has said who it is
+        self._buffer = bytearray()
+
+    def feed_untrusted(self, data: bytes) -> None:
+        """Append bytes from the other side."""
+        self._buffer += data
+
+    def next_payload(self) -> bytes | None:
+        """The next complete payload, None when more bytes are needed; Reject for a length that no honest side sends."""
+        if len(self._buffer) < LENGTH_BYTES:
+            return None
+        length = int.from_bytes(self._buffer[:LENGTH_BYTES], "big")
+        if not 0 < length <= self.frame_bytes_max:
+            raise Reject(RejectReason.FRAME, f"frame of {length} bytes, allowed 1 to {self.frame_bytes_max}")
+        end = LENGTH_BYTES + length
+        if len(self._buffer) < end:
+            return None
+        payload = bytes(self._buffer[LENGTH_BYTES:end])
+        del self._buffer[:end]
+        return payload

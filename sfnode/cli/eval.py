@@ -1,0 +1,67 @@
+"""``sfnode eval``: how good the trained model is, from a data directory; no daemon needs to run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import trio
+
+from protocol.errors import OperatorError
+from protocol.state.coefficients import Coefficients
+from sfnode.cli.extras import check_can_train
+from sfnode.cli.options import data_dir_option, device_options, json_option, local_model_option
+from sfnode.run.model_reference import model_reference
+from sfnode.run.node_options import DeviceOptions
+from sfnode.storage.data_files import evaluation_file
+from sfnode.storage.stored_state import read_state
+from sfnode.worker.evaluation import evaluate_states
+from sfnode.worker.training_config import TrainingConfig
+
+
+@click.command("eval")
+@data_dir_option
+@local_model_option
+@click.option(
+    "--eval-data",
+    help="Measure on this JSONL file of held-out examples.  [default: the data that come with an embedded task]",
+)
+@click.option("--compare", is_flag=True, help="Measure the model as it was before training, too.")
+@device_options
+@json_option
+def evaluate(
+    data_dir: Path, model: str | None, eval_data: str | None, compare: bool, devices: DeviceOptions, is_json: bool
+) -> None:
+    """Measure accuracy, F1 (mean over the labels) and loss of the model that a node's ledger describes.
+
+    \b
+    Example: sfnode eval --data-dir ~/.sfnode/my-run --eval-data dev.jsonl
+    """
+    check_can_train()
+    state = read_state(data_dir)
+    manifest = state.signed.manifest
+    data = evaluation_file(manifest.task, eval_data)
+    if data is None:
+        raise OperatorError("--eval-data is missing: give a JSONL file of held-out examples")
+    config = TrainingConfig(
+        model=model_reference(manifest, model),
+        data=None,
+        eval_data=data,
+        device=devices.device,
+        dtype=devices.dtype,
+        basis=state.basis,
+        renewals=state.renewals,
+    )
+    states = [Coefficients(manifest), state.coefficients] if compare else [state.coefficients]
+    results = trio.run(evaluate_states, state.signed, config, states)
+    named = dict(zip(["before", "after"] if compare else ["after"], results, strict=True))
+    if is_json:
+        fields = {
+            name: {"accuracy": r.accuracy, "f1": r.f1, "loss": r.loss, "rows": r.rows} for name, r in named.items()
+        }
+        click.echo(json.dumps({**fields, "state_digest": state.coefficients.digest().hex()}))
+        return
+    for name, result in named.items():
+        f1 = "" if result.f1 is None else f"F1 {100 * result.f1:.2f} %, "
+        click.echo(f"{name:<7} accuracy {100 * result.accuracy:.2f} %, {f1}loss {result.loss:.4f}, {result.rows} rows")

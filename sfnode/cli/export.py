@@ -1,0 +1,47 @@
+"""``sfnode export``: the trained model as a folder, from a data directory; no daemon needs to run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from sfnode.cli.extras import check_can_train
+from sfnode.cli.options import FolderPath, data_dir_option, dtype_option, json_option, local_model_option
+from sfnode.run.model_reference import model_reference
+from sfnode.storage.stored_bases import read_bases
+from sfnode.storage.stored_state import read_state
+
+
+@click.command()
+@data_dir_option
+@local_model_option
+@click.option("--out", type=FolderPath, required=True, help="Write the model into this folder.")
+@click.option("--adapter", is_flag=True, help="Write a LoRA adapter for PEFT instead of the whole model.")
+@dtype_option
+@click.option("--force", is_flag=True, help="Replace the folder when it is not empty.")
+@json_option
+def export(data_dir: Path, model: str | None, out: Path, adapter: bool, dtype: str, force: bool, is_json: bool) -> None:
+    """Write the trained model as a Hugging Face folder, or as a LoRA adapter.
+
+    \b
+    Example: sfnode export --data-dir ~/.sfnode/my-run --out my-model
+    """
+    check_can_train()
+    from sfnode.training.export.model_folder import export_adapter, export_model  # imports torch
+    from sfnode.training.model.loading import choose_dtype, resolve_model
+
+    state = read_state(data_dir)
+    manifest = state.signed.manifest
+    bases = read_bases(manifest, state.basis, state.renewals)
+    base = resolve_model(model_reference(manifest, model), manifest.model.revision).path
+    if adapter:
+        export_adapter(bases, state.coefficients, base, out, force)
+    else:
+        export_model(bases, state.coefficients, base, out, choose_dtype(dtype), force)
+    digest = state.coefficients.digest().hex()
+    if is_json:
+        click.echo(json.dumps({"folder": str(out), "is_adapter": adapter, "state_digest": digest}))
+        return
+    click.echo(f"written  {out} (state {digest[:16]})")

@@ -1,0 +1,105 @@
+"""A new run, for every command that makes one: from an owner's options to a signed manifest. Needs torch, lazily."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from protocol.crypto.keys import Signer
+from protocol.ledger.envelope import EnvelopeCodec
+from protocol.run.admission import AdmissionSpec
+from protocol.run.manifest import SignedManifest, sign_manifest
+from protocol.run.task import TaskSpec
+from sfnode.cli.extras import check_can_train
+from sfnode.run.builder import OPEN, MethodOptions, RunDraft, build_manifest, method_of, read_toml
+from sfnode.run.task_options import DataOptions, TaskOptions, texts_of
+from sfnode.storage.data_files import data_spec
+from sfnode.storage.identity import load_or_create_seed
+from sfnode.storage.stored_bases import read_bases, read_basis_spec
+
+_BATCH_ROWS = 16  # where a command does not train, and so has no such option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What an owner says about a new run.
+
+    Attributes:
+        model: hub id, folder, or "embedded:NAME".
+        trainable: groups of tensors, separated by commas.
+        basis: file of a published basis; None: random ones.
+        settings: TOML file with fields of the manifest, which replace what everything else says.
+    """
+
+    name: str
+    model: str
+    trainable: str
+    task: TaskOptions
+    data: DataOptions
+    batch_rows: int
+    method: MethodOptions
+    steps: int
+    admission: AdmissionSpec = OPEN
+    basis: Path | None = None
+    settings: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """A signed run, and what no choice of --trainable could train in its model, with the reasons."""
+
+    signed: SignedManifest
+    left_out: Mapping[str, str]
+
+    @property
+    def record_bytes(self) -> int:
+        """What one update weighs."""
+        return EnvelopeCodec(self.signed.manifest).record_bytes
+
+
+def make_run(options: RunOptions, key_path: Path) -> NewRun:
+    """Sign a new run with the key in ``key_path``, which is made when it is missing. OperatorError."""
+    check_can_train()
+    from sfnode.training.describe import describe_run  # imports torch
+
+    task = task_of(options.task, options.data, model=options.model, batch_rows=options.batch_rows)
+    basis = None if options.basis is None else read_basis_spec(options.basis)
+    method, schedule = method_of(options.method, basis)
+    settings = None if options.settings is None else read_toml(options.settings)
+    described = describe_run(options.model, options.trainable, task, options.data.named(options.task))
+    signer = Signer(load_or_create_seed(key_path))
+    draft = RunDraft(
+        name=options.name,
+        owner=signer.author,
+        model=described.spec,
+        tensors=described.tensors,
+        task=task,
+        method=method,
+        schedule=schedule,
+        steps=options.steps,
+        admission=options.admission,
+    )
+    manifest = build_manifest(draft, settings)
+    if options.basis is not None:
+        read_bases(manifest, options.basis)  # made for these tensors?
+    return NewRun(signed=sign_manifest(manifest, signer), left_out=described.left_out)
+
+
+def task_of(task: TaskOptions, data: DataOptions, *, model: str, batch_rows: int = _BATCH_ROWS) -> TaskSpec:
+    """The task as a manifest says it. OperatorError: its texts or its data do not make one."""
+    from sfnode.training.describe import default_max_tokens  # imports torch
+
+    texts = texts_of(task)
+    name, sha256 = data_spec(data.named(task), is_private=data.is_private)
+    return TaskSpec(
+        kind=texts.kind,
+        template=texts.template,
+        completion=texts.completion,
+        label_words=texts.label_words,
+        objective=task.objective,
+        data=name,
+        data_sha256=sha256,
+        max_tokens=task.max_tokens or default_max_tokens(model),
+        batch_rows=batch_rows,
+    )

@@ -1,0 +1,60 @@
+"""The one log: what any part of a node has to say, as an event with a name and fields, in order of importance.
+
+The parts call :func:`log`. What becomes of it is decided once, by :func:`show_log`: lines of the program's own output,
+as text or JSON, from the level that ``--log-level`` names. Without that call nothing is shown.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from typing import Final
+
+from sfnode.reporter import Reporter
+
+LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+REPEAT_S: Final = 10.0  # a peer must not fill the disk: of one event a line each so often; the next says how many more
+
+_LOGGER: Final = logging.getLogger("sfnode")
+_LOGGER.addHandler(logging.NullHandler())  # else logging prints warnings on stderr where nobody has asked for a log
+
+
+def log(level: int, name: str, *, is_failure: bool = False, **fields: str | float | bool | None) -> None:
+    """Say that ``name`` happened; ``is_failure`` adds the traceback of the exception being handled."""
+    _LOGGER.log(level, name, exc_info=is_failure, extra={"fields": fields})
+
+
+def show_log(reporter: Reporter, level: int) -> logging.Handler:
+    """From now on, show events of this level and above as lines of ``reporter``."""
+    handler = _ReporterHandler(reporter, level)
+    _LOGGER.setLevel(level)
+    _LOGGER.propagate = False
+    _LOGGER.addHandler(handler)
+    return handler
+
+
+class _ReporterHandler(logging.Handler):
+    """Shows each event at most once in REPEAT_S, but for what is asked for by ``debug``."""
+
+    def __init__(self, reporter: Reporter, level: int) -> None:
+        super().__init__(level)
+        self._reporter = reporter
+        self._shown_s: dict[str, float] = {}
+        self._left_out: dict[str, int] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show the record, or count it."""
+        name = record.getMessage()
+        fields = dict(vars(record).get("fields", {}))
+        now_s = time.monotonic()
+        if self.level > logging.DEBUG and now_s - self._shown_s.get(name, -REPEAT_S) < REPEAT_S:
+            self._left_out[name] = self._left_out.get(name, 0) + 1
+            return
+        self._shown_s[name] = now_s
+        if left_out := self._left_out.pop(name, 0):
+            fields["left_out"] = left_out
+        if record.exc_info and record.exc_info[0]:
+            fields["traceback"] = "".join(traceback.format_exception(*record.exc_info))
+        text = " ".join(f"{key}={value}" for key, value in fields.items())
+        self._reporter.event_at(record.levelno, name, f"{record.levelname.lower()}: {name} {text}", **fields)

@@ -1,0 +1,37 @@
+"""How a node takes part in the network: what its operator may choose, and the waiting times of a session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sfnode.network import bounds
+from sfnode.network.memory_guard import MemoryConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """Waiting times of a session in seconds; tests shorten them."""
+
+    hello_s: float = bounds.HELLO_S
+    ping_interval_s: float = bounds.PING_INTERVAL_S
+    dead_s: float = bounds.DEAD_S
+    write_s: float = bounds.WRITE_S
+    bye_s: float = bounds.BYE_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkConfig:
+    """How this node takes part in the network. Addresses are multiaddrs; OperatorError for malformed ones."""
+
+    listen: tuple[str, ...] = ()  # /ip4/0.0.0.0/tcp/4001; port 0: any free one; empty: outbound only
+    bootstrap: tuple[str, ...] = ()  # with /p2p/<peer id>; never forgotten
+    announce: tuple[str, ...] = ()  # told to others in place of the listening addresses
+    agent: str = "sfnode"
+    outbound_target: int = bounds.OUTBOUND_TARGET  # dial known peers until so many sessions are ours
+    outbound_max: int = bounds.OUTBOUND_MAX  # with those dialled to re-check a bootstrap
+    inbound_max: int = bounds.INBOUND_MAX  # further dials are refused politely
+    neighbours_fixed: bool = False  # dial ``bootstrap`` and no others, exchange no peers: for tests of topologies
+    local_discovery: bool = False  # find peers on the local network by mDNS; never with ``neighbours_fixed``
+    port_mapping: bool = False  # ask the router by UPnP to let peers in at the first address that is listened on
+    memory: MemoryConfig = field(default_factory=MemoryConfig)
+    timings: Timings = field(default_factory=Timings)

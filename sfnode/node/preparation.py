@@ -1,0 +1,85 @@
+"""From what an operator typed to what a daemon is told: the run found, the key made, every file checked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from protocol.errors import OperatorError
+from protocol.run.manifest import Manifest, coefficient_count
+from sfnode.network.memory_guard import MemoryConfig, resident_bytes
+from sfnode.network.network_config import NetworkConfig
+from sfnode.node.daemon import DaemonConfig
+from sfnode.reporter import Reporter
+from sfnode.run.data_directory import data_directory
+from sfnode.run.model_reference import model_reference
+from sfnode.run.node_key import claim_invitation, node_seed
+from sfnode.run.node_options import JoinOptions
+from sfnode.run.run_source import find_basis, find_manifest
+from sfnode.storage.data_files import evaluation_file, training_file
+from sfnode.storage.identity import FILE_NAME
+from sfnode.worker.training_config import TrainingConfig
+
+_COEFFICIENT_BYTES = 8
+
+
+async def prepare(options: JoinOptions, reporter: Reporter) -> DaemonConfig:
+    """Everything that a daemon needs. Fetches what is missing, and says so.
+
+    Raises:
+        OperatorError: the run is not found, or a file, a key or an option does not fit it.
+    """
+    signed = await find_manifest(options.source, reporter)
+    manifest = signed.manifest
+    data_dir = data_directory(manifest, options.source.data_dir)
+    training = None if options.is_relay else _training_config(manifest, options)
+    basis = await find_basis(manifest, options.source, data_dir, reporter)
+    is_training = training is not None
+    seed = await node_seed(manifest, data_dir / FILE_NAME, is_training=is_training, reporter=reporter)
+    if options.invite is not None:
+        claim_invitation(manifest, options.invite, seed, data_dir)
+    return DaemonConfig(
+        signed=signed,
+        data_dir=data_dir,
+        identity_seed=seed,
+        network=_network_config(manifest, options),
+        training=training and replace(training, basis=basis),
+        neighbours_min=options.network.neighbours_min,
+        eval_every_steps=options.training.eval_every,
+        is_exiting_when_finished=options.is_exiting_when_finished,
+        snapshot=options.snapshots.snapshot,
+        snapshot_authors_min=options.snapshots.snapshot_authors,
+    )
+
+
+def _network_config(manifest: Manifest, options: JoinOptions) -> NetworkConfig:
+    network = options.network
+    return NetworkConfig(
+        listen=network.listen,
+        announce=network.announce,
+        bootstrap=options.source.bootstrap,
+        neighbours_fixed=network.neighbours_fixed,
+        local_discovery=not network.no_mdns,
+        port_mapping=network.upnp,
+        memory=MemoryConfig(bytes_max=_memory_bytes_max(manifest, network.memory_max), look=resident_bytes),
+    )
+
+
+def _memory_bytes_max(manifest: Manifest, mebibytes: int) -> int:
+    """With the run's coefficients, which no neighbour can help: the state, and the copy on its way to the worker."""
+    return (mebibytes << 20) + 2 * _COEFFICIENT_BYTES * coefficient_count(manifest)
+
+
+def _training_config(manifest: Manifest, options: JoinOptions) -> TrainingConfig:
+    training = options.training
+    eval_data = evaluation_file(manifest.task, training.eval_data)
+    if training.eval_every and eval_data is None:
+        raise OperatorError("--eval-every needs --eval-data: a JSONL file of held-out examples")
+    return TrainingConfig(
+        model=model_reference(manifest, training.model),
+        data=training_file(manifest.task, training.data),
+        eval_data=eval_data,
+        device=options.devices.device,
+        dtype=options.devices.dtype,
+        threads=training.threads,
+        worker_socket=training.worker_socket,
+    )

@@ -1,0 +1,32 @@
+"""Which folder a node keeps its state in, when its operator names none."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from protocol.run.manifest import Manifest, is_plain_file_name
+
+HOME: Final = Path("~/.sfnode")
+_NAME_LENGTH_MAX = 64
+
+
+def data_directory(manifest: Manifest, given: Path | None) -> Path:
+    """The folder of --data-dir, else the run's own one below HOME; ``~`` is the user's home."""
+    return (given or default_data_dir(manifest, HOME.expanduser())).expanduser()
+
+
+def default_data_dir(manifest: Manifest, home: Path) -> Path:
+    """Where a node of this run keeps its state, in a folder of ``home``; one that an earlier release made is kept."""
+    earlier = f"{manifest.name}-{manifest.run_id.hex()[:12]}"  # the name as it is
+    if is_plain_file_name(earlier) and os.path.isdir(home / earlier):  # False for too long a name, where Path raises
+        return home / earlier
+    return home / _folder_name(manifest)
+
+
+def _folder_name(manifest: Manifest) -> str:
+    """A run's name is free text, perhaps a stranger's: with other characters than these it could lead anywhere."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", manifest.name).strip("-.")[:_NAME_LENGTH_MAX] or "run"
+    return f"{name}-{manifest.run_id.hex()[:12]}"

@@ -1,0 +1,28 @@
+"""Where a node takes the run's model from: the hub, a local folder, or this package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from protocol.errors import OperatorError
+from protocol.run.manifest import Manifest
+from sfnode.storage.data_files import EMBEDDED
+
+_LOCAL = "local:"
+
+
+def model_reference(manifest: Manifest, model: str | None) -> str:
+    """The model's reference for the worker, which checks every file's hash; a plainly different name fails here."""
+    wanted = manifest.model.id
+    if model is None:
+        if wanted.startswith(_LOCAL):
+            raise OperatorError(
+                f"--model is missing: the run's model is a local folder, {wanted.removeprefix(_LOCAL)}. Give the path "
+                "of your copy"
+            )
+        return wanted
+    is_folder = Path(model).expanduser().is_dir()
+    if model != wanted and (not is_folder or wanted.startswith(EMBEDDED)):
+        folder = "" if wanted.startswith(EMBEDDED) else ", nor a folder with a copy of it"
+        raise OperatorError(f"--model {model} is not the run's model, which is {wanted}{folder}. Use the run's model")
+    return model

@@ -1,0 +1,50 @@
+"""A joiner's key: that of its data directory, or a new one with the work that the run asks for; and an invitation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from protocol.crypto.keys import Signer
+from protocol.errors import OperatorError, Reject
+from protocol.ledger.statements import StatementCodec, read_invitation
+from protocol.run.admission import AdmissionKind
+from protocol.run.manifest import Manifest
+from sfnode.reporter import Reporter
+from sfnode.run.proof_of_work import check_work, find_seed
+from sfnode.storage.identity import load_or_create_seed, store_seed
+from sfnode.storage.statement_files import submit
+
+
+async def node_seed(manifest: Manifest, path: Path, *, is_training: bool, reporter: Reporter) -> bytes:
+    """Secret seed of the key in ``path``, which is made when it is missing. OperatorError when it cannot contribute.
+
+    Only a node that trains needs a key with work in it.
+    """
+    if is_training and manifest.admission.pow_bits and not path.exists():
+        expected = 1 << manifest.admission.pow_bits
+
+        def tell(tries: int, seconds: float) -> None:
+            left_s = max(0.0, seconds / tries * (expected - tries))
+            text = f"looking for a key with {manifest.admission.pow_bits} bits of work: {tries:,} tried of about "
+            text += f"{expected:,}, some {left_s:.0f} s more"
+            reporter.progress("finding_key", text, tries=tries, tries_expected=expected, seconds=round(seconds, 1))
+
+        store_seed(path, await find_seed(manifest, tell))
+    seed = load_or_create_seed(path)
+    if is_training:
+        check_work(manifest, Signer(seed).author, str(path))
+    return seed
+
+
+def claim_invitation(manifest: Manifest, text: str, seed: bytes, data_dir: Path) -> None:
+    """Use an invitation for this node's key; the node tells the others once it runs. OperatorError."""
+    if manifest.admission.kind is not AdmissionKind.INVITE:
+        kind = manifest.admission.kind.value
+        raise OperatorError(f"--invite is of no use: the run's admission is {kind}. Leave it out")
+    codec, invitation = StatementCodec(manifest), read_invitation(text)
+    data = codec.claim(invitation, Signer(seed).author)
+    try:
+        codec.check_signed(codec.decode_untrusted(data))
+    except Reject:
+        raise OperatorError("--invite: the owner of this run has not signed it; it is for another run") from None
+    submit(data_dir, [data])

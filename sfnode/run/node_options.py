@@ -1,0 +1,114 @@
+"""What an operator says about a node: the options of ``sfnode join``, as other commands use some of them. No click.
+
+Every dataclass is made once, from what was typed, and never changed. None stands for an option that was not given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from protocol.node.node_config import SnapshotUse
+from sfnode.network.bounds import MEMORY_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceOptions:
+    """Where the forward passes run, and in which numbers.
+
+    Attributes:
+        device: "auto", "cpu", "cuda" or "mps".
+        dtype: of the weights: "fp32", "bf16", "fp16", "int8", "int8-fp32" or "int4".
+    """
+
+    device: str = "auto"
+    dtype: str = "fp32"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSource:
+    """Where a joiner finds the run: in a file, in a node's data directory, or with a peer.
+
+    Attributes:
+        bootstrap: multiaddrs of nodes of the run.
+        data_dir: None: the run's own one below `data_directory.HOME`.
+        basis: file of the run's published basis.
+    """
+
+    run_file: Path | None = None
+    bootstrap: tuple[str, ...] = ()
+    data_dir: Path | None = None
+    basis: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkOptions:
+    """How a node meets others.
+
+    Attributes:
+        listen, announce: multiaddrs; none to listen on: the node dials out only.
+        upnp: ask the router for a port.
+        no_mdns: leave the local network alone.
+        neighbours_fixed: dial the bootstraps only.
+        neighbours_min: how many to wait for before training.
+        memory_max: MiB of the node's own process, beside the run's coefficients.
+    """
+
+    listen: tuple[str, ...] = ()
+    announce: tuple[str, ...] = ()
+    upnp: bool = False
+    no_mdns: bool = False
+    neighbours_fixed: bool = False
+    neighbours_min: int = 0
+    memory_max: int = MEMORY_BYTES_MAX >> 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingOptions:
+    """What a node computes with.
+
+    Attributes:
+        model: hub id, folder, or "embedded:NAME"; None: the manifest's.
+        data, eval_data: JSONL files or "embedded:NAME"; None: those of an embedded task.
+        eval_every: steps between two measurements of the accuracy; 0: never.
+        threads: of the worker; None: all cores but one.
+        worker_socket: a worker that runs already.
+    """
+
+    model: str | None = None
+    data: str | None = None
+    eval_data: str | None = None
+    eval_every: int = 0
+    threads: int | None = None
+    worker_socket: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotOptions:
+    """Whether a node trains on others' snapshot before its own replay has proved it.
+
+    Attributes:
+        snapshot_authors: how many must attest it.
+    """
+
+    snapshot: SnapshotUse = SnapshotUse.AUTO
+    snapshot_authors: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinOptions:
+    """All of ``sfnode join``.
+
+    Attributes:
+        invite: an invitation as text.
+        is_relay: store, serve and flood, but do not train.
+    """
+
+    source: RunSource
+    network: NetworkOptions = field(default_factory=NetworkOptions)
+    training: TrainingOptions = field(default_factory=TrainingOptions)
+    devices: DeviceOptions = field(default_factory=DeviceOptions)
+    snapshots: SnapshotOptions = field(default_factory=SnapshotOptions)
+    invite: str | None = None
+    is_relay: bool = False
+    is_exiting_when_finished: bool = False

@@ -1,0 +1,92 @@
+"""What a joiner needs of the run before its node can start: the manifest and the published basis. They come from the
+operator's files, from the data directory, or from a bootstrap, in this order."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from protocol.errors import OperatorError, Reject
+from protocol.run.manifest import Manifest, SignedManifest, decode_run_untrusted
+from protocol.run.method import BasisKind
+from sfnode.network.reports import DialReport
+from sfnode.network.sessions.file_download import Download, basis_of, fetch, fetch_manifest
+from sfnode.reporter import Reporter
+from sfnode.run.node_options import RunSource
+from sfnode.storage.files import read_bytes
+from sfnode.storage.store import MANIFEST_FILE, decode_run_file, read_manifest
+from sfnode.storage.stored_bases import basis_in, read_bases, store_basis
+
+_SEED_BYTES = 32  # fetching needs an identity, but none that is known: a new one each time
+_PROGRESS_S = 1.0
+
+
+async def find_manifest(source: RunSource, reporter: Reporter) -> SignedManifest:
+    """The run's manifest, its signature checked. OperatorError when no source has one."""
+    directory = source.data_dir.expanduser() if source.data_dir is not None else None
+    if source.run_file is not None:
+        return decode_run_file(source.run_file)
+    if directory is not None and (directory / MANIFEST_FILE).exists():
+        return read_manifest(directory)
+    if not source.bootstrap:
+        raise OperatorError("say which run: --run FILE, --bootstrap MULTIADDR, or the --data-dir of a node that exists")
+
+    text = "asking the bootstrap for the run's manifest"
+    reporter.event("fetching_manifest", text, bootstrap=list(source.bootstrap))
+    seed = secrets.token_bytes(_SEED_BYTES)
+    data = await fetch_manifest(source.bootstrap, seed, on_failure=_teller(reporter, "reach"))
+    try:
+        return decode_run_untrusted(data)
+    except Reject as reject:
+        raise OperatorError(f"the bootstrap sent a bad manifest: {reject.detail}. Use another bootstrap") from None
+
+
+async def find_basis(manifest: Manifest, source: RunSource, data_dir: Path, reporter: Reporter) -> Path | None:
+    """File of the run's published basis in ``data_dir``; None for a run whose basis is random. OperatorError."""
+    if manifest.method.basis is BasisKind.RANDOM:
+        if source.basis is not None:
+            raise OperatorError("--basis is of no use: the run's basis is random. Leave it out")
+        return None
+    if source.basis is not None:
+        data = read_bytes(source.basis, "the basis")
+        return store_basis(manifest, data, origin=str(source.basis), data_dir=data_dir)
+    held = basis_in(data_dir, manifest)
+    try:
+        read_bases(manifest, held)
+        return held
+    except OperatorError as error:
+        if not source.bootstrap:
+            raise
+        if held is not None:
+            reporter.event("basis_damaged", f"{error}: asking the bootstrap", file=str(held))
+    return await _fetch_basis(manifest, source.bootstrap, data_dir, reporter)
+
+
+async def _fetch_basis(manifest: Manifest, bootstrap: tuple[str, ...], data_dir: Path, reporter: Reporter) -> Path:
+    wanted = basis_of(manifest)
+    text = f"asking the bootstrap for the run's published basis, {wanted.total:,} bytes"
+    reporter.event("fetching_basis", text, bootstrap=list(bootstrap), total_bytes=wanted.total)
+    told_s = time.monotonic()
+
+    def tell(received: int, total: int) -> None:
+        nonlocal told_s
+        if received == total or time.monotonic() - told_s >= _PROGRESS_S:
+            told_s = time.monotonic()
+            text = f"fetching the basis, {received:,} of {total:,} bytes"
+            reporter.progress("basis_progress", text, received_bytes=received, total_bytes=total)
+
+    download, seed = Download(wanted, tell), secrets.token_bytes(_SEED_BYTES)
+    data = await fetch(download, bootstrap, seed, on_failure=_teller(reporter, "fetch it from"))
+    path = store_basis(manifest, data, origin="the file that the run's owner published", data_dir=data_dir)
+    reporter.event("basis_fetched", f"the basis is here: {path}", file=str(path))
+    return path
+
+
+def _teller(reporter: Reporter, what: str) -> Callable[[DialReport], None]:
+    def tell(report: DialReport) -> None:
+        text = f"cannot {what} {report.address}: {report.reason}; next try in {report.retry_in_s:.0f} s"
+        reporter.event("dial_failed", text, address=report.address, reason=report.reason)
+
+    return tell

@@ -1,0 +1,87 @@
+"""What an owner says about a new run's task and data, and the texts that follow from it. No click, no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.errors import OperatorError
+from protocol.run.task import Objective, TaskKind
+from sfnode.run.builtin_tasks import BUILTIN_TASKS, kind_of
+from sfnode.storage.data_files import EMBEDDED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOptions:
+    """What a run learns: a built-in task, changed by the texts that are given; or a task of one's own.
+
+    Attributes:
+        task: name of a built-in one.
+        labels: label words, separated by commas.
+        max_tokens: length of the longest row; None: what suits the model.
+    """
+
+    task: str | None = None
+    template: str | None = None
+    completion: str | None = None
+    labels: str | None = None
+    objective: Objective = Objective.LOSS
+    max_tokens: int | None = None
+
+    @property
+    def says_what(self) -> bool:
+        """Whether anything names a task."""
+        return not (self.task is None and self.template is None and self.completion is None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataOptions:
+    """What a run trains on.
+
+    Attributes:
+        data: a JSONL file or "embedded:NAME"; None: that of an embedded task.
+        is_private: every node has its own.
+    """
+
+    data: str | None = None
+    is_private: bool = False
+
+    def named(self, task: TaskOptions) -> str | None:
+        """``data``, or the data that come with an embedded task."""
+        if self.data is None and task.task is not None and task.task.startswith(EMBEDDED):
+            return task.task
+        return self.data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskTexts:
+    """Prompt, what follows it, and the label words: as in a run's manifest."""
+
+    template: str
+    completion: str
+    label_words: tuple[str, ...]
+
+    @property
+    def kind(self) -> TaskKind:
+        """Follows from the completion."""
+        return kind_of(self.completion)
+
+
+def texts_of(options: TaskOptions) -> TaskTexts:
+    """The texts that are given, else those of the built-in task. OperatorError when they make no task."""
+    known = BUILTIN_TASKS.get(options.task or "")
+    completion = options.completion if options.completion is not None else known.completion if known else ""
+    template = options.template if options.template is not None else known.template if known else None
+    given = tuple(options.labels.split(",")) if options.labels else None
+    if kind_of(completion) is not TaskKind.CLASSIFICATION:
+        if given is not None:
+            raise OperatorError("--labels: a task with a --completion has no label words; leave one of them out")
+        return TaskTexts(template=template or "", completion=completion, label_words=())
+    words = given or (known.label_words if known else ())
+    if template is None or not words:
+        raise OperatorError(
+            'say what to learn: --task sst2 (--task list shows all), or --template "{sentence} It was" '
+            '--labels " no, yes", or --completion "{text}"'
+        )
+    if len(words) < 2 or len(set(words)) < len(words):
+        raise OperatorError(f'--labels {",".join(words)!r}: give two or more different words, such as " no, yes"')
+    return TaskTexts(template=template, completion=completion, label_words=words)

@@ -1,0 +1,105 @@
+"""One ``sfnode join`` as a process of its own: started, signalled, and heard through the JSON lines in its log."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+NodeEvent = Mapping[str, object]  # a line of `sfnode join --json`; "event" says which
+
+
+@dataclass(slots=True)
+class NodeProcess:
+    """A node on ``directory``; it can be started again after it has ended.
+
+    Attributes:
+        arguments: of ``sfnode join``, besides --data-dir and --json.
+        prefix: a command that runs it somewhere else.
+        module: what ``python -m`` runs.
+        process: of its present or last life.
+        logs: what it has printed, a file for each life, beside ``directory`` unless `start` is told another place.
+    """
+
+    directory: Path
+    arguments: list[str]
+    prefix: tuple[str, ...] = ()
+    module: str = "sfnode"
+    process: subprocess.Popen[bytes] | None = None
+    logs: list[Path] = field(default_factory=list)
+    _read_bytes: int = 0  # of the last log, by `new_events`
+
+    @property
+    def command(self) -> list[str]:
+        """The whole command line."""
+        join = [sys.executable, "-m", self.module, "join", "--data-dir", str(self.directory), "--json"]
+        return [*self.prefix, *join, *self.arguments]
+
+    @property
+    def starts(self) -> int:
+        """How often it has been started."""
+        return len(self.logs)
+
+    def start(self, log: Path | None = None) -> None:
+        """Start it (again) on its directory."""
+        number = f".{self.starts}" if self.starts else ""
+        log = log or self.directory.with_name(f"{self.directory.name}{number}.log")
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(self.command, stdout=output, stderr=subprocess.STDOUT)
+        self.logs.append(log)
+        self._read_bytes = 0
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs."""
+        return self.process is not None and self.process.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """That of its last life, negative after a signal; None while it runs."""
+        return None if self.process is None else self.process.poll()
+
+    def kill(self) -> None:
+        """SIGKILL: no goodbye, no flush."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def terminate(self) -> None:
+        """SIGTERM: it says goodbye and ends."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+
+    def stop(self, limit_s: float = 5.0) -> int:
+        """SIGTERM; its exit code. subprocess.TimeoutExpired when it takes longer than ``limit_s``."""
+        self.terminate()
+        assert self.process is not None
+        return self.process.wait(limit_s)
+
+    def events(self) -> Sequence[NodeEvent]:
+        """All that it has said in its present life."""
+        return _events_in(self.logs[-1].read_bytes())[0]
+
+    def new_events(self) -> Sequence[NodeEvent]:
+        """What it has said in its present life since the last call."""
+        with self.logs[-1].open("rb") as log:
+            log.seek(self._read_bytes)
+            found, length = _events_in(log.read())
+        self._read_bytes += length
+        return found
+
+    def last_words(self) -> str:
+        """The last line that is not an event: why it ended, where it has ended by itself."""
+        said = [line for line in self.logs[-1].read_text(errors="replace").splitlines() if line.strip()]
+        return next((line for line in reversed(said) if not line.startswith("{")), "it said nothing")
+
+
+def _events_in(data: bytes) -> tuple[list[NodeEvent], int]:
+    """The events in whole lines of a log, and the length of these lines: the last one may be half written."""
+    end = data.rfind(b"\n") + 1
+    return [json.loads(line) for line in data[:end].splitlines() if line.startswith(b"{")], end

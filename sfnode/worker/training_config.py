@@ -1,0 +1,44 @@
+"""What an operator chose for training on this machine, and the session with the worker that follows from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from protocol.crypto.hashing import Author
+from protocol.run.manifest import SignedManifest
+from sfnode.storage.stored_bases import RenewedBasis
+from sfnode.worker_protocol.messages import OpenSession
+
+NOBODY: Final = Author(bytes(32))  # in whose name what signs nothing opens a session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingConfig:
+    """Local choices for training; see the options of ``sfnode join`` of the same names. ``basis``: a file, for a run
+    whose basis is published; ``renewals``: those that took its place."""
+
+    model: str
+    data: str | None
+    eval_data: str | None = None
+    device: str = "auto"
+    dtype: str = "fp32"
+    threads: int | None = None
+    worker_socket: Path | None = None
+    basis: Path | None = None
+    renewals: tuple[RenewedBasis, ...] = ()
+
+    def open_session(self, signed: SignedManifest, author: Author = NOBODY) -> OpenSession:
+        """The request that opens a session for this run; to leave one of the data files out, `replace` it first."""
+        return OpenSession(
+            manifest=signed.encode(),
+            basis=None if self.basis is None else str(self.basis),
+            renewals=self.renewals,
+            model=self.model,
+            data=self.data,
+            eval_data=self.eval_data,
+            author=author,
+            device=self.device,
+            dtype=self.dtype,
+        )

@@ -1,0 +1,50 @@
+"""Where the doctor looks for a model: a folder, or the cache of the hub's own library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants
+
+from protocol.errors import OperatorError
+from sfnode.doctor import model_check
+from sfnode.doctor.model_check import model_folder
+
+MODEL, COMMIT = "facebook/opt-125m", "27dcfa74d334bc871f3234de431e71c6eeba5dd6"
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model that the hub's library has downloaded."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    folder = tmp_path / "models--facebook--opt-125m" / "snapshots" / COMMIT
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+def test_model_folder__revision_in_the_hubs_cache__is_its_snapshot(snapshot: Path) -> None:
+    assert model_folder(MODEL, COMMIT) == snapshot
+
+
+@pytest.mark.parametrize(("model", "revision"), [(MODEL, "f" * 40), (MODEL, ""), ("facebook/opt-350m", COMMIT)])
+def test_model_folder__another_revision_or_model__is_not_on_this_disk(
+    model: str, revision: str, snapshot: Path
+) -> None:
+    assert model_folder(model, revision) is None
+    assert snapshot.is_dir()
+
+
+def test_model_folder__install_without_the_hubs_library__finds_nothing(
+    snapshot: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_check, "find_spec", lambda _name: None)
+    assert model_folder(MODEL, COMMIT) is None
+    assert snapshot.is_dir()
+
+
+@pytest.mark.parametrize("reference", ["./opt", "/absent-opt", "opt", "a/b/c", "two words/opt"])
+def test_model_folder__neither_folder_nor_id__is_an_error(reference: str) -> None:
+    with pytest.raises(OperatorError, match="no such folder"):
+        model_folder(reference, COMMIT)

@@ -1,0 +1,76 @@
+"""The one log: what is shown from which level on, and that nobody can fill the disk with it."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from sfnode import event_log
+from sfnode.event_log import log, show_log
+from sfnode.reporter import Reporter
+
+
+@contextmanager
+def shown(level: int, *, is_json: bool = True) -> Iterator[io.StringIO]:
+    stream = io.StringIO()
+    logger = logging.getLogger("sfnode")
+    usual = logger.level, logger.propagate
+    handler = show_log(Reporter(is_json=is_json, stream=stream, level=level), level)
+    try:
+        yield stream
+    finally:
+        logger.removeHandler(handler)
+        logger.level, logger.propagate = usual
+
+
+def events(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize(("level", "names"), [("debug", ["a", "b", "c"]), ("info", ["b", "c"]), ("error", [])])
+def test_log__level__shows_what_is_as_important_or_more(level: str, names: list[str]) -> None:
+    with shown(event_log.LEVELS[level]) as stream:
+        log(logging.DEBUG, "a")
+        log(logging.INFO, "b", port=4001)
+        log(logging.WARNING, "c", reason="bad bytes")
+    assert [event["event"] for event in events(stream)] == names
+
+
+def test_log__text__is_one_line_of_name_and_fields_that_no_stranger_can_forge() -> None:
+    with shown(logging.INFO, is_json=False) as stream:
+        log(logging.WARNING, "peer_rejected", peer="12D3", reason="x\nerror: forged")
+    assert stream.getvalue() == "warning: peer_rejected peer=12D3 reason=x\\nerror: forged\n"
+
+
+def test_log__same_event_again_and_again__is_shown_once_in_a_while_with_how_many_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = 0.0
+    monkeypatch.setattr("sfnode.event_log.time.monotonic", lambda: now_s)
+    with shown(logging.INFO) as stream:
+        for _ in range(1_000):
+            log(logging.WARNING, "peer_rejected")
+        now_s = event_log.REPEAT_S
+        log(logging.WARNING, "peer_rejected")
+    assert [event.get("left_out") for event in events(stream)] == [None, 999]
+
+
+def test_log__failure__carries_its_traceback() -> None:
+    with shown(logging.INFO) as stream:
+        try:
+            raise ValueError("a bug of ours")
+        except ValueError:
+            log(logging.ERROR, "stream_handler_failed", is_failure=True)
+    (event,) = events(stream)
+    assert "ValueError: a bug of ours" in event["traceback"]
+
+
+def test_log__nobody_asked_for_it__prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    log(logging.ERROR, "stream_handler_failed")
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,35 @@
+"""What a node process has said, read from its log while it is being written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sfnode.testnet.node_process import NodeProcess
+
+
+def node_with(log: Path, text: str) -> NodeProcess:
+    log.write_text(text)
+    return NodeProcess(log.parent / "node", [], logs=[log])
+
+
+def test_new_events__half_written_line__comes_with_the_next_call_and_once(tmp_path: Path) -> None:
+    log = tmp_path / "node.log"
+    node = node_with(log, '{"event": "started"}\n{"event": "prog')
+    assert node.new_events() == [{"event": "started"}]
+    assert node.new_events() == []
+    with log.open("a") as output:
+        output.write('ress"}\nWarning: not an event\n{"event": "finished"}\n')
+    assert node.new_events() == [{"event": "progress"}, {"event": "finished"}]
+    assert [event["event"] for event in node.events()] == ["started", "progress", "finished"]
+
+
+def test_last_words__node_that_ended__are_its_last_line_that_is_no_event(tmp_path: Path) -> None:
+    text = '{"event": "started"}\nError: the disk is full\n\n{"event": "progress"}\n'
+    assert node_with(tmp_path / "a.log", text).last_words() == "Error: the disk is full"
+    assert node_with(tmp_path / "b.log", "").last_words() == "it said nothing"
+
+
+def test_command__prefix_module_and_arguments__are_in_their_places(tmp_path: Path) -> None:
+    node = NodeProcess(tmp_path, ["--relay"], prefix=("nice",), module="other")
+    assert node.command[0] == "nice"
+    assert node.command[2:] == ["-m", "other", "join", "--data-dir", str(tmp_path), "--json", "--relay"]
