@@ -20,13 +20,11 @@ from benchmarks.graphs import random_of_degree
 from benchmarks.measures import report, say
 from benchmarks.sample_runs import Shape, manifest_of, scalars_of, signer, trusted_replica
 from benchmarks.virtual_network import VirtualLink, VirtualNetwork, idle_node
-from protocol.crypto.hashing import Author
-from protocol.crypto.keys import KEY_BYTES, Signer
+from protocol.crypto import KEY_BYTES, Author, Signer
 from protocol.events import MessageArrived, PeerJoined
-from protocol.ledger.envelope import EnvelopeCodec
-from protocol.node.node import Node
-from protocol.node.node_config import NodeConfig
-from protocol.run.manifest import Manifest
+from protocol.ledger import EnvelopeCodec
+from protocol.node import Node, NodeConfig
+from protocol.run import Manifest
 from protocol.wire import PeerId, Records
 
 _NODES, _DEGREE, _HONEST, _HISTORY = 8, 4, 8, 300

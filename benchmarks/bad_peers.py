@@ -20,24 +20,29 @@ from typing import Final
 import trio
 
 from benchmarks.sample_runs import Shape, manifest_of, seed_of_author, tiny_tensors
-from protocol.crypto.keys import Signer
+from protocol.crypto import Signer
 from protocol.events import DropPeer, Event, SendMessage
 from protocol.framing import frame
-from protocol.ledger.envelope import EnvelopeCodec
+from protocol.ledger import EnvelopeCodec
 from protocol.limits import FRAME_BYTES_MAX
-from protocol.node.node import Node
-from protocol.node.node_config import NodeConfig
-from protocol.state.replica import Replica
+from protocol.node import Node, NodeConfig
+from protocol.state import Replica
 from protocol.wire import Records, encode
-from sfnode.network.network import Network
-from sfnode.network.network_config import NetworkConfig, Timings
-from sfnode.network.policy.addresses import parse_address
-from sfnode.network.sessions.channel import Channel, Traffic
-from sfnode.network.sessions.file_server import ServedRun
-from sfnode.network.sessions.handshake import exchange_hello, own_hello
-from sfnode.network.transport.host import Host
-from sfnode.network.transport.link import Link, LinkBrokenError
-from sfnode.node.inbox import open_inbox
+from sfnode.network import (
+    Channel,
+    Host,
+    Link,
+    LinkBrokenError,
+    Network,
+    NetworkConfig,
+    ServedRun,
+    Timings,
+    Traffic,
+    exchange_hello,
+    own_hello,
+    parse_address,
+)
+from sfnode.node import open_inbox
 
 RUN: Final = manifest_of(Shape(authors=500, steps=64), tiny_tensors())
 RUN_ID: Final = RUN.run_id

@@ -15,11 +15,11 @@ import click
 
 from benchmarks.measures import Stopwatch, report, say
 from benchmarks.sample_runs import Shape, manifest_of, signer, take, trusted_ledger, unsigned_records
-from protocol.crypto.hashing import Author
+from protocol.crypto import Author
 from protocol.framing import LENGTH_BYTES
-from protocol.ledger.ledger import Ledger
-from protocol.run.manifest import Manifest
-from protocol.sync.anti_entropy import Claims, SyncSession, answer
+from protocol.ledger import Ledger
+from protocol.run import Manifest
+from protocol.sync import Claims, SyncSession, answer
 from protocol.wire import Message, Records, decode_untrusted, encode
 
 SHAPES = (

@@ -17,7 +17,7 @@ import click
 from benchmarks.measures import report, say
 from benchmarks.sample_runs import Shape, TrustingCodec, manifest_of, unsigned_records
 from benchmarks.virtual_network import idle_node
-from protocol.state.replica import Replica
+from protocol.state import Replica
 
 AUTHORS = (100, 1_000, 10_000)
 _STEPS_HELD = 300  # of each author, in the current span

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from protocol.events import Effect, Event, SendMessage
 from protocol.limits import SPAN_STEPS, STEPS_MAX
-from protocol.node.node import Node
+from protocol.node import Node
 from protocol.wire import Authors, Head, Message, Payloads, PullDone, Records, Shards, Spans
 
 Bend = Callable[[Message], Message | None]  # None: says nothing

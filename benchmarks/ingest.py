@@ -16,11 +16,10 @@ from nacl.bindings import crypto_sign_open
 
 from benchmarks.measures import report
 from benchmarks.sample_runs import Shape, TrustingCodec, manifest_of, sealed_records
-from protocol.crypto.keys import SIGNATURE_BYTES
-from protocol.ledger.envelope import Envelope, EnvelopeCodec
-from protocol.ledger.ledger import Ledger
-from protocol.run.manifest import Manifest
-from protocol.subspace.directions import seed_of
+from protocol.crypto import SIGNATURE_BYTES
+from protocol.ledger import Envelope, EnvelopeCodec, Ledger
+from protocol.run import Manifest
+from protocol.subspace import seed_of
 
 AUTHORS = 50
 

@@ -18,8 +18,8 @@ from benchmarks.impostors import Impostor, empty_promises, garbage, stalls, wron
 from benchmarks.measures import report, say
 from benchmarks.sample_runs import Shape, manifest_of, sealed_records, trusted_replica
 from benchmarks.virtual_network import Core, VirtualLink, VirtualNetwork, VirtualTraffic, idle_node
-from protocol.node.node import Node
-from protocol.run.manifest import Manifest
+from protocol.node import Node
+from protocol.run import Manifest
 from protocol.wire import PeerId
 
 _LIMIT_MS = 600_000

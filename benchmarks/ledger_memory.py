@@ -19,11 +19,11 @@ import click
 
 from benchmarks.measures import Stopwatch, memory_mib, report
 from benchmarks.sample_runs import OWNER, Shape, TrustingCodec, manifest_of, signer, tiny_tensors, unsigned_records
-from protocol.ledger.digest_buckets import bitmap_of
+from protocol.ledger import bitmap_of
 from protocol.limits import SPAN_STEPS
-from protocol.run.manifest import sign_manifest
-from protocol.state.replica import Replica
-from sfnode.storage.store import Store
+from protocol.run import sign_manifest
+from protocol.state import Replica
+from sfnode.storage import Store
 
 _AT_ONCE = 20
 _ROOT_EVERY = 500

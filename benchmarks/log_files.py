@@ -20,9 +20,8 @@ import click
 
 from benchmarks.measures import report, say
 from benchmarks.sample_runs import OWNER, Shape, manifest_of, sealed_records, tiny_tensors
-from protocol.run.manifest import sign_manifest
-from sfnode.storage.identity import FILE_NAME, load_or_create_seed
-from sfnode.storage.store import Store
+from protocol.run import sign_manifest
+from sfnode.storage import IDENTITY_FILE, Store, load_or_create_seed
 
 _AT_ONCE = 10_000
 
@@ -52,7 +51,7 @@ def _fill(directory: Path, shape: Shape, count: int) -> None:
     while piece := list(islice(records, _AT_ONCE)):
         store.add(piece, is_durable=False)
     store.close()
-    load_or_create_seed(directory / FILE_NAME)
+    load_or_create_seed(directory / IDENTITY_FILE)
 
 
 def _run(*arguments: object) -> dict[str, float]:

@@ -20,11 +20,11 @@ from nacl.bindings import crypto_sign_open
 
 from benchmarks.measures import Stopwatch, memory_mib, peak_memory_mib, report, say
 from benchmarks.sample_runs import OWNER, Shape, kept_records, manifest_of
-from protocol.crypto.keys import SIGNATURE_BYTES
-from protocol.ledger.envelope import Envelope, EnvelopeCodec
-from protocol.run.manifest import Manifest, sign_manifest
-from protocol.state.replica import Replica
-from sfnode.storage.store import LEDGER_FILE, Store, replay
+from protocol.crypto import SIGNATURE_BYTES
+from protocol.ledger import Envelope, EnvelopeCodec
+from protocol.run import Manifest, sign_manifest
+from protocol.state import Replica
+from sfnode.storage import LEDGER_FILE, Store, replay
 
 _REPLAYED_AT_ONCE = 2_000  # as the daemon
 _DENSE_SAMPLE = 1 << 24  # weights in the measurement of a dense apply

@@ -9,15 +9,12 @@ from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
-from protocol.crypto.hashing import Author
-from protocol.crypto.keys import Signer
+from protocol.crypto import Author, Signer
 from protocol.errors import Ignore
-from protocol.ledger.envelope import Envelope, EnvelopeCodec
-from protocol.ledger.ledger import Ledger
-from protocol.run.manifest import FileHash, Manifest, ModelSpec, TensorKind, TensorSpec
-from protocol.run.task import Objective, TaskKind, TaskSpec
-from protocol.state.replica import Replica
-from sfnode.run.builder import MethodOptions, RunDraft, build_manifest, method_of
+from protocol.ledger import Envelope, EnvelopeCodec, Ledger
+from protocol.run import FileHash, Manifest, ModelSpec, Objective, TaskKind, TaskSpec, TensorKind, TensorSpec
+from protocol.state import Replica
+from sfnode.run import MethodOptions, RunDraft, build_manifest, method_of
 
 OWNER = Signer(b"benchmark owner".ljust(32, b"."))
 _WIDTH, _LAYERS, _INNER, _WORDS, _POSITIONS = 768, 12, 3_072, 50_272, 2_050  # OPT-125m

@@ -22,8 +22,8 @@ from benchmarks.measures import report, say
 from benchmarks.sample_runs import Shape, manifest_of, sealed_records, signer, tiny_tensors
 from benchmarks.scale_pictures import draw_pictures
 from benchmarks.virtual_network import VirtualLink, VirtualNetwork, idle_node
-from protocol.crypto.hashing import Author
-from protocol.run.manifest import Manifest
+from protocol.crypto import Author
+from protocol.run import Manifest
 from protocol.wire import PeerId
 
 SIZES = (16, 32, 64, 128, 256, 512, 1_000)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.charts import DASHED, Axis, Chart, Line, render_chart
-from sfnode.testnet import svg
+from sfnode import svg
 
 COLOURS = (svg.TEAL, svg.ORANGE, svg.BLUE, svg.OCHRE)
 

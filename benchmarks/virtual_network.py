@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from benchmarks.measures import say
-from protocol.crypto.keys import Signer
+from protocol.crypto import Signer
 from protocol.events import (
     DropPeer,
     Effect,
@@ -27,10 +27,9 @@ from protocol.events import (
     Ticked,
 )
 from protocol.framing import LENGTH_BYTES
-from protocol.node.node import Node
-from protocol.node.node_config import NodeConfig
-from protocol.run.manifest import Manifest
-from protocol.state.replica import Replica
+from protocol.node import Node, NodeConfig
+from protocol.run import Manifest
+from protocol.state import Replica
 from protocol.wire import Head, Message, PeerId, Records, decode_untrusted, encode
 
 TICK_MS = 50

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from protocol.crypto.hashing import Author
+from protocol.crypto import Author
 from protocol.wire import Message, PeerId
 
 

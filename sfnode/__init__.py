@@ -1,3 +1,5 @@
-"""sfnode: fine-tune one language model together by flooding signed projected gradients (SeedFlood, 2602.18181)."""
+"""`cli` is the door, `node` the daemon: fine-tune one language model together, by flooding signed projected gradients."""
 
 __version__ = "0.1.0"
+
+__all__ = ["__version__"]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from protocol.errors import OperatorError
-from sfnode.storage.files import describe_os_error
+from sfnode.storage import describe_os_error
 
 
 class Reporter:

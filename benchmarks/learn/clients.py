@@ -18,21 +18,28 @@ from benchmarks.learn.problems import Task, task_spec
 from benchmarks.measures import say
 from benchmarks.sample_runs import OWNER, signer
 from protocol.errors import NumericError
-from protocol.ledger.envelope import Envelope, EnvelopeCodec
-from protocol.run.manifest import FileHash, Manifest, ModelSpec, TensorSpec
-from protocol.run.method import CoreKind, Method, ScalarKind, Schedule, ScheduleKind
-from protocol.run.task import Objective
-from protocol.state.coefficients import Coefficients
-from protocol.subspace.bases import Bases, Published
-from protocol.subspace.basis_file import decode_basis_untrusted, encode_basis
-from protocol.subspace.directions import Basis, seed_of
-from sfnode.run.builder import MethodOptions, RunDraft, build_manifest, method_of
-from sfnode.storage.stored_bases import UNIT_EXP, BasisSpec
+from protocol.ledger import Envelope, EnvelopeCodec
+from protocol.run import (
+    CoreKind,
+    FileHash,
+    Manifest,
+    Method,
+    ModelSpec,
+    Objective,
+    ScalarKind,
+    Schedule,
+    ScheduleKind,
+    TensorSpec,
+)
+from protocol.state import Coefficients
+from protocol.subspace import Bases, Basis, Published, decode_basis_untrusted, encode_basis, seed_of
+from sfnode.run import MethodOptions, RunDraft, build_manifest, method_of
+from sfnode.storage import UNIT_EXP, BasisSpec
 from sfnode.training.calibration import Source, forward_basis, gradient_basis
-from sfnode.training.estimator import Estimator, SharedModel
-from sfnode.training.model.folding import fold_weights
-from sfnode.training.model.tensors import TensorGroup, trainable_tensors
-from sfnode.training.task.encoding import TaskData
+from sfnode.training.estimator import Estimator
+from sfnode.training.model import TensorGroup, fold_weights, trainable_tensors
+from sfnode.training.shared_model import SharedModel
+from sfnode.training.task import TaskData
 
 _CALIBRATION_BATCH = 16  # examples back-propagated at once
 _BACKWARD_ROWS = 2  # a backward pass costs about two forward passes
@@ -157,7 +164,7 @@ class Clients:
         except NumericError as error:
             say(f"  client {author} skips step {step}: {error}")
             return None
-        q = opposite(self.manifest.method, estimate.q) if is_cheat else estimate.q
+        q = opposite(self.manifest.method, estimate.scalars) if is_cheat else estimate.scalars
         return self._codec.decode_untrusted(self._codec.seal(key, step, q).record)
 
 

@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.learn.plain import mean_loss
 from benchmarks.learn.problems import Folders, Task, load, read
-from sfnode.training.model.tensors import trainable_tensors
+from sfnode.training.model import trainable_tensors
 
 NOISE_EXAMPLES = 256
 

@@ -9,7 +9,7 @@ from benchmarks.charts import DASHED, Axis, Chart, Line, render_chart
 from benchmarks.learn.comparison import Compared
 from benchmarks.learn.results import Results, is_first_order, median_curve, targets
 from benchmarks.learn.scaling import Scaled
-from sfnode.testnet import svg
+from sfnode import svg
 
 COLOURS = (svg.MUTED, svg.OCHRE, svg.TEAL, svg.BLUE, svg.ORANGE, svg.PURPLE, svg.PINK)
 TITLES = {"sst2": "SST-2", "trec": "TREC", "agnews": "AG News"}

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from sfnode.training.model.loading import output_embedding
-from sfnode.training.task.encoding import Example, TaskData, row_batch
+from sfnode.training.model import output_embedding
+from sfnode.training.task import Example, TaskData, row_batch
 
 EPSILON = 1e-3  # MeZO's, for every task of its paper (table 15)
 LORA_RANK, LORA_ALPHA = 8, 16  # of the queries' and values' projections, as in MeZO's comparison

@@ -15,9 +15,9 @@ import torch
 from transformers import PreTrainedModel
 
 from protocol.errors import OperatorError
-from protocol.run.task import Objective, TaskKind, TaskSpec
-from sfnode.training.model.loading import choose_dtype, load_causal_lm, load_tokenizer
-from sfnode.training.task.encoding import TaskData, read_task
+from protocol.run import Objective, TaskKind, TaskSpec
+from sfnode.training.model import choose_dtype, load_causal_lm, load_tokenizer
+from sfnode.training.task import TaskData, read_task
 
 MODEL = "opt-reviews-4m"
 _CPU = torch.device("cpu")

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from protocol import limits
-from protocol.crypto.keys import SIGNATURE_BYTES, Signer, is_author_key, is_signed
+from protocol.crypto import SIGNATURE_BYTES, Signer, is_author_key, is_signed
 from protocol.errors import Reject, RejectReason
-from protocol.ledger.envelope import Envelope, EnvelopeCodec
-from protocol.run.manifest import Manifest
+from protocol.ledger import Envelope, EnvelopeCodec
+from protocol.run import Manifest
 from protocol.schema import Bound, Hex32, Malformed, from_plain_untrusted, is_hex, to_plain
 
 REPORT_BYTES_MAX = 1 << 16

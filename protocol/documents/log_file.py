@@ -14,15 +14,12 @@ from itertools import islice
 from typing import Protocol
 
 from protocol import limits
-from protocol.crypto.hashing import Author, Digest, hash_fields
-from protocol.crypto.keys import SIGNATURE_BYTES, Signer, is_author_key, is_signed
+from protocol.crypto import SIGNATURE_BYTES, Author, Digest, Signer, hash_fields, is_author_key, is_signed
 from protocol.errors import Ignore, Reject, RejectReason
-from protocol.ledger.record_store import Archive
-from protocol.ledger.statements import STATEMENT_KEY_BYTES
-from protocol.run.manifest import Manifest, SignedManifest, basis_bytes, decode_run_untrusted
-from protocol.run.method import BasisKind
-from protocol.state.replica import Replica
-from protocol.subspace.basis_file import decode_basis_untrusted
+from protocol.ledger import STATEMENT_KEY_BYTES, Archive
+from protocol.run import BasisKind, Manifest, SignedManifest, basis_bytes, decode_run_untrusted
+from protocol.state import Replica
+from protocol.subspace import decode_basis_untrusted
 
 MAGIC = b"sfnode/log/1" + b"\n\0\0\0"
 MANIFEST, BASIS, RECORDS, END, STATEMENTS, RENEWED = 1, 2, 3, 4, 5, 6  # kinds of blocks, in the order 1 2 5 3 6 4

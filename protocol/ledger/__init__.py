@@ -1,0 +1,29 @@
+"""Door: `Ledger`. The two sets of a run, signed updates and what its owner has stated, each with one way in."""
+
+from protocol.ledger.digest_buckets import PAYLOAD_HASH_BYTES, bitmap_of, shard_of
+from protocol.ledger.envelope import Envelope, EnvelopeCodec
+from protocol.ledger.ledger import Accepted, Ledger, Outcome, Voided
+from protocol.ledger.record_store import Archive, records_of
+from protocol.ledger.roster import NO_STATEMENTS, Roster
+from protocol.ledger.statements import STATEMENT_KEY_BYTES, Statement, StatementCodec, StatementKind, read_invitation
+
+__all__ = [
+    "Accepted",
+    "Archive",
+    "Envelope",
+    "EnvelopeCodec",
+    "Ledger",
+    "NO_STATEMENTS",
+    "Outcome",
+    "PAYLOAD_HASH_BYTES",
+    "Roster",
+    "STATEMENT_KEY_BYTES",
+    "Statement",
+    "StatementCodec",
+    "StatementKind",
+    "Voided",
+    "bitmap_of",
+    "read_invitation",
+    "records_of",
+    "shard_of",
+]

@@ -11,8 +11,7 @@ from functools import lru_cache
 from operator import itemgetter
 
 from protocol import limits
-from protocol.crypto.hashing import Author, FieldHasher, hash_fields, u32
-from protocol.crypto.keys import SIGNATURE_BYTES
+from protocol.crypto import SIGNATURE_BYTES, Author, FieldHasher, hash_fields, u32
 from protocol.ledger.record_store import Archive, Checks, Slot, group_of, records_of, slots_in
 
 INNER_DIGEST_BYTES = 16

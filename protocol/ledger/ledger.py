@@ -13,15 +13,14 @@ from itertools import islice
 from operator import itemgetter
 
 from protocol import limits
-from protocol.crypto.hashing import Author, Digest, hash_fields, u32
-from protocol.crypto.keys import KEY_BYTES, SIGNATURE_BYTES
+from protocol.crypto import KEY_BYTES, SIGNATURE_BYTES, Author, Digest, hash_fields, u32
 from protocol.errors import Ignore, IgnoreReason
 from protocol.ledger.digest_buckets import Bucket, Holdings, Span, holdings_in, payload_hash
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.ledger.record_store import Archive, Slot, records_of
 from protocol.ledger.roster import Roster
 from protocol.ledger.statements import Statement
-from protocol.run.manifest import Manifest
+from protocol.run import Manifest
 
 _STEP_BYTES = 4  # after the author's key (SPEC 6.1)
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from protocol import limits
-from protocol.crypto.hashing import Author
-from protocol.crypto.keys import SIGNATURE_BYTES
+from protocol.crypto import SIGNATURE_BYTES, Author
 from protocol.errors import StorageDamagedError
 
 # A slot with one record counts; one with two different payloads is void and keeps the pair as its proof.

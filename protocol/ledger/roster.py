@@ -10,12 +10,11 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 
 from protocol import limits
-from protocol.crypto.hashing import Author, u32
+from protocol.crypto import Author, u32
 from protocol.errors import Ignore, IgnoreReason
 from protocol.ledger.digest_buckets import INNER_DIGEST_BYTES, inner_digest
 from protocol.ledger.statements import Statement, StatementCodec, StatementKind
-from protocol.run.admission import AdmissionKind, has_work
-from protocol.run.manifest import Manifest
+from protocol.run import AdmissionKind, Manifest, has_work
 
 NO_STATEMENTS = bytes(INNER_DIGEST_BYTES)  # the digest of an empty roster
 

@@ -10,12 +10,9 @@ import binascii
 from dataclasses import dataclass
 from enum import IntEnum
 
-from protocol.crypto.hashing import Author, u32
-from protocol.crypto.keys import KEY_BYTES, SIGNATURE_BYTES, Signer, is_author_key, is_signed
+from protocol.crypto import KEY_BYTES, SIGNATURE_BYTES, Author, Signer, is_author_key, is_signed, u32
 from protocol.errors import OperatorError, Reject, RejectReason
-from protocol.run.admission import AdmissionKind
-from protocol.run.manifest import Manifest
-from protocol.run.method import BasisKind
+from protocol.run import AdmissionKind, BasisKind, Manifest
 
 _SIGNED_TAG = b"sfnode/statement"  # by the owner
 _CLAIM_TAG = b"sfnode/claim/1.."  # by the token's key

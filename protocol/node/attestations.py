@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from protocol import limits
-from protocol.crypto.hashing import Author
+from protocol.crypto import Author
 from protocol.errors import Ignore, IgnoreReason
-from protocol.ledger.ledger import Ledger
-from protocol.run.manifest import Manifest
-from protocol.state.snapshot import Attestation, AttestationCodec
+from protocol.ledger import Ledger
+from protocol.run import Manifest
+from protocol.state import Attestation, AttestationCodec
 
 
 class AttestationTable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from protocol.events import Effect, FetchBasis
-from protocol.ledger.roster import Roster
+from protocol.ledger import Roster
 from protocol.node.fetches import Fetches
 
 _RETRY_MS: Final = 5_000

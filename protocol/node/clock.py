@@ -7,8 +7,8 @@ from collections.abc import Container
 from statistics import median, median_low
 
 from protocol import timings
-from protocol.crypto.hashing import Author
-from protocol.run.manifest import Manifest
+from protocol.crypto import Author
+from protocol.run import Manifest
 
 _PACES_KEPT = 16
 _HEARD_MS = 2 * timings.STEP_WAIT_MS_MAX  # an author silent for longer does not move the median

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from protocol import limits, timings
-from protocol.crypto.hashing import Author
-from protocol.crypto.keys import Signer
+from protocol.crypto import Author, Signer
 from protocol.errors import Ignore, IgnoreReason, Reject
 from protocol.events import (
     BasisArrived,
@@ -37,18 +36,15 @@ from protocol.events import (
     Ticked,
     WorkerReady,
 )
-from protocol.ledger.ledger import Voided
-from protocol.ledger.statements import Statement
+from protocol.ledger import Statement, Voided
 from protocol.node.basis_files import BasisFiles
 from protocol.node.clock import StepClock
 from protocol.node.node_config import NodeConfig
 from protocol.node.snapshots import Snapshots
-from protocol.run.manifest import Manifest
-from protocol.state.coefficients import updates_per_tick
-from protocol.state.replica import Replica
-from protocol.subspace.directions import seed_of
-from protocol.sync.flood import Flood
-from protocol.sync.synchroniser import Synchroniser
+from protocol.run import Manifest
+from protocol.state import Replica, updates_per_tick
+from protocol.subspace import seed_of
+from protocol.sync import Flood, Synchroniser
 from protocol.wire import Attestations, AttestationsRequest, Head, Message, PeerId, Records, Statements
 
 

@@ -8,8 +8,7 @@ from collections import Counter
 from typing import Final
 
 from protocol import limits, timings
-from protocol.crypto.hashing import Author
-from protocol.crypto.keys import Signer
+from protocol.crypto import Author, Signer
 from protocol.errors import Ignore, Reject
 from protocol.events import (
     Effect,
@@ -23,11 +22,19 @@ from protocol.events import (
 from protocol.node.attestations import AttestationTable
 from protocol.node.fetches import Fetches
 from protocol.node.node_config import NodeConfig, SnapshotUse
-from protocol.run.admission import AdmissionKind
-from protocol.state.replica import Replica
-from protocol.state.snapshot import Attestation, Snapshot, decode_snapshot_untrusted, encode_snapshot, may_fit
-from protocol.state.snapshot_proof import ProofVerdict, judge, take_snapshot
-from protocol.sync.synchroniser import Synchroniser
+from protocol.run import AdmissionKind
+from protocol.state import (
+    Attestation,
+    ProofVerdict,
+    Replica,
+    Snapshot,
+    decode_snapshot_untrusted,
+    encode_snapshot,
+    judge,
+    may_fit,
+    take_snapshot,
+)
+from protocol.sync import Synchroniser
 from protocol.wire import Attestations, AttestationsRequest, Message, PeerId
 
 _RETRY_MS: Final = 2_000  # no neighbour had the file

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Annotated
 
 from protocol import limits
-from protocol.crypto.hashing import DIGEST_BYTES, hash_fields
+from protocol.crypto import DIGEST_BYTES, hash_fields
 from protocol.schema import Bound
 
 

@@ -14,8 +14,7 @@ from functools import cached_property
 from typing import Annotated
 
 from protocol import limits
-from protocol.crypto.hashing import Author, RunId, hash_fields
-from protocol.crypto.keys import SIGNATURE_BYTES, Signer, is_author_key, is_signed
+from protocol.crypto import SIGNATURE_BYTES, Author, RunId, Signer, hash_fields, is_author_key, is_signed
 from protocol.errors import Reject, RejectReason
 from protocol.run.admission import AdmissionSpec, broken_admission_rules
 from protocol.run.method import BasisKind, Method, Schedule, ScheduleKind, broken_method_rules

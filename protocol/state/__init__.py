@@ -1,0 +1,30 @@
+"""Door: `Replica`. What the sets imply: the coefficients, their digest, and snapshots of them."""
+
+from protocol.state.coefficients import CoefficientLayout, Coefficients, updates_per_tick, view_exp
+from protocol.state.replica import Replica
+from protocol.state.snapshot import (
+    Attestation,
+    AttestationCodec,
+    Snapshot,
+    decode_snapshot_untrusted,
+    encode_snapshot,
+    may_fit,
+)
+from protocol.state.snapshot_proof import ProofVerdict, judge, take_snapshot
+
+__all__ = [
+    "Attestation",
+    "AttestationCodec",
+    "CoefficientLayout",
+    "Coefficients",
+    "ProofVerdict",
+    "Replica",
+    "Snapshot",
+    "decode_snapshot_untrusted",
+    "encode_snapshot",
+    "judge",
+    "may_fit",
+    "take_snapshot",
+    "updates_per_tick",
+    "view_exp",
+]

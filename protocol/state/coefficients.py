@@ -11,11 +11,10 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.crypto.hashing import Digest, hash_fields, u32
-from protocol.ledger.envelope import Envelope
-from protocol.run.manifest import Manifest, TensorKind
-from protocol.run.method import CoreKind
-from protocol.subspace.directions import canonical_coordinates, rademacher_signs, scale_exp
+from protocol.crypto import Digest, hash_fields, u32
+from protocol.ledger import Envelope
+from protocol.run import CoreKind, Manifest, TensorKind
+from protocol.subspace import canonical_coordinates, rademacher_signs, scale_exp
 
 Int64Array = NDArray[np.int64]
 

@@ -7,14 +7,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from protocol import limits
-from protocol.crypto.hashing import Author, Digest
-from protocol.crypto.keys import KEY_BYTES
+from protocol.crypto import KEY_BYTES, Author, Digest
 from protocol.errors import Ignore, Reject
-from protocol.ledger.envelope import Envelope
-from protocol.ledger.ledger import Accepted, Ledger, Outcome
-from protocol.ledger.record_store import Archive, records_of
-from protocol.ledger.statements import Statement
-from protocol.run.manifest import Manifest
+from protocol.ledger import Accepted, Archive, Envelope, Ledger, Outcome, Statement, records_of
+from protocol.run import Manifest
 from protocol.state.coefficients import Coefficients
 from protocol.state.snapshot import Snapshot
 from protocol.state.snapshot_overlay import SnapshotOverlay

@@ -14,11 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol import limits
-from protocol.crypto.hashing import Author, Digest
-from protocol.crypto.keys import KEY_BYTES, SIGNATURE_BYTES, Signer, is_author_key, is_signed
+from protocol.crypto import KEY_BYTES, SIGNATURE_BYTES, Author, Digest, Signer, is_author_key, is_signed
 from protocol.errors import Reject, RejectReason
-from protocol.run.admission import has_work
-from protocol.run.manifest import Manifest
+from protocol.run import Manifest, has_work
 from protocol.state.coefficients import CoefficientLayout, fewest_bytes
 
 _MAGIC = b"sfnode/snapshot1"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from protocol.ledger.envelope import Envelope
-from protocol.ledger.ledger import Accepted, Ledger, Outcome
-from protocol.run.manifest import Manifest
+from protocol.ledger import Accepted, Envelope, Ledger, Outcome
+from protocol.run import Manifest
 from protocol.state.coefficients import Coefficients
 from protocol.state.snapshot import Snapshot
 

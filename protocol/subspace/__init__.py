@@ -1,0 +1,40 @@
+"""Door: `Bases` and `direction_factors`. From a seed to numbers: bases, directions, examples, scalars."""
+
+from protocol.subspace.bases import Bases, Published
+from protocol.subspace.basis_file import decode_basis_untrusted, encode_basis, rank_and_max
+from protocol.subspace.directions import (
+    Basis,
+    DirectionFactors,
+    Int8Array,
+    canonical_coordinates,
+    core_exp,
+    direction_factors,
+    rademacher_signs,
+    scale_exp,
+    seed_of,
+)
+from protocol.subspace.philox import signs, words
+from protocol.subspace.quantisation import NORMALISED_UNIT, quantise
+from protocol.subspace.sampling import example_indices
+
+__all__ = [
+    "Bases",
+    "Basis",
+    "DirectionFactors",
+    "Int8Array",
+    "NORMALISED_UNIT",
+    "Published",
+    "canonical_coordinates",
+    "core_exp",
+    "decode_basis_untrusted",
+    "direction_factors",
+    "encode_basis",
+    "example_indices",
+    "quantise",
+    "rademacher_signs",
+    "rank_and_max",
+    "scale_exp",
+    "seed_of",
+    "signs",
+    "words",
+]

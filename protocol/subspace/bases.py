@@ -11,8 +11,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from protocol.run.manifest import Manifest
-from protocol.run.method import BasisKind
+from protocol.run import BasisKind, Manifest
 from protocol.subspace.directions import Basis, basis
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from protocol.errors import Reject, RejectReason
-from protocol.run.manifest import Manifest, TensorSpec, basis_bytes
+from protocol.run import Manifest, TensorSpec, basis_bytes
 from protocol.subspace.directions import Basis, Int8Array
 
 MAGIC = b"sfnode/basis/1" + b"\n\0"

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.crypto.hashing import Author, RunId, key_of, u32
-from protocol.run.manifest import Manifest, TensorKind, TensorSpec
-from protocol.run.method import CoreKind, Method
+from protocol.crypto import Author, RunId, key_of, u32
+from protocol.run import CoreKind, Manifest, Method, TensorKind, TensorSpec
 from protocol.subspace.philox import philox4x32, signs, signs_of_words, split_key
 
 Int8Array = NDArray[np.int8]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.run.manifest import Manifest
+from protocol.run import Manifest
 from protocol.subspace.philox import words
 
 _STREAM_EXAMPLES = 3

@@ -12,11 +12,9 @@ from itertools import islice, pairwise
 from typing import TypeAlias, TypeVar
 
 from protocol import limits
-from protocol.crypto.hashing import Author
+from protocol.crypto import Author
 from protocol.errors import Reject, RejectReason
-from protocol.ledger.digest_buckets import PAYLOAD_HASH_BYTES, bitmap_of, shard_of
-from protocol.ledger.ledger import Ledger
-from protocol.ledger.roster import NO_STATEMENTS
+from protocol.ledger import NO_STATEMENTS, PAYLOAD_HASH_BYTES, Ledger, bitmap_of, shard_of
 from protocol.wire import (
     AuthorHoldings,
     Authors,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from protocol import limits, timings
-from protocol.crypto.keys import SIGNATURE_BYTES
+from protocol.crypto import SIGNATURE_BYTES
 from protocol.sync.anti_entropy import record_frames
 from protocol.wire import PeerId, Records
 

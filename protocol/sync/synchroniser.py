@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from statistics import median_low
 
 from protocol import limits, timings
-from protocol.crypto.hashing import Author
+from protocol.crypto import Author
 from protocol.errors import Reject, RejectReason
 from protocol.events import SendMessage
-from protocol.ledger.ledger import Ledger
+from protocol.ledger import Ledger
 from protocol.sync.anti_entropy import Claims, Reply, Request, SyncSession, answer
 from protocol.wire import (
     Authors,

@@ -1,4 +1,4 @@
-"""The command line: ``sfnode COMMAND``. Each command lives in the module named beside it below."""
+"""Door: `main`. The command line, ``sfnode COMMAND``: each command lives in the module that has its name."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from sfnode.cli.run import run_group
 from sfnode.cli.status import status
 from sfnode.cli.testnet import testnet
 from sfnode.reporter import printable
+
+__all__ = ["main"]
 
 EXIT_FAILED = 1
 

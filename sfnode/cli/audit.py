@@ -9,12 +9,11 @@ from pathlib import Path
 import click
 import trio
 
-from protocol.crypto.hashing import Author
-from protocol.crypto.keys import Signer
-from protocol.documents.audit_report import AuditReport, decode_report_untrusted, make_report
+from protocol.crypto import Author, Signer
+from protocol.documents import AuditReport, decode_report_untrusted, make_report
 from protocol.errors import OperatorError, Reject
-from protocol.ledger.envelope import Envelope
-from protocol.run.manifest import SignedManifest
+from protocol.ledger import Envelope
+from protocol.run import SignedManifest
 from protocol.schema import is_hex
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import (
@@ -26,15 +25,19 @@ from sfnode.cli.options import (
     local_model_option,
     number_option,
 )
-from sfnode.run.model_reference import model_reference
-from sfnode.run.node_options import DeviceOptions
-from sfnode.storage.data_files import training_file
-from sfnode.storage.files import read_bytes, write_durably
-from sfnode.storage.identity import FILE_NAME, load_identity
-from sfnode.storage.store import read_manifest, replayed
-from sfnode.storage.stored_bases import basis_in, renewals_for
-from sfnode.worker.remeasuring import Audit, audit_messages, check_auditable, choose_messages, report_name
-from sfnode.worker.training_config import TrainingConfig
+from sfnode.run import DeviceOptions, find_model
+from sfnode.storage import (
+    IDENTITY_FILE,
+    basis_in,
+    load_identity,
+    read_bytes,
+    read_manifest,
+    renewals_for,
+    replayed,
+    training_file,
+    write_durably,
+)
+from sfnode.worker import Audit, TrainingConfig, audit_messages, check_auditable, choose_messages, report_name
 
 
 @click.command()
@@ -75,7 +78,7 @@ def audit(
     with replayed(directory, signed.manifest) as replica:
         ledger = replica.ledger
         config = TrainingConfig(
-            model=model_reference(signed.manifest, model),
+            model=find_model(signed.manifest, model),
             data=training_file(signed.manifest.task, data),
             device=devices.device,
             dtype=devices.dtype,
@@ -109,7 +112,7 @@ def _reported(signed: SignedManifest, path: Path) -> Envelope:
 
 
 def _write_reports(found: Audit, signed: SignedManifest, directory: Path, out: Path) -> list[AuditReport]:
-    signer: Signer = load_identity(directory / FILE_NAME)
+    signer: Signer = load_identity(directory / IDENTITY_FILE)
     reports = []
     for finding in found.mismatches:
         report, data = make_report(signed.manifest, signer, finding.envelope, finding.measured, found.tolerance)

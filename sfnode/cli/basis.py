@@ -11,10 +11,10 @@ from typing import Final
 import click
 
 from protocol.errors import OperatorError
-from protocol.ledger.statements import StatementCodec
-from protocol.run.method import BasisKind
-from protocol.state.replica import Replica
-from protocol.subspace.basis_file import encode_basis
+from protocol.ledger import StatementCodec
+from protocol.run import BasisKind
+from protocol.state import Replica
+from protocol.subspace import encode_basis
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.new_run import task_of
 from sfnode.cli.options import (
@@ -31,14 +31,17 @@ from sfnode.cli.options import (
     task_options,
     trainable_option,
 )
-from sfnode.run.model_reference import model_reference
-from sfnode.run.node_options import DeviceOptions
-from sfnode.run.owner_key import check_owner
-from sfnode.run.task_options import DataOptions, TaskOptions
-from sfnode.storage.files import write_durably
-from sfnode.storage.statement_files import submit
-from sfnode.storage.store import read_manifest, replayed
-from sfnode.storage.stored_bases import basis_in, read_bases, renewals_for, store_basis
+from sfnode.run import DataOptions, DeviceOptions, TaskOptions, check_owner, find_model
+from sfnode.storage import (
+    basis_in,
+    read_bases,
+    read_manifest,
+    renewals_for,
+    replayed,
+    store_basis,
+    submit,
+    write_durably,
+)
 
 _EPOCHS_AHEAD: Final = 2  # the run goes on while the basis is made and fetched
 
@@ -171,7 +174,7 @@ def renew(
     from sfnode.training.calibration import RenewalChoice, recalibrate  # imports torch
 
     choice = RenewalChoice(
-        model=model_reference(manifest, model),
+        model=find_model(manifest, model),
         data=calibration.data,
         source=calibration.source,
         examples=calibration.examples,

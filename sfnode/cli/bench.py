@@ -11,7 +11,7 @@ import click
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import device_option, dtype_option, json_option, number_option
 from sfnode.training.allocator import keep_freed_memory
-from sfnode.worker_protocol.precisions import FLOATS
+from sfnode.worker_protocol import FLOATS
 
 _shape_option = click.option(
     "--shape",
@@ -44,7 +44,7 @@ def step(shape: str, rows: int, tokens: int, dtype: str, device: str, repeats: i
     Example: sfnode bench step --shape opt-125m --rows 16 --tokens 64 --dtype fp32
     """
     check_can_train()
-    from sfnode.training.bench.step_cost import bench_step  # imports torch
+    from sfnode.training.bench import bench_step
 
     _print(bench_step(shape, rows=rows, tokens=tokens, dtype=dtype, repeats=repeats, device=device), is_json)
 
@@ -61,7 +61,7 @@ def apply(shape: str, updates: int, device: str, is_json: bool) -> None:
     Example: sfnode bench apply --shape opt-2.7b --updates 1024 --json
     """
     check_can_train()
-    from sfnode.training.bench.apply_cost import bench_apply  # imports torch
+    from sfnode.training.bench import bench_apply
 
     _print(bench_apply(shape, updates=updates, device=device), is_json)
 
@@ -79,7 +79,7 @@ def view(shape: str, epochs: int, dtype: str, device: str, is_json: bool) -> Non
     Example: sfnode bench view --shape opt-125m --epochs 4
     """
     check_can_train()
-    from sfnode.training.bench.view_cost import bench_view  # imports torch
+    from sfnode.training.bench import bench_view
 
     _print(bench_view(shape, epochs=epochs, dtype=dtype, device=device), is_json)
 
@@ -96,7 +96,7 @@ def replay(shape: str, updates: int, directions: int, is_json: bool) -> None:
     Example: sfnode bench replay --updates 20000 --json
     """
     check_can_train()
-    from sfnode.training.bench.replay_cost import bench_replay  # imports torch
+    from sfnode.training.bench import bench_replay
 
     _print(asdict(bench_replay(shape, updates=updates, directions=directions)), is_json)
 
@@ -122,7 +122,7 @@ def audit(shape: str, rows: int, tokens: int, dtype: str, other_dtype: str, devi
     Example: sfnode bench audit --shape opt-125m --dtype fp32 --other-dtype bf16
     """
     check_can_train()
-    from sfnode.training.bench.audit_cost import bench_audit  # imports torch
+    from sfnode.training.bench import bench_audit
 
     found = bench_audit(shape, rows=rows, tokens=tokens, dtype=dtype, other_dtype=other_dtype, device=device)
     _print(asdict(found), is_json)

@@ -19,12 +19,10 @@ from sfnode.cli.options import (
     json_option,
     run_file_option,
 )
-from sfnode.doctor.diagnosis import Examination, Question, summary_of
-from sfnode.doctor.findings import Finding, Verdict
+from sfnode.doctor import Examination, Finding, Question, Verdict, summary_of
 from sfnode.reporter import printable
-from sfnode.run.data_directory import data_directory
-from sfnode.run.node_options import DeviceOptions
-from sfnode.storage.store import decode_run_file
+from sfnode.run import DeviceOptions, find_data_directory
+from sfnode.storage import decode_run_file
 
 _MARKS: Final = {
     Verdict.OK: "ok  ",
@@ -78,7 +76,7 @@ def doctor(
     signed = decode_run_file(run_file) if run_file else None
     directory = data_dir.expanduser() if data_dir else None
     if directory is None and signed is not None:
-        directory = data_directory(signed.manifest, None)
+        directory = find_data_directory(signed.manifest, None)
     question = Question(
         directory=directory,
         is_new=signed is not None or bool(bootstrap),

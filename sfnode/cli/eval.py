@@ -9,15 +9,12 @@ import click
 import trio
 
 from protocol.errors import OperatorError
-from protocol.state.coefficients import Coefficients
+from protocol.state import Coefficients
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import data_dir_option, device_options, json_option, local_model_option
-from sfnode.run.model_reference import model_reference
-from sfnode.run.node_options import DeviceOptions
-from sfnode.storage.data_files import evaluation_file
-from sfnode.storage.stored_state import read_state
-from sfnode.worker.evaluation import evaluate_states
-from sfnode.worker.training_config import TrainingConfig
+from sfnode.run import DeviceOptions, find_model
+from sfnode.storage import evaluation_file, read_state
+from sfnode.worker import TrainingConfig, evaluate_states
 
 
 @click.command("eval")
@@ -45,7 +42,7 @@ def evaluate(
     if data is None:
         raise OperatorError("--eval-data is missing: give a JSONL file of held-out examples")
     config = TrainingConfig(
-        model=model_reference(manifest, model),
+        model=find_model(manifest, model),
         data=None,
         eval_data=data,
         device=devices.device,

@@ -9,9 +9,8 @@ import click
 
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import FolderPath, data_dir_option, dtype_option, json_option, local_model_option
-from sfnode.run.model_reference import model_reference
-from sfnode.storage.stored_bases import read_bases
-from sfnode.storage.stored_state import read_state
+from sfnode.run import find_model
+from sfnode.storage import read_bases, read_state
 
 
 @click.command()
@@ -29,13 +28,13 @@ def export(data_dir: Path, model: str | None, out: Path, adapter: bool, dtype: s
     Example: sfnode export --data-dir ~/.sfnode/my-run --out my-model
     """
     check_can_train()
-    from sfnode.training.export.model_folder import export_adapter, export_model  # imports torch
-    from sfnode.training.model.loading import choose_dtype, resolve_model
+    from sfnode.training.export import export_adapter, export_model
+    from sfnode.training.model import choose_dtype, resolve_model
 
     state = read_state(data_dir)
     manifest = state.signed.manifest
     bases = read_bases(manifest, state.basis, state.renewals)
-    base = resolve_model(model_reference(manifest, model), manifest.model.revision).path
+    base = resolve_model(find_model(manifest, model), manifest.model.revision).path
     if adapter:
         export_adapter(bases, state.coefficients, base, out, force)
     else:

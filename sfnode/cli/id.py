@@ -9,8 +9,8 @@ import click
 
 from protocol.errors import OperatorError
 from sfnode.cli.options import FilePath, FolderPath, json_option
-from sfnode.network.policy.addresses import peer_of_author
-from sfnode.storage.identity import FILE_NAME, is_private, load_identity, load_or_create_seed
+from sfnode.network import peer_of_author
+from sfnode.storage import IDENTITY_FILE, is_private, load_identity, load_or_create_seed
 
 
 @click.group("id")
@@ -34,7 +34,7 @@ def show(data_dir: Path | None, key: Path | None, is_json: bool) -> None:
     """
     if (data_dir is None) == (key is None):
         raise OperatorError("give either --data-dir or --key")
-    _print(key or Path(data_dir or "") / FILE_NAME, is_json)
+    _print(key or Path(data_dir or "") / IDENTITY_FILE, is_json)
 
 
 @identity.command()

@@ -9,8 +9,7 @@ import click
 
 from protocol.errors import OperatorError
 from protocol.limits import POW_BITS_MAX
-from protocol.run.admission import AdmissionKind, AdmissionSpec
-from protocol.run.manifest import Manifest
+from protocol.run import AdmissionKind, AdmissionSpec, Manifest
 from sfnode.cli.new_run import NewRun, RunOptions, make_run
 from sfnode.cli.options import (
     MODEL_NAMES,
@@ -24,9 +23,8 @@ from sfnode.cli.options import (
     task_options,
     trainable_option,
 )
-from sfnode.run.builder import MethodOptions
-from sfnode.run.task_options import DataOptions, TaskOptions
-from sfnode.storage.files import write_durably
+from sfnode.run import DataOptions, MethodOptions, TaskOptions
+from sfnode.storage import write_durably
 
 
 @click.command()

@@ -8,7 +8,7 @@ import click
 import trio
 
 from protocol.errors import OperatorError
-from protocol.node.node_config import SnapshotUse
+from protocol.node import SnapshotUse
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import (
     DEFAULT_DATA_DIR,
@@ -25,17 +25,9 @@ from sfnode.cli.options import (
     json_option,
     run_file_option,
 )
-from sfnode.node.daemon import Daemon
-from sfnode.node.preparation import prepare
+from sfnode.node import Daemon, prepare
 from sfnode.reporter import Reporter
-from sfnode.run.node_options import (
-    DeviceOptions,
-    JoinOptions,
-    NetworkOptions,
-    RunSource,
-    SnapshotOptions,
-    TrainingOptions,
-)
+from sfnode.run import DeviceOptions, JoinOptions, NetworkOptions, RunSource, SnapshotOptions, TrainingOptions
 
 _NETWORK = NetworkOptions()
 _SNAPSHOTS = SnapshotOptions()

@@ -13,9 +13,9 @@ from pathlib import Path
 import click
 
 from protocol.errors import StorageDamagedError
-from protocol.ledger.envelope import Envelope
-from protocol.run.manifest import Manifest
-from protocol.state.replica import Replica
+from protocol.ledger import Envelope
+from protocol.run import Manifest
+from protocol.state import Replica
 from sfnode.cli.options import (
     DEFAULT_DATA_DIR,
     NOT_NEGATIVE,
@@ -25,11 +25,20 @@ from sfnode.cli.options import (
     json_option,
 )
 from sfnode.reporter import Reporter
-from sfnode.run.data_directory import data_directory
-from sfnode.storage.identity import FILE_NAME, load_identity
-from sfnode.storage.log_export_import import LogSummary, Tell, export_log, import_log
-from sfnode.storage.store import read_manifest, reading, replay_all, replayed
-from sfnode.storage.stored_records import StoredRecords
+from sfnode.run import find_data_directory
+from sfnode.storage import (
+    IDENTITY_FILE,
+    LogSummary,
+    StoredRecords,
+    Tell,
+    export_log,
+    import_log,
+    load_identity,
+    read_manifest,
+    reading,
+    replay_all,
+    replayed,
+)
 
 _PROGRESS_S = 1.0
 
@@ -135,7 +144,7 @@ def export(file: Path, data_dir: Path, key: Path | None, is_json: bool) -> None:
     directory = data_dir.expanduser()
     read_manifest(directory)  # before the key: a folder without a node has none either
     started = time.monotonic()
-    writer = load_identity(key or directory / FILE_NAME)
+    writer = load_identity(key or directory / IDENTITY_FILE)
     reporter, tell = _teller("exporting")
     summary = export_log(directory, file, writer, tell)
     reporter.finish()
@@ -162,7 +171,7 @@ def import_(file: Path, data_dir: Path | None, is_json: bool) -> None:
     started = time.monotonic()
 
     def choose(manifest: Manifest) -> Path:
-        return data_directory(manifest, data_dir)
+        return find_data_directory(manifest, data_dir)
 
     reporter, tell = _teller("importing")
     summary = import_log(file, choose, tell)

@@ -6,17 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from protocol.crypto.keys import Signer
-from protocol.ledger.envelope import EnvelopeCodec
-from protocol.run.admission import AdmissionSpec
-from protocol.run.manifest import SignedManifest, sign_manifest
-from protocol.run.task import TaskSpec
+from protocol.crypto import Signer
+from protocol.ledger import EnvelopeCodec
+from protocol.run import AdmissionSpec, SignedManifest, TaskSpec, sign_manifest
 from sfnode.cli.extras import check_can_train
-from sfnode.run.builder import OPEN, MethodOptions, RunDraft, build_manifest, method_of, read_toml
-from sfnode.run.task_options import DataOptions, TaskOptions, texts_of
-from sfnode.storage.data_files import data_spec
-from sfnode.storage.identity import load_or_create_seed
-from sfnode.storage.stored_bases import read_bases, read_basis_spec
+from sfnode.run import (
+    OPEN,
+    DataOptions,
+    MethodOptions,
+    RunDraft,
+    TaskOptions,
+    build_manifest,
+    method_of,
+    read_toml,
+    texts_of,
+)
+from sfnode.storage import data_spec, load_or_create_seed, read_bases, read_basis_spec
 
 _BATCH_ROWS = 16  # where a command does not train, and so has no such option
 

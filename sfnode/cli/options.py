@@ -9,14 +9,9 @@ from pathlib import Path
 
 import click
 
-from protocol.run.method import BasisKind, CoreKind, ScalarKind, ScheduleKind
-from protocol.run.task import Objective
-from sfnode.run.builder import BEST, RANK, MethodOptions
-from sfnode.run.builtin_tasks import BUILTIN_TASKS
-from sfnode.run.data_directory import HOME
-from sfnode.run.node_options import DeviceOptions
-from sfnode.run.task_options import TaskOptions
-from sfnode.worker_protocol.precisions import FLOATS, PRECISIONS
+from protocol.run import BasisKind, CoreKind, Objective, ScalarKind, ScheduleKind
+from sfnode.run import BEST, BUILTIN_TASKS, HOME, RANK, DeviceOptions, MethodOptions, TaskOptions
+from sfnode.worker_protocol import FLOATS, PRECISIONS
 
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]

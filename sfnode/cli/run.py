@@ -10,12 +10,10 @@ from pathlib import Path
 
 import click
 
-from protocol.crypto.hashing import Author
-from protocol.crypto.keys import KEY_BYTES, Signer, is_author_key
+from protocol.crypto import KEY_BYTES, Author, Signer, is_author_key
 from protocol.errors import OperatorError
-from protocol.ledger.statements import Statement, StatementCodec, StatementKind
-from protocol.run.admission import AdmissionKind
-from protocol.run.manifest import Manifest
+from protocol.ledger import Statement, StatementCodec, StatementKind
+from protocol.run import AdmissionKind, Manifest
 from protocol.schema import is_hex
 from sfnode.cli.options import (
     NOT_NEGATIVE,
@@ -27,9 +25,15 @@ from sfnode.cli.options import (
     number_option,
     owner_key_option,
 )
-from sfnode.run.owner_key import check_owner
-from sfnode.storage.statement_files import read_statements_file, submit, write_statements
-from sfnode.storage.store import decode_run_file, read_manifest, read_statements
+from sfnode.run import check_owner
+from sfnode.storage import (
+    decode_run_file,
+    read_manifest,
+    read_statements,
+    read_statements_file,
+    submit,
+    write_statements,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from sfnode.cli.options import data_dir_option, json_option
-from sfnode.node.status_file import describe_memory, own_admission, read_status
+from sfnode.node import describe_memory, own_admission, read_status
 from sfnode.reporter import printable
 
 

@@ -30,18 +30,10 @@ from sfnode.cli.options import (
     task_options,
     trainable_option,
 )
-from sfnode.run.builder import MethodOptions
-from sfnode.run.node_options import DeviceOptions
-from sfnode.run.task_options import DataOptions, TaskOptions
-from sfnode.storage.data_files import EMBEDDED, evaluation_file, training_file
-from sfnode.testnet.local_network import (
-    LocalNetwork,
-    LocalNetworkConfig,
-    LocalNetworkResult,
-    LocalNode,
-    NodeOutcome,
-)
-from sfnode.worker.training_config import TrainingConfig
+from sfnode.run import DataOptions, DeviceOptions, MethodOptions, TaskOptions
+from sfnode.storage import EMBEDDED, evaluation_file, training_file
+from sfnode.testnet import LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode, NodeOutcome
+from sfnode.worker import TrainingConfig
 
 _NAME = "testnet"
 _TASK = EMBEDDED + demo.DATA_NAME

@@ -1,4 +1,4 @@
-"""The embedded demo: a tiny model, a small review data set, and the task that joins them.
+"""Doors: `model_folder` and `data_file` of the embedded demo: a tiny model, small reviews, a task that joins them.
 
 Only paths and constants live here, so that the command line can name the demo
 without loading torch. `tests/demo/make_data.py` and `make_model.py` beside it make the files.
@@ -8,6 +8,18 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
+
+__all__ = [
+    "DATA_NAME",
+    "FOLDER",
+    "LABEL_WORDS",
+    "MODEL_NAME",
+    "PRETRAINED_WORDS",
+    "STEPS",
+    "TEMPLATE",
+    "data_file",
+    "model_folder",
+]
 
 FOLDER: Final = Path(__file__).resolve().parent
 MODEL_NAME: Final = "tiny-opt"

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError, SfnodeError
-from protocol.run.manifest import Manifest, SignedManifest
+from protocol.run import Manifest, SignedManifest
 from sfnode.doctor import directory as data
 from sfnode.doctor import machine, memory_plan, model_check, peers, ports
 from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknown, within
-from sfnode.network.discovery.saved_peers import decode_peers
-from sfnode.node.status_file import read_status
-from sfnode.storage.store import MANIFEST_FILE, is_locked, read_known_peers, read_manifest
-from sfnode.worker.device_report import DeviceReport
+from sfnode.network import decode_peers
+from sfnode.node import read_status
+from sfnode.storage import MANIFEST_FILE, is_locked, read_known_peers, read_manifest
+from sfnode.worker_protocol import DeviceReport
 
 _QUICK_S: Final = 20.0
 _LEDGER_S: Final = 60.0

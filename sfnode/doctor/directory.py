@@ -5,14 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from protocol.errors import OperatorError, SfnodeError
-from protocol.run.manifest import Manifest
-from protocol.run.method import BasisKind
+from protocol.run import BasisKind, Manifest
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.node.status_file import read_status
-from sfnode.storage.files import read_bytes
-from sfnode.storage.identity import FILE_NAME, is_private, load_seed
-from sfnode.storage.store import LEDGER_FILE, is_locked, read_records
-from sfnode.storage.stored_bases import basis_in, read_bases
+from sfnode.node import read_status
+from sfnode.storage import (
+    IDENTITY_FILE,
+    LEDGER_FILE,
+    basis_in,
+    is_locked,
+    is_private,
+    load_seed,
+    read_bases,
+    read_bytes,
+    read_records,
+)
 
 
 def check_directory(directory: Path, manifest: Manifest | None) -> Finding:
@@ -41,13 +47,13 @@ def check_ledger(directory: Path) -> Finding:
     try:
         records = sum(1 for _ in read_records(directory))
     except SfnodeError as error:
-        return fail("ledger", str(error), f"move {directory / LEDGER_FILE} away and start again; keep {FILE_NAME}")
+        return fail("ledger", str(error), f"move {directory / LEDGER_FILE} away and start again; keep {IDENTITY_FILE}")
     return ok("ledger", f"{records:,} records can be read (`sfnode log verify {directory}` checks every signature)")
 
 
 def check_identity(directory: Path) -> Finding:
     """Whether the node's key is one, and nobody else's."""
-    path = directory / FILE_NAME
+    path = directory / IDENTITY_FILE
     if not path.exists():
         return ok("identity", "none yet: `sfnode join` makes one")
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from sfnode.doctor.findings import Finding, fail, ok, warning
-from sfnode.network.bounds import CONNECTIONS_MAX
+from sfnode.network import CONNECTIONS_MAX
 
 _BUILT_S: Final = datetime(2026, 1, 1, tzinfo=UTC).timestamp()  # no release is older
 _LATEST_S: Final = datetime(2100, 1, 1, tzinfo=UTC).timestamp()

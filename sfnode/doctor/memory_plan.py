@@ -11,10 +11,9 @@ from typing import Any, Final
 
 from protocol.errors import OperatorError
 from protocol.limits import RECORDS_IN_MEMORY_MAX, SPAN_STEPS
-from protocol.run.manifest import Manifest, coefficient_count
-from protocol.run.method import BasisKind
+from protocol.run import BasisKind, Manifest, coefficient_count
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.worker_protocol.precisions import PRECISIONS, Precision
+from sfnode.worker_protocol import PRECISIONS, Precision
 
 _HEADER_BYTES_MAX: Final = 100 << 20  # safetensors' own bound
 _PROGRAM_BYTES: Final = 600 << 20  # daemon and worker with their libraries, before model and ledger

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from protocol.errors import OperatorError
-from protocol.run.manifest import ModelSpec
+from protocol.run import ModelSpec
 from protocol.schema import from_plain_untrusted
 from sfnode import demo
 from sfnode.doctor.findings import Finding, fail, ok, warning
-from sfnode.storage.data_files import EMBEDDED
-from sfnode.worker.device_report import DeviceReport
+from sfnode.storage import EMBEDDED
+from sfnode.worker_protocol import DeviceReport
 
 _HUB: Final = "huggingface_hub"
 _CONFIG_FILE: Final = "config.json"  # every model of the hub has one

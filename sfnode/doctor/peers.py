@@ -13,24 +13,31 @@ from typing import Final
 import trio
 
 from protocol.errors import OperatorError, Reject
-from protocol.run.manifest import SignedManifest, decode_run_untrusted
+from protocol.run import SignedManifest, decode_run_untrusted
 from protocol.wire import Bye
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.network.network_config import Timings
-from sfnode.network.policy.addresses import Address, parse_bootstrap
-from sfnode.network.sessions.channel import Channel, Traffic
-from sfnode.network.sessions.file_download import MANIFEST, Download
-from sfnode.network.sessions.handshake import (
+from sfnode.network import (
     FULL,
+    MANIFEST,
     OBSERVER_RUN_ID,
     OTHER_VERSION,
+    Address,
+    Channel,
+    DialBack,
+    DialError,
+    Download,
+    Host,
+    Link,
+    LinkBrokenError,
+    ReachAnswer,
     RefusedError,
+    Timings,
+    Traffic,
     exchange_hello,
     own_hello,
+    parse_bootstrap,
+    share_port,
 )
-from sfnode.network.transport.host import DialError, Host, share_port
-from sfnode.network.transport.link import Link, LinkBrokenError
-from sfnode.network.transport.reachability import DialBack, ReachAnswer
 
 _RESOLVE_S: Final = 10.0
 _PEER_S: Final = 60.0  # all that is asked of one peer

@@ -10,10 +10,7 @@ import trio
 
 from protocol.errors import OperatorError
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.network.discovery import port_mapping
-from sfnode.network.discovery.port_mapping import NoMappingError
-from sfnode.network.policy.addresses import Address, parse_listen
-from sfnode.network.transport.host import check_can_listen
+from sfnode.network import Address, NoMappingError, check_can_listen, find_gateway, parse_listen
 
 _LISTENING = "0A"  # state of a socket in /proc/net/tcp
 
@@ -42,7 +39,7 @@ def check_router() -> Finding:
     """Whether the router would let peers in, asked by UPnP; nothing is changed. Takes some seconds."""
     name = "router"
     try:
-        gateway = port_mapping.find_gateway()
+        gateway = find_gateway()
     except NoMappingError as error:
         return unknown(name, f"{error}")
     if not gateway.is_public:

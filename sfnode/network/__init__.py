@@ -1,5 +1,100 @@
-"""The network of a node: libp2p host, sessions with neighbours, known peers. Uses trio and libp2p, never torch."""
+"""Door: `Network`. A node's neighbours: libp2p host, sessions, known peers. Uses trio and libp2p, never torch."""
 
-from sfnode.network.transport.fastecdsa_placeholder import provide_when_missing
+from sfnode.network.fastecdsa_placeholder import provide_when_missing
 
 provide_when_missing()  # before any module of this package imports libp2p
+
+from sfnode.network.bounds import CONNECTIONS_MAX, MEMORY_BYTES_MAX
+from sfnode.network.discovery import (
+    MappingReport,
+    NoMappingError,
+    decode_discouraged,
+    decode_peers,
+    encode_bootstraps,
+    encode_discouraged,
+    encode_peers,
+    find_gateway,
+    with_bootstraps,
+)
+from sfnode.network.memory_guard import MemoryConfig, MemoryState, resident_bytes
+from sfnode.network.network import Network
+from sfnode.network.network_config import NetworkConfig, Timings
+from sfnode.network.policy import Address, parse_address, parse_bootstrap, parse_listen, peer_of_author
+from sfnode.network.reports import DialReport, Readiness
+from sfnode.network.sessions import (
+    FULL,
+    MANIFEST,
+    OBSERVER_RUN_ID,
+    OTHER_VERSION,
+    Channel,
+    Download,
+    RefusedError,
+    ServedRun,
+    Traffic,
+    basis_of,
+    exchange_hello,
+    fetch,
+    fetch_manifest,
+    own_hello,
+    snapshot_of,
+)
+from sfnode.network.transport import (
+    DialBack,
+    DialError,
+    Host,
+    Link,
+    LinkBrokenError,
+    ReachAnswer,
+    check_can_listen,
+    share_port,
+)
+
+__all__ = [
+    "Address",
+    "CONNECTIONS_MAX",
+    "Channel",
+    "DialBack",
+    "DialError",
+    "DialReport",
+    "Download",
+    "FULL",
+    "Host",
+    "Link",
+    "LinkBrokenError",
+    "MANIFEST",
+    "MEMORY_BYTES_MAX",
+    "MappingReport",
+    "MemoryConfig",
+    "MemoryState",
+    "Network",
+    "NetworkConfig",
+    "NoMappingError",
+    "OBSERVER_RUN_ID",
+    "OTHER_VERSION",
+    "ReachAnswer",
+    "Readiness",
+    "RefusedError",
+    "ServedRun",
+    "Timings",
+    "Traffic",
+    "basis_of",
+    "check_can_listen",
+    "decode_discouraged",
+    "decode_peers",
+    "encode_bootstraps",
+    "encode_discouraged",
+    "encode_peers",
+    "exchange_hello",
+    "fetch",
+    "fetch_manifest",
+    "find_gateway",
+    "own_hello",
+    "parse_address",
+    "parse_bootstrap",
+    "parse_listen",
+    "peer_of_author",
+    "resident_bytes",
+    "share_port",
+    "snapshot_of",
+    "with_bootstraps",
+]

@@ -7,7 +7,6 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
 
 import trio
 
@@ -24,37 +23,50 @@ from protocol.wire import (
     PeerId,
     Peers,
     PeersRequest,
-    Records,
 )
 from sfnode.event_log import log
 from sfnode.network import bounds
-from sfnode.network.discovery.dialler import Dialler
-from sfnode.network.discovery.mdns import LocalDiscovery
-from sfnode.network.discovery.peer_exchange import PeerExchange
-from sfnode.network.discovery.port_mapping import MappingReport, PortMapper
+from sfnode.network.discovery import Dialler, LocalDiscovery, MappingReport, PeerExchange, PortMapper
 from sfnode.network.memory_guard import MemoryGuard
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.policy.address_book import AddressBook, PeerRow
-from sfnode.network.policy.addresses import Address, parse_announce, parse_bootstrap, parse_listen
-from sfnode.network.policy.rate_limits import PUSHED, RateLimits, cost_us, pushed_cost_bytes
-from sfnode.network.policy.reputation import DiscouragedRow, Fault
-from sfnode.network.reports import DialReport, NeighbourInfo, NetworkStatistics
-from sfnode.network.sessions import file_server, handshake
-from sfnode.network.sessions.channel import Channel, Traffic
-from sfnode.network.sessions.file_download import Download
-from sfnode.network.sessions.file_server import FileServer, ServedRun
-from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, RefusedError, SilentError
-from sfnode.network.sessions.open_sessions import OpenSessions, info
-from sfnode.network.sessions.session import Session
-from sfnode.network.transport.host import Host, check_can_listen, dialable
-from sfnode.network.transport.link import Link, LinkBrokenError
-
-
-class Readiness(Protocol):
-    """What nursery.start hands to a task (trio.TaskStatus, which the stubs that libp2p brings along do not know)."""
-
-    def started(self, value: tuple[str, ...], /) -> None:
-        """The network is up; ``value`` is the result of nursery.start."""
+from sfnode.network.policy import (
+    Address,
+    AddressBook,
+    DiscouragedRow,
+    Fault,
+    PeerRow,
+    RateLimits,
+    cost_us,
+    is_pushed,
+    parse_announce,
+    parse_bootstrap,
+    parse_listen,
+    pushed_cost_bytes,
+)
+from sfnode.network.reports import DialReport, NeighbourInfo, NetworkStatistics, Readiness
+from sfnode.network.sessions import (
+    DISCOURAGED,
+    DUPLICATE,
+    FILES_PROTOCOL,
+    FULL,
+    OBSERVER_RUN_ID,
+    Channel,
+    Download,
+    FileServer,
+    OpenSessions,
+    RefusedError,
+    ServedRun,
+    Session,
+    SilentError,
+    Traffic,
+    await_hello,
+    exchange_hello,
+    info,
+    mismatch,
+    own_hello,
+    refuse,
+)
+from sfnode.network.transport import Host, Link, LinkBrokenError, check_can_listen, dialable
 
 
 class Network:
@@ -98,7 +110,7 @@ class Network:
         self._memory = MemoryGuard(config.memory, self._open_sessions.shed)
         self._mapper = PortMapper(listening=lambda: self._host.addresses, on_mapped=self._on_mapped)
         self._host.guard.on_refused = self._on_stream_refused
-        self._host.serve_beside(file_server.PROTOCOL, self._on_file_request)
+        self._host.serve_beside(FILES_PROTOCOL, self._on_file_request)
         self._is_stopping = False
 
     # --- life
@@ -148,8 +160,7 @@ class Network:
         What is pushed is not queued for a peer with a bad score: it can still ask.
         """
         session = self._open_sessions.get(peer)
-        is_push = isinstance(message, Records) and message.request == PUSHED
-        if session is None or (is_push and not self._open_sessions.is_pushed_to(peer)):
+        if session is None or (is_pushed(message) and not self._open_sessions.is_pushed_to(peer)):
             return False
         return session.send(message)
 
@@ -234,7 +245,7 @@ class Network:
         """We have dialled: say hello, then run the session to its end. RefusedError, LinkBrokenError, Reject."""
         try:
             channel = self._channel(link)
-            hello = await handshake.exchange_hello(channel, self._hello())
+            hello = await exchange_hello(channel, self._hello())
             on_handshake()
             await self._run_if_first(Session(channel, hello, self._on_message), is_hello_due=False)
         finally:
@@ -262,11 +273,11 @@ class Network:
         self._open_sessions.penalise(PeerId(peer), Fault.STREAMS, "too many streams at once")
 
     async def _receive_stranger(self, channel: Channel) -> None:
-        hello = await handshake.await_hello(channel)
+        hello = await await_hello(channel)
         reason = self._reason_to_refuse(channel, hello)
         if reason is not None:
             log(logging.DEBUG, "inbound_refused", peer=channel.peer, reason=reason)
-            await handshake.refuse(channel, reason, self._recommend(channel) if reason == handshake.FULL else ())
+            await refuse(channel, reason, self._recommend(channel) if reason == FULL else ())
         elif hello.run_id == OBSERVER_RUN_ID:
             await channel.send_now(self._hello())
             await self._files.serve(channel)
@@ -278,17 +289,17 @@ class Network:
         if self._is_stopping:
             return "the node stops"
         if self._open_sessions.is_discouraged(channel.peer):
-            return handshake.DISCOURAGED
-        reason = handshake.mismatch(self._hello(), hello)
+            return DISCOURAGED
+        reason = mismatch(self._hello(), hello)
         if reason is not None:
             self._book.failed(channel.peer, trio.current_time(), at_least_s=bounds.WRONG_RUN_S)
             return reason
         if hello.run_id == OBSERVER_RUN_ID:
-            return handshake.FULL if self._files.is_busy else None
+            return FULL if self._files.is_busy else None
         if self._memory.state.is_full:
-            return handshake.FULL
+            return FULL
         has_place = self._open_sessions.make_place(channel.peer, channel.link.remote_host, self._config.inbound_max)
-        return None if has_place else handshake.FULL
+        return None if has_place else FULL
 
     async def _on_file_request(self, link: Link) -> None:
         await self._files.serve_neighbour(link, self._open_sessions)
@@ -296,7 +307,7 @@ class Network:
     async def _run_if_first(self, session: Session, *, is_hello_due: bool) -> None:
         """Run the session unless another with this peer stays. LinkBrokenError when our hello cannot be sent."""
         if not await self._open_sessions.add(session):
-            await handshake.refuse(session.channel, handshake.DUPLICATE)
+            await refuse(session.channel, DUPLICATE)
             return
         try:
             if is_hello_due:
@@ -372,7 +383,7 @@ class Network:
     def _hello(self) -> Hello:
         own = (*self._announce, *(() if self._given else self._host.addresses))
         listen = tuple(address.transport for address in own)
-        return handshake.own_hello(
+        return own_hello(
             run_id=self._run.run_id, agent=self._config.agent, listen=listen, head_step=self._run.head_step()
         )
 

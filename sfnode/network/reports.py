@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from protocol.wire import PeerId
 from sfnode.network.memory_guard import MemoryState
@@ -44,3 +45,10 @@ class NetworkStatistics:
     streams_failed: int  # ended by an exception in a handler
     streams_refused: int  # more at once than one peer may have
     memory: MemoryState  # of this process, and whether neighbours go for it
+
+
+class Readiness(Protocol):
+    """What nursery.start hands to a task (trio.TaskStatus, which the stubs that libp2p brings along do not know)."""
+
+    def started(self, value: tuple[str, ...], /) -> None:
+        """The network is up; ``value`` is the result of nursery.start."""

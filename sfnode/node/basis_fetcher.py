@@ -9,13 +9,11 @@ import trio
 
 from protocol.errors import Reject
 from protocol.events import BasisArrived, Event, FetchBasis, FetchFailed
-from protocol.run.manifest import Manifest
-from protocol.subspace.basis_file import decode_basis_untrusted
-from sfnode.network.network import Network
-from sfnode.network.sessions.file_download import Download, basis_of
+from protocol.run import Manifest
+from protocol.subspace import decode_basis_untrusted
+from sfnode.network import Download, Network, basis_of
 from sfnode.reporter import Reporter
-from sfnode.storage.files import read_bytes
-from sfnode.storage.stored_bases import basis_path, store_basis
+from sfnode.storage import basis_path, read_bytes, store_basis
 
 
 class BasisFetcher:

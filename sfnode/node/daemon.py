@@ -19,7 +19,7 @@ from typing import assert_never
 
 import trio
 
-from protocol.crypto.keys import Signer
+from protocol.crypto import Signer
 from protocol.errors import OperatorError, StateMismatchError
 from protocol.events import (
     DropPeer,
@@ -41,13 +41,16 @@ from protocol.events import (
     StoreStatements,
     Ticked,
 )
-from protocol.ledger.statements import Statement
-from protocol.node.node import Node
-from protocol.node.node_config import NodeConfig, SnapshotUse
-from protocol.run.manifest import SignedManifest
-from protocol.state.replica import Replica
-from sfnode.network.discovery.port_mapping import MappingReport
-from sfnode.network.discovery.saved_peers import (
+from protocol.ledger import Statement
+from protocol.node import Node, NodeConfig, SnapshotUse
+from protocol.run import SignedManifest
+from protocol.state import Replica
+from sfnode.network import (
+    MappingReport,
+    Network,
+    NetworkConfig,
+    Readiness,
+    ServedRun,
     decode_discouraged,
     decode_peers,
     encode_bootstraps,
@@ -55,20 +58,25 @@ from sfnode.network.discovery.saved_peers import (
     encode_peers,
     with_bootstraps,
 )
-from sfnode.network.network import Network, Readiness
-from sfnode.network.network_config import NetworkConfig
-from sfnode.network.sessions.file_server import ServedRun
 from sfnode.node.basis_fetcher import BasisFetcher
 from sfnode.node.catch_up import CatchUpMonitor, Gap
 from sfnode.node.inbox import joined, next_events, open_inbox
 from sfnode.node.snapshot_files import SnapshotFiles, find_file, save_evidence
 from sfnode.node.status_file import ADMITTED, Status, StatusWriter, describe_memory, own_admission
 from sfnode.reporter import Reporter
-from sfnode.storage.statement_files import read_statements_file, remove, waiting
-from sfnode.storage.store import LEDGER_FILE, STATUS_FILE, Store, replay, replay_statements
-from sfnode.storage.stored_bases import RenewedBasis, renewals_in
-from sfnode.worker.trainer import Evaluate, Job, Trainer
-from sfnode.worker.training_config import TrainingConfig
+from sfnode.storage import (
+    LEDGER_FILE,
+    STATUS_FILE,
+    RenewedBasis,
+    Store,
+    read_statements_file,
+    remove,
+    renewals_in,
+    replay,
+    replay_statements,
+    waiting,
+)
+from sfnode.worker import Evaluate, Job, Trainer, TrainingConfig
 
 _STATUS_S = 1.0
 _PEERS_SAVED_S = 5.0  # who is killed sooner after it met its first peers has forgotten them

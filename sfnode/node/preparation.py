@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from protocol.errors import OperatorError
-from protocol.run.manifest import Manifest, coefficient_count
-from sfnode.network.memory_guard import MemoryConfig, resident_bytes
-from sfnode.network.network_config import NetworkConfig
+from protocol.run import Manifest, coefficient_count
+from sfnode.network import MemoryConfig, NetworkConfig, resident_bytes
 from sfnode.node.daemon import DaemonConfig
 from sfnode.reporter import Reporter
-from sfnode.run.data_directory import data_directory
-from sfnode.run.model_reference import model_reference
-from sfnode.run.node_key import claim_invitation, node_seed
-from sfnode.run.node_options import JoinOptions
-from sfnode.run.run_source import find_basis, find_manifest
-from sfnode.storage.data_files import evaluation_file, training_file
-from sfnode.storage.identity import FILE_NAME
-from sfnode.worker.training_config import TrainingConfig
+from sfnode.run import (
+    JoinOptions,
+    claim_invitation,
+    find_basis,
+    find_data_directory,
+    find_manifest,
+    find_model,
+    node_seed,
+)
+from sfnode.storage import IDENTITY_FILE, evaluation_file, training_file
+from sfnode.worker import TrainingConfig
 
 _COEFFICIENT_BYTES = 8
 
@@ -30,11 +32,11 @@ async def prepare(options: JoinOptions, reporter: Reporter) -> DaemonConfig:
     """
     signed = await find_manifest(options.source, reporter)
     manifest = signed.manifest
-    data_dir = data_directory(manifest, options.source.data_dir)
+    data_dir = find_data_directory(manifest, options.source.data_dir)
     training = None if options.is_relay else _training_config(manifest, options)
     basis = await find_basis(manifest, options.source, data_dir, reporter)
     is_training = training is not None
-    seed = await node_seed(manifest, data_dir / FILE_NAME, is_training=is_training, reporter=reporter)
+    seed = await node_seed(manifest, data_dir / IDENTITY_FILE, is_training=is_training, reporter=reporter)
     if options.invite is not None:
         claim_invitation(manifest, options.invite, seed, data_dir)
     return DaemonConfig(
@@ -75,7 +77,7 @@ def _training_config(manifest: Manifest, options: JoinOptions) -> TrainingConfig
     if training.eval_every and eval_data is None:
         raise OperatorError("--eval-every needs --eval-data: a JSONL file of held-out examples")
     return TrainingConfig(
-        model=model_reference(manifest, training.model),
+        model=find_model(manifest, training.model),
         data=training_file(manifest.task, training.data),
         eval_data=eval_data,
         device=options.devices.device,

@@ -19,14 +19,11 @@ from protocol.events import (
     SnapshotOutcome,
     StoreSnapshot,
 )
-from protocol.run.manifest import Manifest
-from protocol.state.replica import Replica
-from protocol.state.snapshot import encode_snapshot
-from sfnode.network.network import Network
-from sfnode.network.sessions.file_download import Download, snapshot_of
+from protocol.run import Manifest
+from protocol.state import Replica, encode_snapshot
+from sfnode.network import Download, Network, snapshot_of
 from sfnode.reporter import Reporter
-from sfnode.storage.files import HeldFile, write_durably, write_json
-from sfnode.storage.stored_bases import basis_path
+from sfnode.storage import HeldFile, basis_path, write_durably, write_json
 
 _KEPT: Final = 2  # a joiner may be fetching the one before the newest
 _TEXTS: Final = {

@@ -9,16 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from protocol.errors import OperatorError
-from protocol.node.node import Node
-from protocol.run.admission import AdmissionKind
-from protocol.run.manifest import Manifest
+from protocol.node import Node
+from protocol.run import AdmissionKind, Manifest
 from protocol.schema import Malformed, from_plain_untrusted
-from sfnode.network.memory_guard import MemoryState
-from sfnode.network.network import Network
+from sfnode.network import MemoryState, Network
 from sfnode.reporter import format_rate
-from sfnode.storage.files import read_bytes, write_json
-from sfnode.storage.store import STATUS_FILE, is_locked, read_manifest
-from sfnode.worker.trainer import Trainer
+from sfnode.storage import STATUS_FILE, is_locked, read_bytes, read_manifest, write_json
+from sfnode.worker import Trainer
 
 ADMITTED = "admitted"
 _FRESH_S = 15.0  # a status older than this means that the daemon hangs

@@ -9,17 +9,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from protocol.crypto.hashing import round_half_away
+from protocol.crypto import round_half_away
 from protocol.errors import OperatorError, Reject
 from protocol.limits import COEFFICIENT_BITS_MAX, NORMALISED_CLIP
-from protocol.run.admission import AdmissionKind, AdmissionSpec
-from protocol.run.manifest import FORMAT, Manifest, ModelSpec, TensorSpec, checked
-from protocol.run.method import BasisKind, CoreKind, Method, ScalarKind, Schedule, ScheduleKind
-from protocol.run.task import TaskSpec
+from protocol.run import (
+    FORMAT,
+    AdmissionKind,
+    AdmissionSpec,
+    BasisKind,
+    CoreKind,
+    Manifest,
+    Method,
+    ModelSpec,
+    ScalarKind,
+    Schedule,
+    ScheduleKind,
+    TaskSpec,
+    TensorSpec,
+    checked,
+)
 from protocol.schema import to_plain
-from protocol.subspace.quantise import NORMALISED_UNIT
-from sfnode.storage.files import read_bytes
-from sfnode.storage.stored_bases import BasisSpec
+from protocol.subspace import NORMALISED_UNIT
+from sfnode.storage import BasisSpec, read_bytes
 
 _AUTHORS_MAX = 1_024
 _STALENESS = 1

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.run.task import TaskKind
+from protocol.run import TaskKind
 from sfnode import demo
 
 

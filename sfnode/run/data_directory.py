@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 from typing import Final
 
-from protocol.run.manifest import Manifest, is_plain_file_name
+from protocol.run import Manifest, is_plain_file_name
 
 HOME: Final = Path("~/.sfnode")
 _NAME_LENGTH_MAX = 64
 
 
-def data_directory(manifest: Manifest, given: Path | None) -> Path:
+def find_data_directory(manifest: Manifest, given: Path | None) -> Path:
     """The folder of --data-dir, else the run's own one below HOME; ``~`` is the user's home."""
     return (given or default_data_dir(manifest, HOME.expanduser())).expanduser()
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from protocol.errors import OperatorError
-from protocol.run.manifest import Manifest
-from sfnode.storage.data_files import EMBEDDED
+from protocol.run import Manifest
+from sfnode.storage import EMBEDDED
 
 _LOCAL = "local:"
 
 
-def model_reference(manifest: Manifest, model: str | None) -> str:
+def find_model(manifest: Manifest, model: str | None) -> str:
     """The model's reference for the worker, which checks every file's hash; a plainly different name fails here."""
     wanted = manifest.model.id
     if model is None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from protocol.crypto.keys import Signer
+from protocol.crypto import Signer
 from protocol.errors import OperatorError, Reject
-from protocol.ledger.statements import StatementCodec, read_invitation
-from protocol.run.admission import AdmissionKind
-from protocol.run.manifest import Manifest
+from protocol.ledger import StatementCodec, read_invitation
+from protocol.run import AdmissionKind, Manifest
 from sfnode.reporter import Reporter
 from sfnode.run.proof_of_work import check_work, find_seed
-from sfnode.storage.identity import load_or_create_seed, store_seed
-from sfnode.storage.statement_files import submit
+from sfnode.storage import load_or_create_seed, store_seed, submit
 
 
 async def node_seed(manifest: Manifest, path: Path, *, is_training: bool, reporter: Reporter) -> bytes:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from protocol.node.node_config import SnapshotUse
-from sfnode.network.bounds import MEMORY_BYTES_MAX
+from protocol.node import SnapshotUse
+from sfnode.network import MEMORY_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from protocol.crypto.keys import Signer
+from protocol.crypto import Signer
 from protocol.errors import OperatorError
-from protocol.run.manifest import Manifest
-from sfnode.storage.identity import load_identity
+from protocol.run import Manifest
+from sfnode.storage import load_identity
 
 
 def check_owner(path: Path, manifest: Manifest) -> Signer:

@@ -11,10 +11,9 @@ from collections.abc import Callable
 import trio
 
 from protocol.errors import OperatorError
-from protocol.run.admission import AdmissionKind, has_work, work_of
-from protocol.run.manifest import Manifest
+from protocol.run import AdmissionKind, Manifest, has_work, work_of
 from sfnode.run.proof_of_work_process import TRIES_AT_ONCE, search
-from sfnode.storage.files import describe_os_error
+from sfnode.storage import describe_os_error
 
 _BLOCKS_ALONE = 40  # 20,000 tries, 0.4 s: no longer than it takes to start processes
 _TELL_S = 2.0

@@ -10,8 +10,8 @@ import secrets
 import sys
 from typing import Final
 
-from protocol.crypto.keys import KEY_BYTES, Signer
-from protocol.run.admission import AdmissionKind, AdmissionSpec, has_work
+from protocol.crypto import KEY_BYTES, Signer
+from protocol.run import AdmissionKind, AdmissionSpec, has_work
 
 TRIES_AT_ONCE: Final = 500  # 10 ms: so soon a signal is heard
 

@@ -9,15 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from protocol.errors import OperatorError, Reject
-from protocol.run.manifest import Manifest, SignedManifest, decode_run_untrusted
-from protocol.run.method import BasisKind
-from sfnode.network.reports import DialReport
-from sfnode.network.sessions.file_download import Download, basis_of, fetch, fetch_manifest
+from protocol.run import BasisKind, Manifest, SignedManifest, decode_run_untrusted
+from sfnode.network import DialReport, Download, basis_of, fetch, fetch_manifest
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import RunSource
-from sfnode.storage.files import read_bytes
-from sfnode.storage.store import MANIFEST_FILE, decode_run_file, read_manifest
-from sfnode.storage.stored_bases import basis_in, read_bases, store_basis
+from sfnode.storage import MANIFEST_FILE, basis_in, decode_run_file, read_bases, read_bytes, read_manifest, store_basis
 
 _SEED_BYTES = 32  # fetching needs an identity, but none that is known: a new one each time
 _PROGRESS_S = 1.0

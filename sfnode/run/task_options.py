@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.errors import OperatorError
-from protocol.run.task import Objective, TaskKind
+from protocol.run import Objective, TaskKind
 from sfnode.run.builtin_tasks import BUILTIN_TASKS, kind_of
-from sfnode.storage.data_files import EMBEDDED
+from sfnode.storage import EMBEDDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

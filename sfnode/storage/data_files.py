@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from protocol.errors import OperatorError
-from protocol.run.task import DATA_PRIVATE, TaskSpec
+from protocol.run import DATA_PRIVATE, TaskSpec
 from sfnode import demo
 from sfnode.storage.files import read_bytes
 

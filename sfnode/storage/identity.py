@@ -6,11 +6,11 @@ import os
 import secrets
 from pathlib import Path
 
-from protocol.crypto.keys import KEY_BYTES, Signer
+from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError
 from sfnode.storage.files import read_bytes, write_durably
 
-FILE_NAME = "identity.key"
+IDENTITY_FILE = "identity.key"
 
 
 def load_identity(path: Path) -> Signer:

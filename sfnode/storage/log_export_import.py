@@ -14,16 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from protocol.crypto.hashing import Digest
-from protocol.crypto.keys import Signer
-from protocol.documents.log_file import LoadedLog, encode_log, load_log_untrusted
+from protocol.crypto import Digest, Signer
+from protocol.documents import LoadedLog, encode_log, load_log_untrusted
 from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject
-from protocol.ledger.ledger import Ledger
-from protocol.run.manifest import Manifest, SignedManifest
-from protocol.run.method import BasisKind
-from protocol.state.replica import Replica
+from protocol.ledger import Ledger
+from protocol.run import BasisKind, Manifest, SignedManifest
+from protocol.state import Replica
 from sfnode.storage.files import describe_os_error, read_bytes, sync_folder, write_pieces_durably
-from sfnode.storage.identity import FILE_NAME
+from sfnode.storage.identity import IDENTITY_FILE
 from sfnode.storage.store import (
     LEDGER_FILE,
     LOCK_FILE,
@@ -42,7 +40,7 @@ Tell = Callable[[int, int], None]  # bytes of the file done so far, updates held
 _TOLD_RECORDS: Final = 2_000
 _AGAIN: Final = "Get the file again from where it was made"
 # What may lie in a folder that is to become a data directory: a key that is to go on signing, and the lock beside it.
-_MAY_LIE_THERE: Final = frozenset({FILE_NAME, LOCK_FILE})
+_MAY_LIE_THERE: Final = frozenset({IDENTITY_FILE, LOCK_FILE})
 _STAGED: Final = re.compile(r"\.import-[a-z0-9_]{8}")  # what mkdtemp appends to the directory's name
 _STAGED_FILES: Final = (
     MANIFEST_FILE,

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from protocol.errors import OperatorError, Reject
-from protocol.ledger.statements import Statement, StatementCodec
-from protocol.run.manifest import Manifest
+from protocol.ledger import Statement, StatementCodec
+from protocol.run import Manifest
 from sfnode.storage.files import describe_os_error, read_bytes, write_durably
 
 INBOX_FOLDER = "statements"  # in the data directory

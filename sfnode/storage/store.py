@@ -16,8 +16,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject, StorageDamagedError
-from protocol.run.manifest import Manifest, SignedManifest, decode_run_untrusted
-from protocol.state.replica import Replica
+from protocol.run import Manifest, SignedManifest, decode_run_untrusted
+from protocol.state import Replica
 from sfnode.storage.files import describe_os_error, read_bytes, write_durably
 from sfnode.storage.sqlite_errors import damaged, sqlite_errors
 from sfnode.storage.stored_records import SLOT_INDEX, StoredRecords

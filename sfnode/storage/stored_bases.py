@@ -9,12 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError, Reject
-from protocol.run.manifest import Manifest
-from protocol.run.method import BasisKind
-from protocol.state.replica import Replica
-from protocol.subspace.bases import Bases, Published
-from protocol.subspace.basis_file import decode_basis_untrusted, rank_and_max
-from protocol.subspace.directions import Basis
+from protocol.run import BasisKind, Manifest
+from protocol.state import Replica
+from protocol.subspace import Bases, Basis, Published, decode_basis_untrusted, rank_and_max
 from sfnode.storage.files import read_bytes, write_durably
 
 BASIS_FILE: Final = "basis.bin"  # in a node's data directory: the one that the manifest names

@@ -6,9 +6,9 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from protocol.crypto.hashing import Author
+from protocol.crypto import Author
 from protocol.errors import StorageDamagedError
-from protocol.ledger.record_store import Archive
+from protocol.ledger import Archive
 from protocol.limits import SPAN_STEPS
 from sfnode.storage.sqlite_errors import damaged, sqlite_errors
 

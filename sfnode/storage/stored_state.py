@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from protocol.run.manifest import SignedManifest
-from protocol.state.coefficients import Coefficients
+from protocol.run import SignedManifest
+from protocol.state import Coefficients
 from sfnode.storage.store import read_manifest, replayed
 from sfnode.storage.stored_bases import RenewedBasis, basis_in, renewals_for
 

@@ -10,17 +10,14 @@ from pathlib import Path
 import trio
 
 from protocol.errors import OperatorError
-from protocol.run.manifest import SignedManifest
+from protocol.run import SignedManifest
 from protocol.schema import from_plain_untrusted
-from protocol.state.coefficients import Coefficients
-from sfnode.node.status_file import Status
-from sfnode.storage.files import write_durably
-from sfnode.storage.store import replayed
+from protocol.state import Coefficients
+from sfnode.node import Status
+from sfnode.storage import replayed, write_durably
 from sfnode.testnet.node_process import NodeEvent, NodeProcess
 from sfnode.testnet.picture import CurvePoint, draw_training_curve
-from sfnode.worker.evaluation import evaluate_states
-from sfnode.worker.supervisor import worker_process
-from sfnode.worker.training_config import TrainingConfig
+from sfnode.worker import TrainingConfig, evaluate_states, worker_process
 
 RUN_FILE = "testnet.run"
 PICTURE_FILE = "training.svg"

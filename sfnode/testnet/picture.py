@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sfnode.storage.files import write_durably
-from sfnode.testnet import svg
+from sfnode import svg
+from sfnode.storage import write_durably
 
 WIDTH: Final = 960
 HEIGHT: Final = 620

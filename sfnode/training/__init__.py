@@ -1,4 +1,4 @@
-"""Everything that needs torch: models, the perturbed forward pass, tasks, the estimator, the worker process.
+"""What needs torch, in rooms that are doors of their own: `model`, `task`, `export`, `bench`; so are the modules here.
 
 Never trio or libp2p: the node talks to the worker through `sfnode.worker_protocol.messages`.
 """

@@ -26,32 +26,29 @@ from torch.nn import functional
 from transformers.pytorch_utils import Conv1D
 
 from protocol import limits
-from protocol.crypto.hashing import key_of, u32
+from protocol.crypto import key_of, u32
 from protocol.errors import OperatorError
-from protocol.run.manifest import TensorKind, TensorSpec
-from protocol.run.task import TaskSpec
-from protocol.state.coefficients import Coefficients
-from protocol.subspace.bases import Bases
-from protocol.subspace.directions import Basis, Int8Array
-from protocol.subspace.philox import signs
-from sfnode.storage.data_files import locate
-from sfnode.storage.stored_bases import UNIT_EXP
+from protocol.run import TaskSpec, TensorKind, TensorSpec
+from protocol.state import Coefficients
+from protocol.subspace import Bases, Basis, Int8Array, signs
+from sfnode.storage import UNIT_EXP, locate
 from sfnode.training.describe import chosen_groups
-from sfnode.training.estimator import SharedModel
-from sfnode.training.model.folding import fold_weights
-from sfnode.training.model.loading import (
+from sfnode.training.model import (
+    ParameterPlace,
     check_model,
     check_positions,
     choose_device,
     choose_dtype,
+    fold_weights,
+    is_norm,
     load_causal_lm,
     load_tokenizer,
+    places,
     resolve_model,
+    trainable_tensors,
 )
-from sfnode.training.model.perturbed import is_norm
-from sfnode.training.model.tensors import ParameterPlace, places, trainable_tensors
-from sfnode.training.task.candidates import batch_of
-from sfnode.training.task.encoding import Example, TaskData, read_task, row_batch
+from sfnode.training.shared_model import SharedModel
+from sfnode.training.task import Example, TaskData, batch_of, read_task, row_batch
 
 ENTRY_MAX: Final = 31  # almost four times the unit: larger entries are cut, and the bound of SPEC 4.5 stays loose
 _EXTRA_COLUMNS: Final = 8  # of the subspace iteration (Halko et al., arXiv 0909.4061, algorithm 4.4)

@@ -6,21 +6,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from protocol.errors import OperatorError
-from protocol.run.manifest import ModelSpec, TensorSpec
-from protocol.run.task import TaskSpec
-from sfnode.storage.data_files import locate
-from sfnode.training.model.loading import (
+from protocol.run import ModelSpec, TaskSpec, TensorSpec
+from sfnode.storage import locate
+from sfnode.training.model import (
+    TensorGroup,
     check_positions,
     choose_device,
     choose_dtype,
     describe_model,
+    left_out,
     load_causal_lm,
     load_tokenizer,
     positions_of,
     resolve_model,
+    trainable_tensors,
 )
-from sfnode.training.model.tensors import TensorGroup, left_out, trainable_tensors
-from sfnode.training.task.encoding import PromptEncoder, read_examples
+from sfnode.training.task import PromptEncoder, read_examples
 
 _MAX_TOKENS = 128  # covers a sentence with its prompt; every token of the longest row costs a forward pass
 

@@ -11,7 +11,7 @@ import sys
 import torch
 
 from protocol.schema import to_plain
-from sfnode.worker.device_report import CudaDevice, DeviceReport
+from sfnode.worker_protocol import CudaDevice, DeviceReport
 
 
 def describe_devices() -> DeviceReport:

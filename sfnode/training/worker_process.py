@@ -25,17 +25,25 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from protocol.crypto.hashing import RunId
+from protocol.crypto import RunId
 from protocol.errors import NumericError, OperatorError, Reject, SfnodeError, WorkerError
 from protocol.framing import FrameParser
-from protocol.run.manifest import decode_run_untrusted
-from sfnode.storage.stored_bases import read_bases
+from protocol.run import decode_run_untrusted
+from sfnode.storage import read_bases
 from sfnode.training.allocator import keep_freed_memory
-from sfnode.training.estimator import Estimator, SharedModel
-from sfnode.training.model.loading import check_model, check_positions, choose_device, load_tokenizer, resolve_model
-from sfnode.training.model.quantised import choose_precision, load_in
-from sfnode.training.task.encoding import read_task
-from sfnode.worker_protocol.messages import (
+from sfnode.training.estimator import Estimator
+from sfnode.training.model import (
+    check_model,
+    check_positions,
+    choose_device,
+    choose_precision,
+    load_in,
+    load_tokenizer,
+    resolve_model,
+)
+from sfnode.training.shared_model import SharedModel
+from sfnode.training.task import read_task
+from sfnode.worker_protocol import (
     CoefficientsSet,
     Estimated,
     EstimateRequest,
@@ -132,7 +140,7 @@ def _serve(session: Estimator, request: SetCoefficients | EstimateRequest | Eval
         case EstimateRequest(step=step, seed=seed):
             made = session.estimate(seed, step)
             seconds = time.perf_counter() - start
-            return Estimated(step=step, q=made.q, loss=made.loss, rows=made.rows, seconds=seconds)
+            return Estimated(step=step, scalars=made.scalars, loss=made.loss, rows=made.rows, seconds=seconds)
         case EvaluateRequest(rows_max=rows_max):
             found = session.evaluate(rows_max)
             seconds = time.perf_counter() - start

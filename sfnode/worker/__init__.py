@@ -1,0 +1,21 @@
+"""Door: `Trainer`. The node's side of the training process. No torch."""
+
+from sfnode.worker.evaluation import evaluate_states
+from sfnode.worker.remeasuring import Audit, audit_messages, check_auditable, choose_messages, report_name
+from sfnode.worker.supervisor import worker_process
+from sfnode.worker.trainer import Evaluate, Job, Trainer
+from sfnode.worker.training_config import TrainingConfig
+
+__all__ = [
+    "Audit",
+    "Evaluate",
+    "Job",
+    "Trainer",
+    "TrainingConfig",
+    "audit_messages",
+    "check_auditable",
+    "choose_messages",
+    "evaluate_states",
+    "report_name",
+    "worker_process",
+]

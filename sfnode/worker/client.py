@@ -10,8 +10,8 @@ from typing import TypeVar
 import trio
 
 from protocol.errors import NumericError, OperatorError, WorkerError, WorkerMemoryError
-from protocol.state.coefficients import Coefficients
-from sfnode.worker_protocol.messages import (
+from protocol.state import Coefficients
+from sfnode.worker_protocol import (
     EpochCoefficients,
     Evaluated,
     FailureKind,

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from protocol.run.manifest import SignedManifest
-from protocol.state.coefficients import Coefficients
+from protocol.run import SignedManifest
+from protocol.state import Coefficients
 from sfnode.worker.client import coefficients_of, connect
 from sfnode.worker.supervisor import worker_socket
 from sfnode.worker.training_config import TrainingConfig
-from sfnode.worker_protocol.messages import CoefficientsSet, Evaluated, EvaluateRequest, SessionOpened
+from sfnode.worker_protocol import CoefficientsSet, Evaluated, EvaluateRequest, SessionOpened
 
 
 async def evaluate_states(

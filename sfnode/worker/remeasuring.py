@@ -15,18 +15,16 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from protocol.crypto.hashing import Author
-from protocol.documents.audit_report import deviation
+from protocol.crypto import Author
+from protocol.documents import deviation
 from protocol.errors import NumericError, OperatorError
-from protocol.ledger.envelope import Envelope
-from protocol.ledger.ledger import Ledger
-from protocol.run.manifest import Manifest, SignedManifest
-from protocol.run.task import DATA_PRIVATE
-from protocol.state.coefficients import Coefficients
+from protocol.ledger import Envelope, Ledger
+from protocol.run import DATA_PRIVATE, Manifest, SignedManifest
+from protocol.state import Coefficients
 from sfnode.worker.client import WorkerSession, coefficients_of, connect
 from sfnode.worker.supervisor import worker_socket
 from sfnode.worker.training_config import TrainingConfig
-from sfnode.worker_protocol.messages import CoefficientsSet, Estimated, EstimateRequest, SessionOpened
+from sfnode.worker_protocol import CoefficientsSet, Estimated, EstimateRequest, SessionOpened
 
 TOLERANCE_MIN: Final = 0.1  # rounding to a quantum, and other kernels on other hardware
 TOLERANCE_MAX: Final = 0.8  # unrelated scalars deviate by 1.4, none at all by 1: beyond this nothing can be told
@@ -164,7 +162,7 @@ async def _measure(
         await session.request(coefficients_of(state, state.revisions()), CoefficientsSet)
         try:
             request = EstimateRequest(step=envelope.step, seed=envelope.seed)
-            measured.append((await session.request(request, Estimated)).q)
+            measured.append((await session.request(request, Estimated)).scalars)
         except NumericError:
             return None
     nearest = min(measured, key=lambda scalars: deviation(envelope.scalars, scalars))

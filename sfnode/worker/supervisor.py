@@ -14,7 +14,7 @@ from pathlib import Path
 import trio
 
 from protocol.errors import OperatorError, WorkerError
-from sfnode.storage.files import describe_os_error
+from sfnode.storage import describe_os_error
 from sfnode.worker.client import WorkerSession, connect
 from sfnode.worker.training_config import TrainingConfig
 

@@ -8,17 +8,17 @@ from functools import partial
 
 import trio
 
-from protocol.crypto.hashing import Author
+from protocol.crypto import Author
 from protocol.errors import NumericError, OperatorError, WorkerError, WorkerMemoryError
 from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Event, StartEstimate, WorkerReady
-from protocol.run.manifest import SignedManifest
-from protocol.state.coefficients import Coefficients
+from protocol.run import SignedManifest
+from protocol.state import Coefficients
 from sfnode.reporter import Reporter
-from sfnode.storage.stored_bases import RenewedBasis
+from sfnode.storage import RenewedBasis
 from sfnode.worker.client import WorkerSession, coefficients_of
 from sfnode.worker.supervisor import supervise
 from sfnode.worker.training_config import TrainingConfig
-from sfnode.worker_protocol.messages import (
+from sfnode.worker_protocol import (
     CoefficientsSet,
     Estimated,
     EstimateRequest,
@@ -138,7 +138,7 @@ class Trainer:
         self._estimating = None
         self.statistics.loss = estimated.loss
         self.statistics.forward_rows += estimated.rows
-        return EstimateFinished(step=job.step, scalars=estimated.q)
+        return EstimateFinished(step=job.step, scalars=estimated.scalars)
 
     async def _evaluate(self, session: WorkerSession, job: Evaluate) -> None:
         await self._set_coefficients(session)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from protocol.crypto.hashing import Author
-from protocol.run.manifest import SignedManifest
-from sfnode.storage.stored_bases import RenewedBasis
-from sfnode.worker_protocol.messages import OpenSession
+from protocol.crypto import Author
+from protocol.run import SignedManifest
+from sfnode.storage import RenewedBasis
+from sfnode.worker_protocol import OpenSession
 
 NOBODY: Final = Author(bytes(32))  # in whose name what signs nothing opens a session
 

@@ -1,1 +1,50 @@
-"""What a node and its training process agree on: the messages between them, and the precisions. No torch, no trio."""
+"""Door: `OpenSession`. What a node and its training process agree on: messages and precisions. No torch, no trio."""
+
+from sfnode.worker_protocol.device_report import CudaDevice, DeviceReport
+from sfnode.worker_protocol.messages import (
+    CoefficientsSet,
+    EpochCoefficients,
+    Estimated,
+    EstimateRequest,
+    Evaluated,
+    EvaluateRequest,
+    FailureKind,
+    Message,
+    OpenSession,
+    Reply,
+    Request,
+    SessionOpened,
+    SetCoefficients,
+    WorkerFailure,
+    decode_body,
+    encode_frame,
+    new_parser,
+    next_body,
+)
+from sfnode.worker_protocol.precisions import FLOATS, PRECISIONS, Precision
+
+__all__ = [
+    "CudaDevice",
+    "DeviceReport",
+    "CoefficientsSet",
+    "EpochCoefficients",
+    "EstimateRequest",
+    "Estimated",
+    "EvaluateRequest",
+    "Evaluated",
+    "FLOATS",
+    "FailureKind",
+    "Message",
+    "OpenSession",
+    "PRECISIONS",
+    "Precision",
+    "Reply",
+    "Request",
+    "SessionOpened",
+    "SetCoefficients",
+    "WorkerFailure",
+    "decode_body",
+    "encode_frame",
+    "new_parser",
+    "next_body",
+]

@@ -16,7 +16,7 @@ import msgpack
 from protocol.errors import Reject, WorkerError
 from protocol.framing import FrameParser, frame
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
-from sfnode.storage.stored_bases import RenewedBasis
+from sfnode.storage import RenewedBasis
 
 FRAME_BYTES_MAX: Final = 1 << 30  # coefficients of one epoch: 8 r^2 bytes per tensor, 0.6 MB for OPT-125m at r = 32
 
@@ -108,7 +108,7 @@ class Estimated:
     """The scalars to sign, local step by local step, D each; mean loss of the perturbed rows; forward rows spent."""
 
     step: int
-    q: tuple[int, ...]
+    scalars: tuple[int, ...]
     loss: float
     rows: int
     seconds: float

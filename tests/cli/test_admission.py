@@ -15,7 +15,7 @@ from protocol.ledger.statements import read_invitation
 from protocol.run.admission import AdmissionKind, AdmissionSpec, work_of
 from protocol.run.manifest import Manifest, sign_manifest
 from sfnode.node.status_file import own_admission
-from sfnode.storage.identity import FILE_NAME, load_identity, store_seed
+from sfnode.storage.identity import IDENTITY_FILE, load_identity, store_seed
 from sfnode.storage.statement_files import INBOX_FOLDER, read_statements_file, submit, waiting
 from sfnode.storage.store import Store, replayed
 from tests.cli.test_commands import STATUS
@@ -188,12 +188,12 @@ def test_join__invitation_by_another_owner__is_refused(tmp_path: Path) -> None:
 def test_join__key_without_work__says_how_much_it_has_and_what_to_do(tmp_path: Path) -> None:
     manifest = manifest_of(AdmissionKind.OPEN, pow_bits=32)
     place = Place(tmp_path, manifest)
-    store_seed(place.data_dir / FILE_NAME, b"\1" * 32)
+    store_seed(place.data_dir / IDENTITY_FILE, b"\1" * 32)
     outcome = call(
         "join", "--run", place.run, "--data-dir", place.data_dir, "--worker-socket", "none", "--model", tmp_path,
         "--data", place.run,
     )  # fmt: skip
-    bits = work_of(manifest.run_id, load_identity(place.data_dir / FILE_NAME).author)
+    bits = work_of(manifest.run_id, load_identity(place.data_dir / IDENTITY_FILE).author)
     assert_teaches(outcome, f"has {bits} bits of work", "32", "--relay")
 
 
@@ -239,7 +239,7 @@ def stored(folder: Path, *statements: bytes) -> Place:
     """A node of the run by list that holds the statements, and what four authors have sent."""
     folder.mkdir()
     place = Place(folder, LISTED)
-    store_seed(place.data_dir / FILE_NAME, b"\1" * 32)
+    store_seed(place.data_dir / IDENTITY_FILE, b"\1" * 32)
     store = Store(place.data_dir, sign_manifest(LISTED, OWNER))
     store.add_statements([admit(LISTED, 1), admit(LISTED, 2), *statements])
     store.add([seal(LISTED, author, step) for author in (1, 2) for step in (0, 5, 9)], is_durable=True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sfnode.cli import extras
-from sfnode.storage.identity import FILE_NAME
+from sfnode.storage.identity import IDENTITY_FILE
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.daemons import demo_run, write_run
 
@@ -283,7 +283,7 @@ def test_reading_command__node_that_never_started__says_so(run_file: Path, tmp_p
 def test_id__wrong_use__says_what_to_give(tmp_path: Path) -> None:
     for arguments in ((), ("--data-dir", tmp_path, "--key", tmp_path / "a.key")):
         assert_teaches(call("id", "show", *arguments), "either --data-dir or --key")
-    assert_teaches(call("id", "show", "--data-dir", tmp_path), str(tmp_path / FILE_NAME), "sfnode id new")
+    assert_teaches(call("id", "show", "--data-dir", tmp_path), str(tmp_path / IDENTITY_FILE), "sfnode id new")
 
 
 @pytest.mark.parametrize("content", [b"", b"zz" * 32, b"ab" * 31, b"\xff\xfe"])

@@ -23,9 +23,9 @@ from sfnode.doctor import machine, memory_plan, model_check, peers
 from sfnode.doctor.findings import Finding, Verdict, in_thread, ok
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.network.transport.reachability import DialBack, ReachAnswer
-from sfnode.storage.identity import FILE_NAME, load_or_create_seed
+from sfnode.storage.identity import IDENTITY_FILE, load_or_create_seed
 from sfnode.storage.store import LEDGER_FILE, Store
-from sfnode.worker.device_report import DeviceReport
+from sfnode.worker_protocol.device_report import DeviceReport
 from tests.support.cli_calls import Outcome, call
 from tests.support.daemons import MODEL, demo_run, free_port, write_run
 from tests.support.network_nodes import seed
@@ -261,7 +261,7 @@ async def test_doctor__check_that_hangs__ends_at_its_limit() -> None:
 @pytest.fixture
 def directory(running: Running, tmp_path: Path) -> Path:
     with closing(Store(tmp_path / "node", running.signed)):
-        load_or_create_seed(tmp_path / "node" / FILE_NAME)
+        load_or_create_seed(tmp_path / "node" / IDENTITY_FILE)
     return tmp_path / "node"
 
 
@@ -271,7 +271,7 @@ def test_doctor__folder_without_a_node__says_so(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_doctor__key_that_others_can_read_or_that_is_none__fails(directory: Path) -> None:
-    key = directory / FILE_NAME
+    key = directory / IDENTITY_FILE
     key.chmod(0o644)
     assert_fails(relay("--data-dir", directory), "identity", str(key), f"chmod 600 {key}")
     key.write_text("no key")

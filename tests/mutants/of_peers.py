@@ -219,7 +219,7 @@ REPUTATION = (
     _mutant(
         "bad-scores-pushed-to",
         "a peer with a bad score is pushed everything all the same",
-        Edit(_NETWORK, "Network.send", "(is_push and not self._open_sessions.is_pushed_to(peer))", "False"),
+        Edit(_NETWORK, "Network.send", "(is_pushed(message) and not self._open_sessions.is_pushed_to(peer))", "False"),
         _OF_REPUTATION + "test_push__peer_with_a_bad_score__gets_answers_but_nothing_pushed",
     ),
 )

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sfnode.storage.identity import FILE_NAME
+from sfnode.storage.identity import IDENTITY_FILE
 from tests.netlab.invariants import (
     Acknowledged,
     BrokenInvariantError,
@@ -103,7 +103,7 @@ def everybody_leaves_but_one(lab: Laboratory, is_short: bool) -> None:
         1,
     )
     for path in amnesiac.directory.iterdir():
-        if path.name != FILE_NAME:
+        if path.name != IDENTITY_FILE:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     for node in dead:
         node.start()

@@ -201,8 +201,8 @@ async def test_paced_worker__pauses__answers_when_it_goes_on(tmp_path: Path, aut
         worker.running.set()
     (reply,) = replies
     assert isinstance(reply, Estimated)
-    assert (reply.step, len(reply.q)) == (4, 3)
-    assert all(abs(q) <= 64 for q in reply.q)
+    assert (reply.step, len(reply.scalars)) == (4, 3)
+    assert all(abs(q) <= 64 for q in reply.scalars)
 
 
 def test_bent_node__has_suppliers__tells_them_the_truth_and_others_the_lie(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from sfnode.network.discovery.mdns_packets import (
     encode_query,
 )
 from sfnode.network.policy.addresses import Address, parse_address, peer_of_author
-from sfnode.storage.identity import FILE_NAME
+from sfnode.storage.identity import IDENTITY_FILE
 from sfnode.testnet.node_process import NodeProcess
 from tests.support.daemons import demo_run, write_run
 from tests.support.network_nodes import network, seed
@@ -209,7 +209,7 @@ def test_join__two_machines_on_one_link_and_no_bootstrap__find_each_other(tmp_pa
         node_in(two, tmp_path / "two", *run) as second,
     ):
         wait_until(lambda: joined(second), "the peer in the other namespace", limit_s=30)
-        key = bytes.fromhex((tmp_path / "one" / FILE_NAME).read_text())
+        key = bytes.fromhex((tmp_path / "one" / IDENTITY_FILE).read_text())
         assert joined(second) == {peer_of_author(Signer(key).author)}
 
 

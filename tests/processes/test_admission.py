@@ -10,7 +10,7 @@ import pytest
 from protocol.crypto.hashing import Author
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
-from sfnode.storage.identity import FILE_NAME, load_identity, store_seed
+from sfnode.storage.identity import IDENTITY_FILE, load_identity, store_seed
 from sfnode.storage.statement_files import INBOX_FOLDER
 from sfnode.storage.store import read_records, replayed
 from tests.support.cli_calls import call
@@ -59,7 +59,7 @@ class Run:
 
 
 def author_of(node: JoinProcess) -> Author:
-    return load_identity(node.directory / FILE_NAME).author
+    return load_identity(node.directory / IDENTITY_FILE).author
 
 
 def has_steps(node: JoinProcess, step: int) -> bool:

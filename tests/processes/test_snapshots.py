@@ -21,7 +21,7 @@ from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.node.daemon import Daemon, DaemonConfig
 from sfnode.reporter import Reporter
-from sfnode.storage.identity import FILE_NAME, store_seed
+from sfnode.storage.identity import IDENTITY_FILE, store_seed
 from sfnode.storage.store import Store
 from sfnode.worker.training_config import TrainingConfig
 from tests.netlab.proxy import Proxy
@@ -97,7 +97,7 @@ async def old_network(folder: Path) -> AsyncIterator[Old]:
 
 def joining(joins: Joins, folder: Path, old: Old, *arguments: object) -> JoinProcess:
     """A node with a key that the owner has admitted, and nothing else."""
-    store_seed(folder / "joiner" / FILE_NAME, seed_of(JOINER))
+    store_seed(folder / "joiner" / IDENTITY_FILE, seed_of(JOINER))
     run_file = folder / "test.run"
     run_file.write_bytes(SIGNED.encode())
     given = ("--run", run_file, "--model", folder, "--data", run_file, "--worker-socket", folder / "worker.sock")

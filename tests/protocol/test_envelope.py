@@ -18,7 +18,7 @@ from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject, RejectR
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.ledger.ledger import Accepted, Ledger
 from protocol.subspace.directions import seed_of
-from protocol.subspace.quantise import quantise
+from protocol.subspace.quantisation import quantise
 from tests.support.ledgers import seal, signer
 from tests.support.manifests import small_manifest
 

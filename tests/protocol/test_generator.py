@@ -20,7 +20,7 @@ from protocol.subspace.directions import (
     seed_of,
 )
 from protocol.subspace.philox import Words, philox4x32, signs, signs_of_words, split_key, words
-from protocol.subspace.quantise import quantise
+from protocol.subspace.quantisation import quantise
 from protocol.subspace.sampling import example_indices
 from tests.support.ledgers import signer
 from tests.support.manifests import small_manifest

@@ -8,13 +8,19 @@ import pytest
 
 import protocol
 from tests import REPOSITORY
-from tests.repository import architecture
+from tests.repository import architecture, faces
 from tests.repository import architecture_rules as rules
 from tests.repository.architecture import Module, TreeRule, parse
 from tests.repository.architecture_rules import Rule
 
 # Rules that concern all modules together; those of the faces have their offenders in test_faces.py.
-TREE_RULES: tuple[TreeRule, ...] = (architecture.broken_layers, architecture.import_cycles)
+TREE_RULES: tuple[TreeRule, ...] = (
+    architecture.broken_layers,
+    architecture.import_cycles,
+    faces.deep_imports,
+    faces.unlisted_names,
+    faces.nameless_doors,
+)
 
 # For each rule: the module it is about and source that breaks it exactly once.
 LONG_FUNCTION = "def f():\n    '''Text.'''\n" + "    x = 1\n" * rules.FUNCTION_LINES_MAX

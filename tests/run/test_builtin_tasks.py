@@ -18,9 +18,10 @@ from protocol.run.task import Objective, TaskKind
 from protocol.schema import to_plain
 from protocol.subspace.bases import Bases
 from sfnode.run.builtin_tasks import BUILTIN_TASKS, KnownTask, kind_of
-from sfnode.training.estimator import Estimator, SharedModel
+from sfnode.training.estimator import Estimator
 from sfnode.training.model.loading import describe_model, load_causal_lm, load_tokenizer, resolve_model
 from sfnode.training.model.tensors import TensorGroup
+from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
 from sfnode.training.worker_process import ModelPool, Service
 from sfnode.worker_protocol.messages import (
@@ -98,7 +99,7 @@ def test_known_task__row_of_the_document__trains_and_evaluates(name: str, embedd
     rows = write_rows(tmp_path / "rows.jsonl", [row_in(name)])
     session = Estimator(shared, Bases(manifest), read_task(tokenizer, manifest.task, rows, rows))
     estimate, evaluation = session.estimate(5, 3), session.evaluate()
-    assert any(estimate.q)
+    assert any(estimate.scalars)
     assert evaluation.rows == 1
     assert evaluation.loss > 0
     assert evaluation.accuracy in (0.0, 1.0) or BUILTIN_TASKS[name].kind is TaskKind.COMPLETION
@@ -193,7 +194,7 @@ def test_worker__task_of_each_kind__answers_every_request(name: str, tmp_path: P
     opened = service.answer(opening)
     estimated, evaluated = service.answer(EstimateRequest(step=1, seed=5)), service.answer(EvaluateRequest(rows_max=2))
     assert isinstance(opened, SessionOpened) and opened.data_rows == 3
-    assert isinstance(estimated, Estimated) and any(estimated.q)
+    assert isinstance(estimated, Estimated) and any(estimated.scalars)
     assert isinstance(evaluated, Evaluated) and evaluated.rows == 2
 
 
@@ -237,7 +238,7 @@ def test_real_data__every_row__is_read_and_some_are_scored(
     assert (len(data.examples), len(data.evaluation_examples)) == (1024, rows)
     assert max(example.width for example in data.examples) <= 64
     session = Estimator(shared, Bases(manifest), data)
-    assert any(session.estimate(5, 3).q)
+    assert any(session.estimate(5, 3).scalars)
     assert session.evaluate(16).rows == 16
 
 

@@ -8,7 +8,7 @@ from protocol.errors import NumericError
 from protocol.events import EstimateFinished, EstimateSkipped
 from protocol.run.method import Method
 from protocol.subspace.philox import words
-from protocol.subspace.quantise import quantise
+from protocol.subspace.quantisation import quantise
 
 
 def measured(method: Method, step: int, key: int) -> EstimateFinished | EstimateSkipped:

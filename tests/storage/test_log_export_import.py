@@ -18,7 +18,7 @@ from protocol.errors import Reject, RejectReason
 from protocol.run.manifest import Manifest, SignedManifest, checked, sign_manifest
 from protocol.state.replica import Replica
 from protocol.subspace.basis_file import decode_basis_untrusted, encode_basis
-from sfnode.storage.identity import FILE_NAME, load_or_create_seed
+from sfnode.storage.identity import IDENTITY_FILE, load_or_create_seed
 from sfnode.storage.store import LEDGER_FILE, Store, replay
 from sfnode.storage.stored_bases import BASIS_FILE, store_basis
 from tests.support.cli_calls import assert_teaches, call
@@ -39,7 +39,7 @@ def make_directory(directory: Path, records: list[bytes], signed: SignedManifest
     """The data directory of a node that has stopped."""
     with closing(Store(directory, signed)) as store:
         store.add(records, is_durable=True)
-    load_or_create_seed(directory / FILE_NAME)
+    load_or_create_seed(directory / IDENTITY_FILE)
     return directory
 
 
@@ -242,7 +242,7 @@ def test_log_import__new_directory__equals_the_exporters(node: Path, tmp_path: P
     assert written["state_digest"] == told["state_digest"] and written["bytes"] == (tmp_path / "x.log").stat().st_size
     assert digests(tmp_path / "copy") == digests(node) == (told["ledger_root"], told["state_digest"], 1)
     assert {path.name for path in tmp_path.iterdir()} == {"node", "copy", "x.log"}
-    assert not (tmp_path / "copy" / FILE_NAME).exists()  # a key is nobody's to copy
+    assert not (tmp_path / "copy" / IDENTITY_FILE).exists()  # a key is nobody's to copy
     text = call("log", "import", tmp_path / "x.log", "--data-dir", tmp_path / "copy")
     assert "0 of 61 records were new" in text.stdout and told["state_digest"] in text.stdout
 
@@ -268,7 +268,7 @@ def test_log_import__full_author_table__says_how_many_have_no_place(tmp_path: Pa
 
 def test_log_import__folder_with_nothing_or_a_key_only__is_filled_and_keeps_the_key(node: Path, tmp_path: Path) -> None:
     assert call("log", "export", tmp_path / "x.log", "--data-dir", node).code == 0
-    key = tmp_path / "copy" / FILE_NAME
+    key = tmp_path / "copy" / IDENTITY_FILE
     seed = load_or_create_seed(key)
     assert call("log", "import", tmp_path / "x.log", "--data-dir", tmp_path / "copy").code == 0
     assert load_or_create_seed(key) == seed and digests(tmp_path / "copy") == digests(node)
@@ -332,8 +332,8 @@ def test_log_import__wrong_place__says_so_before_reading_on(node: Path, tmp_path
 def test_log_export__wrong_use__teaches(node: Path, tmp_path: Path) -> None:
     out = tmp_path / "x.log"
     assert_teaches(call("log", "export", out, "--data-dir", tmp_path), "no data directory", "manifest.run")
-    (node / FILE_NAME).unlink()
-    assert_teaches(call("log", "export", out, "--data-dir", node), FILE_NAME, "sfnode id new")
+    (node / IDENTITY_FILE).unlink()
+    assert_teaches(call("log", "export", out, "--data-dir", node), IDENTITY_FILE, "sfnode id new")
     key = tmp_path / "other.key"
     load_or_create_seed(key)
     assert call("log", "export", out, "--data-dir", node, "--key", key).code == 0

@@ -22,7 +22,7 @@ from sfnode.node.daemon import Daemon, DaemonConfig
 from sfnode.reporter import Reporter
 from sfnode.run.builder import MethodOptions, RunDraft, build_manifest, method_of
 from sfnode.storage.data_files import data_spec
-from sfnode.storage.identity import FILE_NAME, load_or_create_seed
+from sfnode.storage.identity import IDENTITY_FILE, load_or_create_seed
 from sfnode.storage.store import STATUS_FILE
 from sfnode.testnet.node_process import NodeProcess
 from sfnode.worker.training_config import TrainingConfig
@@ -78,7 +78,7 @@ def daemon_in_this_process(
     config = DaemonConfig(
         signed=signed,
         data_dir=folder,
-        identity_seed=load_or_create_seed(folder / FILE_NAME),
+        identity_seed=load_or_create_seed(folder / IDENTITY_FILE),
         network=network,
         training=training(worker),
         neighbours_min=neighbours_min,

@@ -16,9 +16,10 @@ from protocol.subspace.bases import Bases
 from protocol.subspace.directions import seed_of
 from sfnode.demo import LABEL_WORDS, TEMPLATE, data_file, model_folder
 from sfnode.run.builder import MethodOptions, RunDraft, build_manifest, method_of
-from sfnode.training.estimator import Estimator, SharedModel
+from sfnode.training.estimator import Estimator
 from sfnode.training.model.loading import describe_model, load_causal_lm, load_tokenizer, resolve_model
 from sfnode.training.model.tensors import trainable_tensors
+from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
 
 AUTHORS = tuple(Signer(bytes([number]) * 32) for number in range(1, 5))
@@ -39,7 +40,7 @@ class DemoRun:
             seeds = [seed_of(self.manifest.run_id, author.author, step) for author in AUTHORS]
             estimates = [self.session.estimate(seed, step) for seed in seeds]
             self.coefficients.add(
-                codec.seal(author, step, estimate.q) for author, estimate in zip(AUTHORS, estimates, strict=True)
+                codec.seal(author, step, estimate.scalars) for author, estimate in zip(AUTHORS, estimates, strict=True)
             )
             self._refresh()
             losses.append(sum(estimate.loss for estimate in estimates) / len(estimates))

@@ -39,7 +39,7 @@ def healthy(request: Message) -> Reply:
         case SetCoefficients():
             return CoefficientsSet()
         case EstimateRequest(step=step):
-            return Estimated(step=step, q=(step + 1,), loss=0.5, rows=32, seconds=0.0)
+            return Estimated(step=step, scalars=(step + 1,), loss=0.5, rows=32, seconds=0.0)
         case EvaluateRequest():
             return Evaluated(accuracy=0.75, f1=0.5, loss=0.25, rows=8, seconds=0.0)
         case _:

@@ -23,8 +23,8 @@ from sfnode.training.calibration import (
     leading,
     output_directions,
 )
-from sfnode.training.estimator import SharedModel
 from sfnode.training.model.tensors import TensorGroup, places, trainable_tensors
+from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import TaskData, read_task, row_batch
 from tests.support.tiny_models import model_manifest, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer, write_reviews
 

@@ -19,10 +19,11 @@ from protocol.subspace.bases import Bases
 from protocol.subspace.directions import seed_of
 from sfnode.demo import model_folder
 from sfnode.run.builder import MethodOptions
-from sfnode.training.estimator import Estimator, SharedModel
+from sfnode.training.estimator import Estimator
 from sfnode.training.model.folding import fold_weights, is_quantised
 from sfnode.training.model.quantised import QuantisedLinear, closed_weights, load_in
 from sfnode.training.model.tensors import TensorGroup
+from sfnode.training.shared_model import SharedModel
 from tests.support.brute_force import bases_of, some_coefficients
 from tests.support.demo_run import AUTHORS, demo_run
 from tests.support.tiny_architectures import tiny_model
@@ -87,7 +88,7 @@ def test_cuda__node_beside_a_cpu_node__states_and_fp32_weights_have_equal_digest
     nodes = [(demo_session("fp32", device, manifest), Coefficients(manifest)) for device in ("cpu", "cuda")]
     for step in range(steps):
         sent = [
-            codec.seal(author, step, session.estimate(seed_of(manifest.run_id, author.author, step), step).q)
+            codec.seal(author, step, session.estimate(seed_of(manifest.run_id, author.author, step), step).scalars)
             for author, (session, _) in zip(AUTHORS[:2], nodes, strict=True)
         ]
         for turn, (session, coefficients) in enumerate(nodes):

@@ -18,10 +18,11 @@ from protocol.run.manifest import Manifest
 from protocol.state.coefficients import CoefficientLayout, Coefficients
 from protocol.subspace.bases import Bases
 from protocol.subspace.directions import direction_factors
-from protocol.subspace.quantise import quantise
-from sfnode.training.estimator import Estimator, SharedModel, add_own
+from protocol.subspace.quantisation import quantise
+from sfnode.training.estimator import Estimator, add_own
 from sfnode.training.model.loading import output_embedding
 from sfnode.training.model.tensors import TensorGroup
+from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import TaskData, read_task
 from tests.support.brute_force import SEED, STEP, bases_of, dense_gradients, some_coefficients
 from tests.support.tiny_models import model_manifest, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer, write_reviews
@@ -62,7 +63,7 @@ def test_estimator__each_kind_of_tensor__equals_finite_difference(
     expected = dense_gradients(plain, Bases(manifest), session)
     assert min(map(abs, expected)) > 1e-7  # the case says something
     assert found == pytest.approx(expected, rel=1e-6)
-    assert session.estimate(SEED, STEP).q == quantise(manifest.method, expected)
+    assert session.estimate(SEED, STEP).scalars == quantise(manifest.method, expected)
 
 
 @pytest.mark.parametrize("kind", ["random", "published", "renewed"])
@@ -112,10 +113,10 @@ def test_estimator__local_steps__see_own_earlier_ones(tmp_path: Path) -> None:
 
     layout = CoefficientLayout(manifest)
     own = np.zeros(layout.size, dtype=np.int64)
-    add_own(layout, own, direction_factors(manifest, SEED, 0), np.array(found.q[:4]) * manifest.weight(STEP))
+    add_own(layout, own, direction_factors(manifest, SEED, 0), np.array(found.scalars[:4]) * manifest.weight(STEP))
     session.set_coefficients(STEP // manifest.method.epoch_steps, own)
-    assert found.q[4:] == quantise(manifest.method, session.projected_gradients(SEED, STEP, 1))
-    assert found.q[4:] != unaware
+    assert found.scalars[4:] == quantise(manifest.method, session.projected_gradients(SEED, STEP, 1))
+    assert found.scalars[4:] != unaware
     assert found.rows == 32
 
 

@@ -15,10 +15,11 @@ from protocol.run.manifest import Manifest, checked
 from protocol.state.coefficients import CoefficientLayout, Coefficients, view_exp
 from protocol.subspace.bases import Bases
 from protocol.subspace.directions import Basis, direction_factors
-from sfnode.training.estimator import SharedModel, live_terms
+from sfnode.training.estimator import live_terms
 from sfnode.training.model import folding as view
 from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.tensors import TensorGroup, attach
+from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import Example, row_batch
 from tests.support.brute_force import bases_of
 from tests.support.manifests import manifest_data
@@ -225,9 +226,9 @@ def test_fold__same_coefficients_as_low_rank_terms__gives_the_same_logits() -> N
     from_session = some_coefficients(manifest, 0)
     rows = row_batch([Example(tokens=(3, 4, 5, 6), label=0), Example(tokens=(7, 8), label=1)] * 2, 0, shared.device)
     before = shared.label_logits(rows, (3, 4))
-    attach(model, manifest.tensors, shared.batch)
+    attach(model, manifest.tensors, shared.pass_context)
     terms = live_terms(shared, Bases(manifest), 0, from_session, direction_factors(manifest, 1))
-    with shared.batch.carrying(terms, 4, rows.tokens.numel()):
+    with shared.pass_context.carrying(terms, 4, rows.tokens.numel()):
         live = shared.label_logits(rows, (3, 4))
     with shared.switch.using(fold_weights(Bases(manifest), {0: from_session}, shared.switch.base)):
         folded = shared.label_logits(rows, (3, 4))

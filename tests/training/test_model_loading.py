@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from protocol.errors import OperatorError
 from protocol.run.manifest import TensorKind, TensorSpec
-from sfnode.training.estimator import SharedModel
 from sfnode.training.model.loading import (
     INDEX_FILE,
     check_model,
@@ -26,6 +25,7 @@ from sfnode.training.model.loading import (
 )
 from sfnode.training.model.perturbed import MatrixTerm, PassContext
 from sfnode.training.model.tensors import TensorGroup, attach, trainable_tensors
+from sfnode.training.shared_model import SharedModel
 from tests.support.tiny_models import model_manifest, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer
 
 CPU = torch.device("cpu")
@@ -212,11 +212,14 @@ def test_tensors__norm_of_unknown_kind__is_refused_by_name() -> None:
 def test_tensors__layer_that_sees_some_tokens_only__is_refused_by_name() -> None:
     model = tiny_opt()
     shared = SharedModel(model)
-    attach(model, trainable_tensors(model), shared.batch)
+    attach(model, trainable_tensors(model), shared.pass_context)
     name = "model.decoder.layers.0.fc1.weight"
     term = MatrixTerm(u=torch.ones(32, 2).double(), v=torch.ones(16, 2).double(), m=torch.ones(2, 2, 2).double())
     layer = model.get_submodule("model.decoder.layers.0.fc1")
-    with shared.batch.carrying({name: term}, 2, 8), pytest.raises(OperatorError, match=f"{name} cannot be trained"):
+    with (
+        shared.pass_context.carrying({name: term}, 2, 8),
+        pytest.raises(OperatorError, match=f"{name} cannot be trained"),
+    ):
         layer(torch.ones(6, 16).double())
 
 

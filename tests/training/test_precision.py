@@ -23,7 +23,7 @@ from protocol.subspace.bases import Bases
 from protocol.subspace.directions import seed_of
 from sfnode.demo import model_folder
 from sfnode.run.builder import MethodOptions
-from sfnode.training.estimator import Estimator, SharedModel
+from sfnode.training.estimator import Estimator
 from sfnode.training.model import quantised
 from sfnode.training.model.folding import dequantised, is_quantised
 from sfnode.training.model.loading import output_embedding
@@ -36,6 +36,7 @@ from sfnode.training.model.quantised import (
     quantise,
 )
 from sfnode.training.model.tensors import TensorGroup
+from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
 from tests.support.brute_force import EPOCHS, SEED, STEP, bases_of, dense_gradients, dense_weights, some_coefficients
 from tests.support.demo_run import AUTHORS, demo_run
@@ -199,7 +200,7 @@ def test_mixed_run__fp32_bf16_and_int8__share_one_state_and_all_learn() -> None:
     before = [session.evaluate() for session, _ in nodes]
     for step in range(steps):
         sent = [
-            codec.seal(author, step, session.estimate(seed_of(manifest.run_id, author.author, step), step).q)
+            codec.seal(author, step, session.estimate(seed_of(manifest.run_id, author.author, step), step).scalars)
             for author, (session, _) in zip(AUTHORS[:3], nodes, strict=True)
         ]
         for turn, (session, coefficients) in enumerate(nodes):

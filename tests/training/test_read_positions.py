@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from sfnode.training.estimator import SharedModel
 from sfnode.training.model.perturbed import PassContext
 from sfnode.training.model.probe import layers_read_at_last, probe_tokens
 from sfnode.training.model.tensors import TensorGroup, attach, trainable_tensors
+from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import RowBatch
 from tests.support.tiny_architectures import tiny_model
 
@@ -53,7 +53,7 @@ def test_label_logits__of_some_rows__compute_the_end_of_the_model_at_one_token_e
 ) -> None:
     model = tiny_model("opt")
     shared = SharedModel(model)
-    attach(model, trainable_tensors(model, [TensorGroup.LINEAR]), shared.batch)
+    attach(model, trainable_tensors(model, [TensorGroup.LINEAR]), shared.pass_context)
     tokens = probe_tokens(model, 4, 6)
     rows = RowBatch(tokens=tokens, last=torch.tensor([5, 2, 0, 4]), labels=torch.zeros(4, dtype=torch.int64))
     seen: dict[str, int] = {}
@@ -64,7 +64,7 @@ def test_label_logits__of_some_rows__compute_the_end_of_the_model_at_one_token_e
     assert seen["model.decoder.layers.1.fc1"] == seen["model.decoder.layers.1.self_attn.q_proj"] == len(tokens)
     assert seen["model.decoder.layers.1.self_attn.k_proj"] == seen["model.decoder.layers.0.fc1"] == tokens.numel()
 
-    shared.batch.read_at_last = frozenset()
+    shared.pass_context.read_at_last = frozenset()
     everywhere = shared.label_logits(rows, (3, 4))
     assert seen["model.decoder.layers.1.fc1"] == tokens.numel()
     assert torch.allclose(at_last, everywhere, rtol=1e-12, atol=0)

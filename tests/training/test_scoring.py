@@ -22,11 +22,12 @@ from protocol.run.task import TaskKind
 from protocol.state.coefficients import CoefficientLayout
 from protocol.subspace.bases import Bases
 from protocol.subspace.directions import direction_factors, scale_exp, seed_of
-from protocol.subspace.quantise import quantise
+from protocol.subspace.quantisation import quantise
 from protocol.subspace.sampling import example_indices
-from sfnode.training.estimator import Estimator, SharedModel
+from sfnode.training.estimator import Estimator
 from sfnode.training.model.loading import output_embedding
 from sfnode.training.model.tensors import TensorGroup
+from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import scoring
 from sfnode.training.task.candidates import CandidateBatch, batch_of
 from sfnode.training.task.encoding import Example, RowBatch, TaskData, read_task, row_batch
@@ -232,7 +233,7 @@ def test_label_words__one_token_each__are_computed_as_ever_bit_for_bit(dtype: to
     assert isinstance(batch, RowBatch)
     wide = torch.promote_types(dtype, torch.float32)
     terms = some_terms(session, shared)
-    with shared.batch.carrying(terms, 4, batch.tokens.numel()), torch.inference_mode():
+    with shared.pass_context.carrying(terms, 4, batch.tokens.numel()), torch.inference_mode():
         found = shared.scores(batch, data.label_tokens)
         hidden_NTH = model.base_model(input_ids=batch.tokens, use_cache=False).last_hidden_state
     head, words = output_embedding(model).weight, torch.tensor(data.label_tokens)
@@ -248,15 +249,15 @@ def test_label_words__one_token_each__are_computed_as_ever_bit_for_bit(dtype: to
 def some_terms(session: Estimator, shared: SharedModel) -> dict[str, Any]:
     """What the first pass of an estimate carries."""
     seen: dict[str, Any] = {}
-    whole = shared.batch.carrying
+    whole = shared.pass_context.carrying
 
     def carrying(terms: Any, groups: int, tokens: int) -> Any:
         seen.update(terms)
         return whole(terms, groups, tokens)
 
-    shared.batch.carrying = carrying  # type: ignore[method-assign]
+    shared.pass_context.carrying = carrying  # type: ignore[method-assign]
     session.projected_gradients(SEED, STEP)
-    del shared.batch.carrying
+    del shared.pass_context.carrying
     return seen
 
 
@@ -360,7 +361,7 @@ def test_estimate__metric_that_no_direction_changes__is_zero_or_a_skipped_step(t
     raw = run_of(model, "words", objective="accuracy", epsilon_exp=-30)
     shared = SharedModel(model)
     session = Estimator(shared, Bases(raw), data_of(raw, "words", tmp_path))
-    assert session.estimate(SEED, STEP).q == (0, 0)
+    assert session.estimate(SEED, STEP).scalars == (0, 0)
     normalised = run_of(model, "words", objective="accuracy", epsilon_exp=-30, scalar="normalised", clip=127)
     session = Estimator(shared, Bases(normalised), data_of(normalised, "words", tmp_path))
     with pytest.raises(NumericError, match="all projected gradients are zero"):
@@ -383,5 +384,5 @@ def test_quantise__gradients_of_a_metric__keep_their_sign(tmp_path: Path) -> Non
     manifest = run_of(model, "words", objective="accuracy", epsilon_exp=0, directions=1)
     session = Estimator(SharedModel(model), Bases(manifest), data_of(manifest, "words", tmp_path))
     (gradient,) = session.projected_gradients(SEED, STEP)
-    assert session.estimate(SEED, STEP).q == quantise(manifest.method, [gradient])
-    assert math.copysign(1, session.estimate(SEED, STEP).q[0]) == math.copysign(1, gradient)
+    assert session.estimate(SEED, STEP).scalars == quantise(manifest.method, [gradient])
+    assert math.copysign(1, session.estimate(SEED, STEP).scalars[0]) == math.copysign(1, gradient)

@@ -12,8 +12,9 @@ from protocol.errors import OperatorError
 from protocol.run.manifest import Manifest
 from protocol.state.coefficients import CoefficientLayout
 from protocol.subspace.bases import Bases
-from sfnode.training.estimator import EVALUATIONS_KEPT, Estimator, SharedModel
+from sfnode.training.estimator import EVALUATIONS_KEPT, Estimator
 from sfnode.training.model.tensors import TensorGroup
+from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
 from tests.support.brute_force import bases_of
 from tests.support.tiny_models import model_manifest, tiny_opt, tiny_tokenizer, write_reviews

@@ -16,9 +16,10 @@ from protocol.schema import to_plain
 from protocol.state.coefficients import CoefficientLayout
 from protocol.subspace.bases import Bases
 from sfnode import demo
-from sfnode.training.estimator import Estimator, SharedModel
+from sfnode.training.estimator import Estimator
 from sfnode.training.model.loading import describe_model, load_causal_lm, load_tokenizer, resolve_model
 from sfnode.training.model.tensors import TensorGroup
+from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
 from sfnode.worker_protocol.messages import (
     CoefficientsSet,
@@ -104,7 +105,7 @@ def test_worker__whole_session__answers_what_the_session_computes(client: Worker
     torch.set_num_threads(threads)
     assert isinstance(estimated, Estimated)
     assert isinstance(evaluated, Evaluated)
-    assert (estimated.step, estimated.q, estimated.rows) == (3, expected.q, 32)
+    assert (estimated.step, estimated.scalars, estimated.rows) == (3, expected.scalars, 32)
     assert estimated.loss == pytest.approx(expected.loss)
     assert (evaluated.accuracy, evaluated.rows) == (accuracy.accuracy, 64)
 

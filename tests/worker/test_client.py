@@ -36,7 +36,7 @@ async def test_session__requests_one_after_the_other__get_their_replies(tmp_path
     async with fake_worker(tmp_path) as worker:
         session = await connect(worker.path)
         assert await session.request(SetCoefficients(epochs=()), CoefficientsSet) == CoefficientsSet()
-        assert (await session.request(ESTIMATE, Estimated)).q == (4,)
+        assert (await session.request(ESTIMATE, Estimated)).scalars == (4,)
         assert (await session.request(EvaluateRequest(rows_max=0), Evaluated)).rows == 8
         await session.aclose()
         assert [type(request) for request in worker.requests] == [SetCoefficients, EstimateRequest, EvaluateRequest]

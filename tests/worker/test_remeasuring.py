@@ -16,7 +16,7 @@ from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.run.manifest import SignedManifest, sign_manifest
 from protocol.subspace.directions import seed_of
 from sfnode.run.builder import MethodOptions
-from sfnode.storage.identity import FILE_NAME
+from sfnode.storage.identity import IDENTITY_FILE
 from sfnode.storage.store import Store
 from sfnode.worker.remeasuring import choose_messages, states_before, tolerance_of
 from tests.support.cli_calls import assert_teaches, call
@@ -45,7 +45,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     for step in range(STEPS):
         made = []
         for author in AUTHORS:
-            scalars = run.session.estimate(seed_of(run.manifest.run_id, author.author, step), step).q
+            scalars = run.session.estimate(seed_of(run.manifest.run_id, author.author, step), step).scalars
             if author is CHEAT and step == STEPS - 1:
                 scalars = tuple(7 * (-1) ** index for index in range(len(scalars)))
             made.append(codec.seal(author, step, scalars))
@@ -55,7 +55,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     directory = tmp_path_factory.mktemp("audited")
     with contextlib.closing(Store(directory, signed)) as store:
         store.add(records, is_durable=True)
-    (directory / FILE_NAME).write_text(bytes(32).hex() + "\n")
+    (directory / IDENTITY_FILE).write_text(bytes(32).hex() + "\n")
     return Trained(directory=directory, signed=signed)
 
 

@@ -16,16 +16,22 @@ from protocol.wire import PeerId
 from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.discovery.peer_exchange import PeerExchange
-from sfnode.network.policy.address_book import AddressBook
-from sfnode.network.policy.addresses import Address
-from sfnode.network.policy.ip_groups import Group, limited_group_of
-from sfnode.network.policy.outbound import Candidate, Dialled, choose_to_leave, elsewhere, is_crowded, spread
-from sfnode.network.policy.reputation import Fault
+from sfnode.network.policy import (
+    Address,
+    AddressBook,
+    Candidate,
+    Dialled,
+    Fault,
+    Group,
+    choose_to_leave,
+    elsewhere,
+    is_crowded,
+    limited_group_of,
+    spread,
+)
 from sfnode.network.reports import DialReport
-from sfnode.network.sessions.handshake import DUPLICATE, RefusedError
-from sfnode.network.sessions.open_sessions import OpenSessions
-from sfnode.network.transport.host import DialError, Host
-from sfnode.network.transport.link import Link, LinkBrokenError
+from sfnode.network.sessions import DUPLICATE, OpenSessions, RefusedError
+from sfnode.network.transport import DialError, Host, Link, LinkBrokenError
 
 # Runs a whole outbound session; calls the second argument once both have said hello. Raises what the handshake raises.
 OutboundSession = Callable[[Link, Callable[[], None]], Awaitable[None]]

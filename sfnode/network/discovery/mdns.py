@@ -29,7 +29,7 @@ from sfnode.network.discovery.mdns_packets import (
     encode_announcement,
     encode_query,
 )
-from sfnode.network.policy.addresses import Address, parse_untrusted
+from sfnode.network.policy import Address, parse_untrusted
 
 GROUP: Final = "224.0.0.251"
 PORT: Final = 5353

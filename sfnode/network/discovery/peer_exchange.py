@@ -12,16 +12,15 @@ from protocol.limits import FRAME_BYTES_MAX
 from protocol.wire import PeerAddress, PeerId, Peers, PeersRequest, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.policy.address_book import AddressBook
-from sfnode.network.policy.addresses import (
+from sfnode.network.policy import (
     Address,
+    AddressBook,
     author_of_peer,
     believable_addresses,
     parse_untrusted,
     reachable_addresses,
 )
-from sfnode.network.sessions.open_sessions import OpenSessions
-from sfnode.network.sessions.session import Session
+from sfnode.network.sessions import OpenSessions, Session
 
 NEARBY: Final = PeerId("local network")  # stands for all that mDNS told, where a neighbour's id would
 

@@ -18,7 +18,7 @@ import trio
 
 from sfnode.event_log import log
 from sfnode.network import bounds
-from sfnode.network.policy.addresses import Address
+from sfnode.network.policy import Address
 
 _PROTOCOL, _DESCRIPTION, _ANYBODY = "TCP", "sfnode", ""
 _PERMANENT_S = 0  # what routers ask for that know no leases

@@ -10,9 +10,7 @@ from protocol.errors import OperatorError
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
 from sfnode.network.bounds import BOOTSTRAPS_KEPT_MAX
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.policy.address_book import PeerRow
-from sfnode.network.policy.addresses import parse_bootstrap
-from sfnode.network.policy.reputation import DiscouragedRow
+from sfnode.network.policy import DiscouragedRow, PeerRow, parse_bootstrap
 
 
 def encode_peers(rows: Iterable[PeerRow]) -> str:

@@ -73,6 +73,11 @@ class Asked:
         return True
 
 
+def is_pushed(message: Message) -> bool:
+    """Whether these are records that answer no request."""
+    return isinstance(message, Records) and message.request == PUSHED
+
+
 def pushed_cost_bytes(message: Message, record_bytes: int, *, is_asked_for: bool = False) -> int:
     """What a message counts beyond its own bytes: attestations, and records that nobody asked for, cost a check of a
     signature each.

@@ -1,0 +1,50 @@
+"""Door: `Session`. One neighbour after the handshake, all of them together, and files on streams beside them."""
+
+from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.file_download import MANIFEST, Download, basis_of, fetch, fetch_manifest, snapshot_of
+from sfnode.network.sessions.file_server import FILES_PROTOCOL, FileServer, ServedRun
+from sfnode.network.sessions.handshake import (
+    DISCOURAGED,
+    DUPLICATE,
+    FULL,
+    OBSERVER_RUN_ID,
+    OTHER_VERSION,
+    RefusedError,
+    SilentError,
+    await_hello,
+    exchange_hello,
+    mismatch,
+    own_hello,
+    refuse,
+)
+from sfnode.network.sessions.open_sessions import OpenSessions, info
+from sfnode.network.sessions.session import Session
+
+__all__ = [
+    "snapshot_of",
+    "fetch_manifest",
+    "basis_of",
+    "OTHER_VERSION",
+    "MANIFEST",
+    "fetch",
+    "Channel",
+    "DISCOURAGED",
+    "DUPLICATE",
+    "Download",
+    "FILES_PROTOCOL",
+    "FULL",
+    "FileServer",
+    "OBSERVER_RUN_ID",
+    "OpenSessions",
+    "RefusedError",
+    "ServedRun",
+    "Session",
+    "SilentError",
+    "Traffic",
+    "await_hello",
+    "exchange_hello",
+    "info",
+    "mismatch",
+    "own_hello",
+    "refuse",
+]

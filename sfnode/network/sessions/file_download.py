@@ -13,16 +13,15 @@ import trio
 
 from protocol.errors import OperatorError, Reject, RejectReason
 from protocol.limits import BASIS_BYTES_MAX, MANIFEST_BYTES_MAX, PART_BYTES_MAX, SNAPSHOT_BYTES_MAX
-from protocol.run.manifest import Manifest, basis_bytes
+from protocol.run import Manifest, basis_bytes
 from protocol.wire import Bye, FilePart, FileRequest, ManifestPart, ManifestRequest, Message, Ping, Pong
 from sfnode.network import bounds
 from sfnode.network.network_config import Timings
-from sfnode.network.policy.addresses import Address, parse_bootstrap
+from sfnode.network.policy import Address, parse_bootstrap
 from sfnode.network.reports import DialReport
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.handshake import NO_BASIS, OBSERVER_RUN_ID, RefusedError, exchange_hello, own_hello, refuse
-from sfnode.network.transport.host import DialError, Host
-from sfnode.network.transport.link import Link, LinkBrokenError
+from sfnode.network.transport import DialError, Host, Link, LinkBrokenError
 
 # --- serving
 

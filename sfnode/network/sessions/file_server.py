@@ -15,15 +15,14 @@ from libp2p.custom_types import TProtocol
 from protocol.errors import Reject
 from protocol.wire import ManifestPart
 from sfnode.network import bounds
-from sfnode.network.policy.reputation import Fault
+from sfnode.network.policy import Fault
 from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.file_download import Download, FindFile, manifest_part, no_file, serve_files
 from sfnode.network.sessions.handshake import FULL, RefusedError, refuse
 from sfnode.network.sessions.open_sessions import OpenSessions
-from sfnode.network.transport.host import Host
-from sfnode.network.transport.link import Link, LinkBrokenError
+from sfnode.network.transport import Host, Link, LinkBrokenError
 
-PROTOCOL: Final = TProtocol("/sfnode/files/1")
+FILES_PROTOCOL: Final = TProtocol("/sfnode/files/1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +87,7 @@ class FileServer:
         sessions = list(open_sessions.all())
         random.shuffle(sessions)
         for session in sessions:
-            link = await host.open_beside(session.channel.link, PROTOCOL)
+            link = await host.open_beside(session.channel.link, FILES_PROTOCOL)
             if link is None:
                 continue
             channel = self._open_channel(link)

@@ -11,7 +11,7 @@ from protocol.limits import ADDRESSES_PER_PEER_MAX
 from protocol.wire import VERSION, Bye, Hello, Message, PeerAddress, Peers, encode
 from sfnode.network import bounds
 from sfnode.network.sessions.channel import Channel
-from sfnode.network.transport.link import LinkBrokenError
+from sfnode.network.transport import LinkBrokenError
 
 OBSERVER_RUN_ID: Final = bytes(32)  # says: I only want manifest and basis
 # What a bye may begin with: the dialler keeps away longer when the reason does not change by itself.

@@ -10,11 +10,19 @@ import trio
 from protocol.wire import PeerId
 from sfnode.event_log import log
 from sfnode.network import bounds
-from sfnode.network.policy.address_book import AddressBook
-from sfnode.network.policy.addresses import author_of_peer
-from sfnode.network.policy.inbound import InboundPlace, choose_to_evict, choose_to_shed
-from sfnode.network.policy.ip_groups import group_of, has_group_room
-from sfnode.network.policy.reputation import DiscouragedRow, Fault, PeerVerdict, Reputation
+from sfnode.network.policy import (
+    AddressBook,
+    DiscouragedRow,
+    Fault,
+    InboundPlace,
+    PeerVerdict,
+    Reputation,
+    author_of_peer,
+    choose_to_evict,
+    choose_to_shed,
+    group_of,
+    has_group_room,
+)
 from sfnode.network.reports import NeighbourInfo
 from sfnode.network.sessions.handshake import DUPLICATE, GIVE_WAY, SHORT_OF_MEMORY
 from sfnode.network.sessions.session import Session

@@ -12,12 +12,10 @@ from protocol.errors import Reject, RejectReason
 from protocol.wire import Bye, Hello, Message, PeerId, Ping, Pong, encode
 from sfnode.event_log import log
 from sfnode.network import bounds
-from sfnode.network.policy.rate_limits import Asked
-from sfnode.network.policy.reputation import Fault
-from sfnode.network.policy.token_bucket import TokenBucket
+from sfnode.network.policy import Asked, Fault, TokenBucket
 from sfnode.network.sessions.channel import Channel, StalledError
 from sfnode.network.sessions.send_queue import SendQueue
-from sfnode.network.transport.link import LinkBrokenError
+from sfnode.network.transport import LinkBrokenError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

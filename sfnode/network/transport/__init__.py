@@ -1,0 +1,19 @@
+"""Door: `Host`. All that touches libp2p: dialling, listening, links, and the cures for its faults."""
+
+from sfnode.network.fastecdsa_placeholder import provide_when_missing
+from sfnode.network.transport.host import DialError, Host, check_can_listen, dialable, share_port
+from sfnode.network.transport.link import Link, LinkBrokenError
+from sfnode.network.transport.reachability import DialBack, ReachAnswer
+
+__all__ = [
+    "ReachAnswer",
+    "DialBack",
+    "share_port",
+    "DialError",
+    "Host",
+    "Link",
+    "LinkBrokenError",
+    "check_can_listen",
+    "dialable",
+    "provide_when_missing",
+]

@@ -36,7 +36,7 @@ from multiaddr import Multiaddr
 from protocol.errors import OperatorError
 from protocol.wire import PeerId
 from sfnode.network import bounds
-from sfnode.network.policy.addresses import Address, author_of_peer, parse_address
+from sfnode.network.policy import Address, author_of_peer, parse_address
 from sfnode.network.transport import reachability as reach
 from sfnode.network.transport.libp2p_patches import (
     StreamGuard,

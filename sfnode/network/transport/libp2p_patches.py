@@ -29,7 +29,7 @@ from libp2p.transport.tcp import tcp
 from protocol.errors import OperatorError
 from sfnode.event_log import log
 from sfnode.network import bounds
-from sfnode.network.policy.ip_groups import has_stranger_room
+from sfnode.network.policy import has_stranger_room
 from sfnode.network.transport.direct_session import DirectSession
 
 LIBRARY_VERSION: Final = "0.8.1"

@@ -1,5 +1,13 @@
-"""What a step, an apply, a view and a replay cost on this machine, always beside references run in the same process.
+"""Doors: `bench_step`, `bench_apply`, `bench_view`, `bench_replay`, `bench_audit`: what each costs on this machine.
 
 Behind `sfnode bench`; docs/bench.md says what each figure is. Models have the shape of a published one and random
 weights, so nothing is downloaded. No state of a run ever comes from here.
 """
+
+from sfnode.training.bench.apply_cost import bench_apply
+from sfnode.training.bench.audit_cost import bench_audit
+from sfnode.training.bench.replay_cost import bench_replay
+from sfnode.training.bench.step_cost import bench_step
+from sfnode.training.bench.view_cost import bench_view
+
+__all__ = ["bench_apply", "bench_audit", "bench_replay", "bench_step", "bench_view"]

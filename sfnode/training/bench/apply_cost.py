@@ -10,16 +10,15 @@ from typing import Final, cast
 import torch
 from torch import Tensor
 
-from protocol.run.manifest import Manifest
-from protocol.run.method import CoreKind
-from protocol.state.coefficients import Coefficients
-from protocol.subspace.bases import Bases
-from protocol.subspace.directions import direction_factors
+from protocol.run import CoreKind, Manifest
+from protocol.state import Coefficients
+from protocol.subspace import Bases, direction_factors
 from sfnode.training.bench.mezo import perturb
 from sfnode.training.bench.subjects import bench_manifest, shape_tensors, verified_envelopes, weights_of
 from sfnode.training.bench.timing import Times, timed_in_turn
-from sfnode.training.estimator import SharedModel, live_terms
-from sfnode.training.model.loading import choose_device
+from sfnode.training.estimator import live_terms
+from sfnode.training.model import choose_device
+from sfnode.training.shared_model import SharedModel
 
 REPEATS: Final = 9
 DENSE_UPDATES: Final = 3  # measured; the rest is a product

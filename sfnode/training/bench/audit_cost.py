@@ -9,14 +9,13 @@ from typing import Final
 
 import torch
 
-from protocol.documents.audit_report import deviation
-from protocol.subspace.bases import Bases
-from protocol.subspace.directions import seed_of
+from protocol.documents import deviation
+from protocol.subspace import Bases, seed_of
 from sfnode.training.bench.subjects import CLIP, SIGNER, bench_manifest, random_data, random_model, some_coefficients
 from sfnode.training.bench.timing import timed_in_turn
-from sfnode.training.estimator import Estimator, SharedModel
-from sfnode.training.model.loading import choose_device, choose_dtype
-from sfnode.training.model.tensors import trainable_tensors
+from sfnode.training.estimator import Estimator
+from sfnode.training.model import choose_device, choose_dtype, trainable_tensors
+from sfnode.training.shared_model import SharedModel
 
 REPEATS: Final = 5
 MESSAGES: Final = 8
@@ -68,8 +67,8 @@ def bench_audit(shape: str, *, rows: int, tokens: int, dtype: str, other_dtype: 
     seeds = [seed_of(manifest.run_id, SIGNER.author, step) for step in range(MESSAGES + 1)]
     for session in sessions:
         session.set_coefficients(0, states[0])
-    here = [first.estimate(seed, 0).q for seed in seeds]
-    there = [other.estimate(seed, 0).q for seed in seeds]
+    here = [first.estimate(seed, 0).scalars for seed in seeds]
+    there = [other.estimate(seed, 0).scalars for seed in seeds]
     return AuditCost(
         shape=shape,
         rows=rows,

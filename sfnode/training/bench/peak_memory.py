@@ -17,15 +17,15 @@ from typing import Final, assert_never
 import torch
 
 from protocol.errors import OperatorError
-from protocol.subspace.bases import Bases
+from protocol.subspace import Bases
 from sfnode.training.allocator import keep_freed_memory
 from sfnode.training.bench import references
 from sfnode.training.bench.subjects import bench_manifest, published, random_data, random_model, some_coefficients
 from sfnode.training.bench.timing import Action, peak_bytes, reset_peak, resident_bytes, wait_for
-from sfnode.training.estimator import Estimator, SharedModel
-from sfnode.training.model.loading import choose_device, choose_dtype
-from sfnode.training.model.tensors import trainable_tensors
-from sfnode.training.task.encoding import row_batch
+from sfnode.training.estimator import Estimator
+from sfnode.training.model import choose_device, choose_dtype, trainable_tensors
+from sfnode.training.shared_model import SharedModel
+from sfnode.training.task import row_batch
 
 _RUNS: Final = 2  # the second has what the first one keeps: moments, bases, caches
 _PROCESSES: Final = 3  # how the heap is cut up differs by a tenth from one to the next

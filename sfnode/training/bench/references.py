@@ -18,8 +18,8 @@ from transformers import PreTrainedModel
 from sfnode.training.bench.mezo import mezo_step
 from sfnode.training.bench.subjects import shared_copy
 from sfnode.training.bench.timing import Action
-from sfnode.training.model.loading import output_embedding
-from sfnode.training.task.encoding import RowBatch
+from sfnode.training.model import output_embedding
+from sfnode.training.task import RowBatch
 
 LORA_RANK: Final = 8
 LORA_SCALE: Final = 2.0  # lora_alpha 16 / rank 8

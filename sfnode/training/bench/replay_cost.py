@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from protocol.crypto.keys import Signer
-from protocol.ledger.envelope import Envelope, EnvelopeCodec
-from protocol.run.manifest import Manifest
-from protocol.state.replica import Replica
+from protocol.crypto import Signer
+from protocol.ledger import Envelope, EnvelopeCodec
+from protocol.run import Manifest
+from protocol.state import Replica
 from sfnode.training.bench.subjects import bench_manifest, shape_tensors, some_scalars
 from sfnode.training.bench.timing import Times
 

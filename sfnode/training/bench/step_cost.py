@@ -7,8 +7,8 @@ from typing import Final
 import torch
 from transformers import PreTrainedModel
 
-from protocol.run.manifest import Manifest
-from protocol.subspace.bases import Bases
+from protocol.run import Manifest
+from protocol.subspace import Bases
 from sfnode.training.bench import references
 from sfnode.training.bench.peak_memory import peaks
 from sfnode.training.bench.subjects import (
@@ -20,10 +20,10 @@ from sfnode.training.bench.subjects import (
     weights_of,
 )
 from sfnode.training.bench.timing import Action, Times, paired_ratio, timed_in_turn
-from sfnode.training.estimator import Estimator, SharedModel
-from sfnode.training.model.loading import choose_device, choose_dtype
-from sfnode.training.model.tensors import trainable_tensors
-from sfnode.training.task.encoding import RowBatch, row_batch
+from sfnode.training.estimator import Estimator
+from sfnode.training.model import choose_device, choose_dtype, trainable_tensors
+from sfnode.training.shared_model import SharedModel
+from sfnode.training.task import RowBatch, row_batch
 
 REPEATS: Final = 9
 SLOW_REPEATS: Final = 3  # of what takes several times as long

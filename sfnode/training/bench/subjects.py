@@ -14,18 +14,14 @@ from numpy.typing import NDArray
 from torch import nn
 from transformers import OPTConfig, OPTForCausalLM, PreTrainedModel
 
-from protocol.crypto.keys import Signer
+from protocol.crypto import Signer
 from protocol.errors import OperatorError
-from protocol.ledger.envelope import Envelope, EnvelopeCodec
-from protocol.run.manifest import Manifest, TensorKind, TensorSpec, checked
-from protocol.run.method import BasisKind, CoreKind
+from protocol.ledger import Envelope, EnvelopeCodec
+from protocol.run import BasisKind, CoreKind, Manifest, TensorKind, TensorSpec, checked
 from protocol.schema import to_plain
-from protocol.state.coefficients import CoefficientLayout
-from protocol.subspace.bases import Bases
-from protocol.subspace.basis_file import decode_basis_untrusted, encode_basis
-from protocol.subspace.directions import seed_of
-from protocol.subspace.philox import words
-from sfnode.training.task.encoding import Example, TaskData
+from protocol.state import CoefficientLayout
+from protocol.subspace import Bases, decode_basis_untrusted, encode_basis, seed_of, words
+from sfnode.training.task import Example, TaskData
 
 # name -> (hidden, layers, heads, ffn) of OPT (Zhang et al., arXiv 2205.01068, table 1)
 SHAPES: Final = {

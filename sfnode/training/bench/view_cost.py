@@ -9,13 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from protocol.run.manifest import Manifest, TensorSpec
-from protocol.state.coefficients import CoefficientLayout, view_exp
-from protocol.subspace.bases import Bases
+from protocol.run import Manifest, TensorSpec
+from protocol.state import CoefficientLayout, view_exp
+from protocol.subspace import Bases
 from sfnode.training.bench.subjects import bench_manifest, shape_tensors, some_coefficients, weights_of
 from sfnode.training.bench.timing import paired_ratio, peak_bytes, reset_peak, resident_bytes, timed_in_turn
-from sfnode.training.model.folding import fold_weights
-from sfnode.training.model.loading import choose_device, choose_dtype
+from sfnode.training.model import choose_device, choose_dtype, fold_weights
 
 REPEATS: Final = 5
 CORE_SCALE: Final = 1_021  # sums of about 2^25 units: fp32 must round them, as it must late in a run

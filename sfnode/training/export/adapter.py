@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.state.coefficients import Coefficients, view_exp
-from protocol.subspace.bases import Bases
+from protocol.state import Coefficients, view_exp
+from protocol.subspace import Bases
 
 Float32Array = NDArray[np.float32]
 Float64Array = NDArray[np.float64]

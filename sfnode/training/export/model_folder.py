@@ -19,15 +19,12 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from protocol.errors import OperatorError
-from protocol.run.manifest import Manifest
-from protocol.state.coefficients import Coefficients
-from protocol.subspace.bases import Bases
+from protocol.run import Manifest
+from protocol.state import Coefficients
+from protocol.subspace import Bases
 from sfnode.training.export.adapter import LowRankUpdate, low_rank_updates
 from sfnode.training.export.out_folder import fresh_folder
-from sfnode.training.model.folding import fold_weights
-from sfnode.training.model.loading import check_model, load_causal_lm
-from sfnode.training.model.perturbed import WEIGHT
-from sfnode.training.model.tensors import ParameterPlace, places, spec_of
+from sfnode.training.model import WEIGHT, ParameterPlace, check_model, fold_weights, load_causal_lm, places, spec_of
 
 ORIGIN_FILE: Final = "sfnode.json"  # which run and state the weights are; other programs ignore it
 _LOCAL_IDS: Final = ("embedded:", "local:")  # of models that are on no hub

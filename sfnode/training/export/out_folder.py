@@ -12,7 +12,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from protocol.errors import OperatorError
-from sfnode.storage.files import describe_os_error
+from sfnode.storage import describe_os_error
 
 
 @contextmanager

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from protocol.state.coefficients import CoefficientLayout, view_exp
-from protocol.subspace.bases import Bases
-from protocol.subspace.directions import Int8Array
+from protocol.state import CoefficientLayout, view_exp
+from protocol.subspace import Bases, Int8Array
 
 Int64Array: TypeAlias = NDArray[np.int64]
 

@@ -21,10 +21,10 @@ from transformers.utils import logging as transformers_logging
 from transformers.utils.hub import cached_file
 
 from protocol.errors import OperatorError
-from protocol.run.manifest import FileHash, ModelSpec, is_plain_file_name
+from protocol.run import FileHash, ModelSpec, is_plain_file_name
 from sfnode import demo
 from sfnode.training.model.model_view import CONFIG_FILE, check_configs, only_these, read_config
-from sfnode.worker_protocol.precisions import FLOATS, PRECISIONS
+from sfnode.worker_protocol import FLOATS, PRECISIONS
 
 EMBEDDED: Final = "embedded:"
 DEVICES: Final = ("auto", "cpu", "cuda", "mps")

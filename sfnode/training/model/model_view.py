@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
-from sfnode.storage.files import describe_os_error
+from sfnode.storage import describe_os_error
 
 CONFIG_FILE: Final = "config.json"
 _CONFIG_FILES: Final = (CONFIG_FILE, "tokenizer_config.json")

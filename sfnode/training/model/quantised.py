@@ -21,11 +21,11 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from protocol.errors import OperatorError
-from protocol.state.coefficients import view_exp
-from protocol.subspace.bases import Bases
+from protocol.state import view_exp
+from protocol.subspace import Bases
 from sfnode.training.model.folding import Int64Array, factors_of, fold_tensor, is_quantised, moved_tensors
 from sfnode.training.model.loading import compute_dtype, load_causal_lm, output_embedding
-from sfnode.worker_protocol.precisions import PRECISIONS
+from sfnode.worker_protocol import PRECISIONS
 
 _LIBRARY: Final = "torchao.quantization"
 _INT4_GROUP: Final = 32  # weights that share a scale: the finest, 5 bits a weight with it

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from protocol.errors import OperatorError
-from protocol.run.manifest import TensorKind, TensorSpec
+from protocol.run import TensorKind, TensorSpec
 from sfnode.training.model.loading import output_embedding
 from sfnode.training.model.perturbed import BIAS, WEIGHT, PassContext, Slot, batch_normal, is_norm, perturbed_class
 from sfnode.training.model.probe import faults_of_use

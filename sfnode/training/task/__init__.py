@@ -1,0 +1,34 @@
+"""Door: `read_task`. From rows of data to prompts, candidates, batches, scores and objectives."""
+
+from sfnode.training.task.candidates import CandidateBatch, batch_of, chunks_of
+from sfnode.training.task.encoding import (
+    Example,
+    PromptEncoder,
+    RowBatch,
+    TaskData,
+    read_examples,
+    read_task,
+    row_batch,
+)
+from sfnode.training.task.objective import group_objectives, macro_f1
+from sfnode.training.task.scoring import OutputHead, Scores, score_candidates, score_words, word_logits
+
+__all__ = [
+    "CandidateBatch",
+    "Example",
+    "OutputHead",
+    "PromptEncoder",
+    "RowBatch",
+    "Scores",
+    "TaskData",
+    "batch_of",
+    "chunks_of",
+    "group_objectives",
+    "macro_f1",
+    "read_examples",
+    "read_task",
+    "row_batch",
+    "score_candidates",
+    "score_words",
+    "word_logits",
+]

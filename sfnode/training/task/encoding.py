@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from protocol.errors import OperatorError
-from protocol.run.task import TaskKind, TaskSpec
+from protocol.run import TaskKind, TaskSpec
 from sfnode.training.task.templates import RowTexts, TaskTemplate
 
 Tokens = tuple[int, ...]

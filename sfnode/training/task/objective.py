@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from protocol.errors import NumericError
-from protocol.run.task import Objective
+from protocol.run import Objective
 from sfnode.training.task.scoring import Scores
 
 

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sfnode.training.model.loading import LogitScale
-from sfnode.training.model.perturbed import MatrixTerm, PassContext
+from sfnode.training.model import LogitScale, MatrixTerm, PassContext
 from sfnode.training.task.candidates import CandidateBatch
 from sfnode.training.task.encoding import RowBatch
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from protocol.errors import OperatorError
-from protocol.run.task import TaskKind, TaskSpec
+from protocol.run import TaskKind, TaskSpec
 
 LABEL_FIELD: Final = "label"
 CHOICES_FIELD: Final = "choices"

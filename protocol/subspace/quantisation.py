@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from protocol.crypto.hashing import round_half_away
+from protocol.crypto import round_half_away
 from protocol.errors import NumericError
-from protocol.run.method import Method, ScalarKind
+from protocol.run import Method, ScalarKind
 
 NORMALISED_UNIT = 32  # an rms projected gradient becomes 32: rounding costs 1.5 % of it
 

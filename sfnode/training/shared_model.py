@@ -1,0 +1,153 @@
+"""A base model in memory, and what all sessions on it have in common: bases, folded weights, evaluations, scores."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from weakref import WeakValueDictionary
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from protocol.crypto import RunId
+from protocol.errors import OperatorError
+from protocol.subspace import Bases, Basis
+from sfnode.training.model import (
+    PassContext,
+    Weight,
+    WeightSwitch,
+    layers_read_at_last,
+    logit_scale,
+    output_embedding,
+    with_spare_row,
+)
+from sfnode.training.task import (
+    CandidateBatch,
+    OutputHead,
+    RowBatch,
+    Scores,
+    score_candidates,
+    score_words,
+    word_logits,
+)
+
+Int64Array = NDArray[np.int64]
+
+BASES_KEPT: Final = 2  # the epoch under way, and the next one, which fast nodes reach first
+_CHECK_TOLERANCE: Final = {torch.float64: 1e-6, torch.float32: 1e-3}  # of the largest logit; 16-bit dtypes: 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Of all rows.
+
+    Attributes:
+        accuracy: mean of `Scores.right` (of completions a share of tokens), 0 ... 1.
+        f1: mean over the labels (`macro_f1`), 0 ... 1; None of completions.
+        loss: mean.
+        rows: how many.
+    """
+
+    accuracy: float
+    f1: float | None
+    loss: float
+    rows: int
+
+
+class FoldedWeights:
+    """Weights by name, shared by all sessions whose closed epochs are equal."""
+
+    def __init__(self, weights: dict[str, Weight]) -> None:
+        self.weights = weights
+
+
+class SharedModel:
+    """A base model and what its sessions have in common. One forward pass at a time."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model
+        self.pass_context = PassContext()
+        self.switch = WeightSwitch(model)
+        self.parameters = sum(weight.numel() for weight in self.switch.base.values())
+        self.folds: WeakValueDictionary[bytes, FoldedWeights] = WeakValueDictionary()
+        self.evaluations: OrderedDict[tuple[bytes, ...], Evaluation] = OrderedDict()
+        self._bases: OrderedDict[tuple[RunId, str], tuple[tuple[Tensor, Tensor | None], ...]] = OrderedDict()
+        head = output_embedding(model)
+        head_name = next(name for name, weight in self.switch.base.items() if weight is head.weight)
+        self.head = head
+        self._scored_head = OutputHead(head, head_name, self.pass_context, logit_scale(model))
+        self.pass_context.read_at_last = layers_read_at_last(model)
+        check_head(self)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model computes."""
+        return self.model.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of weights and activations."""
+        return self.model.dtype
+
+    @property
+    def loss_dtype(self) -> torch.dtype:
+        """Dtype of head, softmax, loss and cores: fp32, or fp64 for an fp64 model."""
+        return torch.promote_types(self.dtype, torch.float32)
+
+    def bases(self, bases: Bases, epoch: int) -> tuple[tuple[Tensor, Tensor | None], ...]:
+        """(u, v) of every tensor of the run in the model's dtype on its device; for a vector v is None.
+
+        A matrix's u comes as `with_spare_row` makes it.
+
+        Entries are in ones, not in units of the basis: exact in every dtype, and fp16 products do not overflow.
+        """
+        key = (bases.manifest.run_id, bases.name(epoch))
+        if key not in self._bases:
+            tensors = range(len(bases.manifest.tensors))
+            unit = 2.0**-bases.manifest.method.basis_unit_exp
+            self._bases[key] = tuple(self._basis(bases.of(epoch, index), unit) for index in tensors)
+        self._bases.move_to_end(key)
+        while len(self._bases) > BASES_KEPT:
+            self._bases.popitem(last=False)
+        return self._bases[key]
+
+    def _basis(self, found: Basis, unit: float) -> tuple[Tensor, Tensor | None]:
+        u = torch.from_numpy(found.u).to(self.device, self.dtype) * unit
+        if found.v is None:
+            return u, None
+        return with_spare_row(u), torch.from_numpy(found.v).to(self.device, self.dtype) * unit
+
+    def label_logits(self, rows: RowBatch, label_tokens: Sequence[int]) -> Tensor:
+        """Logits of the label words after each prompt, [N, labels] in the loss dtype. Only the last token is read."""
+        with self.pass_context.reading(rows.last, rows.tokens.numel()):
+            hidden_NTH: Tensor = self.model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
+        return word_logits(hidden_NTH, self._scored_head, rows.last, label_tokens, self.loss_dtype)
+
+    def scores(self, rows: RowBatch | CandidateBatch, label_tokens: Sequence[int]) -> Scores:
+        """Losses and predictions of ``rows``; ``label_tokens`` are used where the rows are prompts alone."""
+        if isinstance(rows, RowBatch):
+            return score_words(self.label_logits(rows, label_tokens), rows)
+        hidden_RTH: Tensor = self.model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
+        return score_candidates(hidden_RTH, self._scored_head, rows, self.loss_dtype)
+
+
+@torch.inference_mode()
+def check_head(shared: SharedModel) -> None:
+    """OperatorError unless our way to the logits (base model, then head) gives what the whole model gives."""
+    vocabulary = shared.model.config.get_text_config().vocab_size
+    tokens_NT = (torch.arange(12, device=shared.device).view(2, 6) * 7 + 3) % vocabulary
+    words = [3 % vocabulary, 5 % vocabulary, vocabulary - 1]
+    last_N = torch.tensor([5, 5], device=shared.device)
+    ours = shared.label_logits(RowBatch(tokens=tokens_NT, last=last_N, labels=last_N), words)
+    theirs = shared.model(input_ids=tokens_NT, use_cache=False).logits[:, -1, words].to(shared.loss_dtype)
+    scale = max(theirs.abs().max().item(), 1e-6)
+    if (ours - theirs).abs().max().item() > _CHECK_TOLERANCE.get(shared.dtype, 0.05) * scale:
+        raise OperatorError(
+            f"{type(shared.model).__name__} computes its logits in a way that is not supported (not hidden state times "
+            "output embedding); choose another model"
+        )
