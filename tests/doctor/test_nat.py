@@ -16,8 +16,7 @@ from sfnode.network.policy.addresses import peer_of_author
 from sfnode.storage.identity import FILE_NAME, load_or_create_seed
 from tests.netlab import namespaces
 from tests.netlab.namespaces import Namespace, Wiring
-from tests.support.daemons import demo_run, write_run
-from tests.support.running_nodes import wait_until
+from tests.support.daemons import JoinProcess, demo_run, write_run
 
 
 @contextmanager
@@ -25,17 +24,14 @@ def relay_in(machine: Namespace, host: str, folder: Path) -> Iterator[str]:
     """A relay that listens there; gives its address."""
     directory = folder / machine.name
     peer = peer_of_author(Signer(load_or_create_seed(directory / FILE_NAME)).author)
-    join = ("-m", "sfnode", "join", "--relay", "--no-mdns", "--json", "--data-dir", str(directory))
-    where = ("--run", str(folder / "a.run"), "--listen", f"/ip4/{host}/tcp/4001")
-    log = directory.with_name(f"{machine.name}.log")
-    with log.open("wb") as output:
-        process = subprocess.Popen([*machine.prefix, sys.executable, *join, *where], stdout=output)
+    arguments = ["--relay", "--run", str(folder / "a.run"), "--listen", f"/ip4/{host}/tcp/4001"]
+    node = JoinProcess(directory=directory, arguments=arguments, prefix=machine.prefix)
+    node.start()
     try:
-        wait_until(lambda: '"started"' in log.read_text(), f"{machine.name} listens", limit_s=60)
+        node.wait_for_event("started")
         yield f"/ip4/{host}/tcp/4001/p2p/{peer}"
     finally:
-        process.terminate()
-        process.wait(10)
+        node.stop(10)
 
 
 def examine(machine: Namespace, bootstraps: list[str]) -> dict[str, dict[str, str]]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import struct
 import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +28,7 @@ from sfnode.network.discovery.mdns_packets import (
 )
 from sfnode.network.policy.addresses import Address, parse_address, peer_of_author
 from sfnode.storage.identity import FILE_NAME
-from tests.support.daemons import demo_run, write_run
+from tests.support.daemons import JoinProcess, demo_run, write_run
 from tests.support.network_nodes import network, seed
 from tests.support.running_nodes import wait_until
 
@@ -186,22 +184,19 @@ def two_machines() -> Iterator[tuple[str, str]]:
 
 
 @contextmanager
-def node_in(namespace: str, directory: Path, *arguments: str) -> Iterator[Path]:
-    """A relay in a namespace; gives its log."""
-    log = directory.with_name(f"{directory.name}.log")
-    join = [sys.executable, "-m", "sfnode", "join", "--relay", "--json", "--data-dir", str(directory), *arguments]
-    with log.open("wb") as output:
-        process = subprocess.Popen(["ip", "netns", "exec", namespace, *join], stdout=output, stderr=subprocess.STDOUT)
-        try:
-            yield log
-        finally:
-            process.terminate()
-            process.wait(10)
+def node_in(namespace: str, directory: Path, *arguments: str) -> Iterator[JoinProcess]:
+    """A relay in a namespace."""
+    prefix = ("ip", "netns", "exec", namespace)
+    node = JoinProcess(directory=directory, arguments=["--relay", *arguments], prefix=prefix, is_discovering=True)
+    node.start()
+    try:
+        yield node
+    finally:
+        node.stop(10)
 
 
-def joined(log: Path) -> set[str]:
-    lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
-    return {line["peer"] for line in lines if line["event"] == "peer_joined"}
+def joined(node: JoinProcess) -> set[str]:
+    return {event["peer"] for event in node.events() if event["event"] == "peer_joined"}
 
 
 @pytest.mark.process
@@ -211,11 +206,11 @@ def test_join__two_machines_on_one_link_and_no_bootstrap__find_each_other(tmp_pa
     with (
         two_machines() as (one, two),
         node_in(one, tmp_path / "one", *run, "--listen", "/ip4/0.0.0.0/tcp/4001"),
-        node_in(two, tmp_path / "two", *run) as log,
+        node_in(two, tmp_path / "two", *run) as second,
     ):
-        wait_until(lambda: joined(log), "the peer in the other namespace", limit_s=30)
+        wait_until(lambda: joined(second), "the peer in the other namespace", limit_s=30)
         key = bytes.fromhex((tmp_path / "one" / FILE_NAME).read_text())
-        assert joined(log) == {peer_of_author(Signer(key).author)}
+        assert joined(second) == {peer_of_author(Signer(key).author)}
 
 
 @pytest.mark.process

@@ -24,7 +24,6 @@ from tests.support.running_nodes import (
     address_in,
     children,
     is_alive,
-    start_with_log,
     stop,
     wait_for_updates,
     wait_until,
@@ -185,7 +184,7 @@ def test_join__disk_fills_while_it_trains__stops_clearly_and_loses_nothing(
     with small_disk(tmp_path / "disk", kilobytes=8_192) as disk:
         node = JoinProcess(directory=disk / "node", arguments=[*map(str, arguments)])
         log = tmp_path / "full.log"
-        start_with_log(node, log)
+        node.start(log)
         wait_for_updates(node)
         filler = fill(disk)
         assert node.process is not None
@@ -196,7 +195,7 @@ def test_join__disk_fills_while_it_trains__stops_clearly_and_loses_nothing(
         acknowledged = [event["updates"] for event in node.events() if event["event"] == "progress"][-1]
         filler.unlink()
         assert log_verify(disk / "node")["updates"] >= acknowledged > 0
-        start_with_log(node, tmp_path / "again.log")
+        node.start(tmp_path / "again.log")
         wait_for_updates(node)
         stop(node, signal.SIGTERM)
         assert log_verify(disk / "node")["ok"]

@@ -84,31 +84,34 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def join_command(directory: Path, arguments: list[str], module: str = "sfnode") -> list[str]:
-    """A node. Runs of tests are equal to the bit: without --no-mdns two that go on at once would find each other."""
-    return [sys.executable, "-m", module, "join", "--data-dir", str(directory), "--json", "--no-mdns", *arguments]
-
-
 @dataclass
 class JoinProcess:
-    """One ``sfnode join`` as a real process; ``prefix``: a command that runs it somewhere else."""
+    """One ``sfnode join`` as a real process.
+
+    Attributes:
+        prefix: a command that runs it somewhere else.
+        is_discovering: it looks for others on the local network. Runs of tests are equal to the bit: two that go on at
+            once would find each other.
+    """
 
     directory: Path
     arguments: list[str]
     prefix: tuple[str, ...] = ()
     module: str = "sfnode"
+    is_discovering: bool = False
     process: subprocess.Popen[bytes] | None = None
     starts: int = 0
     logs: list[Path] = field(default_factory=list)
 
-    def start(self) -> None:
-        """Start it (again) on its directory."""
+    def start(self, log: Path | None = None) -> None:
+        """Start it (again) on its directory; ``log``: where its output goes, else beside the directory."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        log = self.directory.with_name(f"{self.directory.name}.{self.starts}.log")
-        command = [*self.prefix, *join_command(self.directory, self.arguments, self.module)]
-        with log.open("wb") as output:
+        self.logs.append(log or self.directory.with_name(f"{self.directory.name}.{self.starts}.log"))
+        join = [sys.executable, "-m", self.module, "join", "--data-dir", str(self.directory), "--json"]
+        discovery = [] if self.is_discovering else ["--no-mdns"]
+        with self.logs[-1].open("wb") as output:
+            command = [*self.prefix, *join, *discovery, *self.arguments]
             self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-        self.logs.append(log)
         self.starts += 1
 
     def kill(self) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.storage.identity import FILE_NAME, load_identity, load_or_create_seed
-from tests.support.daemons import JoinProcess, join_command
+from tests.support.daemons import JoinProcess
 
 STOP_S = 5.0  # from a signal to the end of the process
 
@@ -81,14 +81,6 @@ def stop(node: JoinProcess, number: signal.Signals) -> None:
     node.process.send_signal(number)
     assert node.process.wait(STOP_S) == 0, node.logs[-1].read_text()
     assert [event["signal"] for event in node.events() if event["event"] == "stopping"] == [number.name]
-
-
-def start_with_log(node: JoinProcess, log: Path) -> None:
-    """As JoinProcess.start, with the log on another disk than the data."""
-    command = join_command(node.directory, node.arguments)
-    with log.open("wb") as output:
-        node.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-    node.logs.append(log)
 
 
 def children(process: subprocess.Popen[bytes] | None) -> list[int]:
