@@ -1,4 +1,4 @@
-"""`cli` is the door, `node` the daemon: fine-tune one language model together, by flooding signed projected gradients."""
+"""Fine-tune one language model together by flooding signed projected gradients. Doors: `cli` and `node`."""
 
 __version__ = "0.1.0"
 

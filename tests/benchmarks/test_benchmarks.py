@@ -31,7 +31,7 @@ def test_ingest__few_updates__tells_every_part() -> None:
 
 def test_replay__records_kept_in_a_file__same_digests_when_read_again(tmp_path: Path) -> None:
     arguments = ("--updates", "400", "--authors", "20", "--cache", str(tmp_path / "records"))
-    first, second = run("replay", *arguments), run("replay", *arguments)
+    first, second = run("replay_time", *arguments), run("replay_time", *arguments)
     assert first["updates"] == 400 and set(first["limits_us"]) == {"signature_alone", "dense_apply"}
     assert [first[name] for name in ("root", "state_digest")] == [second[name] for name in ("root", "state_digest")]
 
@@ -44,7 +44,7 @@ def test_difference__one_update_missing__costs_four_round_trips_and_less_than_20
 
 
 def test_join__peers_that_lie_and_stall__ends_live_without_dropping_an_honest_one() -> None:
-    result = run("join", "--authors", "4", "--steps", "64", "--seeds", "1")
+    result = run("join_time", "--authors", "4", "--steps", "64", "--seeds", "1")
     assert set(result) == {"four honest", "wrong digests", "empty promises", "garbage"}
     for runs in result.values():
         assert [found["updates"] for found in runs] == [256]
