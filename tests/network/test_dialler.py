@@ -6,7 +6,6 @@ import logging
 import random
 import socket
 import time
-from contextlib import suppress
 
 import pytest
 import trio
@@ -21,21 +20,14 @@ from sfnode.network.policy.addresses import parse_address
 from sfnode.network.policy.ip_groups import group_of
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.handshake import exchange_hello, own_hello
+from tests.support.daemons import free_ports
 from tests.support.network_nodes import CALM, LOOPBACK, RUN_ID, Node, network, record, running_host, start, until
-
-
-def free_port() -> int:
-    """A port that is free and stays so: below those that the system gives to other connections of this machine."""
-    while True:
-        port = random.SystemRandom().randrange(20_000, 32_000)
-        with suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def fixed_addresses(numbers: range) -> list[str]:
     """Addresses of test nodes before they run."""
-    return [f"/ip4/127.0.0.1/tcp/{free_port()}/p2p/{network(number).peer}" for number in numbers]
+    ports = free_ports(len(numbers))
+    return [f"/ip4/127.0.0.1/tcp/{port}/p2p/{network(n).peer}" for port, n in zip(ports, numbers, strict=True)]
 
 
 def is_connected(nodes: list[Node]) -> bool:

@@ -27,7 +27,7 @@ from tests.repository.architecture import parse_file
 from tests.repository.durations import CORES, PROCESSES, store_seconds, stored_seconds
 
 BIN: Final = Path(sys.executable).parent
-NICENESS: Final = 10  # a tenth of the weight of a process that wants the same core
+NICENESS: Final = 5  # a third of the weight of a process that wants the same core
 PROCESS_TESTS_AT_ONCE: Final = 2
 
 

@@ -12,21 +12,21 @@ from tests.repository.architecture import OURS, Module, parse_file, read_modules
 
 # Figure -> what it may be at most. Lower them when the tree gets better; raise one only with a reason in the commit.
 AT_MOST = {
-    "rooms": 27,
-    "arrows": 146,
-    "arrows_in_circles": 4,
-    "levels": 13,
-    "rooms_seen_from_sfnode": 14,
-    "arrows_seen_from_sfnode": 45,
+    "rooms": 31,
+    "arrows": 168,
+    "arrows_in_circles": 0,
+    "levels": 16,
+    "rooms_seen_from_sfnode": 16,
+    "arrows_seen_from_sfnode": 55,
     "protocol_levels": 13,
     "import_circles": 0,
     "most_files_in_a_folder": 17,
-    "file_names_twice": 1,  # events.py
+    "file_names_twice": 0,
     "class_names_twice": 0,
-    "untyped_signatures": 28,
+    "untyped_signatures": 0,
     "untyped_signatures_of_benchmarks": 23,
-    "longest_file": 401,
-    "files_over_300_lines": 17,
+    "longest_file": 400,
+    "files_over_300_lines": 16,
 }
 
 UNTYPED = "def f(options: list[dict[str, Any]]): ...\n"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +87,20 @@ def daemon_in_this_process(
 
 
 def free_port() -> int:
-    """A TCP port on loopback that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port on loopback that is free and stays so: below those that the system gives to connections by itself."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def free_ports(count: int) -> list[int]:
+    """So many of them, no two the same."""
+    ports: set[int] = set()
+    while len(ports) < count:
+        ports.add(free_port())
+    return sorted(ports)
 
 
 class JoinProcess(NodeProcess):
