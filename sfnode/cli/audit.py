@@ -62,7 +62,7 @@ def audit(
     devices: DeviceOptions,
     is_json: bool,
 ) -> None:
-    """Measure messages of a public run again. Exit code 1 if one is not what its author claims.
+    """Measure messages of a public run again. The exit code is 1 if one is not what its author claims.
 
     \b
     Example: sfnode audit --data-dir ~/.sfnode/my-run --data train.jsonl --messages 20
@@ -105,7 +105,9 @@ def _reported(signed: SignedManifest, path: Path) -> Envelope:
     try:
         return decode_report_untrusted(signed.manifest, read_bytes(path, "the audit report"))[1]
     except Reject as reject:
-        raise OperatorError(f"{path} is not a valid audit report of this run: {reject.detail}") from None
+        raise OperatorError(
+            f"{path} is not a valid audit report of this run: {reject.detail}. Ask for it again"
+        ) from None
 
 
 def _write_reports(found: Audit, signed: SignedManifest, directory: Path, out: Path) -> list[AuditReport]:

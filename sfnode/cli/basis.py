@@ -71,7 +71,7 @@ _calibration_options = group(
 
 @click.group()
 def basis() -> None:
-    """Find directions worth searching: better than random ones, and still the same on every node."""
+    """Find directions that are better to search than random ones. They are the same on every node."""
 
 
 @basis.command()
@@ -99,7 +99,7 @@ def make(
 ) -> None:
     """Make the file that `sfnode init --basis` names in a run's manifest.
 
-    The file goes to every node of the run, and tells something of the examples: take ones that may be known.
+    The file goes to every node of the run and tells something about the examples: use ones that need not stay private.
 
     \b
     Example: sfnode basis make --model facebook/opt-125m --task sst2 --data train.jsonl --out sst2.basis
@@ -166,7 +166,9 @@ def renew(
     manifest = read_manifest(directory).manifest
     owner = check_owner(owner_key, manifest)
     if manifest.method.basis is BasisKind.RANDOM:
-        raise OperatorError("the run's basis is random: it is drawn anew in every epoch, and nobody can renew it")
+        raise OperatorError(
+            "the run's basis is random: every epoch draws it anew. Only a run of `sfnode init --basis` can be renewed"
+        )
     check_can_train()
     from sfnode.training.calibration import RenewalChoice, recalibrate  # imports torch
 

@@ -67,9 +67,10 @@ def doctor(
     relay: bool,
     is_json: bool,
 ) -> None:
-    """Check this machine for a node: disk, ports, bootstraps, reachability, device, model, memory.
+    """Check whether a node can run on this machine, and say what to do where it cannot.
 
-    Give what you would give to `sfnode join`. Nothing is loaded, no node starts. Exit code 0 unless a check fails.
+    It looks at disk, ports, bootstraps, reachability, device, model and memory. Give it the options that you would give
+    to `sfnode join`. Nothing is loaded, and no node starts. The exit code is 0 unless a check fails.
 
     \b
     Example: sfnode doctor --bootstrap /ip4/203.0.113.7/tcp/4001/p2p/12D3... --model facebook/opt-1.3b

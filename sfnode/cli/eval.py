@@ -33,7 +33,7 @@ from sfnode.worker.trainer import TrainingConfig
 def evaluate(
     data_dir: Path, model: str | None, eval_data: str | None, compare: bool, devices: DeviceOptions, is_json: bool
 ) -> None:
-    """Measure accuracy, F1 (mean over the labels) and loss of the model that a node's ledger describes.
+    """Measure how good a trained model is: accuracy, F1 (mean over the labels) and loss on held-out data.
 
     \b
     Example: sfnode eval --data-dir ~/.sfnode/my-run --eval-data dev.jsonl

@@ -105,10 +105,10 @@ def testnet(
     devices: DeviceOptions,
     is_json: bool,
 ) -> None:
-    """Run a network of real node processes on this machine until all hold the same model.
+    """Run a whole network of nodes on this machine, until all hold the same model.
 
-    Exit code 0 only if every state digest is equal, the offline replay of a ledger included, all stopped cleanly, and
-    the accuracy rose as --points-min asks.
+    The exit code is 0 only if all nodes and an offline replay of a ledger have the same state digest, every node
+    stopped cleanly, and the accuracy rose by --points-min.
 
     \b
     Example: sfnode testnet --nodes 4 --late 1 --steps 120
@@ -156,7 +156,9 @@ def _run(config: LocalNetworkConfig) -> LocalNetworkResult:
 def _check(result: LocalNetworkResult, folder: Path, points_min: float | None) -> None:
     """SfnodeError unless the nodes agree, stopped cleanly and learnt what was asked for."""
     if not result.is_agreed:
-        raise SfnodeError(f"the nodes do not agree: {sorted(set(result.state_digests))}; everything is in {folder}")
+        raise SfnodeError(
+            f"the nodes do not agree: {sorted(set(result.state_digests))}; the logs in {folder} say what each did"
+        )
     if not result.is_stopped_cleanly:
         raise SfnodeError(f"a node did not stop cleanly; see the logs in {folder}")
     if points_min is None:
@@ -166,7 +168,8 @@ def _check(result: LocalNetworkResult, folder: Path, points_min: float | None) -
     points = 100 * (result.after["accuracy"] - result.before["accuracy"])
     if points < points_min:
         raise SfnodeError(
-            f"held-out accuracy changed by {points:+.1f} points, at least {points_min:+.1f} were asked for"
+            f"held-out accuracy changed by {points:+.1f} points, at least {points_min:+.1f} were asked for: try more "
+            "--steps or another --learning-rate"
         )
 
 
