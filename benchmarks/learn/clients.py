@@ -26,8 +26,9 @@ from protocol.state.coefficients import Coefficients
 from protocol.subspace.bases import Bases, Published, decode_basis_untrusted, encode_basis
 from protocol.subspace.directions import Basis, seed_of
 from sfnode.run.builder import MethodOptions, RunDraft, build_manifest, method_of
+from sfnode.run.calibration_options import Source
 from sfnode.storage.stored_bases import UNIT_EXP, BasisSpec
-from sfnode.training.calibration import Source, forward_basis, gradient_basis
+from sfnode.training.calibration import forward_basis, gradient_basis
 from sfnode.training.estimator import Estimator, SharedModel
 from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.tensors import TensorGroup, trainable_tensors

@@ -27,8 +27,8 @@ from sfnode.cli.options import (
     number_option,
 )
 from sfnode.run.data_files import training_file
+from sfnode.run.device_options import DeviceOptions
 from sfnode.run.model_reference import model_reference
-from sfnode.run.node_options import DeviceOptions
 from sfnode.storage.files import read_bytes, write_durably
 from sfnode.storage.identity import FILE_NAME, load_identity
 from sfnode.storage.store import read_manifest, replayed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,21 +17,22 @@ from protocol.subspace.bases import encode_basis
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.new_run import task_of
 from sfnode.cli.options import (
-    MODEL_NAMES,
     POSITIVE,
     FilePath,
+    choice_option,
     data_dir_option,
     device_options,
     group,
     json_option,
     local_model_option,
+    model_option,
     number_option,
     owner_key_option,
     task_options,
     trainable_option,
 )
+from sfnode.run.calibration_options import CalibrationOptions, Source
 from sfnode.run.model_reference import model_reference
-from sfnode.run.node_options import DeviceOptions
 from sfnode.run.owner_key import check_owner
 from sfnode.run.task_options import DataOptions, TaskOptions
 from sfnode.storage.files import write_durably
@@ -43,29 +43,20 @@ from sfnode.storage.stored_bases import basis_in, read_bases, renewals_for, stor
 _EPOCHS_AHEAD: Final = 2  # the run goes on while the basis is made and fetched
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationOptions:
-    """What a basis is made from: ``examples`` of ``data``, from its start."""
-
-    data: str
-    source: str
-    examples: int
-
-
 _calibration_options = group(
     "calibration",
     CalibrationOptions,
     click.option(
         "--data", required=True, help="Calibrate on these examples: a JSONL file with labels, or embedded:reviews."
     ),
-    click.option(
+    choice_option(
         "--source",
-        type=click.Choice(["gradient", "forward"]),
-        default="gradient",
-        show_default=True,
-        help="Look at a gradient, which needs memory for one back-propagation, or at forward passes alone.",
+        Source,
+        "Look at a gradient, which needs memory for one back-propagation, or at forward passes alone.",
+        Source.GRADIENT,
     ),
     number_option("--examples", 128, "Use this many examples, from the start of the data."),
+    device_options,
 )
 
 
@@ -75,17 +66,12 @@ def basis() -> None:
 
 
 @basis.command()
-@click.option(
-    "--model",
-    required=True,
-    help=f"Make the basis for this model: {MODEL_NAMES}.",
-)
+@model_option("Make the basis for this model")
 @task_options
 @_calibration_options
 @number_option("--rank", 16, "Keep this many directions on each side of a tensor, a power of two.")
 @trainable_option
 @click.option("--out", type=FilePath, required=True, help="Write the basis to this file.")
-@device_options
 @json_option
 def make(
     model: str,
@@ -94,7 +80,6 @@ def make(
     rank: int,
     trainable: str,
     out: Path,
-    devices: DeviceOptions,
     is_json: bool,
 ) -> None:
     """Make the file that `sfnode init --basis` names in a run's manifest.
@@ -108,31 +93,17 @@ def make(
     if out.exists():
         raise OperatorError(f"{out} exists: choose another --out, or remove it")
     check_can_train()
-    from sfnode.training.calibration import CalibrationChoice, calibrate  # imports torch
+    from sfnode.training.calibration import calibrate  # imports torch
 
-    choice = CalibrationChoice(
-        model=model,
-        trainable=trainable,
-        task=task_of(task, DataOptions(data=calibration.data), model=model),
-        data=calibration.data,
-        source=calibration.source,
-        examples=calibration.examples,
-        rank=rank,
-        device=devices.device,
-        dtype=devices.dtype,
-    )
-    data = encode_basis(rank, calibrate(choice))
+    spec = task_of(task, DataOptions(data=calibration.data), model=model)
+    data = encode_basis(rank, calibrate(calibration, model=model, trainable=trainable, task=spec, rank=rank))
     write_durably(out, data)
-    digest = hashlib.sha256(data).hexdigest()
-    fields = {"file": str(out), "bytes": len(data), "sha256": digest, "rank": rank}
     if is_json:
-        click.echo(json.dumps(fields))
+        click.echo(json.dumps({**_fields(out, data), "rank": rank}))
         return
-    click.echo(
-        f"basis    {len(data):,} bytes, SHA-256 {digest[:16]}..., rank {rank}\n"
-        f"written  {out}\n"
-        f"next     sfnode init --basis {out} ...  (same model, task and --trainable)"
-    )
+    click.echo(f"basis    {_described(data)}, rank {rank}")
+    click.echo(f"written  {out}")
+    click.echo(f"next     sfnode init --basis {out} ...  (same model, task and --trainable)")
 
 
 @basis.command()
@@ -143,7 +114,6 @@ def make(
 @click.option(
     "--from-epoch", type=POSITIVE, help="Train in the new basis from this epoch on.  [default: the next but one]"
 )
-@device_options
 @json_option
 def renew(
     data_dir: Path,
@@ -151,7 +121,6 @@ def renew(
     model: str | None,
     calibration: CalibrationOptions,
     from_epoch: int | None,
-    devices: DeviceOptions,
     is_json: bool,
 ) -> None:
     """Publish a fresh basis for a run of yours, taken at the weights that it has reached.
@@ -170,37 +139,38 @@ def renew(
             "the run's basis is random: every epoch draws it anew. Only a run of `sfnode init --basis` can be renewed"
         )
     check_can_train()
-    from sfnode.training.calibration import RenewalChoice, recalibrate  # imports torch
+    from sfnode.training.calibration import recalibrate  # imports torch
 
-    choice = RenewalChoice(
-        model=model_reference(manifest, model),
-        data=calibration.data,
-        source=calibration.source,
-        examples=calibration.examples,
-        device=devices.device,
-        dtype=devices.dtype,
-    )
-    held = basis_in(directory, manifest)
+    held, folder = basis_in(directory, manifest), model_reference(manifest, model)
     with replayed(directory, manifest) as replica:
         _first_epoch(replica, from_epoch)  # fails now rather than after the work
         bases, reached = read_bases(manifest, held, renewals_for(directory, replica)), replica.coefficients()
-    found = recalibrate(bases, reached, choice)
+    found = recalibrate(calibration, bases, reached, folder)
     with replayed(directory, manifest) as replica:  # the run has gone on meanwhile
         first = _first_epoch(replica, from_epoch)
     data = encode_basis(manifest.method.rank, found)
-    digest = hashlib.sha256(data).hexdigest()
-    path = store_basis(manifest, data, origin="the new basis", data_dir=directory, sha256=digest)
-    submit(directory, [StatementCodec(manifest).renew(owner, first, digest)])
-    fields = {"file": str(path), "bytes": len(data), "sha256": digest, "from_epoch": first}
+    path = store_basis(manifest, data, origin="the new basis", data_dir=directory, sha256=_sha256(data))
+    submit(directory, [StatementCodec(manifest).renew(owner, first, _sha256(data))])
     if is_json:
-        click.echo(json.dumps(fields))
+        click.echo(json.dumps({**_fields(path, data), "from_epoch": first}))
         return
+    click.echo(f"basis    {_described(data)}, from epoch {first} (step {first * manifest.method.epoch_steps}) on")
+    click.echo(f"written  {path}")
     click.echo(
-        f"basis    {len(data):,} bytes, SHA-256 {digest[:16]}..., from epoch {first} "
-        f"(step {first * manifest.method.epoch_steps}) on\n"
-        f"written  {path}\n"
         f"next     keep the node of {directory} running until its neighbours have the file: it tells them at once"
     )
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _fields(path: Path, data: bytes) -> dict[str, str | int]:
+    return {"file": str(path), "bytes": len(data), "sha256": _sha256(data)}
+
+
+def _described(data: bytes) -> str:
+    return f"{len(data):,} bytes, SHA-256 {_sha256(data)[:16]}..."
 
 
 def _first_epoch(replica: Replica, asked: int | None) -> int:

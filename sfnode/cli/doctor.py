@@ -23,7 +23,7 @@ from sfnode.doctor.diagnosis import Examination, Question, summary_of
 from sfnode.doctor.findings import Finding, Verdict
 from sfnode.reporter import printable
 from sfnode.run.data_directory import data_directory
-from sfnode.run.node_options import DeviceOptions
+from sfnode.run.device_options import DeviceOptions
 from sfnode.storage.store import decode_run_file
 
 _MARKS: Final = {

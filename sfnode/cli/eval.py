@@ -13,8 +13,8 @@ from protocol.state.coefficients import Coefficients
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import data_dir_option, device_options, json_option, local_model_option
 from sfnode.run.data_files import evaluation_file
+from sfnode.run.device_options import DeviceOptions
 from sfnode.run.model_reference import model_reference
-from sfnode.run.node_options import DeviceOptions
 from sfnode.storage.stored_state import read_state
 from sfnode.worker.evaluation import evaluate_states
 from sfnode.worker.trainer import TrainingConfig

@@ -19,21 +19,17 @@ from protocol.errors import OperatorError, SfnodeError
 from sfnode import demo
 from sfnode.cli.new_run import RunOptions, make_run
 from sfnode.cli.options import (
-    MODEL_NAMES,
-    NOT_NEGATIVE,
     FolderPath,
-    batch_rows_option,
     device_options,
+    group,
     json_option,
-    method_options,
+    learning_options,
+    model_option,
     number_option,
-    task_options,
-    trainable_option,
 )
-from sfnode.run.builder import MethodOptions
 from sfnode.run.data_files import EMBEDDED, evaluation_file, training_file
-from sfnode.run.node_options import DeviceOptions
-from sfnode.run.task_options import DataOptions, TaskOptions
+from sfnode.run.device_options import DeviceOptions
+from sfnode.run.task_options import DataOptions
 from sfnode.testnet.local_network import LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode, NodeOutcome
 from sfnode.worker.trainer import TrainingConfig
 
@@ -44,29 +40,23 @@ _PRINT_S = 2.0
 
 @click.command()
 @number_option("--nodes", 4, "Start this many nodes, each a process of its own.")
-@click.option(
-    "--late",
-    type=NOT_NEGATIVE,
-    default=0,
-    show_default=True,
-    help="Start this many more nodes when half of the steps are done.",
+@number_option("--late", 0, "Start this many more nodes when half of the steps are done.", least=0)
+@group(
+    "options",
+    RunOptions,
+    number_option("--steps", demo.STEPS, "Let each node make this many steps."),
+    model_option("Train this model", default=EMBEDDED + demo.MODEL_NAME),
+    learning_options,
+    group(
+        "data",
+        DataOptions,
+        click.option("--data", help="Train on this JSONL file.  [default: the data of the demo]"),
+    ),
 )
-@number_option("--steps", demo.STEPS, "Let each node make this many steps.")
-@click.option(
-    "--model",
-    default="embedded:tiny-opt",
-    show_default=True,
-    help=f"Train this model: {MODEL_NAMES}.",
-)
-@task_options
-@click.option("--data", help="Train on this JSONL file.  [default: the data of the demo]")
 @click.option(
     "--eval-data",
     help="Measure the accuracy on this JSONL file of held-out examples.  [default: the data of the demo]",
 )
-@batch_rows_option
-@trainable_option
-@method_options
 @click.option(
     "--dir",
     "folder",
@@ -91,14 +81,8 @@ _PRINT_S = 2.0
 def testnet(
     nodes: int,
     late: int,
-    steps: int,
-    model: str,
-    task: TaskOptions,
-    data: str | None,
+    options: RunOptions,
     eval_data: str | None,
-    batch_rows: int,
-    trainable: str,
-    method: MethodOptions,
     folder: Path | None,
     timeout_s: float,
     points_min: float | None,
@@ -116,20 +100,12 @@ def testnet(
     folder = (folder or Path(tempfile.mkdtemp(prefix="sfnode-testnet-"))).resolve()
     if (folder / "node0").exists():
         raise OperatorError(f"{folder} holds an earlier test network: choose another --dir")
-    options = RunOptions(
-        name=_NAME,
-        model=model,
-        trainable=trainable,
-        task=task if task.says_what else replace(task, task=_TASK),
-        data=DataOptions(data=data),
-        batch_rows=batch_rows,
-        method=method,
-        steps=steps,
-    )
-    signed = make_run(options, folder / "owner.key").signed
+    if not options.task.says_what:
+        options = replace(options, task=replace(options.task, task=_TASK))
+    signed = make_run(options, folder / "owner.key", default_name=_NAME).signed
     training = TrainingConfig(
-        model=model,
-        data=training_file(signed.manifest.task, data),
+        model=options.model,
+        data=training_file(signed.manifest.task, options.data.data),
         eval_data=evaluation_file(signed.manifest.task, eval_data),
         device=devices.device,
         dtype=devices.dtype,
