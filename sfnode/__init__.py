@@ -1,4 +1,4 @@
-"""Fine-tune one language model together by flooding signed projected gradients. Doors: `cli` and `node`."""
+"""`cli` is the door, `node` the daemon: fine-tune a language model together by flooding signed projected gradients."""
 
 __version__ = "0.1.0"
 
