@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-_MIB = 1 << 20
-
 
 class Stopwatch:
     """CPU seconds of this thread, by part. CPU and not wall time: other work on the machine must not count."""

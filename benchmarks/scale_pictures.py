@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.charts import DASHED, Axis, Chart, Line, render_chart
+from benchmarks.charts import DASHED, Axis, Chart, Line, Point, render_chart
 from sfnode import svg
 
 COLOURS = (svg.TEAL, svg.ORANGE, svg.BLUE, svg.OCHRE)
@@ -42,28 +42,16 @@ def _time(rows: list[dict[str, Any]]) -> Chart:
 
 
 def _traffic(rows: list[dict[str, Any]]) -> Chart:
-    lines = [
-        Line(name=graph, points=tuple((row["nodes"], row["flood_bytes"]) for row in found), colour=colour)
-        for colour, (graph, found) in zip(COLOURS, _by_graph(rows).items(), strict=False)
-    ]
     return Chart(
         title="Flooded bytes for each update and node",
         note="bytes with frame headers; one record has 124",
         x=Axis(name="nodes", is_log=True),
         y=Axis(name="bytes", is_log=False),
-        lines=tuple(lines),
+        lines=_lines(rows, lambda row: (row["nodes"], row["flood_bytes"])),
     )
 
 
 def _hops(rows: list[dict[str, Any]]) -> Chart:
-    lines = [
-        Line(
-            name=graph,
-            points=tuple((row["hops_max"] or _UNLIMITED_AT, row["all_ms"] / 1e3) for row in found),
-            colour=colour,
-        )
-        for colour, (graph, found) in zip(COLOURS, _by_graph(rows).items(), strict=False)
-    ]
     return Chart(
         title="Until all of 64 nodes hold an update, against the hop limit",
         note="seconds; after k hops the flood ends and anti-entropy brings the rest; far right: no limit",
@@ -71,12 +59,20 @@ def _hops(rows: list[dict[str, Any]]) -> Chart:
             name="hop limit k", is_log=True, ticks=((1, "1"), (2, "2"), (4, "4"), (8, "8"), (_UNLIMITED_AT, "none"))
         ),
         y=Axis(name="s", is_log=True),
-        lines=tuple(lines),
+        lines=_lines(rows, lambda row: (row["hops_max"] or _UNLIMITED_AT, row["all_ms"] / 1e3)),
     )
 
 
 _DELAY_S = 0.06
 _UNLIMITED_AT = 16
+
+
+def _lines(rows: list[dict[str, Any]], place: Callable[[dict[str, Any]], Point]) -> tuple[Line, ...]:
+    """A line for each kind of graph through the places of its rows."""
+    return tuple(
+        Line(name=graph, points=tuple(map(place, found)), colour=colour)
+        for colour, (graph, found) in zip(COLOURS, _by_graph(rows).items(), strict=False)
+    )
 
 
 def _by_graph(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

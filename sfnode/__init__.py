@@ -1,4 +1,4 @@
-"""`cli` is the door, `node` the daemon: fine-tune one language model together, by flooding signed projected gradients."""
+"""`cli` is the door, `node` the daemon: fine-tune a language model together by flooding signed projected gradients."""
 
 __version__ = "0.1.0"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests import REPOSITORY
@@ -29,6 +30,17 @@ def shared_folder() -> Path:
         if not (folder / part).is_dir():
             pytest.skip(f"needs real models and data in {folder}: {folder / part} does not exist")
     return folder
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Two threads on cores that others use too spin at every small product: 60 times slower, measured."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -35,11 +35,12 @@ from protocol.state import Coefficients
 from protocol.subspace import Bases, Basis, Published, decode_basis_untrusted, encode_basis, seed_of
 from sfnode.run import MethodOptions, RunDraft, build_manifest, method_of
 from sfnode.storage import UNIT_EXP, BasisSpec
-from sfnode.training.calibration import Source, forward_basis, gradient_basis
+from sfnode.training.calibration import forward_basis, gradient_basis
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import TensorGroup, fold_weights, trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import TaskData
+from sfnode.worker_protocol import Source
 
 _CALIBRATION_BATCH = 16  # examples back-propagated at once
 _BACKWARD_ROWS = 2  # a backward pass costs about two forward passes

@@ -25,7 +25,7 @@ from sfnode.cli.options import (
     local_model_option,
     number_option,
 )
-from sfnode.run import DeviceOptions, find_model
+from sfnode.run import find_model
 from sfnode.storage import (
     IDENTITY_FILE,
     basis_in,
@@ -38,6 +38,7 @@ from sfnode.storage import (
     write_durably,
 )
 from sfnode.worker import Audit, TrainingConfig, audit_messages, check_auditable, choose_messages, report_name
+from sfnode.worker_protocol import DeviceOptions
 
 
 @click.command()
@@ -65,7 +66,7 @@ def audit(
     devices: DeviceOptions,
     is_json: bool,
 ) -> None:
-    """Measure messages of a public run again. Exit code 1 if one is not what its author claims.
+    """Measure messages of a public run again. The exit code is 1 if one is not what its author claims.
 
     \b
     Example: sfnode audit --data-dir ~/.sfnode/my-run --data train.jsonl --messages 20
@@ -108,7 +109,9 @@ def _reported(signed: SignedManifest, path: Path) -> Envelope:
     try:
         return decode_report_untrusted(signed.manifest, read_bytes(path, "the audit report"))[1]
     except Reject as reject:
-        raise OperatorError(f"{path} is not a valid audit report of this run: {reject.detail}") from None
+        raise OperatorError(
+            f"{path} is not a valid audit report of this run: {reject.detail}. Ask for it again"
+        ) from None
 
 
 def _write_reports(found: Audit, signed: SignedManifest, directory: Path, out: Path) -> list[AuditReport]:

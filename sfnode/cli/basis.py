@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,20 +17,21 @@ from protocol.subspace import encode_basis
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.new_run import task_of
 from sfnode.cli.options import (
-    MODEL_NAMES,
     POSITIVE,
     FilePath,
+    choice_option,
     data_dir_option,
     device_options,
     group,
     json_option,
     local_model_option,
+    model_option,
     number_option,
     owner_key_option,
     task_options,
     trainable_option,
 )
-from sfnode.run import DataOptions, DeviceOptions, TaskOptions, check_owner, find_model
+from sfnode.run import DataOptions, TaskOptions, check_owner, find_model
 from sfnode.storage import (
     basis_in,
     read_bases,
@@ -42,17 +42,9 @@ from sfnode.storage import (
     submit,
     write_durably,
 )
+from sfnode.worker_protocol import CalibrationOptions, Source
 
 _EPOCHS_AHEAD: Final = 2  # the run goes on while the basis is made and fetched
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationOptions:
-    """What a basis is made from: ``examples`` of ``data``, from its start."""
-
-    data: str
-    source: str
-    examples: int
 
 
 _calibration_options = group(
@@ -61,34 +53,29 @@ _calibration_options = group(
     click.option(
         "--data", required=True, help="Calibrate on these examples: a JSONL file with labels, or embedded:reviews."
     ),
-    click.option(
+    choice_option(
         "--source",
-        type=click.Choice(["gradient", "forward"]),
-        default="gradient",
-        show_default=True,
-        help="Look at a gradient, which needs memory for one back-propagation, or at forward passes alone.",
+        Source,
+        "Look at a gradient, which needs memory for one back-propagation, or at forward passes alone.",
+        Source.GRADIENT,
     ),
     number_option("--examples", 128, "Use this many examples, from the start of the data."),
+    device_options,
 )
 
 
 @click.group()
 def basis() -> None:
-    """Find directions worth searching: better than random ones, and still the same on every node."""
+    """Find directions that are better to search than random ones. They are the same on every node."""
 
 
 @basis.command()
-@click.option(
-    "--model",
-    required=True,
-    help=f"Make the basis for this model: {MODEL_NAMES}.",
-)
+@model_option("Make the basis for this model")
 @task_options
 @_calibration_options
 @number_option("--rank", 16, "Keep this many directions on each side of a tensor, a power of two.")
 @trainable_option
 @click.option("--out", type=FilePath, required=True, help="Write the basis to this file.")
-@device_options
 @json_option
 def make(
     model: str,
@@ -97,12 +84,11 @@ def make(
     rank: int,
     trainable: str,
     out: Path,
-    devices: DeviceOptions,
     is_json: bool,
 ) -> None:
     """Make the file that `sfnode init --basis` names in a run's manifest.
 
-    The file goes to every node of the run, and tells something of the examples: take ones that may be known.
+    The file goes to every node of the run and tells something about the examples: use ones that need not stay private.
 
     \b
     Example: sfnode basis make --model facebook/opt-125m --task sst2 --data train.jsonl --out sst2.basis
@@ -111,31 +97,17 @@ def make(
     if out.exists():
         raise OperatorError(f"{out} exists: choose another --out, or remove it")
     check_can_train()
-    from sfnode.training.calibration import CalibrationChoice, calibrate  # imports torch
+    from sfnode.training.calibration import calibrate  # imports torch
 
-    choice = CalibrationChoice(
-        model=model,
-        trainable=trainable,
-        task=task_of(task, DataOptions(data=calibration.data), model=model),
-        data=calibration.data,
-        source=calibration.source,
-        examples=calibration.examples,
-        rank=rank,
-        device=devices.device,
-        dtype=devices.dtype,
-    )
-    data = encode_basis(rank, calibrate(choice))
+    spec = task_of(task, DataOptions(data=calibration.data), model=model)
+    data = encode_basis(rank, calibrate(calibration, model=model, trainable=trainable, task=spec, rank=rank))
     write_durably(out, data)
-    digest = hashlib.sha256(data).hexdigest()
-    fields = {"file": str(out), "bytes": len(data), "sha256": digest, "rank": rank}
     if is_json:
-        click.echo(json.dumps(fields))
+        click.echo(json.dumps({**_fields(out, data), "rank": rank}))
         return
-    click.echo(
-        f"basis    {len(data):,} bytes, SHA-256 {digest[:16]}..., rank {rank}\n"
-        f"written  {out}\n"
-        f"next     sfnode init --basis {out} ...  (same model, task and --trainable)"
-    )
+    click.echo(f"basis    {_described(data)}, rank {rank}")
+    click.echo(f"written  {out}")
+    click.echo(f"next     sfnode init --basis {out} ...  (same model, task and --trainable)")
 
 
 @basis.command()
@@ -146,7 +118,6 @@ def make(
 @click.option(
     "--from-epoch", type=POSITIVE, help="Train in the new basis from this epoch on.  [default: the next but one]"
 )
-@device_options
 @json_option
 def renew(
     data_dir: Path,
@@ -154,7 +125,6 @@ def renew(
     model: str | None,
     calibration: CalibrationOptions,
     from_epoch: int | None,
-    devices: DeviceOptions,
     is_json: bool,
 ) -> None:
     """Publish a fresh basis for a run of yours, taken at the weights that it has reached.
@@ -169,39 +139,42 @@ def renew(
     manifest = read_manifest(directory).manifest
     owner = check_owner(owner_key, manifest)
     if manifest.method.basis is BasisKind.RANDOM:
-        raise OperatorError("the run's basis is random: it is drawn anew in every epoch, and nobody can renew it")
+        raise OperatorError(
+            "the run's basis is random: every epoch draws it anew. Only a run of `sfnode init --basis` can be renewed"
+        )
     check_can_train()
-    from sfnode.training.calibration import RenewalChoice, recalibrate  # imports torch
+    from sfnode.training.calibration import recalibrate  # imports torch
 
-    choice = RenewalChoice(
-        model=find_model(manifest, model),
-        data=calibration.data,
-        source=calibration.source,
-        examples=calibration.examples,
-        device=devices.device,
-        dtype=devices.dtype,
-    )
-    held = basis_in(directory, manifest)
+    held, folder = basis_in(directory, manifest), find_model(manifest, model)
     with replayed(directory, manifest) as replica:
         _first_epoch(replica, from_epoch)  # fails now rather than after the work
         bases, reached = read_bases(manifest, held, renewals_for(directory, replica)), replica.coefficients()
-    found = recalibrate(bases, reached, choice)
+    found = recalibrate(calibration, bases, reached, folder)
     with replayed(directory, manifest) as replica:  # the run has gone on meanwhile
         first = _first_epoch(replica, from_epoch)
     data = encode_basis(manifest.method.rank, found)
-    digest = hashlib.sha256(data).hexdigest()
-    path = store_basis(manifest, data, origin="the new basis", data_dir=directory, sha256=digest)
-    submit(directory, [StatementCodec(manifest).renew(owner, first, digest)])
-    fields = {"file": str(path), "bytes": len(data), "sha256": digest, "from_epoch": first}
+    path = store_basis(manifest, data, origin="the new basis", data_dir=directory, sha256=_sha256(data))
+    submit(directory, [StatementCodec(manifest).renew(owner, first, _sha256(data))])
     if is_json:
-        click.echo(json.dumps(fields))
+        click.echo(json.dumps({**_fields(path, data), "from_epoch": first}))
         return
+    click.echo(f"basis    {_described(data)}, from epoch {first} (step {first * manifest.method.epoch_steps}) on")
+    click.echo(f"written  {path}")
     click.echo(
-        f"basis    {len(data):,} bytes, SHA-256 {digest[:16]}..., from epoch {first} "
-        f"(step {first * manifest.method.epoch_steps}) on\n"
-        f"written  {path}\n"
         f"next     keep the node of {directory} running until its neighbours have the file: it tells them at once"
     )
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _fields(path: Path, data: bytes) -> dict[str, str | int]:
+    return {"file": str(path), "bytes": len(data), "sha256": _sha256(data)}
+
+
+def _described(data: bytes) -> str:
+    return f"{len(data):,} bytes, SHA-256 {_sha256(data)[:16]}..."
 
 
 def _first_epoch(replica: Replica, asked: int | None) -> int:

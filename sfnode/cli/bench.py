@@ -25,7 +25,7 @@ _tokens_option = number_option("--tokens", 64, "Use this many tokens per example
 
 @click.group()
 def bench() -> None:
-    """Measure this machine against what you would use instead."""
+    """Measure what training costs on this machine, and compare it with what you would use instead."""
     keep_freed_memory()  # as the worker does; the references have it as well
 
 
@@ -73,7 +73,7 @@ def apply(shape: str, updates: int, device: str, is_json: bool) -> None:
 @device_option
 @json_option
 def view(shape: str, epochs: int, dtype: str, device: str, is_json: bool) -> None:
-    """Compare deriving the weights exactly, from the base model and the coefficients, with a plain fp32 merge.
+    """Measure how long it takes to derive the weights exactly, and compare it with a plain fp32 merge.
 
     \b
     Example: sfnode bench view --shape opt-125m --epochs 4
@@ -90,7 +90,7 @@ def view(shape: str, epochs: int, dtype: str, device: str, is_json: bool) -> Non
 @number_option("--directions", 1, "Put this many scalars into each message, 1 to 16.")
 @json_option
 def replay(shape: str, updates: int, directions: int, is_json: bool) -> None:
-    """Measure starting from a log: microseconds per update for decoding, verifying, storing, summing and digesting.
+    """Measure how long a node needs to start from a log, in microseconds per update for each part of the work.
 
     \b
     Example: sfnode bench replay --updates 20000 --json
@@ -116,7 +116,7 @@ def replay(shape: str, updates: int, directions: int, is_json: bool) -> None:
 @device_option
 @json_option
 def audit(shape: str, rows: int, tokens: int, dtype: str, other_dtype: str, device: str, is_json: bool) -> None:
-    """Measure a message again: what it costs, and how far two honest nodes of different precision are apart.
+    """Measure what an audit of a message costs, and how far two honest nodes of different precision are apart.
 
     \b
     Example: sfnode bench audit --shape opt-125m --dtype fp32 --other-dtype bf16

@@ -21,8 +21,9 @@ from sfnode.cli.options import (
 )
 from sfnode.doctor import Examination, Finding, Question, Verdict, summary_of
 from sfnode.reporter import printable
-from sfnode.run import DeviceOptions, find_data_directory
+from sfnode.run import find_data_directory
 from sfnode.storage import decode_run_file
+from sfnode.worker_protocol import DeviceOptions
 
 _MARKS: Final = {
     Verdict.OK: "ok  ",
@@ -65,9 +66,10 @@ def doctor(
     relay: bool,
     is_json: bool,
 ) -> None:
-    """Check this machine for a node: disk, ports, bootstraps, reachability, device, model, memory.
+    """Check whether a node can run on this machine, and say what to do where it cannot.
 
-    Give what you would give to `sfnode join`. Nothing is loaded, no node starts. Exit code 0 unless a check fails.
+    It looks at disk, ports, bootstraps, reachability, device, model and memory. Give it the options that you would give
+    to `sfnode join`. Nothing is loaded, and no node starts. The exit code is 0 unless a check fails.
 
     \b
     Example: sfnode doctor --bootstrap /ip4/203.0.113.7/tcp/4001/p2p/12D3... --model facebook/opt-1.3b

@@ -12,9 +12,10 @@ from protocol.errors import OperatorError
 from protocol.state import Coefficients
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import data_dir_option, device_options, json_option, local_model_option
-from sfnode.run import DeviceOptions, find_model
+from sfnode.run import find_model
 from sfnode.storage import evaluation_file, read_state
 from sfnode.worker import TrainingConfig, evaluate_states
+from sfnode.worker_protocol import DeviceOptions
 
 
 @click.command("eval")
@@ -30,7 +31,7 @@ from sfnode.worker import TrainingConfig, evaluate_states
 def evaluate(
     data_dir: Path, model: str | None, eval_data: str | None, compare: bool, devices: DeviceOptions, is_json: bool
 ) -> None:
-    """Measure accuracy, F1 (mean over the labels) and loss of the model that a node's ledger describes.
+    """Measure how good a trained model is: accuracy, F1 (mean over the labels) and loss on held-out data.
 
     \b
     Example: sfnode eval --data-dir ~/.sfnode/my-run --eval-data dev.jsonl

@@ -22,7 +22,7 @@ from sfnode.storage import read_bases, read_state
 @click.option("--force", is_flag=True, help="Replace the folder when it is not empty.")
 @json_option
 def export(data_dir: Path, model: str | None, out: Path, adapter: bool, dtype: str, force: bool, is_json: bool) -> None:
-    """Write the trained model as a Hugging Face folder, or as a LoRA adapter.
+    """Write the trained model to a folder, as a Hugging Face model or as a LoRA adapter.
 
     \b
     Example: sfnode export --data-dir ~/.sfnode/my-run --out my-model

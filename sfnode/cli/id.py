@@ -33,7 +33,7 @@ def show(data_dir: Path | None, key: Path | None, is_json: bool) -> None:
     Example: sfnode id show --data-dir ~/.sfnode/my-run --json
     """
     if (data_dir is None) == (key is None):
-        raise OperatorError("give either --data-dir or --key")
+        raise OperatorError("give either --data-dir or --key, to say whose key to show")
     _print(key or Path(data_dir or "") / IDENTITY_FILE, is_json)
 
 
@@ -47,7 +47,7 @@ def new(out: Path, is_json: bool) -> None:
     Example: sfnode id new --out owner.key
     """
     if out.exists():
-        raise OperatorError(f"{out} exists: a key is never overwritten")
+        raise OperatorError(f"{out} exists: a key is never overwritten. Choose another --out")
     load_or_create_seed(out)
     _print(out, is_json)
 

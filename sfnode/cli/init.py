@@ -12,49 +12,32 @@ from protocol.limits import POW_BITS_MAX
 from protocol.run import AdmissionKind, AdmissionSpec, Manifest
 from sfnode.cli.new_run import NewRun, RunOptions, make_run
 from sfnode.cli.options import (
-    MODEL_NAMES,
-    POSITIVE,
     FilePath,
-    batch_rows_option,
     choice_option,
     group,
     json_option,
-    method_options,
-    task_options,
-    trainable_option,
+    learning_options,
+    model_option,
+    number_option,
 )
-from sfnode.run import DataOptions, MethodOptions, TaskOptions
+from sfnode.run import DataOptions
 from sfnode.storage import write_durably
 
-
-@click.command()
-@click.option(
-    "--model",
-    required=True,
-    help=f"Train this model: {MODEL_NAMES}.",
+_data_options = group(
+    "data",
+    DataOptions,
+    click.option(
+        "--data",
+        help="Train on these public data: a JSONL file or embedded:reviews. Their hash goes into the manifest.",
+    ),
+    click.option(
+        "--private-data",
+        "is_private",
+        is_flag=True,
+        help="Let every node train on a file of its own, which never leaves its machine.",
+    ),
 )
-@task_options
-@click.option(
-    "--data",
-    help="Train on these public data: a JSONL file or embedded:reviews. Their hash goes into the manifest.",
-)
-@click.option(
-    "--private-data", is_flag=True, help="Let every node train on a file of its own, which never leaves its machine."
-)
-@click.option("--out", type=FilePath, required=True, help="Write the run to this file.")
-@click.option(
-    "--owner-key",
-    type=FilePath,
-    help="Sign the run with this key, which is made when it is missing.  [default: OUT.key]",
-)
-@click.option("--name", help="Give the run this name, for people to read.  [default: OUT without its ending]")
-@click.option("--steps", type=POSITIVE, default=500, show_default=True, help="Let each node make this many steps.")
-@click.option(
-    "--basis",
-    type=FilePath,
-    help="Search in this published basis, from `sfnode basis make`, instead of in random directions.",
-)
-@group(
+_admission_options = group(
     "admission",
     AdmissionSpec,
     choice_option(
@@ -72,32 +55,37 @@ from sfnode.storage import write_durably
         help="Ask for this many bits of work per key in an open run. Each bit doubles the work; 20 take half a minute.",
     ),
 )
-@batch_rows_option
-@trainable_option
-@method_options
+
+
+@click.command()
+@click.option("--out", type=FilePath, required=True, help="Write the run to this file.")
 @click.option(
-    "--settings",
+    "--owner-key",
     type=FilePath,
-    help="Read fields of the manifest from this TOML file; they replace or complete all other options.",
+    help="Sign the run with this key, which is made when it is missing.  [default: OUT.key]",
+)
+@group(
+    "options",
+    RunOptions,
+    click.option("--name", help="Give the run this name, for people to read.  [default: OUT without its ending]"),
+    model_option("Train this model"),
+    learning_options,
+    _data_options,
+    number_option("--steps", 500, "Let each node make this many steps."),
+    click.option(
+        "--basis",
+        type=FilePath,
+        help="Search in this published basis, from `sfnode basis make`, instead of in random directions.",
+    ),
+    _admission_options,
+    click.option(
+        "--settings",
+        type=FilePath,
+        help="Read fields of the manifest from this TOML file; they replace or complete all other options.",
+    ),
 )
 @json_option
-def init(
-    out: Path,
-    owner_key: Path | None,
-    name: str | None,
-    model: str,
-    trainable: str,
-    task: TaskOptions,
-    data: str | None,
-    private_data: bool,
-    batch_rows: int,
-    method: MethodOptions,
-    steps: int,
-    admission: AdmissionSpec,
-    basis: Path | None,
-    settings: Path | None,
-    is_json: bool,
-) -> None:
+def init(out: Path, owner_key: Path | None, options: RunOptions, is_json: bool) -> None:
     """Write and sign the manifest of a new run.
 
     \b
@@ -105,26 +93,13 @@ def init(
     """
     if out.exists():
         raise OperatorError(f"{out} exists: choose another --out, or remove it")
-    options = RunOptions(
-        name=name or out.stem,
-        model=model,
-        trainable=trainable,
-        task=task,
-        data=DataOptions(data=data, is_private=private_data),
-        batch_rows=batch_rows,
-        method=method,
-        steps=steps,
-        admission=admission,
-        basis=basis,
-        settings=settings,
-    )
     key_path = owner_key or out.with_suffix(".key")
-    run = make_run(options, key_path)
+    run = make_run(options, key_path, default_name=out.stem)
     write_durably(out, run.signed.encode())
     if is_json:
         click.echo(json.dumps(_as_json(run, out)))
     else:
-        _say(run, out, key_path, basis)
+        _say(run, out, key_path, options.basis)
 
 
 def _as_json(run: NewRun, out: Path) -> dict[str, object]:

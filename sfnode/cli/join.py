@@ -23,11 +23,12 @@ from sfnode.cli.options import (
     group,
     joiner_model_option,
     json_option,
+    number_option,
     run_file_option,
 )
 from sfnode.node import Daemon, prepare
 from sfnode.reporter import Reporter
-from sfnode.run import DeviceOptions, JoinOptions, NetworkOptions, RunSource, SnapshotOptions, TrainingOptions
+from sfnode.run import JoinOptions, NetworkOptions, RunSource, SnapshotOptions, TrainingOptions
 
 _NETWORK = NetworkOptions()
 _SNAPSHOTS = SnapshotOptions()
@@ -96,19 +97,16 @@ _network_options = group(
     click.option(
         "--neighbours-fixed", is_flag=True, help="Dial only the bootstraps, and exchange no addresses with peers."
     ),
-    click.option(
+    number_option(
         "--neighbours-min",
-        type=NOT_NEGATIVE,
-        default=_NETWORK.neighbours_min,
-        show_default=True,
-        help="Wait for this many neighbours before training starts.",
+        _NETWORK.neighbours_min,
+        "Wait for this many neighbours before training starts.",
+        least=0,
     ),
-    click.option(
+    number_option(
         "--memory-max",
-        type=POSITIVE,
-        default=_NETWORK.memory_max,
-        show_default=True,
-        help="Let the node take this many MiB, not counting its training worker and the run's coefficients. Above it, "
+        _NETWORK.memory_max,
+        "Let the node take this many MiB, not counting its training worker and the run's coefficients. Above it, "
         "neighbours that dialled in are let go.",
     ),
 )
@@ -122,37 +120,39 @@ _snapshot_options = group(
         "`auto` does so when far behind, in a run whose authors are admitted.",
         _SNAPSHOTS.snapshot,
     ),
-    click.option(
+    number_option(
         "--snapshot-authors",
-        type=POSITIVE,
-        default=_SNAPSHOTS.snapshot_authors,
-        show_default=True,
-        help="Use a snapshot only when at least this many authors have signed it.",
+        _SNAPSHOTS.snapshot_authors,
+        "Use a snapshot only when at least this many authors have signed it.",
     ),
 )
 
 
 @click.command()
-@_source_options
-@click.option("--invite", help="Use this invitation to the run, as its owner's `sfnode run invite` printed it.")
-@_training_options
-@device_options
-@_network_options
-@_snapshot_options
-@click.option("--relay", is_flag=True, help="Do not train; only store, serve and pass on updates. This needs no torch.")
-@click.option("--exit-when-finished", is_flag=True, help="Stop when the run is over, instead of serving it to others.")
+@group(
+    "options",
+    JoinOptions,
+    _source_options,
+    click.option("--invite", help="Use this invitation to the run, as its owner's `sfnode run invite` printed it."),
+    _training_options,
+    device_options,
+    _network_options,
+    _snapshot_options,
+    click.option(
+        "--relay",
+        "is_relay",
+        is_flag=True,
+        help="Do not train; only store, serve and pass on updates. This needs no torch.",
+    ),
+    click.option(
+        "--exit-when-finished",
+        "is_exiting_when_finished",
+        is_flag=True,
+        help="Stop when the run is over, instead of serving it to others.",
+    ),
+)
 @json_option
-def join(
-    source: RunSource,
-    invite: str | None,
-    training: TrainingOptions,
-    devices: DeviceOptions,
-    network: NetworkOptions,
-    snapshots: SnapshotOptions,
-    relay: bool,
-    exit_when_finished: bool,
-    is_json: bool,
-) -> None:
+def join(options: JoinOptions, is_json: bool) -> None:
     """Join a run and train in it, or start one from a run file.
 
     \b
@@ -160,20 +160,10 @@ def join(
     Start:  sfnode join --run my.run --listen /ip4/0.0.0.0/tcp/4001
     Again:  sfnode join --data-dir ~/.sfnode/my-run-0123456789ab
     """
-    if network.upnp and not network.listen:
+    if options.network.upnp and not options.network.listen:
         raise OperatorError("--upnp needs a port to be let in at: add --listen /ip4/0.0.0.0/tcp/PORT")
-    if not relay and training.worker_socket is None:
+    if not options.is_relay and options.training.worker_socket is None:
         check_can_train()
-    options = JoinOptions(
-        source=source,
-        network=network,
-        training=training,
-        devices=devices,
-        snapshots=snapshots,
-        invite=invite,
-        is_relay=relay,
-        is_exiting_when_finished=exit_when_finished,
-    )
     reporter = Reporter(is_json=True if is_json else None)
     trio.run(_run_until_stopped, options, reporter)
     reporter.finish()

@@ -18,11 +18,11 @@ from protocol.run import Manifest
 from protocol.state import Replica
 from sfnode.cli.options import (
     DEFAULT_DATA_DIR,
-    NOT_NEGATIVE,
     FilePath,
     FolderPath,
     data_dir_option,
     json_option,
+    number_option,
 )
 from sfnode.reporter import Reporter
 from sfnode.run import find_data_directory
@@ -95,13 +95,7 @@ def _verified(manifest: Manifest, stored: StoredRecords, directory: Path) -> tup
 
 @log.command()
 @click.argument("directory", type=FolderPath)
-@click.option(
-    "--limit",
-    type=NOT_NEGATIVE,
-    default=20,
-    show_default=True,
-    help="Show this many of the newest records; 0 shows all.",
-)
+@number_option("--limit", 20, "Show this many of the newest records; 0 shows all.", least=0)
 @json_option
 def show(directory: Path, limit: int, is_json: bool) -> None:
     """Show the records of a ledger by step and author.

@@ -31,13 +31,14 @@ class RunOptions:
     """What an owner says about a new run.
 
     Attributes:
+        name: for people; None: of the file that it is written to.
         model: hub id, folder, or "embedded:NAME".
         trainable: groups of tensors, separated by commas.
         basis: file of a published basis; None: random ones.
         settings: TOML file with fields of the manifest, which replace what everything else says.
     """
 
-    name: str
+    name: str | None = None
     model: str
     trainable: str
     task: TaskOptions
@@ -63,7 +64,7 @@ class NewRun:
         return EnvelopeCodec(self.signed.manifest).record_bytes
 
 
-def make_run(options: RunOptions, key_path: Path) -> NewRun:
+def make_run(options: RunOptions, key_path: Path, *, default_name: str) -> NewRun:
     """Sign a new run with the key in ``key_path``, which is made when it is missing. OperatorError."""
     check_can_train()
     from sfnode.training.describe import describe_run  # imports torch
@@ -75,7 +76,7 @@ def make_run(options: RunOptions, key_path: Path) -> NewRun:
     described = describe_run(options.model, options.trainable, task, options.data.named(options.task))
     signer = Signer(load_or_create_seed(key_path))
     draft = RunDraft(
-        name=options.name,
+        name=options.name or default_name,
         owner=signer.author,
         model=described.spec,
         tensors=described.tensors,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
 
 import click
 
 from protocol.run import BasisKind, CoreKind, Objective, ScalarKind, ScheduleKind
-from sfnode.run import BEST, BUILTIN_TASKS, HOME, RANK, DeviceOptions, MethodOptions, TaskOptions
-from sfnode.worker_protocol import FLOATS, PRECISIONS
+from sfnode.run import BEST, BUILTIN_TASKS, HOME, RANK, MethodOptions, TaskOptions
+from sfnode.worker_protocol import FLOATS, PRECISIONS, DeviceOptions
 
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
@@ -22,7 +23,7 @@ POSITIVE = click.IntRange(1)
 NOT_NEGATIVE = click.IntRange(0)
 DEFAULT_DATA_DIR = f"[default: {HOME}/RUN]"
 
-MODEL_NAMES = "its name on the Hugging Face hub, a local folder, or embedded:tiny-opt"
+_MODEL_NAMES = "its name on the Hugging Face hub, a local folder, or embedded:tiny-opt"
 REPEAT = "Repeat the option to name several."
 
 _METHOD = MethodOptions()
@@ -32,21 +33,21 @@ _DTYPES = FLOATS
 _LIST = "list"
 
 
-def group(name: str, make: Callable[..., object], *options: Decorator) -> Decorator:
-    """Options whose values a command gets together: as its argument ``name``, which ``make`` builds from them."""
+def group(name: str, kind: type, *options: Decorator) -> Decorator:
+    """Options whose values a command gets together: as its argument ``name``, an instance of the dataclass ``kind``.
+
+    An option, or a group in the group, is the field that has its name.
+    """
+    names = frozenset(field.name for field in fields(kind))
 
     def decorate(command: Command) -> Command:
-        keys: list[str] = []
-
         @functools.wraps(command)
         def gather(**values: object) -> None:
-            made = make(**{key: values[key] for key in keys})
-            command(**{key: value for key, value in values.items() if key not in keys}, **{name: made})
+            own = {key: value for key, value in values.items() if key in names}
+            others = {key: value for key, value in values.items() if key not in names}
+            command(**others, **{name: kind(**own)})
 
-        others = _keys_of(gather)
-        with_options = together(*options)(gather)
-        keys += [key for key in _keys_of(with_options) if key not in others]
-        return with_options
+        return together(*options)(gather)
 
     return decorate
 
@@ -60,11 +61,6 @@ def together(*options: Decorator) -> Decorator:
         return command
 
     return decorate
-
-
-def _keys_of(command: Command) -> list[str]:
-    """Names of the arguments that click passes for the options which a function has been given so far."""
-    return [parameter.name for parameter in getattr(command, "__click_params__", [])]
 
 
 def choice_option(
@@ -82,12 +78,18 @@ def choice_option(
     return click.option(*declared, type=kinds, default=shown, show_default=True, callback=convert, help=text)
 
 
-def number_option(name: str, default: int | None, text: str) -> Decorator:
-    """An option that takes a positive integer."""
-    return click.option(name, type=POSITIVE, default=default, show_default=True, help=text)
+def number_option(name: str, default: int | None, text: str, *, least: int = 1) -> Decorator:
+    """An option that takes an integer of ``least`` or more."""
+    return click.option(name, type=click.IntRange(least), default=default, show_default=True, help=text)
 
 
 # --- what an owner decides
+
+
+def model_option(text: str, default: str | None = None) -> Decorator:
+    """``--model`` of a run that does not exist yet; ``text``: what is done with the model."""
+    names = f"{text}: {_MODEL_NAMES}."
+    return click.option("--model", required=default is None, default=default, show_default=True, help=names)
 
 
 batch_rows_option = number_option(
@@ -208,6 +210,9 @@ task_options = group(
 )
 
 
+learning_options = together(task_options, batch_rows_option, trainable_option, method_options)
+
+
 # --- what an operator decides
 
 
@@ -250,7 +255,7 @@ local_model_option = click.option(
     "--model", help="Read the model from this folder, when the run's model is a local folder."
 )
 joiner_model_option = click.option(
-    "--model", help=f"Load the model from here: {MODEL_NAMES}.  [default: what the manifest says]"
+    "--model", help=f"Load the model from here: {_MODEL_NAMES}.  [default: what the manifest says]"
 )
 owner_key_option = click.option(
     "--owner-key", type=FilePath, required=True, help="Sign with this key, which is the one that signed the run."

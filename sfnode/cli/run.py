@@ -66,7 +66,7 @@ _out_option = click.option(
 
 @click.group("run")
 def run_group() -> None:
-    """Say who may contribute to a run of yours: admit, exclude, invite.
+    """Say who may contribute to a run of yours.
 
     Each command signs a statement with the owner's key. It goes to the node of --data-dir, whether that runs or not,
     and from there to all others; or into a file (--out), which any node of the run takes (`sfnode run submit`).
@@ -79,7 +79,7 @@ def run_group() -> None:
 @_out_option
 @json_option
 def admit(authors: tuple[str, ...], owner: OwnerOptions, out: Path | None, is_json: bool) -> None:
-    """Let authors contribute to a run that is not open. AUTHOR: 64 hex digits, as `sfnode id show` prints them.
+    """Let authors contribute to a run that is not open. AUTHOR is a key of 64 hex digits: see `sfnode id show`.
 
     \b
     Example: sfnode run admit 3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29 \\
@@ -105,7 +105,7 @@ def admit(authors: tuple[str, ...], owner: OwnerOptions, out: Path | None, is_js
 @_out_option
 @json_option
 def exclude(author: str, from_step: int, owner: OwnerOptions, out: Path | None, is_json: bool) -> None:
-    """Exclude an author from a step on, for good. What they sent for that step and later is subtracted on every node.
+    """Exclude an author for good, from some step on. What they sent since is subtracted on every node.
 
     \b
     Example: sfnode run exclude 3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29 --from-step 120 \\
@@ -113,7 +113,7 @@ def exclude(author: str, from_step: int, owner: OwnerOptions, out: Path | None, 
     """
     manifest, signer = _run_and_signer(owner)
     if from_step >= manifest.steps:
-        raise OperatorError(f"--from-step {from_step}: the run has steps 0 to {manifest.steps - 1}")
+        raise OperatorError(f"--from-step {from_step}: the run has steps 0 to {manifest.steps - 1}; give one of them")
     statement = StatementCodec(manifest).exclude(signer, _author(author), from_step)
     _hand_over([statement], f"excluded {author[:16]} from step {from_step} on", owner.directory, out, is_json)
 
@@ -123,7 +123,7 @@ def exclude(author: str, from_step: int, owner: OwnerOptions, out: Path | None, 
 @_owner_options
 @json_option
 def invite(count: int, owner: OwnerOptions, is_json: bool) -> None:
-    """Print one-use invitations: whoever has one joins with `sfnode join --invite`. Send each to one person only.
+    """Print one-use invitations. Whoever has one joins with `sfnode join --invite`: send each to one person only.
 
     \b
     Example: sfnode run invite --count 3 --owner-key my.key --run my.run
@@ -131,7 +131,8 @@ def invite(count: int, owner: OwnerOptions, is_json: bool) -> None:
     manifest, signer = _run_and_signer(owner)
     if manifest.admission.kind is not AdmissionKind.INVITE:
         raise OperatorError(
-            f"the run's admission is {manifest.admission.kind.value}: only an invite run has invitations"
+            f"the run's admission is {manifest.admission.kind.value}: only an invite run has invitations, which "
+            "`sfnode init --admission invite` makes"
         )
     codec = StatementCodec(manifest)
     texts = [codec.invite(signer, secrets.token_bytes(KEY_BYTES)).text for _ in range(count)]
@@ -143,7 +144,7 @@ def invite(count: int, owner: OwnerOptions, is_json: bool) -> None:
 @data_dir_option
 @json_option
 def submit_file(file: Path, data_dir: Path, is_json: bool) -> None:
-    """Give a file of statements to the node of --data-dir, whether it runs or not. Anybody may: they are signed.
+    """Give a file of statements to a node, whether it runs or not. Anybody may do this: the owner has signed them.
 
     \b
     Example: sfnode run submit admitted.statements --data-dir ~/.sfnode/my-run-0123456789ab

@@ -17,7 +17,7 @@ from sfnode.reporter import printable
 @data_dir_option
 @json_option
 def status(data_dir: Path, is_json: bool) -> None:
-    """Show how a running node is doing. Exit code 0 only if it runs and reports.
+    """Show how a running node is doing. The exit code is 0 only if it runs and reports.
 
     \b
     Example: sfnode status --data-dir ~/.sfnode/my-run-0123456789ab

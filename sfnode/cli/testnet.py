@@ -19,21 +19,19 @@ from protocol.errors import OperatorError, SfnodeError
 from sfnode import demo
 from sfnode.cli.new_run import RunOptions, make_run
 from sfnode.cli.options import (
-    MODEL_NAMES,
-    NOT_NEGATIVE,
     FolderPath,
-    batch_rows_option,
     device_options,
+    group,
     json_option,
-    method_options,
+    learning_options,
+    model_option,
     number_option,
-    task_options,
-    trainable_option,
 )
-from sfnode.run import DataOptions, DeviceOptions, MethodOptions, TaskOptions
+from sfnode.run import DataOptions
 from sfnode.storage import EMBEDDED, evaluation_file, training_file
 from sfnode.testnet import LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode, NodeOutcome
 from sfnode.worker import TrainingConfig
+from sfnode.worker_protocol import DeviceOptions
 
 _NAME = "testnet"
 _TASK = EMBEDDED + demo.DATA_NAME
@@ -42,29 +40,23 @@ _PRINT_S = 2.0
 
 @click.command()
 @number_option("--nodes", 4, "Start this many nodes, each a process of its own.")
-@click.option(
-    "--late",
-    type=NOT_NEGATIVE,
-    default=0,
-    show_default=True,
-    help="Start this many more nodes when half of the steps are done.",
+@number_option("--late", 0, "Start this many more nodes when half of the steps are done.", least=0)
+@group(
+    "options",
+    RunOptions,
+    number_option("--steps", demo.STEPS, "Let each node make this many steps."),
+    model_option("Train this model", default=EMBEDDED + demo.MODEL_NAME),
+    learning_options,
+    group(
+        "data",
+        DataOptions,
+        click.option("--data", help="Train on this JSONL file.  [default: the data of the demo]"),
+    ),
 )
-@number_option("--steps", demo.STEPS, "Let each node make this many steps.")
-@click.option(
-    "--model",
-    default="embedded:tiny-opt",
-    show_default=True,
-    help=f"Train this model: {MODEL_NAMES}.",
-)
-@task_options
-@click.option("--data", help="Train on this JSONL file.  [default: the data of the demo]")
 @click.option(
     "--eval-data",
     help="Measure the accuracy on this JSONL file of held-out examples.  [default: the data of the demo]",
 )
-@batch_rows_option
-@trainable_option
-@method_options
 @click.option(
     "--dir",
     "folder",
@@ -89,24 +81,18 @@ _PRINT_S = 2.0
 def testnet(
     nodes: int,
     late: int,
-    steps: int,
-    model: str,
-    task: TaskOptions,
-    data: str | None,
+    options: RunOptions,
     eval_data: str | None,
-    batch_rows: int,
-    trainable: str,
-    method: MethodOptions,
     folder: Path | None,
     timeout_s: float,
     points_min: float | None,
     devices: DeviceOptions,
     is_json: bool,
 ) -> None:
-    """Run a network of real node processes on this machine until all hold the same model.
+    """Run a whole network of nodes on this machine, until all hold the same model.
 
-    Exit code 0 only if every state digest is equal, the offline replay of a ledger included, all stopped cleanly, and
-    the accuracy rose as --points-min asks.
+    The exit code is 0 only if all nodes and an offline replay of a ledger have the same state digest, every node
+    stopped cleanly, and the accuracy rose by --points-min.
 
     \b
     Example: sfnode testnet --nodes 4 --late 1 --steps 120
@@ -114,20 +100,12 @@ def testnet(
     folder = (folder or Path(tempfile.mkdtemp(prefix="sfnode-testnet-"))).resolve()
     if (folder / "node0").exists():
         raise OperatorError(f"{folder} holds an earlier test network: choose another --dir")
-    options = RunOptions(
-        name=_NAME,
-        model=model,
-        trainable=trainable,
-        task=task if task.says_what else replace(task, task=_TASK),
-        data=DataOptions(data=data),
-        batch_rows=batch_rows,
-        method=method,
-        steps=steps,
-    )
-    signed = make_run(options, folder / "owner.key").signed
+    if not options.task.says_what:
+        options = replace(options, task=replace(options.task, task=_TASK))
+    signed = make_run(options, folder / "owner.key", default_name=_NAME).signed
     training = TrainingConfig(
-        model=model,
-        data=training_file(signed.manifest.task, data),
+        model=options.model,
+        data=training_file(signed.manifest.task, options.data.data),
         eval_data=evaluation_file(signed.manifest.task, eval_data),
         device=devices.device,
         dtype=devices.dtype,
@@ -154,7 +132,9 @@ def _run(config: LocalNetworkConfig) -> LocalNetworkResult:
 def _check(result: LocalNetworkResult, folder: Path, points_min: float | None) -> None:
     """SfnodeError unless the nodes agree, stopped cleanly and learnt what was asked for."""
     if not result.is_agreed:
-        raise SfnodeError(f"the nodes do not agree: {sorted(set(result.state_digests))}; everything is in {folder}")
+        raise SfnodeError(
+            f"the nodes do not agree: {sorted(set(result.state_digests))}; the logs in {folder} say what each did"
+        )
     if not result.is_stopped_cleanly:
         raise SfnodeError(f"a node did not stop cleanly; see the logs in {folder}")
     if points_min is None:
@@ -164,7 +144,8 @@ def _check(result: LocalNetworkResult, folder: Path, points_min: float | None) -
     points = 100 * (result.after["accuracy"] - result.before["accuracy"])
     if points < points_min:
         raise SfnodeError(
-            f"held-out accuracy changed by {points:+.1f} points, at least {points_min:+.1f} were asked for"
+            f"held-out accuracy changed by {points:+.1f} points, at least {points_min:+.1f} were asked for: try more "
+            "--steps or another --learning-rate"
         )
 
 

@@ -54,8 +54,7 @@ from sfnode.network import (
     decode_discouraged,
     decode_peers,
     encode_bootstraps,
-    encode_discouraged,
-    encode_peers,
+    encode_rows,
     with_bootstraps,
 )
 from sfnode.node.basis_fetcher import BasisFetcher
@@ -323,10 +322,10 @@ class Daemon:
             await trio.sleep(_STATUS_S)
 
     def _save_peers(self) -> None:
-        rows = encode_peers(self.network.known_peers())
+        rows = encode_rows(self.network.known_peers())
         if rows != self._store.known_peers:
             self._store.save_known_peers(rows)
-        discouraged = encode_discouraged(self.network.discouraged_peers())
+        discouraged = encode_rows(self.network.discouraged_peers())
         if discouraged != self._store.discouraged:
             self._store.save_discouraged(discouraged)
         bootstraps = encode_bootstraps(self.network.reached_bootstraps)

@@ -5,14 +5,7 @@ from sfnode.run.builtin_tasks import BUILTIN_TASKS
 from sfnode.run.data_directory import HOME, find_data_directory
 from sfnode.run.model_reference import find_model
 from sfnode.run.node_key import claim_invitation, node_seed
-from sfnode.run.node_options import (
-    DeviceOptions,
-    JoinOptions,
-    NetworkOptions,
-    RunSource,
-    SnapshotOptions,
-    TrainingOptions,
-)
+from sfnode.run.node_options import JoinOptions, NetworkOptions, RunSource, SnapshotOptions, TrainingOptions
 from sfnode.run.owner_key import check_owner
 from sfnode.run.run_source import find_basis, find_manifest
 from sfnode.run.task_options import DataOptions, TaskOptions, texts_of
@@ -21,7 +14,6 @@ __all__ = [
     "BEST",
     "BUILTIN_TASKS",
     "DataOptions",
-    "DeviceOptions",
     "HOME",
     "JoinOptions",
     "MethodOptions",
@@ -36,11 +28,11 @@ __all__ = [
     "build_manifest",
     "check_owner",
     "claim_invitation",
-    "find_data_directory",
     "find_basis",
+    "find_data_directory",
     "find_manifest",
-    "method_of",
     "find_model",
+    "method_of",
     "node_seed",
     "read_toml",
     "texts_of",

@@ -192,7 +192,7 @@ def read_toml(path: Path) -> dict[str, object]:
     try:
         text = read_bytes(path, "the settings file").decode("utf-8")
     except UnicodeDecodeError as error:
-        raise OperatorError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from None
+        raise OperatorError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}. Save it as UTF-8") from None
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

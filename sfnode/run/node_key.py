@@ -44,5 +44,7 @@ def claim_invitation(manifest: Manifest, text: str, seed: bytes, data_dir: Path)
     try:
         codec.check_signed(codec.decode_untrusted(data))
     except Reject:
-        raise OperatorError("--invite: the owner of this run has not signed it; it is for another run") from None
+        raise OperatorError(
+            "--invite: the owner of this run has not signed it; it is for another run. Ask them for one"
+        ) from None
     submit(data_dir, [data])

@@ -10,19 +10,7 @@ from pathlib import Path
 
 from protocol.node import SnapshotUse
 from sfnode.network import MEMORY_BYTES_MAX
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceOptions:
-    """Where the forward passes run, and in which numbers.
-
-    Attributes:
-        device: "auto", "cpu", "cuda" or "mps".
-        dtype: of the weights: "fp32", "bf16", "fp16", "int8", "int8-fp32" or "int4".
-    """
-
-    device: str = "auto"
-    dtype: str = "fp32"
+from sfnode.worker_protocol import DeviceOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

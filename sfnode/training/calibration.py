@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from protocol import limits
@@ -49,6 +49,7 @@ from sfnode.training.model import (
 )
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData, batch_of, read_task, row_batch
+from sfnode.worker_protocol import CalibrationOptions, DeviceOptions, Source
 
 ENTRY_MAX: Final = 31  # almost four times the unit: larger entries are cut, and the bound of SPEC 4.5 stays loose
 _EXTRA_COLUMNS: Final = 8  # of the subspace iteration (Halko et al., arXiv 0909.4061, algorithm 4.4)
@@ -57,63 +58,30 @@ _BATCH_ROWS: Final = 16  # back-propagated through at once: as many as a step's,
 _FORWARD_EXAMPLES_MAX: Final = 64  # one pass; their tokens by the hundred say enough of a layer's inputs
 
 
-class Source(StrEnum):
-    """What a basis is made from."""
+def calibrate(
+    options: CalibrationOptions, *, model: str, trainable: str, task: TaskSpec, rank: int
+) -> tuple[Basis, ...]:
+    """The basis of every tensor of the groups ``trainable``, in the order in which a manifest lists them.
 
-    GRADIENT = "gradient"
-    FORWARD = "forward"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationChoice:
-    """What `sfnode basis make` is told; its options have the same names.
-
-    Attributes:
-        examples: how many, from the start of ``data``.
-        rank: columns of each side, a power of two: the run's.
-    """
-
-    model: str
-    trainable: str
-    task: TaskSpec
-    data: str
-    source: str
-    examples: int
-    rank: int
-    device: str
-    dtype: str
-
-
-def calibrate(choice: CalibrationChoice) -> tuple[Basis, ...]:
-    """The basis of every tensor of ``choice.trainable``, in the order in which a manifest lists them.
+    ``rank``: columns of each side, a power of two: the run's.
 
     Raises:
         OperatorError: rank, model, data, device or groups cannot be used, or there is not enough memory.
     """
-    if choice.rank & (choice.rank - 1) or choice.rank > limits.RANK_MAX:
-        raise OperatorError(f"--rank {choice.rank}: must be a power of two, at most {limits.RANK_MAX}")
-    folder = resolve_model(choice.model)
-    check_positions(folder.path, choice.task.max_tokens)
-    data = read_task(load_tokenizer(folder.path), choice.task, locate(choice.data), None)
-    model = load_causal_lm(folder.path, choose_device(choice.device), choose_dtype(choice.dtype))
-    tensors = trainable_tensors(model, chosen_groups(choice.trainable))
-    return _basis_of(SharedModel(model), tensors, data, choice, choice.rank)
+    if rank & (rank - 1) or rank > limits.RANK_MAX:
+        raise OperatorError(f"--rank {rank}: must be a power of two, at most {limits.RANK_MAX}")
+    folder = resolve_model(model)
+    check_positions(folder.path, task.max_tokens)
+    data = read_task(load_tokenizer(folder.path), task, locate(options.data), None)
+    loaded = _load(folder.path, options.devices)
+    tensors = trainable_tensors(loaded, chosen_groups(trainable))
+    return _basis_of(SharedModel(loaded), tensors, data, options, rank)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RenewalChoice:
-    """What `sfnode basis renew` is told; its options have the same names. ``model``: where the run's model is."""
-
-    model: str
-    data: str
-    source: str
-    examples: int
-    device: str
-    dtype: str
-
-
-def recalibrate(bases: Bases, coefficients: Coefficients, choice: RenewalChoice) -> tuple[Basis, ...]:
+def recalibrate(options: CalibrationOptions, bases: Bases, coefficients: Coefficients, model: str) -> tuple[Basis, ...]:
     """The basis of every tensor of a run, taken at the weights that it has reached, and within its bounds.
+
+    ``model``: where the run's model is.
 
     Raises:
         OperatorError: as `calibrate`; or the run's basis is in other units than those of `sfnode basis make`.
@@ -121,26 +89,26 @@ def recalibrate(bases: Bases, coefficients: Coefficients, choice: RenewalChoice)
     manifest = bases.manifest
     if manifest.method.basis_unit_exp != UNIT_EXP:
         raise OperatorError(f"the run's basis has units of 2^-{manifest.method.basis_unit_exp}, not 2^-{UNIT_EXP}")
-    folder = resolve_model(choice.model, manifest.model.revision)
+    folder = resolve_model(model, manifest.model.revision)
     check_model(folder.path, manifest.model)
-    data = read_task(load_tokenizer(folder.path), manifest.task, locate(choice.data), None)
-    shared = SharedModel(load_causal_lm(folder.path, choose_device(choice.device), choose_dtype(choice.dtype)))
+    data = read_task(load_tokenizer(folder.path), manifest.task, locate(options.data), None)
+    shared = SharedModel(_load(folder.path, options.devices))
     epochs = {epoch: coefficients.flat(epoch) for epoch in coefficients.epochs()}
     for name, weight in fold_weights(bases, epochs, shared.switch.base).items():
         shared.switch.base[name].copy_(weight)
-    found = _basis_of(shared, manifest.tensors, data, choice, manifest.method.rank)
+    found = _basis_of(shared, manifest.tensors, data, options, manifest.method.rank)
     return tuple(_within(basis, manifest.method.basis_max) for basis in found)
 
 
+def _load(folder: Path, devices: DeviceOptions) -> PreTrainedModel:
+    return load_causal_lm(folder, choose_device(devices.device), choose_dtype(devices.dtype))
+
+
 def _basis_of(
-    shared: SharedModel,
-    tensors: Sequence[TensorSpec],
-    data: TaskData,
-    choice: CalibrationChoice | RenewalChoice,
-    rank: int,
+    shared: SharedModel, tensors: Sequence[TensorSpec], data: TaskData, options: CalibrationOptions, rank: int
 ) -> tuple[Basis, ...]:
-    examples = data.examples[: choice.examples]
-    if Source(choice.source) is Source.FORWARD:
+    examples = data.examples[: options.examples]
+    if options.source is Source.FORWARD:
         if not data.label_tokens:
             raise OperatorError("--source forward needs label words of one token each; use --source gradient")
         return forward_basis(shared, tensors, examples[:_FORWARD_EXAMPLES_MAX], data, rank)

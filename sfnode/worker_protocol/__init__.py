@@ -1,5 +1,7 @@
-"""Door: `OpenSession`. What a node and its training process agree on: messages and precisions. No torch, no trio."""
+"""Doors: `OpenSession`, `PRECISIONS`. What a node and its training process agree on. No torch, no trio."""
 
+from sfnode.worker_protocol.calibration_options import CalibrationOptions, Source
+from sfnode.worker_protocol.device_options import DeviceOptions
 from sfnode.worker_protocol.device_report import CudaDevice, DeviceReport
 from sfnode.worker_protocol.messages import (
     CoefficientsSet,
@@ -24,9 +26,11 @@ from sfnode.worker_protocol.messages import (
 from sfnode.worker_protocol.precisions import FLOATS, PRECISIONS, Precision
 
 __all__ = [
-    "CudaDevice",
-    "DeviceReport",
+    "CalibrationOptions",
     "CoefficientsSet",
+    "CudaDevice",
+    "DeviceOptions",
+    "DeviceReport",
     "EpochCoefficients",
     "EstimateRequest",
     "Estimated",
@@ -42,6 +46,7 @@ __all__ = [
     "Request",
     "SessionOpened",
     "SetCoefficients",
+    "Source",
     "WorkerFailure",
     "decode_body",
     "encode_frame",

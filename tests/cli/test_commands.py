@@ -24,6 +24,7 @@ from sfnode.node.status_file import Status
 from sfnode.storage.store import STATUS_FILE, Store
 from tests import REPOSITORY
 from tests.support.cli_calls import assert_teaches, call
+from tests.support.commands import commands_below
 from tests.support.manifests import OWNER, small_manifest
 
 SIGNED = sign_manifest(small_manifest(), OWNER)
@@ -66,14 +67,7 @@ def report(directory: Path, status: Status) -> None:
 # --- help -------------------------------------------------------------------------------------------------------
 
 
-def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    for name, command in group.commands.items():
-        yield (*path, name), command
-        if isinstance(command, click.Group):
-            yield from commands(command, (*path, name))
-
-
-ALL = dict(commands(cli))
+ALL = dict(commands_below(cli))
 LEAVES = [path for path, command in ALL.items() if not isinstance(command, click.Group)]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from itertools import islice
 from random import Random
 
@@ -15,16 +14,9 @@ from sfnode.demo import LABEL_WORDS, PRETRAINED_WORDS, TEMPLATE, data_file, mode
 from tests.demo.make_data import make_reviews
 from tests.demo.make_model import make_tokenizer, pretraining_text
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Two threads on cores that others use too spin at every small product: 60 times slower, measured."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

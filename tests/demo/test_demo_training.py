@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,16 +22,9 @@ from sfnode.training.export.model_folder import export_adapter, export_model
 from tests import REPOSITORY
 from tests.support.demo_run import DemoRun, demo_run
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 STEPS = 20  # with a rate that makes them enough
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Two threads on cores that others use too spin at every small product: 60 times slower, measured."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

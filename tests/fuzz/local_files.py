@@ -18,7 +18,7 @@ from protocol.errors import OperatorError, StorageDamagedError, WorkerError
 from protocol.schema import to_plain
 from protocol.state.replica import Replica
 from sfnode.network import bounds
-from sfnode.network.discovery.saved_peers import decode_peers, encode_peers
+from sfnode.network.discovery.saved_peers import decode_peers, encode_rows
 from sfnode.network.memory_guard import MemoryState
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import peer_of_author
@@ -48,7 +48,7 @@ def check_known_peers(data: bytes) -> None:
     kept = book.rows()
     assert len(kept) <= bounds.KNOWN_PEERS_MAX
     assert all(len(row.addresses) <= bounds.ADDRESSES_PER_PEER_MAX for row in kept)
-    assert decode_peers(encode_peers(kept)) == kept
+    assert decode_peers(encode_rows(kept)) == kept
     for peer in book.due(0.0, exclude=frozenset()):
         assert all(address.port and address.peer is None for address in book.addresses(peer))
     book.share(exclude=OWN, connected=frozenset())

@@ -39,9 +39,9 @@ from protocol.wire import Head, Message, PeerId, Records, decode_untrusted, enco
 from tests.fuzz.catalogue import Target
 from tests.fuzz.choices import Choices
 from tests.fuzz.lies import any_request, lie
-from tests.fuzz.messages import MESSAGES
 from tests.support.ledgers import add, seal, signer
 from tests.support.manifests import manifest_data
+from tests.support.sample_messages import MESSAGES
 
 MANIFEST = checked({**manifest_data(), "authors_max": 4})
 ME = 3

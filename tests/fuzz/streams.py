@@ -34,9 +34,9 @@ from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, RefusedError, awa
 from sfnode.network.transport.link import Link, LinkBrokenError
 from tests.fuzz.catalogue import Target
 from tests.fuzz.choices import Choices
-from tests.fuzz.messages import MESSAGES
 from tests.fuzz.verdicts import reason_of
 from tests.support.manifests import OWNER, small_manifest
+from tests.support.sample_messages import MESSAGES
 
 RUN_FILE = sign_manifest(small_manifest(), OWNER).encode()
 _OWN = own_hello(run_id=b"\1" * 32, agent="sfnode", listen=(), head_step=0)

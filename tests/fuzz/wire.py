@@ -11,8 +11,8 @@ from protocol.wire import decode_untrusted, encode
 from tests.fuzz import schema
 from tests.fuzz.catalogue import Target
 from tests.fuzz.choices import Choices
-from tests.fuzz.messages import MESSAGES
 from tests.fuzz.verdicts import reason_of
+from tests.support.sample_messages import MESSAGES
 
 
 def check_payload(payload: bytes) -> None:

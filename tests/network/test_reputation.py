@@ -11,7 +11,7 @@ from protocol.framing import frame
 from protocol.limits import FRAME_BYTES_MAX
 from protocol.run.manifest import sign_manifest
 from protocol.wire import Bye, Records, encode
-from sfnode.network.discovery.saved_peers import decode_discouraged, encode_discouraged
+from sfnode.network.discovery.saved_peers import decode_discouraged, encode_rows
 from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.policy.reputation import DiscouragedRow, Fault
 from sfnode.storage.store import Store
@@ -81,7 +81,7 @@ async def test_discouraged__node_restarts__still_refuses_the_peer(tmp_path: Path
         nursery.cancel_scope.cancel()
     assert row.peer == dialler.peer
     store = Store(tmp_path, signed)
-    store.save_discouraged(encode_discouraged([row]))
+    store.save_discouraged(encode_rows([row]))
     store.close()
     store = Store(tmp_path, signed)
     kept = decode_discouraged(store.discouraged)

@@ -115,20 +115,26 @@ async def in_thread(act: Callable[[], object]) -> None:
     await trio.to_thread.run_sync(act)
 
 
+@asynccontextmanager
+async def on_a_snapshot(old: Old, folder: Path) -> AsyncIterator[JoinProcess]:
+    """Somebody who joins on a slow line, as soon as it uses a snapshot."""
+    await old.agree()
+    old.proxy.set_fault("throttle")
+    with Joins(folder) as joins:
+        joiner = joining(joins, folder, old, "--snapshot", "always")
+        await in_thread(lambda: joiner.wait_for_event("snapshot_used"))
+        yield joiner
+
+
 async def test_joiner__on_a_slow_line__contributes_before_its_replay_is_through_and_then_proves(tmp_path: Path) -> None:
-    async with old_network(tmp_path) as old:
-        await old.agree()
-        old.proxy.set_fault("throttle")
-        with Joins(tmp_path) as joins:
-            joiner = joining(joins, tmp_path, old, "--snapshot", "always")
-            await in_thread(lambda: joiner.wait_for_event("snapshot_used"))
-            mine = signer(JOINER).author
-            await until(lambda: old.nodes[1].node.replica.ledger.highest_step(mine) >= 0)
-            early = joiner.status()
-            assert early["catching_up"] > early["updates"], early  # not live yet
-            old.proxy.set_fault("none")
-            await in_thread(lambda: joiner.wait_for_event("snapshot_proved"))
-            assert joiner.stop() == 0
+    async with old_network(tmp_path) as old, on_a_snapshot(old, tmp_path) as joiner:
+        mine = signer(JOINER).author
+        await until(lambda: old.nodes[1].node.replica.ledger.highest_step(mine) >= 0)
+        early = joiner.status()
+        assert early["catching_up"] > early["updates"], early  # not live yet
+        old.proxy.set_fault("none")
+        await in_thread(lambda: joiner.wait_for_event("snapshot_proved"))
+        assert joiner.stop() == 0
     verified = log_verify(tmp_path / "joiner")
     assert verified["ok"] and verified["void_slots"] == 0 and verified["updates"] > len(records(RUN))
 
@@ -139,15 +145,10 @@ async def test_joiner__authors_lie_in_concert__stops_loudly(tmp_path: Path, monk
         return replace(true, epochs={epoch: flat + 1 for epoch, flat in true.epochs.items()})
 
     monkeypatch.setattr("protocol.node.snapshots.take_snapshot", lie)
-    async with old_network(tmp_path) as old:
-        await old.agree()
-        old.proxy.set_fault("throttle")
-        with Joins(tmp_path) as joins:
-            joiner = joining(joins, tmp_path, old, "--snapshot", "always")
-            await in_thread(lambda: joiner.wait_for_event("snapshot_used"))
-            old.proxy.set_fault("none")
-            assert joiner.process is not None
-            assert await trio.to_thread.run_sync(joiner.process.wait, 60.0) == 1
+    async with old_network(tmp_path) as old, on_a_snapshot(old, tmp_path) as joiner:
+        old.proxy.set_fault("none")
+        assert joiner.process is not None
+        assert await trio.to_thread.run_sync(joiner.process.wait, 60.0) == 1
     text = joiner.logs[-1].read_text()
     assert f"the snapshot of the steps before {STEP} is false" in text and "halt.json" in text
     evidence = json.loads((tmp_path / "joiner" / "halt.json").read_text())

@@ -13,10 +13,10 @@ from protocol.limits import FRAME_BYTES_MAX
 from protocol.run.manifest import decode_run_untrusted, sign_manifest
 from protocol.wire import Message, decode_untrusted, encode
 from tests.fuzz.envelopes import reason_to_reject as envelope_reason
-from tests.fuzz.messages import MESSAGES
 from tests.fuzz.schema import reason_to_reject as message_reason
 from tests.support.ledgers import seal
 from tests.support.manifests import OWNER, small_manifest
+from tests.support.sample_messages import MESSAGES
 
 FLIPS = (1, 2, 4, 8, 16, 32, 64, 128)
 SOME = (*FLIPS, 0x0F, 0x55, 0xAA, 0xFF)

@@ -73,17 +73,16 @@ def test_find_seed__cancelled_while_processes_search__leaves_none(monkeypatch: p
     assert seen[0] and children_of(os.getpid()) == []
 
 
-def test_find_seed__processes_end_by_themselves__says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [("/bin/false", "ended before it had one"), ("/nowhere/python", "No such file")],
+    ids=["ends by itself", "cannot start"],
+)
+def test_find_seed__processes_that_are_of_no_use__says_why(
+    program: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sfnode.run.proof_of_work._BLOCKS_ALONE", 0)
-    monkeypatch.setattr("sfnode.run.proof_of_work.sys.executable", "/bin/false")
+    monkeypatch.setattr("sfnode.run.proof_of_work.sys.executable", program)
     with pytest.raises(ExceptionGroup) as caught:
         trio.run(find_seed, run_with_work(32), lambda tries, seconds: None)
-    assert caught.group_contains(OperatorError, match="ended before it had one")
-
-
-def test_find_seed__processes_cannot_start__says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfnode.run.proof_of_work._BLOCKS_ALONE", 0)
-    monkeypatch.setattr("sfnode.run.proof_of_work.sys.executable", "/nowhere/python")
-    with pytest.raises(ExceptionGroup) as caught:
-        trio.run(find_seed, run_with_work(32), lambda tries, seconds: None)
-    assert caught.group_contains(OperatorError, match="No such file")
+    assert caught.group_contains(OperatorError, match=told)

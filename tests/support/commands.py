@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 
 import click
 
 from sfnode.cli import cli
+
+
+def commands_below(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command and group of commands below ``group``, with the words that name it."""
+    for name, command in group.commands.items():
+        yield (*path, name), command
+        if isinstance(command, click.Group):
+            yield from commands_below(command, (*path, name))
 
 
 def commands_in(script: str) -> list[list[str]]:

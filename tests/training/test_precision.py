@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -43,18 +42,12 @@ from tests.support.demo_run import AUTHORS, demo_run
 from tests.support.tiny_architectures import tiny_model
 from tests.support.tiny_models import model_manifest, tiny_tokenizer, write_reviews
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CPU: Final = torch.device("cpu")
 HAS_TORCHAO: Final = "torchao" in importlib.metadata.packages_distributions()
 needs_torchao = pytest.mark.skipif(not HAS_TORCHAO, reason="torchao is not installed: pip install -e '.[quantised]'")
 QUANTISED_TOO: Final = ["bf16", "fp16", *(pytest.param(each, marks=needs_torchao) for each in ("int8", "int8-fp32"))]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def int8_model(name: str) -> PreTrainedModel:

@@ -8,19 +8,17 @@ from sfnode.network.discovery.saved_peers import (
     decode_discouraged,
     decode_peers,
     encode_bootstraps,
-    encode_discouraged,
-    encode_peers,
+    encode_rows,
     with_bootstraps,
 )
 
 __all__ = [
     "with_bootstraps",
-    "encode_discouraged",
+    "encode_rows",
     "NoMappingError",
     "decode_peers",
     "decode_discouraged",
     "encode_bootstraps",
-    "encode_peers",
     "find_gateway",
     "Dialler",
     "LocalDiscovery",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TypeVar
 
 from protocol.errors import OperatorError
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
@@ -12,16 +13,27 @@ from sfnode.network.bounds import BOOTSTRAPS_KEPT_MAX
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy import DiscouragedRow, PeerRow, parse_bootstrap
 
+Row = TypeVar("Row", PeerRow, DiscouragedRow)
 
-def encode_peers(rows: Iterable[PeerRow]) -> str:
-    """The address book as it is saved."""
-    return _encode_rows(rows)
+
+def encode_rows(rows: Iterable[PeerRow | DiscouragedRow]) -> str:
+    """The address book, or the peers that are not wanted, as they are saved."""
+    return json.dumps([to_plain(row, as_rows=False) for row in rows])
 
 
 def decode_peers(text: str) -> tuple[PeerRow, ...]:
     """The saved address book; an unreadable one is worth no stop: bootstraps bring the peers back."""
+    return _decode_rows(PeerRow, text, "known_peers")
+
+
+def decode_discouraged(text: str) -> tuple[DiscouragedRow, ...]:
+    """The saved peers that are not wanted; unreadable ones are worth no stop: whoever misbehaves will do so again."""
+    return _decode_rows(DiscouragedRow, text, "discouraged")
+
+
+def _decode_rows(declared: type[Row], text: str, where: str) -> tuple[Row, ...]:
     try:
-        return tuple(from_plain_untrusted(PeerRow, row, "known_peers") for row in json.loads(text))
+        return tuple(from_plain_untrusted(declared, row, where) for row in json.loads(text))
     except (ValueError, TypeError, RecursionError, Malformed):
         return ()
 
@@ -42,20 +54,3 @@ def with_bootstraps(config: NetworkConfig, text: str) -> NetworkConfig:
         return config
     earlier = [str(address) for address in saved if address.peer not in named]
     return replace(config, bootstrap=(*config.bootstrap, *earlier[:BOOTSTRAPS_KEPT_MAX]))
-
-
-def encode_discouraged(rows: Iterable[DiscouragedRow]) -> str:
-    """The peers that are not wanted, as they are saved."""
-    return _encode_rows(rows)
-
-
-def decode_discouraged(text: str) -> tuple[DiscouragedRow, ...]:
-    """The saved peers that are not wanted; unreadable ones are worth no stop: whoever misbehaves will do so again."""
-    try:
-        return tuple(from_plain_untrusted(DiscouragedRow, row, "discouraged") for row in json.loads(text))
-    except (ValueError, TypeError, RecursionError, Malformed):
-        return ()
-
-
-def _encode_rows(rows: Iterable[PeerRow | DiscouragedRow]) -> str:
-    return json.dumps([to_plain(row, as_rows=False) for row in rows])

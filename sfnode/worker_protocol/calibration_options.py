@@ -1,0 +1,30 @@
+"""What an owner says about making a published basis. No click, no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from sfnode.worker_protocol.device_options import DeviceOptions
+
+
+class Source(StrEnum):
+    """What a basis is made from."""
+
+    GRADIENT = "gradient"
+    FORWARD = "forward"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationOptions:
+    """What the model is looked at with.
+
+    Attributes:
+        data: a JSONL file or "embedded:NAME".
+        examples: how many, from the start of ``data``.
+    """
+
+    data: str
+    source: Source = Source.GRADIENT
+    examples: int = 128
+    devices: DeviceOptions = field(default_factory=DeviceOptions)

@@ -1,0 +1,18 @@
+"""What an operator says about where to compute. No click, no torch, no network: training reads it, too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceOptions:
+    """Where the forward passes run, and in which numbers.
+
+    Attributes:
+        device: "auto", "cpu", "cuda" or "mps".
+        dtype: of the weights: "fp32", "bf16", "fp16", "int8", "int8-fp32" or "int4".
+    """
+
+    device: str = "auto"
+    dtype: str = "fp32"
