@@ -29,6 +29,7 @@ from tests.repository.durations import CORES, PROCESSES, store_seconds, stored_s
 BIN: Final = Path(sys.executable).parent
 NICENESS: Final = 5  # a third of the weight of a process that wants the same core
 PROCESS_TESTS_AT_ONCE: Final = 2
+STOP_S: Final = 10.0  # for each lane to end in good order after Ctrl-C
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,7 @@ class Driver:
             for thread in threads:
                 thread.join()
         except KeyboardInterrupt:
-            self._stop()
+            self._stop(threads)
             raise
         ended = {phase.name: phase.code for phase in self.ended}
         return all(ended.get(phase.name) == 0 for lane in lanes for phase in lane)
@@ -107,11 +108,15 @@ class Driver:
         with self._screen:
             click.echo(text)
 
-    def _stop(self) -> None:
-        """Start nothing more and end what runs: after Ctrl-C."""
+    def _stop(self, threads: Sequence[threading.Thread]) -> None:
+        """Start nothing more and end what runs; at Ctrl-C pytest ends its own processes, but may have it ignored."""
         self._is_stopped = True
-        for process in list(self._running.values()):
-            process.terminate()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            for process in list(self._running.values()):
+                process.send_signal(number)
+            for thread in threads:
+                if thread.is_alive():
+                    thread.join(STOP_S)
 
 
 def _wait(process: subprocess.Popen[bytes]) -> float:

@@ -18,10 +18,12 @@ from tests.repository.everything import Driver, Ended, Phase
 
 INTERRUPTED = """
 import signal
+from tests.repository import everything
 from tests.repository.everything import Driver, Phase
 for number in (signal.SIGINT, signal.SIGTERM):  # a shell that starts this in the background has SIGINT ignored
     signal.signal(number, signal.default_int_handler)
 wait = ("sh", "-c", 'echo $$ > "$0"; exec sleep 60', "{pid}")
+everything.STOP_S = 0.2
 Driver().run((Phase(name="waits", command=wait), Phase(name="never", command=("touch", "{never}"))))
 """
 
