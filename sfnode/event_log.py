@@ -21,7 +21,7 @@ _LOGGER.addHandler(logging.NullHandler())  # else logging prints warnings on std
 
 
 def log(level: int, name: str, *, is_failure: bool = False, **fields: str | float | bool | None) -> None:
-    """Say that ``name`` happened; ``is_failure`` adds the traceback of the exception being handled."""
+    """Say that ``name`` happened; ``is_failure`` adds the exception being handled."""
     _LOGGER.log(level, name, exc_info=is_failure, extra={"fields": fields})
 
 
@@ -54,7 +54,9 @@ class _ReporterHandler(logging.Handler):
         self._shown_s[name] = now_s
         if left_out := self._left_out.pop(name, 0):
             fields["left_out"] = left_out
-        if record.exc_info and record.exc_info[0]:
-            fields["traceback"] = "".join(traceback.format_exception(*record.exc_info))
+        if record.exc_info and record.exc_info[1]:
+            fields["error"] = repr(record.exc_info[1])
+            if record.levelno >= logging.ERROR:  # a bug of ours; what is less is a peer's fault, and its text will do
+                fields["traceback"] = "".join(traceback.format_exception(*record.exc_info))
         text = " ".join(f"{key}={value}" for key, value in fields.items())
         self._reporter.event_at(record.levelno, name, f"{record.levelname.lower()}: {name} {text}", **fields)

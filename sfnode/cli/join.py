@@ -26,6 +26,7 @@ from sfnode.cli.options import (
     number_option,
     run_file_option,
 )
+from sfnode.event_log import LEVELS, show_log
 from sfnode.node import Daemon, prepare
 from sfnode.reporter import Reporter
 from sfnode.run import JoinOptions, NetworkOptions, RunSource, SnapshotOptions, TrainingOptions
@@ -151,8 +152,15 @@ _snapshot_options = group(
         help="Stop when the run is over, instead of serving it to others.",
     ),
 )
+@click.option(
+    "--log-level",
+    type=click.Choice(list(LEVELS)),
+    default="info",
+    show_default=True,
+    help="Show what is this important or more; `debug` shows every refused connection and every dial.",
+)
 @json_option
-def join(options: JoinOptions, is_json: bool) -> None:
+def join(options: JoinOptions, log_level: str, is_json: bool) -> None:
     """Join a run and train in it, or start one from a run file.
 
     \b
@@ -164,7 +172,9 @@ def join(options: JoinOptions, is_json: bool) -> None:
         raise OperatorError("--upnp needs a port to be let in at: add --listen /ip4/0.0.0.0/tcp/PORT")
     if not options.is_relay and options.training.worker_socket is None:
         check_can_train()
-    reporter = Reporter(is_json=True if is_json else None)
+    level = LEVELS[log_level]
+    reporter = Reporter(is_json=True if is_json else None, level=level)
+    show_log(reporter, level)
     trio.run(_run_until_stopped, options, reporter)
     reporter.finish()
 

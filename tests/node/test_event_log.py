@@ -67,8 +67,11 @@ def test_log__failure__carries_its_traceback() -> None:
             raise ValueError("a bug of ours")
         except ValueError:
             log(logging.ERROR, "stream_handler_failed", is_failure=True)
-    (event,) = events(stream)
-    assert "ValueError: a bug of ours" in event["traceback"]
+            log(logging.DEBUG, "not shown", is_failure=True)
+            log(logging.WARNING, "connection_failed", is_failure=True)
+    bug, peers_fault = events(stream)
+    assert bug["error"] == "ValueError('a bug of ours')" and "Traceback" in bug["traceback"]
+    assert peers_fault["error"] == bug["error"] and "traceback" not in peers_fault
 
 
 def test_log__nobody_asked_for_it__prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:

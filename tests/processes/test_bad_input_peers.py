@@ -117,6 +117,30 @@ async def test_join__bootstrap_that_sends_a_bad_manifest__is_refused(tmp_path: P
     assert result.stderr.endswith(b"Use another bootstrap\n")
 
 
+def test_join__log_level__shows_what_is_as_important_or_more(run_file: Path, joins: Joins, tmp_path: Path) -> None:
+    write_run(demo_run(steps=8, name="another"), tmp_path / "other.run")
+    ports = {level: free_port() for level in ("debug", "info", "error")}
+    bootstraps = [part for level, port in ports.items() for part in ("--bootstrap", address_in(tmp_path / level, port))]
+    nodes = {
+        level: joins(
+            level, "--run", run_file, "--relay", "--listen", f"/ip4/127.0.0.1/tcp/{port}", "--log-level", level
+        )
+        for level, port in ports.items()
+    }
+    stranger = joins("stranger", "--run", tmp_path / "other.run", "--relay", *bootstraps)
+    nodes["debug"].wait_for_event("inbound_refused")
+
+    def refusing() -> set[object]:
+        return {event["address"] for event in stranger.events() if "run" in str(event.get("reason"))}
+
+    wait_until(lambda: len(refusing()) == 3, "three refusals")
+    for node in nodes.values():
+        assert node.stop() == 0
+    told = {level: {event["event"] for event in node.events()} for level, node in nodes.items()}
+    assert "started" in told["info"] and "inbound_refused" not in told["info"]
+    assert told["error"] <= {"progress"}
+
+
 # --- peers ------------------------------------------------------------------------------------------------------
 
 
