@@ -35,7 +35,8 @@ class Structure:
     levels: int  # rooms in the longest chain of arrows; a circle counts as one
     rooms_seen_from_sfnode: int  # the same with all of protocol/ as one room
     arrows_seen_from_sfnode: int
-    protocol_levels: int  # modules in the longest chain of imports
+    protocol_levels: int  # rooms of protocol/ in the longest chain of arrows
+    protocol_module_levels: int  # its modules in the longest chain of imports
     import_circles: tuple[str, ...]  # of modules
     loose_modules: dict[str, int]  # folder -> files of code directly in it
     file_names_twice: dict[str, tuple[str, ...]]
@@ -52,7 +53,7 @@ def measure(modules: tuple[Module, ...]) -> Structure:
     uses = use_graph(house)
     rooms = _room_graph(house, uses, rooms_of(house))
     from_sfnode = _room_graph(house, uses, rooms_of(house, as_one="protocol"))
-    core = {name: used for name, used in uses.items() if name.partition(".")[0] == "protocol"}
+    core = _only(uses, "protocol")
     untyped = tuple(line for module in house for line in untyped_signatures(module))
     benchmarks = (module for module in modules if module not in house)
     longest = sorted(modules, key=lambda module: (-module.lines, module.path))
@@ -63,7 +64,8 @@ def measure(modules: tuple[Module, ...]) -> Structure:
         levels=levels(rooms),
         rooms_seen_from_sfnode=len(from_sfnode),
         arrows_seen_from_sfnode=_arrows(from_sfnode),
-        protocol_levels=levels(core),
+        protocol_levels=levels(_only(rooms, "protocol")),
+        protocol_module_levels=levels(core),
         import_circles=tuple(import_cycles(modules)),
         loose_modules=loose_modules(modules),
         file_names_twice=file_names_twice(modules),
@@ -92,6 +94,10 @@ def _room_graph(modules: tuple[Module, ...], uses: Graph, rooms: dict[str, str])
     for user, used in uses.items():
         graph[rooms[user]] |= {rooms[name] for name in used} - {rooms[user]}
     return {room: frozenset(reached) for room, reached in graph.items()}
+
+
+def _only(graph: Graph, package: str) -> Graph:
+    return {name: used for name, used in graph.items() if name.partition(".")[0] == package}
 
 
 def _arrows(graph: Graph) -> int:
@@ -197,7 +203,8 @@ def text(found: Structure) -> str:
         ("levels of rooms", found.levels),
         ("rooms, protocol/ as one", found.rooms_seen_from_sfnode),
         ("arrows, protocol/ as one", found.arrows_seen_from_sfnode),
-        ("levels of modules, protocol/", found.protocol_levels),
+        ("levels of rooms, protocol/", found.protocol_levels),
+        ("levels of modules, protocol/", found.protocol_module_levels),
         ("import circles", len(found.import_circles)),
         ("most files in one folder", most),
         ("file names twice", f"{len(found.file_names_twice)}  {', '.join(found.file_names_twice)}"),

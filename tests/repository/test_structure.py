@@ -13,18 +13,18 @@ from tests.repository.architecture import OURS, Module, parse_file, read_modules
 # Figure -> what it may be at most. Lower them when the tree gets better; raise one only with a reason in the commit.
 AT_MOST = {
     "rooms": 32,
-    "arrows": 167,
+    "arrows": 169,
     "arrows_in_circles": 0,
     "levels": 16,
     "rooms_seen_from_sfnode": 17,
-    "arrows_seen_from_sfnode": 54,
+    "arrows_seen_from_sfnode": 56,
     "protocol_levels": 14,
     "import_circles": 0,
     "most_files_in_a_folder": 17,
     "file_names_twice": 0,
     "class_names_twice": 0,
     "untyped_signatures": 0,
-    "untyped_signatures_of_benchmarks": 23,
+    "untyped_signatures_of_benchmarks": 24,
     "longest_file": 400,
     "files_over_300_lines": 16,
 }
