@@ -168,7 +168,7 @@ PLACES = (
     _mutant(
         "unverified-like-the-reached",
         "after a restart whoever has filled the book with peers that do not exist has most of the dials",
-        Edit("sfnode.network.policy.address_book", "AddressBook.due", "zip_longest(reached, unverified)", "(others,)"),
+        Edit("sfnode.network.policy.outbound", "dial_order", "zip_longest(known, unverified)", "(others,)"),
         "tests/network/test_parts.py::"
         "test_address_book__full_of_peers_never_reached__every_other_dial_is_to_one_that_was",
     ),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 
 from protocol.wire import PeerId
 from sfnode.network import bounds
 from sfnode.network.policy.addresses import Address, parse_untrusted
+from sfnode.network.policy.outbound import dial_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +116,7 @@ class AddressBook:
     # --- dialling
 
     def due(self, now_s: float, *, exclude: frozenset[PeerId], bootstrap_only: bool = False) -> tuple[PeerId, ...]:
-        """Peers that may be dialled now: anchors, then bootstraps, then in turn one that was reached before and one of
-        the unverified, each at random. Filling the book with unreachable peers takes half of the dials, not most."""
+        """Peers that may be dialled now, in the order of :func:`dial_order`, and at random within it."""
         ready = [
             peer
             for peer, entry in self._entries.items()
@@ -125,13 +124,9 @@ class AddressBook:
             if entry.is_bootstrap or not bootstrap_only
         ]
         self._chance.shuffle(ready)
-        anchors = self.anchors()
-        bootstraps = [peer for peer in ready if self._entries[peer].is_bootstrap and peer not in anchors]
-        first = [*(peer for peer in ready if peer in anchors), *bootstraps]
-        others = [peer for peer in ready if peer not in first]
-        reached = [peer for peer in others if self._entries[peer].last_success_unix_ms]
-        unverified = [peer for peer in others if not self._entries[peer].last_success_unix_ms]
-        return (*first, *(peer for pair in zip_longest(reached, unverified) for peer in pair if peer is not None))
+        bootstraps = frozenset(peer for peer in ready if self._entries[peer].is_bootstrap)
+        reached = frozenset(peer for peer in ready if self._entries[peer].last_success_unix_ms)
+        return dial_order(ready, anchors=self.anchors(), bootstraps=bootstraps, reached=reached)
 
     def anchors(self) -> frozenset[PeerId]:
         """The ANCHORS peers that were met last."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from protocol.wire import PeerId
 from sfnode.network import bounds
@@ -31,6 +32,20 @@ class Dialled:
     group: Group | None
     started_s: float
     is_kept: bool
+
+
+def dial_order(
+    ready: Sequence[PeerId], *, anchors: frozenset[PeerId], bootstraps: frozenset[PeerId], reached: frozenset[PeerId]
+) -> tuple[PeerId, ...]:
+    """Anchors, then bootstraps, then in turn a peer that was ``reached`` before and an unverified one.
+
+    Filling the address book with unreachable peers takes half of the dials, not most.
+    """
+    first = [*(peer for peer in ready if peer in anchors), *(peer for peer in ready if peer in bootstraps - anchors)]
+    others = [peer for peer in ready if peer not in anchors | bootstraps]
+    known = [peer for peer in others if peer in reached]
+    unverified = [peer for peer in others if peer not in reached]
+    return (*first, *(peer for pair in zip_longest(known, unverified) for peer in pair if peer is not None))
 
 
 def spread(ready: Iterable[Candidate], taken: Iterable[Group | None], wanted: int) -> tuple[PeerId, ...]:
