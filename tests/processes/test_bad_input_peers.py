@@ -149,7 +149,8 @@ async def test_join__garbage_from_peers__is_rejected_and_training_goes_on(
 ) -> None:
     port = free_port()
     address = address_in(tmp_path / "node", port)
-    node = joins("node", "--run", run_file, "--listen", f"/ip4/127.0.0.1/tcp/{port}", "--worker-socket", worker)
+    listening = ("--listen", f"/ip4/127.0.0.1/tcp/{port}", "--log-level", "debug")  # where no repeated line is left out
+    node = joins("node", "--run", run_file, *listening, "--worker-socket", worker)
     await trio.to_thread.run_sync(wait_for_updates, node)
     for garbage in (b"GET / HTTP/1.1\r\n\r\n", bytes(range(256)) * 500, b"\x13/multistream/1.0.0\n" + b"\xff" * 300):
         await send_raw(port, garbage)
@@ -161,7 +162,7 @@ async def test_join__garbage_from_peers__is_rejected_and_training_goes_on(
     assert dropped["reason"].startswith("signature: ")
     await trio.to_thread.run_sync(wait_for_updates, node)
     assert node.status()["rejected"] == 1
-    assert node.logs[-1].read_text().count("peer_rejected") == len(FRAMES)
+    assert node.logs[-1].read_text().count('"event": "peer_rejected"') == len(FRAMES)
     await trio.to_thread.run_sync(stop, node, signal.SIGTERM)
 
 
