@@ -108,7 +108,7 @@ def load(entry: Entry) -> Target:
 
 
 def bounded(check: Callable[[bytes], None]) -> Callable[[bytes], None]:
-    """The check, with an end to its patience: one small input that takes long is how a peer stops a node."""
+    """The check with a limit on its time: a small input that takes long would let a peer stop a node."""
 
     def check_bounded(data: bytes) -> None:
         start_s = time.process_time()

@@ -1,6 +1,6 @@
 """Network namespaces and what joins them: cables, switches, routers with NAT, rate limits. Needs root on Linux.
 
-Names of namespaces carry the process id of whoever made them: what a killed laboratory left behind is removed by the
+Names of namespaces carry the id of the process that made them: what a killed laboratory left behind is removed by the
 next one. Nothing here knows of sfnode.
 """
 

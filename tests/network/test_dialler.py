@@ -267,7 +267,7 @@ async def test_two_islands__bootstrap_is_full__they_merge_through_its_neighbours
         nursery.cancel_scope.cancel()
 
 
-async def test_bootstrap_check__all_places_taken__the_youngest_that_is_no_bootstrap_gives_way(
+async def test_bootstrap_check__all_places_taken__the_youngest_that_is_not_a_bootstrap_gives_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(bounds, "BOOTSTRAP_CHECK_S", 0.2)

@@ -212,7 +212,7 @@ class Host:
     # --- events -------------------------------------------------------------------------------------------
 
     def receive(self, source: PeerId, data: bytes) -> None:
-        """A frame from a neighbour: decoded as the network layer does it, which cuts off who sends bad bytes."""
+        """A frame from a neighbour: decoded as by the network layer, which cuts off a peer that sends bad bytes."""
         try:
             message = decode_untrusted(data)
         except Reject as reject:
@@ -232,7 +232,7 @@ class Host:
             self._after(delay_ms, PeerLeft(peer=peer))
 
     def serve(self, sha256: bytes) -> bytes | None:
-        """The snapshot with this hash, as somebody is sent who asks for it; None where there is none."""
+        """The snapshot with this hash, as it is sent to a peer that asks for it; None where there is none."""
         return self._files.serve(sha256) if self.is_up else None
 
     def handle(self, event: Event) -> None:
