@@ -36,7 +36,7 @@ class Entry:
     Attributes:
         name: on the command line.
         module: holds ``TARGETS``, a mapping from names to :class:`Target`.
-        bytes_max: of one input. Longer ones find nothing more and cost speed.
+        bytes_max: most bytes of one input. Longer ones find nothing more and cost speed.
         share: of a budget of executions, in thousands of ten millions; set so that every target gets about a minute.
         purpose: one line.
     """

@@ -1,4 +1,4 @@
-"""What is held against real neighbours, and what follows from it: nothing pushed, the end, and not before tomorrow."""
+"""What is held against real neighbours, and what follows: nothing is pushed to them, or they are cut off for a day."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from sfnode.node.catch_up import WINDOW_S, CatchUpMonitor, Gap, Outrun
 
 
 def outruns(*, growth: int, intake: int, seconds: int = 300, ahead: int = 1_000_000) -> list[Outrun]:
-    """What is told, second by second, of a run and a joiner that take in so many updates each second."""
+    """What is told, second by second, of a run that grows and a joiner that takes in so many updates each second."""
     catch_up = CatchUpMonitor()
     gaps = (Gap(time=t, held=intake * t, wanted=ahead + growth * t) for t in range(seconds + 1))
     return [found for gap in gaps if (found := catch_up.look(gap)) is not None]

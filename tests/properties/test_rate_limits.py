@@ -32,7 +32,7 @@ from protocol.wire import (
 )
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.policy import rate_limits as rate_limits_module
+from sfnode.network.policy import rate_limits as limits_module
 from sfnode.network.policy.rate_limits import RateLimits, cost_us
 from tests.support.network_nodes import HELLO, LOOPBACK, dial, network, running_host, start, until
 
@@ -63,7 +63,7 @@ def test_cost__every_request__has_one_and_no_other_message_has() -> None:
 def test_cost__messages_that_are_called_requests__all_have_one() -> None:
     """FileRequest: only observers may ask for it, and they pay by the byte."""
     named = {kind.declared for kind in Kind if kind.declared.__name__.endswith("Request")}
-    assert set(rate_limits_module._COST_US) == named - {FileRequest}
+    assert set(limits_module._COST_US) == named - {FileRequest}
 
 
 def test_cost__authors_of_one_shard__are_cheaper_than_of_all() -> None:
@@ -183,20 +183,18 @@ def _is_more_than(count: Callable[[], int], number: int) -> Callable[[], bool]:
 
 
 def test_pushed_cost__records_that_nobody_asked_for__count_as_a_kilobyte_each() -> None:
-    assert rate_limits_module.pushed_cost_bytes(Records(request=0, data=bytes(5 * 124)), 124) == 5 * (1_000 - 124)
-    assert (
-        rate_limits_module.pushed_cost_bytes(Records(request=0, data=bytes(4_000)), 4_000) == 0
-    )  # long ones cost more
-    assert rate_limits_module.pushed_cost_bytes(Records(request=7, data=bytes(5 * 124)), 124) == 5 * (1_000 - 124)
-    assert rate_limits_module.pushed_cost_bytes(Records(request=7, data=bytes(5 * 124)), 124, is_asked_for=True) == 0
-    assert rate_limits_module.pushed_cost_bytes(Records(request=0, data=bytes(5 * 124)), 0) == 0
-    assert rate_limits_module.pushed_cost_bytes(Ping(nonce=1), 124) == 0
+    assert limits_module.pushed_cost_bytes(Records(request=0, data=bytes(5 * 124)), 124) == 5 * (1_000 - 124)
+    assert limits_module.pushed_cost_bytes(Records(request=0, data=bytes(4_000)), 4_000) == 0  # long ones cost more
+    assert limits_module.pushed_cost_bytes(Records(request=7, data=bytes(5 * 124)), 124) == 5 * (1_000 - 124)
+    assert limits_module.pushed_cost_bytes(Records(request=7, data=bytes(5 * 124)), 124, is_asked_for=True) == 0
+    assert limits_module.pushed_cost_bytes(Records(request=0, data=bytes(5 * 124)), 0) == 0
+    assert limits_module.pushed_cost_bytes(Ping(nonce=1), 124) == 0
 
 
 def test_asked__records_named_as_an_answer__are_one_only_as_far_as_something_was_asked() -> None:
     """A fault once: a peer that put any number on what it pushed escaped the bound of 2,000 records a second."""
     question = PullRequest(request=7, wanted=(WantedSlots(span=0, author=Author(bytes(32)), steps=bytes(128)),))
-    asked, answer = rate_limits_module.Asked(), Records(request=7, data=bytes(PULL_BYTES_MAX // 2))
+    asked, answer = limits_module.Asked(), Records(request=7, data=bytes(PULL_BYTES_MAX // 2))
     assert not asked.take(answer)
     asked.sent(question)
     assert not asked.take(Records(request=0, data=bytes(124)))
@@ -209,5 +207,5 @@ def test_asked__records_named_as_an_answer__are_one_only_as_far_as_something_was
 
 def test_cost__attestations__count_as_a_check_of_a_signature_each() -> None:
     message = Attestations(attestations=(bytes(136),) * 3)
-    costs = {rate_limits_module.pushed_cost_bytes(message, record_bytes) for record_bytes in (0, 110)}
+    costs = {limits_module.pushed_cost_bytes(message, record_bytes) for record_bytes in (0, 110)}
     assert costs == {3 * bounds.PUSHED_RECORD_COST_BYTES}

@@ -1,4 +1,4 @@
-"""The node core and statements: taken in, stored, told on; who may not contribute signs nothing; networks agree."""
+"""The node core and statements: taken in, stored, passed on; nodes that may not contribute sign nothing; all agree."""
 
 from __future__ import annotations
 

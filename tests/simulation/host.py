@@ -48,7 +48,7 @@ from tests.support.archives import MemoryArchive
 
 _SKIPPED, _LOST = 0.06, 0.06  # chances of one estimate
 _IN_MEMORY = (1, 5, 40, None)  # records that a ledger keeps beside its disk; None: all of them, and never reads it
-_BUSY_MS = (0, 0, 0, 60, 250)  # how late a machine may come to what has happened; every other time it is there at once
+_BUSY_MS = (0, 0, 0, 60, 250)  # how late a machine may handle what has happened; half of the time it handles it at once
 _EVENTS_TOGETHER = 32  # as in the daemon
 
 

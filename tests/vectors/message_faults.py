@@ -73,7 +73,7 @@ def _no_kind() -> _Rows:
         "text": b"\x92\xa1\x01\x00",
         "an array": b"\x92\x91\x01\x00",
     }.items():
-        # The second one also lacks fields: an array of the wrong length is a fault of the frame, too.
+        # The second one also lacks fields: an array with fewer values than it claims is a fault of the frame, too.
         yield f"kind: {name}", data, _FRAME
     for name, data in {
         "26": b"\x91\x1a",
