@@ -163,7 +163,7 @@ def test_run_submit__bad_file__names_the_line(content: bytes, parts: tuple[str, 
         (INVITED, "invite:abc", ("--invite", "sfnode run invite")),
     ],
 )
-def test_join__invitation_of_no_use__says_why(
+def test_join__invitation_that_cannot_be_used__says_why(
     manifest: Manifest, invite: str, parts: tuple[str, ...], tmp_path: Path
 ) -> None:
     place = Place(tmp_path, manifest)

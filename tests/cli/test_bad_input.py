@@ -158,7 +158,7 @@ def test_init__file_that_exists__is_not_overwritten(tmp_path: Path) -> None:
     assert out.read_text() == "precious"
 
 
-def test_init__owner_key_that_is_no_key__says_so(tmp_path: Path) -> None:
+def test_init__owner_key_that_is_not_a_key__says_so(tmp_path: Path) -> None:
     key = tmp_path / "owner.key"
     key.write_text("not hexadecimal")
     assert_teaches(call(*INIT, "--out", tmp_path / "new.run", "--owner-key", key), str(key), "backup")
@@ -260,12 +260,12 @@ def test_join__data_directory_that_cannot_be_made__says_where_and_why(run_file: 
 @pytest.mark.parametrize(
     "command", [("status", "--data-dir"), ("log", "verify"), ("log", "show"), ("eval", "--data-dir")], ids=" ".join
 )
-def test_reading_command__folder_without_node__says_that_it_is_none(command: tuple[str, ...], tmp_path: Path) -> None:
+def test_reading_command__folder_without_node__says_so(command: tuple[str, ...], tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "absent"):
         assert_teaches(call(*command, folder), str(folder), "no data directory", "manifest.run")
 
 
-def test_export__folder_without_node__says_that_it_is_none(tmp_path: Path) -> None:
+def test_export__folder_without_node__says_so(tmp_path: Path) -> None:
     outcome = call("export", "--data-dir", tmp_path, "--out", tmp_path / "out")
     assert_teaches(outcome, str(tmp_path), "no data directory", "manifest.run")
 
@@ -287,7 +287,7 @@ def test_id__wrong_use__says_what_to_give(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"zz" * 32, b"ab" * 31, b"\xff\xfe"])
-def test_id__file_that_is_no_key__says_so(content: bytes, tmp_path: Path) -> None:
+def test_id__file_that_is_not_a_key__says_so(content: bytes, tmp_path: Path) -> None:
     key = tmp_path / "a.key"
     key.write_bytes(content)
     assert_teaches(call("id", "show", "--key", key), str(key), "64 hexadecimal digits", "backup")

@@ -57,7 +57,7 @@ def test_basis_make__forward_passes_only__another_basis(made: Path, tmp_path: Pa
     assert (tmp_path / "forward.basis").read_bytes() != made.read_bytes()
 
 
-def test_basis_make__mistakes__teach(made: Path, tmp_path: Path) -> None:
+def test_basis_make__mistakes__say_what_to_do(made: Path, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "x.basis")
     assert_teaches(call(*MAKE, "--out", made), "exists", "choose another --out")
     assert_teaches(call(*MAKE, *out, "--rank", 12), "--rank 12", "power of two")
@@ -66,7 +66,7 @@ def test_basis_make__mistakes__teach(made: Path, tmp_path: Path) -> None:
     assert_teaches(call(*MAKE, *out, *several), "--source forward", "--source gradient")
 
 
-def test_init__basis_that_does_not_fit__teaches(made: Path, tmp_path: Path) -> None:
+def test_init__basis_that_does_not_fit__says_what_to_do(made: Path, tmp_path: Path) -> None:
     run = ("init", *DEMO, "--out", tmp_path / "x.run")
     assert_teaches(call(*run, "--basis", made, "--rank", 16), "--rank 16", "has rank 8")
     assert_teaches(call(*run, "--basis", made, "--trainable", "linear,norm"), "is not the run's basis", "shapes")

@@ -270,7 +270,7 @@ def test_doctor__folder_without_a_node__says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_doctor__key_that_others_can_read_or_that_is_none__fails(directory: Path) -> None:
+def test_doctor__key_that_others_can_read_or_that_is_not_one__fails(directory: Path) -> None:
     key = directory / IDENTITY_FILE
     key.chmod(0o644)
     assert_fails(relay("--data-dir", directory), "identity", str(key), f"chmod 600 {key}")

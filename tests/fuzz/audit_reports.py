@@ -49,7 +49,7 @@ def _verdict(data: bytes) -> None:
 
 
 def report_seeds() -> Iterator[bytes]:
-    """A good report, and each part of it changed by an auditor who signs what he says."""
+    """A good report, and each part of it changed by an auditor who signs what they say."""
     report, whole = make_report(MANIFEST, AUDITOR, _ENVELOPE, (290, 4), 0.5)
     yield whole
     plain = to_plain(report, as_rows=False)

@@ -36,7 +36,7 @@ class Entry:
     Attributes:
         name: on the command line.
         module: holds ``TARGETS``, a mapping from names to :class:`Target`.
-        bytes_max: of one input. Longer ones find nothing more and cost speed.
+        bytes_max: most bytes of one input. Longer ones find nothing more and cost speed.
         share: of a budget of executions, in thousands of ten millions; set so that every target gets about a minute.
         purpose: one line.
     """
@@ -108,7 +108,7 @@ def load(entry: Entry) -> Target:
 
 
 def bounded(check: Callable[[bytes], None]) -> Callable[[bytes], None]:
-    """The check, with an end to its patience: one small input that takes long is how a peer stops a node."""
+    """The check with a limit on its time: a small input that takes long would let a peer stop a node."""
 
     def check_bounded(data: bytes) -> None:
         start_s = time.process_time()

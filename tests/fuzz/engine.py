@@ -15,7 +15,7 @@ if __name__ == "__main__":
     name, *arguments = sys.argv[1:]
     with atheris.instrument_imports(include=list(INSTRUMENTED)):
         target = load(BY_NAME[name])
-    # The real verifier, but asked once about the same bytes: it is pure, and most of what some inputs cost.
+    # The real verifier, but asked once about the same bytes: it is pure, and takes most of the time of some inputs.
     verifier = importlib.import_module("protocol.crypto.keys")
     for name in ("protocol.ledger.envelope", "protocol.run.manifest"):
         vars(importlib.import_module(name))["is_signed"] = lru_cache(maxsize=65_536)(vars(verifier)["is_signed"])

@@ -27,7 +27,7 @@ AUTHORS = tuple(signer(number).author for number in range(4))
 
 
 def lie(message: Message, choices: Choices) -> Message | None:
-    """The message with one part changed; None where that is no message any more."""
+    """The message with one part changed; None where the result is not a message."""
     try:
         return decode_untrusted(encode(_changed(message, choices)))
     except (Reject, OverflowError):

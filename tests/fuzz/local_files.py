@@ -41,7 +41,7 @@ FOLDER = Path("folder")
 
 
 def check_known_peers(data: bytes) -> None:
-    """Rows or none; the book takes them within its bounds and writes them back as they can be read again."""
+    """Rows or none; the book takes them within its bounds and writes them back in a form that can be read again."""
     rows = decode_peers(data.decode("utf-8", "surrogateescape"))
     book = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(1))
     book.restore(rows)
@@ -117,7 +117,7 @@ def status_seeds() -> Iterator[bytes]:
 
 
 def check_worker(data: bytes) -> None:
-    """WorkerError, or a message that is the same after another way through the frames."""
+    """WorkerError, or a message that is the same after another pass through the frames."""
     _cut_frames(data)
     body = data[4:]
     try:
@@ -128,7 +128,7 @@ def check_worker(data: bytes) -> None:
     frame = worker_messages.encode_frame(message)
     assert _cut_frames(frame) == [frame[4:]]
     again = worker_messages.decode_body(frame[4:])
-    assert repr(again) == repr(message)  # repr: a loss that is no number does not equal itself
+    assert repr(again) == repr(message)  # repr: a loss that is NaN does not equal itself
 
 
 def _cut_frames(data: bytes) -> list[bytes]:
@@ -193,7 +193,7 @@ _FOLDER_PATH = Path(_FOLDER.name)
 
 
 def store_seeds() -> Iterator[bytes]:
-    """A small database with two records, and none."""
+    """A small database with two records, and an empty one."""
     yield _database([seal(MANIFEST, 0, 0), seal(MANIFEST, 1, 0)])
     yield _database([])
     yield b""

@@ -15,7 +15,7 @@ ARRAY_MAX = 1_024
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """low ... high; a bool is none."""
+    """low ... high; a bool does not count as an integer."""
 
     low: int
     high: int

@@ -1,7 +1,7 @@
 """What may catch a mutant: the simulation, the conformance vectors, a named test, two processes that must agree.
 
 Each looks as long as its budget lasts and says what it found first, or nothing. An exception that only a slip in the
-mutant itself explains (a name that does not exist) is no finding.
+mutant itself explains (a name that does not exist) is not a finding.
 """
 
 from __future__ import annotations

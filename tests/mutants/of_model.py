@@ -112,7 +112,7 @@ MEANING = (
     ),
     Mutant(
         name="same-cores-for-all-local-steps",
-        breaks="a round's directions are numbered from nought in each local step",
+        breaks="a round's directions are numbered from zero in each local step",
         edits=(
             Edit(
                 _COEFFICIENTS,

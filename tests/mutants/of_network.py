@@ -94,7 +94,7 @@ PROCESS = (
     ),
     _mutant(
         "dial-without-deadline",
-        "who accepts and never answers holds a dial for ever",
+        "a peer that accepts and never answers holds a dial for ever",
         Edit(_HOST, "Host.dial", "trio.fail_after(bounds.DIAL_S)", "trio.fail_after(600.0)"),
         _OF_HOST + "test_dial__listener_never_answers__gives_up",
     ),
@@ -103,7 +103,7 @@ PROCESS = (
 STREAMS = (
     _mutant(
         "handlers-not-guarded",
-        "a protocol name that is not UTF-8 ends the host of whoever is sent it",
+        "a protocol name that is not UTF-8 ends the host of the peer that is sent it",
         Edit(_PATCHES, "patch_swarm", "    swarm.set_stream_handler(guard.handle)\n", ""),
         _OF_PATCHES + "test_stream_guard__protocol_name_is_not_utf8__host_survives",
     ),

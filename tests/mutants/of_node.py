@@ -30,7 +30,7 @@ RECORDS = (
     ),
     Mutant(
         name="ignored-is-rejected",
-        breaks="whatever is of no use now cuts its sender off, copies included",
+        breaks="a record that cannot be used now cuts its sender off, copies included",
         edits=(
             Edit(
                 _NODE,
@@ -44,7 +44,7 @@ RECORDS = (
     ),
     Mutant(
         name="relays-of-equivocators-punished",
-        breaks="whoever relays a further version for a void slot is cut off, though it did nothing wrong",
+        breaks="a peer that relays a further version for a void slot is cut off, though it did nothing wrong",
         edits=(
             Edit(
                 _NODE,

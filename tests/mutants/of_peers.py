@@ -98,7 +98,7 @@ RATE_LIMITS = (
     ),
     _mutant(
         "answers-without-rate-limit",
-        "who asks most gets most",
+        "the peer that asks most gets most",
         Edit(_NETWORK, "Network._on_message", "if cost := cost_us(message):", "if (cost := 0):"),
         _OF_RATE_LIMITS + "test_requests__greedy_peer_asks_without_end__honest_one_is_served_as_if_alone",
     ),
@@ -106,13 +106,13 @@ RATE_LIMITS = (
         "rate-limits-not-shared",
         "many greedy peers together get all of the core",
         Edit(_RATE_LIMITS, "RateLimits.wait_s", "bounds.ANSWERS_ALL_US_PER_S / here", "1e9"),
-        _OF_RATE_LIMITS + "test_rations__sixty_greedy_peers__together_get_no_more_than_all_may",
+        _OF_RATE_LIMITS + "test_rate_limits__sixty_greedy_peers__together_get_no_more_than_all_may",
     ),
     _mutant(
         "rate-limit-anew-for-each-session",
-        "who reconnects has a full budget again",
+        "a peer that reconnects has a full budget again",
         Edit(_RATE_LIMITS, "RateLimits.ended", "self._asking[peer].is_here = False", "del self._asking[peer]"),
-        _OF_RATE_LIMITS + "test_rations__peer_reconnects__finds_its_bucket_as_it_left_it",
+        _OF_RATE_LIMITS + "test_rate_limits__peer_reconnects__finds_its_bucket_as_it_left_it",
     ),
 )
 
@@ -125,7 +125,7 @@ PLACES = (
     ),
     _mutant(
         "nobody-gives-way",
-        "who came first keeps a full node's places, however crowded his network is",
+        "those who came first keep a full node's places, however crowded their network is",
         Edit(_OPEN_SESSIONS, "OpenSessions.make_place", "choose_to_evict(places, group_of(host))", "None"),
         _OF_INBOUND + "test_full_node__newcomers_of_other_networks__displace_the_crowd_and_nobody_else",
     ),
@@ -167,7 +167,7 @@ PLACES = (
     ),
     _mutant(
         "unverified-like-the-reached",
-        "after a restart whoever has filled the book with peers that do not exist has most of the dials",
+        "after a restart an attacker who has filled the book with peers that do not exist gets most of the dials",
         Edit("sfnode.network.policy.outbound", "dial_order", "zip_longest(known, unverified)", "(others,)"),
         "tests/network/test_parts.py::"
         "test_address_book__full_of_peers_never_reached__every_other_dial_is_to_one_that_was",
@@ -177,7 +177,7 @@ PLACES = (
 REPUTATION = (
     _mutant(
         "garbage-forgiven",
-        "who sends what no honest node can send comes back at once",
+        "a peer that sends what no honest node can send comes back at once",
         Edit(
             _OPEN_SESSIONS,
             "OpenSessions.is_discouraged",
@@ -195,7 +195,7 @@ REPUTATION = (
     ),
     _mutant(
         "strangers-open-the-breaker",
-        "an attacker with many keys makes us spare him",
+        "an attacker with many keys is spared",
         Edit(_REPUTATION, "Reputation._is_breaker_open", "if peer not in self._met_s:", "if False:"),
         "tests/properties/test_reputation.py::test_breaker__strangers_without_a_session__neither_open_it_nor_are_spared",
     ),
@@ -214,7 +214,7 @@ REPUTATION = (
             "self._open_sessions.penalise(link.peer, Fault.SILENT, str(error))",
             "pass",
         ),
-        _OF_REPUTATION + "test_handshake__stranger_keeps_its_mouth_shut_four_times__is_discouraged",
+        _OF_REPUTATION + "test_handshake__stranger_says_nothing_four_times__is_discouraged",
     ),
     _mutant(
         "bad-scores-pushed-to",

@@ -139,7 +139,7 @@ def test_cpu_limit__work_without_end__is_a_violation() -> None:
         sum(1 for _ in count())
 
 
-def test_finding__slip_in_the_mutant_itself__is_no_finding() -> None:
+def test_finding__slip_in_the_mutant_itself__is_not_a_finding() -> None:
     with pytest.raises(BrokenMutantError):
         checked("seed 3: NameError: name 'x' is not defined")
     assert checked("Violation: an own update was lost")

@@ -41,7 +41,7 @@ from sfnode.storage.files import write_json
 from sfnode.storage.store import decode_run_file
 
 _TALKERS = 4  # sessions at the same time, each under its own identity
-_PAUSE_S = 0.05  # between two sessions of one talker: else it only measures how fast it can make keys
+_PAUSE_S = 0.05  # between two sessions of one talker; without it, only the making of keys would be measured
 _SYBIL_IDENTITIES, _SYBIL_AUTHORS = 40, 300
 _TOLD_S = 1.0
 

@@ -16,7 +16,7 @@ from tests.netlab.namespaces import run
 AUTHORS = 20
 _SETTLE_S = 5.0  # after the start: first heads, first questions
 _IDLE_S = 10.0  # what nodes spend without updates is measured for so long, and left out
-_LAG_S = 10.0  # after the last update: who needs longer has not held the rate
+_LAG_S = 10.0  # after the last update: a node that needs longer has not held the rate
 Row = tuple[str, ...]
 
 

@@ -106,7 +106,7 @@ def agree(nodes: Sequence[NetNode], within_s: float = AGREE_S) -> float:
 
     Nothing may be contributed meanwhile: pause the worker before.
     """
-    since = time.time() + 0.5  # what was on its way to the nodes when the worker paused has arrived
+    since = time.time() + 0.5  # by then what was on its way to the nodes when the worker paused has arrived
 
     def differing() -> str:
         return "; ".join(f"{n.name}: {_digest_of(n, since)}, {n.fresh_status().get('updates')}" for n in nodes)

@@ -24,7 +24,7 @@ LIMIT_S = 10.0  # from the command to the first own update
 _GIVEN_UP_S = 60.0
 _NODES = 4
 _PACE_MS = 300
-_REST_S = 4.0  # who left is waited for while it counts as active: not by the next one that joins
+_REST_S = 4.0  # a node that left is waited for while it counts as active, but not by the next one that joins
 _POLL_S = 0.02
 _READY_S = 120.0
 

@@ -39,7 +39,7 @@ class NetNode(JoinProcess):
 
     @property
     def name(self) -> str:
-        """As its machine's."""
+        """The name of its machine."""
         return self.directory.name
 
     @property

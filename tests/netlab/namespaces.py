@@ -1,7 +1,7 @@
 """Network namespaces and what joins them: cables, switches, routers with NAT, rate limits. Needs root on Linux.
 
-Names of namespaces carry the process id of whoever made them: what a killed laboratory left behind is removed by the
-next one. Nothing here knows of sfnode.
+Names of namespaces carry the id of the process that made them: the next laboratory removes what a killed one left
+behind. Nothing here knows of sfnode.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def late_joiner_behind_nat(lab: Laboratory, is_short: bool) -> None:
     for cable in (inside, outside):
         dial = [*net.nodes[1].prefix, sys.executable, "-c", _DIAL, cable.one.address, str(PORT)]
         if subprocess.run(dial, stderr=subprocess.DEVNULL, check=False).returncode == 0:
-            raise BrokenInvariantError(f"the joiner can be dialled at {cable.one.address}: that is no NAT")
+            raise BrokenInvariantError(f"the joiner can be dialled at {cable.one.address}: that is not a NAT")
     if not is_short:
         until(lambda: joiner.fresh_status().get("peers", 0) >= 3, lambda: "three neighbours of the joiner", 60.0)
     check_healed(lab, Acknowledged())

@@ -232,7 +232,7 @@ async def test_anchors__newcomers_before_the_end__do_not_take_the_places_of_thos
         node.network._on_found_nearby(parse_address(others[1].addresses[0]))
         await until(lambda: others[1].peer in node.peers())
         newest = max(row.last_success_unix_ms for row in node.network.known_peers())
-        for late in others[2:]:  # met after those two, as often as one likes
+        for late in others[2:]:  # met after those two, and however often
             node.network._book.succeeded(late.peer, parse_address("/ip4/192.0.2.1/tcp/1"), unix_ms=newest + 1)
         await until(lambda: 1_000 * time.time() > newest + 2)
         await node.stop()
@@ -267,7 +267,7 @@ async def test_two_islands__bootstrap_is_full__they_merge_through_its_neighbours
         nursery.cancel_scope.cancel()
 
 
-async def test_bootstrap_check__all_places_taken__the_youngest_that_is_no_bootstrap_gives_way(
+async def test_bootstrap_check__all_places_taken__the_youngest_that_is_not_a_bootstrap_gives_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(bounds, "BOOTSTRAP_CHECK_S", 0.2)

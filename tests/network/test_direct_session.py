@@ -1,4 +1,4 @@
-"""The short way from socket to stream: what goes it, and what goes the library's way as before."""
+"""The short way from socket to stream: what takes it, and what still takes the library's way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published basis over the wire: served to observers within bounds, fetched in parts from whoever has it."""
+"""The published basis over the wire: served to observers within bounds, fetched in parts from any peer that has it."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ async def test_muxer__dialler_offers_mplex_only__is_refused() -> None:
 
 
 async def test_host__what_it_answers__is_identify_ping_and_our_own() -> None:
-    """No pubsub, relay or table of the library's: what is not there cannot fail."""
+    """The library's pubsub, relay and table are not used: what is not there cannot fail."""
     async with running_host(1) as host:
         served = {str(protocol) for protocol in host._host.get_mux().handlers}
     assert served == {"/ipfs/id/1.0.0", "/ipfs/ping/1.0.0", "/sfnode/1", "/sfnode/reach/1"}

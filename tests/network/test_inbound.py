@@ -46,7 +46,7 @@ async def guest(number: int, local_host: str, node: Node, monkeypatch: pytest.Mo
 
 
 async def last_words(link: Link) -> str:
-    """The reason in the bye that the node says."""
+    """The reason in the bye that the node sends."""
     parser, reason = FrameParser(FRAME_BYTES_MAX), None
     with trio.fail_after(4.0):
         while reason is None:

@@ -135,7 +135,7 @@ def test_shedding__any_places__takes_whom_a_newcomer_may_displace_and_the_useful
         displaced = choose_to_evict(places, newcomer)  # type: ignore[arg-type]
         assert displaced in (None, victim)
         places = [place for place in places if place.peer != victim]
-    last = order[-bounds.PROTECTED_OLD :]  # the oldest, of whom the most useful are the last
+    last = order[-bounds.PROTECTED_OLD :]  # the oldest; the most useful of them are the last
     assert [place.news for place in last] == sorted(place.news for place in last)
     assert choose_to_shed([]) is None
 
@@ -146,7 +146,7 @@ def test_shedding__any_places__takes_whom_a_newcomer_may_displace_and_the_useful
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says it")
 def test_resident__a_block_is_filled__grows_by_it() -> None:
     before = resident_bytes()
-    with mmap.mmap(-1, 64 << 20) as block:  # not of the heap, which may hold as much that other tests have freed
+    with mmap.mmap(-1, 64 << 20) as block:  # not on the heap, which may have that much free already
         for place in range(0, len(block), mmap.PAGESIZE):
             block[place] = 1
         after = resident_bytes()

@@ -158,7 +158,7 @@ def test_doctor__router_that_speaks_upnp__says_what_it_would_do_and_changes_noth
         assert (found.verdict, router.mappings) == (verdict, {}) and text in found.text
 
 
-def test_doctor__no_router_that_speaks_upnp__is_no_fault() -> None:
+def test_doctor__no_router_that_speaks_upnp__is_not_a_fault() -> None:
     assert check_router().verdict is Verdict.UNKNOWN
 
 

@@ -1,4 +1,4 @@
-"""What is held against real neighbours, and what follows from it: nothing pushed, the end, and not before tomorrow."""
+"""What is held against real neighbours, and what follows: nothing is pushed to them, or they are cut off for a day."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_session__peer_stalls_again_and_again__is_discouraged_the_fourth_t
         nursery.cancel_scope.cancel()
 
 
-async def test_handshake__stranger_keeps_its_mouth_shut_four_times__is_discouraged() -> None:
+async def test_handshake__stranger_says_nothing_four_times__is_discouraged() -> None:
     async with trio.open_nursery() as nursery, running_host(9, is_listening=False) as silent:
         timings = Timings(hello_s=0.05)
         listener = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,), timings=timings)))
@@ -98,7 +98,7 @@ async def test_discouraged__node_restarts__still_refuses_the_peer(tmp_path: Path
         nursery.cancel_scope.cancel()
 
 
-def test_discouraged__unreadable_on_disk__is_none() -> None:
+def test_discouraged__unreadable_on_disk__is_empty() -> None:
     for text in ("", "{", "[1]", '[{"peer": 1, "until_unix_s": 2}]', "[" * 100_000):
         assert decode_discouraged(text) == ()
     assert decode_discouraged('[{"peer": "p", "until_unix_s": 2}]') == (DiscouragedRow(peer="p", until_unix_s=2),)

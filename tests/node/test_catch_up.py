@@ -9,13 +9,13 @@ from sfnode.node.catch_up import WINDOW_S, CatchUpMonitor, Gap, Outrun
 
 
 def outruns(*, growth: int, intake: int, seconds: int = 300, ahead: int = 1_000_000) -> list[Outrun]:
-    """What is told, second by second, of a run and a joiner that take in so many updates each second."""
+    """What is told, second by second, of a run that grows and a joiner that takes in so many updates each second."""
     catch_up = CatchUpMonitor()
     gaps = (Gap(time=t, held=intake * t, wanted=ahead + growth * t) for t in range(seconds + 1))
     return [found for gap in gaps if (found := catch_up.look(gap)) is not None]
 
 
-def test_pursuit__run_grows_faster__is_told_once_a_window() -> None:
+def test_catch_up__run_grows_faster__is_told_once_a_window() -> None:
     found = outruns(growth=500, intake=200)
     assert len(found) == 300 // int(WINDOW_S)
     assert (found[0].growth, found[0].intake) == (500, 200)
@@ -23,7 +23,7 @@ def test_pursuit__run_grows_faster__is_told_once_a_window() -> None:
     assert "500 updates a second and this machine takes in 200" in str(found[0])
 
 
-def test_pursuit__nothing_lacks__forgets_the_window() -> None:
+def test_catch_up__nothing_is_missing__forgets_the_window() -> None:
     catch_up = CatchUpMonitor()
     assert catch_up.look(Gap(time=0, held=0, wanted=10)) is None
     assert catch_up.look(Gap(time=WINDOW_S, held=20, wanted=0)) is None  # live
@@ -32,9 +32,9 @@ def test_pursuit__nothing_lacks__forgets_the_window() -> None:
 
 
 @given(growth=st.integers(0, 1_000), extra=st.integers(1, 1_000))
-def test_pursuit__joiner_comes_nearer__says_nothing(growth: int, extra: int) -> None:
+def test_catch_up__joiner_comes_nearer__says_nothing(growth: int, extra: int) -> None:
     assert outruns(growth=growth, intake=growth + extra, ahead=1_000_000_000) == []
 
 
-def test_pursuit__dead_line__says_nothing() -> None:
+def test_catch_up__nothing_comes_and_nothing_grows__says_nothing() -> None:
     assert outruns(growth=0, intake=0) == []

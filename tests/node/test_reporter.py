@@ -21,7 +21,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_reporter__stream_that_is_no_terminal__gets_a_json_line_each() -> None:
+def test_reporter__stream_that_is_not_a_terminal__gets_a_json_line_each() -> None:
     stream = io.StringIO()
     reporter = Reporter(stream=stream)
     reporter.event("started", "hello", port=4001)

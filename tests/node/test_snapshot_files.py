@@ -78,7 +78,7 @@ async def test_files__own_snapshots__are_served_and_the_last_two_kept(tmp_path: 
         assert found is not None and found.read(0, 100) == bytes([number])
 
 
-async def test_files__disk_takes_nothing__says_so_and_goes_on(
+async def test_files__nothing_can_be_written__says_so_and_goes_on(
     tmp_path: Path, autojump_clock: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(path: Path, _data: bytes) -> None:

@@ -94,7 +94,7 @@ def test_run__author_excluded_from_an_earlier_step_on__all_end_as_if_it_had_stop
 
 
 def check(manifest: Manifest, nodes: list[JoinProcess], bad: Author, state_digest: str) -> None:
-    """A replay with the statement, and one without it of the records that an author who had stopped would have left."""
+    """A replay with the statement; and one without it, of the records that there would be if the author had stopped."""
     for node in nodes:
         verified = log_verify(node.directory)
         assert (verified["ok"], verified["state_digest"]) == (True, state_digest)

@@ -213,14 +213,14 @@ def test_join__directory_in_use__is_refused(run_file: Path, join: Join, tmp_path
     held.close()
 
 
-def test_join__identity_that_is_no_key__is_not_replaced(run_file: Path, join: Join, tmp_path: Path) -> None:
+def test_join__identity_that_is_not_a_key__is_not_replaced(run_file: Path, join: Join, tmp_path: Path) -> None:
     (tmp_path / "node").mkdir()
     (tmp_path / "node" / "identity.key").write_text("")
     assert_teaches(join("--run", run_file), "identity.key", "64 hexadecimal digits", "backup")
     assert (tmp_path / "node" / "identity.key").read_text() == ""
 
 
-def test_join__database_that_is_none__says_what_to_do(run_file: Path, join: Join, tmp_path: Path) -> None:
+def test_join__file_that_is_not_a_database__says_what_to_do(run_file: Path, join: Join, tmp_path: Path) -> None:
     Store(tmp_path / "node", decode_run_file(run_file)).close()
     (tmp_path / "node" / LEDGER_FILE).write_bytes(b"garbage " * 999)
     assert_teaches(join("--run", run_file), LEDGER_FILE, "damaged", "Move it away", "keep identity.key")

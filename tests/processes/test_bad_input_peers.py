@@ -166,7 +166,7 @@ async def test_join__garbage_from_peers__is_rejected_and_training_goes_on(
     await trio.to_thread.run_sync(stop, node, signal.SIGTERM)
 
 
-# Too long; not msgpack; a hello that is none; a frame that never ends
+# Too long; not msgpack; not a hello; a frame that never ends
 FRAMES = (b"\xff" * 4, b"\0\0\0\5hello", b"\0\0\3\xff" + b"\x81" * 1_023, bytes(range(200, 256)) * 90)
 
 

@@ -118,7 +118,7 @@ def _renewed_in(directory: Path) -> Path:
 def test_join__renewed_basis_is_nowhere_or_useless__says_so_and_goes_on(
     published: tuple[SignedManifest, bytes], tmp_path: Path
 ) -> None:
-    """The file of the statement is none of this run: whoever fetches it knows, and stops for nothing."""
+    """The file that the statement names is not a basis of this run: nodes notice it, and do not stop for it."""
     signed, _ = published
     useless = b"no basis at all".ljust(len(published[1]), b".")
     sha256 = hashlib.sha256(useless).hexdigest()

@@ -1,4 +1,4 @@
-"""Inbound places: what an attacker with few networks can take, whatever he opens, closes and brings."""
+"""Inbound places: what an attacker with few networks can take, whatever they open, close and bring."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_eviction__places_are_taken_and_left_by_it__never_goes_in_circles(places
 def test_eviction__attacker_from_few_networks_dials_for_ever__honest_neighbours_keep_their_places(
     honest: int, attacker_groups: int, dials: int, news: int
 ) -> None:
-    """Honest neighbours of as many networks were there first. He gets the free places and none of theirs."""
+    """Honest neighbours of as many networks were there first. The attacker gets the free places and none of theirs."""
     places = [
         InboundPlace(peer=PeerId(f"honest{n}"), group=Group(f"home{n}"), started_s=float(n), news=1)
         for n in range(honest)

@@ -1,4 +1,4 @@
-"""RateLimits: whatever peers ask, none gets more than its share, and who asks little never waits."""
+"""RateLimits: whatever peers ask, none gets more than its share, and a peer that asks little never waits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from protocol.wire import (
 )
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.policy import rate_limits as rations_module
+from sfnode.network.policy import rate_limits as limits_module
 from sfnode.network.policy.rate_limits import RateLimits, cost_us
 from tests.support.network_nodes import HELLO, LOOPBACK, dial, network, running_host, start, until
 
@@ -63,7 +63,7 @@ def test_cost__every_request__has_one_and_no_other_message_has() -> None:
 def test_cost__messages_that_are_called_requests__all_have_one() -> None:
     """FileRequest: only observers may ask for it, and they pay by the byte."""
     named = {kind.declared for kind in Kind if kind.declared.__name__.endswith("Request")}
-    assert set(rations_module._COST_US) == named - {FileRequest}
+    assert set(limits_module._COST_US) == named - {FileRequest}
 
 
 def test_cost__authors_of_one_shard__are_cheaper_than_of_all() -> None:
@@ -75,7 +75,7 @@ def test_cost__authors_of_one_shard__are_cheaper_than_of_all() -> None:
     gaps_ms=st.lists(st.integers(0, 2_000), min_size=1, max_size=200),
     costs=st.lists(st.integers(1, 5_000), min_size=200, max_size=200),
 )
-def test_rations__one_peer_asks_whatever__gets_no_more_than_burst_and_rate(
+def test_rate_limits__one_peer_asks_for_anything__gets_no_more_than_burst_and_rate(
     gaps_ms: list[int], costs: list[int]
 ) -> None:
     rate_limits, now_s, answered_us = RateLimits(), 0.0, 0
@@ -89,7 +89,7 @@ def test_rations__one_peer_asks_whatever__gets_no_more_than_burst_and_rate(
 @given(
     greedy=st.integers(1, 28), costs=st.lists(st.sampled_from([300, 1_200, 2_500, 4_500]), min_size=60, max_size=400)
 )
-def test_rations__greedy_peers__an_honest_one_below_its_share_never_waits(greedy: int, costs: list[int]) -> None:
+def test_rate_limits__greedy_peers__an_honest_one_below_its_share_never_waits(greedy: int, costs: list[int]) -> None:
     rate_limits = RateLimits()
     next_s = dict.fromkeys(range(1, greedy + 1), 0.0)
     share = min(bounds.ANSWERS_US_PER_S, bounds.ANSWERS_ALL_US_PER_S / (greedy + 1))
@@ -105,13 +105,13 @@ def test_rations__greedy_peers__an_honest_one_below_its_share_never_waits(greedy
                 next_s[number] = now_s + rate_limits.wait_s(peer(number), 4_500, now_s)
 
 
-def test_rations__sixty_greedy_peers__together_get_no_more_than_all_may() -> None:
+def test_rate_limits__sixty_greedy_peers__together_get_no_more_than_all_may() -> None:
     """Long enough for the rate to show beside the burst."""
     check_together(peers=60, asked=300)
 
 
 @given(peers=st.integers(1, 60), asked=st.integers(1, 40))
-def test_rations__greedy_peers_ask__together_get_no_more_than_all_may(peers: int, asked: int) -> None:
+def test_rate_limits__greedy_peers_ask__together_get_no_more_than_all_may(peers: int, asked: int) -> None:
     check_together(peers, asked)
 
 
@@ -131,7 +131,7 @@ def check_together(peers: int, asked: int) -> None:
     assert answered_us <= peers * (bounds.ANSWERS_BURST_US + 4_500) + rate * end_s * 1.01
 
 
-def test_rations__peers_come_and_go__bounded_and_those_gone_share_no_more() -> None:
+def test_rate_limits__peers_come_and_go__bounded_and_those_gone_share_no_more() -> None:
     rate_limits = RateLimits()
     for number in range(1_000):
         rate_limits.wait_s(peer(number), bounds.ANSWERS_BURST_US, number / 100)
@@ -141,7 +141,7 @@ def test_rations__peers_come_and_go__bounded_and_those_gone_share_no_more() -> N
     assert rate_limits.wait_s(peer(1_000), bounds.ANSWERS_US_PER_S, 10.0) == pytest.approx(1.0)
 
 
-def test_rations__peer_reconnects__finds_its_bucket_as_it_left_it() -> None:
+def test_rate_limits__peer_reconnects__finds_its_bucket_as_it_left_it() -> None:
     rate_limits = RateLimits()
     rate_limits.wait_s(peer(1), bounds.ANSWERS_BURST_US, 0.0)
     rate_limits.ended(peer(1))
@@ -154,7 +154,7 @@ def test_rations__peer_reconnects__finds_its_bucket_as_it_left_it() -> None:
 async def test_requests__greedy_peer_asks_without_end__honest_one_is_served_as_if_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Time is out of it: the budget is one that never fills up again, so what is delivered is what the burst allows."""
+    """Time plays no part: the budget never fills up again, so what is delivered is what the burst allows."""
     burst, questions = 10, 50
     monkeypatch.setattr(bounds, "ANSWERS_US_PER_S", 1e-3)
     monkeypatch.setattr(bounds, "ANSWERS_BURST_US", burst * cost_us(ALL_AUTHORS))
@@ -183,18 +183,18 @@ def _is_more_than(count: Callable[[], int], number: int) -> Callable[[], bool]:
 
 
 def test_pushed_cost__records_that_nobody_asked_for__count_as_a_kilobyte_each() -> None:
-    assert rations_module.pushed_cost_bytes(Records(request=0, data=bytes(5 * 124)), 124) == 5 * (1_000 - 124)
-    assert rations_module.pushed_cost_bytes(Records(request=0, data=bytes(4_000)), 4_000) == 0  # long ones cost more
-    assert rations_module.pushed_cost_bytes(Records(request=7, data=bytes(5 * 124)), 124) == 5 * (1_000 - 124)
-    assert rations_module.pushed_cost_bytes(Records(request=7, data=bytes(5 * 124)), 124, is_asked_for=True) == 0
-    assert rations_module.pushed_cost_bytes(Records(request=0, data=bytes(5 * 124)), 0) == 0
-    assert rations_module.pushed_cost_bytes(Ping(nonce=1), 124) == 0
+    assert limits_module.pushed_cost_bytes(Records(request=0, data=bytes(5 * 124)), 124) == 5 * (1_000 - 124)
+    assert limits_module.pushed_cost_bytes(Records(request=0, data=bytes(4_000)), 4_000) == 0  # long ones cost more
+    assert limits_module.pushed_cost_bytes(Records(request=7, data=bytes(5 * 124)), 124) == 5 * (1_000 - 124)
+    assert limits_module.pushed_cost_bytes(Records(request=7, data=bytes(5 * 124)), 124, is_asked_for=True) == 0
+    assert limits_module.pushed_cost_bytes(Records(request=0, data=bytes(5 * 124)), 0) == 0
+    assert limits_module.pushed_cost_bytes(Ping(nonce=1), 124) == 0
 
 
 def test_asked__records_named_as_an_answer__are_one_only_as_far_as_something_was_asked() -> None:
-    """A fault once: whoever gave what it pushed any number escaped the bound of 2,000 records a second."""
+    """A fault once: a peer that put any number on what it pushed escaped the bound of 2,000 records a second."""
     question = PullRequest(request=7, wanted=(WantedSlots(span=0, author=Author(bytes(32)), steps=bytes(128)),))
-    asked, answer = rations_module.Asked(), Records(request=7, data=bytes(PULL_BYTES_MAX // 2))
+    asked, answer = limits_module.Asked(), Records(request=7, data=bytes(PULL_BYTES_MAX // 2))
     assert not asked.take(answer)
     asked.sent(question)
     assert not asked.take(Records(request=0, data=bytes(124)))
@@ -207,5 +207,5 @@ def test_asked__records_named_as_an_answer__are_one_only_as_far_as_something_was
 
 def test_cost__attestations__count_as_a_check_of_a_signature_each() -> None:
     message = Attestations(attestations=(bytes(136),) * 3)
-    costs = {rations_module.pushed_cost_bytes(message, record_bytes) for record_bytes in (0, 110)}
+    costs = {limits_module.pushed_cost_bytes(message, record_bytes) for record_bytes in (0, 110)}
     assert costs == {3 * bounds.PUSHED_RECORD_COST_BYTES}

@@ -67,7 +67,7 @@ def test_breaker__many_peers_seem_bad__never_more_than_a_quarter_or_two_are_disc
     assert len(reputation.discouraged(2.0 + bounds.SPARED_S)) == min(len(verdicts), allowed)
 
 
-def test_breaker__open__closes_when_the_faults_are_long_ago() -> None:
+def test_breaker__open__closes_when_the_faults_were_long_ago() -> None:
     reputation = Reputation()
     for number in range(5):
         reputation.met(peer(number), 0.0)

@@ -70,7 +70,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(record=offered, other=offered, at=st.integers(0, 63), flip=st.integers(1, 255))
     def offer_with_another_signature(self, record: bytes, other: bytes, at: int, flip: int) -> None:
-        """Known payloads are recognised without a look at the signature; of others it is refused."""
+        """Known payloads are recognised without a look at the signature; others are refused for it."""
         signature = bytearray(record[-64:])
         signature[at] ^= flip
         for forged in (record[:-64] + bytes(signature), record[:-64] + other[-64:]):

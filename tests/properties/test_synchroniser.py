@@ -30,7 +30,7 @@ PAUSES_MS = st.sampled_from((0, 50, 1_000, 5_000, 9_999, 10_000, 60_000))
 
 
 class SynchroniserMachine(RuleBasedStateMachine):
-    """The node's side for real; of a neighbour its ledger, and the requests that it has not answered yet."""
+    """The node's side is real; a neighbour is its ledger and the requests that it has not answered yet."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class SynchroniserMachine(RuleBasedStateMachine):
 
     @rule(peer=PEER, rounds=st.integers(1, 6), ends=st.sampled_from(("", "", "gone", "silent")))
     def talk(self, peer: PeerId, rounds: int, ends: str) -> None:
-        """A head, twice since one difference is nothing to a live node, and so many honest answers at once."""
+        """A head, twice since a live node does nothing about one difference, and so many honest answers at once."""
         if not self.sync.is_open(peer):
             return
         self.head(peer)

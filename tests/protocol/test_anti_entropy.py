@@ -139,7 +139,7 @@ def test_sync__one_of_twenty_thousand_missing__four_round_trips_and_about_a_kilo
     records = [unsigned_record(manifest, number) for number in range(20_000)]
     full, lacking = ledger_of(manifest, records), ledger_of(manifest, records[:19_777] + records[19_778:])
     assert (full.updates, lacking.updates) == (20_000, 19_999)
-    _, ahead = compare(full, lacking)  # who holds more learns that in three round trips, without payload hashes
+    _, ahead = compare(full, lacking)  # the side with more learns it in three round trips, without payload hashes
     assert ahead == Cost(round_trips=3, bytes_asked=59, bytes_answered=769)
     _, behind = compare(lacking, full)
     assert behind == Cost(round_trips=4, bytes_asked=233, bytes_answered=896)

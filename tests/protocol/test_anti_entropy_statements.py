@@ -19,7 +19,7 @@ CLAIMS = [claim(INVITED, 1, author) for author in range(3)]
 
 
 def session_that_asks() -> SyncSession:
-    """One whose peer says that it holds other statements."""
+    """A session whose peer says that it holds other statements."""
     session = SyncSession(Ledger(INVITED), Claims(), None)
     session.start(1)
     request = session.receive(Spans(request=1, statements=b"\1" * 16, spans=()), 2)

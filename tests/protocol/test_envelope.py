@@ -30,7 +30,7 @@ IDENTITY = (1).to_bytes(32, "little")
 
 
 def verdict(record: bytes, manifest: object = RAW) -> RejectReason | IgnoreReason | None:
-    """Of the one door, for an empty ledger."""
+    """What an empty ledger says of the record; None: it is accepted."""
     try:
         Ledger(manifest).add(record)  # type: ignore[arg-type]
     except (Reject, Ignore) as refusal:
@@ -121,7 +121,7 @@ def test_envelope__any_byte_changed__is_rejected_by_an_empty_ledger() -> None:
 
 
 def test_envelope__any_byte_changed_while_it_is_held__is_ignored_where_only_the_signature_differs() -> None:
-    """SPEC 7.1: equal payloads are one update; whoever holds it need not look at another signature."""
+    """SPEC 7.1: equal payloads are one update; a ledger that holds it need not look at another signature."""
     record = seal(RAW, 1, 5)
     ledger = Ledger(RAW)
     ledger.add(record)

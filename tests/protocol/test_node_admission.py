@@ -1,4 +1,4 @@
-"""The node core and statements: taken in, stored, told on; who may not contribute signs nothing; networks agree."""
+"""The node core and statements: taken in, stored, passed on; nodes that may not contribute sign nothing; all agree."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_node__100000_unknown_identities__cost_it_no_signature_and_no_memory(
     if manifest.admission.kind is AdmissionKind.OPEN:
         tell(flooded, X, pushed(seal(manifest, 0, 3)), 1)
     root, updates = flooded.replica.ledger.root(), flooded.replica.ledger.updates
-    monkeypatch.setattr("protocol.ledger.envelope.is_signed", None)  # whoever asks for a signature fails
+    monkeypatch.setattr("protocol.ledger.envelope.is_signed", None)  # any check of a signature fails
     strangers = made_up(manifest, 100_000)
     held_bytes = []
     for start in range(0, len(strangers), RECORDS_PER_FRAME_MAX):

@@ -107,7 +107,7 @@ def test_node__nothing_to_do__rests_for_longer_than_while_a_record_waits() -> No
 
 
 @pytest.mark.parametrize(("key_bytes", "signature_bytes"), [(31, 64), (33, 64), (0, 64), (32, 63), (32, 65), (32, 0)])
-def test_signature__key_or_signature_of_another_length__is_none(key_bytes: int, signature_bytes: int) -> None:
+def test_signature__key_or_signature_of_another_length__is_not_valid(key_bytes: int, signature_bytes: int) -> None:
     """libsodium is told no lengths: a shorter key would be read beyond its end."""
     signer = Signer(b"k" * 32)
     signature = signer.sign(b"text")

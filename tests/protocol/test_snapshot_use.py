@@ -143,7 +143,7 @@ def test_joiner__snapshot_is_attested__asks_for_the_file_once_and_again_after_a_
         assert effects.count(wanted) == asked
 
 
-def test_joiner__attested_file_is_no_snapshot__replays_first() -> None:
+def test_joiner__attested_file_is_not_a_snapshot__replays_first() -> None:
     pair, useless = Pair(snapshot=SnapshotUse.ALWAYS), b"useless".ljust(200, b".")
     for number in AUTHORS:
         table = pair.veteran.snapshots.attestations
@@ -214,7 +214,7 @@ def test_joiner__authors_lie_in_concert__halts_and_names_them() -> None:
 
 
 def test_joiner__snapshot_counts_more_than_its_only_neighbour_has__goes_on_with_its_own_state() -> None:
-    """One that withholds an update must not make it stop, and accuse those who signed."""
+    """A neighbour that withholds an update must not make the joiner stop and accuse those who signed."""
     pair = told(Pair(held=records()[1:], snapshot=SnapshotUse.ALWAYS), true_snapshot())
     fetch(pair)
     pair.run(lambda: outcome_of(pair) is not SnapshotOutcome.USED)

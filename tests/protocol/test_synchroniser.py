@@ -104,7 +104,7 @@ def test_node__catching_up_takes_longer_than_thirty_seconds__still_signs_nothing
     assert joining.is_finished and joining.own_updates == 0
 
 
-def test_node__answer_of_the_wrong_kind_and_one_more__is_no_completed_sync() -> None:
+def test_node__answer_of_the_wrong_kind_and_one_more__does_not_complete_the_sync() -> None:
     """A bug once: a session that had ended by a Reject took the next answer for its successful end."""
     joining = node(expects_peers=True)
     joining.handle(WorkerReady(), 10)

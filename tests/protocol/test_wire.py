@@ -30,7 +30,7 @@ Reason = RejectReason
 
 
 def verdict(payload: bytes) -> RejectReason | None:
-    """Of the decoder; what it accepts must be canonical."""
+    """What the decoder says of the payload; None: it is accepted. What it accepts must be canonical."""
     try:
         message = decode_untrusted(payload)
     except Reject as reject:

@@ -85,7 +85,7 @@ def is_process_test(module: Module) -> bool:
 def stands_on(modules: tuple[Module, ...]) -> Graph:
     """What each module may be broken by: the modules that it imports or names in a string (`-m`, `pytest_plugins`,
     mutants), the faces on the way to them, and the packages it lies in. A face does not stand on what it passes on:
-    who imports a name from it stands on the module behind that name, and not on all of the package."""
+    an importer of a name stands on the module behind that name, and not on all of the package."""
     known = {module.name: module for module in modules}
     uses = use_graph(modules)
     return {

@@ -52,7 +52,7 @@ OFFENDERS: tuple[tuple[Rule, str, str], ...] = (
     (rules.names_of_tests, "tests.protocol.test_x", "def test_ledger__works(): ...\n"),
     (rules.declared_dependencies, "sfnode.x", "import pandas\n"),
 )
-# Close to an offence, but none.
+# Close to an offence, but not one.
 CLEAN: tuple[tuple[Rule, str, str], ...] = (
     (rules.purity, "protocol.x", "import numpy as np\nfrom protocol.errors import Reject\n"),
     (rules.purity, "sfnode.x", "import time\n"),

@@ -58,7 +58,7 @@ OFFENDERS: tuple[tuple[TreeRule, str, str], ...] = (
     (faces.nameless_doors, "protocol/ledger/__init__.py", '__all__ = ["Ledger"]\n'),
     (faces.nameless_doors, "protocol/state/__init__.py", '"""What the sets imply."""\n'),
 )
-# Close to an offence, but none.
+# Close to an offence, but not one.
 CLEAN: tuple[tuple[TreeRule, str, str], ...] = (
     (faces.deep_imports, "sfnode/node/daemon.py", "from protocol.ledger import Ledger\nimport sfnode.network\n"),
     (faces.deep_imports, "sfnode/node/daemon.py", "from sfnode import report\nfrom protocol.errors import Reject\n"),

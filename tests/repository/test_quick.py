@@ -169,7 +169,7 @@ def test_command__list__says_what_would_run_and_how_to_run_the_rest(monkeypatch:
     assert "pytest -m 'process and not slow' -n 2 --dist loadfile tests/processes/test_join.py\n" in said
 
 
-def test_durations__report_of_pytest__seconds_for_each_file(tmp_path: Path) -> None:
+def test_durations__report_of_pytest__gives_seconds_for_each_file(tmp_path: Path) -> None:
     cases = [("tests.a.test_x", "1.25"), ("tests.a.test_x", "0.5"), ("tests.test_y", "3")]
     lines = "".join(f'<testcase classname="{name}" name="t" time="{seconds}"/>' for name, seconds in cases)
     report, store = tmp_path / "report.xml", tmp_path / "store.json"

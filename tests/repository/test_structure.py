@@ -63,7 +63,7 @@ OFFENDERS: tuple[tuple[str, dict[str, str], dict[str, str], int], ...] = (
     ("longest_file", LEDGER, {"protocol/a.py": "x = 1\n" * 9}, 9),
     ("files_over_300_lines", LEDGER, {"protocol/a.py": "x = 1\n" * 301}, 1),
 )
-# Close to an offence, but none: the figure stays.
+# Close to an offence, but not one: the figure stays.
 CLEAN: tuple[tuple[str, dict[str, str], dict[str, str]], ...] = (
     ("rooms", NETWORK, {"sfnode/network/policy/__init__.py": "", "sfnode/network/policy/ban.py": "x = 1\n"}),
     ("rooms", {"protocol/__init__.py": ""}, {"protocol/a.py": "x = 1\n"}),
@@ -115,7 +115,7 @@ def test_structure__figures__each_has_an_offender() -> None:
 
 
 def test_structure__name_asked_of_a_face__counts_for_the_module_that_the_face_takes_it_from() -> None:
-    """So a face adds no level, and who uses one module of a package does not use all of them."""
+    """So a face adds no level, and using one module of a package is not using all of them."""
     faces = {
         "protocol/ledger/__init__.py": "from protocol.ledger.ledger import Ledger\nimport protocol.ledger.roster\n",
         "protocol/ledger/roster.py": "from protocol.ledger.ledger import Ledger\n",

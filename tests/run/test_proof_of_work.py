@@ -45,7 +45,7 @@ def test_find_seed__takes_long__tells_how_far_it_is_and_hears_a_cancellation(mon
     assert told == [500, 1_000]
 
 
-def test_find_seed__longer_than_one_process_tries_alone__is_found_by_others_that_are_gone_then(
+def test_find_seed__longer_than_one_process_tries_alone__is_found_by_others_that_then_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("sfnode.run.proof_of_work._BLOCKS_ALONE", 0)
@@ -78,7 +78,7 @@ def test_find_seed__cancelled_while_processes_search__leaves_none(monkeypatch: p
     [("/bin/false", "ended before it had one"), ("/nowhere/python", "No such file")],
     ids=["ends by itself", "cannot start"],
 )
-def test_find_seed__processes_that_are_of_no_use__says_why(
+def test_find_seed__processes_that_cannot_search__says_why(
     program: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sfnode.run.proof_of_work._BLOCKS_ALONE", 0)

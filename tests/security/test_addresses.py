@@ -31,7 +31,7 @@ def learnt(
 
 @pytest.mark.parametrize("kind", ["dns", "dns4", "dns6"])
 def test_exchange__host_name_of_somebody_else__is_not_believed(kind: str) -> None:
-    """A fault once: whoever owns a domain can let a name in it stand for 127.0.0.1, and a node that was told of an
+    """A fault once: the owner of a domain can let a name in it stand for 127.0.0.1, and a node that was told of an
     invented peer at that name dialled itself, or a machine in its own network."""
     assert learnt(THIRD, f"/{kind}/evil.example/tcp/22") == ()
 

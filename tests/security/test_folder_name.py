@@ -46,7 +46,7 @@ def test_default_data_dir__usual_name__is_kept(name: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["My first run", "Отзывы", "run."])
 def test_default_data_dir__folder_of_an_earlier_release__is_still_found(name: str, tmp_path: Path) -> None:
-    """The name went into the path as it was. Who updates shall find his key and his ledger again, not begin anew."""
+    """The name went into the path as it was. Operators who update must find their key and ledger again."""
     manifest = replace(small_manifest(), name=name)
     earlier = tmp_path / f"{name}-{manifest.run_id.hex()[:12]}"
     assert default_data_dir(manifest, tmp_path) != earlier

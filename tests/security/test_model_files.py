@@ -196,7 +196,7 @@ def test_model__links_as_in_a_hub_cache__are_followed(model: Path, tmp_path: Pat
     assert weights(cache).keys() == weights(model).keys()
 
 
-def test_model__cannot_be_loaded__the_operator_reads_of_his_own_folder(model: Path) -> None:
+def test_model__cannot_be_loaded__operator_is_told_of_their_own_folder(model: Path) -> None:
     (model / SINGLE_FILE).write_bytes(b"\0" * 100)
     with pytest.raises(OperatorError, match="cannot be loaded") as caught:
         load_causal_lm(model, CPU, torch.float32)
@@ -267,7 +267,7 @@ def test_config__usual_fields__are_taken(model: Path, key: str, value: object) -
 
 
 @pytest.mark.parametrize("text", ["[]", "5", "null", "{", "[" * 100_000])
-def test_config__is_no_object__operator_is_told(model: Path, text: str) -> None:
+def test_config__is_not_an_object__operator_is_told(model: Path, text: str) -> None:
     """A fault once: a list, or brackets without end, gave an internal error."""
     (model / "config.json").write_text(text)
     for read in (lambda: positions_of(model), lambda: load_causal_lm(model, CPU, torch.float32)):

@@ -49,7 +49,7 @@ def test_reporter__visible_text_of_any_language__is_left_as_it_is() -> None:
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_reporter__text_that_the_terminal_cannot_show__is_escaped_and_ends_nothing(encoding: str) -> None:
-    """A fault once: on a terminal that is no UTF-8 a peer's farewell in other letters ended our node."""
+    """A fault once: on a terminal that is not UTF-8 a peer's farewell in other letters ended our node."""
     assert said("訓練", encoding).startswith("cannot reach it: \\u8a13\\u7df4\n")
 
 

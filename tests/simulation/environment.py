@@ -36,7 +36,7 @@ class Peer(Protocol):
         """A session is over; the process hears of it after a while."""
 
     def serve(self, sha256: bytes) -> bytes | None:
-        """The snapshot with this hash, as somebody is sent who asks for it; None where there is none."""
+        """The snapshot with this hash, as it is sent to a peer that asks for it; None where there is none."""
 
 
 class Carrier(Protocol):

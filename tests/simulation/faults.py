@@ -35,7 +35,7 @@ class Calendar:
         self._environment.schedule(delay_ms, act)
 
     def happen(self, fault: Fault) -> None:
-        """Let a fault happen now; those that come by chance, or with a peer, are none of the calendar's."""
+        """Let a fault happen now; those that come by chance, or with a peer, are not on the calendar."""
         match fault:
             case Fault.PARTITION:
                 self._split()

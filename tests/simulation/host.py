@@ -48,7 +48,7 @@ from tests.support.archives import MemoryArchive
 
 _SKIPPED, _LOST = 0.06, 0.06  # chances of one estimate
 _IN_MEMORY = (1, 5, 40, None)  # records that a ledger keeps beside its disk; None: all of them, and never reads it
-_BUSY_MS = (0, 0, 0, 60, 250)  # how late a machine may come to what has happened; every other time it is there at once
+_BUSY_MS = (0, 0, 0, 60, 250)  # how late a machine may handle what has happened; half of the time it handles it at once
 _EVENTS_TOGETHER = 32  # as in the daemon
 
 
@@ -212,7 +212,7 @@ class Host:
     # --- events -------------------------------------------------------------------------------------------
 
     def receive(self, source: PeerId, data: bytes) -> None:
-        """A frame from a neighbour: decoded as the network layer does it, which cuts off who sends bad bytes."""
+        """A frame from a neighbour: decoded as by the network layer, which cuts off a peer that sends bad bytes."""
         try:
             message = decode_untrusted(data)
         except Reject as reject:
@@ -232,7 +232,7 @@ class Host:
             self._after(delay_ms, PeerLeft(peer=peer))
 
     def serve(self, sha256: bytes) -> bytes | None:
-        """The snapshot with this hash, as somebody is sent who asks for it; None where there is none."""
+        """The snapshot with this hash, as it is sent to a peer that asks for it; None where there is none."""
         return self._files.serve(sha256) if self.is_up else None
 
     def handle(self, event: Event) -> None:

@@ -137,7 +137,7 @@ class Liar(Host):
 
 
 def _other_kind(message: Message) -> Message:
-    """An answer of another kind under the right number; what is no answer stays as it is."""
+    """An answer of another kind under the right number; other messages stay as they are."""
     if isinstance(message, Spans | Shards | Authors | Payloads):
         return PullDone(request=message.request, records=0)
     return message
@@ -174,7 +174,7 @@ class Intruder:
         self.peers.discard(peer)
 
     def serve(self, sha256: bytes) -> bytes | None:
-        """It has none."""
+        """It has no snapshots."""
 
     def _act(self) -> None:
         if self._environment.is_faulty:

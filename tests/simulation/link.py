@@ -159,7 +159,7 @@ class Link:
         return True
 
     def _dial(self) -> None:
-        """For ever: whoever may be connected and is not, tries again."""
+        """For ever: an end that may be connected and is not tries again."""
         world = self._world
         are_up = all(world.hosts[end].is_up for end in self.ends)
         if not self.is_up and not self.is_banned and are_up and world.now_ms >= self._free_ms:

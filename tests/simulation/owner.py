@@ -16,7 +16,7 @@ _LOOK_MS = 700
 
 
 class Owner:
-    """Nothing of it is in the network but what it signs; it has one node after another take that in."""
+    """It is not in the network itself: it hands what it signs to one node after another."""
 
     def __init__(self, environment: Environment, hosts: Callable[[], list[Host]]) -> None:
         self._environment = environment
@@ -26,7 +26,7 @@ class Owner:
         self._made: list[bytes] = []
 
     def admit(self, signer: Signer, *, at_ms: int | None = None) -> None:
-        """Admit an author then, or at some time while everything breaks; of a run that is not open."""
+        """Admit an author then, or at some time while everything breaks; nothing to do where the run is open."""
         if self._environment.scenario.is_listed:
             self._make(self._codec.admit(OWNER, signer.author), at_ms)
 

@@ -105,9 +105,9 @@ class SnapshotPlan:
     Attributes:
         lie: what all but one of the first authors lie about in theirs; None: nothing.
         is_disk_lost: one of the first nodes loses its disk; else a late joiner comes.
-        is_killed: whoever uses a true one dies before it can have proved it.
+        is_killed: a node that uses a true one dies before it can have proved it.
         is_cut: the owner excludes an author from below a true one while it is in use.
-        is_served_wrong: of the files that are served most are other ones than the true one.
+        is_served_wrong: most of the files that are served are not the true one.
     """
 
     lie: Lie | None

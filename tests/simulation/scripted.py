@@ -59,7 +59,7 @@ class ScriptedNetwork:
 
     @property
     def manifest(self) -> Manifest:
-        """Of the run."""
+        """The run's manifest."""
         return self._environment.scenario.manifest
 
     def add(self, name: str, *neighbours: str, expects_peers: bool = False) -> Host:

@@ -23,7 +23,7 @@ _WRONG = 0.6  # chance of one file
 
 
 class Machine(Protocol):
-    """Whose files these are."""
+    """The machine that the files belong to."""
 
     name: PeerId
     peers: set[PeerId]
@@ -34,7 +34,7 @@ class Machine(Protocol):
 
 
 class SnapshotFiles:
-    """Outlives a process, as its disk does."""
+    """The files of one machine; they outlive a process, as its disk does."""
 
     def __init__(self, environment: Environment, name: str) -> None:
         self._environment = environment
@@ -65,7 +65,7 @@ class SnapshotFiles:
             del self._files[sha256]
 
     def _fetch(self, machine: Machine, sha256: str) -> None:
-        """From one of the neighbours, after a while."""
+        """Fetch the file from one of the neighbours; it comes after a while."""
         environment = self._environment
         peer = self._random.choice(sorted(machine.peers)) if machine.peers else None
         delay_ms = 2 * self._random.randint(*environment.scenario.delay_ms)

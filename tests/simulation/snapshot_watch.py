@@ -33,7 +33,7 @@ class _Made:
 
     set_of: frozenset[tuple[Slot, bytes]]  # what its first maker held below its step
     is_true: bool
-    slots: int  # that it says to count
+    slots: int  # that count, as it says
     makers: set[bytes] = field(default_factory=set)
 
 
@@ -54,7 +54,7 @@ class SnapshotWatch:
     def __init__(
         self, tell: Callable[[SnapshotEvent], None], held_by: Callable[[PeerId], dict[Slot, set[bytes]]]
     ) -> None:
-        """``held_by``: what an honest neighbour holds now; nothing of one that may withhold it."""
+        """``held_by``: what an honest neighbour holds now; empty for one that may withhold some of it."""
         self.liars: set[bytes] = set()  # authors who may make false ones
         self._tell = tell
         self._held_by = held_by
@@ -180,7 +180,7 @@ def _slots(holding: Holding, steps: range) -> dict[Slot, set[bytes]]:
 
 
 def _set_of(slots: dict[Slot, set[bytes]]) -> frozenset[tuple[Slot, bytes]]:
-    """What two ledgers have in common that mean the same: of a void slot only that it is void."""
+    """Equal for two ledgers that mean the same: of a void slot it says only that it is void."""
     return frozenset((slot, b"" if len(held) == 2 else min(held)) for slot, held in slots.items())
 
 

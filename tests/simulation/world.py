@@ -188,7 +188,7 @@ class World:
     # --- snapshots ----------------------------------------------------------------------------------------
 
     def _fall_behind(self) -> None:
-        """As soon as a snapshot is attested, or none will be any more: somebody lacks all that it holds."""
+        """Once a snapshot is attested, or never will be: a node joins or loses its disk, and lacks all of it."""
         scenario, nodes = self.environment.scenario, list(self.nodes().values())
         tables = [node.snapshots.attestations for node in nodes if node.sync.is_live]
         is_attested = any(table.agreed(SNAPSHOT_AUTHORS_MIN) for table in tables)
@@ -208,7 +208,7 @@ class World:
             self.environment.schedule(self._chosen.randrange(1, 600), self._strike_user)
 
     def _strike_user(self) -> None:
-        """Whoever uses a snapshot now dies; or it is cut."""
+        """A node that uses a snapshot now is killed, or the owner excludes an author from below it."""
         plan = self.environment.scenario.snapshot
         users = [host for host in self.honest if host.node is not None and host.node.replica.snapshot is not None]
         if not plan or not users:
@@ -221,7 +221,7 @@ class World:
             users[0].stop(down_ms=self._chosen.randrange(100, 3_000))
 
     def _held_by(self, peer: PeerId) -> dict[Slot, set[bytes]]:
-        """What an honest neighbour holds now; of one that may withhold it, or is down, nothing is known."""
+        """What an honest neighbour holds now; empty for one that may withhold some of it, or is down."""
         held = [host.life.holding for host in self.honest if host.name == peer and host.is_up]
         return dict(held[0].payloads) if held else {}
 
@@ -261,7 +261,7 @@ class World:
 
 
 def is_done(node: Node) -> bool:
-    """Whether the node has no step left to contribute; a relay never has one, and who is excluded none that counts."""
+    """Whether the node has no step left to contribute: a relay never has, an excluded author none that counts."""
     is_excluded = node.replica.ledger.roster.excluded_from(node.author) is not None
     is_over = is_excluded and not node.is_admitted_for(node.clock.next_step)
     return node.is_finished or is_over or not node._config.is_training

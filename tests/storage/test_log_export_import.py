@@ -242,7 +242,7 @@ def test_log_import__new_directory__equals_the_exporters(node: Path, tmp_path: P
     assert written["state_digest"] == told["state_digest"] and written["bytes"] == (tmp_path / "x.log").stat().st_size
     assert digests(tmp_path / "copy") == digests(node) == (told["ledger_root"], told["state_digest"], 1)
     assert {path.name for path in tmp_path.iterdir()} == {"node", "copy", "x.log"}
-    assert not (tmp_path / "copy" / IDENTITY_FILE).exists()  # a key is nobody's to copy
+    assert not (tmp_path / "copy" / IDENTITY_FILE).exists()  # a key must not be copied
     text = call("log", "import", tmp_path / "x.log", "--data-dir", tmp_path / "copy")
     assert "0 of 61 records were new" in text.stdout and told["state_digest"] in text.stdout
 
@@ -329,7 +329,7 @@ def test_log_import__wrong_place__says_so_before_reading_on(node: Path, tmp_path
     assert_teaches(call("log", "import", tmp_path / "none", "--data-dir", node), "cannot read the log file", "none")
 
 
-def test_log_export__wrong_use__teaches(node: Path, tmp_path: Path) -> None:
+def test_log_export__wrong_use__says_what_to_do(node: Path, tmp_path: Path) -> None:
     out = tmp_path / "x.log"
     assert_teaches(call("log", "export", out, "--data-dir", tmp_path), "no data directory", "manifest.run")
     (node / IDENTITY_FILE).unlink()

@@ -192,7 +192,7 @@ def test_store__changed_under_a_running_node__is_damage_with_what_where_and_what
     assert str(caught.value).startswith(f"{store.directory / LEDGER_FILE} is damaged ({text}). Move it away and start")
 
 
-def test_store__changed_to_what_is_no_record__is_damage(store: Store) -> None:
+def test_store__changed_to_what_is_not_a_record__is_damage(store: Store) -> None:
     replica = archiving(store)
     database = sqlite3.connect(store.directory / LEDGER_FILE)
     with database:
@@ -307,7 +307,7 @@ def use_all(directory: Path) -> Replica:
 @pytest.mark.parametrize(
     "content", [b"garbage " * 100, bytes(8_192), b"SQLite format 3\0" + bytes(4_080)], ids=["text", "zeros", "header"]
 )
-def test_store__file_that_is_no_database__is_damaged_and_can_be_moved_away(content: bytes, tmp_path: Path) -> None:
+def test_store__file_that_is_not_a_database__is_damaged_and_can_be_moved_away(content: bytes, tmp_path: Path) -> None:
     opened = Store(tmp_path, SIGNED)
     opened.close()
     (tmp_path / LEDGER_FILE).write_bytes(content)

@@ -96,7 +96,7 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """So many of them, no two the same."""
+    """That many of them, no two the same."""
     ports: set[int] = set()
     while len(ports) < count:
         ports.add(free_port())

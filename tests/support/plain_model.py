@@ -59,7 +59,7 @@ class PlainModel:
             held.add(body[32:64])
 
     def is_counting(self, author: bytes, step: int) -> bool:
-        """Whether a slot counts if it is no void one."""
+        """Whether a slot counts, unless it is void."""
         is_admitted = (
             self.manifest.admission.kind == "open" or author in self.admitted or {author} in self.claims.values()
         )

@@ -31,7 +31,7 @@ FRONTIER = 2_112  # of RUN
 
 @lru_cache
 def run_of(*, admission: str = "allow-list", epoch_steps: int = 1_536, local_steps: int = ROUND) -> Manifest:
-    """Of two spans and more; the step of the snapshot lies within an epoch."""
+    """A run of several spans; the step of the snapshot lies within an epoch."""
     plain = manifest_data(local_steps=local_steps, epoch_steps=epoch_steps)
     return checked(plain | {"admission": {"kind": admission, "pow_bits": 0}, "steps": STEPS})
 
@@ -48,7 +48,7 @@ def records(manifest: Manifest = RUN) -> tuple[bytes, ...]:
 
 
 def replica_of(manifest: Manifest = RUN, held: tuple[bytes, ...] | None = None) -> Replica:
-    """With all statements and records, unless others are given."""
+    """A replica with all statements, and with all records unless others are given."""
     replica = Replica(manifest)
     if manifest.admission.kind != "open":
         for number in (*AUTHORS, JOINER):
@@ -59,7 +59,7 @@ def replica_of(manifest: Manifest = RUN, held: tuple[bytes, ...] | None = None) 
 
 
 def attest(snapshot: Snapshot, *authors: int, manifest: Manifest = RUN) -> list[Attestation]:
-    """What these authors sign of it."""
+    """What these authors sign about the snapshot."""
     data = encode_snapshot(manifest, snapshot)
     codec, sha256 = AttestationCodec(manifest), hashlib.sha256(data).digest()
     return [codec.attest(signer(number), snapshot.step, len(data), sha256) for number in authors]
@@ -67,13 +67,13 @@ def attest(snapshot: Snapshot, *authors: int, manifest: Manifest = RUN) -> list[
 
 @lru_cache
 def true_snapshot(manifest: Manifest = RUN) -> Snapshot:
-    """The one that the records imply."""
+    """The snapshot that the records imply."""
     return take_snapshot(replica_of(manifest), STEP)
 
 
 @lru_cache
 def false_snapshot(manifest: Manifest = RUN) -> Snapshot:
-    """Of the same updates, with one coefficient that is not theirs."""
+    """A snapshot of the same updates, in which one coefficient is wrong."""
     true = true_snapshot(manifest)
     flat = true.epochs[0].copy()
     flat[5] += 1

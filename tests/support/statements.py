@@ -20,7 +20,7 @@ def run_with(kind: str, *, pow_bits: int = 0, steps: int = 40, authors_max: int 
 
 @lru_cache
 def published_run(kind: str) -> Manifest:
-    """The same with a published basis, of whatever hash, and three epochs."""
+    """The same with a published basis, of an arbitrary hash, and three epochs."""
     plain = manifest_data(basis="published", basis_sha256="ab" * 32)
     return checked(plain | {"admission": {"kind": kind, "pow_bits": 0}, "steps": 3 * plain["method"]["epoch_steps"]})
 

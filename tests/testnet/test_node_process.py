@@ -23,7 +23,7 @@ def test_new_events__half_written_line__comes_with_the_next_call_and_once(tmp_pa
     assert [event["event"] for event in node.events()] == ["started", "progress", "finished"]
 
 
-def test_last_words__node_that_ended__are_its_last_line_that_is_no_event(tmp_path: Path) -> None:
+def test_last_words__node_that_ended__are_its_last_line_that_is_not_an_event(tmp_path: Path) -> None:
     text = '{"event": "started"}\nError: the disk is full\n\n{"event": "progress"}\n'
     assert node_with(tmp_path / "a.log", text).last_words() == "Error: the disk is full"
     assert node_with(tmp_path / "b.log", "").last_words() == "it said nothing"

@@ -76,7 +76,7 @@ def test_architecture__all_groups__estimate_equals_finite_difference(name: str, 
     session = open_session(model, manifest, tmp_path)
     found = session.projected_gradients(SEED, STEP)
     expected = dense_gradients(plain, Bases(manifest), session)
-    assert min(map(abs, expected)) > 1e-3  # the case says something
+    assert min(map(abs, expected)) > 1e-3  # the case is not a trivial one
     # Some norms and embeddings compute in single precision whatever the model's
     assert found == pytest.approx(expected, rel=1e-4, abs=1e-4 * max(map(abs, expected)))
 

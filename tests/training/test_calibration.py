@@ -47,7 +47,7 @@ def gradient_of(shared: SharedModel, data: TaskData, tensor: TensorSpec) -> Tens
 
 
 def captured(basis: Basis, gradient: Tensor) -> float:
-    """Share of a matrix's energy inside of the subspace."""
+    """Share of a matrix's energy inside the subspace."""
     assert basis.v is not None
     left, right = (torch.linalg.qr(torch.from_numpy(side).double()).Q for side in (basis.u, basis.v))
     return float((left.T @ gradient.double() @ right).square().sum() / gradient.double().square().sum())

@@ -49,7 +49,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module", autouse=True)
 def _full_precision() -> Iterator[None]:
-    """No TF32: what an operator gets unless he asks for it."""
+    """No TF32: what operators get unless they ask for it."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     yield

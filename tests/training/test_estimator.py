@@ -61,7 +61,7 @@ def test_estimator__each_kind_of_tensor__equals_finite_difference(
     found = session.projected_gradients(SEED, STEP)
 
     expected = dense_gradients(plain, Bases(manifest), session)
-    assert min(map(abs, expected)) > 1e-7  # the case says something
+    assert min(map(abs, expected)) > 1e-7  # the case is not a trivial one
     assert found == pytest.approx(expected, rel=1e-6)
     assert session.estimate(SEED, STEP).scalars == quantise(manifest.method, expected)
 
@@ -85,7 +85,7 @@ def test_estimator__sides_and_shares__equal_finite_difference(
     found = session.projected_gradients(SEED, STEP)
 
     expected = dense_gradients(plain, bases, session)
-    assert min(map(abs, expected)) > 1e-7  # the case says something
+    assert min(map(abs, expected)) > 1e-7  # the case is not a trivial one
     assert found == pytest.approx(expected, rel=1e-6)
     batch = manifest.task.batch_rows
     spent = batch * shares * 2 if sides == 2 else batch * shares + batch

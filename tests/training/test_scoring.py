@@ -59,7 +59,7 @@ def data_of(manifest: Manifest, kind: str, folder: Path) -> TaskData:
 
 
 def log_likelihoods(model: PreTrainedModel, prompt: Sequence[int], candidate: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Of each token of ``candidate`` (but for one that nothing predicts), and whether it is the likeliest one."""
+    """For each token of ``candidate`` that something predicts: its log-likelihood, and whether it is the likeliest."""
     tokens = torch.tensor([[*prompt, *candidate]])
     with torch.inference_mode():
         logits_TV = functional.log_softmax(model(tokens).logits[0, :-1], dim=-1)
@@ -119,7 +119,7 @@ def test_scores__completion__loss_is_transformers_own(kind: str, tmp_path: Path)
     for loss, example in zip(found.loss.tolist(), data.examples, strict=True):
         tokens = torch.tensor([[*example.tokens, *example.candidates[0]]])
         labels = tokens.clone()
-        labels[0, : len(example.tokens)] = -100  # of the prompt nothing is predicted
+        labels[0, : len(example.tokens)] = -100  # nothing in the prompt is predicted
         with torch.inference_mode():
             assert loss == pytest.approx(model(tokens, labels=labels).loss.item(), rel=1e-6)
 
@@ -179,7 +179,7 @@ def test_estimate__candidates__equals_finite_difference(name: str, kind: str, si
             for amount in (manifest.epsilon, -manifest.epsilon if sides == 2 else 0.0)
         )
         expected.append((plus - other) / (sides * manifest.epsilon))
-    assert min(map(abs, expected)) > 1e-4  # the case says something
+    assert min(map(abs, expected)) > 1e-4  # the case is not a trivial one
     assert found == pytest.approx(expected, rel=1e-6)
 
 
@@ -221,7 +221,7 @@ def test_evaluate__passes_bounded_to_few_tokens__says_the_same(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_label_words__one_token_each__are_computed_as_ever_bit_for_bit(dtype: torch.dtype, tmp_path: Path) -> None:
+def test_label_words__one_token_each__are_computed_as_before_bit_for_bit(dtype: torch.dtype, tmp_path: Path) -> None:
     """The fast path, written out: no likelihood over the vocabulary, no row per label word."""
     model = tiny_opt().to(dtype)  # type: ignore[arg-type]
     manifest = model_manifest(model, list(TensorGroup), task=CLASSIFICATION, directions=2, rank=4)
@@ -337,7 +337,7 @@ def test_estimate__objective_without_gradient__is_the_difference_of_the_metric(o
         1 - metric_by_hand(objective, plain, moved(bases, base, 0, amount), rows)
         for amount in (manifest.epsilon, -manifest.epsilon)
     )
-    assert plus != minus  # the case says something
+    assert plus != minus  # the case is not a trivial one
     assert found == pytest.approx([(plus - minus) / (2 * manifest.epsilon)])
     assert session.estimate(SEED, STEP).loss == pytest.approx((plus + minus) / 2)
 
@@ -368,7 +368,7 @@ def test_estimate__metric_that_no_direction_changes__is_zero_or_a_skipped_step(t
         session.estimate(SEED, STEP)
 
 
-def test_estimate__metric_of_a_model_that_overflows__is_no_number(tmp_path: Path) -> None:
+def test_estimate__metric_of_a_model_that_overflows__is_not_a_number(tmp_path: Path) -> None:
     """argmax of NaN is a number, so that the losses have to be looked at."""
     model = tiny_opt()
     manifest = run_of(model, "words", objective="accuracy", alpha_exp=0)

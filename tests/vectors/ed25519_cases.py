@@ -54,7 +54,7 @@ def _small_order_keys() -> Iterator[tuple[str, bytes]]:
 
 
 def _odd_encodings() -> Iterator[tuple[str, bytes]]:
-    """Encodings that some decoders take although they are not canonical, and what is no point at all."""
+    """Encodings that some decoders take although they are not canonical, and some that are not points at all."""
     yield "not canonical: identity with the sign bit of x = 0", encode_raw(1, 1)
     yield "not canonical: order 2 with the sign bit of x = 0", encode_raw(P - 1, 1)
     for y, sign in ((0, 0), (0, 1), (1, 0), (1, 1)):

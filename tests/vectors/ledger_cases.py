@@ -152,7 +152,7 @@ def _full() -> Iterator[Case]:
     records += [made(1, 3, 6), made(0, 30, 7)]
 
     def play(run: Player) -> object:
-        run.add(0).add(1, expect="VOID").add(2)  # an author all of whose slots are void keeps his place
+        run.add(0).add(1, expect="VOID").add(2)  # an author all of whose slots are void keeps their place
         run.add(3, 4, expect="AUTHORS_FULL").add(3, expect="TOO_EARLY", horizon=2).look()
         return run.add(5).add(6, expect="VOID").add(7).add(3, expect="AUTHORS_FULL").look(spans=True)
 
@@ -218,7 +218,7 @@ def _spans_and_epochs() -> Iterator[Case]:
 
 
 def _sharing_a_shard() -> list[Signer]:
-    """Two authors in one shard, the one with the smaller key second: order within a shard is that of keys."""
+    """Two authors in one shard, the one with the smaller key second: the order within a shard is that of keys."""
     seen: dict[int, Signer] = {}
     for number in count():
         author = signer(number)
@@ -256,7 +256,7 @@ def _cancelling_pair() -> list[bytes]:
 def _signs_of(manifest: Manifest, author: Signer, step: int) -> NDArray[np.int64]:
     """int64[D K, P]: the sign with which each direction enters the first coefficient of every tensor.
 
-    Of a canonical core that is its sign alone: r must be 1, so that it always meets the first coefficient.
+    For a canonical core this is its sign alone: r must be 1, so that it always meets the first coefficient.
     """
     method, tensors = manifest.method, len(manifest.tensors)
     seed = seed_of(manifest.run_id, author.author, step)

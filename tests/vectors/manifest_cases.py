@@ -260,7 +260,7 @@ def _structure() -> Iterator[Case]:
 
 
 def _paths(data: Any, path: str = "") -> Iterator[str]:
-    """Paths of all fields of objects; of lists the first entry stands for all."""
+    """Paths of all fields of objects; in lists the first entry stands for all."""
     for key, value in data.items():
         here = f"{path}.{key}".strip(".")
         yield here

@@ -1,4 +1,4 @@
-"""Vectors of messages (SPEC 8.1, 8.2): every kind at its bounds, and every way in which bytes are no message."""
+"""Vectors of messages (SPEC 8.1, 8.2): every kind at its bounds, and every way in which bytes fail to be a message."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _plain(value: Any) -> Any:
 
 
 def pack(kind: int, fields: Row) -> bytes:
-    """Canonical msgpack of any row, also of one that is no message."""
+    """Canonical msgpack of any row, also of one that is not a message."""
     packed: bytes = msgpack.packb([kind, *fields], use_bin_type=True)
     return packed
 

@@ -1,4 +1,4 @@
-"""Bytes that are no message (SPEC 8.2), spelled by hand: no msgpack library would write them."""
+"""Bytes that are not a message (SPEC 8.2), spelled by hand: no msgpack library would write them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _no_kind() -> _Rows:
         "text": b"\x92\xa1\x01\x00",
         "an array": b"\x92\x91\x01\x00",
     }.items():
-        # The second one also lacks fields: what is no array of so many values at all is a fault of the frame too.
+        # The second one also lacks fields: an array with fewer values than it claims is a fault of the frame, too.
         yield f"kind: {name}", data, _FRAME
     for name, data in {
         "26": b"\x91\x1a",

@@ -59,7 +59,7 @@ def _quantised(name: str, method: Method, gradients: Sequence[float]) -> Case:
 
 
 def _check_clear_of_boundaries(gradients: Sequence[float]) -> None:
-    """No exact value 32 g / rms lies near a half, so that whoever sums in another order rounds the same way."""
+    """No exact value 32 g / rms lies near a half, so that a sum in another order is rounded the same way."""
     mean_square = sum(Fraction(g) ** 2 for g in gradients) / len(gradients)
     for g in gradients:
         square = 1024 * Fraction(g) ** 2 / mean_square

@@ -72,7 +72,7 @@ async def test_session__failure__becomes_the_error_of_its_kind(
         (encode_frame(CoefficientsSet()), "answered CoefficientsSet to EstimateRequest"),
     ],
 )
-async def test_session__answer_that_is_none__is_a_worker_error(reply: bytes, complaint: str, tmp_path: Path) -> None:
+async def test_session__unusable_answer__is_a_worker_error(reply: bytes, complaint: str, tmp_path: Path) -> None:
     async with fake_worker(tmp_path, lambda _: reply) as worker:
         session = await connect(worker.path)
         with pytest.raises(WorkerError, match=complaint):

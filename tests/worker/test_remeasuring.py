@@ -83,7 +83,7 @@ def test_audit__invented_message__is_reported_and_the_report_can_be_checked(trai
     assert "1 messages measured again, 1 mismatches" in again.stdout
 
 
-def test_audit__nonsense_asked_for__teaches(trained: Trained, tmp_path: Path) -> None:
+def test_audit__nonsense_asked_for__says_what_to_do(trained: Trained, tmp_path: Path) -> None:
     directory = ("audit", "--data-dir", trained.directory)
     assert_teaches(call(*directory, "--author", "me"), "--author 'me'", "64 lower-case hex digits")
     assert_teaches(call(*directory, "--author", "00" * 32), "no update of author 0000", "nothing to audit")

@@ -119,7 +119,7 @@ async def test_trainer__estimates__come_back_with_what_they_were_asked(tmp_path:
 async def test_trainer__snapshot_goes__worker_is_told_all_that_differs(
     tmp_path: Path,
 ) -> None:
-    """Its revisions tell nothing about those of the own state."""
+    """Its revisions say nothing about those of the node's own state."""
     async with running(tmp_path) as bench:
         await bench.next()
         for step in (0, 20):  # two epochs
