@@ -121,7 +121,7 @@ class Reputation:
             del self._until_s[min(self._until_s, key=self._until_s.__getitem__)]
 
     def _is_breaker_open(self, peer: PeerId, now_s: float) -> bool:
-        """Strangers are no evidence of anything: only peers with whom a session ran are counted."""
+        """Strangers are not evidence of anything: only peers with whom a session ran are counted."""
         since_s = now_s - bounds.BREAKER_S
         self._met_s = {met: at_s for met, at_s in self._met_s.items() if at_s >= since_s}
         self._hit_s = {hit: at_s for hit, at_s in self._hit_s.items() if at_s >= since_s}
