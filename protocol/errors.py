@@ -69,7 +69,7 @@ class Reject(SfnodeError):
 
 
 class Ignore(SfnodeError):
-    """Valid bytes that are of no use at this moment; may come again."""
+    """Valid bytes that cannot be used at this moment; they may come again."""
 
     def __init__(self, reason: IgnoreReason, detail: str) -> None:
         super().__init__(f"{reason.name.lower()}: {detail}")
@@ -94,4 +94,4 @@ class WorkerError(SfnodeError):
 
 
 class WorkerMemoryError(WorkerError):
-    """The worker ran out of memory: the operator's to mend when a model is loaded, a lost step later on."""
+    """The worker ran out of memory. While a model is loaded, the operator must act; later it costs one step."""

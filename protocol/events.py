@@ -22,7 +22,7 @@ class SnapshotOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerJoined:
-    """A neighbour's session is open, hello exchanged. Of one peer there is never more than one at a time."""
+    """A neighbour's session is open, hellos are exchanged. A peer never has more than one session at a time."""
 
     peer: PeerId
 
@@ -72,7 +72,7 @@ class WorkerReady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementSubmitted:
-    """Somebody on this machine brings a statement: the owner, or the holder of an invitation."""
+    """Somebody on this machine submits a statement: the owner, or the holder of an invitation."""
 
     statement: bytes
 
@@ -93,7 +93,7 @@ class SnapshotArrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchFailed:
-    """No neighbour had the file (64 hex digits); ``is_lasting``: what came has this hash and can never be used."""
+    """No neighbour had the file (64 hex digits); ``is_lasting``: a file with this hash came, but can never be used."""
 
     sha256: str
     is_lasting: bool = False
@@ -101,7 +101,7 @@ class FetchFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked:
-    """Time has passed. Comes at the latest when ``Node.rest_ms`` says; so much ``late_ms`` on a busy machine."""
+    """Time has passed. Comes when ``Node.rest_ms`` says at the latest; on a busy machine ``late_ms`` later."""
 
     late_ms: int = 0
 
@@ -132,7 +132,7 @@ class StoreRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStatements:
-    """Make the statements durable before any later effect: they may be here alone."""
+    """Make the statements durable before any later effect: no other node may have them."""
 
     statements: tuple[bytes, ...]
 
@@ -209,7 +209,7 @@ class ReportSnapshot:
 class Halt:
     """Stop the node: its own state does not follow from its ledger, or the snapshot that it was told does not.
 
-    ``detail``: which, in words; ``attestations``: signed by whoever vouched for the snapshot.
+    ``detail``: which of the two, in words; ``attestations``: signed by those who vouched for the snapshot.
     """
 
     detail: str

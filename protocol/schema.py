@@ -1,6 +1,6 @@
 """Strict translation between frozen dataclasses and plain data (JSON mappings, msgpack rows).
 
-The dataclass is the schema: exact types (``True`` is no integer), declared bounds, no unknown and no missing field.
+The dataclass is the schema: exact types (``True`` is not an integer), declared bounds, no unknown and no missing field.
 Whatever violates it raises :class:`Malformed` with the path of the offending field; nothing else escapes.
 """
 
@@ -80,7 +80,7 @@ def _convert(declared: Any, data: object, where: str) -> Any:
         if type(data) is not declared:
             raise Malformed(f"{where}: {_show(data)} is not of type {declared.__name__}")
         if isinstance(data, str) and not _is_unicode(data):
-            raise Malformed(f"{where}: half of a surrogate pair is no character")
+            raise Malformed(f"{where}: half of a surrogate pair is not a character")
         converted = data
     _check_bound(converted, bound, where)
     return converted

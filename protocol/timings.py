@@ -16,12 +16,12 @@ REST_MS_MAX: Final = 250  # between two ticks when nothing waits: precise enough
 # --- anti-entropy ---------------------------------------------------------------------------------------------
 HEAD_INTERVAL_MS: Final = 2_000  # how often neighbours compare digests
 REQUEST_TIMEOUT_MS: Final = 10_000  # an unanswered sync request: that peer rests, another is asked
-ANSWER_MS_MAX: Final = 60_000  # for all parts of an answer: 128 KiB at 2 kB/s; who sends them slower holds up others
+ANSWER_MS_MAX: Final = 60_000  # for all parts of an answer: 128 KiB at 2 kB/s; a slower peer holds up others
 SYNC_REST_MS: Final = 1_000  # between two sync sessions with the same peer; doubled by each failure in a row
 SYNC_REST_MS_MAX: Final = 60_000  # for a peer that stalls for ever, or promises what it never sends
 FIRST_SYNC_TIMEOUT_MS: Final = 30_000  # no peer answered for this long: go on with what the disk holds
 REPLAY_REST_MS: Final = 60_000  # between two replays of the whole ledger that a neighbour's digest made necessary
-SNAPSHOT_MISSING_MS: Final = 60_000  # for what a snapshot counts and no neighbour has yet; then it is false
+SNAPSHOT_MISSING_MS: Final = 60_000  # how long no neighbour may have what a snapshot counts; then it is false
 
 # --- the pace of steps ----------------------------------------------------------------------------------------
 STEP_WAIT_MS_MIN: Final = 200
@@ -29,5 +29,5 @@ STEP_WAIT_MS_MAX: Final = 30_000
 STEP_WAIT_MS_START: Final = 5_000  # before any pace was observed
 STEP_WAIT_FACTOR: Final = 2  # times the observed median pace
 ROUNDS_AHEAD_MAX: Final = 8  # ahead of the median of the authors at work; a fast node must not spend its steps alone
-AT_WORK_INTERVALS: Final = 8  # an author silent for longer than so many of its usual intervals has left
+AT_WORK_INTERVALS: Final = 8  # an author silent for longer than this many of its usual intervals has left
 ACTIVE_WINDOW_STEPS: Final = 2  # an author behind by more rounds than this is not waited for

@@ -135,7 +135,7 @@ class SpanDigest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spans(Message):
-    """Answer to a SpansRequest, ascending; with the digest of the statements held, zeros when there is none."""
+    """Answer to a SpansRequest, ascending; with the digest of the statements held, zeros when there are none."""
 
     request: U32
     statements: Digest16
@@ -208,7 +208,7 @@ class PayloadsRequest(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payloads(Message):
-    """Answer: 8 bytes of the payload hash for each valid slot, in step order, end to end."""
+    """Answer to a PayloadsRequest: 8 bytes of the payload hash for each valid slot, in step order, end to end."""
 
     request: U32
     span: Span
@@ -235,7 +235,7 @@ class PullRequest(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullDone(Message):
-    """Ends the answer to a PullRequest: so many records were sent."""
+    """Ends the answer to a PullRequest: this many records were sent."""
 
     request: U32
     records: U32
@@ -284,7 +284,7 @@ class AttestationsRequest(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attestations(Message):
-    """What the sender knows of that, newest first; or what is new."""
+    """The attestations that the sender has, newest first; or new ones."""
 
     attestations: Annotated[
         tuple[Annotated[bytes, Bound(limits.ATTESTATION_BYTES, limits.ATTESTATION_BYTES)], ...],

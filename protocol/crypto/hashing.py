@@ -38,7 +38,7 @@ class FieldHasher:
         _feed(self._hasher, fields)
 
     def copy(self) -> FieldHasher:
-        """Another one, with the same fields so far."""
+        """A copy, with the same fields so far."""
         copied = FieldHasher.__new__(FieldHasher)
         copied._hasher = self._hasher.copy()
         return copied

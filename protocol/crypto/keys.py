@@ -47,7 +47,7 @@ def is_author_key(key: bytes) -> bool:
 def is_signed(author: bytes, message: bytes, signature: bytes) -> bool:
     """Whether ``signature`` (64 bytes) is the author's over ``message``. About 45 us.
 
-    Straight to libsodium (``crypto_sign_verify_detached`` inside), which is told no length of the key.
+    Calls libsodium directly (``crypto_sign_verify_detached`` inside), which is not told the length of the key.
     """
     if len(author) != KEY_BYTES or len(signature) != SIGNATURE_BYTES:
         return False
@@ -60,7 +60,7 @@ def is_signed(author: bytes, message: bytes, signature: bytes) -> bool:
 
 @lru_cache(maxsize=1)
 def check_verifier() -> None:
-    """Refuse a libsodium that verifies with the cofactor, as later sources of it do: it would split the network.
+    """Refuse a libsodium that verifies with the cofactor, as its later versions do: it would split the network.
 
     Raises OperatorError. Once per process.
     """

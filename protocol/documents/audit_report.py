@@ -1,7 +1,7 @@
 """What an auditor found about one message: a small signed document that anyone can check by measuring again (SPEC 9.3).
 
 On public data a message is a claim that can be repeated: seed, examples and, nearly, the state are known to all. A
-report says what the auditor measured, and carries the record, so that nobody needs to have it.
+report says what the auditor measured, and carries the record, so that readers need not have it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class AuditReport:
     tolerance_mille: _Mille
 
     def is_mismatch(self, claimed: Sequence[int]) -> bool:
-        """Whether what the record claims lies outside of what the auditor allowed."""
+        """Whether the record's claim lies outside what the auditor allowed."""
         return deviation(claimed, self.measured) > self.tolerance_mille / MILLE
 
 
@@ -106,7 +106,7 @@ def _parse_untrusted(data: bytes) -> tuple[AuditReport, bytes]:
     try:
         report = from_plain_untrusted(AuditReport, json.loads(lines[0]), "report")
     except (ValueError, RecursionError, Malformed) as error:
-        raise Reject(RejectReason.AUDIT_FORMAT, f"the first line is no audit report: {error}") from None
+        raise Reject(RejectReason.AUDIT_FORMAT, f"the first line is not an audit report: {error}") from None
     texts = (report.run_id, report.auditor)
     if not all(is_hex(text, 64) for text in texts) or not is_hex(report.record, len(report.record) // 2 * 2):
         raise Reject(RejectReason.AUDIT_FORMAT, "run_id, auditor or record is not lower-case hexadecimal")

@@ -1,7 +1,7 @@
 """A whole run as one file: manifest, published bases, statements, every record, and their sum (SPEC 9.4).
 
 Whoever has the file needs no network and nobody's word: manifest, statements and records are signed, the basis is named
-by its hash, and the sum follows from them. Bytes only: opening files is for others.
+by its hash, and the sum follows from them. Bytes only: callers open files.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class LogEnd:
     Attributes:
         records: in the file; both of each void slot.
         updates: slots that count.
-        writer: Ed25519 key of the node that wrote it and answers for its being whole.
+        writer: Ed25519 key of the node that wrote it and vouches that it is whole.
     """
 
     records: int
@@ -118,11 +118,11 @@ def load_log_untrusted(
     Args:
         read: gives the next bytes of the file.
         on_manifest: called once the manifest is known and before more is read; what it raises ends the reading. It may
-            give what keeps the records, which are then not kept in memory.
+            return a keeper of the records, which are then not kept in memory.
         on_block: called with the bytes read and the updates held so far, after each block.
 
     Raises:
-        Reject: no log file, cut off, damaged or forged. The text begins with the byte where.
+        Reject: not a log file, or cut off, damaged or forged. The text begins with the number of the byte.
     """
     return _Loader(read, on_manifest, on_block).load()
 
@@ -173,7 +173,7 @@ class _Loader:
         """The whole file, rule by rule."""
         # [REJECT] SPEC 9.4.1: it begins with the magic
         if self._read(len(MAGIC)) != MAGIC:
-            raise _fault(0, "this is no log file: it does not begin as `sfnode log export` writes it")
+            raise _fault(0, "this is not a log file: it does not begin as `sfnode log export` writes it")
         self._offset = len(MAGIC)
         signed = self._manifest()
         basis = self._basis(signed.manifest)
@@ -316,7 +316,7 @@ def _keep(add: Callable[[], object], what: str) -> None:
 
 @contextmanager
 def _at(offset: int) -> Iterator[None]:
-    """Says of a fault at which byte of the file it is."""
+    """Adds to a fault the byte of the file at which it is."""
     try:
         yield
     except Reject as reject:

@@ -1,6 +1,6 @@
 """What is held of one author in one span, and of all authors in one: slots and their digests (SPEC 7.5).
 
-The two inner levels of the ledger's digests. What may come in is decided by the ledger.
+The two inner levels of the ledger's digests. The ledger decides what may come in.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Bucket:
 
     With an archive, records that it gives back need not stay in memory: ``valid`` and ``void``, bitmaps with bit
     ``offset`` for each slot, always say what is held. A second hasher, the base, ends with the last slot that is not in
-    memory: so neither a slot that is a little late nor a neighbour that is a little behind makes anybody read back.
+    memory: so a slot that is a little late, or a neighbour a little behind, does not mean reading back.
     """
 
     __slots__ = (
@@ -78,7 +78,7 @@ class Bucket:
         return self.valid | self.void
 
     def put(self, offset: int, slot: Slot) -> None:
-        """Fill a slot, or void it: then the second of the pair is what is new."""
+        """Fill a slot, or void it: then the second of the pair is the new one."""
         self._slots[_OFFSETS[offset]] = slot
         bit = 1 << offset
         if isinstance(slot, tuple):
@@ -129,19 +129,19 @@ class Bucket:
     # --- archive ------------------------------------------------------------------------------------------
 
     def forget(self, offsets: Iterable[int]) -> list[int]:
-        """Keep the slots in memory no longer that the archive gives back; returns those that it does not."""
+        """Drop from memory the slots that the archive gives back; returns those that it does not."""
         assert self._archive
         asked = sorted({offset for offset in offsets if offset in self._slots})
         given = slots_in(self._archive.read(self._author, [self._step(offset) for offset in asked]))
         kept = [offset for offset in asked if given.get(offset) != self._slots[offset]]
         gone = set(asked).difference(kept)
         self._move_base(max(gone, default=-1))
-        # A new dict: one that was long stays as large when it is emptied.
+        # A new dict: one that was large keeps its size when it is emptied.
         self._slots = {offset: slot for offset, slot in self._slots.items() if offset not in gone}
         return kept
 
     def rest(self) -> None:
-        """Nothing more is expected: keep the digest instead of what extends it."""
+        """Nothing more is expected: keep the digest instead of the hashers that extend it."""
         if self._hasher and not self._slots:
             self._resting, self._hasher, self._base = self.digest(), None, None
             self.valid = _FULL if self.valid == _FULL else self.valid
@@ -182,7 +182,7 @@ class Bucket:
         return self._hasher_within(steps & self.held).digest()[:INNER_DIGEST_BYTES]
 
     def _hasher_within(self, steps: int) -> FieldHasher:
-        """Over the slots in the bitmap, from the base where it covers only such."""
+        """A hasher over the slots in the bitmap; it starts from the base if that covers no others."""
         if self._base is None and self._resting is None:
             self._base, self._base_to = self._hasher_over(()), -1
             self._move_base(max((offset for offset in bits_of(self.held) if offset not in self._slots), default=-1))

@@ -61,11 +61,11 @@ class EnvelopeCodec:
         return Envelope(author=signer.author, step=step, seed=seed, scalars=scalars, record=record)
 
     def split_untrusted(self, data: bytes) -> list[bytes]:
-        """Concatenated records, one by one; Reject(SIZE) when the length is no multiple of a record's."""
+        """Concatenated records, one by one; Reject(SIZE) when the length is not a multiple of a record's."""
         # [REJECT] SPEC 6.1: a run of records is a whole number of records.
         if len(data) % self.record_bytes != 0:
             raise Reject(
-                RejectReason.SIZE, f"{len(data)} bytes are no whole number of {self.record_bytes}-byte records"
+                RejectReason.SIZE, f"{len(data)} bytes are not a whole number of {self.record_bytes}-byte records"
             )
         return [data[start : start + self.record_bytes] for start in range(0, len(data), self.record_bytes)]
 
@@ -94,7 +94,7 @@ class EnvelopeCodec:
         # [REJECT] SPEC 6.2.5: and it has cost the work that the run asks for.
         if not has_work(self._manifest.admission, self._manifest.run_id, envelope.author):
             wanted = self._manifest.admission.pow_bits
-            raise Reject(RejectReason.AUTHOR_WORK, f"author {envelope.author.hex()[:16]} has not {wanted} bits of work")
+            raise Reject(RejectReason.AUTHOR_WORK, f"author {envelope.author.hex()[:16]} lacks {wanted} bits of work")
         # [REJECT] SPEC 6.2.6: the signature covers tag, run id and payload.
         signature = envelope.record[-SIGNATURE_BYTES:]
         if not is_signed(envelope.author, self._prefix + envelope.payload, signature):

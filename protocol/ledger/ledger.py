@@ -34,7 +34,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voided:
-    """A second payload for a slot: the author equivocated, and ``first``, which counted, counts no more."""
+    """A second payload for a slot: the author equivocated, and ``first``, which counted, no longer counts."""
 
     first: Envelope
     second: Envelope
@@ -49,8 +49,8 @@ _FIRST_STEPS = (1 << _STEPS_AT_ONCE) - 1
 class Ledger:
     """Valid envelopes of one run, at most two different ones per slot.
 
-    Whoever keeps records elsewhere says where: then the ledger holds the latest in memory, and of the others what
-    they are by author and span. It answers the same with and without an archive.
+    With an archive the ledger keeps only the latest records in memory, and knows which others there are by author and
+    span. It answers the same with and without an archive.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class Ledger:
         *,
         in_memory_max: int = limits.RECORDS_IN_MEMORY_MAX,
     ) -> None:
-        """``archive``: gives back what its owner stored of what was accepted here; None: all stays in memory.
+        """``archive``: gives back the accepted records, which its owner has stored; None: all stay in memory.
 
-        ``in_memory_max``: records kept beside the archive, as far as it gives them back. What cannot be read back when
-        it is needed raises StorageDamagedError, from every method that looks at records.
+        ``in_memory_max``: records kept in memory beside the archive, if it gives the others back. Where a record cannot
+        be read back when it is needed, every method that looks at records raises StorageDamagedError.
         """
         self.codec = EnvelopeCodec(manifest)
         self.roster = Roster(manifest)
@@ -88,7 +88,7 @@ class Ledger:
 
         Raises:
             Reject: no honest node can have made it. The ledger is unchanged.
-            Ignore: of no use now. The ledger is unchanged.
+            Ignore: it cannot be used now. The ledger is unchanged.
         """
         envelope = self.codec.decode_untrusted(record)
         held = self._held(envelope)
@@ -146,7 +146,7 @@ class Ledger:
                 self._forget_older_half()
 
     def _forget_older_half(self) -> None:
-        """Keep in memory no longer what the archive gives back; what it does not is asked for again later."""
+        """Drop from memory what the archive gives back; what it does not give is asked for again later."""
         older: dict[tuple[int, Author], list[int]] = {}
         for _ in range((len(self._in_memory) + 1) // 2):
             span, author, offset = self._in_memory.popleft()
@@ -189,7 +189,7 @@ class Ledger:
         return dropped
 
     def _set_highest(self, author: Author) -> None:
-        """The author's highest step, from what is held; it leaves the table when nothing is."""
+        """Find the author's highest step among what is held; an author of whom nothing is held leaves the table."""
         held = [(number, bucket) for number, span in self._spans.items() if (bucket := span.get(author))]
         if held:
             number, bucket = max(held, key=itemgetter(0))
@@ -198,7 +198,7 @@ class Ledger:
             self._highest.pop(author, None)
 
     def counts(self, record: bytes) -> bool:
-        """Whether the statements leave the slot of a record that was accepted."""
+        """Whether the statements let an accepted record count still."""
         envelope = self.codec.decode_untrusted(record)
         return envelope.step < self.roster.counts_until(envelope.author)
 
@@ -253,7 +253,7 @@ class Ledger:
     # --- digests ------------------------------------------------------------------------------------------
 
     def root(self) -> Digest:
-        """The ledger digest: equal roots, equal sets of updates and of statements (SPEC 7.5)."""
+        """The ledger digest: equal roots mean equal sets of updates and of statements (SPEC 7.5)."""
         if self._root is None:
             fields = [part for span, digest in self.span_digests() for part in (u32(span), digest)]
             statements = [self.roster.digest()] if len(self.roster) else []

@@ -1,7 +1,7 @@
-"""Where a ledger leaves the records that it need not keep in memory, and how it knows them again (decision 0011).
+"""Where a ledger leaves the records that it need not keep in memory, and how it recognises them later (decision 0011).
 
-An archive is told of nothing: it gives back what its owner stored. A ledger forgets a record only once the archive has
-given it back, and checks whatever it reads later.
+An archive only gives back what its owner stored; the ledger tells it nothing. The ledger forgets a record only once
+the archive has given it back, and checks whatever it reads later.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Archive(Protocol):
 class Checks:
     """Sums that tell whether the slots of one bucket, read back, are what they were.
 
-    They are against bad disks and hands in the wrong file. Who would change records on purpose cannot sign them.
+    They guard against bad disks and accidents. Whoever changes records on purpose cannot sign them.
     """
 
     __slots__ = ("_sums",)
@@ -82,7 +82,7 @@ def records_of(slot: Slot) -> tuple[bytes, ...]:
 
 
 def slots_in(records: Iterable[bytes]) -> dict[int, Slot]:
-    """What the records of one author in one span give by offset: of different payloads for a slot the first two."""
+    """The slots that an author's records in one span fill, by offset; of different payloads in a slot the first two."""
     slots: dict[int, Slot] = {}
     for record in records:
         offset = int.from_bytes(record[_STEP], "big") % limits.SPAN_STEPS

@@ -1,4 +1,4 @@
-"""The roster: the set of statements of a run, and who may contribute by it (SPEC 7.7).
+"""The roster: the set of statements of a run, and who may contribute according to it (SPEC 7.7).
 
 What it says depends on the set alone: an admission stays, of several exclusions the earliest step holds, and a token
 that two authors have claimed admits nobody.
@@ -65,7 +65,7 @@ class Roster:
     # --- what follows -------------------------------------------------------------------------------------
 
     def is_admitted(self, author: Author) -> bool:
-        """Whether ``author`` may contribute at all; exclusions are another question."""
+        """Whether ``author`` may contribute at all, exclusions aside."""
         if self._admission.kind is AdmissionKind.OPEN:
             return has_work(self._admission, self._run_id, author)
         return bytes([StatementKind.ADMIT]) + author in self._held or self._claimed[author] > 0
@@ -94,7 +94,7 @@ class Roster:
             raise Ignore(IgnoreReason.NOT_ADMITTED, f"author {author.hex()[:16]} is not admitted")
 
     def excluded(self) -> dict[Author, int]:
-        """First step that does not count of every excluded author, ascending by author."""
+        """For every excluded author the first step that does not count, ascending by author."""
         listed = [self._held[key][0] for key in self._keys() if key[0] == StatementKind.EXCLUDE]
         return {statement.author: statement.from_step for statement in listed}
 
@@ -115,7 +115,7 @@ class Roster:
         return self._held.get(key, ())
 
     def covers(self, statement: Statement) -> bool:
-        """Whether the statement says nothing that does not follow already."""
+        """Whether the statement says nothing beyond what is held already."""
         held = self._held.get(statement.key, ())
         return bool(held) and _says_nothing_new(held, statement)
 
@@ -131,7 +131,7 @@ class Roster:
         return self.page(b"", len(self._held))[0]
 
     def digest(self) -> bytes:
-        """16 bytes: equal digests, equal sets. Zeros when there is none."""
+        """16 bytes: equal digests mean equal sets. Zeros when there are no statements."""
         if self._digest is None:
             fields = [part for key in self._keys() for part in (key, _value(self._held[key]))]
             self._digest = inner_digest("sfnode/statements/1", *fields)
@@ -156,7 +156,7 @@ def _says_nothing_new(held: tuple[Statement, ...], statement: Statement) -> bool
 
 
 def _value(held: tuple[Statement, ...]) -> bytes:
-    """What statements say beyond their key, without signatures; of a token claimed twice only that it is void."""
+    """What statements say beyond their key, without signatures; for a token claimed twice only that it is void."""
     match held[0].kind:
         case StatementKind.ADMIT:
             return b""

@@ -1,6 +1,6 @@
 """Statements: what the owner of a run signs about it once it has begun, as fixed-width bytes (SPEC 7.7).
 
-One statement stands for itself: it needs no other one, no order and no date. What a set of them says is the roster's.
+Each statement stands on its own: it needs no other one, no order and no date. The roster says what a set of them means.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class Statement:
 
     Attributes:
         kind: what is said.
-        author: of whom; of a renewal of the basis empty.
-        from_step: of an exclusion: its updates of this step and later ones do not count; else 0.
-        token: of a claim: public key of the invitation; else empty.
-        from_epoch: of a renewal: the first epoch that has the new basis; else 0.
-        sha256: of a renewal: 64 lower-case hex digits of the new basis's file; else empty.
+        author: whom it is about; empty in a renewal of the basis.
+        from_step: in an exclusion, the author's updates of this step and later do not count; else 0.
+        token: in a claim, the public key of the invitation; else empty.
+        from_epoch: in a renewal, the first epoch that has the new basis; else 0.
+        sha256: in a renewal, the hash of the new basis's file, 64 lower-case hex digits; else empty.
         data: the wire bytes, signatures included.
     """
 
@@ -70,7 +70,7 @@ class Statement:
 
     @property
     def key(self) -> bytes:
-        """33 bytes: statements of one key say something of the same thing."""
+        """33 bytes: statements with the same key are about the same thing."""
         return self.data[:STATEMENT_KEY_BYTES]
 
 
@@ -91,7 +91,7 @@ class Invitation:
 
 
 def read_invitation(text: str) -> Invitation:
-    """The invitation in what the owner sent; OperatorError when it is none."""
+    """The invitation in what the owner sent; OperatorError when the text is not an invitation."""
     body = text.strip().removeprefix(_TOKEN_PREFIX)
     try:
         data = base64.b64decode(body.encode("ascii"), altchars=b"-_", validate=True)
@@ -125,7 +125,7 @@ class StatementCodec:
         return body + owner.sign(self._prefix + body)
 
     def exclude(self, owner: Signer, author: Author, from_step: int) -> bytes:
-        """The owner says that updates of ``author`` of ``from_step`` and later do not count, past ones included."""
+        """The owner says that updates of ``author`` from ``from_step`` on do not count, past ones included."""
         body = bytes([StatementKind.EXCLUDE]) + author + u32(from_step)
         return body + owner.sign(self._prefix + body)
 
@@ -152,7 +152,7 @@ class StatementCodec:
             # [REJECT] SPEC 7.7.1: a kind that the run knows, with its length.
             size = _SIZES[StatementKind(data[start])] if data[start] in self._kinds else len(data) + 1
             if start + size > len(data):
-                raise Reject(RejectReason.STATEMENT_FORMAT, "no whole number of statements of this run")
+                raise Reject(RejectReason.STATEMENT_FORMAT, "not a whole number of statements of this run")
             found.append(data[start : start + size])
             start += size
         return found
@@ -193,7 +193,7 @@ class StatementCodec:
         # [REJECT] SPEC 7.7.3: the author, and the token where there is one, are valid keys.
         keys = [key for key in (statement.author, statement.token) if key]
         if not all(is_author_key(key) for key in keys):
-            raise Reject(RejectReason.AUTHOR_KEY, "a statement about what is no valid Ed25519 key")
+            raise Reject(RejectReason.AUTHOR_KEY, "a statement with a key that is not a valid Ed25519 key")
         # [REJECT] SPEC 7.7.4: the owner's signature, and in a claim the token's.
         data, signed_bytes = statement.data, len(statement.data) - SIGNATURE_BYTES
         owners, is_right = data[-SIGNATURE_BYTES:], True
@@ -203,4 +203,4 @@ class StatementCodec:
             claimed = self._claim_prefix + statement.token + statement.author
             is_right = is_signed(statement.token, claimed, data[-SIGNATURE_BYTES:])
         if not is_right or not is_signed(self._owner, self._prefix + data[:signed_bytes], owners):
-            raise Reject(RejectReason.STATEMENT_SIGNATURE, "a statement that the run's owner did not sign so")
+            raise Reject(RejectReason.STATEMENT_SIGNATURE, "a statement that the run's owner did not sign in this form")

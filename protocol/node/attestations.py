@@ -11,7 +11,7 @@ from protocol.state import Attestation, AttestationCodec
 
 
 class AttestationTable:
-    """A bounded table. It is told to neighbours, and is no part of what nodes agree on."""
+    """A bounded table. Neighbours are told of it, but nodes need not agree on it."""
 
     def __init__(self, manifest: Manifest, ledger: Ledger) -> None:
         self.codec = AttestationCodec(manifest)
@@ -19,11 +19,11 @@ class AttestationTable:
         self._newest: dict[Author, Attestation] = {}
 
     def add(self, data: bytes, *, is_live: bool) -> Attestation:
-        """Take one in, checks cheapest first. ``is_live`` False: who may contribute is not known yet.
+        """Take one in, checks cheapest first. ``is_live`` False: it is not known yet who may contribute.
 
         Raises:
             Reject: its author cannot have made it.
-            Ignore: of no use now.
+            Ignore: it cannot be used now.
         """
         attestation = self.codec.decode_untrusted(data)
         author = attestation.author
@@ -44,12 +44,12 @@ class AttestationTable:
         return attestation
 
     def page(self) -> tuple[bytes, ...]:
-        """What a neighbour is told that asks: the newest, as many as fit into a message."""
+        """What a neighbour that asks is told: the newest, as many as fit into a message."""
         newest = sorted(self._trusted(), key=lambda each: (-each.step, each.author))
         return tuple(each.data for each in newest[: limits.ATTESTATIONS_PER_MESSAGE_MAX])
 
     def agreed(self, authors_min: int) -> list[Attestation]:
-        """Attestations of one snapshot, the newest on which enough authors agree; none when there is none.
+        """Attestations of the newest snapshot on which enough authors agree; empty when there is no such snapshot.
 
         Enough: at least ``authors_min``, and more than half of all that attest its step or a later one.
         """
@@ -65,6 +65,6 @@ class AttestationTable:
         return [each for author, each in self._newest.items() if self._is_trusted(author)]
 
     def _is_trusted(self, author: Author) -> bool:
-        """Admitted, and not excluded from any step on."""
+        """Whether the author is admitted, and not excluded from any step on."""
         roster = self._ledger.roster
         return roster.is_admitted(author) and roster.excluded_from(author) is None

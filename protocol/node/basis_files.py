@@ -15,7 +15,7 @@ class BasisFiles:
     """Owned by the node core."""
 
     def __init__(self, roster: Roster) -> None:
-        self.here: frozenset[str] = frozenset()  # SHA-256 of those on the disk, whole
+        self.here: frozenset[str] = frozenset()  # SHA-256 of those that are complete on the disk
         self._roster = roster
         self._fetches = Fetches(_RETRY_MS)
 
@@ -24,16 +24,16 @@ class BasisFiles:
         return self._roster.renewal_in(epoch) in {None, *self.here}
 
     def arrived(self, sha256: str) -> None:
-        """It lies on the disk, whole."""
+        """The basis is complete on the disk."""
         self.here |= {sha256}
         self._fetches.arrived()
 
     def failed(self, sha256: str, now_ms: int, *, is_lasting: bool) -> None:
-        """It could not be fetched now, or never."""
+        """The basis could not be fetched: for now, or for good."""
         self._fetches.failed(sha256, now_ms, is_lasting=is_lasting)
 
     def tick(self, now_ms: int) -> list[Effect]:
-        """Ask for the first that is missing, in the order of their epochs."""
+        """Ask for the first basis that is missing, in the order of their epochs."""
         first_epochs: dict[str, int] = {}
         for epoch, sha256 in self._roster.renewals().items():
             first_epochs.setdefault(sha256, epoch)

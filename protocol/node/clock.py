@@ -27,7 +27,7 @@ class StepClock:
         self._paces_ms: deque[int] = deque(maxlen=_PACES_KEPT)
         self._ready_since_ms: int | None = None
         self._started_ms: int | None = None
-        self._half_ms: int | None = None  # since when half of the active authors are in
+        self._half_ms: int | None = None  # since when at least half of the active authors are not behind
         self.next_step = 0
 
     @property
@@ -36,9 +36,9 @@ class StepClock:
         return self.next_step >= self._steps
 
     def hear(self, author: Author, now_ms: int) -> None:
-        """``author`` has just come further: an update of a higher step than all before.
+        """``author`` has just made progress: an update of a higher step than all before.
 
-        Whoever signs old steps only is not at work: it would hold back those who are.
+        An author that signs only old steps is not at work: it would hold back those that are.
         """
         if author in self._heard_ms:
             interval_ms = now_ms - self._heard_ms[author]
@@ -46,7 +46,7 @@ class StepClock:
         self._heard_ms[author] = now_ms
 
     def forget_others(self, authors: Container[Author]) -> None:
-        """Of these authors alone anything is held."""
+        """Forget all authors but these: nothing is held of the others any more."""
         self._heard_ms = {author: heard_ms for author, heard_ms in self._heard_ms.items() if author in authors}
         self._interval_ms = {author: ms for author, ms in self._interval_ms.items() if author in authors}
 
@@ -98,7 +98,7 @@ class StepClock:
 
     def try_start(self, highest: dict[Author, int], now_ms: int) -> int | None:
         """The step to start now, or None while the node has to wait. A returned step counts as started."""
-        # SPEC 9.1.3: who has fallen behind the median of the active authors jumps to it.
+        # SPEC 9.1.3: a node that has fallen behind the median of the active authors jumps to it.
         self.next_step = max(self.next_step, self.frontier(highest, now_ms))
         if self.is_finished:
             return None
@@ -107,8 +107,8 @@ class StepClock:
         behind, active = self._count_active(highest)
         if self._half_ms is None and 2 * behind <= active:
             self._half_ms = now_ms
-        # SPEC 9.1.2: nobody waits longer than a limit that follows the pace of the faster half: whoever answers just
-        # before the limit must not raise it, step by step.
+        # SPEC 9.1.2: nobody waits longer than a limit that follows the pace of the faster half: an author that always
+        # answers just before the limit must not raise it step by step.
         if behind and now_ms - self._ready_since_ms < self.wait_limit_ms():
             return None
         if self._is_far_ahead(highest, now_ms):
@@ -144,7 +144,7 @@ class StepClock:
         return max(timings.STEP_WAIT_MS_START, min(_HEARD_MS, timings.AT_WORK_INTERVALS * self._interval_ms[author]))
 
     def _count_active(self, highest: dict[Author, int]) -> tuple[int, int]:
-        """SPEC 9.1.1: of how many active authors step ``next_step - (1 + staleness) rounds`` is missing, and of all."""
+        """SPEC 9.1.1: how many active authors lack step ``next_step - (1 + staleness) rounds``; how many there are."""
         needed = self.next_step - self._round_steps * (1 + self._staleness)
         oldest_active = needed - self._round_steps * timings.ACTIVE_WINDOW_STEPS
         active = [step for author, step in highest.items() if author != self._own and step >= oldest_active]

@@ -9,13 +9,13 @@ _NEVER: Final = 1 << 62
 
 
 class Fetches:
-    """Of one kind of file, by SHA-256. One is asked for at a time, so that what waits is bounded."""
+    """The fetches of one kind of file, by SHA-256. One file is asked for at a time, so that what waits is bounded."""
 
     def __init__(self, retry_ms: int) -> None:
         """``retry_ms``: rest after a fetch that failed."""
         self._retry_ms = retry_ms
         self._asked: str | None = None
-        self._due_ms: dict[str, int] = {}  # of those that failed
+        self._due_ms: dict[str, int] = {}  # when each of those that failed may be asked for again
 
     def start(self, wanted: Iterable[str], now_ms: int) -> str | None:
         """The first of ``wanted`` to ask for now, or None. Nothing else is asked for until it arrives or fails."""

@@ -171,7 +171,7 @@ class Node:
             self._drop(peer, str(reject))
 
     def _drop(self, peer: PeerId, reason: str) -> None:
-        """The peer is a neighbour no more, although the end of its session is still to be reported."""
+        """The peer is no longer a neighbour, although the end of its session is still to be reported."""
         self._flood.close(peer)
         self.sync.close(peer)
         self._do([DropPeer(peer=peer, reason=reason)])
@@ -181,7 +181,7 @@ class Node:
         self.sync.count_records(peer, message.request, len(records), self._now_ms)
         frontier = self.frontier()
         horizon_step = self.sync.horizon_of(peer, message.request, otherwise=self._horizon_step())
-        # What a node asked for while it catches up, its other neighbours have: they are not told (SPEC 8.3).
+        # What a node asked for while catching up, its other neighbours have already: they are not told (SPEC 8.3).
         is_news = self.sync.is_live or message.request == 0
         fresh: list[bytes] = []
         try:
@@ -195,7 +195,7 @@ class Node:
             self._keep(fresh, source=peer, is_news=is_news)
 
     def _admit(self, record: bytes, peer: PeerId, frontier: int, horizon_step: int | None) -> list[bytes]:
-        """Through the one door; returns the records to store and relay. Raises Reject."""
+        """Add a record through the one door; returns the records to store and relay. Raises Reject."""
         try:
             outcome = self.replica.add(record, horizon_step=horizon_step)
         except Ignore as ignore:
@@ -203,7 +203,7 @@ class Node:
             self._flood.mark_known(peer, record)
             return []
         if isinstance(outcome, Voided):
-            # Both records are the proof of equivocation. Whoever sent the second may lack the first, too.
+            # Both records are the proof of equivocation. The peer that sent the second may lack the first, too.
             self._flood.push(outcome.first.record, source=None)
             return [outcome.second.record]
         author, step = outcome.envelope.author, outcome.envelope.step
@@ -227,7 +227,7 @@ class Node:
         self._do(self.sync.receive(peer, message, self._now_ms))
 
     def _take_in(self, statements: Sequence[bytes], *, source: PeerId | None, is_news: bool) -> None:
-        """Through the roster's door; what is new is stored, then told. Raises Reject for what a peer sent."""
+        """Through the roster's one door; what is new is stored, then told. Raises Reject for what a peer sent."""
         fresh: list[Statement] = []
         try:
             for data in statements:
@@ -255,7 +255,7 @@ class Node:
         self._flood.keep(ledger.counts)
         if not is_news:
             return
-        # Of a token claimed twice both claims: together they are the proof, and a neighbour may lack either.
+        # Both claims of a token claimed twice: together they are the proof, and a neighbour may lack either.
         told = [each.data for statement in fresh for each in ledger.roster.held(statement.key)]
         for start in range(0, len(told), limits.STATEMENTS_PER_MESSAGE_MAX):
             part = tuple(told[start : start + limits.STATEMENTS_PER_MESSAGE_MAX])
@@ -263,7 +263,7 @@ class Node:
             self._do([SendMessage(peer=peer, message=message) for peer in self.sync.open_peers() if peer != source])
 
     def _receive_head(self, peer: PeerId, head: Head) -> None:
-        # While updates wait to be summed, or to be taken out, the own digest would cost a long computation.
+        # While updates wait to be summed, or to be taken out, this node's digest would cost a long computation.
         is_same = head.root == self.replica.ledger.root() and self.is_summed
         if is_same and head.state_digest != self.replica.state_digest():
             self._settle_mismatch(peer)
@@ -306,7 +306,7 @@ class Node:
         waited_ms = self._now_ms - self._first_tick_ms
         has_enough = self.sync.peers >= self._config.neighbours_min or waited_ms >= timings.FIRST_SYNC_TIMEOUT_MS
         self._had_neighbours = self._had_neighbours or has_enough
-        # A long catch-up is no silence: only who gets no answer goes on with what the disk holds.
+        # A long catch-up is not silence: only a node that gets no answer goes on with what the disk holds.
         silent_ms = self._now_ms - max(self._first_tick_ms, self.sync.answered_ms)
         is_silent = silent_ms >= timings.FIRST_SYNC_TIMEOUT_MS or not self._config.expects_peers
         return self._had_neighbours and (is_silent or self.snapshots.may_train())
@@ -318,7 +318,7 @@ class Node:
         return self.bases.is_here(max(self.clock.next_step, self.frontier()) // self.manifest.method.epoch_steps)
 
     def _may_contribute(self) -> bool:
-        """Whether its next step would count: no relay, admitted, not excluded, with a place in the author table."""
+        """Whether its next step would count: not a relay, admitted, not excluded, with a place in the author table."""
         has_room = self.replica.ledger.has_room_for(self.author)
         return self._config.is_training and has_room and self.is_admitted_for(self.clock.next_step)
 
@@ -329,8 +329,8 @@ class Node:
         self._is_worker_free = True
         self.clock.step_finished(self._now_ms)
         ledger = self.replica.ledger
-        # SPEC 9.2.4: an own record of this round or a later one, or the last free place among the authors, may have
-        # gone while the worker measured. A second payload would void the first.
+        # SPEC 9.2.4: while the worker measured, a record of its own of this round or a later one may have come, or the
+        # last free place among the authors may have gone. A second payload would void the first.
         is_taken = ledger.highest_step(self.author) >= step or not ledger.has_room_for(self.author)
         if is_taken or not self.is_admitted_for(step):
             self.skipped_steps += 1

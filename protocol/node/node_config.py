@@ -21,7 +21,7 @@ class NodeConfig:
     Attributes:
         is_training: whether this node contributes updates.
         expects_peers: it has been told of, or knows, other nodes: ask them for its own highest round before signing.
-        neighbours_min: do not start the first step before so many neighbours are there.
+        neighbours_min: do not start the first step before this many neighbours are there.
         reserved_step: highest step that the store holds a reservation for; -1 for none.
         first_request: u32, drawn anew at each start: requests are numbered from there on (SPEC 8.4.1).
         snapshot, snapshot_authors_min: whether to train on a snapshot before it is proved, and how many authors at

@@ -1,4 +1,4 @@
-"""A node's part in snapshots (SPEC 9.5): it makes and attests them, and as a joiner has one shown to its worker until
+"""A node's part in snapshots (SPEC 9.5): it makes and attests them, and as a joiner it shows one to its worker until
 its own replay has proved it."""
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Snapshots:
         wanted = {SnapshotUse.ALWAYS} if is_open else {SnapshotUse.ALWAYS, SnapshotUse.AUTO}
         self._is_usable = config.is_training and config.snapshot in wanted
         self._made_step = 0
-        self._statements = b""  # digest of those by which the snapshot came into use
+        self._statements = b""  # their digest when the snapshot came into use
         self._missing_since_ms: int | None = None
         self._look_ms = 0
         self._fetches = Fetches(_RETRY_MS)
@@ -65,7 +65,7 @@ class Snapshots:
     # --- messages -----------------------------------------------------------------------------------------
 
     def peer_joined(self, peer: PeerId) -> list[Effect]:
-        """Ask a new neighbour, while this node has not replayed all, and where it would use a snapshot at all."""
+        """Ask a new neighbour, as long as this node has not replayed everything and would use a snapshot."""
         is_asking = self._is_usable and not self._sync.is_live
         return [SendMessage(peer=peer, message=AttestationsRequest())] if is_asking else []
 
@@ -114,7 +114,7 @@ class Snapshots:
         ]
 
     def _attest(self, step: int, file_bytes: int, sha256: bytes) -> list[Effect]:
-        """An author of the run signs for the file."""
+        """Sign for the file, if this node is an author of the run."""
         ledger, author = self._replica.ledger, self._signer.author
         if not self._config.is_training or ledger.highest_step(author) < 0:
             return []
@@ -136,11 +136,11 @@ class Snapshots:
         return self._config.snapshot is SnapshotUse.ALWAYS or behind > limits.SNAPSHOT_BEHIND_MIN
 
     def author_sought(self, updates: int) -> Author | None:
-        """This node's key while it seeks a snapshot: of its own rounds it must know before it signs (SPEC 9.2.3)."""
+        """This node's key while it seeks a snapshot: it must know its own rounds before it signs (SPEC 9.2.3)."""
         return self._signer.author if self._is_sought(updates) else None
 
     def _wanted(self) -> list[Attestation]:
-        """Attestations of the snapshot to fetch; none when there is none."""
+        """Attestations of the snapshot to fetch; empty when there is nothing to fetch."""
         return self.attestations.agreed(self._config.snapshot_authors_min) if self._is_sought() else []
 
     def _fetch_if_wanted(self, now_ms: int) -> list[Effect]:
@@ -181,7 +181,7 @@ class Snapshots:
     # --- proof --------------------------------------------------------------------------------------------
 
     def _prove(self, now_ms: int) -> list[Effect]:
-        """Once the replay is through: what it gave is the state from now on, and the snapshot must agree with it."""
+        """Once the replay is complete: its result is the state from now on, and the snapshot must agree with it."""
         snapshot = self._replica.snapshot
         if snapshot is None or now_ms < self._look_ms:
             return []
@@ -212,7 +212,7 @@ class Snapshots:
         return any(from_step < snapshot.step for from_step in roster.excluded().values())
 
     def _may_yet_come(self, now_ms: int) -> bool:
-        """A neighbour that lags, or withholds, makes a node live too: the others get their time."""
+        """Whether to wait: a neighbour that lags or withholds makes a node live too, so the others get their time."""
         if self._missing_since_ms is None:
             self._missing_since_ms = now_ms
         return now_ms - self._missing_since_ms < timings.SNAPSHOT_MISSING_MS

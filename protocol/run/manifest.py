@@ -174,7 +174,7 @@ def _parse_json_untrusted(line: bytes) -> object:
 
 
 def _refuse_constant(name: str) -> object:
-    """Python's reader takes NaN and Infinity, which are no JSON."""
+    """Python's reader takes NaN and Infinity, which are not JSON."""
     raise ValueError(name)
 
 
@@ -259,5 +259,5 @@ def basis_bytes(tensors: Sequence[TensorSpec], rank: int) -> int:
 
 
 def is_plain_file_name(name: str) -> bool:
-    """Whether ``name`` is that of a file right in a folder, on any system: peers' manifests name files to be read."""
+    """Whether ``name`` is of a file directly in a folder, on any system: peers' manifests name files to be read."""
     return name not in (".", "..") and not any(character in "/\\:\0" for character in name)

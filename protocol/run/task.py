@@ -20,7 +20,7 @@ class TaskKind(StrEnum):
 
 
 class Objective(StrEnum):
-    """What is made small: the mean loss, or one minus a metric of the predictions, which has no gradient."""
+    """What is minimised: the mean loss, or one minus a metric of the predictions, which has no gradient."""
 
     LOSS = "loss"
     ACCURACY = "accuracy"

@@ -28,14 +28,14 @@ class Replica:
         *,
         in_memory_max: int = limits.RECORDS_IN_MEMORY_MAX,
     ) -> None:
-        """``archive``, ``in_memory_max``: as of :class:`Ledger`."""
+        """``archive``, ``in_memory_max``: as for :class:`Ledger`."""
         self.manifest = manifest
         self.ledger = Ledger(manifest, archive, in_memory_max=in_memory_max)
         self._overlay: SnapshotOverlay | None = None  # of a joiner that has not replayed all yet
         self._archive = archive
         self._coefficients = Coefficients(manifest)
         self._waiting_max = limits.WAITING_BYTES_MAX // self.ledger.codec.record_bytes
-        # Bytes, and not envelopes: a joiner waits with many.
+        # Bytes rather than envelopes: of a joiner many are waiting.
         self._to_add: deque[bytes] = deque()
         self._to_remove: deque[bytes] = deque()
         # Genuine records of authors who are not admitted any more; with an archive, only which authors.
@@ -55,10 +55,10 @@ class Replica:
         return outcome
 
     def add_statement(self, data: bytes) -> Statement:
-        """Take a statement in, and out of the sum what does not count by it; raises Reject or Ignore.
+        """Take a statement in, and take out of the sum what no longer counts; raises Reject or Ignore.
 
-        An exclusion is for good. Whoever is not admitted only because others have claimed its token may yet be
-        admitted: its records are kept for that case.
+        An exclusion is for good. Whoever is not admitted only because others have claimed their token may yet be
+        admitted: their records are kept for that case.
         """
         roster = self.ledger.roster
         statement, slots = self.ledger.add_statement(data)
@@ -75,7 +75,7 @@ class Replica:
         return statement
 
     def suspend(self, record: bytes) -> None:
-        """Keep a stored record of an author who is not admitted, in case it comes to be. Raises Reject."""
+        """Keep a stored record of an author who is not admitted, in case they are admitted later. Raises Reject."""
         envelope = self.ledger.codec.decode_untrusted(record)
         self.ledger.codec.check_signed(envelope)
         self._suspend(envelope.author, record)
@@ -106,7 +106,7 @@ class Replica:
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """The snapshot in use, while this replica has not replayed all (SPEC 9.5)."""
+        """The snapshot in use, while this replica has not replayed everything (SPEC 9.5)."""
         return self._overlay.snapshot if self._overlay else None
 
     def use_snapshot(self, snapshot: Snapshot) -> None:
@@ -118,12 +118,12 @@ class Replica:
         self._overlay = None
 
     def shown(self) -> Coefficients:
-        """What the worker trains on: the state; with a snapshot in use, that. No digest is ever made of it."""
+        """What the worker trains on: the state, or the snapshot in use with what follows. No digest is made of it."""
         return self._overlay.coefficients() if self._overlay else self.coefficients()
 
     @property
     def has_suspended(self) -> bool:
-        """Whether records are suspended whose authors are not admitted."""
+        """Whether records are suspended because their authors are not admitted."""
         return bool(self._suspended)
 
     @property

@@ -1,6 +1,6 @@
 """A snapshot: the coefficients of all updates before a step as one file, and its authors' attestations (SPEC 9.5).
 
-It is no part of the ledger, the roster, a digest or a head. A joiner may show it to its worker while it replays; what
+It is not part of the ledger, the roster, a digest or a head. A joiner may show it to its worker while it replays; what
 the replay gives is what counts.
 """
 
@@ -62,10 +62,10 @@ def may_fit(manifest: Manifest, step: int) -> bool:
 
 
 def decode_snapshot_untrusted(manifest: Manifest, data: bytes) -> Snapshot:
-    """The snapshot in the file ``data``. Raises Reject when it is none of this run."""
+    """The snapshot in the file ``data``. Raises Reject when it is not a snapshot of this run."""
     # [REJECT] SPEC 9.5.1: the bound and the beginning.
     if not _HEAD.size <= len(data) <= limits.SNAPSHOT_BYTES_MAX or not data.startswith(_MAGIC):
-        raise Reject(RejectReason.SNAPSHOT_FORMAT, f"{len(data)} bytes that are no snapshot")
+        raise Reject(RejectReason.SNAPSHOT_FORMAT, f"{len(data)} bytes that are not a snapshot")
     _, run_id, step, digest, slots = _HEAD.unpack_from(data)
     # [REJECT] SPEC 9.5.2: of this run.
     if run_id != manifest.run_id:
@@ -93,7 +93,7 @@ def _decode_epochs(manifest: Manifest, data: bytes, epochs_end: int) -> dict[int
             raise Reject(RejectReason.SNAPSHOT_FORMAT, "an epoch that is cut off, or beyond the step")
         flat = np.frombuffer(data, dtype=f"<i{width}", count=size, offset=offset - size * width)
         if not flat.any() or fewest_bytes(flat) != width:
-            raise Reject(RejectReason.SNAPSHOT_FORMAT, f"epoch {epoch} has another spelling")
+            raise Reject(RejectReason.SNAPSHOT_FORMAT, f"epoch {epoch} is not in its canonical form")
         if found and epoch <= next(reversed(found)):
             raise Reject(RejectReason.SNAPSHOT_FORMAT, "epochs that do not ascend")
         found[epoch] = flat
@@ -127,7 +127,7 @@ class AttestationCodec:
         self._prefix = _SIGNED_TAG + manifest.run_id
 
     def attest(self, signer: Signer, step: int, file_bytes: int, sha256: bytes) -> Attestation:
-        """The signer says so."""
+        """An attestation by ``signer``."""
         body = _BODY.pack(signer.author, step, file_bytes, sha256)
         return self.decode_untrusted(body + signer.sign(self._prefix + body))
 
@@ -146,7 +146,7 @@ class AttestationCodec:
         """The costly rules: key and signature. Raises Reject."""
         # [REJECT] SPEC 9.5.6: a valid key, with the work that the run asks for; and its signature.
         if not is_author_key(attestation.author):
-            raise Reject(RejectReason.AUTHOR_KEY, "an attestation under what is no valid Ed25519 key")
+            raise Reject(RejectReason.AUTHOR_KEY, "an attestation under a key that is not a valid Ed25519 key")
         if not has_work(self._manifest.admission, self._manifest.run_id, attestation.author):
             raise Reject(RejectReason.AUTHOR_WORK, "an attestation under a key without the work that the run asks for")
         body, signature = attestation.data[: _BODY.size], attestation.data[_BODY.size :]

@@ -30,7 +30,7 @@ class SnapshotOverlay:
             self.remove([outcome.first])
 
     def remove(self, updates: Iterable[Envelope]) -> None:
-        """These updates count no more."""
+        """These updates no longer count."""
         for update in updates:
             self._to_remove += self._later(update)
 

@@ -48,8 +48,8 @@ def _is_same_state(snapshot: Snapshot, replica: Replica) -> bool:
 
 
 def _epochs_before(replica: Replica, step: int) -> dict[int, NDArray[np.signedinteger]]:
-    """The own sums, in the epoch that the step divides less what follows it there; those that are not all zero, in the
-    fewest bytes each: all of them in int64 may be eight times the file."""
+    """The replica's own sums; of the epoch that the step divides, without what follows the step. Only epochs that are
+    not all zero, in the fewest bytes each: all of them in int64 may be eight times the file."""
     own, epoch_steps = replica.coefficients(), replica.manifest.method.epoch_steps
     divided, found = step // epoch_steps, {}
     for epoch in sorted(epoch for epoch in own.revisions() if epoch * epoch_steps < step):

@@ -28,7 +28,7 @@ class Bases:
 
     Args:
         manifest: of the run.
-        published: by tensor number, exactly when the manifest's basis is published (`decode_basis_untrusted`).
+        published: by tensor number; given exactly when the manifest's basis is published (`decode_basis_untrusted`).
         renewals: later ones, by the first epoch that has them (`Roster.renewals`).
     """
 
@@ -46,7 +46,7 @@ class Bases:
         self._starts = sorted(self._published)
 
     def name(self, epoch: int) -> str:
-        """Of the basis of ``epoch``: epochs with the same name have the same basis, and their coefficients add up."""
+        """The name of an epoch's basis: epochs of one name have the same basis, and their coefficients add up."""
         found = self._published_in(epoch)
         return f"epoch {epoch}" if found is None else found.sha256
 

@@ -24,14 +24,14 @@ def encode_basis(rank: int, bases: Sequence[Basis]) -> bytes:
 
 
 def rank_and_max(data: bytes) -> tuple[int, int]:
-    """Rank and largest |entry| of a basis file of whatever tensors; Reject when it is none."""
+    """Rank and largest |entry| of a basis file, whatever its tensors; Reject when ``data`` is not a basis file."""
     start = len(MAGIC)
     if not data.startswith(MAGIC) or len(data) < start + 2 * _NUMBERS.itemsize:
-        raise Reject(RejectReason.BASIS, "no basis file: another beginning")
+        raise Reject(RejectReason.BASIS, "not a basis file: it begins differently")
     rank, tensors = np.frombuffer(data, dtype=_NUMBERS, count=2, offset=start).tolist()
     entries = np.frombuffer(data[start + _NUMBERS.itemsize * (2 + 2 * tensors) :], dtype=np.int8)
     if not len(entries):
-        raise Reject(RejectReason.BASIS, "no basis file: no entries")
+        raise Reject(RejectReason.BASIS, "not a basis file: it has no entries")
     return rank, max(1, int(entries.max()), -int(entries.min()))
 
 

@@ -54,17 +54,17 @@ def basis(run_id: RunId, epoch: int, tensor_index: int, tensor: TensorSpec, rank
 def scale_exp(method: Method, tensor: TensorSpec) -> int:
     """s with direction z = 2^s U a b^T V^T (a vector: 2^s U a) of about unit variance per entry (SPEC 4.4).
 
-    That of the core, and the units of a published basis, which come off once for each factor.
+    The exponent of the core, less the unit of a published basis once for each factor.
     """
     factors = 2 if tensor.kind is TensorKind.MATRIX else 1
     return core_exp(method, tensor) - factors * method.basis_unit_exp
 
 
 def core_exp(method: Method, tensor: TensorSpec) -> int:
-    """The same for a basis with entries of unit variance.
+    """The same exponent for a basis with entries of unit variance.
 
     Canonical cores give +-1 entries: s = 0. A Rademacher core sums r^2 signs of variance r^2: s = -log2 r, exactly
-    unit. A vector's sums r signs of variance r: s = -ceil(log2(r) / 2), unit, or one half where r is no power of 4.
+    unit. A vector's sums r signs of variance r: s = -ceil(log2(r) / 2), unit, or one half where r is not a power of 4.
     """
     if method.core is CoreKind.CANONICAL:
         return 0

@@ -30,7 +30,7 @@ def philox4x32(counter: tuple[Words, Words, Words, Words], key: tuple[Words, Wor
         uint32 array of the broadcast shape + (4,).
     """
     shape = np.broadcast_shapes(*(word.shape for word in (*counter, *key)))
-    # In place, and in order "C" where broadcast words would keep odd strides: together half of the time.
+    # In place, and in order "C" because broadcast words would keep odd strides: together this halves the time.
     x0, x1, x2, x3 = (np.broadcast_to(word, shape).astype(np.uint64, order="C") for word in counter)
     k0, k1 = (word.astype(np.uint64) for word in key)
     product_0, product_1 = np.empty_like(x0), np.empty_like(x2)

@@ -139,7 +139,7 @@ class SyncSession:
     def _compare(self) -> Dialogue:
         theirs = _expect(Spans, (yield SpansRequest(request=0)))
         _check_ascending([entry.span for entry in theirs.spans])
-        # First who may contribute: records of others are of no use, and what is excluded here is not asked for.
+        # First who may contribute: records of others cannot be used, and what is excluded here is not asked for.
         if theirs.statements not in (NO_STATEMENTS, self._ledger.roster.digest()):
             yield from self._fetch_statements()
         self.spans = tuple(entry.span for entry in theirs.spans)
@@ -164,7 +164,7 @@ class SyncSession:
         self.has_own = not (self.is_short or self.has_skipped)
 
     def _fetch_statements(self) -> Dialogue:
-        """All of theirs: whoever feeds this session has taken each page in before it hands it on."""
+        """All statements of the peer. The caller takes each page in before it passes it on to this session."""
         after, is_last, listed = _FIRST_STATEMENT, False, 0
         while not is_last:
             page = _expect(Statements, (yield StatementsRequest(request=0, after=after)))
@@ -255,7 +255,7 @@ class SyncSession:
         return step < until and (self.horizon_step is None or step <= self.horizon_step)
 
     def _slots_per_pull(self) -> int:
-        """So many that the answer fits even when all of them are void: two records each."""
+        """As many slots as fit into an answer even when all of them are void, with two records each."""
         return max(1, limits.PULL_BYTES_MAX // (2 * self._ledger.codec.record_bytes))
 
     def _pieces(self, span: int, author: bytes, steps: list[int]) -> Iterator[WantedSlots]:
@@ -335,12 +335,12 @@ def _grouped(wanted: list[WantedSlots], slots_max: int) -> Iterator[PullRequest]
 
 
 def _check_page(request: AuthorsRequest, page: Authors) -> None:
-    """Whatever an honest node cannot answer would let a liar keep the session going for ever."""
+    """Without these rules a liar could keep the session going for ever."""
     _check_echo(request.span, page.span)
     _check_ascending([request.after, *(entry.author for entry in page.authors)])
-    # [REJECT] SPEC 8.4.3: a page that is not the last one gets ahead; listed authors hold something, no slot twice.
+    # [REJECT] SPEC 8.4.3: a page that is not the last one makes progress; listed authors hold something, no slot twice.
     if not page.authors and not page.is_last:
-        raise Reject(RejectReason.UNREQUESTED, "a page of authors that does not get ahead")
+        raise Reject(RejectReason.UNREQUESTED, "a page of authors that makes no progress")
     for entry in page.authors:
         valid, void = _as_int(entry.valid), _as_int(entry.void)
         if not valid | void or valid & void:
@@ -348,9 +348,9 @@ def _check_page(request: AuthorsRequest, page: Authors) -> None:
 
 
 def _check_statements(after: bytes, keys: Sequence[bytes], *, is_last: bool) -> None:
-    # [REJECT] SPEC 8.4.3: a page of statements gets ahead; the two of one token stand side by side.
+    # [REJECT] SPEC 8.4.3: a page of statements makes progress; the two of one token stand side by side.
     if not keys and not is_last:
-        raise Reject(RejectReason.UNREQUESTED, "a page of statements that does not get ahead")
+        raise Reject(RejectReason.UNREQUESTED, "a page of statements that makes no progress")
     if (keys and keys[0] <= after) or any(first > second for first, second in pairwise(keys)):
         raise Reject(RejectReason.UNREQUESTED, "statements that are not in ascending order")
     if any(first == third for first, third in zip(keys, keys[2:], strict=False)):

@@ -30,11 +30,11 @@ class PushQueue:
         self._waiting.pop(record[:-SIGNATURE_BYTES], None)
 
     def keep(self, is_useful: Callable[[bytes], bool]) -> None:
-        """Leave out the records that are of no use to anybody any more."""
+        """Drop the records that nobody can use any more."""
         self._waiting = {payload: record for payload, record in self._waiting.items() if is_useful(record)}
 
     def rest_ms(self, now_ms: int, interval_ms: int) -> int | None:
-        """How long what waits has to wait still, at least 0; None when nothing waits."""
+        """How much longer what is queued has to wait, at least 0; None when nothing waits."""
         return max(0, self._flushed_ms + interval_ms - now_ms) if self._waiting else None
 
     def flush(self, now_ms: int, record_bytes: int, interval_ms: int = timings.FLUSH_INTERVAL_MS) -> list[Records]:
@@ -60,7 +60,7 @@ class Flood:
         self._queues: dict[PeerId, PushQueue] = {}
 
     def adapt(self, late_ms: int) -> None:
-        """A tick has come so late: gather for longer, or not so long."""
+        """A tick has come this late: gather for longer, or for a shorter time."""
         if late_ms > timings.LATE_MS_MAX:
             self.interval_ms = min(2 * self.interval_ms, timings.FLUSH_INTERVAL_MS_MAX)
         else:
@@ -91,7 +91,7 @@ class Flood:
             self._queues[peer].mark_known(record)
 
     def keep(self, is_useful: Callable[[bytes], bool]) -> None:
-        """Queue no longer what does not count any more."""
+        """Drop from the queues what no longer counts."""
         for queue in self._queues.values():
             queue.keep(is_useful)
 

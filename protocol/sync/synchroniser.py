@@ -96,7 +96,7 @@ class Synchroniser:
         self._neighbours[peer] = _Neighbour()
 
     def close(self, peer: PeerId) -> None:
-        """A neighbour went; what it was asked for may be asked of others."""
+        """A neighbour went; others may be asked for what it was asked for."""
         neighbour = self._neighbours.pop(peer, None)
         if neighbour and neighbour.session:
             neighbour.session.close()

@@ -45,7 +45,7 @@ _ADVICE_OF_REASON: Final = {
     "connection refused": "no program listens there: start that node, or correct host and port",
     "no answer within": "the host is off, the address wrong, or a firewall in between: ask its owner, try another",
     "another node answers": "it has a new key: ask its owner for its present address",
-    "that is no sfnode": "another program uses that port: correct the address",
+    "that is not an sfnode node": "another program uses that port: correct the address",
     "no route": "this machine has no way there: check its connection",
     "network is unreachable": "this machine has no way there: check its connection",
 }

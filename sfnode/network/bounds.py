@@ -24,7 +24,7 @@ ANSWERS_US_PER_S: Final = (
 )
 ANSWERS_BURST_US: Final = 60_000  # one second's worth; a joiner's first questions are never delayed
 ANSWERS_ALL_US_PER_S: Final = 400_000  # answers to all: the rest of the core is for the flood and the node's own steps
-ANSWERS_IDLE_S: Final = 10.0  # a bucket untouched for so long is full again, also when 36 peers share
+ANSWERS_IDLE_S: Final = 10.0  # a bucket untouched for this long is full again, also when 36 peers share
 OBSERVER_BYTES_MAX: Final = 4 << 20  # four copies of the largest manifest per observer; and the basis once
 PEERS_ANSWER_INTERVAL_S: Final = 0.5  # a peer list costs 300 us; questions that come faster are left unanswered
 
@@ -44,7 +44,7 @@ OUTBOUND_MAX: Final = 8  # two more than the target, for re-checking bootstraps
 OUTBOUND_GROUP_MAX: Final = 2  # of one network (/16, IPv6 /32) while peers of others can be dialled: a quarter
 INBOUND_MAX: Final = 28  # at 40 MB and 230 us per frame for all, see above
 INBOUND_GROUP_PART: Final = 4  # one network (/16, IPv6 /32) gets no more than this part of the inbound places
-PROTECTED_OLD: Final = 8  # of the inbound neighbours the oldest are never put out
+PROTECTED_OLD: Final = 8  # of the inbound neighbours the oldest are never evicted
 PROTECTED_USEFUL: Final = 8  # nor are those of the others that brought most records first
 MEMORY_BYTES_MAX: Final = 512 << 20  # of this process, beside the run's coefficients; more: inbound neighbours go
 MEMORY_AGAIN_PERCENT: Final = 90  # of it: below that newcomers are let in again, so that nobody goes in and out
@@ -82,17 +82,17 @@ WRONG_RUN_S: Final = 3_600.0  # nor after "other run" or "other version": that d
 SCORE_HALF_LIFE_S: Final = 600.0  # a laptop that slept through a write is forgiven before it sleeps again
 SCORE_NOT_PUSHED: Final = -20.0  # it gets nothing pushed; it can still ask
 SCORE_DISCOURAGED: Final = -50.0  # its session ends, and it is neither dialled nor accepted
-DISCOURAGED_S: Final = 24 * 3_600.0  # for so long
+DISCOURAGED_S: Final = 24 * 3_600.0  # for this long
 DISCOURAGED_MAX: Final = 1_024  # remembered misbehaving peers; beyond it the one that ends first is forgotten
 SCORES_MAX: Final = 1_024  # peers with a score; beyond it the one closest to zero is forgotten
-BREAKER_S: Final = 600.0  # peers that were discouraged and peers that were met are counted for so long
+BREAKER_S: Final = 600.0  # peers that were discouraged and peers that were met are counted for this long
 SPARED_S: Final = 60.0  # a peer that the breaker spared is kept away no longer than one that was refused politely
-BREAKER_FREE: Final = 2  # so many may always be discouraged: a quarter of three neighbours is none
+BREAKER_FREE: Final = 2  # this many may always be discouraged: a quarter of three neighbours is less than one
 BREAKER_PART: Final = 4  # more than a quarter of the peers met cannot all be bad: then the fault is ours
 
 # --- being dialled back: a question that `sfnode doctor` asks --------------------------------------------------------
 REACH_ANSWER_S: Final = 10.0  # the question, one dial, the answer
-REACH_DIAL_S: Final = 5.0  # a TCP connection that takes longer is of no use to anybody
+REACH_DIAL_S: Final = 5.0  # a TCP connection that takes longer is useless to everybody
 REACH_INTERVAL_S: Final = 10.0  # between dials to one address: it learns no more about its own network than it may know
 REACH_AT_ONCE_MAX: Final = 4
 REACH_ADDRESSES_MAX: Final = 256  # asked within the interval; beyond it nobody is dialled

@@ -1,6 +1,6 @@
 """How much memory this process takes, and what the node does about too much of it: it lets inbound neighbours go.
 
-Goal: a node that many dial is not killed for memory, which would take it from all of them. The neighbours that it
+Goal: a node that many dial is not killed for its memory: all of them would lose it. The neighbours that it
 dialled itself stay, so it still contributes and hears everything; those that dialled in find others.
 """
 
@@ -32,7 +32,7 @@ def resident_bytes() -> int | None:
 
 
 def unknown_bytes() -> None:
-    """Where a process is more than one node, nobody knows what the node takes."""
+    """For a process that runs several nodes: nobody knows what one of them takes."""
 
 
 def give_back() -> None:
@@ -77,7 +77,7 @@ class MemoryState:
 
 
 def is_over(resident: int | None, bytes_max: int) -> bool:
-    """Whether more is taken than may be; never while nobody knows."""
+    """Whether more is taken than allowed; never while nobody knows."""
     return resident is not None and resident > bytes_max
 
 
@@ -114,7 +114,7 @@ class MemoryGuard:
         )
 
     def _resident(self) -> int | None:
-        """What is taken, without what was freed: no neighbour goes for that."""
+        """What is taken, without what was freed: no neighbour is let go for that."""
         resident = self._config.look()
         if is_over(resident, self._config.bytes_max):
             self._config.give_back()

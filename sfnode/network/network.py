@@ -169,7 +169,7 @@ class Network:
         self._open_sessions.penalise(peer, Fault.GARBAGE, reason)
 
     def credit(self, peer: PeerId, records: int) -> None:
-        """So many records that this peer brought were news: the most useful neighbours keep their places."""
+        """This many records that this peer brought were news: the most useful neighbours keep their places."""
         session = self._open_sessions.get(peer)
         if session is not None:
             session.news += records
@@ -207,7 +207,7 @@ class Network:
         return self._book.reached_bootstraps()
 
     def _remember_anchors(self) -> None:
-        """Those that we dialled and that have lasted longest: who comes late, however often, takes nobody's place."""
+        """Those that we dialled and that have lasted longest: latecomers, however many, take nobody's place."""
         outbound = [session for session in self._open_sessions.all() if session.is_outbound]
         outbound.sort(key=lambda session: session.started_s)
         lasting = frozenset(session.peer for session in outbound[: bounds.ANCHORS])
@@ -334,7 +334,7 @@ class Network:
             await self._tell(PeerLeft(peer=session.peer, reason=reason))
             is_told = True
         finally:
-            if not is_told:  # cancelled: no waiting any more
+            if not is_told:  # cancelled: wait no more
                 with suppress(trio.WouldBlock, trio.BrokenResourceError):
                     self._inbox.send_nowait(PeerLeft(peer=session.peer, reason=reason))
 
@@ -354,13 +354,13 @@ class Network:
             case ManifestRequest(offset=offset):
                 session.send(self._files.manifest_part(offset))
             case ManifestPart() | FilePart() | FileRequest():
-                # [REJECT] SPEC 8.1.3: neighbours ask each other for no basis, and for no manifest but at the beginning
+                # [REJECT] SPEC 8.1.3: neighbours ask each other for a manifest only at the start, and never for a basis
                 raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} between neighbours")
             case _:
                 await self._tell(MessageArrived(peer=session.peer, message=message))
 
     async def _tell(self, event: Event) -> None:
-        """Hand an event to the node; waits while the inbox is full. Nobody reads any more: nobody needs it."""
+        """Hand an event to the node; waits while the inbox is full. Once nobody reads, nobody needs it."""
         with suppress(trio.BrokenResourceError):
             await self._inbox.send(event)
 

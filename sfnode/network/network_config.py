@@ -27,7 +27,7 @@ class NetworkConfig:
     bootstrap: tuple[str, ...] = ()  # with /p2p/<peer id>; never forgotten
     announce: tuple[str, ...] = ()  # told to others in place of the listening addresses
     agent: str = "sfnode"
-    outbound_target: int = bounds.OUTBOUND_TARGET  # dial known peers until so many sessions are ours
+    outbound_target: int = bounds.OUTBOUND_TARGET  # dial known peers until this many sessions are ones we dialled
     outbound_max: int = bounds.OUTBOUND_MAX  # with those dialled to re-check a bootstrap
     inbound_max: int = bounds.INBOUND_MAX  # further dials are refused politely
     neighbours_fixed: bool = False  # dial ``bootstrap`` and no others, exchange no peers: for tests of topologies

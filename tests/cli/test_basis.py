@@ -71,5 +71,5 @@ def test_init__basis_that_does_not_fit__says_what_to_do(made: Path, tmp_path: Pa
     assert_teaches(call(*run, "--basis", made, "--rank", 16), "--rank 16", "has rank 8")
     assert_teaches(call(*run, "--basis", made, "--trainable", "linear,norm"), "is not the run's basis", "shapes")
     (tmp_path / "junk").write_bytes(b"no basis")
-    assert_teaches(call(*run, "--basis", tmp_path / "junk"), "no basis file", "`sfnode basis make`")
+    assert_teaches(call(*run, "--basis", tmp_path / "junk"), "not a basis file", "`sfnode basis make`")
     assert_teaches(call(*run, "--basis", tmp_path / "none"), "cannot read the basis")

@@ -297,8 +297,8 @@ def test_log_export__while_a_daemon_holds_the_directory__works(node: Path, tmp_p
 @pytest.mark.parametrize(
     ("data", "parts"),
     [
-        (b"", ("byte 0", "no log file")),
-        (SIGNED.encode(), ("byte 0", "no log file", "`sfnode log export`")),
+        (b"", ("byte 0", "not a log file")),
+        (SIGNED.encode(), ("byte 0", "not a log file", "`sfnode log export`")),
         (GOOD[:-1], (f"byte {len(GOOD) - 1:,}", "cut off", "Nothing was changed", "Get the file again")),
         (GOOD + b"\0", (f"byte {len(GOOD):,}", "follows the end")),
         (GOOD[:2_000] + b"\xff" + GOOD[2_001:], ("byte ", "check", "damaged")),

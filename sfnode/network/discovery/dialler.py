@@ -161,7 +161,7 @@ class Dialler:
         return found if found and self._has_room_to_check() else ()
 
     def _has_room_to_check(self) -> bool:
-        """Whether one more session is allowed, or can be: the youngest that is no bootstrap's gives way."""
+        """Whether one more session is allowed, or can be: the youngest that is not to a bootstrap gives way."""
         outbound = [session for session in self._open_sessions.all() if session.is_outbound]
         if len(outbound) + len(self._dialling) < self._config.outbound_max:
             return True

@@ -31,13 +31,13 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announcement:
-    """Somebody says where peers can be dialled. Texts as they came: no address yet, perhaps."""
+    """Somebody says where peers can be dialled. Texts as they came: perhaps not addresses."""
 
     addresses: tuple[str, ...]
 
 
 class _MalformedError(Exception):
-    """No packet that an honest program sends."""
+    """A packet that no honest program sends."""
 
 
 def encode_query() -> bytes:

@@ -40,7 +40,7 @@ class PeerExchange:
         self._awaited: Counter[PeerId] = Counter()
 
     def know_own(self, address: Address) -> None:
-        """This node can be dialled there, too: nobody is to make it dial itself."""
+        """This node can be dialled there, too: nobody may make it dial itself."""
         self._own |= {replace(address, peer=None)}
 
     def session_opened(self, session: Session) -> None:
@@ -115,7 +115,7 @@ class PeerExchange:
                 author_of_peer(told.peer)
             except ValueError:
                 continue
-            known = self._book.addresses(PeerId(told.peer))  # from the operator, perhaps: names of his are not replaced
+            known = self._book.addresses(PeerId(told.peer))  # perhaps from the operator, whose names are not replaced
             new = tuple(each for each in parse_untrusted(told.addresses) if replace(each, peer=None) not in known)
             is_of_itself = told.peer == source
             believed = believable_addresses(new, observed_host=observed_host, is_of_itself=is_of_itself)

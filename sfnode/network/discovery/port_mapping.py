@@ -21,11 +21,11 @@ from sfnode.network import bounds
 from sfnode.network.policy import Address
 
 _PROTOCOL, _DESCRIPTION, _ANYBODY = "TCP", "sfnode", ""
-_PERMANENT_S = 0  # what routers ask for that know no leases
+_PERMANENT_S = 0  # the lease that routers without leases ask for
 
 
 class NoMappingError(Exception):
-    """There is no router that does it; the text says what is in the way."""
+    """No router maps the port; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Gateway:
 
     @property
     def is_public(self) -> bool:
-        """Whether the router's own address can be dialled from anywhere; if not, another router lies before it."""
+        """Whether the router's own address can be dialled from anywhere; if not, another router is in front of it."""
         try:
             address = external_address(self.external_host, 1)
             return address.is_of_one_machine and not address.is_inside
@@ -82,14 +82,14 @@ def find_gateway(*, interface: str | None = None) -> Gateway:
     device.discoverdelay = bounds.MAPPING_DISCOVER_MS
     try:
         _call(device.discover)
-    except NoMappingError:  # so the library says that it has found nothing
+    except NoMappingError:  # how the library says that it has found nothing
         raise NoMappingError("no router answers UPnP") from None
     _call(device.selectigd)
     return Gateway(device)
 
 
 def external_address(host: str, port: int) -> Address:
-    """Where others can dial; ValueError when ``host``, which the router named, is no IPv4 address."""
+    """Where others can dial; ValueError when ``host``, which the router named, is not an IPv4 address."""
     return Address(kind="ip4", host=str(ipaddress.IPv4Address(host)), port=port, peer=None)
 
 

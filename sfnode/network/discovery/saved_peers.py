@@ -22,12 +22,12 @@ def encode_rows(rows: Iterable[PeerRow | DiscouragedRow]) -> str:
 
 
 def decode_peers(text: str) -> tuple[PeerRow, ...]:
-    """The saved address book; an unreadable one is worth no stop: bootstraps bring the peers back."""
+    """The saved address book; an unreadable one does not stop the node: bootstraps bring the peers back."""
     return _decode_rows(PeerRow, text, "known_peers")
 
 
 def decode_discouraged(text: str) -> tuple[DiscouragedRow, ...]:
-    """The saved peers that are not wanted; unreadable ones are worth no stop: whoever misbehaves will do so again."""
+    """The saved peers that are not wanted; unreadable ones do not stop the node: who misbehaves will do so again."""
     return _decode_rows(DiscouragedRow, text, "discouraged")
 
 
@@ -44,7 +44,7 @@ def encode_bootstraps(addresses: Iterable[str]) -> str:
 
 
 def with_bootstraps(config: NetworkConfig, text: str) -> NetworkConfig:
-    """``config`` with the bootstraps saved as ``text`` besides its own: an island is left through any of them."""
+    """``config`` with the bootstraps saved as ``text`` besides its own: any of them leads out of an island."""
     if config.neighbours_fixed:
         return config
     named = {parse_bootstrap(address).peer for address in config.bootstrap}

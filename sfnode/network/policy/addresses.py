@@ -201,12 +201,12 @@ def believable_addresses(told: tuple[Address, ...], *, observed_host: str, is_of
 
 
 def reachable_addresses(listen: tuple[Address, ...], *, observed_host: str) -> tuple[Address, ...]:
-    """What addresses mean to somebody who is seen at, or sees their teller at, IP address ``observed_host``; without
-    peer ids.
+    """What addresses mean to a peer that is seen at ``observed_host``, or that sees there whoever told of them; without
+    peer ids. ``observed_host`` is an IP address.
 
     "Every interface" becomes that address. Loopback counts only if that one is loopback too, so that nobody can make
-    anybody dial his own machine; link-local only among those who are on one link; and a private address only if that
-    one is private too, so that no stranger can make anybody knock at the machines of his own network.
+    anybody dial their own machine; link-local only among those who are on one link; and a private address only if that
+    one is private too, so that no stranger can make anybody knock at machines of their own network.
     """
     kind, host = _kind_and_host(observed_host)
     observed = Address(kind=kind, host=host, port=0, peer=None)

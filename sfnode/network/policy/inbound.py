@@ -1,8 +1,8 @@
 """Who may hold an inbound place, and who gives way when all are taken. Pure: no clock, no sockets.
 
-Goal: an attacker who opens as many connections as he likes, under as many ids as he likes, from few networks, cannot
+Goal: an attacker who opens as many connections as they like, under as many ids as they like, from few networks, cannot
 take the places of honest neighbours. Keys are free and addresses of one network are cheap; networks, age and records
-that were news are not. So the oldest and the most useful are never put out, a newcomer never puts out anybody of a
+that were news are not. So the oldest and the most useful are never evicted, a newcomer never evicts anybody of a
 network that is less crowded than its own, and no network gets more than a quarter of the places.
 """
 
@@ -42,8 +42,8 @@ def choose_to_evict(places: Collection[InboundPlace], newcomer: Group) -> PeerId
 
 
 def choose_to_shed(places: Collection[InboundPlace]) -> PeerId | None:
-    """Who goes when there must be fewer: whoever would give way to a newcomer; then, of the protected, who has brought
-    least, and of several the youngest. None when nobody is left."""
+    """Who goes when there must be fewer: whoever would give way to a newcomer; then, of the protected, the one that
+    has brought least, and of several such the youngest. None when nobody is left."""
     protected = _protected(places)
     open_to_choice = [place for place in places if place.peer not in protected]
     if open_to_choice:

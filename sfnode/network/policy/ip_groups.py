@@ -26,7 +26,7 @@ def group_of(host: str) -> Group:
 def is_limited(host: str) -> bool:
     """Whether the network of this address may be counted against it.
 
-    Not loopback and private ones: nobody can come from there across the internet, and behind a proxy everybody does.
+    Not of loopback and private ones: nobody can come from there across the internet, and behind a proxy everybody does.
     """
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
@@ -38,7 +38,7 @@ def is_limited(host: str) -> bool:
 
 
 def limited_group_of(host: str) -> Group | None:
-    """The network of this address; None where it may not be counted against it."""
+    """The network of this address; None where it may not be counted."""
     return group_of(host) if is_limited(host) else None
 
 

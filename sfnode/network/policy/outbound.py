@@ -1,7 +1,7 @@
 """Whom to dial first, and who gives way, so that the neighbours we chose lie in several networks. Pure.
 
 Goal: an attacker who owns many addresses of one network, and fills the address book with them, does not become all the
-neighbours that we dial. Nobody is refused for his network as long as nobody else is there: a run may live in one.
+neighbours that we dial. Nobody is refused for their network as long as nobody else is there: a run may live in one.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def elsewhere(ready: Iterable[Candidate], taken: Iterable[Group | None]) -> Peer
 
 
 def choose_to_leave(dialled: Sequence[Dialled]) -> PeerId | None:
-    """Who gives way once there are more neighbours than wanted: the youngest of the network that has most of too many;
-    nobody where no network has."""
+    """Who gives way once there are more neighbours than wanted: the youngest of the most crowded network; nobody where
+    no network has more than its part."""
     crowd = Counter(session.group for session in dialled)
     open_to_choice = [each for each in dialled if not each.is_kept and _is_over(each.group, crowd)]
     if not open_to_choice:

@@ -1,7 +1,7 @@
 """How much answering each neighbour may have: a token bucket per peer, in microseconds of computing. Pure: no clock.
 
-Answers cost a hundred times more than questions, so bytes received are no measure of them. Who is over its ration
-waits, alone: its reader does not go on, and nobody else is held up.
+Answers cost a hundred times more than questions, so bytes received do not measure them. A peer over its limit
+waits, alone: its reader pauses, and nobody else is held up.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from protocol.wire import (
 from sfnode.network import bounds
 from sfnode.network.policy.token_bucket import TokenBucket
 
-# Microseconds for the answer and for writing it, measured on a slow core with 131,072 records in one span: the dearest
-# answer of each kind, rounded up.
+# Microseconds for the answer and for writing it, measured on a slow core with 131,072 records in one span: the most
+# expensive answer of each kind, rounded up.
 _COST_US: Final[dict[type[Message], int]] = {
     SpansRequest: 300,
     ShardsRequest: 1_200,
@@ -43,11 +43,11 @@ _COST_US: Final[dict[type[Message], int]] = {
 }
 _AUTHORS_BASE_US: Final = 500  # of an AuthorsRequest for few shards: it is answered in proportion to them
 _SHARDS: Final = 256
-PUSHED: Final = 0  # SPEC 8.1: the request number of records that answer none
+PUSHED: Final = 0  # SPEC 8.1: the request number of records that answer no request
 
 
 def cost_us(message: Message) -> int:
-    """What answering costs at most; 0 for what is no request."""
+    """What answering costs at most; 0 for a message that is not a request."""
     if isinstance(message, AuthorsRequest):
         share = (_COST_US[AuthorsRequest] - _AUTHORS_BASE_US) * len(message.shards) // _SHARDS
         return _AUTHORS_BASE_US + min(share, _COST_US[AuthorsRequest])
@@ -79,8 +79,8 @@ def is_pushed(message: Message) -> bool:
 
 
 def pushed_cost_bytes(message: Message, record_bytes: int, *, is_asked_for: bool = False) -> int:
-    """What a message counts beyond its own bytes: attestations, and records that nobody asked for, cost a check of a
-    signature each.
+    """What a message counts beyond its own bytes: attestations, and records that nobody asked for, cost a
+    signature check each.
 
     ``record_bytes``: of one record of the run; 0 while that is not known.
     """
@@ -112,7 +112,7 @@ class RateLimits:
         return len(self._asking)
 
     def wait_s(self, peer: PeerId, cost: int, now_s: float) -> float:
-        """Book ``cost`` microseconds; returns for how long the peer's request has to wait, 0 within its ration."""
+        """Book ``cost`` microseconds; returns for how long the peer's request has to wait, 0 within its limit."""
         self._forget_idle(now_s)
         asking = self._asking.setdefault(peer, _Asking(TokenBucket(bounds.ANSWERS_BURST_US, now_s)))
         asking.is_here = True
@@ -121,12 +121,12 @@ class RateLimits:
         return asking.bucket.take(cost, rate_us_per_s, now_s)
 
     def ended(self, peer: PeerId) -> None:
-        """The peer's session ended: it shares no more, but finds its bucket as it left it when it comes back soon."""
+        """The peer's session ended: it takes no share, but finds its bucket as it left it when it comes back soon."""
         if peer in self._asking:
             self._asking[peer].is_here = False
 
     def _forget_idle(self, now_s: float) -> None:
-        """Who has asked nothing for so long that its bucket is full again takes no part any more."""
+        """Drop the peers that have asked nothing for so long that their buckets are full again."""
         idle = [p for p, each in self._asking.items() if now_s - each.bucket.updated_s > bounds.ANSWERS_IDLE_S]
         for peer in idle:
             del self._asking[peer]

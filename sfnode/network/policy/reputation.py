@@ -1,6 +1,6 @@
 """What is held against peers: scores that decay, who gets nothing pushed, who is not wanted. Pure: no clock, no files.
 
-A fault is what an honest node does not do, or not often. Old, early, double or void records are none.
+A fault is what an honest node does not do, or not often. Old, early, double or void records are not faults.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class Reputation:
         )
 
     def restore(self, rows: tuple[DiscouragedRow, ...], now_s: float, unix_ms: int) -> None:
-        """Take over what ``rows`` returned in an earlier life. However the wall clock jumped, none gets more than a
-        whole sentence."""
+        """Take over what ``rows`` returned in an earlier life. However the wall clock jumped, none stays away for
+        longer than DISCOURAGED_S."""
         for row in rows[: bounds.DISCOURAGED_MAX]:
             left_s = min(row.until_unix_s - unix_ms / 1_000, bounds.DISCOURAGED_S)
             if left_s > 0:
@@ -121,7 +121,7 @@ class Reputation:
             del self._until_s[min(self._until_s, key=self._until_s.__getitem__)]
 
     def _is_breaker_open(self, peer: PeerId, now_s: float) -> bool:
-        """Strangers are no evidence of anything: only peers with whom a session ran are counted."""
+        """Strangers are not evidence of anything: only peers with whom a session ran are counted."""
         since_s = now_s - bounds.BREAKER_S
         self._met_s = {met: at_s for met, at_s in self._met_s.items() if at_s >= since_s}
         self._hit_s = {hit: at_s for hit, at_s in self._hit_s.items() if at_s >= since_s}

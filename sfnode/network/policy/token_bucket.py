@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class TokenBucket:
-    """Full at first. Times ``now_s`` are of a clock that only goes forward; the unit of what is spent is the user's."""
+    """Full at first. Times ``now_s`` are of a clock that only goes forward; the unit is the caller's choice."""
 
     __slots__ = ("_burst", "_level", "updated_s")
 

@@ -1,4 +1,4 @@
-"""Manifest and files (published bases, snapshots) in parts: served to whoever asks, fetched by who lacks them."""
+"""Manifest and files (published bases, snapshots) in parts: served to peers that ask, and fetched from peers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FindFile = Callable[[str], FileSource | None]  # by SHA-256, 64 hex digits
 
 
 def no_file(_sha256: str) -> FileSource | None:
-    """Of a node that has none."""
+    """For a node that has no files."""
     return None
 
 
@@ -150,7 +150,7 @@ def snapshot_of(sha256: str, file_bytes: int) -> Wanted:
 
 
 class Download:
-    """What has come of one document. Of one whose hash is known it is kept when a connection breaks off."""
+    """What has come of one document. It is kept when a connection breaks off, if the document's hash is known."""
 
     def __init__(self, wanted: Wanted, on_progress: Callable[[int, int], None] | None = None) -> None:
         """``on_progress`` is told, after each part, how many bytes have come and how many there are."""
@@ -161,7 +161,7 @@ class Download:
         self._asked = 0  # bytes asked for on the present connection, from the document's beginning
 
     async def run(self, channel: Channel) -> bytes:
-        """The whole, with what is missing from this peer. LinkBrokenError, RefusedError, Reject."""
+        """The whole document; what is missing comes from this peer. LinkBrokenError, RefusedError, Reject."""
         if self.wanted.sha256 is None:
             self._restart()
         self._asked = len(self._received)
@@ -277,7 +277,7 @@ def _rounds(addresses: tuple[Address, ...]) -> Iterator[tuple[int, Address]]:
 
 
 def _ignore(_report: DialReport) -> None:
-    """Nobody wants to know."""
+    """For callers that want no reports."""
 
 
 async def _decline(link: Link) -> None:

@@ -53,7 +53,7 @@ class FileServer:
 
     @property
     def is_busy(self) -> bool:
-        """As many are served as may be."""
+        """Whether as many are served as allowed."""
         return self._served >= bounds.OBSERVERS_MAX
 
     def manifest_part(self, offset: int) -> ManifestPart:
@@ -78,7 +78,7 @@ class FileServer:
             else:
                 await self.serve(channel)
         except LinkBrokenError:
-            pass  # its own affair
+            pass  # the peer's own affair
         except Reject as error:
             open_sessions.penalise(link.peer, Fault.GARBAGE, str(error))
 

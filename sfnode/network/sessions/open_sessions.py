@@ -68,7 +68,7 @@ class OpenSessions:
         return victim is not None
 
     def shed(self) -> bool:
-        """Let the inbound neighbour go that is missed least; False when there is none."""
+        """Let the inbound neighbour go that would be missed least; False when there is none."""
         victim = choose_to_shed(self._inbound_places())
         if victim is not None:
             self._sessions[victim].say_bye(SHORT_OF_MEMORY)

@@ -303,7 +303,7 @@ def _describe(error: BaseException) -> str:
     if "mismatch" in whole or "does not correspond" in whole:
         return "another node answers there: its peer id is not the one in the address"
     if "protocol" in whole and "not supported" in whole:
-        return "that is no sfnode: it does not speak /sfnode/1"
+        return "that is not an sfnode node: it does not speak /sfnode/1"
     return f"handshake failed ({texts[0][:200]})"
 
 

@@ -21,7 +21,7 @@ class LinkBrokenError(Exception):
 
 
 class Link:
-    """Reads and writes for exactly one reader task and one writer task. After any error only ``aclose`` is of use.
+    """Reads and writes for exactly one reader task and one writer task. After any error only ``aclose`` is useful.
 
     Goes past the library's NetStream to the yamux stream below it: its states and locks cost a third of a small frame.
     """

@@ -103,7 +103,7 @@ async def ask(link: Link, port: int) -> ReachAnswer | None:
 
 
 def decode_answer_untrusted(data: bytes) -> ReachAnswer | None:
-    """The answer in ``data``; None when it is none."""
+    """The answer in ``data``; None when ``data`` is not an answer."""
     if len(data) != _ANSWER.size or data[0] not in list(DialBack):
         return None
     outcome, unix_ms, packed, port = _ANSWER.unpack(data)
