@@ -43,7 +43,7 @@ class StoredRecords:
                 return
             for arrival, record in page:
                 if not isinstance(record, bytes) or not isinstance(arrival, int) or arrival <= last:
-                    raise self.damage(f"what follows record {last} is not a record")
+                    raise self.damage(f"after record {last} comes something that is not a record")
                 last = arrival
                 yield arrival, record
 

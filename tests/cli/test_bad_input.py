@@ -262,12 +262,12 @@ def test_join__data_directory_that_cannot_be_made__says_where_and_why(run_file: 
 )
 def test_reading_command__folder_without_node__says_that_it_is_none(command: tuple[str, ...], tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "absent"):
-        assert_teaches(call(*command, folder), str(folder), "no data directory", "manifest.run")
+        assert_teaches(call(*command, folder), str(folder), "not a node's data directory", "manifest.run")
 
 
 def test_export__folder_without_node__says_that_it_is_none(tmp_path: Path) -> None:
     outcome = call("export", "--data-dir", tmp_path, "--out", tmp_path / "out")
-    assert_teaches(outcome, str(tmp_path), "no data directory", "manifest.run")
+    assert_teaches(outcome, str(tmp_path), "not a node's data directory", "manifest.run")
 
 
 def test_reading_command__node_that_never_started__says_so(run_file: Path, tmp_path: Path) -> None:

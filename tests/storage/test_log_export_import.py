@@ -331,7 +331,7 @@ def test_log_import__wrong_place__says_so_before_reading_on(node: Path, tmp_path
 
 def test_log_export__wrong_use__teaches(node: Path, tmp_path: Path) -> None:
     out = tmp_path / "x.log"
-    assert_teaches(call("log", "export", out, "--data-dir", tmp_path), "no data directory", "manifest.run")
+    assert_teaches(call("log", "export", out, "--data-dir", tmp_path), "not a node's data directory", "manifest.run")
     (node / IDENTITY_FILE).unlink()
     assert_teaches(call("log", "export", out, "--data-dir", node), IDENTITY_FILE, "sfnode id new")
     key = tmp_path / "other.key"
