@@ -35,7 +35,7 @@ _PEER = PeerId("attacker")
 
 
 class RationedNode(Node):
-    """Ignores what is pushed of an author beyond its rate; only what was found genuine is counted against it."""
+    """Ignores what is pushed of an author beyond their rate; only what was found genuine is counted against it."""
 
     def __init__(self, manifest: Manifest, signer_: Signer, config: NodeConfig, replica: Any) -> None:
         super().__init__(manifest, signer_, config, replica)

@@ -73,7 +73,7 @@ _BYTE_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerCost:
-    """Of one bad peer, or of several ``connections``; ``seconds`` until the last was cut."""
+    """What one bad peer cost, or several ``connections``; ``seconds`` until the last was cut."""
 
     kind: str
     connections: int

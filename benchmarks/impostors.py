@@ -1,4 +1,4 @@
-"""Peers that lie or stall: a real node core whose outgoing messages are bent. What they know of the ledger is true."""
+"""Peers that lie or stall: a real node core whose messages are changed on the way out. Its ledger is true."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _ALL_STEPS = b"\xff" * (SPAN_STEPS // 8)
 
 
 class Impostor:
-    """Behaves like the node inside but for what it says."""
+    """Behaves like the node inside, except for what it says."""
 
     def __init__(self, node: Node, bend: Bend) -> None:
         self._node = node
         self._bend = bend
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """The node's effects with bent messages."""
+        """The node's effects, with the messages changed."""
         effects: list[Effect] = []
         for effect in self._node.handle(event, now_ms):
             if not isinstance(effect, SendMessage):
@@ -71,14 +71,14 @@ def empty_promises(message: Message) -> Message | None:
 
 
 def garbage(message: Message) -> Message | None:
-    """What it is asked for comes as noise of the right length."""
+    """Sends noise of the right length in place of what it is asked for."""
     if isinstance(message, Records) and message.request != 0:
         return replace(message, data=_other(message.data))
     return message
 
 
 def stalls(message: Message) -> Message | None:
-    """Answers every question and never sends a record: who asks it has claimed the work, and waits."""
+    """Answers every question and never sends a record: whoever asks it has claimed the work, and waits."""
     return None if isinstance(message, Records | PullDone) else message
 
 

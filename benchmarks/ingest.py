@@ -87,7 +87,7 @@ def _seconds(run: Callable[[], object]) -> float:
 
 @click.command()
 @click.option("--updates", default=20_000, show_default=True, help="Records to take in.")
-@click.option("--repeats", default=5, show_default=True, help="Passes; medians are told.")
+@click.option("--repeats", default=5, show_default=True, help="Passes; medians are reported.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def main(updates: int, repeats: int, as_json: bool) -> None:
     """Ledger ingest with signature verification on one core."""

@@ -3,7 +3,7 @@
     python -m benchmarks.join_time --json
 
 Real cores in virtual time; the joiner checks every signature. Virtual seconds hold link delays and waiting alone; what
-the joiner computes is told beside them, in CPU seconds.
+the joiner computes is reported beside them, in CPU seconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from protocol.wire import PeerId
 
 _LIMIT_MS = 600_000
 _LOOK_MS = 100
-_SUMMED = 64  # a node says its head when no more updates than this wait to be summed
+_SUMMED = 64  # a node tells its head when no more updates than this wait to be summed
 _HONEST = ("honest 1", "honest 2", "honest 3", "honest 4")
 # Who the four are; the rest of the name, up to the digit, is what they do.
 SCENARIOS = {
@@ -129,7 +129,7 @@ def _told(name: str, runs: list[dict[str, Any]]) -> list[str]:
 @click.option("--authors", default=10, show_default=True)
 @click.option("--steps", default=4_000, show_default=True, help="Updates of each author.")
 @click.option(
-    "--seeds", default=5, show_default=True, help="Runs of each scenario; medians are told, worst in brackets."
+    "--seeds", default=5, show_default=True, help="Runs of each scenario; medians are reported, worst in brackets."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def main(authors: int, steps: int, seeds: int, as_json: bool) -> None:

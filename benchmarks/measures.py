@@ -1,4 +1,4 @@
-"""What is measured and how it is told: CPU seconds of this process, peak memory, one line of JSON or a table."""
+"""What is measured and how it is reported: CPU seconds of this process, peak memory, one line of JSON or a table."""
 
 from __future__ import annotations
 

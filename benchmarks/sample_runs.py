@@ -134,7 +134,7 @@ def kept_records(manifest: Manifest, shape: Shape, kept: Path) -> Iterator[list[
 
 
 class TrustingCodec(EnvelopeCodec):
-    """A codec that takes signature and seed for good: to fill ledgers whose filling is not what is measured."""
+    """A codec that trusts signature and seed: to fill ledgers where the filling is not what is measured."""
 
     def check_signed(self, envelope: Envelope) -> None:
         """Anything passes."""

@@ -33,11 +33,11 @@ from protocol.state import Replica
 from protocol.wire import Head, Message, PeerId, Records, decode_untrusted, encode
 
 TICK_MS = 50
-_SOURCE = PeerId("source of updates")  # a neighbour of whoever is given one; it takes no messages
+_SOURCE = PeerId("source of updates")  # a neighbour of every node that is given one; it takes no messages
 
 
 class Core(Protocol):
-    """What takes part: a node core, or somebody who behaves like one as far as it suits him."""
+    """What takes part: a node core, or a peer that behaves like one as far as it suits them."""
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         """One event in, effects out."""

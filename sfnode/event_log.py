@@ -35,7 +35,7 @@ def show_log(reporter: Reporter, level: int) -> logging.Handler:
 
 
 class _ReporterHandler(logging.Handler):
-    """Shows each event at most once in REPEAT_S, but for what is asked for by ``debug``."""
+    """Shows each event at most once in REPEAT_S; at level ``debug``, every time."""
 
     def __init__(self, reporter: Reporter, level: int) -> None:
         super().__init__(level)
@@ -56,7 +56,7 @@ class _ReporterHandler(logging.Handler):
             fields["left_out"] = left_out
         if record.exc_info and record.exc_info[1]:
             fields["error"] = repr(record.exc_info[1])
-            if record.levelno >= logging.ERROR:  # a bug of ours; what is less is a peer's fault, and its text will do
+            if record.levelno >= logging.ERROR:  # a bug of ours; anything less is a peer's fault, and its text will do
                 fields["traceback"] = "".join(traceback.format_exception(*record.exc_info))
         text = " ".join(f"{key}={value}" for key, value in fields.items())
         self._reporter.event_at(record.levelno, name, f"{record.levelname.lower()}: {name} {text}", **fields)

@@ -28,7 +28,7 @@ class Reporter:
     def event(self, name: str, *lines: str, **fields: object) -> None:
         """Something happened: ``lines`` for people, ``name`` and ``fields`` for programs.
 
-        A line may hold text of strangers: it stays one line, and whatever is no visible character is escaped.
+        A line may hold text of strangers: it stays one line, and every character that is not visible is escaped.
         """
         self.event_at(logging.INFO, name, *lines, **fields)
 
@@ -69,9 +69,9 @@ class Reporter:
         shown = text.encode(encoding, "backslashreplace").decode(encoding)
         try:
             print(shown, end=end, file=self._stream, flush=True)
-        except OSError as error:  # the disk is full, or whoever read our output has left
+        except OSError as error:  # the disk is full, or the reader of our output has left
             _abandon(self._stream)
-            self._stream = io.StringIO()  # what is said on the way out is for nobody
+            self._stream = io.StringIO()  # nobody reads what is said on the way out
             raise OperatorError(f"cannot write to the standard output: {describe_os_error(error)}") from None
 
 
@@ -83,7 +83,7 @@ def _abandon(stream: TextIO) -> None:
 
 
 def printable(text: str) -> str:
-    """``text`` with whatever is no visible character escaped.
+    """``text`` with every character escaped that is not visible.
 
     Names and reasons come from peers: they may not move the cursor, forge a line or turn the direction of writing.
     """

@@ -1,7 +1,7 @@
 """Runs in processes of one thread each, and their curves on disk: what was computed once is not computed again.
 
-A kept curve is used where task, recipe, rate and seed are the same; whoever changes the program, or a default,
-removes the folder.
+A kept curve is used where task, recipe, rate and seed are the same; after a change of the program, or of
+a default, remove the folder.
 """
 
 from __future__ import annotations

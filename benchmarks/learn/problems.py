@@ -94,7 +94,7 @@ class Folders:
             if not file.is_file():
                 raise OperatorError(
                     f"{file} is missing. This benchmark needs the data sets SST-2, TREC and AG News as JSONL and the "
-                    f"model {MODEL}, which are no part of the project: give their folders with --data and --models"
+                    f"model {MODEL}, which are not part of the project: give their folders with --data and --models"
                 )
 
 

@@ -10,10 +10,11 @@ _NEEDED = ("torch", "transformers", "safetensors")
 
 
 def check_can_train() -> None:
-    """OperatorError unless what ``pip install 'sfnode[train]'`` brings is there. Imports nothing; microseconds."""
+    """OperatorError unless what the extra ``train`` installs is there. Imports nothing; microseconds."""
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise OperatorError(
-            f"this needs {' and '.join(missing)}, which this install lacks: pip install 'sfnode[train]'. Without it a "
-            f"node can still store, serve and flood: sfnode join --relay"
+            f"this needs {' and '.join(missing)}, which this install lacks: in a clone of sfnode, run `python "
+            "deploy/install.py --extras train`. Without it a node can still store, serve and flood: "
+            "sfnode join --relay"
         )

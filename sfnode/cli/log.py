@@ -83,7 +83,7 @@ def verify(directory: Path, is_json: bool) -> None:
 
 
 def _verified(manifest: Manifest, stored: StoredRecords, directory: Path) -> tuple[Replica, str]:
-    """What the directory gives, and what is wrong with it; then all that comes before the fault, kept in memory."""
+    """The directory's replica, and what is wrong with it; then only what comes before the fault, kept in memory."""
     try:
         return replay_all(Replica(manifest, stored.archive), stored, directory), ""
     except StorageDamagedError as error:
@@ -174,7 +174,7 @@ def import_(file: Path, data_dir: Path | None, is_json: bool) -> None:
     fields = {"file": str(file), **_fields(summary), **added, "seconds": round(time.monotonic() - started, 3)}
     text = f"imported {file} into {summary.directory}: {summary.added:,} of {summary.records:,} records were new"
     if summary.no_room:
-        text += f"; {summary.no_room:,} have no place, since the directory's author table is full"
+        text += f"; {summary.no_room:,} found no room: the directory's author table is full"
     _say(text, summary, fields, is_json)
 
 
@@ -199,7 +199,7 @@ def _say(text: str, summary: LogSummary, fields: Mapping[str, object], is_json: 
 
 
 def _teller(name: str) -> tuple[Reporter, Tell]:
-    """Says once a second on the standard error how far a long file is."""
+    """Says once a second on standard error how much of a long file is done."""
     reporter, told_s = Reporter(stream=sys.stderr), time.monotonic()
 
     def tell(file_bytes: int, updates: int) -> None:

@@ -31,7 +31,7 @@ class RunOptions:
     """What an owner says about a new run.
 
     Attributes:
-        name: for people; None: of the file that it is written to.
+        name: for people; None: that of the file it is written to.
         model: hub id, folder, or "embedded:NAME".
         trainable: groups of tensors, separated by commas.
         basis: file of a published basis; None: random ones.
@@ -60,7 +60,7 @@ class NewRun:
 
     @property
     def record_bytes(self) -> int:
-        """What one update weighs."""
+        """Size of one update's record."""
         return EnvelopeCodec(self.signed.manifest).record_bytes
 
 

@@ -66,7 +66,7 @@ def together(*options: Decorator) -> Decorator:
 def choice_option(
     name: str, kind: type[StrEnum], text: str, default: StrEnum | None = None, key: str | None = None
 ) -> Decorator:
-    """An option whose value is a member of ``kind``; ``key``: of the argument, where it is not the option's name."""
+    """An option whose value is a member of ``kind``; ``key``: the argument's name where it is not the option's."""
 
     def convert(_context: click.Context, _parameter: click.Parameter, value: str | None) -> StrEnum | None:
         return None if value is None else kind(value)
@@ -233,8 +233,8 @@ device_options = group(
     DeviceOptions,
     device_option,
     _dtype_option(
-        "Hold the weights in this number format; fewer bits take less memory. The int formats need `pip install "
-        "'sfnode[quantised]'`, and int4 needs a CUDA card.",
+        "Hold the weights in this number format; fewer bits take less memory. The int formats need the "
+        "extra `quantised` (in a clone: `python deploy/install.py --extras train,quantised`), and int4 a CUDA card.",
         *(name for name in PRECISIONS if name not in FLOATS),
     ),
 )

@@ -38,7 +38,7 @@ from sfnode.storage import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerOptions:
-    """Who speaks, and of which run: the one of a node on this machine, or of a run file."""
+    """Who signs, and for which run: that of a node on this machine, or of a run file."""
 
     owner_key: Path
     data_dir: Path | None

@@ -213,7 +213,7 @@ def _print_result(result: LocalNetworkResult) -> None:
 
 
 def _updates(result: LocalNetworkResult) -> int:
-    """Those that the first node has applied."""
+    """The updates that the first node has applied."""
     first = result.nodes[0].status
     return 0 if first is None else first.updates
 

@@ -52,7 +52,7 @@ def check_ledger(directory: Path) -> Finding:
 
 
 def check_identity(directory: Path) -> Finding:
-    """Whether the node's key is one, and nobody else's."""
+    """Whether the node's key is valid, and hidden from other users."""
     path = directory / IDENTITY_FILE
     if not path.exists():
         return ok("identity", "none yet: `sfnode join` makes one")

@@ -70,9 +70,9 @@ async def within(check: str, limit_s: float, run: Callable[[], Awaitable[Finding
 
 
 async def in_thread(check: str, limit_s: float, run: Callable[[], Finding]) -> Finding:
-    """As within, for what blocks: a disk that hangs holds up a thread, and not the report."""
+    """Like `within`, for a check that blocks: a disk that hangs holds up a thread, not the report."""
 
     async def start() -> Finding:
-        return await trio.to_thread.run_sync(run, abandon_on_cancel=True)  # type: ignore[call-arg]  # too old stubs
+        return await trio.to_thread.run_sync(run, abandon_on_cancel=True)  # type: ignore[call-arg]  # the stubs are old
 
     return await within(check, limit_s, start)

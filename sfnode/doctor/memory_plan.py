@@ -24,7 +24,7 @@ _AUTHORS_GUESSED: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPlan:
-    """Bytes that a node will take, by what for. Estimates, but for the weights."""
+    """Bytes that a node will take, by purpose. All but the weights are estimates."""
 
     weights: int
     copies: int
@@ -62,7 +62,7 @@ def plan_memory(manifest: Manifest, folder: Path, dtype: str) -> MemoryPlan:
 
 
 def ledger_bytes(manifest: Manifest, authors: int = _AUTHORS_GUESSED) -> int:
-    """Disk of the whole run's records, with their index, when so many authors make every step."""
+    """Disk space of the whole run's records, with their index, when so many authors make every step."""
     method = manifest.method
     records = min(authors, manifest.authors_max) * (manifest.steps // method.local_steps)
     return records * (_RECORD_BYTES + 2 * method.scalars)
@@ -102,7 +102,7 @@ def _header(path: Path) -> Mapping[str, Any]:
                 raise ValueError("its header is too long")
             header = json.loads(file.read(length))
     except (OSError, ValueError, RecursionError) as error:
-        raise OperatorError(f"{path} is no safetensors file: {error}") from None
+        raise OperatorError(f"{path} is not a safetensors file: {error}") from None
     return header if isinstance(header, dict) else {}
 
 
@@ -115,8 +115,8 @@ def _config(folder: Path) -> dict[str, int]:
 
 
 def _activation_bytes(manifest: Manifest, config: dict[str, int], size: float) -> float:
-    """Of the widest layer: residual, query, key, value and attention's output; both sides of the MLP; then the scores
-    of the tokens that are read, in fp32. Besides, the bases of an epoch.
+    """What the widest layer takes: residual, query, key, value and attention's output; both sides of the MLP; then the
+    scores of the tokens that are read, in fp32. To this the bases of an epoch are added.
 
     OPT-125m's shape in fp32, 64 tokens: 3.15 MB a row, measured 3.07.
     """
@@ -146,7 +146,7 @@ def judge_memory(plan: MemoryPlan, free: int | None, device_free: int | None) ->
     here = plan.ledger + _PROGRAM_BYTES + (0 if device_free is not None else plan.on_device)
     advice = "use a smaller --dtype (bf16, int8), close other programs, or join a run with a smaller model or batch"
     if device_free is not None and plan.on_device > device_free:
-        text = f"{plan.on_device / 1e9:.1f} GB wanted of the card, {device_free / 1e9:.1f} GB free there: {plan}"
+        text = f"{plan.on_device / 1e9:.1f} GB needed on the card, {device_free / 1e9:.1f} GB free there: {plan}"
         return fail("memory plan", text, advice)
     if free is None:
         return unknown("memory plan", f"about {here / 1e9:.1f} GB: {plan}; this system does not say what is free")

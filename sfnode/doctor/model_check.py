@@ -31,7 +31,7 @@ _TORCH_S: Final = 90.0  # its first import from a cold disk takes half a minute
 
 
 def model_folder(reference: str, revision: str) -> Path | None:
-    """Where the model lies on this disk; None for one of the hub that is not in its cache.
+    """Where the model lies on this disk; None for a model of the hub that is not in the cache.
 
     OperatorError when there is no such folder.
     """
@@ -46,10 +46,10 @@ def model_folder(reference: str, revision: str) -> Path | None:
 
 
 def _cached_folder(reference: str, revision: str) -> Path | None:
-    """Where the hub's library keeps this revision; None without one of them. OperatorError when it is no id."""
+    """Where the hub's library keeps this revision; None when it has none. OperatorError for an invalid id."""
     if not revision or find_spec(_HUB) is None:
         return None
-    hub: Any = importlib.import_module(_HUB)  # an install without sfnode[train] lacks it
+    hub: Any = importlib.import_module(_HUB)  # an install without the extra `train` lacks it
     try:
         found = hub.try_to_load_from_cache(reference, _CONFIG_FILE, revision=revision)
     except ValueError as error:
@@ -103,7 +103,10 @@ def find_devices() -> DeviceReport | str:
 def check_device(found: DeviceReport | str, device: str, dtype: str) -> Finding:
     """Whether the device that was asked for is there, and computes in the number format."""
     if isinstance(found, str):
-        advice = "pip install 'sfnode[train]'; without it a node can still store, serve and flood: sfnode join --relay"
+        advice = (
+            "in a clone of sfnode, run `python deploy/install.py --extras train`; without it a node can still store, "
+            "serve and flood: sfnode join --relay"
+        )
         return fail("device", found, advice)
     cuda = found.cuda
     chosen = device if device != "auto" else ("cuda" if cuda else "cpu")
@@ -119,7 +122,8 @@ def check_device(found: DeviceReport | str, device: str, dtype: str) -> Finding:
     if dtype == "int4" and chosen != "cuda":
         return fail("device", f"{text}: 4 bits are computed on CUDA only", "use --dtype int8")
     if dtype.startswith("int") and find_spec("torchao") is None:
-        return fail("device", f"{text}: torchao is not installed", "pip install 'sfnode[quantised]'")
+        advice = "in a clone of sfnode, run `python deploy/install.py --extras train,quantised`"
+        return fail("device", f"{text}: torchao is not installed", advice)
     if dtype == "fp16" and chosen == "cpu":
         return warning("device", f"{text}: slow on a CPU", "use --dtype bf16 or fp32")
     if dtype == "bf16" and chosen == "cuda" and not cuda[0].bf16:

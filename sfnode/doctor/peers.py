@@ -202,9 +202,9 @@ def judge_nat(seen: list[Seen]) -> Finding:
     shared = [each for each in seen if each.local[1] == seen[0].local[1] and each.answer.host != each.local[0]]
     ports = sorted({each.answer.port for each in shared})
     if len(hosts) > 1 and len(ports) > 1:
-        return warning(name, f"several public addresses: {', '.join(hosts)}", "this node can dial out, and no more")
+        return warning(name, f"several public addresses: {', '.join(hosts)}", "this node can only dial out")
     if len(shared) < 2:
-        return unknown(name, f"there is one: peers see {hosts[0]}. Its kind takes two bootstraps outside to tell")
+        return unknown(name, f"there is one: peers see {hosts[0]}. It takes two bootstraps outside to tell its kind")
     if len(ports) == 1:
         return ok(name, f"there is one that keeps one port for all peers ({hosts[0]}, port {ports[0]})")
     text = f"there is one that gives each peer another port ({hosts[0]}, ports {', '.join(map(str, ports))})"

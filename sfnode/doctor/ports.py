@@ -43,7 +43,7 @@ def check_router() -> Finding:
     except NoMappingError as error:
         return unknown(name, f"{error}")
     if not gateway.is_public:
-        text = f"it speaks UPnP, but has no public address ({gateway.external_host!r}): another NAT lies before it"
+        text = f"it speaks UPnP, but has no public address ({gateway.external_host!r}): another NAT lies in front of it"
         return warning(name, text, "ask who runs that one for a forwarded port, or leave --listen out")
     return ok(name, f"it speaks UPnP, and its address is {gateway.external_host}: `sfnode join --upnp` lets peers in")
 
@@ -85,7 +85,7 @@ def _name_of(pid: int) -> str:
 async def held_open(text: str | None) -> AsyncIterator[int]:
     """Listen at one address for as long as the block lasts, so that peers can be asked to dial it; gives the port.
 
-    Where it cannot be listened on, because a node does so already perhaps: the port that is named. 0: there is none.
+    Where that fails, perhaps because a node listens there already: the port that ``text`` names. 0: it names none.
     """
     try:
         address = parse_listen(text) if text else None

@@ -56,7 +56,7 @@ class BasisFetcher:
         try:
             decode_basis_untrusted(self._manifest, data, sha256)
         except Reject as reject:
-            text = f"the basis that the owner published from epoch {epoch} on is of no use: {reject.detail}. "
+            text = f"the basis that the owner published from epoch {epoch} on cannot be used: {reject.detail}. "
             text += "Nobody trains in it; the owner can publish another one"
             self._tell_once("basis_useless", text, sha256, from_epoch=epoch)
             return FetchFailed(sha256=sha256, is_lasting=True)

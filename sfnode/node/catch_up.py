@@ -10,7 +10,7 @@ WINDOW_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Updates held, and those that the neighbours say they hold (0: nothing lacks), at a time in seconds."""
+    """Updates held, and those that the neighbours say they hold (0: nothing is missing), at a time in seconds."""
 
     time: float
     held: int
@@ -28,7 +28,7 @@ class Outrun:
     def __str__(self) -> str:
         return (
             f"the run gets {self.growth:.0f} updates a second and this machine takes in {self.intake:.0f}: with "
-            f"{self.lacking} lacking it does not catch up. Free its processor, disk and line, or use a faster machine"
+            f"{self.lacking} missing it does not catch up. Free its processor, disk and line, or use a faster machine"
         )
 
 
@@ -39,7 +39,7 @@ class CatchUpMonitor:
         self._start: Gap | None = None
 
     def look(self, now: Gap) -> Outrun | None:
-        """What is to be told: once for each window of catching up in which the gap has not shrunk."""
+        """What to tell the operator: once for each window of catching up in which the gap has not shrunk."""
         if now.wanted <= now.held:
             self._start = None
             return None

@@ -78,7 +78,7 @@ from sfnode.storage import (
 from sfnode.worker import Evaluate, Job, Trainer, TrainingConfig
 
 _STATUS_S = 1.0
-_PEERS_SAVED_S = 5.0  # who is killed sooner after it met its first peers has forgotten them
+_PEERS_SAVED_S = 5.0  # a node killed sooner after it met its first peers has forgotten them
 _STATEMENTS_S = 1.0
 _REPLAYED_AT_ONCE = 2_000  # a fifth of a second
 _QUIET_S = 5.0  # all own steps done and nothing new for two comparisons of heads: finished

@@ -67,7 +67,7 @@ def _network_config(manifest: Manifest, options: JoinOptions) -> NetworkConfig:
 
 
 def _memory_bytes_max(manifest: Manifest, mebibytes: int) -> int:
-    """With the run's coefficients, which no neighbour can help: the state, and the copy on its way to the worker."""
+    """Adds the run's coefficients, which are no neighbour's fault: the state, and the copy on its way to the worker."""
     return (mebibytes << 20) + 2 * _COEFFICIENT_BYTES * coefficient_count(manifest)
 
 

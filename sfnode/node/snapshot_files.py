@@ -43,7 +43,7 @@ def find_file(data_dir: Path, manifest: Manifest, sha256: str) -> HeldFile | Non
 
 
 def save_evidence(data_dir: Path, replica: Replica, halt: Halt) -> Path:
-    """What shows why the node stops; with the false snapshot beside it, where that is why."""
+    """Evidence of why the node stops; with the false snapshot beside it, where that is the reason."""
     if replica.snapshot is not None:
         write_durably(data_dir / "halt-snapshot.bin", encode_snapshot(replica.manifest, replica.snapshot))
     evidence = {

@@ -171,7 +171,7 @@ def own_admission(status: Status) -> str:
     if status.is_admitted:
         return ADMITTED
     if status.admission.startswith(AdmissionKind.OPEN):
-        return "following only: this node's key has not the work that the run asks for"
+        return "following only: this node's key does not have the work that the run asks for"
     return f"not admitted: ask the owner to run `sfnode run admit {status.author}`"
 
 

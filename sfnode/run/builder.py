@@ -35,7 +35,7 @@ from sfnode.storage import BasisSpec, read_bytes
 _AUTHORS_MAX = 1_024
 _STALENESS = 1
 _WEIGHT_BITS_MAX = 10  # the first weight lies in 512 ... 1,023: the learning rate is met to 0.1 %
-_WEIGHT_BITS_MIN = 4  # 8 ... 15: to 6 %, and a schedule goes down in as many stairs
+_WEIGHT_BITS_MIN = 4  # 8 ... 15: to 6 %, and a schedule goes down in as many levels
 # Raw projected gradients in steps of 1/32, bounded by 32: on SST-2 with a 4 M parameter OPT their median is 4 and 6 %
 # exceed 16. With 1,024 authors, 8 directions and 1,024 steps an epoch this just keeps U C V^T exact (SPEC 4.5).
 _RAW_QUANTUM_EXP = -5
@@ -111,7 +111,7 @@ class RunDraft:
 
 
 def method_of(options: MethodOptions, basis: BasisSpec | None = None) -> tuple[Method, Schedule]:
-    """The manifest's method and schedule. OperatorError for a learning rate or a rank that cannot be."""
+    """The manifest's method and schedule. OperatorError for an impossible learning rate or rank."""
     kind = BasisKind.RANDOM if basis is None else BasisKind.PUBLISHED
     best, used = BEST[kind], basis or _RANDOM
     rank = options.rank or used.rank

@@ -38,7 +38,7 @@ def claim_invitation(manifest: Manifest, text: str, seed: bytes, data_dir: Path)
     """Use an invitation for this node's key; the node tells the others once it runs. OperatorError."""
     if manifest.admission.kind is not AdmissionKind.INVITE:
         kind = manifest.admission.kind.value
-        raise OperatorError(f"--invite is of no use: the run's admission is {kind}. Leave it out")
+        raise OperatorError(f"--invite does not apply: the run's admission is {kind}. Leave it out")
     codec, invitation = StatementCodec(manifest), read_invitation(text)
     data = codec.claim(invitation, Signer(seed).author)
     try:

@@ -52,7 +52,7 @@ class _Progress:
         self._started_s = self._told_s = time.monotonic()
 
     def count(self, blocks: int = 1) -> None:
-        """So many times TRIES_AT_ONCE more were in vain."""
+        """``blocks`` times TRIES_AT_ONCE more tries were in vain."""
         self._tries += blocks * TRIES_AT_ONCE
         now_s = time.monotonic()
         if now_s - self._told_s >= _TELL_S:
@@ -88,7 +88,7 @@ async def _search_in_process(manifest: Manifest, progress: _Progress) -> bytes:
 
 
 def check_work(manifest: Manifest, author: bytes, where: str) -> None:
-    """OperatorError when the run is open and ``author`` has not cost the work that it asks for."""
+    """OperatorError when the run is open and ``author`` does not have the work that it asks for."""
     spec = manifest.admission
     if spec.kind is AdmissionKind.OPEN and not has_work(spec, manifest.run_id, author):
         raise OperatorError(

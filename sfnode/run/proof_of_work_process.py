@@ -1,7 +1,7 @@
 """One process that looks for a key with work: `python -m sfnode.run.proof_of_work_process BITS RUN_ID`, in hex.
 
-It writes a line for each TRIES_AT_ONCE keys that were none, and the seed in hex once it has one: to a pipe, so that no
-secret is among its arguments. It ends when nobody reads on.
+It writes a line for each TRIES_AT_ONCE keys without the work, and the seed in hex once it has one: to a pipe, so that
+no secret is among its arguments. It ends when nobody reads on.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final
 from protocol.crypto import KEY_BYTES, Signer
 from protocol.run import AdmissionKind, AdmissionSpec, has_work
 
-TRIES_AT_ONCE: Final = 500  # 10 ms: so soon a signal is heard
+TRIES_AT_ONCE: Final = 500  # 10 ms: a signal is heard that soon
 
 
 def search(spec: AdmissionSpec, run_id: bytes) -> bytes | None:
-    """Seed of a key that has the work of ``spec``; None when TRIES_AT_ONCE new ones have not. About 20 us each."""
+    """Seed of a key that has the work of ``spec``; None when TRIES_AT_ONCE new ones lack it. About 20 us each."""
     for _ in range(TRIES_AT_ONCE):
         seed = secrets.token_bytes(KEY_BYTES)
         if has_work(spec, run_id, Signer(seed).author):

@@ -43,7 +43,7 @@ async def find_basis(manifest: Manifest, source: RunSource, data_dir: Path, repo
     """File of the run's published basis in ``data_dir``; None for a run whose basis is random. OperatorError."""
     if manifest.method.basis is BasisKind.RANDOM:
         if source.basis is not None:
-            raise OperatorError("--basis is of no use: the run's basis is random. Leave it out")
+            raise OperatorError("--basis does not apply: the run's basis is random. Leave it out")
         return None
     if source.basis is not None:
         data = read_bytes(source.basis, "the basis")

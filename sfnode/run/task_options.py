@@ -12,7 +12,7 @@ from sfnode.storage import EMBEDDED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOptions:
-    """What a run learns: a built-in task, changed by the texts that are given; or a task of one's own.
+    """What a run learns: a built-in task, changed by the texts that are given; or a task of the owner's own.
 
     Attributes:
         task: name of a built-in one.

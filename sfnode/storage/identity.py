@@ -14,12 +14,12 @@ IDENTITY_FILE = "identity.key"
 
 
 def load_identity(path: Path) -> Signer:
-    """The key in ``path``. OperatorError when the file is missing or is no key."""
+    """The key in ``path``. OperatorError when the file is missing or holds no key."""
     return Signer(load_seed(path))
 
 
 def load_seed(path: Path) -> bytes:
-    """The 32-byte secret seed in ``path``, as load_identity."""
+    """The 32-byte secret seed in ``path``; errors as `load_identity`."""
     if not path.exists():
         raise OperatorError(f"no identity at {path}: `sfnode id new --out {path}` makes one")
     text = read_bytes(path, "the identity").strip()
@@ -28,7 +28,7 @@ def load_seed(path: Path) -> bytes:
     except ValueError:
         seed = b""
     if len(seed) != KEY_BYTES:
-        raise OperatorError(f"{path} is no identity: it must hold 64 hexadecimal digits. Restore it from a backup")
+        raise OperatorError(f"{path} is not an identity: it must hold 64 hexadecimal digits. Restore it from a backup")
     return seed
 
 

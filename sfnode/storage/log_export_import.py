@@ -57,10 +57,10 @@ class LogSummary:
     Attributes:
         directory: the data directory.
         records: in the file; both of each void slot.
-        added: of them that were new to the directory.
-        no_room: of them that the directory's author table has no place for (SPEC 7.3).
+        added: those of them that were new to the directory.
+        no_room: those of them that the directory's author table has no room for (SPEC 7.3).
         updates, void_slots, ledger_root, state_digest: of the directory afterwards.
-        writer: hex of the key that answers for the file's being whole.
+        writer: hex of the key that vouches for the whole file.
     """
 
     directory: Path
@@ -136,8 +136,8 @@ def import_log(path: Path, choose_directory: Callable[[Manifest], Path], tell: T
         choose_directory: where, once the run is known.
 
     Raises:
-        OperatorError: the file is no log, damaged or forged (the byte is named); the directory belongs to another run,
-            is in use, or cannot be written.
+        OperatorError: the file is not a log, damaged or forged (the byte is named); the directory belongs to another
+            run, is in use, or cannot be written.
         StorageDamagedError: the directory's own ledger is damaged.
     """
     with ExitStack() as stack:
@@ -157,7 +157,7 @@ def import_log(path: Path, choose_directory: Callable[[Manifest], Path], tell: T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Staged:
-    """Where the records of a file lie while it is read: a data directory under way.
+    """Where the records of a file lie while it is read: a data directory in the making.
 
     ``is_new``: it becomes ``directory``; else what is new in it is added to the one that is there.
     """
@@ -218,7 +218,9 @@ def _check_directory(directory: Path, manifest: Manifest) -> None:
                 f"{manifest.name!r} ({manifest.run_id.hex()[:16]}). Use another --data-dir"
             )
     elif strange := sorted(entry.name for entry in directory.iterdir() if entry.name not in _MAY_LIE_THERE):
-        raise OperatorError(f"{directory} is no data directory and holds {strange[0]!r}: choose another --data-dir")
+        raise OperatorError(
+            f"{directory} is not a data directory, and it holds {strange[0]!r}: choose another --data-dir"
+        )
 
 
 def _create(loaded: LoadedLog, staged: _Staged) -> LogSummary:
@@ -259,7 +261,7 @@ def _merge(loaded: LoadedLog, directory: Path, tell: Tell) -> LogSummary:
 
 
 def _new_statements(replica: Replica, loaded: LoadedLog) -> list[bytes]:
-    """The file's statements that ``replica`` had not, now added to it."""
+    """The file's statements that ``replica`` did not have, now added to it."""
     added: list[bytes] = []
     for statement in loaded.replica.ledger.roster.statements():
         with suppress(Ignore):
@@ -269,7 +271,7 @@ def _new_statements(replica: Replica, loaded: LoadedLog) -> list[bytes]:
 
 
 class _News:
-    """The file's records that ``replica`` had not, each added to it as it is taken; and how many it has no room for."""
+    """The file's records that ``replica`` did not have, each added as it is taken; and how many it has no room for."""
 
     def __init__(self, file: Ledger, replica: Replica) -> None:
         self._file = file

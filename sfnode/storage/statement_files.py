@@ -37,7 +37,7 @@ def read_statements_file(manifest: Manifest, path: Path) -> list[Statement]:
     """The statements in a file, every signature checked; OperatorError names the line that is wrong."""
     data, codec, found = read_bytes(path, "the statements"), StatementCodec(manifest), []
     if len(data) > _FILE_BYTES_MAX:
-        raise OperatorError(f"{path}: {len(data):,} bytes are no file of statements")
+        raise OperatorError(f"{path}: {len(data):,} bytes are too many for a file of statements")
     for number, line in enumerate(data.splitlines(), start=1):
         try:
             statement = codec.decode_untrusted(bytes.fromhex(line.decode("ascii")))

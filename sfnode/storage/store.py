@@ -58,7 +58,7 @@ class Store(StoredRecords):
             raise
 
     def close(self) -> None:
-        """Flush and release the directory; more than once is once."""
+        """Flush and release the directory; closing twice is harmless."""
         self._database.close()
         self._release()
 
@@ -117,7 +117,7 @@ class Store(StoredRecords):
 
     @property
     def discouraged(self) -> str:
-        """Peers that were not wanted when they were saved last, JSON; "[]" at first."""
+        """The peers that were not wanted, as they were saved last, JSON; "[]" at first."""
         return self._fact("discouraged") or "[]"
 
     def save_discouraged(self, rows: str) -> None:
@@ -169,7 +169,7 @@ def read_manifest(directory: Path) -> SignedManifest:
     """The signed manifest of a data directory, for commands that only read."""
     path = directory / MANIFEST_FILE
     if not path.exists():
-        raise OperatorError(f"{directory} is no data directory of a node: it has no {MANIFEST_FILE}")
+        raise OperatorError(f"{directory} is not a node's data directory: it has no {MANIFEST_FILE}")
     return decode_run_file(path)
 
 
@@ -185,7 +185,7 @@ def decode_run_file(path: Path) -> SignedManifest:
 def replayed(directory: Path, manifest: Manifest) -> Iterator[Replica]:
     """The replica that a data directory gives, read-only: also while a daemon uses it.
 
-    What it does not keep in memory it reads there, so it is of no use afterwards.
+    What it does not keep in memory it reads from there, so it cannot be used afterwards.
     OperatorError when no node has run there, StorageDamagedError.
     """
     with reading(directory) as stored:

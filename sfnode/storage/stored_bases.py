@@ -43,7 +43,7 @@ class BasisSpec:
 
 
 def read_basis_spec(path: Path) -> BasisSpec:
-    """That of the published basis in ``path``; OperatorError when there is none."""
+    """What the method says of the published basis in ``path``; OperatorError when there is none."""
     data = read_bytes(path, "the basis")
     try:
         rank, entry_max = rank_and_max(data)
@@ -65,7 +65,7 @@ def basis_path(data_dir: Path, manifest: Manifest, sha256: str) -> Path:
 
 
 def renewals_in(data_dir: Path, manifest: Manifest, renewals: Mapping[int, str]) -> tuple[RenewedBasis, ...]:
-    """Those of the run's renewals (`Roster.renewals`) whose files are here, ascending by epoch."""
+    """The run's renewals (`Roster.renewals`) whose files are here, ascending by epoch."""
     paths = {epoch: basis_path(data_dir, manifest, sha256) for epoch, sha256 in renewals.items()}
     return tuple(
         RenewedBasis(from_epoch=epoch, sha256=renewals[epoch], file=str(path))
@@ -75,7 +75,7 @@ def renewals_in(data_dir: Path, manifest: Manifest, renewals: Mapping[int, str])
 
 
 def renewals_for(data_dir: Path, replica: Replica) -> tuple[RenewedBasis, ...]:
-    """The same, of a ledger; OperatorError where one is missing in whose epochs something is held."""
+    """The renewals of a ledger; OperatorError where one is missing and the ledger holds updates of its epochs."""
     for sha256 in replica.renewals_needed():
         path = basis_path(data_dir, replica.manifest, sha256)
         if not path.exists():

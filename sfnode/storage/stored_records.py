@@ -23,10 +23,10 @@ _AUTHOR, _STEP = slice(32), slice(32, 36)
 
 
 class StoredRecords:
-    """What one connection sees of them."""
+    """The records as one connection sees them."""
 
     def __init__(self, database: sqlite3.Connection, path: Path) -> None:
-        """``path``: of the database, for what is said of a fault. StorageDamagedError, from every method."""
+        """``path``: of the database, for the texts of errors. StorageDamagedError, from every method."""
         self._database = database
         self._path = path
 
@@ -43,7 +43,7 @@ class StoredRecords:
                 return
             for arrival, record in page:
                 if not isinstance(record, bytes) or not isinstance(arrival, int) or arrival <= last:
-                    raise self.damage(f"after record {last} comes what is no record")
+                    raise self.damage(f"after record {last} comes something that is not a record")
                 last = arrival
                 yield arrival, record
 
@@ -52,14 +52,14 @@ class StoredRecords:
         with sqlite_errors(self._path):
             rows = self._database.execute("SELECT statement FROM statements ORDER BY arrival").fetchall()
         if not all(isinstance(statement, bytes) for (statement,) in rows):
-            raise self.damage("among the statements is what is none")
+            raise self.damage("one of the statements is not a statement")
         return [statement for (statement,) in rows]
 
     # --- archive: what a ledger need not keep in memory ---------------------------------------------------
 
     @property
     def archive(self) -> Archive | None:
-        """This, as the archive of a ledger; None where an earlier version has left it without the index for that."""
+        """This database as a ledger's archive; None where an earlier version left it without the index for that."""
         with sqlite_errors(self._path):
             found = self._database.execute(_HAS_INDEX, (SLOT_INDEX,)).fetchone()
         return self if found else None
@@ -84,7 +84,7 @@ class StoredRecords:
             yield from self.read(author, range(start, start + SPAN_STEPS))
 
     def damage(self, detail: str) -> StorageDamagedError:
-        """The error that says of the database what is wrong, and what to do."""
+        """The error that says what is wrong with the database, and what to do."""
         return damaged(self._path, detail)
 
     def _select(self, query: str, *values: bytes) -> list[bytes]:
@@ -92,5 +92,5 @@ class StoredRecords:
         with sqlite_errors(self._path):
             rows = self._database.execute(query, values).fetchall()
         if not all(isinstance(value, bytes) or value is None for (value,) in rows):
-            raise self.damage("among the records is what is none")
+            raise self.damage("one of the records is not a record")
         return [value for (value,) in rows]

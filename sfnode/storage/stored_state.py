@@ -13,7 +13,7 @@ from sfnode.storage.stored_bases import RenewedBasis, basis_in, renewals_for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredState:
-    """What a ledger comes to.
+    """The state that a ledger adds up to.
 
     Attributes:
         basis: file of the manifest's published basis; None when the basis is random, or the file is not there.

@@ -108,7 +108,7 @@ class LocalNetworkResult:
 
     @property
     def statuses(self) -> list[Status]:
-        """Of the nodes that have reported."""
+        """Statuses of the nodes that have reported."""
         return [node.status for node in self.nodes if node.status is not None]
 
 

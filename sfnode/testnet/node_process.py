@@ -61,7 +61,7 @@ class NodeProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """That of its last life, negative after a signal; None while it runs."""
+        """Exit code of its last life, negative after a signal; None while it runs."""
         return None if self.process is None else self.process.poll()
 
     def kill(self) -> None:

@@ -72,7 +72,7 @@ class Estimator:
 
     @property
     def manifest(self) -> Manifest:
-        """Of the run."""
+        """The run's manifest."""
         return self._manifest
 
     def set_coefficients(self, epoch: int, flat: Int64Array) -> None:

@@ -44,7 +44,7 @@ _CHECK_TOLERANCE: Final = {torch.float64: 1e-6, torch.float32: 1e-3}  # of the l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """Of all rows.
+    """How good the model is on all rows.
 
     Attributes:
         accuracy: mean of `Scores.right` (of completions a share of tokens), 0 ... 1.

@@ -109,7 +109,7 @@ class Service:
                 case SetCoefficients() | EstimateRequest() | EvaluateRequest():
                     return _serve(self._opened(), request)
                 case _:
-                    raise WorkerError(f"a {type(request).__name__} is no request")
+                    raise WorkerError(f"a {type(request).__name__} is not a request")
         except Exception as error:  # boundary: no request may take the other nodes' sessions down
             return failure_of(error)
 

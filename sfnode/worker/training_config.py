@@ -11,7 +11,7 @@ from protocol.run import SignedManifest
 from sfnode.storage import RenewedBasis
 from sfnode.worker_protocol import OpenSession
 
-NOBODY: Final = Author(bytes(32))  # in whose name what signs nothing opens a session
+NOBODY: Final = Author(bytes(32))  # the author in a session that signs nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

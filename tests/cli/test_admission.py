@@ -206,7 +206,7 @@ def test_join__key_without_work__says_how_much_it_has_and_what_to_do(tmp_path: P
         ({}, "admitted"),
         ({"excluded_from": 7}, "excluded by the owner from step 7 on"),
         ({"is_admitted": False, "admission": "invite"}, f"`sfnode run admit {STATUS.author}`"),
-        ({"is_admitted": False, "admission": "open, 20 bits of work"}, "has not the work"),
+        ({"is_admitted": False, "admission": "open, 20 bits of work"}, "does not have the work"),
     ],
 )
 def test_status__admission_of_the_own_key__says_what_to_do(changes: dict[str, object], text: str) -> None:

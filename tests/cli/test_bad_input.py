@@ -245,7 +245,7 @@ def test_training_command__install_without_torch__says_what_to_install(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "torch" else extras)
     outcome = call(*(str(run_file) if part == "RUN" else part for part in command))
-    assert_teaches(outcome, "needs torch", "pip install 'sfnode[train]'", "join --relay")
+    assert_teaches(outcome, "needs torch", "deploy/install.py --extras train", "join --relay")
 
 
 # --- data directories -------------------------------------------------------------------------------------------
@@ -262,12 +262,12 @@ def test_join__data_directory_that_cannot_be_made__says_where_and_why(run_file: 
 )
 def test_reading_command__folder_without_node__says_so(command: tuple[str, ...], tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "absent"):
-        assert_teaches(call(*command, folder), str(folder), "no data directory", "manifest.run")
+        assert_teaches(call(*command, folder), str(folder), "not a node's data directory", "manifest.run")
 
 
 def test_export__folder_without_node__says_so(tmp_path: Path) -> None:
     outcome = call("export", "--data-dir", tmp_path, "--out", tmp_path / "out")
-    assert_teaches(outcome, str(tmp_path), "no data directory", "manifest.run")
+    assert_teaches(outcome, str(tmp_path), "not a node's data directory", "manifest.run")
 
 
 def test_reading_command__node_that_never_started__says_so(run_file: Path, tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_help__unknown_command_or_option__says_where_help_is() -> None:
 def test_program__run_as_a_module__fails_with_one_line_and_code_one(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sfnode", "log", "verify", str(tmp_path)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
-    expected = f"Error: {tmp_path} is no data directory of a node: it has no manifest.run\n"
+    expected = f"Error: {tmp_path} is not a node's data directory: it has no manifest.run\n"
     assert (result.returncode, result.stdout, result.stderr) == (1, "", expected)
 
 

@@ -266,7 +266,7 @@ def directory(running: Running, tmp_path: Path) -> Path:
 
 
 def test_doctor__folder_without_a_node__says_so(tmp_path: Path) -> None:
-    assert_fails(relay("--data-dir", tmp_path), "data directory", "no data directory", "--bootstrap")
+    assert_fails(relay("--data-dir", tmp_path), "data directory", "not a node's data directory", "--bootstrap")
 
 
 @pytest.mark.process
@@ -309,7 +309,7 @@ def test_doctor__model_that_is_not_the_runs__names_the_file(
 @pytest.mark.parametrize(
     ("found", "device", "dtype", "parts"),
     [
-        ("torch not installed", "auto", "fp32", ("torch not installed", "pip install 'sfnode[train]'", "--relay")),
+        ("torch not installed", "auto", "fp32", ("torch not installed", "install.py --extras train", "--relay")),
         (DEVICES, "cuda", "fp32", ("no CUDA device", "--device cpu")),
         (DEVICES, "mps", "fp32", ("no Apple GPU", "--device cpu")),
         (DEVICES, "cpu", "int4", ("CUDA only", "--dtype int8")),

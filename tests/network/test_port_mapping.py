@@ -95,7 +95,7 @@ async def report_of(*listening: Address) -> str:
 async def test_mapper__cannot_map__says_why() -> None:
     assert "no router answers UPnP" in await report_of(LISTENING)
     with running(FakeRouter(external_host="10.1.1.1")) as router:
-        assert "another NAT lies before it" in await report_of(LISTENING)
+        assert "another NAT lies in front of it" in await report_of(LISTENING)
         assert "does not listen at 127.0.0.1" in await report_of(parse_address("/ip4/192.168.7.7/tcp/1"))
         assert router.mappings == {}
 
@@ -147,7 +147,7 @@ async def test_mapper__router_is_gone_at_the_end__the_node_ends_all_the_same() -
     ("external_host", "verdict", "text"),
     [
         ("203.0.113.77", Verdict.OK, "its address is 203.0.113.77: `sfnode join --upnp` lets peers in"),
-        ("10.1.1.1", Verdict.WARNING, "another NAT lies before it"),
+        ("10.1.1.1", Verdict.WARNING, "another NAT lies in front of it"),
     ],
 )
 def test_doctor__router_that_speaks_upnp__says_what_it_would_do_and_changes_nothing(

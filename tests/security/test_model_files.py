@@ -83,9 +83,9 @@ def test_model__index_names_no_safetensors_file_of_the_folder__is_refused(model:
     weight_map: dict[str, Any] = shard(model)
     (model / "weights.bin").write_bytes(b"")
     (model / INDEX_FILE).write_text(json.dumps({"weight_map": {**weight_map, next(iter(weight_map)): file}}))
-    with pytest.raises(OperatorError, match=r"index\.json (names .*no safetensors file|is not an index)"):
+    with pytest.raises(OperatorError, match=r"index\.json (names .*not a safetensors file|is not an index)"):
         describe_model(resolve_model(str(model)))
-    with pytest.raises(OperatorError, match=r"index\.json (names .*no safetensors file|is not an index)"):
+    with pytest.raises(OperatorError, match=r"index\.json (names .*not a safetensors file|is not an index)"):
         load_causal_lm(model, CPU, torch.float32)
 
 
@@ -94,7 +94,7 @@ def test_model__index_names_a_file_that_the_manifest_does_not__is_refused(model:
     shard(model)
     spec = describe_model(resolve_model(str(model)))
     spec = replace(spec, weights=spec.weights[:-1])
-    with pytest.raises(OperatorError, match=r"part-2\.safetensors is no file of the run's model"):
+    with pytest.raises(OperatorError, match=r"part-2\.safetensors is not a file of the run's model"):
         check_model(model, spec)
 
 
@@ -103,7 +103,7 @@ def test_model__index_beside_the_one_file_that_the_manifest_names__is_refused(mo
     shutil.copy(model / SINGLE_FILE, model / "kept")
     shard(model)
     shutil.move(model / "kept", model / SINGLE_FILE)
-    with pytest.raises(OperatorError, match=r"is no file of the run's model .* remove it"):
+    with pytest.raises(OperatorError, match=r"is not a file of the run's model .* remove it"):
         check_model(model, spec)
 
 
@@ -173,7 +173,7 @@ def test_tokenizer__file_that_the_manifest_does_not_name__is_refused(model: Path
     """A fault once: a hub could add one and so change the tokenizer without changing any hash."""
     spec = describe_model(resolve_model(str(model)))
     (model / name).write_text('{"yes": 7}')
-    with pytest.raises(OperatorError, match=rf"{name} is no file of the run's model .* remove it"):
+    with pytest.raises(OperatorError, match=rf"{name} is not a file of the run's model .* remove it"):
         check_model(model, spec)
 
 

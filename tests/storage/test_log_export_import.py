@@ -263,7 +263,7 @@ def test_log_import__full_author_table__says_how_many_have_no_place(tmp_path: Pa
     first, second = make_directory(tmp_path / "one", one, small), make_directory(tmp_path / "two", two, small)
     assert call("log", "export", tmp_path / "x.log", "--data-dir", second).code == 0
     outcome = call("log", "import", tmp_path / "x.log", "--data-dir", first)
-    assert "0 of 2 records were new; 1 have no place" in outcome.stdout
+    assert "0 of 2 records were new; 1 found no room" in outcome.stdout
 
 
 def test_log_import__folder_with_nothing_or_a_key_only__is_filled_and_keeps_the_key(node: Path, tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_log_import__wrong_place__says_so_before_reading_on(node: Path, tmp_path
 
 def test_log_export__wrong_use__says_what_to_do(node: Path, tmp_path: Path) -> None:
     out = tmp_path / "x.log"
-    assert_teaches(call("log", "export", out, "--data-dir", tmp_path), "no data directory", "manifest.run")
+    assert_teaches(call("log", "export", out, "--data-dir", tmp_path), "not a node's data directory", "manifest.run")
     (node / IDENTITY_FILE).unlink()
     assert_teaches(call("log", "export", out, "--data-dir", node), IDENTITY_FILE, "sfnode id new")
     key = tmp_path / "other.key"

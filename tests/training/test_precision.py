@@ -215,13 +215,15 @@ def test_precision__unknown_name__is_refused() -> None:
 
 def test_precision__torchao_is_not_installed__is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quantised, "_LIBRARY", "no_such_library")
-    with pytest.raises(OperatorError, match=r"dtype 'int8' needs torchao, .*pip install 'sfnode\[quantised\]'"):
+    with pytest.raises(
+        OperatorError, match=r"dtype 'int8' needs torchao, .*deploy/install\.py --extras train,quantised"
+    ):
         load_in("int8", model_folder(), CPU)
 
 
 @needs_torchao
 def test_precision__int4_without_cuda__is_refused() -> None:
-    with pytest.raises(OperatorError, match="dtype 'int4' is there on CUDA only: use --dtype int8"):
+    with pytest.raises(OperatorError, match="dtype 'int4' works on CUDA only: use --dtype int8"):
         load_in("int4", model_folder(), CPU)
 
 

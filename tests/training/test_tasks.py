@@ -110,7 +110,7 @@ def test_template__without_proper_field__is_refused(template: str) -> None:
         (CHOICE, {"template": "{choice} it"}, "completion of a choice task only"),
         (COMPLETION, {"completion": " {choice}"}, "completion of a choice task only"),
         (COMPLETION, {"completion": " bad"}, r"completion ' bad': name fields .*\{text\}"),
-        (COMPLETION, {"completion": " {label}"}, "completion ' {label}': {label} is no field"),
+        (COMPLETION, {"completion": " {label}"}, "completion ' {label}': {label} is not a field"),
         (CLASSIFICATION, {"template": "{choice} it"}, "completion of a choice task only"),
     ],
 )

@@ -88,7 +88,7 @@ def _apply_times(manifest: Manifest, updates: int, device: torch.device, repeats
 
 
 def _dense_seconds(weights: int, device: torch.device) -> float:
-    """Of one update with one direction."""
+    """Seconds of one dense update with one direction."""
     sample = min(weights, DENSE_WEIGHTS)
     parameters = [torch.zeros(sample, device=device)]
 

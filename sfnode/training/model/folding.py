@@ -93,7 +93,7 @@ def _summed(bases: Bases, moved: Mapping[int, Int64Array]) -> Iterator[tuple[int
 
 
 def _sum_max(bases: Bases) -> float:
-    """Coefficients below it keep U C V^T below 2^53."""
+    """The bound on coefficients below which U C V^T stays below 2^53."""
     method = bases.manifest.method
     return 2.0**53 / (method.rank * method.basis_max) ** 2
 

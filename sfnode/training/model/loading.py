@@ -82,7 +82,7 @@ def _resolve_hub(reference: str, revision: str) -> ModelFolder:
     config = _hub_file(reference, CONFIG_FILE, revision)
     if config is None:
         raise OperatorError(
-            f"model {reference!r}: no config.json: the hub cannot be reached and nothing is cached, or it is no "
+            f"model {reference!r}: no config.json: the hub cannot be reached and nothing is cached, or it is not a "
             "transformers model; check the id and the connection, or give a local folder"
         )
     folder = config.parent
@@ -144,7 +144,7 @@ def _check_nothing_else(folder: Path, spec: ModelSpec) -> None:
     for name in (*weight_files(folder), *_tokenizer_files(folder)):
         if name not in named:
             raise OperatorError(
-                f"{folder / name} is no file of the run's model {spec.id}, but would be loaded with it: remove it"
+                f"{folder / name} is not a file of the run's model {spec.id}, but would be loaded with it: remove it"
             )
     for expected in spec.tokenizer:
         if expected.name not in TOKENIZER_FILES:
@@ -184,7 +184,7 @@ def hash_file(folder: Path, name: str) -> FileHash:
 
 
 def weight_files(folder: Path) -> tuple[str, ...]:
-    """config.json, then the safetensors files (after their index, if there are several); OperatorError if any lacks."""
+    """config.json, then the safetensors files (after their index, if several); OperatorError if one is missing."""
     if not (folder / CONFIG_FILE).is_file():
         raise OperatorError(f"{folder / CONFIG_FILE} is missing: {folder} is not a model folder")
     if (folder / INDEX_FILE).is_file():
@@ -207,7 +207,7 @@ def _shards(index: Path) -> tuple[str, ...]:
     for name in named:
         if not isinstance(name, str) or not is_plain_file_name(name) or not name.endswith(".safetensors"):
             raise OperatorError(
-                f"{index} names {name!r}, which is no safetensors file of this folder: convert the model"
+                f"{index} names {name!r}, which is not a safetensors file of this folder: convert the model"
             )
     return tuple(named)
 

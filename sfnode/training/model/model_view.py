@@ -45,7 +45,7 @@ def only_these(folder: Path, names: Iterable[str]) -> Iterator[Path]:
 
 
 def read_config(path: Path) -> Mapping[str, object]:
-    """A configuration of transformers: a JSON object. FileNotFoundError; OperatorError when it is none."""
+    """A configuration of transformers: a JSON object. FileNotFoundError; OperatorError when it is not one."""
     try:
         config = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
@@ -58,7 +58,7 @@ def read_config(path: Path) -> Mapping[str, object]:
 
 
 def check_configs(folder: Path) -> None:
-    """OperatorError where a configuration in ``folder`` asks for code that is no part of what is installed."""
+    """OperatorError where a configuration in ``folder`` asks for code that is not part of what is installed."""
     for name in _CONFIG_FILES:
         if not (folder / name).is_file():
             continue

@@ -8,7 +8,7 @@ A pass that ends in label words reads one token of each row at its end. Layers w
 (`probe.layers_read_at_last`: most of the last block) compute that token only.
 
 What this costs is memory traffic more than arithmetic. So a plain Linear writes ``[h | 1] [U | bias]^T`` where its own
-bias would be written first, and the product with W is added to that: no pass over the output that it had not anyway.
+bias would be written first, and the product with W is added to that: no further pass over the output.
 
 Shapes: N rows, T tokens, A = N T, G groups (N = G x rows per group, groups contiguous), I and O inputs and outputs,
 r rank.

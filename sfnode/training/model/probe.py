@@ -1,4 +1,4 @@
-"""Small forward passes that show how a model uses its layers: which see every token, which it skips, whose are read.
+"""Small forward passes that show how a model uses its layers: which see every token, which are skipped, which are read.
 
 A layer's own low-rank term is added when the layer is called, to the tokens that it is called with. A model may use a
 layer's weight without calling it (Mamba's time steps), or call it with some of the tokens (experts, pooling). What was
@@ -75,11 +75,11 @@ def _is_whole_batch(shape: Shape, *, may_be_shared: bool) -> bool:
 
 @torch.inference_mode()
 def layers_read_at_last(model: PreTrainedModel) -> frozenset[nn.Module]:
-    """The linear layers at the model's end of whose results only those at the last token reach its last hidden state.
+    """The linear layers at the model's end whose results at the last token alone reach its last hidden state.
 
     Those after the last attention, and what makes its queries. Found by changing what a layer gives: at all other
     tokens of one row, and at the last token of another, which must change that row's hidden state. One pass over few
-    tokens for each layer, from the last one back, until `_IN_VAIN` in a row are none.
+    tokens for each layer, from the last one back, until `_IN_VAIN` in a row do not qualify.
     """
     tokens = probe_tokens(model, 2, _TOKENS)
     before_2H, called = _last_hidden(model, tokens, None)

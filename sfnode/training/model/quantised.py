@@ -87,7 +87,7 @@ def load_in(precision: str, folder: Path, device: torch.device) -> PreTrainedMod
 
 
 def _library() -> Any:
-    """torchao, which only those need who ask for it, and which carries no types."""
+    """torchao. Only those who ask for it need it, and it has no types."""
     if cast(Any, sys.modules).get("torchao", ...) is None:  # hidden from transformers: `sfnode.training`
         del sys.modules["torchao"]
     return importlib.import_module(_LIBRARY)
@@ -99,10 +99,11 @@ def _check(precision: str, device: torch.device) -> None:
         _library()
     except ImportError:
         raise OperatorError(
-            f"dtype {precision!r} needs torchao, which is not installed: pip install 'sfnode[quantised]'"
+            f"dtype {precision!r} needs torchao, which is not installed: in a clone of sfnode, run "
+            "`python deploy/install.py --extras train,quantised`"
         ) from None
     if precision == "int4" and device.type != "cuda":
-        raise OperatorError("dtype 'int4' is there on CUDA only: use --dtype int8 on this device")
+        raise OperatorError("dtype 'int4' works on CUDA only: use --dtype int8 on this device")
 
 
 def quantise(model: PreTrainedModel, precision: str, device: torch.device) -> None:
@@ -158,7 +159,7 @@ def _correction(bases: Bases, index: int, moved: Mapping[int, Int64Array], weigh
     if sum(right.shape[1] for right in rights) * (rows + cols) >= rows * cols:
         return None
     manifest = bases.manifest
-    unit = 2.0**-manifest.method.basis_unit_exp  # to each side its own, lest an fp16 product overflows
+    unit = 2.0**-manifest.method.basis_unit_exp  # each side is scaled by its own: an fp16 product could overflow
     scale = -(2.0 ** view_exp(manifest, index)) / unit
     left = torch.cat([each.left for each in products], dim=1) * scale
     right = torch.cat(rights, dim=1) * unit

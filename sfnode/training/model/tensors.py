@@ -174,7 +174,7 @@ def _check_affine(place: ParameterPlace) -> None:
         error = (module(x) - expected).abs().max().item()
     if error > _AFFINE_TOLERANCE * expected.abs().max().item():
         raise OperatorError(
-            f"{place.name} cannot be trained: {type(place.module).__name__} is no LayerNorm or RMSNorm of a known kind"
+            f"{place.name} cannot be trained: {type(place.module).__name__} is not a known kind of LayerNorm or RMSNorm"
         )
 
 

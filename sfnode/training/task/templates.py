@@ -113,7 +113,7 @@ def field_names(template: str, what: str) -> tuple[str, ...]:
         plain = name is not None and name.isidentifier() and not form and conversion is None
         if not plain or name in (LABEL_FIELD, CHOICES_FIELD):
             raise OperatorError(
-                f"{what} {template!r}: {{{name}}} is no field of the data: names in braces are plain words, such as "
+                f"{what} {template!r}: {{{name}}} is not a field of the data: names in braces are plain words, such as "
                 f"{{sentence}}, and neither {LABEL_FIELD!r} nor {CHOICES_FIELD!r}; a brace itself is written twice"
             )
     return tuple(str(name) for name, _, _ in parts)
@@ -128,7 +128,9 @@ def _unicode(text: str, name: str, where: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise OperatorError(f"{where}: field {name!r} holds half of a surrogate pair, which is no character") from None
+        raise OperatorError(
+            f"{where}: field {name!r} holds half of a surrogate pair, which is not a character"
+        ) from None
     return text
 
 
