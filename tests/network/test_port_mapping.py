@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import trio
 
+from sfnode.doctor import ports
 from sfnode.doctor.diagnosis import Examination, Question
 from sfnode.doctor.findings import Finding, Verdict, ok, warning
 from sfnode.doctor.ports import check_router
@@ -30,7 +31,8 @@ LISTENING = parse_address(f"/ip4/{HOST}/tcp/4001")
 def on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is asked of a router that may really be there."""
     monkeypatch.setattr(bounds, "MAPPING_DISCOVER_MS", 100)
-    monkeypatch.setattr(port_mapping, "find_gateway", functools.partial(find_gateway, interface=HOST))
+    for module in (port_mapping, ports):
+        monkeypatch.setattr(module, "find_gateway", functools.partial(find_gateway, interface=HOST))
 
 
 def gateway() -> Gateway:

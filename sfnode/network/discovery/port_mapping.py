@@ -135,7 +135,7 @@ class PortMapper:
         gateway = find_gateway()
         inside = self._port_at(gateway.own_host)
         if not gateway.is_public:
-            text = f"the router's own address {gateway.external_host!r} is not public: another NAT lies before it"
+            text = f"the router's own address {gateway.external_host!r} is not public: another NAT lies in front of it"
             raise NoMappingError(text)
         self._gateway = gateway
         self._outside = gateway.open(inside)
