@@ -26,7 +26,7 @@ STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check install demo quick test test-all lint simulate mutants conformance interop fuzz netlab chaos soak coverage learn format lock clean distclean
+.PHONY: help check install demo quick test test-all lint simulate mutants conformance interop attacks fuzz netlab chaos soak coverage learn format lock clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -75,6 +75,9 @@ conformance: $(STAMP) ## the JavaScript reader against every vector and the ledg
 
 interop: $(STAMP) ## a js-libp2p client dials a real node, fetches its run and verifies its flood (needs Node 20+ and npm)
 	@$(BIN)/pytest tests/interop/test_interop.py $(PYTEST_ARGS)
+
+attacks: $(STAMP) ## attacks that once worked, each against live nodes: what they cost and what was lost
+	@$(BIN)/python -m tests.attacks
 
 fuzz: $(STAMP) ## feed every decoder with what it does not expect, for SECONDS
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS)

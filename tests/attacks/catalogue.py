@@ -1,0 +1,9 @@
+"""Every attack by its name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.attacks.outcome import Attack
+
+ATTACKS: Final[dict[str, Attack]] = {}
