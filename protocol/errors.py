@@ -85,6 +85,10 @@ class StateMismatchError(SfnodeError):
     """Equal ledger digests with different state digests: a bug or a broken machine. Save the evidence and stop."""
 
 
+class UnsettledError(SfnodeError):
+    """A node was to leave when the run is over, and cannot tell whether the others hold what it holds."""
+
+
 class NumericError(SfnodeError):
     """A loss or projected gradient is not finite. The step is skipped."""
 

@@ -53,6 +53,7 @@ PEERS_PER_MESSAGE_MAX: Final = 64
 ADDRESSES_PER_PEER_MAX: Final = 8
 ADDRESS_LENGTH_MAX: Final = 256
 TEXT_LENGTH_MAX: Final = 256  # agent, reason
+WORK_DISTANCE_MAX: Final = 16  # sessions; random graphs of degree 4 have this diameter at a million nodes
 
 # --- node core ------------------------------------------------------------------------------------------------
 PULL_BYTES_MAX: Final = 128 * 1024  # asked for at once; half of a neighbour's queue, verified in about 50 ms

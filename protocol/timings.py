@@ -27,7 +27,14 @@ SNAPSHOT_MISSING_MS: Final = 60_000  # how long no neighbour may have what a sna
 STEP_WAIT_MS_MIN: Final = 200
 STEP_WAIT_MS_MAX: Final = 30_000
 STEP_WAIT_MS_START: Final = 5_000  # before any pace was observed
-STEP_WAIT_FACTOR: Final = 2  # times the observed median pace
+STEP_WAIT_FACTOR: Final = 2  # times the observed median pace, while fewer than half of the authors are there
+STEP_GRACE_PART: Final = 10  # of that pace, for the others: authors that are always late cost the rest a tenth at most
 ROUNDS_AHEAD_MAX: Final = 8  # ahead of the median of the authors at work; a fast node must not spend its steps alone
 AT_WORK_INTERVALS: Final = 8  # an author silent for longer than this many of its usual intervals has left
 ACTIVE_WINDOW_STEPS: Final = 2  # an author behind by more rounds than this is not waited for
+
+# --- the end of a run -----------------------------------------------------------------------------------------
+WORK_TOLD_MS: Final = 100  # between two heads that tell of another distance to work: the whole climb takes 1.6 s
+END_INTERVALS: Final = 4  # an author silent for longer than this many of its usual intervals signs no last round
+END_PATIENCE_MS_MAX: Final = 900_000  # and however slow it was: a step of a large model takes minutes
+END_WAIT_MS_MAX: Final = 1_800_000  # then a node that has done its part leaves, and says what is missing

@@ -15,7 +15,7 @@ from protocol import limits
 from protocol.errors import Reject, RejectReason
 from protocol.schema import U32, U64, Bound, Bytes32, Malformed, from_plain_untrusted, to_plain
 
-VERSION = 1
+VERSION = 2
 PeerId = NewType("PeerId", str)  # base58 text of the libp2p peer id
 
 Text = Annotated[str, Bound(0, limits.TEXT_LENGTH_MAX)]
@@ -23,6 +23,7 @@ Address = Annotated[str, Bound(1, limits.ADDRESS_LENGTH_MAX)]
 Addresses = Annotated[tuple[Address, ...], Bound(0, limits.ADDRESSES_PER_PEER_MAX)]
 Span = Annotated[int, Bound(0, limits.STEPS_MAX // limits.SPAN_STEPS - 1)]
 Shard = Annotated[int, Bound(0, 255)]
+WorkDistance = Annotated[int, Bound(0, limits.WORK_DISTANCE_MAX)]
 Digest16 = Annotated[bytes, Bound(16, 16)]
 Bitmap = Annotated[bytes, Bound(limits.SPAN_STEPS // 8, limits.SPAN_STEPS // 8)]
 
@@ -110,12 +111,16 @@ class Records(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head(Message):
-    """State of the sender's ledger: "same set?" in 32 bytes; equal roots must come with equal state digests."""
+    """State of the sender's ledger: "same set?" in 32 bytes; equal roots must come with equal state digests.
+
+    ``work_distance``: sessions from the sender to the nearest node that has work left (SPEC 9.6).
+    """
 
     root: Bytes32
     state_digest: Bytes32
     updates: U64
     step: U32
+    work_distance: WorkDistance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,7 @@ const MESSAGES = [
   ["ManifestPart", { total: u32, offset: u32, data: bytes(0, 32768) }],
   ["Bye", { reason: text(0, 256) }],
   ["Records", { request: u32, data: bytes(0, 65472) }],
-  ["Head", { root: bytes(32), state_digest: bytes(32), updates: u64, step: u32 }],
+  ["Head", { root: bytes(32), state_digest: bytes(32), updates: u64, step: u32, work_distance: unsigned(16) }],
   ["SpansRequest", { request: u32 }],
   ["Spans", { request: u32, statements: digest, spans: list(0, 1024, tuple(span, digest)) }],
   ["ShardsRequest", { request: u32, span }],

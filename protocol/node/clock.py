@@ -27,7 +27,8 @@ class StepClock:
         self._paces_ms: deque[int] = deque(maxlen=_PACES_KEPT)
         self._ready_since_ms: int | None = None
         self._started_ms: int | None = None
-        self._half_ms: int | None = None  # since when at least half of the active authors are not behind
+        self._half_ms: int | None = None  # since when at least half of the active authors, itself included, are there
+        self._due_ms: int | None = None  # when the wait under way is over at the latest
         self.next_step = 0
 
     @property
@@ -83,6 +84,21 @@ class StepClock:
         """
         return self.furthest(highest, now_ms) >= self._steps - self._round_steps
 
+    def awaited(self, highest: dict[Author, int], now_ms: int) -> list[Author]:
+        """Authors at work whose last round is not held: heard of within END_INTERVALS of their usual intervals."""
+        last = self._steps - self._round_steps
+        return sorted(
+            author
+            for author, heard_ms in self._heard_ms.items()
+            if highest.get(author, last) < last and now_ms - heard_ms <= self._end_patience_ms(author)
+        )
+
+    def _end_patience_ms(self, author: Author) -> int:
+        """For how long an author may be silent before its last round; one heard of once is as slow as the slowest."""
+        slowest_ms = max(self._interval_ms.values(), default=timings.STEP_WAIT_MS_MAX)
+        patience_ms = timings.END_INTERVALS * self._interval_ms.get(author, slowest_ms)
+        return max(timings.STEP_WAIT_MS_START, min(timings.END_PATIENCE_MS_MAX, patience_ms))
+
     def _round_of(self, steps: list[int]) -> int:
         """First step of the round in which their lower median lies."""
         middle = median_low(steps)
@@ -105,12 +121,15 @@ class StepClock:
         if self._ready_since_ms is None:
             self._ready_since_ms = now_ms
         behind, active = self._count_active(highest)
-        if self._half_ms is None and 2 * behind <= active:
+        is_half_there = 2 * behind <= active + 1  # this node is there itself
+        if self._half_ms is None and is_half_there:
             self._half_ms = now_ms
-        # SPEC 9.1.2: nobody waits longer than a limit that follows the pace of the faster half: an author that always
-        # answers just before the limit must not raise it step by step.
-        if behind and now_ms - self._ready_since_ms < self.wait_limit_ms():
+        # SPEC 9.1.2: half of the authors are worth a wait, the last ones a tenth of a step; neither limit can be raised
+        # by an author that always answers just before it.
+        self._due_ms = self._ready_since_ms + (self.grace_ms() if is_half_there else self.wait_limit_ms())
+        if behind and now_ms < self._due_ms:
             return None
+        self._due_ms = None
         if self._is_far_ahead(highest, now_ms):
             return None
         if self._half_ms is not None and self._started_ms is not None:
@@ -118,12 +137,22 @@ class StepClock:
         self._started_ms, self._half_ms = now_ms, None
         return self.next_step
 
+    def rest_ms(self, now_ms: int) -> int:
+        """How long until the wait under way is over at the latest, at most one interval of the flood."""
+        wanted = timings.FLUSH_INTERVAL_MS if self._due_ms is None else self._due_ms - now_ms
+        return max(0, min(timings.FLUSH_INTERVAL_MS, wanted))
+
     def wait_limit_ms(self) -> int:
-        """Longest wait for active authors at the end of a step."""
+        """Longest wait at the end of a step while fewer than half of the active authors are there."""
         if not self._paces_ms:
             return timings.STEP_WAIT_MS_START
         wanted = int(timings.STEP_WAIT_FACTOR * median(self._paces_ms))
         return max(timings.STEP_WAIT_MS_MIN, min(timings.STEP_WAIT_MS_MAX, wanted))
+
+    def grace_ms(self) -> int:
+        """Longest wait for the others once half are there: what authors that are always late may cost the rest."""
+        pace_ms = median(self._paces_ms) if self._paces_ms else timings.STEP_WAIT_MS_START
+        return int(pace_ms / timings.STEP_GRACE_PART)
 
     def _is_far_ahead(self, highest: dict[Author, int], now_ms: int) -> bool:
         """SPEC 9.1.4: this node would run away from a slower majority that is at work.

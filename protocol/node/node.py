@@ -39,6 +39,7 @@ from protocol.events import (
 from protocol.ledger import Statement, Voided
 from protocol.node.basis_files import BasisFiles
 from protocol.node.clock import StepClock
+from protocol.node.end_of_run import EndOfRun
 from protocol.node.node_config import NodeConfig
 from protocol.node.snapshots import Snapshots
 from protocol.run import Manifest
@@ -58,6 +59,7 @@ class Node:
         self.sync = Synchroniser(replica.ledger, config.first_request)
         self.snapshots = Snapshots(replica, signer, config, self.sync)
         self.bases = BasisFiles(replica.ledger.roster)
+        self.end = EndOfRun(replica.ledger, self.clock, self.sync, config)
         self.ignored: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
         self.own_updates = 0
@@ -138,6 +140,8 @@ class Node:
             case _:
                 assert_never(event)
         self._start_step_if_due()
+        if isinstance(event, Ticked) or (isinstance(event, MessageArrived) and isinstance(event.message, Head)):
+            self._look_at_end()
         if is_last:
             self._do([SendMessage(peer=peer, message=message) for peer, message in self._flood.flush(now_ms)])
         return self._effects
@@ -145,8 +149,8 @@ class Node:
     def rest_ms(self) -> int:
         """For how long there is nothing to do unless an event comes: when the next Ticked is due at the latest."""
         if self._is_worker_free and not self.clock.is_finished:
-            return timings.FLUSH_INTERVAL_MS  # a step may begin without any event, when a wait runs out
-        return min(self._flood.rest_ms(self._now_ms), timings.REST_MS_MAX)
+            return self.clock.rest_ms(self._now_ms)  # a step may begin without any event, when a wait runs out
+        return min(self._flood.rest_ms(self._now_ms), self.end.rest_ms(self._now_ms), timings.REST_MS_MAX)
 
     # --- messages -----------------------------------------------------------------------------------------
 
@@ -361,6 +365,16 @@ class Node:
         self._do(self.snapshots.tick(self.frontier() if self.is_summed else None, self._now_ms))
         self._do(self.bases.tick(self._now_ms))
 
+    def _look_at_end(self) -> None:
+        """Whether the run is over, and whether the neighbours have to be told how far away work is (SPEC 9.6)."""
+        is_catching_up = self.sync.peers > 0 and not self.sync.is_live
+        has_steps = self._estimating is not None or (self._may_contribute() and not self.clock.is_finished)
+        has_work = has_steps or is_catching_up or not self.is_summed
+        self.end.look(has_work=has_work, is_finished=self.is_finished, now_ms=self._now_ms)
+        if self.end.must_tell(self._now_ms):
+            for peer in self.sync.open_peers():
+                self._send_head(peer)
+
     def _send_head(self, peer: PeerId) -> None:
         """Skipped while updates wait to be summed: the digest would cost a long computation now."""
         if not self.is_summed:
@@ -371,6 +385,7 @@ class Node:
             state_digest=self.replica.state_digest(),
             updates=self.replica.ledger.updates,
             step=self.frontier(),
+            work_distance=self.end.work_distance,
         )
         self._do([SendMessage(peer=peer, message=head)])
 

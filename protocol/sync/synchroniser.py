@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median_low
 
 from protocol import limits, timings
-from protocol.crypto import Author
+from protocol.crypto import Author, Digest
 from protocol.errors import Reject, RejectReason
 from protocol.events import SendMessage
 from protocol.ledger import Ledger
@@ -45,6 +45,21 @@ class _Neighbour:
     failures: int = 0  # sessions in a row that brought nothing
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """How this ledger compares with the neighbours' as they told it last.
+
+    Attributes:
+        equal: neighbours with the same root; those that had it when they left count.
+        differing: neighbours with another root, or that have told none.
+        nearest: least work distance that a neighbour told; None when none has told one.
+    """
+
+    equal: int
+    differing: int
+    nearest: int | None
+
+
 class Synchroniser:
     """Runs at most one session per neighbour, several neighbours in parallel, and answers theirs."""
 
@@ -55,6 +70,9 @@ class Synchroniser:
         self._claims = Claims()
         self._neighbours: dict[PeerId, _Neighbour] = {}
         self._last_request = first_request
+        self._left: set[PeerId] = set()  # neighbours that have left with this root
+        self._left_root: Digest | None = None
+        self.has_met = False  # there was a neighbour
         self.is_live = False
         self.answered_ms = -1  # when a neighbour last answered a request
         self.sessions_completed = 0
@@ -76,6 +94,22 @@ class Synchroniser:
         steps = [entry.head.step for entry in self._neighbours.values() if entry.head]
         return median_low(steps) if steps else -1
 
+    def agreement(self) -> Agreement:
+        """How the neighbours' last heads compare with this ledger."""
+        heads = {peer: entry.head for peer, entry in self._neighbours.items() if entry.head}
+        equal = {peer for peer, head in heads.items() if head.root == self._ledger.root()}
+        return Agreement(
+            equal=len(equal | self._left_with_root()),
+            differing=len(self._neighbours) - len(equal),
+            nearest=min((head.work_distance for head in heads.values()), default=None),
+        )
+
+    def _left_with_root(self) -> set[PeerId]:
+        """Neighbours that have left with the present root."""
+        if self._left_root != self._ledger.root():
+            self._left, self._left_root = set(), self._ledger.root()
+        return self._left
+
     def has_compared_from(self, step: int) -> bool:
         """Whether all that some neighbour holds from ``step`` (a multiple of SPAN_STEPS) on has been asked for."""
         sessions = [entry.session for entry in self._neighbours.values() if entry.session]
@@ -94,12 +128,15 @@ class Synchroniser:
         """A neighbour came, perhaps once more before its old session was reported as over."""
         self.close(peer)
         self._neighbours[peer] = _Neighbour()
+        self.has_met = True
 
     def close(self, peer: PeerId) -> None:
         """A neighbour went; others may be asked for what it was asked for."""
         neighbour = self._neighbours.pop(peer, None)
         if neighbour and neighbour.session:
             neighbour.session.close()
+        if neighbour and neighbour.head and neighbour.head.root == self._ledger.root():
+            self._left_with_root().add(peer)
 
     def peers_due_for_head(self, now_ms: int) -> list[PeerId]:
         """Neighbours that have not been told the head for HEAD_INTERVAL_MS."""

@@ -20,7 +20,7 @@ from typing import assert_never
 import trio
 
 from protocol.crypto import Signer
-from protocol.errors import OperatorError, StateMismatchError
+from protocol.errors import OperatorError, StateMismatchError, UnsettledError
 from protocol.events import (
     DropPeer,
     Effect,
@@ -61,7 +61,7 @@ from sfnode.node.basis_fetcher import BasisFetcher
 from sfnode.node.catch_up import CatchUpMonitor, Gap
 from sfnode.node.inbox import joined, next_events, open_inbox
 from sfnode.node.snapshot_files import SnapshotFiles, find_file, save_evidence
-from sfnode.node.status_file import ADMITTED, Status, StatusWriter, describe_memory, own_admission
+from sfnode.node.status_file import ADMITTED, Status, StatusWriter, describe_end, describe_memory, own_admission
 from sfnode.reporter import Reporter
 from sfnode.storage import (
     LEDGER_FILE,
@@ -81,7 +81,6 @@ _STATUS_S = 1.0
 _PEERS_SAVED_S = 5.0  # a node killed sooner after it met its first peers has forgotten them
 _STATEMENTS_S = 1.0
 _REPLAYED_AT_ONCE = 2_000  # a fifth of a second
-_QUIET_S = 5.0  # all own steps done and nothing new for two comparisons of heads: finished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +126,7 @@ class Daemon:
     async def run(self, *, task_status: Readiness = trio.TASK_STATUS_IGNORED) -> None:
         """Run until cancelled, or finished where the config says so. ``started`` gives the listening multiaddrs.
 
-        Raises OperatorError, StorageDamagedError, StateMismatchError; each text says what to do.
+        Raises OperatorError, StorageDamagedError, StateMismatchError, UnsettledError; each text says what to do.
         """
         self._store = Store(self.config.data_dir, self.config.signed)
         try:
@@ -315,11 +314,20 @@ class Daemon:
             if trio.current_time() - peers_saved >= _PEERS_SAVED_S:
                 peers_saved = trio.current_time()
                 self._save_peers()
-            is_quiet = status.is_finished and writer.seconds_unchanged >= _QUIET_S
-            if self.config.is_exiting_when_finished and is_quiet:
-                self.reporter.event("finished", f"the run is finished: state digest {status.state_digest}")
-                scope.cancel()
+            if self.config.is_exiting_when_finished:
+                self._leave_if_over(status, scope)
             await trio.sleep(_STATUS_S)
+
+    def _leave_if_over(self, status: Status, scope: trio.CancelScope) -> None:
+        """End the node with the run; UnsettledError when others could not be waited for any longer."""
+        text = f"state digest {status.state_digest}, {describe_end(status)}"
+        if status.is_over:
+            fields = {"state_digest": status.state_digest, "equal_peers": status.equal_peers}
+            self.reporter.event("finished", f"the run is finished: {text}", **fields)
+            scope.cancel()
+        elif self.node.end.ending.is_given_up:
+            advice = "start the node again without --exit-when-finished, and look at its status"
+            raise UnsettledError(f"this node has done its steps, but others may hold another model: {text}; {advice}")
 
     def _save_peers(self) -> None:
         rows = encode_rows(self.network.known_peers())

@@ -28,6 +28,9 @@ class Status:
     Attributes:
         run, run_id, author, pid: who.
         step, steps: next step of this node, and the run's length.
+        is_finished: no step is left for this node.
+        is_over: nor for any node that it can hear of, and all its neighbours hold the same: it may leave.
+        equal_peers, differing_peers, awaited_authors: of a finished node: what `is_over` waits for.
         updates, void_slots, authors: content of the ledger.
         own_updates, skipped_steps: contributed by this process.
         catching_up: updates that the neighbours say they hold; 0 once this node is live.
@@ -51,6 +54,10 @@ class Status:
     step: int
     steps: int
     is_finished: bool
+    is_over: bool
+    equal_peers: int
+    differing_peers: int
+    awaited_authors: int
     updates: int
     void_slots: int
     authors: int
@@ -84,25 +91,17 @@ class StatusWriter:
         self._path = path
         self._pid = pid
         self._previous: Status | None = None
-        self._changed = time.monotonic()
-
-    @property
-    def seconds_unchanged(self) -> float:
-        """For how long the ledger has not grown."""
-        return time.monotonic() - self._changed
 
     def write(self, node: Node, network: Network, trainer: Trainer | None) -> tuple[Status, str]:
         """Take a snapshot and write the file; returns the snapshot and its line for people."""
         status = self._snapshot(node, network, trainer)
         line = _line(status, self._previous)
-        if self._previous is None or self._previous.updates != status.updates:
-            self._changed = time.monotonic()
         self._previous = status
         write_json(self._path, dataclasses.asdict(status))
         return status, line
 
     def _snapshot(self, node: Node, network: Network, trainer: Trainer | None) -> Status:
-        ledger, totals = node.replica.ledger, network.statistics
+        ledger, totals, ending = node.replica.ledger, network.statistics, node.end.ending
         training = trainer.statistics if trainer else None
         return Status(
             run=node.manifest.name,
@@ -112,6 +111,10 @@ class StatusWriter:
             step=node.clock.next_step,
             steps=node.manifest.steps,
             is_finished=node.is_finished,
+            is_over=ending.is_over,
+            equal_peers=ending.equal,
+            differing_peers=ending.differing,
+            awaited_authors=len(ending.awaited),
             updates=ledger.updates,
             void_slots=ledger.void_slots,
             authors=len(ledger.authors()),
@@ -175,6 +178,23 @@ def own_admission(status: Status) -> str:
     return f"not admitted: ask the owner to run `sfnode run admit {status.author}`"
 
 
+def describe_end(status: Status) -> str:
+    """What a finished node shares with its neighbours, or what is missing until it may leave."""
+    if status.is_over:
+        return f"equal with {_counted(status.equal_peers, 'peer')}" if status.equal_peers else "alone"
+    missing = [
+        _counted(status.differing_peers, "peer") + " to become equal with" if status.differing_peers else "",
+        _counted(status.awaited_authors, "author") + " at work" if status.awaited_authors else "",
+    ]
+    found = [text for text in missing if text]
+    others = "others at work further away" if status.peers else "a neighbour to compare with"
+    return f"waiting for {' and '.join(found) or others}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' if count != 1 else ''}"
+
+
 def describe_memory(memory: MemoryState) -> str:
     """What the node takes, and what follows from it."""
     if memory.resident_bytes is None:
@@ -191,7 +211,7 @@ def _line(status: Status, previous: Status | None) -> str:
     if status.loss is not None:
         parts.append(f"loss {status.loss:.3f}")
     parts.append(f"{status.updates} updates")
-    parts.append(f"{status.peers} peer{'s' if status.peers != 1 else ''}")
+    parts.append(_counted(status.peers, "peer"))
     if previous is not None and status.time > previous.time:
         moved = status.bytes_in + status.bytes_out - previous.bytes_in - previous.bytes_out
         parts.append(format_rate(moved / (status.time - previous.time)))
@@ -202,5 +222,5 @@ def _stage(status: Status) -> str:
     if status.catching_up > status.updates:
         return f"catching up {100 * status.updates // status.catching_up} %"
     if status.is_finished:
-        return f"finished {status.steps} steps, serving"
+        return f"finished {status.steps} steps, {describe_end(status)}"
     return f"step {status.step}/{status.steps}"

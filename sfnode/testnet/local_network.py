@@ -177,7 +177,7 @@ class LocalNetwork:
     # --- watch --------------------------------------------------------------------------------------------
 
     async def _watch(self, socket: Path) -> bool:
-        """Until all nodes are finished and equal; False when the time is up."""
+        """Until the run is over for all nodes, and they are equal; False when the time is up."""
         half = self._signed.manifest.steps // 2
         deadline = trio.current_time() + self._config.timeout_s
         while trio.current_time() < deadline:
@@ -202,8 +202,8 @@ class LocalNetwork:
                 raise OperatorError(f"{text} (log: {process.logs[-1]})")
 
     def _is_agreed(self) -> bool:
-        """All nodes are finished and report the same ledger and the same state."""
-        statuses = [node.status for node in self.nodes if node.status is not None and node.status.is_finished]
+        """The run is over for all nodes, and they report the same ledger and the same state."""
+        statuses = [node.status for node in self.nodes if node.status is not None and node.status.is_over]
         if len(statuses) < len(self.nodes):
             return False
         return len({(status.ledger_root, status.state_digest) for status in statuses}) == 1

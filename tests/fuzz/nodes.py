@@ -29,6 +29,7 @@ from protocol.events import (
     Ticked,
     WorkerReady,
 )
+from protocol.limits import WORK_DISTANCE_MAX
 from protocol.node.node import Node
 from protocol.node.node_config import NodeConfig
 from protocol.run.manifest import checked
@@ -160,10 +161,12 @@ class Scene:
             state_digest=fresh.state_digest(),
             updates=ledger.updates,
             step=self.choices.pick((0, 0, *STEPS)),
+            work_distance=self.choices.below(WORK_DISTANCE_MAX + 1),
         )
         if self.choices.one_in(8):
             peer.is_honest = False
-            head = Head(root=self.node.replica.ledger.root(), state_digest=bytes(32), updates=2**64 - 1, step=2**32 - 1)
+            root = self.node.replica.ledger.root()
+            head = Head(root=root, state_digest=bytes(32), updates=2**64 - 1, step=2**32 - 1, work_distance=0)
         self._arrive(name, head)
 
     def _learn(self) -> None:

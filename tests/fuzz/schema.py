@@ -75,7 +75,7 @@ MESSAGES: dict[int, Row] = {
     6: Row((U32, U32, Octets(0, 32_768))),
     7: Row((Text(0, 256),)),
     8: Row((U32, Octets(0, 65_472))),
-    9: Row((B32, B32, U64, U32)),
+    9: Row((B32, B32, U64, U32, Integer(0, 16))),
     10: Row((U32,)),
     11: Row((U32, B16, Several(Row((SPAN, B16)), 0, 1_024))),
     12: Row((U32, SPAN)),

@@ -31,6 +31,7 @@ MUTANTS = (
     *of_node.SIGNING,
     *of_node.FLOOD,
     *of_node.CLOCK,
+    *of_node.END,
     *of_storage.STORAGE,
     *of_sync.DIALOGUE,
     *of_sync.SESSIONS,

@@ -8,6 +8,7 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
 _NODE, _FLOOD, _CLOCK = "protocol.node.node", "protocol.sync.flood", "protocol.node.clock"
+_END = "protocol.node.end_of_run"
 _IGNORED = "        self.ignored[ignore.reason.name] += 1\n"
 
 RECORDS = (
@@ -239,7 +240,7 @@ CLOCK = (
     Mutant(
         name="waits-for-ever",
         breaks="an author that was active and is gone is waited for without a limit",
-        edits=(Edit(_CLOCK, "StepClock.try_start", "now_ms - self._ready_since_ms < self.wait_limit_ms()", "True"),),
+        edits=(Edit(_CLOCK, "StepClock.try_start", "now_ms < self._due_ms", "True"),),
         detector=Simulation("no agreement"),
     ),
     Mutant(
@@ -261,5 +262,36 @@ CLOCK = (
         breaks="the frontier is not rounded down to the first step of a round",
         edits=(Edit(_CLOCK, "StepClock._round_of", "middle - middle % self._round_steps", "middle + 1"),),
         detector=Simulation("step_alignment"),
+    ),
+)
+
+_END_TESTS = "tests/protocol/test_end_of_run.py::test_"
+
+END = (
+    Mutant(
+        name="leaves-before-its-neighbours-are-equal",
+        breaks="a finished node calls the run over although a neighbour holds another set",
+        edits=(Edit(_END, "EndOfRun.look", "bool(awaited or agreement.differing)", "bool(awaited)"),),
+        detector=Tests((f"{_END_TESTS}end__neighbour_with_another_root__is_waited_for",)),
+    ),
+    Mutant(
+        name="work-further-away-is-not-seen",
+        breaks="a node whose neighbours are equal leaves before a slow author behind them has signed its first update",
+        edits=(Edit(_END, "EndOfRun._distance", "min(WORK_DISTANCE_MAX, agreement.nearest + 1)", "WORK_DISTANCE_MAX"),),
+        detector=Tests((f"{_END_TESTS}end__neighbour_knows_of_work_further_away__is_waited_for_however_quiet_it_is",)),
+    ),
+    Mutant(
+        name="last-rounds-are-not-awaited",
+        breaks="an author at work whose connection is down for a moment is left behind",
+        edits=(Edit(_END, "EndOfRun.look", "tuple(self._clock.awaited(self._ledger.authors(), now_ms))", "()"),),
+        detector=Tests((f"{_END_TESTS}end__author_at_work_lacks_its_last_round__is_awaited_until_it_falls_silent",)),
+    ),
+    Mutant(
+        name="late-author-is-waited-for-like-all",
+        breaks="one author that stays two rounds behind makes every step three times as long",
+        edits=(Edit(_CLOCK, "StepClock.try_start", "self.grace_ms() if is_half_there else ", ""),),
+        detector=Tests(
+            ("tests/protocol/test_clock.py::test_clock__one_author_is_late_in_every_round__costs_the_rest_a_tenth",)
+        ),
     ),
 )

@@ -133,15 +133,25 @@ class ClockMachine(RuleBasedStateMachine):
     def _check_wait(self, step: int) -> None:
         """Only for an active author who is behind, and not beyond the limit; or to stay near the others."""
         assert self.asked_ms is not None
-        is_in_time = self.now_ms - self.asked_ms < self.clock.wait_limit_ms()
+        limit_ms = self.clock.grace_ms() if self._is_half_there(step) else self.clock.wait_limit_ms()
+        is_in_time = self.now_ms - self.asked_ms < limit_ms
         perhaps = self._at_work(PERHAPS_AT_WORK_MS)
         is_ahead = bool(perhaps) and step > min(perhaps) + timings.ROUNDS_AHEAD_MAX * self.round_steps
         assert is_ahead or (is_in_time and self._is_somebody_behind(step))
 
     def _is_somebody_behind(self, step: int) -> bool:
+        return self._behind(step) > 0
+
+    def _is_half_there(self, step: int) -> bool:
+        """Of the active authors, this node among them."""
+        needed = step - self.round_steps * (1 + self.staleness)
+        there = sum(held >= needed for author, held in self.highest.items() if author != OWN) + 1
+        return self._behind(step) <= there
+
+    def _behind(self, step: int) -> int:
         needed = step - self.round_steps * (1 + self.staleness)
         others = [held for author, held in self.highest.items() if author != OWN]
-        return any(needed - 2 * self.round_steps <= held < needed for held in others)
+        return sum(needed - 2 * self.round_steps <= held < needed for held in others)
 
     def _at_work(self, silent_ms: int) -> list[int]:
         heard = sorted(self.heard_ms.items())

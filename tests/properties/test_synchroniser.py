@@ -79,7 +79,7 @@ class SynchroniserMachine(RuleBasedStateMachine):
     @rule(peer=PEER)
     def head(self, peer: PeerId) -> None:
         ledger = self.theirs[peer]
-        told = Head(root=ledger.root(), state_digest=bytes(32), updates=ledger.updates, step=0)
+        told = Head(root=ledger.root(), state_digest=bytes(32), updates=ledger.updates, step=0, work_distance=0)
         had_session = self._has_session(peer)
         sent = self.sync.receive_head(peer, told, self.now_ms, None)
         assert not sent or (not had_session and self.now_ms >= self.rest_until_ms[peer])

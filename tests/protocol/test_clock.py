@@ -60,12 +60,39 @@ def test_clock__rounds_of_four_steps__counts_in_rounds(theirs: int, is_waiting: 
         assert waiting.next_step == 20
 
 
-def test_clock__active_author_never_answers__waits_no_longer_than_the_limit() -> None:
-    waiting = clock(next_step=10)
+def test_clock__most_active_authors_never_answer__waits_no_longer_than_the_limit() -> None:
+    waiting, silent = clock(next_step=10), {A: 7, B: 7}
     assert waiting.wait_limit_ms() == timings.STEP_WAIT_MS_START
-    assert waiting.try_start({A: 7}, 1_000) is None
-    assert waiting.try_start({A: 7}, 1_000 + timings.STEP_WAIT_MS_START - 1) is None
-    assert waiting.try_start({A: 7}, 1_000 + timings.STEP_WAIT_MS_START) == 10
+    assert waiting.try_start(silent, 1_000) is None
+    assert waiting.try_start(silent, 1_000 + timings.STEP_WAIT_MS_START - 1) is None
+    assert waiting.try_start(silent, 1_000 + timings.STEP_WAIT_MS_START) == 10
+
+
+@pytest.mark.parametrize("others", [{A: 7}, {A: 7, B: 8}, {A: 7, B: 7, C: 8}])
+def test_clock__half_of_the_active_authors_are_there__waits_a_tenth_of_a_step_for_the_others(
+    others: dict[Author, int],
+) -> None:
+    waiting = clock(next_step=10)
+    grace_ms = timings.STEP_WAIT_MS_START // timings.STEP_GRACE_PART
+    assert waiting.try_start(others, 1_000) is None
+    assert waiting.rest_ms(1_000) == timings.FLUSH_INTERVAL_MS and waiting.rest_ms(1_000 + grace_ms - 7) == 7
+    assert waiting.try_start(others, 1_000 + grace_ms - 1) is None
+    assert waiting.try_start(others, 1_000 + grace_ms) == 10
+    assert waiting.rest_ms(1_000 + grace_ms) == timings.FLUSH_INTERVAL_MS
+
+
+@pytest.mark.parametrize("others", [1, 2, 5])
+def test_clock__one_author_is_late_in_every_round__costs_the_rest_a_tenth(others: int) -> None:
+    """An attack once: a single key that stayed two rounds behind made every step three times as long, for all."""
+    honest, now_ms = long_run_clock(), 0
+    honest_authors = [Author(bytes([number]) * 32) for number in range(10, 10 + others - 1)]
+    for step in range(100):
+        highest = {**dict.fromkeys(honest_authors, step - 1), OWN: step - 1, A: step - 3}
+        while honest.try_start(highest, now_ms) is None:
+            now_ms += 1
+        now_ms += 100
+        honest.step_finished(now_ms)
+    assert now_ms <= 1.1 * 100 * 100 + 2 * timings.STEP_WAIT_MS_START // timings.STEP_GRACE_PART
 
 
 @pytest.mark.parametrize(("pace_ms", "limit_ms"), [(10, 200), (300, 600), (50_000, 30_000)])
@@ -86,10 +113,10 @@ def test_wait_limit__steps_that_ended_by_the_limit__do_not_raise_it() -> None:
         now_ms += 300
     before_ms = paced.wait_limit_ms()
     for step in range(10, 13):
-        laggard = {A: step - 3}
-        assert paced.try_start(laggard, now_ms) is None
+        laggards = {A: step - 3, B: step - 3}
+        assert paced.try_start(laggards, now_ms) is None
         now_ms += before_ms
-        assert paced.try_start(laggard, now_ms) == step
+        assert paced.try_start(laggards, now_ms) == step
         paced.step_finished(now_ms + 50)
         now_ms += 50
     assert paced.wait_limit_ms() == before_ms == 600
@@ -172,6 +199,24 @@ def test_run_is_over__most_of_those_heard_of_have_done_the_last_round__whatever_
 
 def test_clock__others_have_finished__late_comer_does_the_last_round_only() -> None:
     assert clock(local_steps=2).try_start({A: 38, B: 38}, 0) == 38
+
+
+def test_awaited__authors_at_work__until_their_last_round_or_for_four_of_their_intervals() -> None:
+    waiting = clock(local_steps=2)
+    for now_ms in (0, 30_000):
+        waiting.hear(A, now_ms)
+    waiting.hear(B, 30_000)  # heard of once: as slow as the slowest
+    assert waiting.awaited({A: 4, B: 4, C: 4, OWN: 38}, 30_000 + 4 * 30_000) == [A, B]
+    assert waiting.awaited({A: 38, B: 4}, 150_000) == [B]
+    assert waiting.awaited({A: 4, B: 4}, 150_001) == []
+
+
+def test_awaited__no_interval_known__thirty_seconds_count_as_one() -> None:
+    waiting = clock()
+    waiting.hear(A, 0)
+    assert waiting.awaited({A: 4}, 4 * 30_000) == [A] and waiting.awaited({A: 4}, 4 * 30_000 + 1) == []
+    waiting.forget_others({})
+    assert waiting.awaited({}, 0) == []
 
 
 def test_clock__single_step_run__is_one_step_long() -> None:

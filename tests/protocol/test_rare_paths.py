@@ -162,7 +162,7 @@ def test_synchroniser__heads_of_several__target_is_the_largest_and_step_the_lowe
     for number, (updates, step) in enumerate([(5, 30), (9, 10), (2, 20), (7, 25)]):
         peer = PeerId(str(number))
         synchroniser.open(peer)
-        head = Head(root=bytes(32), state_digest=bytes(32), updates=updates, step=step)
+        head = Head(root=bytes(32), state_digest=bytes(32), updates=updates, step=step, work_distance=0)
         synchroniser.receive_head(peer, head, 0, None)
     assert (synchroniser.target_updates, synchroniser.head_step) == (9, 20)
     synchroniser.close(PeerId("1"))

@@ -62,9 +62,9 @@ class ScriptedNetwork:
         """The run's manifest."""
         return self._environment.scenario.manifest
 
-    def add(self, name: str, *neighbours: str, expects_peers: bool = False) -> Host:
-        """A machine that trains, and is started; with links to ``neighbours``."""
-        config = HostConfig(expects_peers=expects_peers, estimate_ms=120)
+    def add(self, name: str, *neighbours: str, expects_peers: bool = False, estimate_ms: int = 120) -> Host:
+        """A machine that trains, and is started; with links to ``neighbours``. A step takes it ``estimate_ms``."""
+        config = HostConfig(expects_peers=expects_peers, estimate_ms=estimate_ms)
         host = Host(self._environment, self._watch, name, config)
         self.hosts[name] = self._environment.hosts[host.name] = host
         host.boot()

@@ -67,8 +67,14 @@ def pushed(*records: bytes) -> Records:
     return Records(request=0, data=b"".join(records))
 
 
-def head_of(ledger: Ledger, state_digest: bytes) -> Head:
-    return Head(root=ledger.root(), state_digest=state_digest, updates=ledger.updates, step=0)
+def head_of(ledger: Ledger, state_digest: bytes, work_distance: int = 0) -> Head:
+    return Head(
+        root=ledger.root(),
+        state_digest=state_digest,
+        updates=ledger.updates,
+        step=0,
+        work_distance=work_distance,
+    )
 
 
 def other_head(*records: bytes) -> Head:

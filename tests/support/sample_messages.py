@@ -48,7 +48,7 @@ MESSAGES: tuple[Message, ...] = (
     ManifestPart(total=3, offset=1, data=b"ab"),
     Bye(reason="other run"),
     Records(request=0, data=b"\0" * 110),
-    Head(root=A, state_digest=B, updates=2**40, step=5),
+    Head(root=A, state_digest=B, updates=2**40, step=5, work_distance=3),
     SpansRequest(request=5),
     Spans(request=5, statements=D16, spans=(SpanDigest(span=0, digest=D16), SpanDigest(span=1_023, digest=D16))),
     ShardsRequest(request=128, span=3),

@@ -122,6 +122,7 @@ class Pair:
 def make_live(node: Node, peer: PeerId) -> list[Effect]:
     """A neighbour says that it holds the very same; what the next tick brings."""
     ledger: Ledger = node.replica.ledger
-    head = Head(root=ledger.root(), state_digest=node.replica.state_digest(), updates=ledger.updates, step=FRONTIER)
+    digest = node.replica.state_digest()
+    head = Head(root=ledger.root(), state_digest=digest, updates=ledger.updates, step=FRONTIER, work_distance=0)
     node.handle(MessageArrived(peer=peer, message=head), 10)
     return node.handle(Ticked(), 20)

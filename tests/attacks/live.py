@@ -1,0 +1,80 @@
+"""A live run for attacks: training nodes as processes on loopback, with one worker that answers at a set pace."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.sample_runs import OWNER, Shape, manifest_of, tiny_tensors
+from protocol.run import Manifest, sign_manifest
+from tests.support.daemons import JoinProcess, free_ports
+from tests.support.running_nodes import address_in, wait_until
+
+_STEPS = 100_000  # no attack sees the end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveRun:
+    """The nodes, all neighbours of the first, and where each can be dialled."""
+
+    manifest: Manifest
+    nodes: tuple[JoinProcess, ...]
+    addresses: tuple[str, ...]
+
+    def steps_per_s(self, seconds: float) -> float:
+        """How many steps a node makes in a second, on average over all nodes and the next ``seconds``."""
+        before, started = self._steps(), time.monotonic()
+        time.sleep(seconds)
+        return (self._steps() - before) / len(self.nodes) / (time.monotonic() - started)
+
+    def _steps(self) -> float:
+        return float(sum(int(node.status()["own_updates"]) for node in self.nodes))
+
+
+@contextmanager
+def live_run(folder: Path, *, count: int = 3, pace_ms: int = 100) -> Iterator[LiveRun]:
+    """``count`` nodes that train; a step takes each of them ``pace_ms``."""
+    manifest = manifest_of(Shape(authors=count, steps=_STEPS), tiny_tensors())
+    run_file, socket = folder / "attacked.run", folder / "worker.sock"
+    run_file.write_bytes(sign_manifest(manifest, OWNER).encode())
+    ports = free_ports(count)
+    addresses = tuple(address_in(folder / f"node{number}", port) for number, port in enumerate(ports))
+    with _worker(manifest, socket, pace_ms):
+        nodes = [
+            JoinProcess(
+                directory=folder / f"node{number}",
+                arguments=[
+                    *("--run", str(run_file), "--worker-socket", str(socket), "--neighbours-fixed"),
+                    *("--listen", f"/ip4/127.0.0.1/tcp/{port}"),
+                    *(("--bootstrap", addresses[0]) if number else ()),
+                ],
+            )
+            for number, port in enumerate(ports)
+        ]
+        try:
+            for node in nodes:
+                node.start()
+            wait_until(lambda: all(node.status().get("own_updates", 0) > 5 for node in nodes), "all nodes train")
+            yield LiveRun(manifest=manifest, nodes=tuple(nodes), addresses=addresses)
+        finally:
+            for node in nodes:
+                if node.is_alive:
+                    node.kill()
+
+
+@contextmanager
+def _worker(manifest: Manifest, socket: Path, pace_ms: int) -> Iterator[None]:
+    command = [sys.executable, "-m", "tests.netlab.worker", "--socket", str(socket), "--pace-ms", str(pace_ms)]
+    command += ["--scalars", str(manifest.method.scalars)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == b"ready\n"
+        try:
+            yield
+        finally:
+            worker.kill()

@@ -1,0 +1,21 @@
+"""Nodes that leave when the run is over: real processes with workers of unequal speed end with equal bits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.endings import Network, run_network
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
+
+# The last one's first update comes when the others have long finished; a node once left after 5 s of quiet.
+NETWORK = Network(name="short", steps=10, paces_ms=(100, 1_000, 14_000))
+
+
+def test_join__exit_when_finished__waits_for_the_slowest_and_all_leave_with_equal_bits(tmp_path: Path) -> None:
+    ended = run_network(NETWORK, tmp_path)
+
+    assert ended.is_equal, ended
+    assert min(ended.equal_peers) >= 1 and min(ended.own_updates) >= 1, ended

@@ -1,0 +1,195 @@
+"""When a node may leave: nobody has work, and all hold the same (SPEC 9.6)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from protocol import timings
+from protocol.events import EstimateFinished, PeerJoined, PeerLeft, SendMessage, Ticked, WorkerReady
+from protocol.limits import WORK_DISTANCE_MAX
+from protocol.node.node import Node
+from protocol.wire import Head, PeerId
+from tests.simulation.scripted import scripted_network
+from tests.support.ledgers import seal
+from tests.support.manifests import small_manifest
+from tests.support.node_cores import X, Y, head_of, join, node, pushed, tell
+
+SHORT = small_manifest(steps=1)
+
+
+def finished(*peers: PeerId, **config: object) -> Node:
+    """A node that has made the only step of its run, and has these neighbours."""
+    made = node(manifest=SHORT, **config)
+    join(made, *peers)
+    made.handle(WorkerReady(), 10)
+    made.handle(EstimateFinished(step=0, scalars=(5,)), 20)
+    return made
+
+
+def same(target: Node, peer: PeerId, work_distance: int, now_ms: int) -> None:
+    """The neighbour says that it holds what the node holds."""
+    tell(target, peer, head_of(target.replica.ledger, target.replica.state_digest(), work_distance), now_ms)
+
+
+def distances_told(target: Node, now_ms: int) -> dict[PeerId, int]:
+    """What the node says to whom at the next tick."""
+    effects = target.handle(Ticked(), now_ms)
+    sent = [effect for effect in effects if isinstance(effect, SendMessage) and isinstance(effect.message, Head)]
+    return {effect.peer: effect.message.work_distance for effect in sent if isinstance(effect.message, Head)}
+
+
+def test_end__node_alone__is_over_at_once() -> None:
+    alone = finished()
+    alone.handle(Ticked(), 30)
+    assert alone.end.ending.is_over and alone.end.ending.equal == 0
+
+
+def test_end__peers_expected_and_none_met__is_not_over_but_given_up_after_half_a_minute() -> None:
+    waiting = finished(expects_peers=True)
+    waiting.handle(WorkerReady(), timings.FIRST_SYNC_TIMEOUT_MS)  # it signs without peers only after that time
+    waiting.handle(EstimateFinished(step=0, scalars=(5,)), 40_000)
+    waiting.handle(Ticked(), 40_010)
+    assert waiting.is_finished and not waiting.end.ending.is_over and not waiting.end.ending.is_given_up
+    waiting.handle(Ticked(), 40_010 + timings.FIRST_SYNC_TIMEOUT_MS)
+    assert not waiting.end.ending.is_over and waiting.end.ending.is_given_up
+
+
+def test_end__neighbour_with_another_root__is_waited_for() -> None:
+    """A fault once: a node left after 5 s of quiet, whatever its neighbours held; two nodes ended with 6 and 8 updates,
+    both with exit code 0."""
+    leaving = finished(X, Y)
+    same(leaving, X, WORK_DISTANCE_MAX, 30)
+    leaving.handle(Ticked(), 40)
+    assert (leaving.end.ending.equal, leaving.end.ending.differing) == (1, 1)
+    assert leaving.end.work_distance == 0 and not leaving.end.ending.is_over
+    same(leaving, Y, WORK_DISTANCE_MAX, 50)
+    assert leaving.end.ending.is_over and leaving.end.ending.equal == 2
+
+
+def test_end__neighbour_knows_of_work_further_away__is_waited_for_however_quiet_it_is() -> None:
+    """A slow author's first update comes after all others have finished: nobody but its neighbours has heard of it."""
+    leaving = finished(X)
+    for distance in range(WORK_DISTANCE_MAX):
+        same(leaving, X, distance, 30 + 10_000 * distance)
+        assert leaving.end.work_distance == distance + 1
+        assert leaving.end.ending.is_over == (distance == WORK_DISTANCE_MAX - 1)
+        leaving.handle(Ticked(), 40 + 10_000 * distance)
+
+
+def test_end__author_at_work_lacks_its_last_round__is_awaited_until_it_falls_silent() -> None:
+    long = small_manifest(steps=2)
+    leaving = node(manifest=long)
+    join(leaving, X)
+    same(leaving, X, WORK_DISTANCE_MAX, 5)
+    tell(leaving, X, pushed(seal(long, 0, 0)), 10)
+    leaving.clock.resume_after(1)
+    same(leaving, X, WORK_DISTANCE_MAX, 20)
+    assert len(leaving.end.ending.awaited) == 1 and leaving.end.work_distance == 0
+    patience_ms = timings.END_INTERVALS * timings.STEP_WAIT_MS_MAX
+    leaving.handle(Ticked(), 10 + patience_ms)
+    assert not leaving.end.ending.is_over
+    leaving.handle(Ticked(), 11 + patience_ms)
+    assert leaving.end.ending.is_over
+
+
+def test_end__neighbours_have_left_with_this_root__still_count_as_equal() -> None:
+    leaving = finished(X, Y)
+    same(leaving, X, 3, 30)
+    leaving.handle(PeerLeft(peer=X, reason="left"), 40)
+    leaving.handle(PeerLeft(peer=Y, reason="left without a word"), 40)
+    leaving.handle(Ticked(), 50)
+    assert leaving.end.ending.is_over and leaving.end.ending.equal == 1
+
+
+def test_end__update_comes_after_all_equal_neighbours_have_left__none_is_equal_any_more() -> None:
+    long = small_manifest(steps=2)
+    leaving = node(manifest=long)
+    leaving.clock.resume_after(1)
+    join(leaving, X, Y)
+    same(leaving, X, WORK_DISTANCE_MAX, 30)
+    leaving.handle(PeerLeft(peer=X, reason="left"), 40)
+    tell(leaving, Y, pushed(seal(long, 1, 0)), 50)
+    leaving.handle(PeerLeft(peer=Y, reason="left"), 60)
+    leaving.handle(Ticked(), 70)
+    assert leaving.end.ending.equal == 0 and not leaving.end.ending.is_over
+
+
+def test_end__distance_changes__all_neighbours_are_told_at_most_every_tenth_of_a_second() -> None:
+    telling = finished(X, Y)
+    distances_told(telling, 2_500)
+    for peer in (X, Y):
+        same(telling, peer, 4, 2_510)
+    assert distances_told(telling, 2_520) == {}  # told when Y's head came
+    same(telling, X, 6, 2_550)
+    same(telling, Y, 6, 2_551)
+    assert distances_told(telling, 2_560) == {}
+    assert 0 < telling.rest_ms() <= 100
+    assert distances_told(telling, 2_610) == {X: 7, Y: 7}
+
+
+def test_end__neighbour_lies_for_ever__is_given_up_after_half_an_hour() -> None:
+    held = finished(X)
+    held.handle(Ticked(), 30)
+    for now_ms in range(1_000, timings.END_WAIT_MS_MAX, 100_000):
+        same(held, X, 0, now_ms)
+        assert not held.end.ending.is_over
+    assert not held.end.ending.is_given_up
+    held.handle(Ticked(), timings.END_WAIT_MS_MAX + 1_000)
+    assert held.end.ending.is_given_up and not held.end.ending.is_over
+
+
+def test_end__node_with_steps_to_make__says_nothing_but_zero() -> None:
+    training = node()
+    join(training, X)
+    same(training, X, WORK_DISTANCE_MAX, 10)
+    training.handle(WorkerReady(), 20)
+    same(training, X, WORK_DISTANCE_MAX, 30)
+    assert training.end.work_distance == 0
+
+
+def test_end__newcomer_without_a_head__holds_the_run_open() -> None:
+    open_run = finished(X)
+    same(open_run, X, WORK_DISTANCE_MAX, 30)
+    assert open_run.end.ending.is_over
+    open_run.handle(PeerJoined(peer=Y), 40)
+    open_run.handle(Ticked(), 50)
+    assert not open_run.end.ending.is_over
+    same(open_run, Y, 0, 60)
+    assert not open_run.end.ending.is_over and open_run.end.work_distance == 1
+
+
+def test_end__neighbours_differ_for_a_moment__distance_neither_rises_nor_falls() -> None:
+    """Else every update on its way through a network of relays would make each of them tell its neighbours twice."""
+    held = finished(X, Y)
+    for peer in (X, Y):
+        same(held, peer, 3, 30)
+    tell(held, X, replace(head_of(held.replica.ledger, bytes(32), 7), root=bytes(32)), 40)
+    assert held.end.ending.differing == 1 and held.end.work_distance == 4
+    same(held, Y, 1, 50)
+    assert held.end.work_distance == 2
+
+
+@pytest.mark.parametrize("is_ring", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_network__paces_of_one_to_ten_and_a_slow_newcomer__whoever_may_leave_holds_what_all_hold_in_the_end(
+    seed: int, is_ring: bool
+) -> None:
+    with scripted_network(seed=seed) as network:
+        names = [f"node{number}" for number in range(6)]
+        for number, name in enumerate(names):
+            network.add(name, *names[max(0, number - 1) : number], estimate_ms=(100, 1_000, 300)[number % 3])
+        if is_ring:
+            network.connect(names[-1], names[0])
+        network.run(2_000)
+        names.append("slow")  # its first step takes longer than the whole run of the others
+        network.add("slow", names[-2], expects_peers=True, estimate_ms=30_000)
+        left: dict[str, bytes] = {}
+        for _ in range(600):
+            network.run(500)
+            over = [name for name in names if network.node(name).end.ending.is_over]
+            left |= {name: network.node(name).replica.ledger.root() for name in over if name not in left}
+        assert set(left) == set(names)
+        assert len(set(left.values())) == 1 and len(network.digests()) == 1
+        assert {network.node(name).own_updates > 0 for name in names} == {True}
