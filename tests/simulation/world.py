@@ -33,6 +33,7 @@ from tests.simulation.topology import edges
 from tests.simulation.watch import Watch, check_end
 
 AGREEMENT_MS = 120_000  # after the faults stop: every node is done and all hold the same digests
+END_MS = 200_000  # after that: the run is over for every node; authors that have left are awaited for 120 s
 _LOOK_MS = 500
 _INSIST_MS = 2_000
 _ATTESTED_MS = 250  # how often it is looked whether a snapshot is attested
@@ -107,7 +108,20 @@ class World:
                 raise Violation(f"no agreement {AGREEMENT_MS // 1_000} s after the faults stopped: {self._describe()}")
             environment.run_until(environment.now_ms + _LOOK_MS)
         check_end(self.nodes(), self.watch)
-        return environment.now_ms - healed_ms
+        agreed_ms = environment.now_ms - healed_ms
+        if len(environment.hosts) == len(self.honest):  # liars may claim for ever to have work
+            self._see_the_end()
+        return agreed_ms
+
+    def _see_the_end(self) -> None:
+        """The run is over for every node before long, and nothing has come meanwhile (SPEC 9.6)."""
+        environment, agreed_ms = self.environment, self.environment.now_ms
+        while not all(node.end.ending.is_over for node in self.nodes().values()):
+            if environment.now_ms - agreed_ms >= END_MS:
+                endings = {name: node.end.ending for name, node in self.nodes().items()}
+                raise Violation(f"the run is not over {END_MS // 1_000} s after all agreed: {endings}")
+            environment.run_until(environment.now_ms + _INSIST_MS)
+        check_end(self.nodes(), self.watch)
 
     def missing(self) -> tuple[Fault, ...]:
         """Demanded faults that have not happened."""
