@@ -126,7 +126,9 @@ def _nodes(sockets: list[Path], folder: Path) -> list[JoinProcess]:
     ports = free_ports(len(sockets))
     nodes = []
     for number, (path, port) in enumerate(zip(sockets, ports, strict=True)):
-        arguments = ["--run", str(folder / "test.run"), "--worker-socket", str(path), "--exit-when-finished"]
+        run_file = str(folder / "test.run")
+        arguments = ["--run", run_file, "--worker-socket", str(path), "--exit-when-finished"]
+        arguments += ["--model", "local:none", "--data", run_file]  # any file: the worker reads no examples
         arguments += ["--listen", f"/ip4/127.0.0.1/tcp/{port}", "--neighbours-fixed", "--neighbours-min", "1"]
         if number:
             arguments += ["--bootstrap", address_in(folder / f"node{number - 1}", ports[number - 1])]

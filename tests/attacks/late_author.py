@@ -20,12 +20,13 @@ from tests.attacks.outcome import Outcome
 
 _ROUNDS_BEHIND: Final = 2
 _LOST_MAX: Final = 0.1
+_PACE_MS: Final = 250  # slow enough for the steps, and not the processor, to set the pace of three nodes
 
 
 def late_author(is_short: bool) -> Outcome:
     """One key stays two rounds behind all others."""
-    seconds = 4.0 if is_short else 20.0
-    with tempfile.TemporaryDirectory() as folder, live_run(Path(folder)) as run:
+    seconds = 6.0 if is_short else 30.0
+    with tempfile.TemporaryDirectory() as folder, live_run(Path(folder), pace_ms=_PACE_MS) as run:
         before = run.steps_per_s(seconds)
         during, sent = trio.run(_attack, run, seconds)
         after = run.steps_per_s(seconds)

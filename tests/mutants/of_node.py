@@ -291,7 +291,7 @@ END = (
         breaks="one author that stays two rounds behind makes every step three times as long",
         edits=(Edit(_CLOCK, "StepClock.try_start", "self.grace_ms() if is_half_there else ", ""),),
         detector=Tests(
-            ("tests/protocol/test_clock.py::test_clock__one_author_is_late_in_every_round__costs_the_rest_a_tenth",)
+            ("tests/protocol/test_clock.py::test_clock__one_author_is_late_in_every_round__costs_the_rest_a_twentieth",)
         ),
     ),
 )

@@ -69,7 +69,7 @@ def test_clock__most_active_authors_never_answer__waits_no_longer_than_the_limit
 
 
 @pytest.mark.parametrize("others", [{A: 7}, {A: 7, B: 8}, {A: 7, B: 7, C: 8}])
-def test_clock__half_of_the_active_authors_are_there__waits_a_tenth_of_a_step_for_the_others(
+def test_clock__half_of_the_active_authors_are_there__waits_a_twentieth_of_a_step_for_the_others(
     others: dict[Author, int],
 ) -> None:
     waiting = clock(next_step=10)
@@ -82,7 +82,7 @@ def test_clock__half_of_the_active_authors_are_there__waits_a_tenth_of_a_step_fo
 
 
 @pytest.mark.parametrize("others", [1, 2, 5])
-def test_clock__one_author_is_late_in_every_round__costs_the_rest_a_tenth(others: int) -> None:
+def test_clock__one_author_is_late_in_every_round__costs_the_rest_a_twentieth(others: int) -> None:
     """An attack once: a single key that stayed two rounds behind made every step three times as long, for all."""
     honest, now_ms = long_run_clock(), 0
     honest_authors = [Author(bytes([number]) * 32) for number in range(10, 10 + others - 1)]
@@ -92,7 +92,7 @@ def test_clock__one_author_is_late_in_every_round__costs_the_rest_a_tenth(others
             now_ms += 1
         now_ms += 100
         honest.step_finished(now_ms)
-    assert now_ms <= 1.1 * 100 * 100 + 2 * timings.STEP_WAIT_MS_START // timings.STEP_GRACE_PART
+    assert now_ms <= 1.05 * 100 * 100 + 2 * timings.STEP_WAIT_MS_START // timings.STEP_GRACE_PART
 
 
 @pytest.mark.parametrize(("pace_ms", "limit_ms"), [(10, 200), (300, 600), (50_000, 30_000)])
