@@ -20,7 +20,7 @@ import click
 from benchmarks.graphs import GRAPHS, Edges, distances
 from benchmarks.measures import report, say
 from benchmarks.sample_runs import Shape, manifest_of, sealed_records, signer, tiny_tensors
-from benchmarks.scale_pictures import draw_pictures
+from benchmarks.scale_figures import draw_pictures
 from benchmarks.virtual_network import VirtualLink, VirtualNetwork, idle_node
 from protocol.crypto import Author
 from protocol.run import Manifest
