@@ -8,8 +8,7 @@ known yet. Bytes include the frame headers. Each case ends with equal roots, or 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import click
 
@@ -123,13 +122,12 @@ def _check_equal(one: Ledger, other: Ledger) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def main(updates: int, as_json: bool) -> None:
     """Anti-entropy between two ledgers that differ in one update."""
-    result: dict[str, Any] = {}
+    result: dict[str, list[SessionCost]] = {}
     lines = []
     for full in SHAPES:
         shape = Shape(authors=full.authors, steps=max(8, updates // full.authors))
         say(f"{shape}: filling two ledgers")
-        costs = measure(shape)
-        result[str(shape)] = [asdict(cost) for cost in costs]
+        costs = result[str(shape)] = measure(shape)
         lines += [str(shape), *map(_line, costs)]
     report(result, as_json=as_json, lines=lines)
 

@@ -9,8 +9,9 @@ the joiner computes is reported beside them, in CPU seconds.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
+from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 import click
 
@@ -36,18 +37,44 @@ SCENARIOS = {
 _BENDS = {"wrong digests": wrong_digests, "empty promises": empty_promises, "garbage": garbage, "stalls": stalls}
 
 
-def measure(shape: Shape, seeds: int = 1) -> dict[str, list[dict[str, Any]]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinCost:
+    """One join.
+
+    Attributes:
+        live_s, summed_s: virtual seconds until the joiner is live, and until its updates are summed.
+        bytes_least: of the records alone; bytes_down: of all that came to the joiner.
+        share_percent: by peer, of what was pulled.
+        dropped: peers that any node dropped.
+    """
+
+    live_s: float
+    summed_s: float
+    updates: int
+    bytes_least: int
+    bytes_down: int
+    overhead_percent: float
+    bytes_up: int
+    share_percent: dict[str, float]
+    sessions_completed: int
+    sessions_failed: int
+    dropped: tuple[str, ...]
+    joiner_cpu_s: float
+    peers_cpu_s: dict[str, float]
+
+
+def measure(shape: Shape, seeds: int = 1) -> dict[str, list[JoinCost]]:
     """Every scenario with the same ledger, once for each seed: link delays differ, and with them who answers first."""
     manifest = manifest_of(shape)
     records = list(sealed_records(manifest, shape))
-    result: dict[str, list[dict[str, Any]]] = {}
+    result: dict[str, list[JoinCost]] = {}
     for name, peers in SCENARIOS.items():
         say(f"{name}: {', '.join(peers)}")
         result[name] = [_join(manifest, records, peers, seed) for seed in range(seeds)]
     return result
 
 
-def _join(manifest: Manifest, records: list[bytes], peers: tuple[str, ...], seed: int) -> dict[str, Any]:
+def _join(manifest: Manifest, records: list[bytes], peers: tuple[str, ...], seed: int) -> JoinCost:
     network = VirtualNetwork(seed=seed, link=VirtualLink())
     expected = trusted_replica(manifest, records)
     root = expected.ledger.root()
@@ -66,7 +93,7 @@ def _join(manifest: Manifest, records: list[bytes], peers: tuple[str, ...], seed
         _go_on(network, started_ms)
     summed_ms = network.now_ms - started_ms
     assert joiner.replica.state_digest() == expected.state_digest()
-    return {"live_s": live_ms / 1e3, "summed_s": summed_ms / 1e3, **_fetched(network, me, peers, joiner)}
+    return _cost(network, me, joiner, peers, live_ms=live_ms, summed_ms=summed_ms)
 
 
 def _peer(manifest: Manifest, name: str, records: list[bytes], seed: int) -> Core:
@@ -83,25 +110,28 @@ def _go_on(network: VirtualNetwork, started_ms: int) -> None:
         raise RuntimeError(f"not live after {_LIMIT_MS} virtual ms")
 
 
-def _fetched(network: VirtualNetwork, me: PeerId, peers: tuple[str, ...], joiner: Node) -> dict[str, Any]:
-    """Bytes down to the joiner, by peer and in all, against the records alone; CPU seconds of it and of the peers."""
+def _cost(
+    network: VirtualNetwork, me: PeerId, joiner: Node, peers: tuple[str, ...], *, live_ms: int, summed_ms: int
+) -> JoinCost:
     down = {name: network.traffic[PeerId(name), me] for name in peers}
     up = sum(sum(network.traffic[me, PeerId(name)].bytes.values()) for name in peers)
     least = joiner.replica.ledger.updates * joiner.replica.ledger.codec.record_bytes
     total = sum(sum(traffic.bytes.values()) for traffic in down.values())
-    return {
-        "updates": joiner.replica.ledger.updates,
-        "bytes_least": least,
-        "bytes_down": total,
-        "overhead_percent": round(100 * (total / least - 1), 1),
-        "bytes_up": up,
-        "share_percent": {name: _share(traffic, down) for name, traffic in down.items()},
-        "sessions_completed": joiner.sync.sessions_completed,
-        "sessions_failed": joiner.sync.sessions_failed,
-        "dropped": [str(peer) for _, peer, _ in network.dropped],
-        "joiner_cpu_s": round(sum(network.cpu_seconds[me].values()), 2),
-        "peers_cpu_s": {name: round(sum(network.cpu_seconds[PeerId(name)].values()), 2) for name in peers},
-    }
+    return JoinCost(
+        live_s=live_ms / 1e3,
+        summed_s=summed_ms / 1e3,
+        updates=joiner.replica.ledger.updates,
+        bytes_least=least,
+        bytes_down=total,
+        overhead_percent=round(100 * (total / least - 1), 1),
+        bytes_up=up,
+        share_percent={name: _share(traffic, down) for name, traffic in down.items()},
+        sessions_completed=joiner.sync.sessions_completed,
+        sessions_failed=joiner.sync.sessions_failed,
+        dropped=tuple(str(peer) for _, peer, _ in network.dropped),
+        joiner_cpu_s=round(sum(network.cpu_seconds[me].values()), 2),
+        peers_cpu_s={name: round(sum(network.cpu_seconds[PeerId(name)].values()), 2) for name in peers},
+    )
 
 
 def _share(traffic: VirtualTraffic, down: dict[str, VirtualTraffic]) -> float:
@@ -109,20 +139,22 @@ def _share(traffic: VirtualTraffic, down: dict[str, VirtualTraffic]) -> float:
     return round(100 * traffic.bytes["pull"] / sum(other.bytes["pull"] for other in down.values()), 1)
 
 
-def _told(name: str, runs: list[dict[str, Any]]) -> list[str]:
+def _told(name: str, runs: list[JoinCost]) -> list[str]:
     """A scenario in three lines: medians, and the worst in brackets."""
-
-    def middle(key: str) -> str:
-        values = [run[key] for run in runs]
-        return f"{median(values):.1f} ({max(values):.1f})"
-
-    shares = {peer: median(run["share_percent"][peer] for run in runs) for peer in runs[0]["share_percent"]}
+    shares = {peer: median(run.share_percent[peer] for run in runs) for peer in runs[0].share_percent}
     return [
-        f"{name}: live after {middle('live_s')} s, all summed after {middle('summed_s')} s",
-        f"  {runs[0]['updates']:,} updates, {runs[0]['bytes_least'] / 1e6:.2f} MB of records, overhead "
-        f"{middle('overhead_percent')} %; joiner {middle('joiner_cpu_s')} s of CPU",
-        f"  median shares {shares}; dropped {sum(len(run['dropped']) for run in runs)} peers in {len(runs)} runs",
+        f"{name}: live after {_middle(run.live_s for run in runs)} s, "
+        f"all summed after {_middle(run.summed_s for run in runs)} s",
+        f"  {runs[0].updates:,} updates, {runs[0].bytes_least / 1e6:.2f} MB of records, "
+        f"overhead {_middle(run.overhead_percent for run in runs)} %; "
+        f"joiner {_middle(run.joiner_cpu_s for run in runs)} s of CPU",
+        f"  median shares {shares}; dropped {sum(len(run.dropped) for run in runs)} peers in {len(runs)} runs",
     ]
+
+
+def _middle(values: Iterable[float]) -> str:
+    ordered = sorted(values)
+    return f"{median(ordered):.1f} ({ordered[-1]:.1f})"
 
 
 @click.command()

@@ -11,14 +11,15 @@ from __future__ import annotations
 import random
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import click
 
 from benchmarks.measures import Stopwatch, memory_mib, report
 from benchmarks.sample_runs import OWNER, Shape, TrustingCodec, manifest_of, signer, tiny_tensors, unsigned_records
+from protocol.crypto import Author
 from protocol.ledger import bitmap_of
 from protocol.limits import SPAN_STEPS
 from protocol.run import sign_manifest
@@ -30,8 +31,20 @@ _ROOT_EVERY = 500
 _ANSWERS = 200
 
 
-def measure(shape: Shape, *, with_archive: bool) -> dict[str, Any]:
-    """One process's figures; microseconds are of CPU."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryCost:
+    """One process's figures: bytes of memory for each update after the first quarter; microseconds are of CPU."""
+
+    updates: int
+    authors: int
+    bytes_per_update: float
+    rss_mib: float
+    take_us: float
+    answers_us: dict[str, float]
+
+
+def measure(shape: Shape, *, with_archive: bool) -> MemoryCost:
+    """Fill a node of this shape in this process; the first quarter is not counted."""
     manifest = manifest_of(shape, tiny_tensors())
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder) / "node", sign_manifest(manifest, OWNER))
@@ -45,16 +58,16 @@ def measure(shape: Shape, *, with_archive: bool) -> dict[str, Any]:
             _take(replica, store, records)
         taken = replica.ledger.updates - before
         grown_mib = memory_mib() - before_mib
-        result = {
-            "updates": replica.ledger.updates,
-            "authors": shape.authors,
-            "bytes_per_update": round(grown_mib * (1 << 20) / taken, 2),
-            "rss_mib": round(memory_mib(), 1),
-            "take_us": round(watch.total / taken * 1e6, 2),
-            "answers_us": _answers(replica, shape),
-        }
+        cost = MemoryCost(
+            updates=replica.ledger.updates,
+            authors=shape.authors,
+            bytes_per_update=round(grown_mib * (1 << 20) / taken, 2),
+            rss_mib=round(memory_mib(), 1),
+            take_us=round(watch.total / taken * 1e6, 2),
+            answers_us=_answers(replica, shape),
+        )
         store.close()
-    return result
+    return cost
 
 
 def _take(replica: Replica, store: Store, records: Iterator[bytes]) -> None:
@@ -75,7 +88,7 @@ def _answers(replica: Replica, shape: Shape) -> dict[str, float]:
     ledger, chance, spans = replica.ledger, random.Random(0), max(1, shape.steps // SPAN_STEPS)
     every = b"\xff" * (SPAN_STEPS // 8)
     most = bitmap_of(list(range(1, SPAN_STEPS)))
-    calls: dict[str, Callable[[int, Any], object]] = {
+    calls: dict[str, Callable[[int, Author], object]] = {
         "one record": lambda span, author: list(ledger.records(span, author, bitmap_of([chance.randrange(1_024)]))),
         "all records of a span": lambda span, author: list(ledger.records(span, author, every)),
         "payload_hashes": ledger.payload_hashes,
@@ -100,15 +113,15 @@ def _answers(replica: Replica, shape: Shape) -> dict[str, float]:
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def main(updates: int, authors: int, no_archive: bool, as_json: bool) -> None:
     """Memory of a running node by update, with records of 124 bytes. One process, one shape."""
-    result = measure(Shape(authors=authors, steps=max(1, updates // authors)), with_archive=not no_archive)
-    report(result, as_json=as_json, lines=_lines(result))
+    cost = measure(Shape(authors=authors, steps=max(1, updates // authors)), with_archive=not no_archive)
+    report(cost, as_json=as_json, lines=_lines(cost))
 
 
-def _lines(result: dict[str, Any]) -> list[str]:
+def _lines(cost: MemoryCost) -> list[str]:
     return [
-        f"{result['updates']:,} updates of {result['authors']:,} authors: {result['bytes_per_update']} bytes of memory "
-        f"each after the first quarter, {result['rss_mib']} MiB in all; {result['take_us']} us each without signature",
-        *(f"  {name:24} {taken:9.1f} us" for name, taken in result["answers_us"].items()),
+        f"{cost.updates:,} updates of {cost.authors:,} authors: {cost.bytes_per_update} bytes of memory "
+        f"each after the first quarter, {cost.rss_mib} MiB in all; {cost.take_us} us each without signature",
+        *(f"  {name:24} {taken:9.1f} us" for name, taken in cost.answers_us.items()),
     ]
 
 

@@ -12,9 +12,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -26,8 +26,17 @@ from sfnode.storage import IDENTITY_FILE, Store, load_or_create_seed
 _AT_ONCE = 10_000
 
 
-def measure(shape: Shape) -> dict[str, dict[str, float]]:
-    """MiB and seconds of each command, on the data directory of a node that has stopped."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandCost:
+    """One command's largest memory, its time, and its time on the CPU."""
+
+    peak_mib: float
+    seconds: float
+    cpu_s: float
+
+
+def measure(shape: Shape) -> dict[str, CommandCost]:
+    """Each command, on the data directory of a node that has stopped."""
     with tempfile.TemporaryDirectory() as folder:
         node, file, half = (Path(folder) / name for name in ("node", "run.log", "half"))
         say(f"signing {shape.updates:,} updates")
@@ -54,7 +63,7 @@ def _fill(directory: Path, shape: Shape, count: int) -> None:
     load_or_create_seed(directory / IDENTITY_FILE)
 
 
-def _run(*arguments: object) -> dict[str, float]:
+def _run(*arguments: object) -> CommandCost:
     say(" ".join(map(str, arguments)))
     command = [sys.executable, "-m", "sfnode", *map(str, arguments)]
     started = time.monotonic()
@@ -65,7 +74,7 @@ def _run(*arguments: object) -> dict[str, float]:
         raise RuntimeError(f"exit code {process.returncode}: {' '.join(command)}")
     seconds = time.monotonic() - started
     cpu_s = usage.ru_utime + usage.ru_stime
-    return {"peak_mib": round(usage.ru_maxrss / 1_024, 1), "seconds": round(seconds, 1), "cpu_s": round(cpu_s, 1)}
+    return CommandCost(peak_mib=round(usage.ru_maxrss / 1_024, 1), seconds=round(seconds, 1), cpu_s=round(cpu_s, 1))
 
 
 @click.command()
@@ -74,8 +83,8 @@ def _run(*arguments: object) -> dict[str, float]:
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def main(updates: int, authors: int, as_json: bool) -> None:
     """What the commands on whole runs take."""
-    result: dict[str, Any] = measure(Shape(authors=authors, steps=max(1, updates // authors)))
-    report(result, as_json=as_json, lines=[f"{name:28} {found}" for name, found in result.items()])
+    result = measure(Shape(authors=authors, steps=max(1, updates // authors)))
+    report(result, as_json=as_json, lines=[f"{name:28} {asdict(cost)}" for name, cost in result.items()])
 
 
 if __name__ == "__main__":

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 
 class Stopwatch:
@@ -52,6 +52,6 @@ def say(text: str = "") -> None:
     sys.stderr.write(text + "\n")
 
 
-def report(result: Mapping[str, Any], *, as_json: bool, lines: Sequence[str]) -> None:
-    """The result on stdout: one JSON document, or the lines for people."""
-    sys.stdout.write((json.dumps(result, indent=1) if as_json else "\n".join(lines)) + "\n")
+def report(result: object, *, as_json: bool, lines: Sequence[str]) -> None:
+    """The result on stdout: one JSON document, in which a dataclass is a mapping, or the lines for people."""
+    sys.stdout.write((json.dumps(result, indent=1, default=asdict) if as_json else "\n".join(lines)) + "\n")

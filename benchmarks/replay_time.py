@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
@@ -48,8 +48,34 @@ class TimedCodec(EnvelopeCodec):
             super().check_signed(envelope)
 
 
-def measure(shape: Shape, kept: Path | None = None) -> dict[str, Any]:
-    """One replay with OPT-125m's tensors: CPU seconds by part, microseconds per update, MiB, and the two limits."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogReplay:
+    """One replay.
+
+    Attributes:
+        seconds, us_per_update: of CPU, by part.
+        ledger_mib: growth of the process by the records; peak_mib: of the whole process.
+        root, state_digest: hexadecimal; the same records give the same ones.
+        limits_us: microseconds of CPU for an update's signature alone, and for applying it to dense weights.
+    """
+
+    authors: int
+    steps: int
+    updates: int
+    seconds: dict[str, float]
+    seconds_total: float
+    us_per_update: dict[str, float]
+    updates_per_second: int
+    ledger_mib: int
+    bytes_per_record: int
+    peak_mib: int
+    root: str
+    state_digest: str
+    limits_us: dict[str, float]
+
+
+def measure(shape: Shape, kept: Path | None = None) -> LogReplay:
+    """One replay with OPT-125m's tensors, of the records kept in this file."""
     manifest = manifest_of(shape)
     with tempfile.TemporaryDirectory() as folder:
         kept = kept or Path(folder) / "records"
@@ -58,17 +84,12 @@ def measure(shape: Shape, kept: Path | None = None) -> dict[str, Any]:
         for records in kept_records(manifest, shape, kept):
             store.add(records, is_durable=False)
         say(f"{shape}: replaying")
-        result = _replay(store, manifest)
+        found = _replay(store, manifest, shape, kept)
         store.close()
-        records = next(iter(kept_records(manifest, shape, kept)))
-    result["limits_us"] = {
-        "signature_alone": round(_verify_alone_us(manifest, records), 1),
-        "dense_apply": round(_dense_apply_us(manifest)),
-    }
-    return {"authors": shape.authors, "steps": shape.steps, **result}
+    return found
 
 
-def _replay(store: Store, manifest: Manifest) -> dict[str, Any]:
+def _replay(store: Store, manifest: Manifest, shape: Shape, kept: Path) -> LogReplay:
     watch, replica = Stopwatch(), Replica(manifest, store)
     plain, timed = EnvelopeCodec(manifest), TimedCodec(manifest, watch)
     before_mib = memory_mib()
@@ -87,18 +108,25 @@ def _replay(store: Store, manifest: Manifest) -> dict[str, Any]:
     with watch.part("state_digest"):
         state = replica.state_digest()
     updates = replica.ledger.updates
-    return {
-        "updates": updates,
-        "seconds": {name: round(watch.seconds[name], 2) for name in _ORDER},
-        "seconds_total": round(watch.total, 2),
-        "us_per_update": {name: round(watch.seconds[name] / updates * 1e6, 2) for name in _ORDER},
-        "updates_per_second": round(updates / watch.total),
-        "ledger_mib": round(ledger_mib),
-        "bytes_per_record": round(ledger_mib * (1 << 20) / updates),
-        "peak_mib": round(peak_memory_mib()),
-        "root": root.hex(),
-        "state_digest": state.hex(),
-    }
+    peak_mib = peak_memory_mib()  # now: measuring the limits needs memory, too
+    return LogReplay(
+        authors=shape.authors,
+        steps=shape.steps,
+        updates=updates,
+        seconds={name: round(watch.seconds[name], 2) for name in _ORDER},
+        seconds_total=round(watch.total, 2),
+        us_per_update={name: round(watch.seconds[name] / updates * 1e6, 2) for name in _ORDER},
+        updates_per_second=round(updates / watch.total),
+        ledger_mib=round(ledger_mib),
+        bytes_per_record=round(ledger_mib * (1 << 20) / updates),
+        peak_mib=round(peak_mib),
+        root=root.hex(),
+        state_digest=state.hex(),
+        limits_us={
+            "signature_alone": round(_verify_alone_us(manifest, next(kept_records(manifest, shape, kept))), 1),
+            "dense_apply": round(_dense_apply_us(manifest)),
+        },
+    )
 
 
 _ORDER = ("read", "decode", "verify", "put", "coefficients", "ledger_digest", "state_digest")
@@ -142,23 +170,22 @@ def _dense_apply_us(manifest: Manifest) -> float:
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def main(updates: int, authors: int, cache: Path | None, as_json: bool) -> None:
     """Replay of a log with OPT-125m's tensors, D = 8, rank 32. One process, one core, one shape: peaks are its own."""
-    result = measure(Shape(authors=authors, steps=max(1, updates // authors)), cache)
-    report(result, as_json=as_json, lines=_lines(result))
+    found = measure(Shape(authors=authors, steps=max(1, updates // authors)), cache)
+    report(found, as_json=as_json, lines=_lines(found))
 
 
-def _lines(result: dict[str, Any]) -> list[str]:
+def _lines(found: LogReplay) -> list[str]:
     parts = [
-        f"  {name:16} {result['seconds'][name]:9.2f} s {result['us_per_update'][name]:9.2f} us per update"
-        for name in _ORDER
+        f"  {name:16} {found.seconds[name]:9.2f} s {found.us_per_update[name]:9.2f} us per update" for name in _ORDER
     ]
     return [
-        f"{result['updates']:,} updates of {result['authors']:,} authors in {result['seconds_total']} s of CPU: "
-        f"{result['updates_per_second']:,} per second",
+        f"{found.updates:,} updates of {found.authors:,} authors in {found.seconds_total} s of CPU: "
+        f"{found.updates_per_second:,} per second",
         *parts,
-        f"  ledger {result['ledger_mib']} MiB, {result['bytes_per_record']} bytes per record; "
-        f"peak of the process {result['peak_mib']} MiB",
-        f"  limits: signature alone {result['limits_us']['signature_alone']} us; "
-        f"applying to dense weights {result['limits_us']['dense_apply']:,} us per update",
+        f"  ledger {found.ledger_mib} MiB, {found.bytes_per_record} bytes per record; "
+        f"peak of the process {found.peak_mib} MiB",
+        f"  limits: signature alone {found.limits_us['signature_alone']} us; "
+        f"applying to dense weights {found.limits_us['dense_apply']:,} us per update",
     ]
 
 

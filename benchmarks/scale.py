@@ -9,18 +9,17 @@ machine's and real; the model is tiny, so that it is the protocol's alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import click
 
 from benchmarks.graphs import GRAPHS, Edges, distances
 from benchmarks.measures import report, say
 from benchmarks.sample_runs import Shape, manifest_of, sealed_records, signer, tiny_tensors
-from benchmarks.scale_pictures import draw_pictures
+from benchmarks.scale_figures import Found, Setting, draw_pictures
 from benchmarks.virtual_network import VirtualLink, VirtualNetwork, idle_node
 from protocol.crypto import Author
 from protocol.run import Manifest
@@ -32,59 +31,6 @@ RATES = (4, 20, 100, 500)
 _SETTLE_MS = 4_000  # until all links have exchanged heads; a multiple of their interval, so that idle ones count right
 _LOOK_MS = 250
 _LIMIT_MS = 900_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """One experiment.
-
-    Attributes:
-        graph: name in GRAPHS.
-        nodes: how many.
-        hops_max: floods end after so many hops; the rest is left to anti-entropy. None: no limit.
-        updates: how many in all, from ``authors`` sources spread over the graph.
-        per_second: how many a second, over all authors.
-    """
-
-    graph: str
-    nodes: int
-    hops_max: int | None = None
-    updates: int = 40
-    authors: int = 8
-    per_second: int = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What was measured.
-
-    Attributes:
-        degree, way_median, way_max: of the graph; the ways are hops from the sources to all nodes.
-        median_ms, most_ms, all_ms: until half, 99 % and all of the nodes held an update; medians over the updates.
-        worst_ms: until all held the slowest update.
-        copies: times that a node received an update, mean.
-        flood_bytes, pull_bytes, sync_bytes: per update and node.
-        frames: flood frames per update and node.
-        head_bytes_s: per node and second.
-        cpu_us: per update and node, for receiving, checking, storing, forwarding and summing it.
-        idle_cpu_us_s: per node and second, for ticks and heads alone.
-    """
-
-    degree: float
-    way_median: float
-    way_max: int
-    median_ms: float
-    most_ms: float
-    all_ms: float
-    worst_ms: float
-    copies: float
-    flood_bytes: float
-    pull_bytes: float
-    sync_bytes: float
-    frames: float
-    head_bytes_s: float
-    cpu_us: float
-    idle_cpu_us_s: float
 
 
 def measure(setting: Setting, seed: int = 0) -> Found:
@@ -108,6 +54,7 @@ def measure(setting: Setting, seed: int = 0) -> Found:
     hops = [hop or 0 for source in _sources(setting) for hop in distances(edges, setting.nodes, source)]
     shares = setting.nodes * setting.updates
     return Found(
+        **asdict(setting),
         degree=round(2 * len(edges) / setting.nodes, 2),
         way_median=median(hops),
         way_max=max(hops),
@@ -186,21 +133,21 @@ def settings_of_rates(nodes: int) -> list[Setting]:
     ]
 
 
-def _play(settings: Iterable[Setting]) -> list[dict[str, Any]]:
+def _play(settings: Iterable[Setting]) -> list[Found]:
     rows = []
     for setting in settings:
-        rows.append({**asdict(setting), **asdict(measure(setting))})
+        rows.append(measure(setting))
         say(_line(rows[-1]))
     return rows
 
 
-def _line(row: dict[str, Any]) -> str:
+def _line(row: Found) -> str:
     return (
-        f"{row['graph']:9} n {row['nodes']:5} k {row['hops_max'] or '-'!s:>4} {row['per_second']:4}/s: "
-        f"{row['median_ms']:7,} {row['most_ms']:7,} {row['all_ms']:7,} ms, {row['copies']:5.2f} copies, "
-        f"{row['flood_bytes']:7.1f} + {row['pull_bytes']:6.1f} + {row['sync_bytes']:8.1f} B, "
-        f"heads {row['head_bytes_s']:5.1f} B/s, {row['frames']:5.2f} frames, {row['cpu_us']:7.1f} us CPU, "
-        f"idle {row['idle_cpu_us_s']:6,} us/s"
+        f"{row.graph:9} n {row.nodes:5} k {row.hops_max or '-'!s:>4} {row.per_second:4}/s: "
+        f"{row.median_ms:7,} {row.most_ms:7,} {row.all_ms:7,} ms, {row.copies:5.2f} copies, "
+        f"{row.flood_bytes:7.1f} + {row.pull_bytes:6.1f} + {row.sync_bytes:8.1f} B, "
+        f"heads {row.head_bytes_s:5.1f} B/s, {row.frames:5.2f} frames, {row.cpu_us:7.1f} us CPU, "
+        f"idle {row.idle_cpu_us_s:6,} us/s"
     )
 
 
@@ -217,7 +164,7 @@ def main(sizes: str, nodes: int, as_json: bool, draw: Path | None) -> None:
         "rates": _play(settings_of_rates(nodes)),
     }
     if draw:
-        draw_pictures(result, draw)
+        draw_pictures(result["sizes"], result["hop_limits"], draw)
     report(result, as_json=as_json, lines=[_line(row) for rows in result.values() for row in rows])
 
 

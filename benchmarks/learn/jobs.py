@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import multiprocessing
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, fields
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -66,7 +65,7 @@ def _kept_or_played(job: Job, *, folders: Folders, kept: Path) -> list[Point]:
     return points
 
 
-def _describe(job: Job) -> dict[str, Any]:
+def _describe(job: Job) -> dict[str, object]:
     """Everything that a curve depends on; not how settings came about, nor how a recipe is called.
 
     Values that are defaults are left out, so that a new setting leaves the curves kept without it in force.
@@ -76,9 +75,9 @@ def _describe(job: Job) -> dict[str, Any]:
     return {**described, "kind": type(job.recipe).__name__, "recipe": recipe, "task": asdict(job.task)}
 
 
-def _not_defaults(value: Job | Recipe) -> dict[str, Any]:
+def _not_defaults(value: Job | Recipe) -> dict[str, object]:
     return {each.name: held for each in fields(value) if (held := getattr(value, each.name)) != each.default}
 
 
-def _digest(description: dict[str, Any]) -> str:
+def _digest(description: Mapping[str, object]) -> str:
     return sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:_DIGEST_LETTERS]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
-from typing import Any
+from typing import TypeAlias, TypedDict
 
 from benchmarks.learn.comparison import Compared
 from benchmarks.learn.curves import Point, first_reach
@@ -14,6 +14,7 @@ from benchmarks.learn.recipes import MEZO, RECIPES
 from benchmarks.learn.scaling import Scaled
 
 Curve = Sequence[Point]
+PlainCurves: TypeAlias = list[list[list[float]]]  # a point is [step, rows, accuracy, loss]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +38,37 @@ class Results:
     metric: tuple[Compared, ...]
 
 
-def to_plain(results: Results) -> dict[str, Any]:
-    """For JSON; a point is [step, rows, accuracy, loss]."""
+class PlainCompared(TypedDict):
+    """`Compared` in JSON."""
+
+    task: str
+    name: str
+    rate: float
+    tried: dict[str, float]
+    curves: PlainCurves
+
+
+class PlainScaled(TypedDict):
+    """`Scaled` in JSON."""
+
+    clients: int
+    rate: float
+    curves: PlainCurves
+
+
+class PlainResults(TypedDict):
+    """`Results` in JSON."""
+
+    seeds: list[int]
+    noise: dict[str, dict[str, float]]
+    compared: list[PlainCompared]
+    scaled: list[PlainScaled]
+    cheats: list[PlainCompared]
+    metric: list[PlainCompared]
+
+
+def to_plain(results: Results) -> PlainResults:
+    """For JSON."""
     return {
         "seeds": list(results.seeds),
         "noise": {task: asdict(noise) for task, noise in results.noise.items()},
@@ -52,7 +82,7 @@ def to_plain(results: Results) -> dict[str, Any]:
     }
 
 
-def from_plain(plain: Mapping[str, Any]) -> Results:
+def from_plain(plain: PlainResults) -> Results:
     """The inverse of `to_plain`."""
     return Results(
         seeds=tuple(plain["seeds"]),
@@ -67,7 +97,7 @@ def from_plain(plain: Mapping[str, Any]) -> Results:
     )
 
 
-def _compared_plain(compared: Compared) -> dict[str, Any]:
+def _compared_plain(compared: Compared) -> PlainCompared:
     return {
         "task": compared.task,
         "name": compared.name,
@@ -77,18 +107,18 @@ def _compared_plain(compared: Compared) -> dict[str, Any]:
     }
 
 
-def _compared(plain: Mapping[str, Any]) -> Compared:
+def _compared(plain: PlainCompared) -> Compared:
     tried = {float(rate): loss for rate, loss in plain["tried"].items()}
     return Compared(
         task=plain["task"], name=plain["name"], rate=plain["rate"], tried=tried, curves=_curves(plain["curves"])
     )
 
 
-def _curves_plain(curves: Iterable[Curve]) -> list[list[list[float]]]:
+def _curves_plain(curves: Iterable[Curve]) -> PlainCurves:
     return [[[point.step, point.rows, point.accuracy, point.loss] for point in curve] for curve in curves]
 
 
-def _curves(plain: Iterable[Iterable[Sequence[float]]]) -> tuple[tuple[Point, ...], ...]:
+def _curves(plain: PlainCurves) -> tuple[tuple[Point, ...], ...]:
     return tuple(
         tuple(
             Point(step=int(step), rows=int(rows), accuracy=accuracy, loss=loss) for step, rows, accuracy, loss in curve

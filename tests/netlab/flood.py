@@ -125,17 +125,13 @@ def _probe(
 
 
 def _give(probe: subprocess.Popen[str]) -> dict[str, Any]:
-    """Let the probe give its updates; what it has seen."""
+    """Let the probe give its updates; what it has seen. It stays connected until the laboratory is cleared away."""
     assert probe.stdin is not None
     probe.stdin.write("go\n")
     probe.stdin.flush()
-    result: dict[str, Any] = json.loads(_last_line(probe))
-    return result
-
-
-def _last_line(probe: subprocess.Popen[str]) -> str:
     assert probe.stdout is not None
-    return probe.stdout.read().splitlines()[-1]
+    result: dict[str, Any] = json.loads(probe.stdout.readline())
+    return result
 
 
 class _Meter:

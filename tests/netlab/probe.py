@@ -151,6 +151,8 @@ async def _run(probe: Probe, rate: float, seconds: float, is_watching: bool, is_
         await trio.sleep(_LINGER_S if is_watching else _ROUND_S)
         sys.stdout.write(json.dumps(probe.result()) + "\n")
         sys.stdout.flush()
+        if is_held:  # what busy nodes have not read yet would go with the connection
+            await trio.to_thread.run_sync(sys.stdin.readline)
         nursery.cancel_scope.cancel()
 
 
@@ -161,7 +163,7 @@ async def _run(probe: Probe, rate: float, seconds: float, is_watching: bool, is_
 @click.option("--rate", default=1.0, show_default=True, help="Updates per second, all authors together.")
 @click.option("--seconds", default=60.0, show_default=True)
 @click.option("--watch", is_flag=True, help="Note when each target sends each update.")
-@click.option("--hold", is_flag=True, help="Begin when a line comes on the standard input.")
+@click.option("--hold", is_flag=True, help="Begin when a line comes on the standard input, and leave when it ends.")
 def main(
     run_file: Path, targets: tuple[str, ...], authors: int, rate: float, seconds: float, watch: bool, hold: bool
 ) -> None:

@@ -27,7 +27,7 @@ ADAPTERS = ("sfnode.network.transport", "sfnode.training")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Structure:
     """What was measured; lists name what a figure counts. Rooms, arrows and levels are those of protocol/ and sfnode/,
-    names and files those of benchmarks/ too."""
+    names, signatures and files those of benchmarks/ too."""
 
     rooms: tuple[str, ...]  # folders directly in protocol/ and sfnode/, and the modules that lie beside them
     arrows: int  # pairs of rooms of which one imports from the other
@@ -42,7 +42,6 @@ class Structure:
     file_names_twice: dict[str, tuple[str, ...]]
     class_names_twice: dict[str, tuple[str, ...]]
     untyped_signatures: tuple[str, ...]  # functions with dict[str, Any] among their parameters or as their result
-    untyped_signatures_of_benchmarks: tuple[str, ...]
     longest_files: dict[str, int]
     files_over_300_lines: int
 
@@ -54,8 +53,6 @@ def measure(modules: tuple[Module, ...]) -> Structure:
     rooms = _room_graph(house, uses, rooms_of(house))
     from_sfnode = _room_graph(house, uses, rooms_of(house, as_one="protocol"))
     core = _only(uses, "protocol")
-    untyped = tuple(line for module in house for line in untyped_signatures(module))
-    benchmarks = (module for module in modules if module not in house)
     longest = sorted(modules, key=lambda module: (-module.lines, module.path))
     return Structure(
         rooms=tuple(sorted(rooms)),
@@ -70,8 +67,7 @@ def measure(modules: tuple[Module, ...]) -> Structure:
         loose_modules=loose_modules(modules),
         file_names_twice=file_names_twice(modules),
         class_names_twice=class_names_twice(modules),
-        untyped_signatures=untyped,
-        untyped_signatures_of_benchmarks=tuple(line for module in benchmarks for line in untyped_signatures(module)),
+        untyped_signatures=tuple(line for module in modules for line in untyped_signatures(module)),
         longest_files={module.path: module.lines for module in longest[:LONGEST_FILES]},
         files_over_300_lines=sum(module.lines > LONG_FILE_LINES for module in modules),
     )
@@ -210,7 +206,6 @@ def text(found: Structure) -> str:
         ("file names twice", f"{len(found.file_names_twice)}  {', '.join(found.file_names_twice)}"),
         ("class names twice", f"{len(found.class_names_twice)}  {', '.join(found.class_names_twice)}"),
         ("signatures with dict[str, Any]", len(found.untyped_signatures)),
-        ("the same in benchmarks/", len(found.untyped_signatures_of_benchmarks)),
         ("longest files", longest),
         (f"files over {LONG_FILE_LINES} lines", found.files_over_300_lines),
     ]
