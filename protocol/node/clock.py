@@ -124,8 +124,8 @@ class StepClock:
         is_half_there = 2 * behind <= active + 1  # this node is there itself
         if self._half_ms is None and is_half_there:
             self._half_ms = now_ms
-        # SPEC 9.1.2: half of the authors are worth a wait, the last ones a twentieth of a step; neither limit can be raised
-        # by an author that always answers just before it.
+        # SPEC 9.1.2: half of the authors are worth a wait, the others a twentieth of a step; an author that always
+        # answers just before a limit cannot raise it.
         self._due_ms = self._ready_since_ms + (self.grace_ms() if is_half_there else self.wait_limit_ms())
         if behind and now_ms < self._due_ms:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,28 +44,33 @@ def live_run(folder: Path, *, count: int = 3, pace_ms: int = 100) -> Iterator[Li
     run_file.write_bytes(sign_manifest(manifest, OWNER).encode())
     ports = free_ports(count)
     addresses = tuple(address_in(folder / f"node{number}", port) for number, port in enumerate(ports))
-    with _worker(manifest, socket, pace_ms):
-        nodes = [
-            JoinProcess(
-                directory=folder / f"node{number}",
-                arguments=[
-                    *("--run", str(run_file), "--worker-socket", str(socket), "--neighbours-fixed"),
-                    *("--model", "local:none", "--data", str(run_file)),  # any file: the worker reads no examples
-                    *("--listen", f"/ip4/127.0.0.1/tcp/{port}"),
-                    *(("--bootstrap", addresses[0]) if number else ()),
-                ],
-            )
-            for number, port in enumerate(ports)
-        ]
-        try:
-            for node in nodes:
-                node.start()
-            wait_until(lambda: all(node.status().get("own_updates", 0) > 5 for node in nodes), "all nodes train")
-            yield LiveRun(manifest=manifest, nodes=tuple(nodes), addresses=addresses)
-        finally:
-            for node in nodes:
-                if node.is_alive:
-                    node.kill()
+    nodes = [
+        JoinProcess(
+            directory=folder / f"node{number}",
+            arguments=[
+                *("--run", str(run_file), "--worker-socket", str(socket), "--neighbours-fixed"),
+                *("--model", "local:none", "--data", str(run_file)),  # any file: the worker reads no examples
+                *("--listen", f"/ip4/127.0.0.1/tcp/{port}"),
+                *(("--bootstrap", addresses[0]) if number else ()),
+            ],
+        )
+        for number, port in enumerate(ports)
+    ]
+    with _worker(manifest, socket, pace_ms), _running(nodes):
+        wait_until(lambda: all(node.status().get("own_updates", 0) > 5 for node in nodes), "all nodes train")
+        yield LiveRun(manifest=manifest, nodes=tuple(nodes), addresses=addresses)
+
+
+@contextmanager
+def _running(nodes: Sequence[JoinProcess]) -> Iterator[None]:
+    try:
+        for node in nodes:
+            node.start()
+        yield
+    finally:
+        for node in nodes:
+            if node.is_alive:
+                node.kill()
 
 
 @contextmanager

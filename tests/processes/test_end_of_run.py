@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.endings import Network, run_network
+from tests.processes.endings import UnequalNetwork, run_network
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
 
 # The last one's first update comes when the others have long finished; a node once left after 5 s of quiet.
-NETWORK = Network(name="short", steps=10, paces_ms=(100, 1_000, 14_000))
+NETWORK = UnequalNetwork(name="short", steps=10, paces_ms=(100, 1_000, 14_000))
 
 
 def test_join__exit_when_finished__waits_for_the_slowest_and_all_leave_with_equal_bits(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from protocol import timings
 from protocol.events import EstimateFinished, PeerJoined, PeerLeft, SendMessage, Ticked, WorkerReady
 from protocol.limits import WORK_DISTANCE_MAX
+from protocol.node.end_of_run import Ending
 from protocol.node.node import Node
 from protocol.wire import Head, PeerId
 from tests.simulation.scripted import scripted_network
@@ -19,9 +20,9 @@ from tests.support.node_cores import X, Y, head_of, join, node, pushed, tell
 SHORT = small_manifest(steps=1)
 
 
-def finished(*peers: PeerId, **config: object) -> Node:
+def finished(*peers: PeerId, expects_peers: bool = False) -> Node:
     """A node that has made the only step of its run, and has these neighbours."""
-    made = node(manifest=SHORT, **config)
+    made = node(manifest=SHORT, expects_peers=expects_peers)
     join(made, *peers)
     made.handle(WorkerReady(), 10)
     made.handle(EstimateFinished(step=0, scalars=(5,)), 20)
@@ -31,6 +32,16 @@ def finished(*peers: PeerId, **config: object) -> Node:
 def same(target: Node, peer: PeerId, work_distance: int, now_ms: int) -> None:
     """The neighbour says that it holds what the node holds."""
     tell(target, peer, head_of(target.replica.ledger, target.replica.state_digest(), work_distance), now_ms)
+
+
+def ending(target: Node) -> Ending:
+    """As it is now."""
+    return target.end.ending
+
+
+def distance(target: Node) -> int:
+    """As it is now."""
+    return target.end.work_distance
 
 
 def distances_told(target: Node, now_ms: int) -> dict[PeerId, int]:
@@ -43,7 +54,7 @@ def distances_told(target: Node, now_ms: int) -> dict[PeerId, int]:
 def test_end__node_alone__is_over_at_once() -> None:
     alone = finished()
     alone.handle(Ticked(), 30)
-    assert alone.end.ending.is_over and alone.end.ending.equal == 0
+    assert ending(alone).is_over and ending(alone).equal == 0
 
 
 def test_end__peers_expected_and_none_met__is_not_over_but_given_up_after_half_a_minute() -> None:
@@ -51,9 +62,9 @@ def test_end__peers_expected_and_none_met__is_not_over_but_given_up_after_half_a
     waiting.handle(WorkerReady(), timings.FIRST_SYNC_TIMEOUT_MS)  # it signs without peers only after that time
     waiting.handle(EstimateFinished(step=0, scalars=(5,)), 40_000)
     waiting.handle(Ticked(), 40_010)
-    assert waiting.is_finished and not waiting.end.ending.is_over and not waiting.end.ending.is_given_up
+    assert waiting.is_finished and not ending(waiting).is_over and not ending(waiting).is_given_up
     waiting.handle(Ticked(), 40_010 + timings.FIRST_SYNC_TIMEOUT_MS)
-    assert not waiting.end.ending.is_over and waiting.end.ending.is_given_up
+    assert not ending(waiting).is_over and ending(waiting).is_given_up
 
 
 def test_end__neighbour_with_another_root__is_waited_for() -> None:
@@ -62,20 +73,20 @@ def test_end__neighbour_with_another_root__is_waited_for() -> None:
     leaving = finished(X, Y)
     same(leaving, X, WORK_DISTANCE_MAX, 30)
     leaving.handle(Ticked(), 40)
-    assert (leaving.end.ending.equal, leaving.end.ending.differing) == (1, 1)
-    assert leaving.end.work_distance == 0 and not leaving.end.ending.is_over
+    assert (ending(leaving).equal, ending(leaving).differing) == (1, 1)
+    assert distance(leaving) == 0 and not ending(leaving).is_over
     same(leaving, Y, WORK_DISTANCE_MAX, 50)
-    assert leaving.end.ending.is_over and leaving.end.ending.equal == 2
+    assert ending(leaving).is_over and ending(leaving).equal == 2
 
 
 def test_end__neighbour_knows_of_work_further_away__is_waited_for_however_quiet_it_is() -> None:
     """A slow author's first update comes after all others have finished: nobody but its neighbours has heard of it."""
     leaving = finished(X)
-    for distance in range(WORK_DISTANCE_MAX):
-        same(leaving, X, distance, 30 + 10_000 * distance)
-        assert leaving.end.work_distance == distance + 1
-        assert leaving.end.ending.is_over == (distance == WORK_DISTANCE_MAX - 1)
-        leaving.handle(Ticked(), 40 + 10_000 * distance)
+    for told in range(WORK_DISTANCE_MAX):
+        same(leaving, X, told, 30 + 10_000 * told)
+        assert distance(leaving) == told + 1
+        assert ending(leaving).is_over == (told == WORK_DISTANCE_MAX - 1)
+        leaving.handle(Ticked(), 40 + 10_000 * told)
 
 
 def test_end__author_at_work_lacks_its_last_round__is_awaited_until_it_falls_silent() -> None:
@@ -86,12 +97,12 @@ def test_end__author_at_work_lacks_its_last_round__is_awaited_until_it_falls_sil
     tell(leaving, X, pushed(seal(long, 0, 0)), 10)
     leaving.clock.resume_after(1)
     same(leaving, X, WORK_DISTANCE_MAX, 20)
-    assert len(leaving.end.ending.awaited) == 1 and leaving.end.work_distance == 0
+    assert len(ending(leaving).awaited) == 1 and distance(leaving) == 0
     patience_ms = timings.END_INTERVALS * timings.STEP_WAIT_MS_MAX
     leaving.handle(Ticked(), 10 + patience_ms)
-    assert not leaving.end.ending.is_over
+    assert not ending(leaving).is_over
     leaving.handle(Ticked(), 11 + patience_ms)
-    assert leaving.end.ending.is_over
+    assert ending(leaving).is_over
 
 
 def test_end__neighbours_have_left_with_this_root__still_count_as_equal() -> None:
@@ -100,7 +111,7 @@ def test_end__neighbours_have_left_with_this_root__still_count_as_equal() -> Non
     leaving.handle(PeerLeft(peer=X, reason="left"), 40)
     leaving.handle(PeerLeft(peer=Y, reason="left without a word"), 40)
     leaving.handle(Ticked(), 50)
-    assert leaving.end.ending.is_over and leaving.end.ending.equal == 1
+    assert ending(leaving).is_over and ending(leaving).equal == 1
 
 
 def test_end__update_comes_after_all_equal_neighbours_have_left__none_is_equal_any_more() -> None:
@@ -113,7 +124,7 @@ def test_end__update_comes_after_all_equal_neighbours_have_left__none_is_equal_a
     tell(leaving, Y, pushed(seal(long, 1, 0)), 50)
     leaving.handle(PeerLeft(peer=Y, reason="left"), 60)
     leaving.handle(Ticked(), 70)
-    assert leaving.end.ending.equal == 0 and not leaving.end.ending.is_over
+    assert ending(leaving).equal == 0 and not ending(leaving).is_over
 
 
 def test_end__distance_changes__all_neighbours_are_told_at_most_every_tenth_of_a_second() -> None:
@@ -134,10 +145,10 @@ def test_end__neighbour_lies_for_ever__is_given_up_after_half_an_hour() -> None:
     held.handle(Ticked(), 30)
     for now_ms in range(1_000, timings.END_WAIT_MS_MAX, 100_000):
         same(held, X, 0, now_ms)
-        assert not held.end.ending.is_over
-    assert not held.end.ending.is_given_up
+        assert not ending(held).is_over
+    assert not ending(held).is_given_up
     held.handle(Ticked(), timings.END_WAIT_MS_MAX + 1_000)
-    assert held.end.ending.is_given_up and not held.end.ending.is_over
+    assert ending(held).is_given_up and not ending(held).is_over
 
 
 def test_end__node_with_steps_to_make__says_nothing_but_zero() -> None:
@@ -146,18 +157,18 @@ def test_end__node_with_steps_to_make__says_nothing_but_zero() -> None:
     same(training, X, WORK_DISTANCE_MAX, 10)
     training.handle(WorkerReady(), 20)
     same(training, X, WORK_DISTANCE_MAX, 30)
-    assert training.end.work_distance == 0
+    assert distance(training) == 0
 
 
 def test_end__newcomer_without_a_head__holds_the_run_open() -> None:
     open_run = finished(X)
     same(open_run, X, WORK_DISTANCE_MAX, 30)
-    assert open_run.end.ending.is_over
+    assert ending(open_run).is_over
     open_run.handle(PeerJoined(peer=Y), 40)
     open_run.handle(Ticked(), 50)
-    assert not open_run.end.ending.is_over
+    assert not ending(open_run).is_over
     same(open_run, Y, 0, 60)
-    assert not open_run.end.ending.is_over and open_run.end.work_distance == 1
+    assert not ending(open_run).is_over and distance(open_run) == 1
 
 
 def test_end__neighbours_differ_for_a_moment__distance_neither_rises_nor_falls() -> None:
@@ -166,9 +177,9 @@ def test_end__neighbours_differ_for_a_moment__distance_neither_rises_nor_falls()
     for peer in (X, Y):
         same(held, peer, 3, 30)
     tell(held, X, replace(head_of(held.replica.ledger, bytes(32), 7), root=bytes(32)), 40)
-    assert held.end.ending.differing == 1 and held.end.work_distance == 4
+    assert ending(held).differing == 1 and distance(held) == 4
     same(held, Y, 1, 50)
-    assert held.end.work_distance == 2
+    assert distance(held) == 2
 
 
 @pytest.mark.parametrize("is_ring", [False, True])
@@ -188,7 +199,7 @@ def test_network__paces_of_one_to_ten_and_a_slow_newcomer__whoever_may_leave_hol
         left: dict[str, bytes] = {}
         for _ in range(600):
             network.run(500)
-            over = [name for name in names if network.node(name).end.ending.is_over]
+            over = [name for name in names if ending(network.node(name)).is_over]
             left |= {name: network.node(name).replica.ledger.root() for name in over if name not in left}
         assert set(left) == set(names)
         assert len(set(left.values())) == 1 and len(network.digests()) == 1

@@ -1,6 +1,6 @@
 """Whether nodes that leave when the run is over hold the same bits, however unequal their speeds.
 
-    python -m benchmarks.endings --networks 20
+    python -m tests.processes.endings --networks 20
 
 Each network is of real `sfnode join --exit-when-finished` processes on loopback, in a chain, with workers that answer
 after a set time: by turns paces of 1 : 10, and one worker that needs 30 s for a step while the others need one.
@@ -33,7 +33,7 @@ _LIMIT_S: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
+class UnequalNetwork:
     """Steps of the run, and how long one takes each node, in milliseconds."""
 
     name: str
@@ -42,8 +42,8 @@ class Network:
 
 
 NETWORKS: Final = (
-    Network(name=UNEQUAL, steps=40, paces_ms=(200, 2_000, 200, 300)),
-    Network(name=SLOW_STEP, steps=8, paces_ms=(1_000, 1_000, 1_200, 30_000)),
+    UnequalNetwork(name=UNEQUAL, steps=40, paces_ms=(200, 2_000, 200, 300)),
+    UnequalNetwork(name=SLOW_STEP, steps=8, paces_ms=(1_000, 1_000, 1_200, 30_000)),
 )
 
 
@@ -51,7 +51,7 @@ NETWORKS: Final = (
 class Ended:
     """How one network ended; ``digests``: what each node said when it left, with how many peers it was equal."""
 
-    network: Network
+    network: UnequalNetwork
     exit_codes: tuple[int | None, ...]
     digests: tuple[str, ...]
     equal_peers: tuple[int, ...]
@@ -65,7 +65,7 @@ class Ended:
         return self.exit_codes == (0,) * count and len(self.digests) == count and len(set(self.digests)) == 1
 
 
-def run_network(network: Network, folder: Path) -> Ended:
+def run_network(network: UnequalNetwork, folder: Path) -> Ended:
     """Start the network, and wait until all nodes have left."""
     manifest = manifest_of(Shape(authors=len(network.paces_ms), steps=network.steps), tiny_tensors())
     (folder / "test.run").write_bytes(sign_manifest(manifest, OWNER).encode())
@@ -100,7 +100,7 @@ def _exit_code(node: JoinProcess, deadline: float) -> int | None:
 
 
 @contextmanager
-def _workers(manifest: Manifest, network: Network, folder: Path) -> Iterator[list[Path]]:
+def _workers(manifest: Manifest, network: UnequalNetwork, folder: Path) -> Iterator[list[Path]]:
     """A worker of its own for each node."""
     sockets = [folder / f"worker{number}.sock" for number in range(len(network.paces_ms))]
     command = [sys.executable, "-m", "tests.netlab.worker", "--scalars", str(manifest.method.scalars)]
