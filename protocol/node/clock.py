@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Container
 from statistics import median, median_low
 
-from protocol import timings
+from protocol import limits, timings
 from protocol.crypto import Author
 from protocol.run import Manifest
 
@@ -76,6 +76,18 @@ class StepClock:
         heard = self._heard_steps(highest, now_ms)
         others = (step for author, step in highest.items() if author != self._own)
         return self._round_of(heard or [max(others, default=-1)])
+
+    def horizon(self, highest: dict[Author, int], now_ms: int, neighbours: int, asked_step: int | None) -> int:
+        """Last step acceptable now (SPEC 7.3.3 says why).
+
+        For what is pushed the neighbours count with their lower median (``neighbours``), so that one liar does not move
+        it; for what is asked of one of them, its own frontier (``asked_step``) and, once all are silent, whatever is
+        held.
+        """
+        if asked_step is not None:
+            neighbours = max(asked_step, self.furthest(highest, now_ms))
+        ahead = limits.STEPS_AHEAD_MAX * self._round_steps
+        return max(self.frontier(highest, now_ms), self.next_step, neighbours) + ahead
 
     def is_run_over(self, highest: dict[Author, int], now_ms: int) -> bool:
         """Whether the others have done the last round: most of those heard of lately, or anybody once all are silent.

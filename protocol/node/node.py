@@ -305,7 +305,8 @@ class Node:
         """SPEC 9.2: sign nothing before the peers were asked for this author's own highest round."""
         if not self._may_contribute() or self.clock.is_finished or self._first_tick_ms is None:
             return False
-        if not self._has_basis():
+        next_step = max(self.clock.next_step, self.frontier())
+        if not self.bases.is_here(next_step // self.manifest.method.epoch_steps):  # SPEC 9.2.5
             return False
         waited_ms = self._now_ms - self._first_tick_ms
         has_enough = self.sync.peers >= self._config.neighbours_min or waited_ms >= timings.FIRST_SYNC_TIMEOUT_MS
@@ -314,12 +315,6 @@ class Node:
         silent_ms = self._now_ms - max(self._first_tick_ms, self.sync.answered_ms)
         is_silent = silent_ms >= timings.FIRST_SYNC_TIMEOUT_MS or not self._config.expects_peers
         return self._had_neighbours and (is_silent or self.snapshots.may_train())
-
-    def _has_basis(self) -> bool:
-        """Whether the basis of the next step is here (SPEC 9.2.5)."""
-        if not self.replica.ledger.roster.renewals():
-            return True
-        return self.bases.is_here(max(self.clock.next_step, self.frontier()) // self.manifest.method.epoch_steps)
 
     def _may_contribute(self) -> bool:
         """Whether its next step would count: not a relay, admitted, not excluded, with a place in the author table."""
@@ -394,18 +389,10 @@ class Node:
         return self.clock.frontier(self.replica.ledger.authors(), self._now_ms)
 
     def _horizon_step(self, asked_step: int | None = None) -> int | None:
-        """Last step acceptable now; unbounded while catching up, when every step lies ahead. SPEC 7.3.3 says why.
-
-        For what is pushed the neighbours count with their lower median, so that one liar does not move it; for what is
-        asked of one of them, its own frontier (``asked_step``) and, once all are silent, whatever is held.
-        """
+        """Last step acceptable now; unbounded while catching up, when every step lies ahead (SPEC 7.3.3)."""
         if not self.sync.is_live:
             return None
-        ahead = limits.STEPS_AHEAD_MAX * self.manifest.method.local_steps
-        neighbours = self.sync.head_step
-        if asked_step is not None:
-            neighbours = max(asked_step, self.clock.furthest(self.replica.ledger.authors(), self._now_ms))
-        return max(self.frontier(), self.clock.next_step, neighbours) + ahead
+        return self.clock.horizon(self.replica.ledger.authors(), self._now_ms, self.sync.head_step, asked_step)
 
     def _do(self, effects: Sequence[Effect]) -> None:
         self._effects.extend(effects)

@@ -195,7 +195,7 @@ SESSIONS = (
     Mutant(
         name="horizon-of-authors-who-left",
         breaks="once all are silent, what is asked for ends 64 rounds after a majority that left, below what is held",
-        edits=(Edit("protocol.node.node", "Node._horizon_step", "max(asked_step, ", "min(asked_step, "),),
+        edits=(Edit("protocol.node.clock", "StepClock.horizon", "max(asked_step, ", "min(asked_step, "),),
         detector=Tests((_SYNCHRONISER_TESTS + _LEFT_LONG_AGO,)),
     ),
     Mutant(
@@ -203,10 +203,10 @@ SESSIONS = (
         breaks="the horizon follows nothing but the node's own next step",
         edits=(
             Edit(
-                "protocol.node.node",
-                "Node._horizon_step",
-                "max(self.frontier(), self.clock.next_step, neighbours) + ahead",
-                "self.clock.next_step",
+                "protocol.node.clock",
+                "StepClock.horizon",
+                "max(self.frontier(highest, now_ms), self.next_step, neighbours) + ahead",
+                "self.next_step",
             ),
         ),
         detector=Simulation("no agreement"),
