@@ -95,6 +95,7 @@ class Examination:
         is_there = (directory / MANIFEST_FILE).exists()
         manifest = self._signed.manifest if self._signed and is_there else None
         await self._check("data directory", partial(data.check_directory, directory, manifest))
+        await self._check("privacy", partial(data.check_privacy, directory))
         await self._check("identity", partial(data.check_identity, directory))
         await self._check("ledger", partial(data.check_ledger, directory), _LEDGER_S)
         if manifest is not None:

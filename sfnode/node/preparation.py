@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
+from pathlib import Path
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest, coefficient_count
@@ -18,7 +20,7 @@ from sfnode.run import (
     find_model,
     node_seed,
 )
-from sfnode.storage import IDENTITY_FILE, evaluation_file, training_file
+from sfnode.storage import IDENTITY_FILE, LOCK_FILE, claim_folder, evaluation_file, training_file
 from sfnode.worker import TrainingConfig
 
 _COEFFICIENT_BYTES = 8
@@ -34,6 +36,7 @@ async def prepare(options: JoinOptions, reporter: Reporter) -> DaemonConfig:
     manifest = signed.manifest
     data_dir = find_data_directory(manifest, options.source.data_dir)
     training = None if options.is_relay else _training_config(manifest, options)
+    _claim(data_dir, reporter)
     basis = await find_basis(manifest, options.source, data_dir, reporter)
     is_training = training is not None
     seed = await node_seed(manifest, data_dir / IDENTITY_FILE, is_training=is_training, reporter=reporter)
@@ -51,6 +54,16 @@ async def prepare(options: JoinOptions, reporter: Reporter) -> DaemonConfig:
         snapshot=options.snapshots.snapshot,
         snapshot_authors_min=options.snapshots.snapshot_authors,
     )
+
+
+def _claim(data_dir: Path, reporter: Reporter) -> None:
+    """Before the first file is written there: nobody else may enter."""
+    if claim_folder(data_dir):
+        text = (
+            f"other users of this machine could enter {data_dir} until now; it is closed to them. If it seems to be in "
+            f"use and no node of yours runs there, remove {data_dir / LOCK_FILE}"
+        )
+        reporter.event_at(logging.WARNING, "directory_closed", text, data_dir=str(data_dir))
 
 
 def _network_config(manifest: Manifest, options: JoinOptions) -> NetworkConfig:

@@ -5,5 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from tests.attacks.outcome import Attack
+from tests.attacks.planted_files import locked_folder, planted_files
 
-ATTACKS: Final[dict[str, Attack]] = {}
+ATTACKS: Final[dict[str, Attack]] = {attack.__name__: attack for attack in (locked_folder, planted_files)}

@@ -160,6 +160,7 @@ def test_init__file_that_exists__is_not_overwritten(tmp_path: Path) -> None:
 
 def test_init__owner_key_that_is_not_a_key__says_so(tmp_path: Path) -> None:
     key = tmp_path / "owner.key"
+    key.touch(0o600)
     key.write_text("not hexadecimal")
     assert_teaches(call(*INIT, "--out", tmp_path / "new.run", "--owner-key", key), str(key), "backup")
 
@@ -289,6 +290,7 @@ def test_id__wrong_use__says_what_to_give(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"zz" * 32, b"ab" * 31, b"\xff\xfe"])
 def test_id__file_that_is_not_a_key__says_so(content: bytes, tmp_path: Path) -> None:
     key = tmp_path / "a.key"
+    key.touch(0o600)
     key.write_bytes(content)
     assert_teaches(call("id", "show", "--key", key), str(key), "64 hexadecimal digits", "backup")
 

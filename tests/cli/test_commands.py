@@ -197,20 +197,20 @@ def test_id__new_key__is_shown_alike_as_text_and_as_json(tmp_path: Path) -> None
     shown = json.loads(call("id", "show", "--data-dir", tmp_path, "--json").stdout)
     assert made == shown
     assert shown["peer"] == peer_of_author(bytes.fromhex(shown["author"]))
-    assert shown["file"] == str(key) and shown["is_private"] is True
+    assert shown["file"] == str(key)
     assert key.stat().st_mode & 0o777 == 0o600
     text = call("id", "show", "--key", key)
     assert shown["author"] in text.stdout and shown["peer"] in text.stdout and text.stderr == ""
 
 
-def test_id__key_that_others_can_read__is_shown_with_a_warning(tmp_path: Path) -> None:
+def test_id__key_that_others_can_read__is_refused_with_what_to_do(tmp_path: Path) -> None:
     key = tmp_path / "identity.key"
     call("id", "new", "--out", key)
-    key.chmod(0o644)
-    outcome = call("id", "show", "--key", key)
-    assert outcome.code == 0
-    assert outcome.stderr == f"Warning: others can read this key: chmod 600 {key}\n"
-    assert json.loads(call("id", "show", "--key", key, "--json").stdout)["is_private"] is False
+    for mode in (0o644, 0o640, 0o604, 0o620):
+        key.chmod(mode)
+        assert_teaches(call("id", "show", "--key", key), "other users", f"chmod 600 {key}", "new one")
+    key.chmod(0o600)
+    assert call("id", "show", "--key", key).code == 0
 
 
 # --- init, eval -------------------------------------------------------------------------------------------------
