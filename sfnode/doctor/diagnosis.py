@@ -33,12 +33,14 @@ class Question:
     Attributes:
         directory: None: the node's folder is not known.
         is_new: it may be missing; otherwise it must be a node's.
+        run_id: of the run that the bootstraps must be in; None: whichever they are in.
     """
 
     directory: Path | None
     is_new: bool
     signed: SignedManifest | None
     bootstrap: tuple[str, ...]
+    run_id: bytes | None
     listen: tuple[str, ...]
     model: str | None
     device: str
@@ -107,7 +109,7 @@ class Examination:
         own_pid = _pid_on(question.directory)
         for text in question.listen:
             self._tell(await within(f"listen {text}", _QUICK_S, partial(ports.check_port, text, own_pid)))
-        run_id = self._signed.manifest.run_id if self._signed else None
+        run_id = self._signed.manifest.run_id if self._signed else question.run_id
         known = peers.Surroundings(run_id=run_id, signed=self._signed, listen_port=0)
         async with ports.held_open(question.listen[0] if question.listen else None) as port:
             known.listen_port = port

@@ -6,5 +6,6 @@ from typing import Final
 
 from tests.attacks.outcome import Attack
 from tests.attacks.planted_files import locked_folder, planted_files
+from tests.attacks.wrong_run import wrong_run
 
-ATTACKS: Final[dict[str, Attack]] = {attack.__name__: attack for attack in (locked_folder, planted_files)}
+ATTACKS: Final[dict[str, Attack]] = {attack.__name__: attack for attack in (locked_folder, planted_files, wrong_run)}

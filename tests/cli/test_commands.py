@@ -33,7 +33,7 @@ STATUS = Status(
     run="test", run_id=SIGNED.manifest.run_id.hex(), author=ALICE.author.hex(), pid=os.getpid(), step=7, steps=40,
     is_finished=False, updates=13, void_slots=0, authors=2, own_updates=7, skipped_steps=1, catching_up=0, peers=3,
     loss=0.5, accuracy=None, forward_rows=112, worker_restarts=0, ledger_root="aa" * 32, state_digest="bb" * 32,
-    bytes_in=1_234, bytes_out=56_789, payload_bytes=999, rejected=0, ignored=2, time=0.0,
+    bytes_in=1_234, bytes_out=56_789, payload_bytes=999, rejected=0, ignored=2, time=0.0, join="",
     admission="open", is_admitted=True, excluded_from=None, authors_excluded=0,
     memory=MemoryState(bytes_max=512 << 20, resident_bytes=97 << 20),
 )  # fmt: skip
@@ -222,7 +222,8 @@ def test_run__from_init_to_export__tells_the_same_in_json(tmp_path: Path) -> Non
     made = json.loads(call("init", *arguments).stdout)
     assert made["file"] == str(out) and made["name"] == "a" and made["model"] == "embedded:tiny-opt"
     node = tmp_path / "node"
-    joined = call("join", "--run", out, "--data-dir", node, "--exit-when-finished", "--threads", 1, "--json")
+    own = ("--run", out, "--invite", made["invitation"], "--data-dir", node)
+    joined = call("join", *own, "--exit-when-finished", "--threads", 1, "--json")
     assert joined.code == 0, joined
     events = [json.loads(line) for line in joined.stdout.splitlines()]
     assert {event["event"] for event in events} >= {"started", "worker_ready", "progress", "finished"}
