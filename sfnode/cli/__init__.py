@@ -35,7 +35,7 @@ def cli() -> None:
 
     \b
     Try it on this machine:   sfnode testnet --nodes 4 --steps 120
-    Join a run:               sfnode join --bootstrap /ip4/203.0.113.7/tcp/4001/p2p/12D3... --model facebook/opt-1.3b
+    Join a run:               sfnode join sfnode:6f1c...@/ip4/203.0.113.7/tcp/4001/p2p/12D3...
     Start a run of your own:  sfnode init --help
     """
 

@@ -13,15 +13,15 @@ import trio
 from sfnode.cli.options import (
     REPEAT,
     FolderPath,
-    bootstrap_option,
     device_options,
     joiner_model_option,
     json_option,
+    run_address_options,
     run_file_option,
 )
 from sfnode.doctor import Examination, Finding, Question, Verdict, summary_of
 from sfnode.reporter import printable
-from sfnode.run import find_data_directory
+from sfnode.run import RunAddress, find_data_directory
 from sfnode.storage import decode_run_file
 from sfnode.worker_protocol import DeviceOptions
 
@@ -43,7 +43,7 @@ _COLOURS: Final = {
 @click.option(
     "--data-dir", type=FolderPath, help="Examine this data directory: of a node, running or not, or of a new one."
 )
-@bootstrap_option
+@run_address_options
 @run_file_option
 @joiner_model_option
 @click.option(
@@ -58,7 +58,7 @@ _COLOURS: Final = {
 @json_option
 def doctor(
     data_dir: Path | None,
-    bootstrap: tuple[str, ...],
+    bootstrap: RunAddress,
     run_file: Path | None,
     model: str | None,
     listen: tuple[str, ...],
@@ -72,7 +72,7 @@ def doctor(
     to `sfnode join`. Nothing is loaded, and no node starts. The exit code is 0 unless a check fails.
 
     \b
-    Example: sfnode doctor --bootstrap /ip4/203.0.113.7/tcp/4001/p2p/12D3... --model facebook/opt-1.3b
+    Example: sfnode doctor sfnode:6f1c...@/ip4/203.0.113.7/tcp/4001/p2p/12D3... --model facebook/opt-1.3b
              sfnode doctor --data-dir ~/.sfnode/my-run-0123456789ab --json
     """
     signed = decode_run_file(run_file) if run_file else None
@@ -81,9 +81,10 @@ def doctor(
         directory = find_data_directory(signed.manifest, None)
     question = Question(
         directory=directory,
-        is_new=signed is not None or bool(bootstrap),
+        is_new=signed is not None or bool(bootstrap.nodes),
         signed=signed,
-        bootstrap=bootstrap,
+        bootstrap=bootstrap.nodes,
+        run_id=bootstrap.run_id,
         listen=listen,
         model=model,
         device=devices.device,

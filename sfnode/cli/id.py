@@ -10,7 +10,7 @@ import click
 from protocol.errors import OperatorError
 from sfnode.cli.options import FilePath, FolderPath, json_option
 from sfnode.network import peer_of_author
-from sfnode.storage import IDENTITY_FILE, is_private, load_identity, load_or_create_seed
+from sfnode.storage import IDENTITY_FILE, load_identity, load_or_create_seed
 
 
 @click.group("id")
@@ -54,10 +54,8 @@ def new(out: Path, is_json: bool) -> None:
 
 def _print(path: Path, is_json: bool) -> None:
     author = load_identity(path).author
-    fields = {"author": author.hex(), "peer": peer_of_author(author), "file": str(path), "is_private": is_private(path)}
+    fields = {"author": author.hex(), "peer": peer_of_author(author), "file": str(path)}
     if is_json:
         click.echo(json.dumps(fields))
         return
     click.echo(f"author  {fields['author']}\npeer    {fields['peer']}\nfile    {path}")
-    if not fields["is_private"]:
-        click.echo(f"Warning: others can read this key: chmod 600 {path}", err=True)

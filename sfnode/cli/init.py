@@ -20,7 +20,7 @@ from sfnode.cli.options import (
     model_option,
     number_option,
 )
-from sfnode.run import DataOptions
+from sfnode.run import DataOptions, check_owner, new_invitation
 from sfnode.storage import write_durably
 
 _data_options = group(
@@ -44,7 +44,7 @@ _admission_options = group(
         "--admission",
         AdmissionKind,
         "Let these contribute: `open` anybody, `allow-list` keys that you admit, `invite` also those whom you invite.",
-        AdmissionKind.OPEN,
+        AdmissionKind.INVITE,
         key="kind",
     ),
     click.option(
@@ -52,7 +52,8 @@ _admission_options = group(
         type=click.IntRange(0, POW_BITS_MAX),
         default=0,
         show_default=True,
-        help="Ask for this many bits of work per key in an open run. Each bit doubles the work; 20 take half a minute.",
+        help="Ask for this many bits of work per key in an open run. Each bit doubles the work. 20 take a node about "
+        "20 s of one core, and a program written for that alone less than a second.",
     ),
 )
 
@@ -93,16 +94,27 @@ def init(out: Path, owner_key: Path | None, options: RunOptions, is_json: bool) 
     """
     if out.exists():
         raise OperatorError(f"{out} exists: choose another --out, or remove it")
+    if options.admission.pow_bits and options.admission.kind is not AdmissionKind.OPEN:
+        raise OperatorError("--pow-bits is the price of a key in an open run: add --admission open, or leave it out")
     key_path = owner_key or out.with_suffix(".key")
     run = make_run(options, key_path, default_name=out.stem)
     write_durably(out, run.signed.encode())
+    invitation = _invitation(run, key_path)
     if is_json:
-        click.echo(json.dumps(_as_json(run, out)))
+        click.echo(json.dumps(_as_json(run, out, invitation)))
     else:
-        _say(run, out, key_path, options.basis)
+        _say(run, out, key_path, options.basis, invitation)
 
 
-def _as_json(run: NewRun, out: Path) -> dict[str, object]:
+def _invitation(run: NewRun, key_path: Path) -> str:
+    """One for the first node, which is the owner's own; empty for a run that has no invitations."""
+    manifest = run.signed.manifest
+    if manifest.admission.kind is not AdmissionKind.INVITE:
+        return ""
+    return new_invitation(manifest, check_owner(key_path, manifest))
+
+
+def _as_json(run: NewRun, out: Path, invitation: str) -> dict[str, object]:
     manifest = run.signed.manifest
     return {
         "run_id": manifest.run_id.hex(),
@@ -111,31 +123,34 @@ def _as_json(run: NewRun, out: Path) -> dict[str, object]:
         "tensors": len(manifest.tensors),
         "left_out": dict(run.left_out),
         "admission": manifest.admission.kind.value,
+        "invitation": invitation,
         "record_bytes": run.record_bytes,
         "file": str(out),
     }
 
 
-def _say(run: NewRun, out: Path, key_path: Path, basis: Path | None) -> None:
+def _say(run: NewRun, out: Path, key_path: Path, basis: Path | None, invitation: str) -> None:
     manifest = run.signed.manifest
-    with_basis = f" --basis {basis}" if basis else ""
+    given = (f" --basis {basis}" if basis else "") + (f" --invite {invitation}" if invitation else "")
     click.echo(f"run      {manifest.name} ({manifest.run_id.hex()[:16]})")
     click.echo(f"model    {manifest.model.id}, {len(manifest.tensors)} trainable tensors")
     for tensor, why in run.left_out.items():
         click.echo(f"left out {tensor}: {why}")
     click.echo(f"update   {run.record_bytes} bytes per step and node")
     click.echo(f"written  {out}, signed with {key_path}")
-    click.echo(f"next     sfnode join --run {out}{with_basis} --listen /ip4/0.0.0.0/tcp/4001")
-    if hint := _admission_hint(manifest, key_path, out):
-        click.echo(hint)
+    click.echo(f"next     sfnode join --run {out}{given} --listen /ip4/0.0.0.0/tcp/4001")
+    click.echo(_admission_hint(manifest, key_path, out))
 
 
 def _admission_hint(manifest: Manifest, key_path: Path, out: Path) -> str:
-    """How the first author, too, gets into a run that is not open."""
+    """Who may contribute, and how others, or all, get in."""
     match manifest.admission.kind:
         case AdmissionKind.ALLOW_LIST:
             return f"admit    sfnode run admit AUTHOR --owner-key {key_path} --data-dir DIR: your own node, too"
         case AdmissionKind.INVITE:
-            return f"invite   sfnode run invite --owner-key {key_path} --run {out}: then join with --invite, you too"
+            return (
+                f"invite   sfnode run invite --owner-key {key_path} --run {out}: one for each who joins with --invite\n"
+                "open     sfnode init --admission open makes a run to which anybody may contribute"
+            )
         case AdmissionKind.OPEN:
-            return ""
+            return "open     anybody may contribute, with as many keys as they like: see docs/threat-model.md"

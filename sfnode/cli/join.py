@@ -17,19 +17,27 @@ from sfnode.cli.options import (
     REPEAT,
     FilePath,
     FolderPath,
-    bootstrap_option,
     choice_option,
     device_options,
     group,
     joiner_model_option,
     json_option,
     number_option,
+    run_address_options,
     run_file_option,
 )
 from sfnode.event_log import LEVELS, show_log
 from sfnode.node import Daemon, prepare
 from sfnode.reporter import Reporter
-from sfnode.run import JoinOptions, NetworkOptions, RunSource, SnapshotOptions, TrainingOptions
+from sfnode.run import (
+    JoinOptions,
+    NetworkOptions,
+    RunAddress,
+    RunSource,
+    SnapshotOptions,
+    TrainingOptions,
+    address_for_others,
+)
 
 _NETWORK = NetworkOptions()
 _SNAPSHOTS = SnapshotOptions()
@@ -37,7 +45,7 @@ _SNAPSHOTS = SnapshotOptions()
 _source_options = group(
     "source",
     RunSource,
-    bootstrap_option,
+    run_address_options,
     run_file_option,
     click.option(
         "--data-dir", type=FolderPath, help=f"Keep this node's key and state in this directory.  {DEFAULT_DATA_DIR}"
@@ -163,8 +171,10 @@ _snapshot_options = group(
 def join(options: JoinOptions, log_level: str, is_json: bool) -> None:
     """Join a run and train in it, or start one from a run file.
 
+    ADDRESS is what a node of the run prints at its start: sfnode:RUN@ADDRESS. Only that run is joined.
+
     \b
-    Join:   sfnode join --bootstrap /ip4/203.0.113.7/tcp/4001/p2p/12D3... --model facebook/opt-1.3b
+    Join:   sfnode join sfnode:6f1c...@/ip4/203.0.113.7/tcp/4001/p2p/12D3... --model facebook/opt-1.3b
     Start:  sfnode join --run my.run --listen /ip4/0.0.0.0/tcp/4001
     Again:  sfnode join --data-dir ~/.sfnode/my-run-0123456789ab
     """
@@ -202,5 +212,14 @@ async def _run(daemon: Daemon) -> None:
         addresses = await nursery.start(daemon.run)
         text = f"run {manifest.name} ({manifest.run_id.hex()[:16]}), data in {data_dir}"
         listening = [f"listening on {address}" for address in addresses] or ["not listening: this node dials out only"]
+        given = address_for_others(manifest.run_id, addresses)
         fields = {"run_id": manifest.run_id.hex(), "data_dir": str(data_dir), "addresses": list(addresses)}
-        daemon.reporter.event("started", text, *listening, **fields)
+        daemon.reporter.event("started", text, *listening, *_how_to_join(given), join=str(given), **fields)
+
+
+def _how_to_join(given: RunAddress) -> list[str]:
+    """What to send to others, where they can dial this node."""
+    if not given.nodes:
+        return []
+    where = "" if given.is_public else " on your own network (--announce names an address for all others)"
+    return [f"others join{where} with: sfnode join {given}"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from protocol.run import BasisKind, CoreKind, Objective, ScalarKind, ScheduleKind
-from sfnode.run import BEST, BUILTIN_TASKS, HOME, RANK, MethodOptions, TaskOptions
+from sfnode.run import BEST, BUILTIN_TASKS, HOME, RANK, MethodOptions, TaskOptions, parse_run_addresses
 from sfnode.worker_protocol import FLOATS, PRECISIONS, DeviceOptions
 
 Command = Callable[..., None]
@@ -246,11 +246,25 @@ data_dir_option = click.option(
 run_file_option = click.option(
     "--run", "run_file", type=FilePath, help="Read the manifest from this run file instead of asking a bootstrap."
 )
-bootstrap_option = click.option(
-    "--bootstrap",
-    multiple=True,
-    help=f"Dial this node of the run first: its multiaddr, which ends in /p2p/ID. {REPEAT}",
-)
+
+
+def run_address_options(command: Command) -> Command:
+    """Arguments ADDRESS and ``--bootstrap``, which a command gets together as the `RunAddress` ``bootstrap``."""
+
+    @click.argument("addresses", metavar="[ADDRESS]...", nargs=-1)
+    @click.option(
+        "--bootstrap",
+        multiple=True,
+        help="Dial this node of the run first: an ADDRESS, sfnode:RUN@..., or its multiaddr, which ends in /p2p/ID. "
+        f"{REPEAT}",
+    )
+    @functools.wraps(command)
+    def gather(addresses: tuple[str, ...], bootstrap: tuple[str, ...], **values: object) -> None:
+        command(bootstrap=parse_run_addresses((*addresses, *bootstrap)), **values)
+
+    return gather
+
+
 local_model_option = click.option(
     "--model", help="Read the model from this folder, when the run's model is a local folder."
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ from sfnode.cli.options import (
     number_option,
     owner_key_option,
 )
-from sfnode.run import check_owner
+from sfnode.run import check_owner, new_invitation
 from sfnode.storage import (
     decode_run_file,
     read_manifest,
@@ -132,10 +131,9 @@ def invite(count: int, owner: OwnerOptions, is_json: bool) -> None:
     if manifest.admission.kind is not AdmissionKind.INVITE:
         raise OperatorError(
             f"the run's admission is {manifest.admission.kind.value}: only an invite run has invitations, which "
-            "`sfnode init --admission invite` makes"
+            "`sfnode init` makes unless told otherwise"
         )
-    codec = StatementCodec(manifest)
-    texts = [codec.invite(signer, secrets.token_bytes(KEY_BYTES)).text for _ in range(count)]
+    texts = [new_invitation(manifest, signer) for _ in range(count)]
     click.echo(json.dumps({"invitations": texts}) if is_json else "\n".join(texts))
 
 

@@ -39,5 +39,7 @@ def status(data_dir: Path, is_json: bool) -> None:
         "ledger": current.ledger_root or "catching up",
         "state": current.state_digest or "catching up",
     }
+    if current.join:
+        rows["join"] = f"sfnode join {current.join}"
     for name, value in rows.items():
         click.echo(f"{name:<8} {printable(str(value))}")

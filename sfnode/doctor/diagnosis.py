@@ -33,12 +33,14 @@ class Question:
     Attributes:
         directory: None: the node's folder is not known.
         is_new: it may be missing; otherwise it must be a node's.
+        run_id: of the run that the bootstraps must be in; None: whichever they are in.
     """
 
     directory: Path | None
     is_new: bool
     signed: SignedManifest | None
     bootstrap: tuple[str, ...]
+    run_id: bytes | None
     listen: tuple[str, ...]
     model: str | None
     device: str
@@ -95,6 +97,7 @@ class Examination:
         is_there = (directory / MANIFEST_FILE).exists()
         manifest = self._signed.manifest if self._signed and is_there else None
         await self._check("data directory", partial(data.check_directory, directory, manifest))
+        await self._check("privacy", partial(data.check_privacy, directory))
         await self._check("identity", partial(data.check_identity, directory))
         await self._check("ledger", partial(data.check_ledger, directory), _LEDGER_S)
         if manifest is not None:
@@ -106,7 +109,7 @@ class Examination:
         own_pid = _pid_on(question.directory)
         for text in question.listen:
             self._tell(await within(f"listen {text}", _QUICK_S, partial(ports.check_port, text, own_pid)))
-        run_id = self._signed.manifest.run_id if self._signed else None
+        run_id = self._signed.manifest.run_id if self._signed else question.run_id
         known = peers.Surroundings(run_id=run_id, signed=self._signed, listen_port=0)
         async with ports.held_open(question.listen[0] if question.listen else None) as port:
             known.listen_port = port

@@ -12,8 +12,9 @@ from sfnode.storage import (
     IDENTITY_FILE,
     LEDGER_FILE,
     basis_in,
+    check_folder,
     is_locked,
-    is_private,
+    is_open_to_others,
     load_seed,
     read_bases,
     read_bytes,
@@ -40,6 +41,17 @@ def check_directory(directory: Path, manifest: Manifest | None) -> Finding:
     return ok("data directory", text)
 
 
+def check_privacy(directory: Path) -> Finding:
+    """Whether other users of this machine are kept out of it."""
+    if not directory.exists():
+        return ok("privacy", "`sfnode join` makes the directory, for you only")
+    check_folder(directory)
+    if is_open_to_others(directory):
+        text = f"other users of this machine can enter {directory}"
+        return warning("privacy", text, f"chmod 700 {directory}; a node does that when it starts")
+    return ok("privacy", f"only you can enter {directory}")
+
+
 def check_ledger(directory: Path) -> Finding:
     """Whether the ledger can be read to its end; signatures are not verified."""
     if not (directory / LEDGER_FILE).exists():
@@ -52,7 +64,7 @@ def check_ledger(directory: Path) -> Finding:
 
 
 def check_identity(directory: Path) -> Finding:
-    """Whether the node's key is valid, and hidden from other users."""
+    """Whether the node's key is valid, and its owner's alone."""
     path = directory / IDENTITY_FILE
     if not path.exists():
         return ok("identity", "none yet: `sfnode join` makes one")
@@ -60,8 +72,6 @@ def check_identity(directory: Path) -> Finding:
         load_seed(path)
     except OperatorError as error:
         return fail("identity", str(error), f"or remove {path}: the node then joins as a new author")
-    if not is_private(path):
-        return fail("identity", f"other users of this machine can read {path}", f"chmod 600 {path}")
     return ok("identity", f"{path}, readable by you only")
 
 

@@ -18,7 +18,6 @@ from protocol.wire import Bye
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
 from sfnode.network import (
     FULL,
-    MANIFEST,
     OBSERVER_RUN_ID,
     OTHER_VERSION,
     Address,
@@ -29,11 +28,13 @@ from sfnode.network import (
     Host,
     Link,
     LinkBrokenError,
+    OtherRunError,
     ReachAnswer,
     RefusedError,
     Timings,
     Traffic,
     exchange_hello,
+    manifest_of,
     own_hello,
     parse_bootstrap,
     share_port,
@@ -111,6 +112,8 @@ async def _check_bootstrap(host: Host, text: str, known: Surroundings) -> Findin
         return await _talk(host, link, known, name, taken_ms)
     except RefusedError as error:
         return _refused(name, error)
+    except OtherRunError as error:
+        return fail(name, f"it {error}, which it said it was in", "use another bootstrap")
     except (Reject, LinkBrokenError) as error:
         return fail(name, f"it does not keep to the protocol: {error}", "use another bootstrap")
     finally:
@@ -147,7 +150,7 @@ async def _talk(host: Host, link: Link, known: Surroundings, name: str, taken_ms
         return fail(name, text, "use a bootstrap of this run, or another --data-dir or --run for that one")
     known.run_id = hello.run_id
     if known.signed is None:
-        known.signed = decode_run_untrusted(await Download(MANIFEST).run(channel))
+        known.signed = decode_run_untrusted(await Download(manifest_of(hello.run_id)).run(channel))
     answer = await host.ask_reach(link, known.listen_port)
     if answer is not None:
         ahead_s = answer.unix_ms / 1_000 - time.time()

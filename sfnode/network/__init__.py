@@ -18,15 +18,15 @@ from sfnode.network.discovery import (
 from sfnode.network.memory_guard import MemoryConfig, MemoryState, resident_bytes
 from sfnode.network.network import Network
 from sfnode.network.network_config import NetworkConfig, Timings
-from sfnode.network.policy import Address, parse_address, parse_bootstrap, parse_listen, peer_of_author
+from sfnode.network.policy import Address, parse_address, parse_announce, parse_bootstrap, parse_listen, peer_of_author
 from sfnode.network.reports import DialReport, Readiness
 from sfnode.network.sessions import (
     FULL,
-    MANIFEST,
     OBSERVER_RUN_ID,
     OTHER_VERSION,
     Channel,
     Download,
+    OtherRunError,
     RefusedError,
     ServedRun,
     Traffic,
@@ -34,6 +34,7 @@ from sfnode.network.sessions import (
     exchange_hello,
     fetch,
     fetch_manifest,
+    manifest_of,
     own_hello,
     snapshot_of,
 )
@@ -60,7 +61,6 @@ __all__ = [
     "Host",
     "Link",
     "LinkBrokenError",
-    "MANIFEST",
     "MEMORY_BYTES_MAX",
     "MappingReport",
     "MemoryConfig",
@@ -70,6 +70,7 @@ __all__ = [
     "NoMappingError",
     "OBSERVER_RUN_ID",
     "OTHER_VERSION",
+    "OtherRunError",
     "ReachAnswer",
     "Readiness",
     "RefusedError",
@@ -86,8 +87,10 @@ __all__ = [
     "fetch",
     "fetch_manifest",
     "find_gateway",
+    "manifest_of",
     "own_hello",
     "parse_address",
+    "parse_announce",
     "parse_bootstrap",
     "parse_listen",
     "peer_of_author",

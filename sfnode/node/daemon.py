@@ -353,7 +353,8 @@ class Daemon:
 
     def _report_admission(self, status: Status) -> None:
         """Say when this node's key may not contribute, why, and when that changes."""
-        if self.trainer is None or not (self.node.sync.is_live or self.node.sync.peers == 0):
+        is_settled = self.node.sync.is_live or self.node.sync.peers == 0
+        if self.trainer is None or not is_settled or any(waiting(self.config.data_dir)):
             return  # the statement may be on its way
         admission = own_admission(status)
         if admission != self._admission_reported:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
+from pathlib import Path
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest, coefficient_count
-from sfnode.network import MemoryConfig, NetworkConfig, resident_bytes
+from sfnode.network import MemoryConfig, NetworkConfig, parse_announce, parse_listen, resident_bytes
 from sfnode.node.daemon import DaemonConfig
 from sfnode.reporter import Reporter
 from sfnode.run import (
+    OPEN,
     JoinOptions,
+    NetworkOptions,
     claim_invitation,
     find_basis,
     find_data_directory,
@@ -18,7 +22,7 @@ from sfnode.run import (
     find_model,
     node_seed,
 )
-from sfnode.storage import IDENTITY_FILE, evaluation_file, training_file
+from sfnode.storage import IDENTITY_FILE, LOCK_FILE, claim_folder, evaluation_file, training_file
 from sfnode.worker import TrainingConfig
 
 _COEFFICIENT_BYTES = 8
@@ -33,7 +37,9 @@ async def prepare(options: JoinOptions, reporter: Reporter) -> DaemonConfig:
     signed = await find_manifest(options.source, reporter)
     manifest = signed.manifest
     data_dir = find_data_directory(manifest, options.source.data_dir)
+    _warn_of_open_run(manifest, options.network, reporter)
     training = None if options.is_relay else _training_config(manifest, options)
+    _claim(data_dir, reporter)
     basis = await find_basis(manifest, options.source, data_dir, reporter)
     is_training = training is not None
     seed = await node_seed(manifest, data_dir / IDENTITY_FILE, is_training=is_training, reporter=reporter)
@@ -53,12 +59,34 @@ async def prepare(options: JoinOptions, reporter: Reporter) -> DaemonConfig:
     )
 
 
+def _claim(data_dir: Path, reporter: Reporter) -> None:
+    """Before the first file is written there: nobody else may enter."""
+    if claim_folder(data_dir):
+        text = (
+            f"other users of this machine could enter {data_dir} until now; it is closed to them. If it seems to be in "
+            f"use and no node of yours runs there, remove {data_dir / LOCK_FILE}"
+        )
+        reporter.event_at(logging.WARNING, "directory_closed", text, data_dir=str(data_dir))
+
+
+def _warn_of_open_run(manifest: Manifest, network: NetworkOptions, reporter: Reporter) -> None:
+    """Strangers can reach this node, and their keys cost nothing."""
+    told = (*map(parse_listen, network.listen), *map(parse_announce, network.announce))
+    is_reachable = any(not (address.is_inside or address.is_loopback) for address in told)
+    if manifest.admission == OPEN and is_reachable:
+        text = (
+            "this run is open and keys cost nothing: whoever reaches this node can end the training, or steer it. "
+            "`sfnode init` makes runs by invitation unless told otherwise"
+        )
+        reporter.event_at(logging.WARNING, "open_run", text)
+
+
 def _network_config(manifest: Manifest, options: JoinOptions) -> NetworkConfig:
     network = options.network
     return NetworkConfig(
         listen=network.listen,
         announce=network.announce,
-        bootstrap=options.source.bootstrap,
+        bootstrap=options.source.bootstrap.nodes,
         neighbours_fixed=network.neighbours_fixed,
         local_discovery=not network.no_mdns,
         port_mapping=network.upnp,

@@ -14,6 +14,7 @@ from protocol.run import AdmissionKind, Manifest
 from protocol.schema import Malformed, from_plain_untrusted
 from sfnode.network import MemoryState, Network
 from sfnode.reporter import format_rate
+from sfnode.run import address_for_others
 from sfnode.storage import STATUS_FILE, is_locked, read_bytes, read_manifest, write_json
 from sfnode.worker import Trainer
 
@@ -39,6 +40,7 @@ class Status:
         ledger_root, state_digest: hex; empty while updates wait to be summed.
         bytes_in, bytes_out: frames of the wire protocol since the start.
         payload_bytes: of the records held: what the updates weigh without frames and copies.
+        join: what others give to `sfnode join`; empty where they cannot dial this node.
         admission: who may contribute to the run, in words.
         is_admitted: whether this node's key may contribute; exclusions are another matter.
         excluded_from: first step from which on the owner has excluded this node's key; None when it has not.
@@ -76,6 +78,7 @@ class Status:
     payload_bytes: int
     rejected: int
     ignored: int
+    join: str
     admission: str
     is_admitted: bool
     excluded_from: int | None
@@ -133,6 +136,7 @@ class StatusWriter:
             payload_bytes=ledger.updates * ledger.codec.record_bytes,
             rejected=node.rejected.total(),
             ignored=node.ignored.total(),
+            join=str(address_for_others(node.manifest.run_id, network.addresses)),
             admission=describe_admission(node.manifest),
             is_admitted=ledger.roster.is_admitted(node.author),
             excluded_from=ledger.roster.excluded_from(node.author),

@@ -6,7 +6,8 @@ from sfnode.run.data_directory import HOME, find_data_directory
 from sfnode.run.model_reference import find_model
 from sfnode.run.node_key import claim_invitation, node_seed
 from sfnode.run.node_options import JoinOptions, NetworkOptions, RunSource, SnapshotOptions, TrainingOptions
-from sfnode.run.owner_key import check_owner
+from sfnode.run.owner_key import check_owner, new_invitation
+from sfnode.run.run_address import RunAddress, address_for_others, parse_run_addresses
 from sfnode.run.run_source import find_basis, find_manifest
 from sfnode.run.task_options import DataOptions, TaskOptions, texts_of
 
@@ -20,11 +21,13 @@ __all__ = [
     "NetworkOptions",
     "OPEN",
     "RANK",
+    "RunAddress",
     "RunDraft",
     "RunSource",
     "SnapshotOptions",
     "TaskOptions",
     "TrainingOptions",
+    "address_for_others",
     "build_manifest",
     "check_owner",
     "claim_invitation",
@@ -33,7 +36,9 @@ __all__ = [
     "find_manifest",
     "find_model",
     "method_of",
+    "new_invitation",
     "node_seed",
+    "parse_run_addresses",
     "read_toml",
     "texts_of",
 ]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from protocol.node import SnapshotUse
 from sfnode.network import MEMORY_BYTES_MAX
+from sfnode.run.run_address import RunAddress
 from sfnode.worker_protocol import DeviceOptions
 
 
@@ -18,13 +19,13 @@ class RunSource:
     """Where a joiner finds the run: in a file, in a node's data directory, or with a peer.
 
     Attributes:
-        bootstrap: multiaddrs of nodes of the run.
+        bootstrap: nodes of the run, and which run that must be.
         data_dir: None: the run's own one below `data_directory.HOME`.
         basis: file of the run's published basis.
     """
 
     run_file: Path | None = None
-    bootstrap: tuple[str, ...] = ()
+    bootstrap: RunAddress = field(default_factory=RunAddress)
     data_dir: Path | None = None
     basis: Path | None = None
 

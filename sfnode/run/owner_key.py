@@ -1,11 +1,13 @@
-"""The owner's key: whether a key file is the one that signed a run."""
+"""The owner's key: whether a key file is the one that signed a run, and what it signs for those who join."""
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 
-from protocol.crypto import Signer
+from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError
+from protocol.ledger import StatementCodec
 from protocol.run import Manifest
 from sfnode.storage import load_identity
 
@@ -19,3 +21,8 @@ def check_owner(path: Path, manifest: Manifest) -> Signer:
             f"{manifest.owner[:16]}: only its owner's statements count. Give the key that `sfnode init` wrote"
         )
     return owner
+
+
+def new_invitation(manifest: Manifest, owner: Signer) -> str:
+    """A one-use invitation to an invite run, as text; another one at each call."""
+    return StatementCodec(manifest).invite(owner, secrets.token_bytes(KEY_BYTES)).text

@@ -20,23 +20,37 @@ _PROGRESS_S = 1.0
 
 
 async def find_manifest(source: RunSource, reporter: Reporter) -> SignedManifest:
-    """The run's manifest, its signature checked. OperatorError when no source has one."""
+    """The run's manifest, its signature checked. OperatorError when no source has one, or it is of another run."""
     directory = source.data_dir.expanduser() if source.data_dir is not None else None
+    wanted, nodes = source.bootstrap.run_id, source.bootstrap.nodes
     if source.run_file is not None:
-        return decode_run_file(source.run_file)
+        return _of_run(wanted, decode_run_file(source.run_file), source.run_file)
     if directory is not None and (directory / MANIFEST_FILE).exists():
-        return read_manifest(directory)
-    if not source.bootstrap:
-        raise OperatorError("say which run: --run FILE, --bootstrap MULTIADDR, or the --data-dir of a node that exists")
+        return _of_run(wanted, read_manifest(directory), directory)
+    if not nodes:
+        raise OperatorError(
+            "say which run: the sfnode:... that a node of it prints, --bootstrap MULTIADDR, --run FILE, or the "
+            "--data-dir of a node that exists"
+        )
 
     text = "asking the bootstrap for the run's manifest"
-    reporter.event("fetching_manifest", text, bootstrap=list(source.bootstrap))
+    reporter.event("fetching_manifest", text, bootstrap=list(nodes))
     seed = secrets.token_bytes(_SEED_BYTES)
-    data = await fetch_manifest(source.bootstrap, seed, on_failure=_teller(reporter, "reach"))
+    data = await fetch_manifest(nodes, seed, run_id=wanted, on_failure=_teller(reporter, "reach"))
     try:
         return decode_run_untrusted(data)
     except Reject as reject:
         raise OperatorError(f"the bootstrap sent a bad manifest: {reject.detail}. Use another bootstrap") from None
+
+
+def _of_run(wanted: bytes | None, signed: SignedManifest, source: Path) -> SignedManifest:
+    manifest = signed.manifest
+    if wanted is not None and manifest.run_id != wanted:
+        raise OperatorError(
+            f"{source} is of run {manifest.name!r} ({manifest.run_id.hex()[:16]}), and the address of run "
+            f"{wanted.hex()[:16]}: leave out the one that you do not mean"
+        )
+    return signed
 
 
 async def find_basis(manifest: Manifest, source: RunSource, data_dir: Path, reporter: Reporter) -> Path | None:
@@ -53,11 +67,11 @@ async def find_basis(manifest: Manifest, source: RunSource, data_dir: Path, repo
         read_bases(manifest, held)
         return held
     except OperatorError as error:
-        if not source.bootstrap:
+        if not source.bootstrap.nodes:
             raise
         if held is not None:
             reporter.event("basis_damaged", f"{error}: asking the bootstrap", file=str(held))
-    return await _fetch_basis(manifest, source.bootstrap, data_dir, reporter)
+    return await _fetch_basis(manifest, source.bootstrap.nodes, data_dir, reporter)
 
 
 async def _fetch_basis(manifest: Manifest, bootstrap: tuple[str, ...], data_dir: Path, reporter: Reporter) -> Path:

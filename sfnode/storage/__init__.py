@@ -2,11 +2,13 @@
 
 from sfnode.storage.data_files import EMBEDDED, data_spec, evaluation_file, locate, training_file
 from sfnode.storage.files import HeldFile, describe_os_error, read_bytes, write_durably, write_json
-from sfnode.storage.identity import IDENTITY_FILE, is_private, load_identity, load_or_create_seed, load_seed, store_seed
+from sfnode.storage.identity import IDENTITY_FILE, load_identity, load_or_create_seed, load_seed, store_seed
 from sfnode.storage.log_export_import import LogSummary, Tell, export_log, import_log
+from sfnode.storage.private_folder import check_folder, claim_folder, is_open_to_others
 from sfnode.storage.statement_files import read_statements_file, remove, submit, waiting, write_statements
 from sfnode.storage.store import (
     LEDGER_FILE,
+    LOCK_FILE,
     MANIFEST_FILE,
     STATUS_FILE,
     Store,
@@ -43,6 +45,7 @@ __all__ = [
     "HeldFile",
     "IDENTITY_FILE",
     "LEDGER_FILE",
+    "LOCK_FILE",
     "LogSummary",
     "MANIFEST_FILE",
     "RenewedBasis",
@@ -53,6 +56,8 @@ __all__ = [
     "UNIT_EXP",
     "basis_in",
     "basis_path",
+    "check_folder",
+    "claim_folder",
     "data_spec",
     "decode_run_file",
     "describe_os_error",
@@ -60,7 +65,7 @@ __all__ = [
     "export_log",
     "import_log",
     "is_locked",
-    "is_private",
+    "is_open_to_others",
     "load_identity",
     "load_or_create_seed",
     "load_seed",

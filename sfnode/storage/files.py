@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import secrets
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -38,10 +39,11 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def _replace(path: Path, pieces: Iterable[bytes], mode: int, *, is_durable: bool) -> None:
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    # Where others may write in the folder, a file or a link could wait under a name that they can foresee.
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
         with os.fdopen(descriptor, "wb") as file:
             file.writelines(pieces)
             file.flush()

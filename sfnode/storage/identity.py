@@ -8,13 +8,13 @@ from pathlib import Path
 
 from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError
-from sfnode.storage.files import read_bytes, write_durably
+from sfnode.storage.files import describe_os_error, write_durably
 
 IDENTITY_FILE = "identity.key"
 
 
 def load_identity(path: Path) -> Signer:
-    """The key in ``path``. OperatorError when the file is missing or holds no key."""
+    """The key in ``path``. OperatorError when the file is missing, holds no key, or others may know it."""
     return Signer(load_seed(path))
 
 
@@ -22,7 +22,7 @@ def load_seed(path: Path) -> bytes:
     """The 32-byte secret seed in ``path``; errors as `load_identity`."""
     if not path.exists():
         raise OperatorError(f"no identity at {path}: `sfnode id new --out {path}` makes one")
-    text = read_bytes(path, "the identity").strip()
+    text = _read_secret(path).strip()
     try:
         seed = bytes.fromhex(text.decode("ascii"))
     except ValueError:
@@ -45,6 +45,20 @@ def store_seed(path: Path, seed: bytes) -> None:
     write_durably(path, seed.hex().encode("ascii") + b"\n", mode=0o600)
 
 
-def is_private(path: Path) -> bool:
-    """Whether nobody but the owner can read ``path``."""
-    return os.stat(path).st_mode & 0o077 == 0
+def _read_secret(path: Path) -> bytes:
+    """Content of a file that nobody else on this machine can read, or has put there. OperatorError."""
+    try:
+        with path.open("rb") as file:
+            held, data = os.fstat(file.fileno()), file.read()
+    except OSError as error:
+        raise OperatorError(f"cannot read the identity {path}: {describe_os_error(error)}") from None
+    if held.st_uid != os.geteuid():
+        raise OperatorError(
+            f"{path} belongs to another user of this machine, who may know the key in it. Choose another place and "
+            f"make a new key there; if the key is yours, copy it as yourself"
+        )
+    if held.st_mode & 0o077:
+        raise OperatorError(
+            f"other users can read the key in {path}: chmod 600 {path}. If one of them may have done so, make a new one"
+        )
+    return data

@@ -177,7 +177,6 @@ def _staging(directory: Path, signed: SignedManifest) -> Iterator[_Staged]:
         parent.mkdir(parents=True, exist_ok=True)
         _clear_staged(name, parent)
         folder = Path(tempfile.mkdtemp(prefix=f"{name}.import-", dir=parent))
-        folder.chmod(0o755)
     except OSError as error:
         raise OperatorError(f"cannot make a folder in {parent}: {describe_os_error(error)}") from None
     try:

@@ -19,6 +19,7 @@ from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject, Storage
 from protocol.run import Manifest, SignedManifest, decode_run_untrusted
 from protocol.state import Replica
 from sfnode.storage.files import describe_os_error, read_bytes, write_durably
+from sfnode.storage.private_folder import claim_folder
 from sfnode.storage.sqlite_errors import damaged, sqlite_errors
 from sfnode.storage.stored_records import SLOT_INDEX, StoredRecords
 
@@ -275,9 +276,10 @@ def _replay_one(replica: Replica, record: bytes) -> None:
 
 
 def _take_lock(directory: Path) -> int:
+    claim_folder(directory)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+        # Whoever can open the file can lock it, for reading alone: the folder is closed to others, and so is the file.
+        descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise OperatorError(f"cannot use the data directory {directory}: {describe_os_error(error)}") from None
     try:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.attacks.cheap_keys import cheap_keys
 from tests.attacks.late_author import late_author
 from tests.attacks.outcome import Attack
+from tests.attacks.planted_files import locked_folder, planted_files
+from tests.attacks.wrong_run import wrong_run
 
-ATTACKS: Final[dict[str, Attack]] = {
-    "late_author": late_author,
-}
+_ALL: Final = (
+    cheap_keys,
+    late_author,
+    locked_folder,
+    planted_files,
+    wrong_run,
+)
+ATTACKS: Final[dict[str, Attack]] = {attack.__name__: attack for attack in _ALL}

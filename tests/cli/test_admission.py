@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from protocol.run.manifest import Manifest, sign_manifest
 from sfnode.node.status_file import own_admission
 from sfnode.storage.identity import IDENTITY_FILE, load_identity, store_seed
 from sfnode.storage.statement_files import INBOX_FOLDER, read_statements_file, submit, waiting
-from sfnode.storage.store import Store, replayed
+from sfnode.storage.store import Store, decode_run_file, replayed
 from tests.cli.test_commands import STATUS
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.ledgers import seal, signer
@@ -153,6 +154,30 @@ def test_run_submit__bad_file__names_the_line(content: bytes, parts: tuple[str, 
     assert listed.waiting() == []
 
 
+# --- a new run
+
+INIT = ("init", "--model", "embedded:tiny-opt", "--task", "embedded:reviews")
+
+
+def test_init__nothing_said__is_by_invitation_with_one_for_the_owners_node(tmp_path: Path) -> None:
+    out = tmp_path / "a.run"
+    outcome = call(*INIT, "--out", out)
+    manifest, text = decode_run_file(out).manifest, re.findall(r"join .* --invite (\S+) --listen", outcome.stdout)[0]
+    assert manifest.admission == AdmissionSpec(kind=AdmissionKind.INVITE, pow_bits=0)
+    roster = Roster(manifest)
+    roster.add(roster.codec.claim(read_invitation(text), ALICE))
+    assert roster.is_admitted(ALICE) and not roster.is_admitted(BOB)
+    assert f"sfnode run invite --owner-key {tmp_path / 'a.key'} --run {out}" in outcome.stdout
+    assert "--admission open" in outcome.stdout
+
+
+def test_init__open__says_what_that_means_and_makes_no_invitation(tmp_path: Path) -> None:
+    outcome = call(*INIT, "--out", tmp_path / "a.run", "--admission", "open", "--pow-bits", 3)
+    assert decode_run_file(tmp_path / "a.run").manifest.admission == AdmissionSpec(kind=AdmissionKind.OPEN, pow_bits=3)
+    assert "anybody may contribute" in outcome.stdout and "--invite" not in outcome.stdout
+    assert_teaches(call(*INIT, "--out", tmp_path / "b.run", "--pow-bits", 3), "--pow-bits", "--admission open")
+
+
 # --- who joins
 
 
@@ -195,6 +220,28 @@ def test_join__key_without_work__says_how_much_it_has_and_what_to_do(tmp_path: P
     )  # fmt: skip
     bits = work_of(manifest.run_id, load_identity(place.data_dir / IDENTITY_FILE).author)
     assert_teaches(outcome, f"has {bits} bits of work", "32", "--relay")
+
+
+@pytest.mark.parametrize(
+    ("manifest", "listen", "is_warned"),
+    [
+        (OPEN, ("--listen", "/ip4/0.0.0.0/tcp/4001"), True),
+        (OPEN, ("--listen", "/ip4/127.0.0.1/tcp/4001", "--announce", "/dns4/node.example.org/tcp/4001"), True),
+        (OPEN, ("--listen", "/ip4/192.168.1.7/tcp/4001"), False),
+        (OPEN, (), False),
+        (manifest_of(AdmissionKind.OPEN, pow_bits=1), ("--listen", "/ip4/0.0.0.0/tcp/4001"), False),
+        (INVITED, ("--listen", "/ip4/0.0.0.0/tcp/4001"), False),
+    ],
+)
+def test_join__open_run_at_a_public_address__is_warned_of(
+    manifest: Manifest, listen: tuple[str, ...], is_warned: bool, tmp_path: Path
+) -> None:
+    place = Place(tmp_path, manifest)
+    outcome = call(
+        "join", "--run", place.run, "--worker-socket", "none", "--data", tmp_path / "none", "--json", *listen
+    )
+    assert outcome.code == 1
+    assert [json.loads(line)["event"] for line in outcome.stdout.splitlines()] == ["open_run"] * is_warned
 
 
 # --- what a node says and holds

@@ -9,6 +9,7 @@ import pytest
 
 from sfnode.cli import extras
 from sfnode.storage.identity import IDENTITY_FILE
+from sfnode.storage.store import decode_run_file
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.daemons import demo_run, write_run
 
@@ -160,6 +161,7 @@ def test_init__file_that_exists__is_not_overwritten(tmp_path: Path) -> None:
 
 def test_init__owner_key_that_is_not_a_key__says_so(tmp_path: Path) -> None:
     key = tmp_path / "owner.key"
+    key.touch(0o600)
     key.write_text("not hexadecimal")
     assert_teaches(call(*INIT, "--out", tmp_path / "new.run", "--owner-key", key), str(key), "backup")
 
@@ -219,6 +221,18 @@ def test_join__bad_flag__names_flag_value_and_what_is_allowed(
     arguments: tuple[str, str], parts: tuple[str, ...], run_file: Path, tmp_path: Path
 ) -> None:
     assert_teaches(call("join", "--run", run_file, "--data-dir", tmp_path / "node", *arguments), *parts)
+
+
+def test_join__address_that_does_not_fit__says_what_is_wrong(run_file: Path, tmp_path: Path) -> None:
+    node = f"/ip4/127.0.0.1/tcp/4001/p2p/{PEER}"
+    join = ("join", "--data-dir", tmp_path / "node")
+    assert_teaches(call(*join, f"sfnode:12ab@{node}"), "sfnode:RUN_ID@", "64 hexadecimal digits", "Copy it whole")
+    assert_teaches(call(*join, "--bootstrap", f"sfnode:{'0' * 64}"), "sfnode:RUN_ID@", "Copy it whole")
+    of_two = (f"sfnode:{'0' * 64}@{node}", "--bootstrap", f"sfnode:{'1' * 64}@{node}")
+    assert_teaches(call(*join, *of_two), "two runs", "0" * 16, "1" * 16)
+    outcome = call(*join, "--run", run_file, f"sfnode:{'0' * 64}@{node}")
+    assert_teaches(outcome, str(run_file), decode_run_file(run_file).manifest.run_id.hex()[:16], "0" * 16)
+    assert not (tmp_path / "node").exists()
 
 
 def test_join__malformed_bootstrap_without_run_file__fails_at_once(tmp_path: Path) -> None:
@@ -289,6 +303,7 @@ def test_id__wrong_use__says_what_to_give(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"zz" * 32, b"ab" * 31, b"\xff\xfe"])
 def test_id__file_that_is_not_a_key__says_so(content: bytes, tmp_path: Path) -> None:
     key = tmp_path / "a.key"
+    key.touch(0o600)
     key.write_bytes(content)
     assert_teaches(call("id", "show", "--key", key), str(key), "64 hexadecimal digits", "backup")
 

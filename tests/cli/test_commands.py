@@ -34,7 +34,7 @@ STATUS = Status(
     is_finished=False, is_over=False, equal_peers=0, differing_peers=0, awaited_authors=0,
     updates=13, void_slots=0, authors=2, own_updates=7, skipped_steps=1, catching_up=0, peers=3,
     loss=0.5, accuracy=None, forward_rows=112, worker_restarts=0, ledger_root="aa" * 32, state_digest="bb" * 32,
-    bytes_in=1_234, bytes_out=56_789, payload_bytes=999, rejected=0, ignored=2, time=0.0,
+    bytes_in=1_234, bytes_out=56_789, payload_bytes=999, rejected=0, ignored=2, time=0.0, join="",
     admission="open", is_admitted=True, excluded_from=None, authors_excluded=0,
     memory=MemoryState(bytes_max=512 << 20, resident_bytes=97 << 20),
 )  # fmt: skip
@@ -198,20 +198,20 @@ def test_id__new_key__is_shown_alike_as_text_and_as_json(tmp_path: Path) -> None
     shown = json.loads(call("id", "show", "--data-dir", tmp_path, "--json").stdout)
     assert made == shown
     assert shown["peer"] == peer_of_author(bytes.fromhex(shown["author"]))
-    assert shown["file"] == str(key) and shown["is_private"] is True
+    assert shown["file"] == str(key)
     assert key.stat().st_mode & 0o777 == 0o600
     text = call("id", "show", "--key", key)
     assert shown["author"] in text.stdout and shown["peer"] in text.stdout and text.stderr == ""
 
 
-def test_id__key_that_others_can_read__is_shown_with_a_warning(tmp_path: Path) -> None:
+def test_id__key_that_others_can_read__is_refused_with_what_to_do(tmp_path: Path) -> None:
     key = tmp_path / "identity.key"
     call("id", "new", "--out", key)
-    key.chmod(0o644)
-    outcome = call("id", "show", "--key", key)
-    assert outcome.code == 0
-    assert outcome.stderr == f"Warning: others can read this key: chmod 600 {key}\n"
-    assert json.loads(call("id", "show", "--key", key, "--json").stdout)["is_private"] is False
+    for mode in (0o644, 0o640, 0o604, 0o620):
+        key.chmod(mode)
+        assert_teaches(call("id", "show", "--key", key), "other users", f"chmod 600 {key}", "new one")
+    key.chmod(0o600)
+    assert call("id", "show", "--key", key).code == 0
 
 
 # --- init, eval -------------------------------------------------------------------------------------------------
@@ -223,7 +223,8 @@ def test_run__from_init_to_export__tells_the_same_in_json(tmp_path: Path) -> Non
     made = json.loads(call("init", *arguments).stdout)
     assert made["file"] == str(out) and made["name"] == "a" and made["model"] == "embedded:tiny-opt"
     node = tmp_path / "node"
-    joined = call("join", "--run", out, "--data-dir", node, "--exit-when-finished", "--threads", 1, "--json")
+    own = ("--run", out, "--invite", made["invitation"], "--data-dir", node)
+    joined = call("join", *own, "--exit-when-finished", "--threads", 1, "--json")
     assert joined.code == 0, joined
     events = [json.loads(line) for line in joined.stdout.splitlines()]
     assert {event["event"] for event in events} >= {"started", "worker_ready", "progress", "finished"}

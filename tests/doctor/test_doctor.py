@@ -87,6 +87,7 @@ def test_doctor__bootstrap_of_a_running_node__all_is_well(running: Running, tmp_
         "disk writing": "ok",
         "open files": "ok",
         "data directory": "ok",
+        "privacy": "ok",
         "identity": "ok",
         "ledger": "ok",
         "listen": "warning",  # loopback: this machine alone
@@ -274,6 +275,7 @@ def test_doctor__key_that_others_can_read_or_that_is_not_one__fails(directory: P
     key = directory / IDENTITY_FILE
     key.chmod(0o644)
     assert_fails(relay("--data-dir", directory), "identity", str(key), f"chmod 600 {key}")
+    key.chmod(0o600)
     key.write_text("no key")
     assert_fails(relay("--data-dir", directory), "identity", "64 hexadecimal digits", "new author")
 

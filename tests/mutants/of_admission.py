@@ -12,6 +12,20 @@ _TESTS = "tests/protocol/test_statements.py"
 
 ADMISSION = (
     Mutant(
+        name="open-run-unsaid",
+        breaks="a node listens for strangers in an open run, and nobody is told what that means",
+        edits=(Edit("sfnode.node.preparation", "_warn_of_open_run", "and is_reachable", "and False"),),
+        detector=Tests(("tests/cli/test_admission.py::test_join__open_run_at_a_public_address__is_warned_of",)),
+    ),
+    Mutant(
+        name="owner-left-outside",
+        breaks="`init` makes a run by invitation and no invitation: the owner's own node cannot train",
+        edits=(Edit("sfnode.cli.init", "_invitation", "manifest.admission.kind is not AdmissionKind.INVITE", "True"),),
+        detector=Tests(
+            ("tests/cli/test_admission.py::test_init__nothing_said__is_by_invitation_with_one_for_the_owners_node",)
+        ),
+    ),
+    Mutant(
         name="exclusion-keeps-the-sum",
         breaks="an excluded author's updates leave the ledger and stay in the model",
         edits=(Edit(_REPLICA, "Replica.add_statement", "if isinstance(slot, bytes)]", "if False]"),),

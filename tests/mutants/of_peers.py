@@ -16,6 +16,7 @@ _CHANNEL, _REPUTATION, _RATE_LIMITS = (
     "sfnode.network.policy.reputation",
     "sfnode.network.policy.rate_limits",
 )
+_DOWNLOAD = "sfnode.network.sessions.file_download"
 _ADDRESSES, _PATCHES = "sfnode.network.policy.addresses", "sfnode.network.transport.libp2p_patches"
 _OF_SESSIONS, _OF_REPUTATION = "tests/network/test_sessions.py::", "tests/network/test_reputation.py::"
 _OF_INBOUND, _OF_SECURITY = "tests/network/test_inbound.py::", "tests/security/test_addresses.py::"
@@ -34,6 +35,13 @@ SESSIONS = (
         "a stranger that says nothing keeps its connection",
         Edit("sfnode.network.sessions.handshake", "await_hello", "(channel.timings.hello_s)", "(600.0)"),
         _OF_HANDSHAKE + "test_stranger__says_nothing__is_cut_after_hello_s",
+    ),
+    _mutant(
+        "any-run-will-do",
+        "a joiner takes the manifest of whichever run the node at its address is in",
+        Edit(_DOWNLOAD, "Download._checked", "if self.wanted.run_id is not None:", "if False:"),
+        _OF_HANDSHAKE
+        + "test_fetch_manifest__nodes_of_another_run_whatever_they_say__are_refused_and_the_right_one_is_taken",
     ),
     _mutant(
         "strangers-send-long-frames",

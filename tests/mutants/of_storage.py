@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
 _HOST, _STORE = "tests.simulation.host", "sfnode.storage.store"
+_FOLDER_TESTS = "tests/storage/test_private_folder.py::"
 
 STORAGE = (
     Mutant(
@@ -58,6 +59,41 @@ STORAGE = (
         breaks="a stored record that does not verify is left out in silence",
         edits=(Edit(_STORE, "replay", 'raise damaged(path, f"record {arrival}: {reject}") from None', "continue"),),
         detector=Simulation("the ledger holds other records"),
+    ),
+    Mutant(
+        name="name-that-can-be-foreseen",
+        breaks="a key is written through a file that others have put there, in a folder that they can write",
+        edits=(Edit("sfnode.storage.files", "_replace", "{secrets.token_hex(8)}", "{os.getpid()}"),),
+        detector=Tests(
+            (
+                "tests/storage/test_files.py::"
+                "test_write_durably__file_or_link_waits_under_the_name_with_our_process_id__is_not_written_to",
+            )
+        ),
+    ),
+    Mutant(
+        name="key-that-others-read",
+        breaks="a key that every user of the machine can read is used all the same",
+        edits=(Edit("sfnode.storage.identity", "_read_secret", "held.st_mode & 0o077", "False"),),
+        detector=Tests((_FOLDER_TESTS + "test_load_seed__key_that_others_can_read_or_write__is_refused",)),
+    ),
+    Mutant(
+        name="key-of-another-user",
+        breaks="a key that another user has put there signs the run",
+        edits=(Edit("sfnode.storage.identity", "_read_secret", "held.st_uid != os.geteuid()", "False"),),
+        detector=Tests((_FOLDER_TESTS + "test_load_seed__key_of_another_user__is_refused",)),
+    ),
+    Mutant(
+        name="files-of-others-in-the-folder",
+        breaks="a data directory is used in which another user has left a file",
+        edits=(Edit("sfnode.storage.private_folder", "check_folder", "if _is_foreign(path):", "if False:"),),
+        detector=Tests((_FOLDER_TESTS + "test_claim__another_users_file_in_it__is_named",)),
+    ),
+    Mutant(
+        name="lock-that-others-open",
+        breaks="any user of the machine can lock the data directory, and the node does not start",
+        edits=(Edit(_STORE, "_take_lock", "    claim_folder(directory)\n", "    directory.mkdir()\n"),),
+        detector=Tests((_FOLDER_TESTS + "test_store__new_directory__nobody_else_can_enter_it_or_open_its_lock",)),
     ),
     Mutant(
         name="store-without-fsync",

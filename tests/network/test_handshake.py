@@ -11,12 +11,14 @@ import trio
 from protocol.errors import OperatorError
 from protocol.events import PeerJoined, PeerLeft
 from protocol.framing import frame
+from protocol.run.manifest import sign_manifest
 from protocol.wire import VERSION, Bye, Hello, Message, Peers, PeersRequest, Ping, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_download import fetch_manifest
 from sfnode.network.sessions.handshake import exchange_hello
+from tests.support.manifests import OWNER, small_manifest
 from tests.support.network_nodes import (
     CALM,
     HELLO,
@@ -24,6 +26,7 @@ from tests.support.network_nodes import (
     MANIFEST,
     QUICK,
     dial,
+    liar,
     network,
     read_to_end,
     record,
@@ -158,6 +161,29 @@ async def test_fetch_manifest__first_bootstrap_is_down__says_so_and_asks_the_nex
         )
         assert fetched == MANIFEST
         assert reasons == [f"{gone.addresses[0]}: connection refused"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_fetch_manifest__nodes_of_another_run_whatever_they_say__are_refused_and_the_right_one_is_taken() -> None:
+    """A fault once: whoever answered at the address decided which run was joined."""
+    runs = [sign_manifest(small_manifest(steps=steps), OWNER) for steps in (40, 41)]
+    wanted, other = (signed.manifest.run_id for signed in runs)
+    async with trio.open_nursery() as nursery:
+        honest, wrong = [
+            await start(nursery, liar(number, wanted, signed.encode())) for number, signed in enumerate(runs)
+        ]
+        text = f"the node at {wrong.addresses[0]} serves run {other.hex()[:16]}, not {wanted.hex()[:16]}"
+        with pytest.raises(OperatorError, match=text):
+            await fetch_manifest(wrong.addresses, seed(5), run_id=wanted)
+        reasons: list[str] = []
+        fetched = await fetch_manifest(
+            (*wrong.addresses, *honest.addresses),
+            seed(5),
+            run_id=wanted,
+            on_failure=lambda report: reasons.append(report.reason),
+        )
+        assert fetched == runs[0].encode()
+        assert reasons == [f"it serves run {other.hex()[:16]}, not {wanted.hex()[:16]}"]
         nursery.cancel_scope.cancel()
 
 

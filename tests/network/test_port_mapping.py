@@ -171,6 +171,7 @@ async def test_doctor__peers_cannot_reach_the_port__asks_the_router(monkeypatch:
         is_new=True,
         signed=None,
         bootstrap=(),
+        run_id=None,
         listen=(),
         model=None,
         device="",

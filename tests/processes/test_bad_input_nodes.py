@@ -215,7 +215,7 @@ def test_join__directory_in_use__is_refused(run_file: Path, join: Join, tmp_path
 
 def test_join__identity_that_is_not_a_key__is_not_replaced(run_file: Path, join: Join, tmp_path: Path) -> None:
     (tmp_path / "node").mkdir()
-    (tmp_path / "node" / "identity.key").write_text("")
+    (tmp_path / "node" / "identity.key").touch(0o600)
     assert_teaches(join("--run", run_file), "identity.key", "64 hexadecimal digits", "backup")
     assert (tmp_path / "node" / "identity.key").read_text() == ""
 

@@ -1,4 +1,4 @@
-"""Whole files on the disk: what a power cut cannot take back."""
+"""Whole files on the disk: what a power cut cannot take back, and what waits under a name that could be foreseen."""
 
 from __future__ import annotations
 
@@ -18,3 +18,23 @@ def test_write_durably__new_file__content_is_synced_and_then_its_name(
     monkeypatch.setattr("sfnode.storage.files.os.fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
     write_durably(tmp_path / "identity.key", b"seed")
     assert synced == [(tmp_path / "identity.key").stat().st_ino, tmp_path.stat().st_ino]
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_write_durably__file_or_link_waits_under_the_name_with_our_process_id__is_not_written_to(
+    is_link: bool, tmp_path: Path
+) -> None:
+    """A fault once: in a folder that others can write, they read the secret key, or had another file overwritten."""
+    key, other = tmp_path / "identity.key", tmp_path / "other"
+    planted = key.with_name(f"{key.name}.{os.getpid()}.tmp")
+    other.write_bytes(b"precious")
+    planted.symlink_to(other) if is_link else os.link(other, planted)
+    write_durably(key, b"seed", mode=0o600)
+    assert (key.read_bytes(), other.read_bytes()) == (b"seed", b"precious")
+    assert key.stat().st_mode & 0o777 == 0o600 and not key.is_symlink()
+    assert key.stat().st_ino != other.stat().st_ino
+
+
+def test_write_durably__written__leaves_nothing_beside_it(tmp_path: Path) -> None:
+    write_durably(tmp_path / "identity.key", b"seed")
+    assert [path.name for path in tmp_path.iterdir()] == ["identity.key"]

@@ -61,6 +61,13 @@ def network(
     )
 
 
+def liar(number: int, run_id: bytes, manifest: bytes) -> ReadableNetwork:
+    """A network on loopback whose hello names one run, and which serves this manifest, perhaps of another one."""
+    config = NetworkConfig(listen=(LOOPBACK,), local_discovery=False)
+    run = ServedRun(run_id=run_id, manifest_bytes=manifest, record_bytes=0)
+    return ReadableNetwork(config=config, identity_seed=seed(number), run=run)
+
+
 @dataclass(slots=True)
 class Node:
     """A running network that records its events."""

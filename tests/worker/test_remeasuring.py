@@ -16,7 +16,7 @@ from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.run.manifest import SignedManifest, sign_manifest
 from protocol.subspace.directions import seed_of
 from sfnode.run.builder import MethodOptions
-from sfnode.storage.identity import IDENTITY_FILE
+from sfnode.storage.identity import IDENTITY_FILE, store_seed
 from sfnode.storage.store import Store
 from sfnode.worker.remeasuring import choose_messages, states_before, tolerance_of
 from tests.support.cli_calls import assert_teaches, call
@@ -55,7 +55,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     directory = tmp_path_factory.mktemp("audited")
     with contextlib.closing(Store(directory, signed)) as store:
         store.add(records, is_durable=True)
-    (directory / IDENTITY_FILE).write_text(bytes(32).hex() + "\n")
+    store_seed(directory / IDENTITY_FILE, bytes(32))
     return Trained(directory=directory, signed=signed)
 
 

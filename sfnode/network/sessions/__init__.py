@@ -1,7 +1,15 @@
 """Door: `Session`. One neighbour after the handshake, all of them together, and files on streams beside them."""
 
 from sfnode.network.sessions.channel import Channel, Traffic
-from sfnode.network.sessions.file_download import MANIFEST, Download, basis_of, fetch, fetch_manifest, snapshot_of
+from sfnode.network.sessions.file_download import (
+    Download,
+    OtherRunError,
+    basis_of,
+    fetch,
+    fetch_manifest,
+    manifest_of,
+    snapshot_of,
+)
 from sfnode.network.sessions.file_server import FILES_PROTOCOL, FileServer, ServedRun
 from sfnode.network.sessions.handshake import (
     DISCOURAGED,
@@ -24,8 +32,9 @@ __all__ = [
     "snapshot_of",
     "fetch_manifest",
     "basis_of",
+    "manifest_of",
+    "OtherRunError",
     "OTHER_VERSION",
-    "MANIFEST",
     "fetch",
     "Channel",
     "DISCOURAGED",

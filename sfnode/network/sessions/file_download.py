@@ -6,14 +6,14 @@ import hashlib
 import itertools
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import trio
 
 from protocol.errors import OperatorError, Reject, RejectReason
 from protocol.limits import BASIS_BYTES_MAX, MANIFEST_BYTES_MAX, PART_BYTES_MAX, SNAPSHOT_BYTES_MAX
-from protocol.run import Manifest, basis_bytes
+from protocol.run import Manifest, basis_bytes, decode_run_untrusted
 from protocol.wire import Bye, FilePart, FileRequest, ManifestPart, ManifestRequest, Message, Ping, Pong
 from sfnode.network import bounds
 from sfnode.network.network_config import Timings
@@ -106,6 +106,7 @@ class Wanted:
         request, part: the request from an offset on, and the message that answers.
         bytes_max: of the whole.
         total, sha256: length and hash where they are known before; then it may come from several peers in turn.
+        run_id: of the run whose manifest it must be; None: of any.
     """
 
     name: str
@@ -114,6 +115,7 @@ class Wanted:
     bytes_max: int
     total: int | None = None
     sha256: str | None = None
+    run_id: bytes | None = None
 
 
 MANIFEST: Final = Wanted(
@@ -122,6 +124,11 @@ MANIFEST: Final = Wanted(
     part=ManifestPart,
     bytes_max=MANIFEST_BYTES_MAX,
 )
+
+
+def manifest_of(run_id: bytes | None) -> Wanted:
+    """The manifest of this run, or of whichever run a node is in."""
+    return replace(MANIFEST, run_id=run_id)
 
 
 def basis_of(manifest: Manifest, sha256: str | None = None) -> Wanted:
@@ -149,6 +156,13 @@ def snapshot_of(sha256: str, file_bytes: int) -> Wanted:
     )
 
 
+class OtherRunError(Exception):
+    """The node is in another run than the one that is meant. Its text goes on after "it" or the node's address."""
+
+    def __init__(self, found: bytes, wanted: bytes) -> None:
+        super().__init__(f"serves run {found.hex()[:16]}, not {wanted.hex()[:16]}")
+
+
 class Download:
     """What has come of one document. It is kept when a connection breaks off, if the document's hash is known."""
 
@@ -161,7 +175,10 @@ class Download:
         self._asked = 0  # bytes asked for on the present connection, from the document's beginning
 
     async def run(self, channel: Channel) -> bytes:
-        """The whole document; what is missing comes from this peer. LinkBrokenError, RefusedError, Reject."""
+        """The whole document; what is missing comes from this peer.
+
+        LinkBrokenError, RefusedError, Reject, OtherRunError.
+        """
         if self.wanted.sha256 is None:
             self._restart()
         self._asked = len(self._received)
@@ -213,6 +230,10 @@ class Download:
         if self.wanted.sha256 is not None and hashlib.sha256(data).hexdigest() != self.wanted.sha256:
             self._restart()
             raise RefusedError(f"what came is not the run's {self.wanted.name}: another hash. Starting again")
+        if self.wanted.run_id is not None:
+            found = decode_run_untrusted(data).manifest.run_id  # a hash of its content: what hello says may be a lie
+            if found != self.wanted.run_id:
+                raise OtherRunError(found, self.wanted.run_id)
         return data
 
     def _restart(self) -> None:
@@ -224,16 +245,18 @@ async def fetch_manifest(
     addresses: tuple[str, ...],
     identity_seed: bytes,
     *,
+    run_id: bytes | None = None,
     agent: str = "sfnode",
     timings: Timings | None = None,
     on_failure: Callable[[DialReport], None] | None = None,
 ) -> bytes:
-    """The signed manifest of the run that the nodes at these addresses are in. Not yet checked: the caller must.
+    """The signed manifest of this run, or of the one that the nodes at these addresses are in. Not yet checked: the
+    caller must.
 
     See `fetch`.
     """
     return await fetch(
-        Download(MANIFEST), addresses, identity_seed, agent=agent, timings=timings, on_failure=on_failure
+        Download(manifest_of(run_id)), addresses, identity_seed, agent=agent, timings=timings, on_failure=on_failure
     )
 
 
@@ -249,24 +272,29 @@ async def fetch(
     """A document from the nodes at these addresses; where its hash is known, with that hash.
 
     Tries the addresses in turn, for ever, with growing pauses; ``on_failure`` is told of each failure. Put a deadline
-    around it to give up. OperatorError at once for an address that is malformed.
+    around it to give up. OperatorError at once for an address that is malformed, and when all nodes are of another run.
     """
     if not addresses:
         raise OperatorError("no bootstrap address: name at least one node of the run")
     dialled = tuple(parse_bootstrap(address) for address in addresses)
-    report = on_failure or _ignore
+    report, elsewhere = on_failure or _ignore, dict[Address, str]()
     host = Host(identity_seed=identity_seed, on_inbound=_decline)
     async with host.running(()):
         for attempt, address in _rounds(dialled):
             pause_s = random.uniform(0.0, min(bounds.BACKOFF_BOOTSTRAP_MAX_S, 2.0 ** min(attempt, 10)))
             try:
                 return await _fetch_from(host, address, download, agent, timings or Timings())
+            except OtherRunError as error:
+                elsewhere[address], reason = str(error), f"it {error}"
             except (DialError, LinkBrokenError, RefusedError, Reject) as error:
                 reason = str(error)
+            if len(elsewhere) == len(set(dialled)):
+                break
             report(DialReport(address=str(address), reason=reason, failures=attempt, retry_in_s=pause_s))
             if address == dialled[-1]:
                 await trio.sleep(pause_s)
-    raise AssertionError("unreachable")
+    address, found = elsewhere.popitem()
+    raise OperatorError(f"the node at {address} {found}. Ask whoever gave you the address which run they mean")
 
 
 def _rounds(addresses: tuple[Address, ...]) -> Iterator[tuple[int, Address]]:
@@ -285,7 +313,7 @@ async def _decline(link: Link) -> None:
 
 
 async def _fetch_from(host: Host, address: Address, download: Download, agent: str, timings: Timings) -> bytes:
-    """One attempt at one node; DialError, LinkBrokenError, RefusedError, Reject."""
+    """One attempt at one node; DialError, LinkBrokenError, RefusedError, Reject, OtherRunError."""
     link = await host.dial(address)
     try:
         channel = Channel(link, timings, Traffic())

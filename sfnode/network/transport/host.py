@@ -255,7 +255,7 @@ def dialable(address: Address) -> tuple[Address, ...]:
         "ip6": (socket.AF_INET6, "2001:db8::1", "::1"),
     }[address.kind]
     hosts = [loopback]
-    with socket.socket(family, socket.SOCK_DGRAM) as probe, suppress(OSError):
+    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect((elsewhere, 9))  # sends nothing; the system picks the interface for the way out
         hosts.insert(0, probe.getsockname()[0])
     return tuple(replace(address, host=host) for host in dict.fromkeys(hosts))

@@ -1,0 +1,87 @@
+"""A node's folder and key are one user's alone: made so, closed where they are not, refused where they are others'."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import OperatorError
+from protocol.run.manifest import sign_manifest
+from sfnode.storage import private_folder
+from sfnode.storage.identity import load_or_create_seed, load_seed, store_seed
+from sfnode.storage.private_folder import check_folder, claim_folder
+from sfnode.storage.store import LOCK_FILE, Store
+from tests.support.manifests import OWNER, small_manifest
+
+
+def mode_of(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_claim__no_folder__is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    assert claim_folder(tmp_path / "a" / "node") is False
+    assert mode_of(tmp_path / "a" / "node") == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o777, 0o701])
+def test_claim__folder_that_others_can_enter__is_closed_and_said(mode: int, tmp_path: Path) -> None:
+    folder = tmp_path / "node"
+    folder.mkdir()
+    folder.chmod(mode)
+    assert claim_folder(folder) is True
+    assert mode_of(folder) == 0o700
+    assert claim_folder(folder) is False
+
+
+def test_claim__folder_of_another_user__is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sfnode.storage.private_folder.os.geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(OperatorError, match=f"{tmp_path} belongs to another user.*another --data-dir"):
+        claim_folder(tmp_path)
+
+
+def test_claim__another_users_file_in_it__is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "identity.key").touch()
+    monkeypatch.setattr(private_folder, "_is_foreign", lambda path: path.name == "identity.key")
+    with pytest.raises(OperatorError, match=r"identity\.key belongs to another user.*remove it"):
+        claim_folder(tmp_path)
+
+
+def test_claim__file_system_without_permissions__is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o755)
+    monkeypatch.setattr(Path, "chmod", lambda *_arguments: None)
+    with pytest.raises(OperatorError, match="does not let that be changed"):
+        claim_folder(tmp_path)
+
+
+def test_check__file_that_goes_away_meanwhile__is_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "iterdir", lambda self: iter([self / "status.json.0123.tmp"]))
+    check_folder(tmp_path)
+
+
+def test_store__new_directory__nobody_else_can_enter_it_or_open_its_lock(tmp_path: Path) -> None:
+    Store(tmp_path / "node", sign_manifest(small_manifest(), OWNER)).close()
+    assert (mode_of(tmp_path / "node"), mode_of(tmp_path / "node" / LOCK_FILE)) == (0o700, 0o600)
+
+
+# --- keys
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620])
+def test_load_seed__key_that_others_can_read_or_write__is_refused(mode: int, tmp_path: Path) -> None:
+    key = tmp_path / "owner.key"
+    store_seed(key, bytes(32))
+    assert mode_of(key) == 0o600 and load_seed(key) == bytes(32)
+    key.chmod(mode)
+    with pytest.raises(OperatorError, match=f"can read the key in {key}: chmod 600"):
+        load_or_create_seed(key)
+
+
+def test_load_seed__key_of_another_user__is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever puts a key where a run's owner is about to make one would own the run."""
+    key = tmp_path / "owner.key"
+    store_seed(key, bytes(32))
+    monkeypatch.setattr("sfnode.storage.identity.os.geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(OperatorError, match=r"belongs to another user.*make a new key"):
+        load_or_create_seed(key)
