@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.sample_runs import OWNER, Shape, manifest_of, tiny_tensors
 from protocol.run import Manifest, sign_manifest
 from tests.support.daemons import JoinProcess, free_ports
-from tests.support.running_nodes import address_in, wait_until
+from tests.support.running_nodes import address_in, running, wait_until
 
 _STEPS = 100_000  # no attack sees the end
 
@@ -56,21 +56,9 @@ def live_run(folder: Path, *, count: int = 3, pace_ms: int = 100) -> Iterator[Li
         )
         for number, port in enumerate(ports)
     ]
-    with _worker(manifest, socket, pace_ms), _running(nodes):
+    with _worker(manifest, socket, pace_ms), running(nodes):
         wait_until(lambda: all(node.status().get("own_updates", 0) > 5 for node in nodes), "all nodes train")
         yield LiveRun(manifest=manifest, nodes=tuple(nodes), addresses=addresses)
-
-
-@contextmanager
-def _running(nodes: Sequence[JoinProcess]) -> Iterator[None]:
-    try:
-        for node in nodes:
-            node.start()
-        yield
-    finally:
-        for node in nodes:
-            if node.is_alive:
-                node.kill()
 
 
 @contextmanager

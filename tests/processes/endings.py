@@ -25,7 +25,7 @@ from benchmarks.sample_runs import OWNER, Shape, manifest_of, tiny_tensors
 from protocol.run import Manifest, sign_manifest
 from tests.netlab.tables import table
 from tests.support.daemons import JoinProcess, free_ports
-from tests.support.running_nodes import address_in
+from tests.support.running_nodes import address_in, running
 
 SLOW_STEP: Final = "one step of 30 s"
 UNEQUAL: Final = "paces of 1 : 10"
@@ -70,16 +70,9 @@ def run_network(network: UnequalNetwork, folder: Path) -> Ended:
     manifest = manifest_of(Shape(authors=len(network.paces_ms), steps=network.steps), tiny_tensors())
     (folder / "test.run").write_bytes(sign_manifest(manifest, OWNER).encode())
     started = time.monotonic()
-    with _workers(manifest, network, folder) as sockets:
-        nodes = _nodes(sockets, folder)
-        for node in nodes:
-            node.start()
-        try:
-            codes = tuple(_exit_code(node, started + _LIMIT_S) for node in nodes)
-        finally:
-            for node in nodes:
-                if node.is_alive:
-                    node.kill()
+    nodes = _nodes(network, folder)
+    with _workers(manifest, network, folder), running(nodes):
+        codes = tuple(_exit_code(node, started + _LIMIT_S) for node in nodes)
     said = [event for node in nodes for event in node.events() if event["event"] == "finished"]
     return Ended(
         network=network,
@@ -99,30 +92,34 @@ def _exit_code(node: JoinProcess, deadline: float) -> int | None:
         return None
 
 
+def _sockets(network: UnequalNetwork, folder: Path) -> list[Path]:
+    return [folder / f"worker{number}.sock" for number in range(len(network.paces_ms))]
+
+
 @contextmanager
-def _workers(manifest: Manifest, network: UnequalNetwork, folder: Path) -> Iterator[list[Path]]:
+def _workers(manifest: Manifest, network: UnequalNetwork, folder: Path) -> Iterator[None]:
     """A worker of its own for each node."""
-    sockets = [folder / f"worker{number}.sock" for number in range(len(network.paces_ms))]
     command = [sys.executable, "-m", "tests.netlab.worker", "--scalars", str(manifest.method.scalars)]
     workers = [
         subprocess.Popen(
             [*command, "--socket", str(path), "--pace-ms", str(pace_ms)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        for path, pace_ms in zip(sockets, network.paces_ms, strict=True)
+        for path, pace_ms in zip(_sockets(network, folder), network.paces_ms, strict=True)
     ]
     try:
         for worker in workers:
             assert worker.stdout is not None
             assert worker.stdout.readline() == b"ready\n"
-        yield sockets
+        yield
     finally:
         for worker in workers:
             worker.kill()
             worker.communicate()
 
 
-def _nodes(sockets: list[Path], folder: Path) -> list[JoinProcess]:
+def _nodes(network: UnequalNetwork, folder: Path) -> list[JoinProcess]:
     """A chain: each node knows the one before it, and exchanges no addresses."""
+    sockets = _sockets(network, folder)
     ports = free_ports(len(sockets))
     nodes = []
     for number, (path, port) in enumerate(zip(sockets, ports, strict=True)):

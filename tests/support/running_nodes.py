@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -14,6 +14,7 @@ import pytest
 
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.storage.identity import IDENTITY_FILE, load_identity, load_or_create_seed
+from sfnode.testnet.node_process import NodeProcess
 from tests.support.daemons import JoinProcess
 
 STOP_S = 5.0  # from a signal to the end of the process
@@ -44,6 +45,19 @@ class Joins:
                 node.kill()
         for log in [log for node in self._nodes for log in node.logs]:
             assert "Traceback" not in log.read_text(errors="replace"), log.read_text(errors="replace")
+
+
+@contextmanager
+def running(nodes: Sequence[NodeProcess]) -> Iterator[None]:
+    """Start the nodes; at the end none is left."""
+    try:
+        for node in nodes:
+            node.start()
+        yield
+    finally:
+        for node in nodes:
+            if node.is_alive:
+                node.kill()
 
 
 def wait_until(condition: Callable[[], object], what: str, limit_s: float = 40.0) -> None:
