@@ -4,6 +4,7 @@ from sfnode.storage.data_files import EMBEDDED, data_spec, evaluation_file, loca
 from sfnode.storage.files import HeldFile, describe_os_error, read_bytes, write_durably, write_json
 from sfnode.storage.identity import IDENTITY_FILE, is_private, load_identity, load_or_create_seed, load_seed, store_seed
 from sfnode.storage.log_export_import import LogSummary, Tell, export_log, import_log
+from sfnode.storage.run_size import size_of_run
 from sfnode.storage.statement_files import read_statements_file, remove, submit, waiting, write_statements
 from sfnode.storage.store import (
     LEDGER_FILE,
@@ -82,6 +83,7 @@ __all__ = [
     "replay_all",
     "replay_statements",
     "replayed",
+    "size_of_run",
     "store_basis",
     "store_seed",
     "submit",
