@@ -40,6 +40,7 @@ STATEMENTS_MAX: Final = 2 * AUTHORS_MAX  # an admission and an exclusion of each
 SNAPSHOT_BYTES_MAX: Final = 64 << 20  # hashed, and decoded, in 0.2 s; a larger run has no snapshots
 SNAPSHOT_BEHIND_MIN: Final = 60_000  # updates that a core replays in about 5 s: a joiner waits for fewer
 ATTESTATIONS_MAX: Final = 1_024  # authors whose newest attestation is kept: 140 kB
+ATTESTATIONS_PER_TELLER_MAX: Final = 256  # of authors not known yet, from one neighbour: what it tells in one message
 
 # --- wire -----------------------------------------------------------------------------------------------------
 FRAME_BYTES_MAX: Final = 65_536

@@ -178,6 +178,7 @@ class Node:
     def _close(self, peer: PeerId) -> None:
         self._flood.close(peer)
         self.sync.close(peer)
+        self.snapshots.peer_left(peer)
         self.mismatch.forget(peer)
 
     def _receive_records(self, peer: PeerId, message: Records) -> None:
