@@ -21,7 +21,7 @@ import trio
 
 from benchmarks.sample_runs import Shape, manifest_of, seed_of_author, tiny_tensors
 from protocol.crypto import Signer
-from protocol.events import DropPeer, Event, SendMessage
+from protocol.events import DropPeer, Event, MessageArrived, SendMessage
 from protocol.framing import frame
 from protocol.ledger import EnvelopeCodec
 from protocol.limits import FRAME_BYTES_MAX
@@ -121,6 +121,8 @@ async def _live(victim: Network, events: trio.MemoryReceiveChannel[Event]) -> No
                 victim.send(effect.peer, effect.message)
             elif isinstance(effect, DropPeer):
                 victim.drop(effect.peer, reason=effect.reason)
+        if isinstance(event, MessageArrived):
+            victim.handled(event.peer, event.message, seconds=0.0, news=0)
 
 
 async def _attack(address: str, kind: str, number: int) -> None:

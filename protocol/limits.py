@@ -19,6 +19,8 @@ STEPS_MAX: Final = 1 << 20  # spans of a run fit in one 64 KiB frame (1,024 x 20
 WEIGHT_MAX: Final = 1 << 16  # integer learning-rate weight
 CLIP_MAX: Final = (1 << 15) - 1  # scalars travel as int16
 NORMALISED_CLIP: Final = 127  # SPEC 5.2: round(32 g / rms) fits int8
+CORES_MAX: Final = 1 << 20  # tensors x scalars of one update, summed in 35 ms: of 70 B D = 64, K = 16 fit
+CORE_PRODUCTS_MAX: Final = 1 << 30  # Rademacher cores x rank^2: 0.6 s; the same fits at rank 32
 AUTHORS_MAX: Final = 1 << 16
 LOG_BLOCK_BYTES_MAX: Final = 1 << 20  # of a log file, read and checked at once: 8,000 records
 POW_BITS_MAX: Final = 32  # 2^32 keys: days on one core
@@ -38,6 +40,7 @@ STATEMENTS_MAX: Final = 2 * AUTHORS_MAX  # an admission and an exclusion of each
 SNAPSHOT_BYTES_MAX: Final = 64 << 20  # hashed, and decoded, in 0.2 s; a larger run has no snapshots
 SNAPSHOT_BEHIND_MIN: Final = 60_000  # updates that a core replays in about 5 s: a joiner waits for fewer
 ATTESTATIONS_MAX: Final = 1_024  # authors whose newest attestation is kept: 140 kB
+ATTESTATIONS_PER_TELLER_MAX: Final = 256  # of authors not known yet, from one neighbour: what it tells in one message
 
 # --- wire -----------------------------------------------------------------------------------------------------
 FRAME_BYTES_MAX: Final = 65_536

@@ -20,7 +20,7 @@ ANSWER_MS_MAX: Final = 60_000  # for all parts of an answer: 128 KiB at 2 kB/s; 
 SYNC_REST_MS: Final = 1_000  # between two sync sessions with the same peer; doubled by each failure in a row
 SYNC_REST_MS_MAX: Final = 60_000  # for a peer that stalls for ever, or promises what it never sends
 FIRST_SYNC_TIMEOUT_MS: Final = 30_000  # no peer answered for this long: go on with what the disk holds
-REPLAY_REST_MS: Final = 60_000  # between two replays of the whole ledger that a neighbour's digest made necessary
+RECOUNT_REST_MS: Final = 60_000  # between two recounts of the state that a neighbour's digest made necessary
 SNAPSHOT_MISSING_MS: Final = 60_000  # how long no neighbour may have what a snapshot counts; then it is false
 
 # --- the pace of steps ----------------------------------------------------------------------------------------

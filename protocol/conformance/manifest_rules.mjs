@@ -6,6 +6,8 @@ import { rejectUnless } from "./verdicts.mjs";
 
 const BASIS_BYTES_MAX = 2 ** 28;
 const COEFFICIENTS_MAX = 2 ** 26;
+const CORES_MAX = 2 ** 20;
+const CORE_PRODUCTS_MAX = 2 ** 30;
 const SCALARS_MAX = 1024;
 const LOWER_HEX_64 = /^[0-9a-f]{64}$/;
 const FORBIDDEN_IN_FILE_NAMES = /[/\\:\0]/;
@@ -24,6 +26,7 @@ export function checkRules(manifest) {
   demand(coefficientCount(manifest) <= COEFFICIENTS_MAX, 10);
   const factor = BigInt(manifest.method.rank * manifest.method.basis_max) ** 2n;
   demand(factor * coefficientBound(manifest) < 2n ** 53n, 11);
+  checkWork(manifest);
 }
 
 function checkKeysAndFiles({ owner, model }) {
@@ -63,6 +66,12 @@ function checkTask({ kind, completion, label_words: labelWords, objective, data,
   demand(kind !== "completion" || objective === "loss", 12);
   demand(digest === "" || LOWER_HEX_64.test(digest), 1);
   demand((digest === "") === (data === "private"), 8);
+}
+
+function checkWork({ tensors, method }) {
+  const cores = tensors.length * method.directions * method.local_steps;
+  demand(cores <= CORES_MAX, 13);
+  demand(method.core === "canonical" || cores * method.rank ** 2 <= CORE_PRODUCTS_MAX, 13);
 }
 
 /** Coefficients of the whole run: what rule 10 bounds. */

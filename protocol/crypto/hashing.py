@@ -23,6 +23,17 @@ def hash_fields(domain: str, *fields: bytes) -> Digest:
     return Digest(hasher.digest())
 
 
+def hash_pieces(domain: str, length: int, pieces: Iterable[memoryview]) -> Digest:
+    """What :func:`hash_fields` gives for one field of ``length`` bytes, which comes in pieces: it need never be in
+    memory as a whole."""
+    hasher = hashlib.sha256()
+    _feed(hasher, (domain.encode("ascii"),))
+    hasher.update(u32(length))
+    for piece in pieces:
+        hasher.update(piece)
+    return Digest(hasher.digest())
+
+
 class FieldHasher:
     """:func:`hash_fields` over a list of fields that grows at its end: each field is hashed once, however often the
     digest is read."""

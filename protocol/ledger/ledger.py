@@ -250,6 +250,21 @@ class Ledger:
         for _, slot in bucket.by_step(int.from_bytes(steps, "little")) if bucket else ():
             yield from records_of(slot)
 
+    def spans(self) -> list[int]:
+        """Spans that hold anything, ascending."""
+        return sorted(self._spans)
+
+    def authors_in(self, span: int) -> list[Author]:
+        """Authors of whom something is held in ``span``, in no particular order."""
+        return [author for author, _ in self._spans[span].buckets()] if span in self._spans else []
+
+    def counted(self, author: Author, steps: range) -> list[bytes]:
+        """The records of these steps, which lie in one span, that count."""
+        span, offset = divmod(steps.start, limits.SPAN_STEPS)
+        bucket = self._bucket(span, author)
+        slots = bucket.by_step(bucket.valid & ((1 << len(steps)) - 1) << offset) if bucket else []
+        return [slot for _, slot in slots if isinstance(slot, bytes)]
+
     # --- digests ------------------------------------------------------------------------------------------
 
     def root(self) -> Digest:

@@ -8,18 +8,26 @@ from protocol.errors import Ignore, IgnoreReason
 from protocol.ledger import Ledger
 from protocol.run import Manifest
 from protocol.state import Attestation, AttestationCodec
+from protocol.wire import PeerId
 
 
 class AttestationTable:
-    """A bounded table. Neighbours are told of it, but nodes need not agree on it."""
+    """A bounded table. Neighbours are told of it, but nodes need not agree on it.
+
+    A joiner cannot tell authors from made-up keys yet. What it is told meanwhile it keeps by teller: each neighbour has
+    room of its own, so that one with many keys crowds nobody out.
+    """
 
     def __init__(self, manifest: Manifest, ledger: Ledger) -> None:
         self.codec = AttestationCodec(manifest)
         self._ledger = ledger
-        self._newest: dict[Author, Attestation] = {}
+        self._newest: dict[Author, Attestation] = {}  # of authors of whom an update counted
+        self._told: dict[PeerId, dict[Author, Attestation]] = {}  # of others, by whom we have them from
 
-    def add(self, data: bytes, *, is_live: bool) -> Attestation:
-        """Take one in, checks cheapest first. ``is_live`` False: it is not known yet who may contribute.
+    def add(self, data: bytes, *, teller: PeerId | None = None) -> Attestation:
+        """Take one in, checks cheapest first.
+
+        ``teller``: the neighbour it comes from, where it is not known yet who contributes.
 
         Raises:
             Reject: its author cannot have made it.
@@ -27,21 +35,30 @@ class AttestationTable:
         """
         attestation = self.codec.decode_untrusted(data)
         author = attestation.author
-        held = self._newest.get(author)
-        # [IGNORE] SPEC 9.5.7: the author has attested that step, or a later one.
-        if held and held.step >= attestation.step:
-            raise Ignore(IgnoreReason.ALREADY_HELD, f"{author.hex()[:16]} has attested step {held.step}")
         # [IGNORE] SPEC 9.5.8: nothing of this author counts.
-        if is_live and not (self._is_trusted(author) and self._ledger.highest_step(author) >= 0):
+        if teller is None and not self._is_contributing(author):
             raise Ignore(IgnoreReason.NOT_ADMITTED, f"no update of {author.hex()[:16]} counts")
+        table = self._newest if teller is None else self._told.setdefault(teller, {})
+        known = self._of(author, self._tables())
+        # What other neighbours told is not held against this one's: it goes with them.
+        held = self._of(author, [self._newest, table]) if teller else known
+        # [IGNORE] SPEC 9.5.7: the author has attested that step, or a later one.
+        if any(each.step >= attestation.step for each in held):
+            raise Ignore(IgnoreReason.ALREADY_HELD, f"{author.hex()[:16]} has attested step {attestation.step}")
         # [IGNORE] SPEC 9.5.9: the table is full.
-        if held is None and len(self._newest) >= limits.ATTESTATIONS_MAX:
-            self._newest = {each: found for each, found in self._newest.items() if self._is_trusted(each)}
-            if len(self._newest) >= limits.ATTESTATIONS_MAX:
-                raise Ignore(IgnoreReason.ATTESTATIONS_FULL, f"{limits.ATTESTATIONS_MAX} authors attest already")
-        self.codec.check_signed(attestation)
-        self._newest[author] = attestation
+        if author not in table and not self._has_room(teller):
+            raise Ignore(IgnoreReason.ATTESTATIONS_FULL, "as many authors as are kept attest already")
+        if attestation not in known:
+            self.codec.check_signed(attestation)
+        table[author] = attestation
         return attestation
+
+    def forget(self, teller: PeerId) -> None:
+        """The neighbour has gone: of what it told only that stays whose authors contribute, as is known by now."""
+        for author, attestation in self._told.pop(teller, {}).items():
+            is_news = all(each.step < attestation.step for each in self._of(author, self._tables()))
+            if is_news and self._is_contributing(author) and (author in self._newest or self._has_room(None)):
+                self._newest[author] = attestation
 
     def page(self) -> tuple[bytes, ...]:
         """What a neighbour that asks is told: the newest, as many as fit into a message."""
@@ -61,8 +78,30 @@ class AttestationTable:
                 return sorted(agreeing, key=lambda each: each.author)
         return []
 
+    @staticmethod
+    def _of(author: Author, tables: list[dict[Author, Attestation]]) -> list[Attestation]:
+        return [table[author] for table in tables if author in table]
+
+    def _tables(self) -> list[dict[Author, Attestation]]:
+        return [self._newest, *self._told.values()]
+
+    def _has_room(self, teller: PeerId | None) -> bool:
+        if teller is not None:
+            return len(self._told[teller]) < limits.ATTESTATIONS_PER_TELLER_MAX
+        if len(self._newest) >= limits.ATTESTATIONS_MAX:
+            self._newest = {author: each for author, each in self._newest.items() if self._is_trusted(author)}
+        return len(self._newest) < limits.ATTESTATIONS_MAX
+
     def _trusted(self) -> list[Attestation]:
-        return [each for author, each in self._newest.items() if self._is_trusted(author)]
+        """The newest of each author that is trusted, whoever told it."""
+        newest: dict[Author, Attestation] = {}
+        for author, each in (item for table in self._tables() for item in table.items()):
+            if author not in newest or newest[author].step < each.step:
+                newest[author] = each
+        return [each for author, each in newest.items() if self._is_trusted(author)]
+
+    def _is_contributing(self, author: Author) -> bool:
+        return self._is_trusted(author) and self._ledger.highest_step(author) >= 0
 
     def _is_trusted(self, author: Author) -> bool:
         """Whether the author is admitted, and not excluded from any step on."""

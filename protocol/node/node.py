@@ -22,7 +22,6 @@ from protocol.events import (
     EstimateSkipped,
     Event,
     FetchFailed,
-    Halt,
     MessageArrived,
     PeerJoined,
     PeerLeft,
@@ -40,6 +39,7 @@ from protocol.ledger import Statement, Voided
 from protocol.node.basis_files import BasisFiles
 from protocol.node.clock import StepClock
 from protocol.node.end_of_run import EndOfRun
+from protocol.node.mismatch import Mismatch
 from protocol.node.node_config import NodeConfig
 from protocol.node.snapshots import Snapshots
 from protocol.run import Manifest
@@ -60,6 +60,7 @@ class Node:
         self.snapshots = Snapshots(replica, signer, config, self.sync)
         self.bases = BasisFiles(replica.ledger.roster)
         self.end = EndOfRun(replica.ledger, self.clock, self.sync, config)
+        self.mismatch = Mismatch(replica)
         self.ignored: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
         self.own_updates = 0
@@ -71,7 +72,6 @@ class Node:
         self._estimating: int | None = None  # the step that the worker measures now
         self._had_neighbours = config.neighbours_min == 0
         self._first_tick_ms: int | None = None
-        self._replay_rest_until_ms = 0
         self._effects: list[Effect] = []
         self._now_ms = 0
         self._summed_per_tick = updates_per_tick(manifest)
@@ -115,8 +115,7 @@ class Node:
                 self._send_head(event.peer)
                 self._do(self.snapshots.peer_joined(event.peer))
             case PeerLeft():
-                self._flood.close(event.peer)
-                self.sync.close(event.peer)
+                self._close(event.peer)
             case MessageArrived():
                 self._receive(event.peer, event.message)
             case EstimateFinished():
@@ -150,6 +149,8 @@ class Node:
         """For how long there is nothing to do unless an event comes: when the next Ticked is due at the latest."""
         if self._is_worker_free and not self.clock.is_finished:
             return self.clock.rest_ms(self._now_ms)  # a step may begin without any event, when a wait runs out
+        if self.mismatch.is_at_work or not self.is_summed:
+            return timings.FLUSH_INTERVAL_MS
         return min(self._flood.rest_ms(self._now_ms), self.end.rest_ms(self._now_ms), timings.REST_MS_MAX)
 
     # --- messages -----------------------------------------------------------------------------------------
@@ -176,9 +177,14 @@ class Node:
 
     def _drop(self, peer: PeerId, reason: str) -> None:
         """The peer is no longer a neighbour, although the end of its session is still to be reported."""
+        self._close(peer)
+        self._do([DropPeer(peer=peer, reason=reason)])
+
+    def _close(self, peer: PeerId) -> None:
         self._flood.close(peer)
         self.sync.close(peer)
-        self._do([DropPeer(peer=peer, reason=reason)])
+        self.snapshots.peer_left(peer)
+        self.mismatch.forget(peer)
 
     def _receive_records(self, peer: PeerId, message: Records) -> None:
         records = self.replica.ledger.codec.split_untrusted(message.data)
@@ -221,6 +227,8 @@ class Node:
         if not fresh:
             return
         self._do([StoreRecords(records=tuple(fresh), is_own=source is None)])
+        if source is not None:
+            self.mismatch.brought_news(source)
         for record in fresh if is_news else ():
             self._flood.push(record, source=source)
 
@@ -270,21 +278,10 @@ class Node:
         # While updates wait to be summed, or to be taken out, this node's digest would cost a long computation.
         is_same = head.root == self.replica.ledger.root() and self.is_summed
         if is_same and head.state_digest != self.replica.state_digest():
-            self._settle_mismatch(peer)
+            self.mismatch.claimed(peer, self._now_ms)
             return
         first = self.snapshots.author_sought(head.updates)
         self._do(self.sync.receive_head(peer, head, self._now_ms, self._horizon_step(head.step), first))
-
-    def _settle_mismatch(self, peer: PeerId) -> None:
-        """Equal ledgers, different states: replay to learn which of the two machines is broken (SPEC 7.6)."""
-        if self._now_ms < self._replay_rest_until_ms:
-            return  # a replay costs seconds in a long run: liars must not be able to ask for one after the other
-        self._replay_rest_until_ms = self._now_ms + timings.REPLAY_REST_MS
-        if self.replica.replayed_digest() == self.replica.state_digest():
-            self._drop(peer, "its state digest does not follow from its ledger")
-            return
-        detail = "the state of this node does not follow from its own ledger: a bug, or a broken machine"
-        self._do([Halt(detail=detail)])
 
     # --- own steps ----------------------------------------------------------------------------------------
 
@@ -354,6 +351,11 @@ class Node:
             self._first_tick_ms = self._now_ms
         if self.replica.unsummed > self._summed_per_tick // 2:  # a few at once cost little more than one
             self.replica.sum_some(self._summed_per_tick)
+        found = self.mismatch.tick(self._now_ms) if self.is_summed else None
+        if isinstance(found, DropPeer):
+            self._drop(found.peer, found.reason)
+        elif found is not None:
+            self._do([found])
         for peer in self.sync.peers_due_for_head(self._now_ms):
             self._send_head(peer)
         self._do(self.sync.tick(self._now_ms))

@@ -69,6 +69,10 @@ class Snapshots:
         is_asking = self._is_usable and not self._sync.is_live
         return [SendMessage(peer=peer, message=AttestationsRequest())] if is_asking else []
 
+    def peer_left(self, peer: PeerId) -> None:
+        """A neighbour went."""
+        self.attestations.forget(peer)
+
     def receive(self, peer: PeerId, message: Message) -> list[Effect]:
         """Answer a request; take attestations in, and tell the others what is new. Raises Reject."""
         if isinstance(message, AttestationsRequest):
@@ -77,7 +81,7 @@ class Snapshots:
         fresh: list[bytes] = []
         for data in message.attestations:
             try:
-                fresh.append(self.attestations.add(data, is_live=self._sync.is_live).data)
+                fresh.append(self.attestations.add(data, teller=None if self._sync.is_live else peer).data)
             except Ignore as ignore:
                 self.ignored[ignore.reason.name] += 1
         # A node that is not live has asked for them: its other neighbours have them.
@@ -120,7 +124,7 @@ class Snapshots:
             return []
         own = self.attestations.codec.attest(self._signer, step, file_bytes, sha256)
         try:
-            return _told([self.attestations.add(own.data, is_live=True).data], self._sync.open_peers())
+            return _told([self.attestations.add(own.data).data], self._sync.open_peers())
         except Ignore as ignore:  # excluded; or attested before a restart
             self.ignored[ignore.reason.name] += 1
             return []

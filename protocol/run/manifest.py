@@ -17,7 +17,7 @@ from protocol import limits
 from protocol.crypto import SIGNATURE_BYTES, Author, RunId, Signer, hash_fields, is_author_key, is_signed
 from protocol.errors import Reject, RejectReason
 from protocol.run.admission import AdmissionSpec, broken_admission_rules
-from protocol.run.method import BasisKind, Method, Schedule, ScheduleKind, broken_method_rules
+from protocol.run.method import BasisKind, CoreKind, Method, Schedule, ScheduleKind, broken_method_rules
 from protocol.run.task import TaskSpec, broken_task_rules
 from protocol.schema import Bound, Hex32, Malformed, Name, from_plain_untrusted, is_hex, to_plain
 
@@ -204,6 +204,7 @@ def _broken_rules(manifest: Manifest) -> list[tuple[bool, str]]:
     files = [*manifest.model.weights, *manifest.model.tokenizer]
     hashes = [entry.sha256 for entry in files]
     coefficients = coefficient_count(manifest)
+    cores = len(manifest.tensors) * method.scalars
     return [
         (not is_hex(manifest.owner, 64) or not is_author_key(bytes.fromhex(manifest.owner)), "owner: not a valid key"),
         (any(not is_hex(text, 64) for text in hashes), "model: a sha256 is not 64 lower-case hex digits"),
@@ -229,6 +230,16 @@ def _broken_rules(manifest: Manifest) -> list[tuple[bool, str]]:
             coefficients > limits.COEFFICIENTS_MAX,
             f"bounds: {coefficients} coefficients in all epochs, at most {limits.COEFFICIENTS_MAX}: lower method.rank, "
             f"steps or the number of tensors, or raise method.epoch_steps",
+        ),
+        (
+            cores > limits.CORES_MAX,
+            f"bounds: {cores} tensors x directions x local_steps, at most {limits.CORES_MAX}: lower method.directions, "
+            "method.local_steps or the number of tensors",
+        ),
+        (
+            method.core is CoreKind.RADEMACHER and cores * method.rank**2 > limits.CORE_PRODUCTS_MAX,
+            f"bounds: {cores * method.rank**2} tensors x directions x local_steps x rank^2, at most "
+            f"{limits.CORE_PRODUCTS_MAX} with method.core rademacher: use canonical cores, or lower method.rank",
         ),
         (
             bits >= 1 << limits.COEFFICIENT_BITS_MAX,

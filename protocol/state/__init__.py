@@ -1,6 +1,7 @@
 """Door: `Replica`. What the sets imply: the coefficients, their digest, and snapshots of them."""
 
 from protocol.state.coefficients import CoefficientLayout, Coefficients, updates_per_tick, view_exp
+from protocol.state.recount import Recount
 from protocol.state.replica import Replica
 from protocol.state.snapshot import (
     Attestation,
@@ -18,6 +19,7 @@ __all__ = [
     "CoefficientLayout",
     "Coefficients",
     "ProofVerdict",
+    "Recount",
     "Replica",
     "Snapshot",
     "decode_snapshot_untrusted",

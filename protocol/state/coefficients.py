@@ -5,13 +5,13 @@ Integer addition is exact and commutes, so equal sets give equal bits in any ord
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.crypto import Digest, hash_fields, u32
+from protocol.crypto import Digest, hash_fields, hash_pieces, u32
 from protocol.ledger import Envelope
 from protocol.run import CoreKind, Manifest, TensorKind
 from protocol.subspace import canonical_coordinates, rademacher_signs, scale_exp
@@ -21,9 +21,13 @@ Int64Array = NDArray[np.int64]
 _OPEN_EPOCHS = 4  # late updates, and rounds across an epoch's end, find theirs open
 _UPDATES_PER_BATCH = 4_096  # decoded at once: 2 MB, where a whole run's would be hundreds
 _CORES_PER_CHUNK = 1 << 15  # cores expanded at once: 1 MB of temporaries stays in the cache, and in the process
+_SIGNS_PER_CHUNK = 1 << 21  # the same of Rademacher cores, which have 2r signs: 20 MB of temporaries
+_PRODUCTS_PER_CHUNK = 1 << 20  # coefficients that Rademacher cores are multiplied into at once: 8 MB
+_HASHED_AT_ONCE = 1 << 17  # coefficients: 1 MB
+_NOTHING = np.zeros(0, dtype=np.int64)
 # Cores summed into the coefficients at once: keeps one tick at about 10 ms. An update has one per direction and tensor.
 _CORES_PER_TICK = {CoreKind.CANONICAL: 400_000, CoreKind.RADEMACHER: 40_000}
-_SUMMED_PER_TICK_MIN, _SUMMED_PER_TICK_MAX = 16, 1_024
+_SUMMED_PER_TICK_MAX = 1_024
 
 
 class CoefficientLayout:
@@ -76,7 +80,7 @@ class Coefficients:
 
     def epochs(self) -> tuple[int, ...]:
         """Epochs with any coefficient other than zero, ascending."""
-        return tuple(epoch for epoch in sorted(self._epochs) if self._epoch_digest(epoch))
+        return tuple(epoch for epoch in sorted(self._epochs) if self.epoch_digest(epoch))
 
     def revisions(self) -> dict[int, int]:
         """How often each epoch was changed: what differs from an earlier look has new coefficients."""
@@ -87,9 +91,19 @@ class Coefficients:
 
         Hashes only the epochs that changed since the last call: a long run has many, and lately one or two change.
         """
-        digests = [(epoch, self._epoch_digest(epoch)) for epoch in sorted(self._epochs)]
+        digests = [(epoch, self.epoch_digest(epoch)) for epoch in sorted(self._epochs)]
         fields = [part for epoch, digest in digests if digest for part in (u32(epoch), digest)]
         return hash_fields("sfnode/state/1", self._manifest.run_id, *fields)
+
+    def epoch_digest(self, epoch: int) -> Digest | None:
+        """Digest of one epoch's coefficients; None when all of them are zero."""
+        if epoch not in self._digests:
+            self._digests[epoch] = self._digest_of(epoch)
+        return self._digests[epoch]
+
+    def is_as_told(self, epoch: int) -> bool:
+        """Whether what is in memory now still has the digest that is told of it. Hashes all of the epoch."""
+        return self.epoch_digest(epoch) == self._digest_of(epoch)
 
     def set_flat(self, epoch: int, values: NDArray[np.signedinteger]) -> None:
         """Replace an epoch's coefficients by a copy of ``values``: for a process that is told the state."""
@@ -111,12 +125,14 @@ class Coefficients:
         flat: Int64Array = self._epochs[epoch]
         return flat
 
-    def _epoch_digest(self, epoch: int) -> Digest | None:
-        """Digest of one epoch's coefficients; None when all of them are zero."""
-        if epoch not in self._digests:
-            flat = self._epochs[epoch]
-            self._digests[epoch] = hash_fields("sfnode/epoch/1", flat.astype("<i8").tobytes()) if flat.any() else None
-        return self._digests[epoch]
+    def _digest_of(self, epoch: int) -> Digest | None:
+        """SPEC 7.4, without a copy of the whole epoch."""
+        flat = self._epochs.get(epoch, _NOTHING)
+        pieces = (
+            flat[start : start + _HASHED_AT_ONCE].astype("<i8", copy=False).data
+            for start in range(0, flat.size, _HASHED_AT_ONCE)
+        )
+        return hash_pieces("sfnode/epoch/1", 8 * flat.size, pieces) if flat.any() else None
 
     def _accumulate(self, updates: Iterable[Envelope], *, sign: int) -> None:
         coming = iter(updates)
@@ -127,24 +143,36 @@ class Coefficients:
         by_epoch: dict[int, list[Envelope]] = {}
         for update in updates:
             by_epoch.setdefault(update.step // self._manifest.method.epoch_steps, []).append(update)
-        chunk = max(1, _CORES_PER_CHUNK // (self._manifest.method.scalars * len(self._manifest.tensors)))
         for epoch, members in by_epoch.items():
             flat = self._opened(epoch)
             self._revisions[epoch] = self._revisions.get(epoch, 0) + 1
             self._digests.pop(epoch, None)
-            for start in range(0, len(members), chunk):
-                self._accumulate_chunk(flat, members[start : start + chunk], sign)
+            for chunk, numbers in self._chunks(members):
+                self._accumulate_chunk(flat, chunk, numbers, sign)
 
-    def _accumulate_chunk(self, flat: Int64Array, members: Sequence[Envelope], sign: int) -> None:
-        """All local steps at once: a round's directions are numbered through (SPEC 4.2)."""
+    def _chunks(self, members: Sequence[Envelope]) -> Iterator[tuple[Sequence[Envelope], NDArray[np.uint32]]]:
+        """What is expanded at once: several updates with all their directions, or some directions of one update."""
+        method = self._manifest.method
+        is_canonical = method.core is CoreKind.CANONICAL
+        cores = _CORES_PER_CHUNK if is_canonical else _SIGNS_PER_CHUNK // (2 * method.rank)
+        directions = max(1, cores // len(self._manifest.tensors))
+        updates = max(1, directions // method.scalars)
+        numbers = np.arange(method.scalars, dtype=np.uint32)
+        for start in range(0, len(members), updates):
+            for first in range(0, method.scalars, directions):
+                yield members[start : start + updates], numbers[first : first + directions]
+
+    def _accumulate_chunk(
+        self, flat: Int64Array, members: Sequence[Envelope], numbers: NDArray[np.uint32], sign: int
+    ) -> None:
+        """Directions of all local steps at once: those of a round are numbered through (SPEC 4.2)."""
         method = self._manifest.method
         seeds = [member.seed for member in members]
-        scalars_nd = np.array([member.scalars for member in members], dtype=np.int64)
+        scalars_nd = np.array([member.scalars for member in members], dtype=np.int64)[:, numbers]
         weights_nk = np.array(
             [[self._manifest.weight(member.step + k) for k in range(method.local_steps)] for member in members]
         )
-        amounts_nd = sign * np.repeat(weights_nk, method.directions, axis=1) * scalars_nd
-        numbers = np.arange(method.scalars, dtype=np.uint32)
+        amounts_nd = sign * weights_nk[:, numbers // method.directions] * scalars_nd
         if method.core is CoreKind.CANONICAL:
             self._add_canonical(flat, seeds, numbers, amounts_nd)
         else:
@@ -171,10 +199,13 @@ class Coefficients:
         layout = self.layout
         a, b = rademacher_signs(seeds, numbers, len(layout.offsets), layout.rank)
         a_pnr = _cores_first(a) * amounts_nd.reshape(1, -1, 1).astype(np.float64)
+        b_pnr = _cores_first(b)
         matrices = np.flatnonzero(layout.is_matrix)
-        sums_prr = np.matmul(a_pnr[matrices].transpose(0, 2, 1), _cores_first(b)[matrices])
-        for position, index in enumerate(matrices.tolist()):
-            layout.tensor(flat, index)[...] += sums_prr[position].astype(np.int64)
+        at_once = max(1, _PRODUCTS_PER_CHUNK // layout.rank**2)
+        for group in (matrices[start : start + at_once] for start in range(0, len(matrices), at_once)):
+            sums_prr = np.matmul(a_pnr[group].transpose(0, 2, 1), b_pnr[group])
+            for position, index in enumerate(group.tolist()):
+                layout.tensor(flat, index)[...] += sums_prr[position].astype(np.int64)
         for index in np.flatnonzero(~layout.is_matrix).tolist():
             layout.tensor(flat, index)[...] += a_pnr[index].sum(axis=0).astype(np.int64)
 
@@ -199,4 +230,4 @@ def view_exp(manifest: Manifest, tensor_index: int) -> int:
 def updates_per_tick(manifest: Manifest) -> int:
     """How many updates a node sums at once between two events."""
     cores = manifest.method.scalars * len(manifest.tensors)
-    return max(_SUMMED_PER_TICK_MIN, min(_SUMMED_PER_TICK_MAX, _CORES_PER_TICK[manifest.method.core] // cores))
+    return max(1, min(_SUMMED_PER_TICK_MAX, _CORES_PER_TICK[manifest.method.core] // cores))

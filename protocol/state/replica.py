@@ -11,7 +11,8 @@ from protocol.crypto import KEY_BYTES, Author, Digest
 from protocol.errors import Ignore, Reject
 from protocol.ledger import Accepted, Archive, Envelope, Ledger, Outcome, Statement, records_of
 from protocol.run import Manifest
-from protocol.state.coefficients import Coefficients
+from protocol.state.coefficients import Coefficients, updates_per_tick
+from protocol.state.recount import Recount
 from protocol.state.snapshot import Snapshot
 from protocol.state.snapshot_overlay import SnapshotOverlay
 
@@ -32,8 +33,10 @@ class Replica:
         self.manifest = manifest
         self.ledger = Ledger(manifest, archive, in_memory_max=in_memory_max)
         self._overlay: SnapshotOverlay | None = None  # of a joiner that has not replayed all yet
+        self._recount: Recount | None = None
         self._archive = archive
         self._coefficients = Coefficients(manifest)
+        self._summed_at_once = min(_SUMMED_AT_ONCE, updates_per_tick(manifest))
         self._waiting_max = limits.WAITING_BYTES_MAX // self.ledger.codec.record_bytes
         # Bytes rather than envelopes: of a joiner many are waiting.
         self._to_add: deque[bytes] = deque()
@@ -47,11 +50,11 @@ class Replica:
         if isinstance(outcome, Accepted):
             self._to_add.append(outcome.envelope.record)
             if len(self._to_add) > self._waiting_max:
-                self.sum_some(_SUMMED_AT_ONCE)
+                self.sum_some(self._summed_at_once)
         else:
             self._to_remove.append(outcome.first.record)
-        if self._overlay:
-            self._overlay.take(outcome)
+        for follower in self._followers():
+            follower.take(outcome)
         return outcome
 
     def add_statement(self, data: bytes) -> Statement:
@@ -64,8 +67,8 @@ class Replica:
         statement, slots = self.ledger.add_statement(data)
         dropped = [slot for slot in slots if isinstance(slot, bytes)]
         self._to_remove.extend(dropped)
-        if self._overlay:
-            self._overlay.remove(self._decoded(dropped))
+        for follower in self._followers():
+            follower.remove(self._decoded(dropped))
         for record in (record for slot in slots for record in records_of(slot)):
             author = Author(record[:KEY_BYTES])
             if not roster.is_admitted(author):
@@ -116,6 +119,19 @@ class Replica:
     def drop_snapshot(self) -> None:
         """Show the worker what was replayed."""
         self._overlay = None
+
+    def begin_recount(self, *, is_whole: bool) -> Recount:
+        """Compute the state anew in slices, until :meth:`end_recount`; ``is_whole``: from the ledger, too."""
+        self._recount = Recount(self.manifest, self.ledger, self.coefficients, is_whole=is_whole)
+        return self._recount
+
+    def end_recount(self) -> None:
+        """The recount is through, or given up."""
+        self._recount = None
+
+    def _followers(self) -> list[SnapshotOverlay | Recount]:
+        """Those that must hear of every change of the ledger."""
+        return [each for each in (self._overlay, self._recount) if each]
 
     def shown(self) -> Coefficients:
         """What the worker trains on: the state, or the snapshot in use with what follows. No digest is made of it."""

@@ -16,7 +16,7 @@ from sfnode.doctor import machine, memory_plan, model_check, peers, ports
 from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknown, within
 from sfnode.network import decode_peers
 from sfnode.node import read_status
-from sfnode.storage import MANIFEST_FILE, is_locked, read_known_peers, read_manifest
+from sfnode.storage import MANIFEST_FILE, is_locked, read_known_peers, read_manifest, size_of_run
 from sfnode.worker_protocol import DeviceReport
 
 _QUICK_S: Final = 20.0
@@ -69,6 +69,8 @@ class Examination:
         if is_node and question.directory is not None:
             await self._look_at_directory(question.directory)
         await self._look_around()
+        if self._signed is not None:
+            self._tell(ok("run size", str(size_of_run(self._signed.manifest))))
         if not question.is_relay:
             await self._look_at_training()
 

@@ -25,6 +25,7 @@ ANSWERS_US_PER_S: Final = (
 ANSWERS_BURST_US: Final = 60_000  # one second's worth; a joiner's first questions are never delayed
 ANSWERS_ALL_US_PER_S: Final = 400_000  # answers to all: the rest of the core is for the flood and the node's own steps
 ANSWERS_IDLE_S: Final = 10.0  # a bucket untouched for this long is full again, also when 36 peers share
+ANSWER_US_MAX: Final = 600_000  # charged for one answer: paid off in 10 s, in 54 when 36 share, well before DEAD_S
 OBSERVER_BYTES_MAX: Final = 4 << 20  # four copies of the largest manifest per observer; and the basis once
 PEERS_ANSWER_INTERVAL_S: Final = 0.5  # a peer list costs 300 us; questions that come faster are left unanswered
 

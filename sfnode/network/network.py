@@ -168,11 +168,10 @@ class Network:
         """The peer sent what no honest node can send: end its session, and neither dial nor accept it for a day."""
         self._open_sessions.penalise(peer, Fault.GARBAGE, reason)
 
-    def credit(self, peer: PeerId, records: int) -> None:
-        """This many records that this peer brought were news: the most useful neighbours keep their places."""
-        session = self._open_sessions.get(peer)
-        if session is not None:
-            session.news += records
+    def handled(self, peer: PeerId, message: Message, *, seconds: float, news: int) -> None:
+        """The node has handled a message: what that took is charged. Who brings most news (records) keeps its place."""
+        self._rate_limits.charge(peer, message, seconds, trio.current_time())
+        self._open_sessions.handled(peer, news)
 
     async def fetch(self, download: Download) -> bytes | None:
         """A document from whichever neighbour has it; None when none has it now."""
@@ -208,9 +207,7 @@ class Network:
 
     def _remember_anchors(self) -> None:
         """Those that we dialled and that have lasted longest: latecomers, however many, take nobody's place."""
-        outbound = [session for session in self._open_sessions.all() if session.is_outbound]
-        outbound.sort(key=lambda session: session.started_s)
-        lasting = frozenset(session.peer for session in outbound[: bounds.ANCHORS])
+        lasting = self._open_sessions.lasting()
         if not lasting <= self._book.anchors():  # else all is as it was: nothing to write
             for peer in lasting:
                 self._book.still_good(peer, unix_ms=int(time.time() * 1_000))
@@ -357,7 +354,10 @@ class Network:
                 # [REJECT] SPEC 8.1.3: neighbours ask each other for a manifest only at the start, and never for a basis
                 raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} between neighbours")
             case _:
+                handled = session.expect_handled()
                 await self._tell(MessageArrived(peer=session.peer, message=message))
+                if cost:  # one question at a time: what it took is known only then
+                    await handled.wait()
 
     async def _tell(self, event: Event) -> None:
         """Hand an event to the node; waits while the inbox is full. Once nobody reads, nobody needs it."""

@@ -222,9 +222,11 @@ class Daemon:
         effects: list[Effect] = []
         for number, event in enumerate(events, start=1):
             self._report_peer(event)
+            started_s = time.perf_counter()
             caused = self.node.handle(event, _now_ms(), is_last=number == len(events))
             if isinstance(event, MessageArrived):
-                self.network.credit(event.peer, _news(caused))
+                taken_s = time.perf_counter() - started_s
+                self.network.handled(event.peer, event.message, seconds=taken_s, news=_news(caused))
             effects += caused
         self._carry_out(joined(effects))
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from protocol.errors import OperatorError
-from protocol.run import Manifest, coefficient_count
+from protocol.run import Manifest
 from sfnode.network import MemoryConfig, NetworkConfig, parse_announce, parse_listen, resident_bytes
 from sfnode.node.daemon import DaemonConfig
 from sfnode.reporter import Reporter
@@ -22,10 +22,8 @@ from sfnode.run import (
     find_model,
     node_seed,
 )
-from sfnode.storage import IDENTITY_FILE, LOCK_FILE, claim_folder, evaluation_file, training_file
+from sfnode.storage import IDENTITY_FILE, LOCK_FILE, claim_folder, evaluation_file, size_of_run, training_file
 from sfnode.worker import TrainingConfig
-
-_COEFFICIENT_BYTES = 8
 
 
 async def prepare(options: JoinOptions, reporter: Reporter) -> DaemonConfig:
@@ -36,6 +34,8 @@ async def prepare(options: JoinOptions, reporter: Reporter) -> DaemonConfig:
     """
     signed = await find_manifest(options.source, reporter)
     manifest = signed.manifest
+    size = size_of_run(manifest)
+    reporter.event("run_size", f"run {manifest.name} takes {size}", **asdict(size))
     data_dir = find_data_directory(manifest, options.source.data_dir)
     _warn_of_open_run(manifest, options.network, reporter)
     training = None if options.is_relay else _training_config(manifest, options)
@@ -96,7 +96,7 @@ def _network_config(manifest: Manifest, options: JoinOptions) -> NetworkConfig:
 
 def _memory_bytes_max(manifest: Manifest, mebibytes: int) -> int:
     """Adds the run's coefficients, which are no neighbour's fault: the state, and the copy on its way to the worker."""
-    return (mebibytes << 20) + 2 * _COEFFICIENT_BYTES * coefficient_count(manifest)
+    return (mebibytes << 20) + 2 * size_of_run(manifest).coefficients
 
 
 def _training_config(manifest: Manifest, options: JoinOptions) -> TrainingConfig:

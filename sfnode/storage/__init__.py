@@ -5,6 +5,7 @@ from sfnode.storage.files import HeldFile, describe_os_error, read_bytes, write_
 from sfnode.storage.identity import IDENTITY_FILE, load_identity, load_or_create_seed, load_seed, store_seed
 from sfnode.storage.log_export_import import LogSummary, Tell, export_log, import_log
 from sfnode.storage.private_folder import check_folder, claim_folder, is_open_to_others
+from sfnode.storage.run_size import size_of_run
 from sfnode.storage.statement_files import read_statements_file, remove, submit, waiting, write_statements
 from sfnode.storage.store import (
     LEDGER_FILE,
@@ -87,6 +88,7 @@ __all__ = [
     "replay_all",
     "replay_statements",
     "replayed",
+    "size_of_run",
     "store_basis",
     "store_seed",
     "submit",

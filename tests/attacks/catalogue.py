@@ -5,15 +5,23 @@ from __future__ import annotations
 from typing import Final
 
 from tests.attacks.cheap_keys import cheap_keys
+from tests.attacks.costly_questions import costly_questions
+from tests.attacks.false_digest import false_digest
+from tests.attacks.greedy_manifest import greedy_manifest
 from tests.attacks.late_author import late_author
+from tests.attacks.made_up_attestations import made_up_attestations
 from tests.attacks.outcome import Attack
 from tests.attacks.planted_files import locked_folder, planted_files
 from tests.attacks.wrong_run import wrong_run
 
 _ALL: Final = (
     cheap_keys,
+    costly_questions,
+    false_digest,
+    greedy_manifest,
     late_author,
     locked_folder,
+    made_up_attestations,
     planted_files,
     wrong_run,
 )

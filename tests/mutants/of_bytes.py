@@ -90,6 +90,12 @@ MESSAGES = (
         detector=Vectors(("messages.json",)),
     ),
     Mutant(
+        name="work-without-bound",
+        breaks="an owner may make each update of 2 kB cost every node seconds and gigabytes",
+        edits=(Edit(_MANIFEST, "_broken_rules", "cores > limits.CORES_MAX", "False"),),
+        detector=Vectors(("manifests.json",)),
+    ),
+    Mutant(
         name="manifest-in-other-bytes",
         breaks="a manifest that is not in canonical form is accepted: one document has several run ids",
         edits=(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tests.mutants.detectors import Simulation, Vectors
+from tests.mutants.detectors import Simulation, Tests, Vectors
 from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
 _COEFFICIENTS = "protocol.state.coefficients"
 _CHUNK = "Coefficients._accumulate_chunk"
+_MEMORY = "tests/protocol/test_coefficient_memory.py::"
 
 SUMS = (
     Mutant(
@@ -41,9 +42,39 @@ SUMS = (
                 "sign *= amounts_nd[..., None]",
                 "sign = sign * amounts_nd[..., None] / 3",
             ),
-            Edit(_COEFFICIENTS, "Coefficients._epoch_digest", '"<i8"', '"<f4"'),
+            Edit(_COEFFICIENTS, "Coefficients._digest_of", '"<i8"', '"<f4"'),
         ),
         detector=Simulation("equal ledgers with different state digests"),
+    ),
+    Mutant(
+        name="all-cores-of-an-update-at-once",
+        breaks="what one update takes while it is summed grows with its tensors and directions: gigabytes",
+        edits=(
+            Edit(_COEFFICIENTS, "Coefficients._chunks", "range(0, method.scalars, directions)", "(0,)"),
+            Edit(_COEFFICIENTS, "Coefficients._chunks", "numbers[first : first + directions]", "numbers"),
+        ),
+        detector=Tests(
+            (_MEMORY + "test_coefficients__largest_update_that_a_manifest_allows__is_summed_in_some_megabytes",)
+        ),
+    ),
+    Mutant(
+        name="digest-of-a-copy",
+        breaks="an epoch's digest takes as much memory again as the epoch",
+        edits=(
+            Edit(
+                _COEFFICIENTS,
+                "Coefficients._digest_of",
+                '+ _HASHED_AT_ONCE].astype("<i8", copy=False)',
+                "+ flat.size].copy()",
+            ),
+            Edit(
+                _COEFFICIENTS,
+                "Coefficients._digest_of",
+                "for start in range(0, flat.size, _HASHED_AT_ONCE)",
+                "for start in (0,)",
+            ),
+        ),
+        detector=Tests((_MEMORY + "test_state_digest__of_a_large_epoch__takes_no_copy_of_it",)),
     ),
     Mutant(
         name="epoch-digest-not-renewed",
@@ -64,7 +95,7 @@ SUMS = (
     Mutant(
         name="zero-epochs-are-hashed",
         breaks="an epoch whose updates were all taken out again still shows in the state digest",
-        edits=(Edit(_COEFFICIENTS, "Coefficients._epoch_digest", "if flat.any() else None", ""),),
+        edits=(Edit(_COEFFICIENTS, "Coefficients._digest_of", "if flat.any() else None", ""),),
         detector=Vectors(("ledgers.json",)),
     ),
 )
@@ -73,7 +104,7 @@ MEANING = (
     Mutant(
         name="float-in-the-digest",
         breaks="the state digest is over floats: its bytes are others, and large sums are rounded",
-        edits=(Edit(_COEFFICIENTS, "Coefficients._epoch_digest", '"<i8"', '"<f8"'),),
+        edits=(Edit(_COEFFICIENTS, "Coefficients._digest_of", '"<i8"', '"<f8"'),),
         detector=Vectors(("ledgers.json",)),
     ),
     Mutant(
@@ -117,8 +148,8 @@ MEANING = (
             Edit(
                 _COEFFICIENTS,
                 _CHUNK,
-                "np.arange(method.scalars, dtype=np.uint32)",
-                "np.tile(np.arange(method.directions, dtype=np.uint32), method.local_steps)",
+                "self._add_canonical(flat, seeds, numbers, amounts_nd)",
+                "self._add_canonical(flat, seeds, numbers % np.uint32(method.directions), amounts_nd)",
             ),
         ),
         detector=Vectors(("ledgers.json",)),

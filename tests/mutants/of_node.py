@@ -9,6 +9,8 @@ from tests.mutants.patch import Edit
 
 _NODE, _FLOOD, _CLOCK = "protocol.node.node", "protocol.sync.flood", "protocol.node.clock"
 _END = "protocol.node.end_of_run"
+_RECOUNT, _RECOUNTS = "protocol.state.recount", "tests/protocol/test_recount.py::"
+_SOUND = _RECOUNTS + "test_recount__ledger_changes_between_any_two_slices__sound_state_is_found_sound"
 _IGNORED = "        self.ignored[ignore.reason.name] += 1\n"
 
 RECORDS = (
@@ -99,20 +101,45 @@ RECORDS = (
     Mutant(
         name="halt-on-any-mismatch",
         breaks="a neighbour's false state digest stops an honest node",
-        edits=(
-            Edit(
-                _NODE,
-                "Node._settle_mismatch",
-                "if self.replica.replayed_digest() == self.replica.state_digest():",
-                "if False:",
-            ),
-        ),
+        edits=(Edit("protocol.node.mismatch", "Mismatch.tick", "if not is_sound:", "if True:"),),
         detector=Simulation("an honest node halted"),
+    ),
+    Mutant(
+        name="recount-for-anybody",
+        breaks="a stranger's 87 bytes make a node read its whole ledger",
+        edits=(
+            Edit("protocol.node.mismatch", "Mismatch.claimed", "is_whole = peer in self._useful", "is_whole = True"),
+        ),
+        detector=Tests((_RECOUNTS + "test_node__neighbour_without_news__is_ignored_and_no_record_is_read",)),
+    ),
+    Mutant(
+        name="recount-without-end",
+        breaks="a slice of a recount ends with the epoch: the node does nothing else for seconds",
+        edits=(Edit(_RECOUNT, "Recount._spend", "is_over = self._cost >= _SLICE_COST", "is_over = False"),),
+        detector=Tests((_RECOUNTS + "test_recount__each_slice__reads_and_sums_little",)),
+    ),
+    Mutant(
+        name="recount-misses-what-comes-late",
+        breaks="an update that comes where a recount has passed makes a sound node halt",
+        edits=(Edit(_RECOUNT, "Recount.take", "self._to_add += self._passed_over(outcome.envelope)", "pass"),),
+        detector=Tests((_SOUND,)),
+    ),
+    Mutant(
+        name="recount-misses-what-goes",
+        breaks="a slot that is voided where a recount has passed makes a sound node halt",
+        edits=(Edit(_RECOUNT, "Recount.remove", "self._to_remove += self._passed_over(update)", "pass"),),
+        detector=Tests((_SOUND,)),
+    ),
+    Mutant(
+        name="recount-takes-all-that-comes",
+        breaks="an update that a recount has yet to find is summed twice, and a sound node halts",
+        edits=(Edit(_RECOUNT, "Recount._passed_over", "(self._order[update.author], offset) < self._passed", "True"),),
+        detector=Tests((_SOUND,)),
     ),
     Mutant(
         name="dropped-peer-keeps-its-queue",
         breaks="records go on piling up for a peer that was cut off",
-        edits=(Edit(_NODE, "Node._drop", "    self._flood.close(peer)\n", ""),),
+        edits=(Edit(_NODE, "Node._close", "    self._flood.close(peer)\n", ""),),
         detector=Simulation("a push queue without a neighbour"),
     ),
     Mutant(

@@ -113,7 +113,7 @@ RATE_LIMITS = (
     _mutant(
         "rate-limits-not-shared",
         "many greedy peers together get all of the core",
-        Edit(_RATE_LIMITS, "RateLimits.wait_s", "bounds.ANSWERS_ALL_US_PER_S / here", "1e9"),
+        Edit(_RATE_LIMITS, "RateLimits._rate_us_per_s", "bounds.ANSWERS_ALL_US_PER_S / max(1, here)", "1e9"),
         _OF_RATE_LIMITS + "test_rate_limits__sixty_greedy_peers__together_get_no_more_than_all_may",
     ),
     _mutant(
@@ -121,6 +121,30 @@ RATE_LIMITS = (
         "a peer that reconnects has a full budget again",
         Edit(_RATE_LIMITS, "RateLimits.ended", "self._asking[peer].is_here = False", "del self._asking[peer]"),
         _OF_RATE_LIMITS + "test_rate_limits__peer_reconnects__finds_its_bucket_as_it_left_it",
+    ),
+    _mutant(
+        "estimate-is-all-that-is-charged",
+        "what an answer takes beyond its estimate costs the peer nothing",
+        Edit(_RATE_LIMITS, "RateLimits.charge", "max(0.0, taken - booked)", "0.0"),
+        _OF_RATE_LIMITS + "test_rate_limits__answers_take_longer_than_booked__what_they_took_is_owed",
+    ),
+    _mutant(
+        "answers-not-measured",
+        "an answer that must be read from a slow disk costs no more than one from memory",
+        Edit("sfnode.node.daemon", "Daemon._handle", "seconds=taken_s", "seconds=0.0"),
+        "tests/node/test_charges.py::test_daemon__slow_disk__peer_waits_for_what_its_answers_took",
+    ),
+    _mutant(
+        "questions-handed-over-at-once",
+        "a peer may have many questions at the node before it is known what the first one takes",
+        Edit(_NETWORK, "Network._on_message", "await handled.wait()", "pass"),
+        _OF_RATE_LIMITS + "test_requests__first_is_not_handled_yet__the_second_is_not_handed_over",
+    ),
+    _mutant(
+        "debt-forgotten-when-idle",
+        "a peer that owes for a slow answer waits ten seconds and owes nothing",
+        Edit(_RATE_LIMITS, "RateLimits._forget_idle", " and each.bucket.is_full(rate, now_s)", ""),
+        _OF_RATE_LIMITS + "test_rate_limits__peer_owes_for_long__is_not_forgotten_before_it_has_paid",
     ),
 )
 

@@ -29,6 +29,23 @@ SNAPSHOTS = (
         detector=Tests((f"{_BYTES}::test_quorum__no_majority_of_those_who_attest__is_none",)),
     ),
     Mutant(
+        name="one-table-for-all-tellers",
+        breaks="while nobody is known yet, one neighbour's made-up authors take the room of all others",
+        edits=(
+            Edit(_TABLE, "AttestationTable.add", "self._told.setdefault(teller, {})", "self._told.setdefault('', {})"),
+            Edit(_TABLE, "AttestationTable._has_room", "self._told[teller]", "self._told['']"),
+        ),
+        detector=Tests((f"{_BYTES}::test_joiner__neighbour_tells_of_made_up_authors__crowds_nobody_out",)),
+    ),
+    Mutant(
+        name="told-by-another-is-told",
+        breaks="what a liar tells first, and takes along when it leaves, is not kept of the next who tells it",
+        edits=(Edit(_TABLE, "AttestationTable.add", "if teller else known", "if False else known"),),
+        detector=Tests(
+            (f"{_BYTES}::test_joiner__liar_tells_of_the_authors_first_and_leaves__those_told_by_others_stay",)
+        ),
+    ),
+    Mutant(
         name="proof-never-compared",
         breaks="a snapshot of the right set is taken for proved, whatever its coefficients",
         edits=(Edit(_PROOF, "judge", "if _is_same_state(snapshot, replica) else ProofVerdict.UNEQUAL", ""),),

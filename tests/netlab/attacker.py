@@ -24,6 +24,7 @@ import trio
 from benchmarks.sample_runs import scalars_of, signer
 from protocol import limits
 from protocol.errors import Reject
+from protocol.events import MessageArrived
 from protocol.framing import LENGTH_BYTES, frame
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import Manifest
@@ -162,8 +163,10 @@ async def poisoned_peer_exchange(attack: Attack, run_bytes: bytes) -> None:
     vars(network._exchange)["recommend"] = recommend
     async with trio.open_nursery() as nursery:
         await nursery.start(network.run)
-        async for _ in unread:
+        async for event in unread:
             attack.done["events"] += 1
+            if isinstance(event, MessageArrived):
+                network.handled(event.peer, event.message, seconds=0.0, news=0)
 
 
 def _nobody(attack: Attack) -> PeerAddress:

@@ -11,7 +11,7 @@ import trio
 
 from protocol.framing import FrameParser, frame
 from protocol.limits import FRAME_BYTES_MAX
-from protocol.wire import Bye, PeerId, Records, decode_untrusted, encode
+from protocol.wire import Bye, PeerId, Ping, Records, decode_untrusted, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy import ip_groups
@@ -103,7 +103,8 @@ async def test_full_node__most_useful_neighbour__keeps_its_place(monkeypatch: py
             guest(12, "127.1.0.2", node, monkeypatch) as useful,
         ):
             await until(lambda: len(node.connected()) == 2)
-            node.network.credit(PeerId(str(useful._muxed.secured_conn.local_peer)), 5)  # the youngest
+            youngest = PeerId(str(useful._muxed.secured_conn.local_peer))
+            node.network.handled(youngest, Ping(nonce=1), seconds=0.0, news=5)
             await useful.send_all(frame(encode(Records(request=0, data=b""))))
             async with guest(13, "127.2.0.1", node, monkeypatch):
                 assert await last_words(idle) == GIVE_WAY

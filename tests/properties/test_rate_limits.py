@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.crypto.hashing import Author
-from protocol.events import MessageArrived
+from protocol.events import MessageArrived, PeerJoined
 from protocol.framing import frame
 from protocol.limits import PULL_AUTHORS_MAX, PULL_BYTES_MAX
 from protocol.wire import (
@@ -148,7 +148,56 @@ def test_rate_limits__peer_reconnects__finds_its_bucket_as_it_left_it() -> None:
     assert rate_limits.wait_s(peer(1), 6_000, 0.0) == pytest.approx(0.1)
 
 
+def test_rate_limits__answers_take_longer_than_booked__what_they_took_is_owed() -> None:
+    """Records that lie on the disk: a pull that is booked as 2.5 ms takes 57."""
+    rate_limits, now_s, taken_s = RateLimits(), 0.0, 0.057
+    for _ in range(20):
+        now_s += rate_limits.wait_s(peer(1), cost_us(PULL), now_s)
+        rate_limits.charge(peer(1), PULL, taken_s, now_s)
+    earned_us = bounds.ANSWERS_BURST_US + now_s * bounds.ANSWERS_US_PER_S
+    assert 19 * 1e6 * taken_s <= earned_us <= 20 * 1e6 * taken_s
+
+
+def test_rate_limits__answer_is_quicker_than_booked__the_estimate_stays() -> None:
+    rate_limits = RateLimits()
+    rate_limits.wait_s(peer(1), bounds.ANSWERS_BURST_US, 0.0)
+    rate_limits.charge(peer(1), PULL, 0.0, 0.0)
+    rate_limits.charge(peer(1), Ping(nonce=1), 9.0, 0.0)  # nobody's answer
+    assert rate_limits.wait_s(peer(1), 6_000, 0.0) == pytest.approx(0.1)
+
+
+def test_rate_limits__peer_owes_for_long__is_not_forgotten_before_it_has_paid() -> None:
+    """A disk that stalls for ten seconds: the peer is charged no more than it can pay before it looks dead."""
+    rate_limits, now_s = RateLimits(), bounds.ANSWERS_IDLE_S + 0.5
+    rate_limits.wait_s(peer(1), bounds.ANSWERS_BURST_US, 0.0)
+    rate_limits.charge(peer(1), PULL, 30.0, 0.0)
+    rate_limits.wait_s(peer(2), 1, now_s)
+    assert rate_limits.wait_s(peer(1), bounds.ANSWERS_BURST_US, now_s) == pytest.approx(0.458, abs=1e-3)
+    shared_us_per_s = bounds.ANSWERS_ALL_US_PER_S / (bounds.OUTBOUND_MAX + bounds.INBOUND_MAX)
+    assert bounds.ANSWER_US_MAX / shared_us_per_s < bounds.DEAD_S / 2
+
+
 # --- a greedy peer and an honest one at a real node
+
+
+async def test_requests__first_is_not_handled_yet__the_second_is_not_handed_over() -> None:
+    async with trio.open_nursery() as nursery, running_host(8, is_listening=False) as greedy:
+        config = NetworkConfig(listen=(LOOPBACK,), neighbours_fixed=True)
+        node = await start(nursery, network(1, config), is_reading=False)
+        link = await dial(greedy, node)
+        await link.send_all(frame(encode(HELLO)) + frame(encode(ALL_AUTHORS)) * 9)
+        unread = node.network.unread
+        assert isinstance(await unread.receive(), PeerJoined)
+        for number in range(3):
+            with trio.fail_after(5):
+                question = await unread.receive()
+            assert isinstance(question, MessageArrived) and question.message == ALL_AUTHORS
+            with trio.move_on_after(0.1) as waiting:
+                await unread.receive()
+            assert waiting.cancelled_caught, f"two questions at once, after {number}"
+            node.network.handled(greedy.peer, ALL_AUTHORS, seconds=0.0, news=0)
+        await link.aclose()
+        nursery.cancel_scope.cancel()
 
 
 async def test_requests__greedy_peer_asks_without_end__honest_one_is_served_as_if_alone(

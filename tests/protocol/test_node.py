@@ -10,7 +10,6 @@ from protocol.events import (
     EstimateFinished,
     EstimateLost,
     EstimateSkipped,
-    Halt,
     PeerJoined,
     PeerLeft,
     SendMessage,
@@ -19,11 +18,9 @@ from protocol.events import (
     WorkerReady,
 )
 from protocol.run.manifest import checked
-from protocol.state.replica import Replica
 from protocol.wire import (
     Head,
     Message,
-    PeerId,
     Ping,
     Records,
     SpansRequest,
@@ -32,7 +29,6 @@ from tests.support.ledgers import seal
 from tests.support.manifests import manifest_data, small_manifest
 from tests.support.node_cores import (
     MANIFEST,
-    OTHER_STATE,
     X,
     Y,
     head_of,
@@ -231,45 +227,3 @@ def test_node__neighbour_joins__is_told_the_head_now_and_every_two_seconds() -> 
     assert relay.handle(PeerJoined(peer=X), 100) == [SendMessage(peer=X, message=head)]
     assert relay.handle(Ticked(), 100 + timings.HEAD_INTERVAL_MS - 1) == []
     assert relay.handle(Ticked(), 100 + timings.HEAD_INTERVAL_MS) == [SendMessage(peer=X, message=head)]
-
-
-def test_node__equal_root_and_other_state__honest_replay_drops_the_peer() -> None:
-    honest = node(is_training=False)
-    join(honest, X)
-    tell(honest, X, pushed(seal(MANIFEST, 0, 0)), 100)
-    effects = tell(honest, X, head_of(honest.replica.ledger, OTHER_STATE), 200)
-    assert effects == [DropPeer(peer=X, reason="its state digest does not follow from its ledger")]
-
-
-def test_node__equal_root_and_own_state_corrupted__halts() -> None:
-    broken = node(is_training=False)
-    join(broken, X)
-    tell(broken, X, pushed(seal(MANIFEST, 0, 0)), 100)
-    truth = broken.replica.state_digest()
-    flat = broken.replica.coefficients().flat(0)
-    flat[3] ^= 1
-    broken.replica.coefficients().set_flat(0, flat)
-    effects = tell(broken, X, head_of(broken.replica.ledger, truth), 200)
-    assert len(effects) == 1 and isinstance(effects[0], Halt)
-
-
-def test_node__many_liars_about_the_state__cause_one_replay_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A replay costs seconds in a long run, and identities cost nothing."""
-    honest = node(is_training=False)
-    replays: list[int] = []
-    digest = honest.replica.state_digest()
-
-    def replayed_digest(replica: Replica) -> bytes:
-        replays.append(1)
-        return digest
-
-    monkeypatch.setattr(Replica, "replayed_digest", replayed_digest)
-    lie = head_of(honest.replica.ledger, OTHER_STATE)
-    for number in range(50):
-        peer = PeerId(f"liar{number}")
-        join(honest, peer, now_ms=1_000 + number)
-        tell(honest, peer, lie, 1_000 + number)
-    assert len(replays) == 1
-    join(honest, X, now_ms=61_000)
-    tell(honest, X, lie, 61_000)
-    assert len(replays) == 2

@@ -14,7 +14,7 @@ from protocol.events import DropPeer, Effect, SendMessage, StoreSnapshot
 from protocol.ledger.ledger import Ledger
 from protocol.node.attestations import AttestationTable
 from protocol.node.node import Node
-from protocol.node.node_config import NodeConfig
+from protocol.node.node_config import NodeConfig, SnapshotUse
 from protocol.state.coefficients import CoefficientLayout
 from protocol.state.replica import Replica
 from protocol.state.snapshot import decode_snapshot_untrusted, encode_snapshot, may_fit
@@ -142,7 +142,7 @@ def bent_attestations() -> dict[str, tuple[bytes, RejectReason]]:
 def test_attestation__forged__is_rejected_and_costs_its_sender_the_session(name: str) -> None:
     data, reason = bent_attestations()[name]
     with pytest.raises(Reject) as caught:
-        AttestationTable(RUN, replica_of().ledger).add(data, is_live=False)
+        AttestationTable(RUN, replica_of().ledger).add(data, teller=X)
     assert caught.value.reason is reason
     if len(data) == limits.ATTESTATION_BYTES:
         node = Node(RUN, signer(1), NodeConfig(), replica_of())
@@ -157,7 +157,7 @@ def test_attestation__forged__is_rejected_and_costs_its_sender_the_session(name:
 def table_of(*attestations: bytes, ledger: Ledger | None = None) -> AttestationTable:
     table = AttestationTable(RUN, ledger or replica_of().ledger)
     for data in attestations:
-        table.add(data, is_live=False)
+        table.add(data, teller=X)
     return table
 
 
@@ -196,26 +196,74 @@ def test_table__author_says_more__the_first_of_a_step_stays_and_a_later_step_rep
     table = table_of(first.data)
     for data in (first.data, other.data):
         with pytest.raises(Ignore) as caught:
-            table.add(data, is_live=True)
+            table.add(data)
         assert caught.value.reason is IgnoreReason.ALREADY_HELD
-    assert table.add(later.data, is_live=True) == later and table.page() == (later.data,)
+    assert table.add(later.data) == later and table.page() == (later.data,)
 
 
 def test_table__live__passes_over_whose_updates_do_not_count() -> None:
     for number in (7, JOINER):  # not admitted; admitted, without an update
         with pytest.raises(Ignore) as caught:
-            table_of().add(attest(true_snapshot(), number)[0].data, is_live=True)
+            table_of().add(attest(true_snapshot(), number)[0].data)
         assert caught.value.reason is IgnoreReason.NOT_ADMITTED
 
 
-def test_table__full__gives_up_those_who_are_not_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table__full__gives_up_those_who_are_no_longer_admitted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "ATTESTATIONS_MAX", 2)
-    table = table_of(*(each.data for each in attest(true_snapshot(), 1, 7)))
-    two, three = attest(true_snapshot(), 2, 3)
-    assert table.add(two.data, is_live=True) == two
+    ledger = replica_of().ledger
+    table = AttestationTable(RUN, ledger)
+    one, two, three = attest(true_snapshot(), *AUTHORS)
+    for each in (one, two):
+        table.add(each.data)
     with pytest.raises(Ignore) as caught:
-        table.add(three.data, is_live=True)
+        table.add(three.data)
     assert caught.value.reason is IgnoreReason.ATTESTATIONS_FULL and len(table.page()) == 2
+    ledger.add_statement(exclude(RUN, 1, 4_000))
+    assert table.add(three.data) == three
+
+
+def made_up(count: int) -> list[bytes]:
+    """Attestations of keys that nobody knows, of a later snapshot."""
+    later = replace(true_snapshot(), step=2 * STEP)
+    return [each.data for each in attest(later, *range(100, 100 + count))]
+
+
+def test_joiner__neighbour_tells_of_made_up_authors__crowds_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault once: before the roster is here nobody is trusted, and 150 kB of made-up keys displaced the authors."""
+    monkeypatch.setattr(limits, "ATTESTATIONS_MAX", 8)
+    monkeypatch.setattr(limits, "ATTESTATIONS_PER_TELLER_MAX", 5)
+    joiner = Node(RUN, signer(JOINER), NodeConfig(snapshot=SnapshotUse.ALWAYS), Replica(RUN))
+    join(joiner, X, Y)
+    tell(joiner, X, Attestations(attestations=tuple(made_up(10))), 5)
+    tell(joiner, Y, Attestations(attestations=tuple(each.data for each in attest(true_snapshot(), *AUTHORS))), 6)
+    tell(joiner, X, Attestations(attestations=tuple(made_up(20)[10:])), 7)
+    assert joiner.snapshots.ignored == {"ATTESTATIONS_FULL": 15}
+    for number in AUTHORS:
+        joiner.replica.add_statement(admit(RUN, number))
+    assert len(joiner.snapshots.attestations.agreed(3)) == 3
+
+
+def test_joiner__liar_tells_of_the_authors_first_and_leaves__those_told_by_others_stay() -> None:
+    told = [each.data for each in attest(true_snapshot(), *AUTHORS)]
+    table = AttestationTable(RUN, replica_of(held=()).ledger)
+    for teller in (X, Y):
+        for data in told:
+            table.add(data, teller=teller)
+    table.forget(X)
+    assert len(table.agreed(3)) == 3
+    table.forget(Y)
+    assert table.agreed(3) == [] and not table._told
+
+
+def test_table__teller_leaves__what_authors_say_who_contribute_by_now_stays() -> None:
+    replica = replica_of(held=())
+    table = AttestationTable(RUN, replica.ledger)
+    for each in attest(true_snapshot(), *AUTHORS):
+        table.add(each.data, teller=X)
+    for record in records()[:2]:  # of two of them
+        replica.add(record)
+    table.forget(X)
+    assert len(table.page()) == 2
 
 
 # --- making and telling

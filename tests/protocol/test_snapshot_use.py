@@ -48,7 +48,7 @@ def told(pair: Pair, snapshot_of: object = None, *, authors: tuple[int, ...] = A
     """The veteran has heard these authors attest the snapshot."""
     snapshot = snapshot_of or true_snapshot(pair.veteran.manifest)
     for each in attest(snapshot, *authors, manifest=pair.veteran.manifest):  # type: ignore[arg-type]
-        pair.veteran.snapshots.attestations.add(each.data, is_live=False)
+        pair.veteran.snapshots.attestations.add(each.data, teller=Y)
     return pair
 
 
@@ -148,7 +148,7 @@ def test_joiner__attested_file_is_not_a_snapshot__replays_first() -> None:
     for number in AUTHORS:
         table = pair.veteran.snapshots.attestations
         made = table.codec.attest(signer(number), STEP, len(useless), hashlib.sha256(useless).digest())
-        table.add(made.data, is_live=False)
+        table.add(made.data, teller=Y)
     pair.run(lambda: bool(pair.joiner.snapshots._wanted()))
     pair.joiner.handle(SnapshotArrived(data=useless), pair.now_ms)
     assert pair.joiner.snapshots.outcome is SnapshotOutcome.USELESS

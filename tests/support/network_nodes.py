@@ -98,6 +98,8 @@ class Node:
     async def record(self) -> None:
         async for event in self.network.unread:
             self.events.append(event)
+            if isinstance(event, MessageArrived):
+                self.network.handled(event.peer, event.message, seconds=0.0, news=0)
             self.changed.set()
             self.changed = trio.Event()
 

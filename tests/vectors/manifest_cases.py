@@ -343,6 +343,17 @@ def _bounds() -> Iterator[Case]:
     for weight in (1_985, 1_986):  # 2^36 x 66 x weight: 2^53 / (2^37 x 33) = 1985.9...
         row = {**normalised, "method.directions": 2, "schedule.weight_end": weight}
         yield _field(f"rule 1.4.11: normalised, 33 x 2 x {weight} x 2^36", row, is_valid=weight == 1_985)
+    yield from _work_bounds()
+
+
+def _work_bounds() -> Iterator[Case]:
+    """1.4.13 at its limits: what one update makes a node compute."""
+    most: Data = {"task.batch_rows": 256, "method.directions": 256, "method.local_steps": 4, "method.clip": 1}
+    for core, rank, tensors in (("canonical", 64, 1_024), ("rademacher", 128, 64)):
+        for count in (tensors, tensors + 1):
+            rows = [{"name": str(number), "kind": "vector", "rows": 1, "cols": 0} for number in range(count)]
+            row = {**most, "method.core": core, "method.rank": rank, "tensors": rows}
+            yield _field(f"rule 1.4.13: {core}, r = {rank}, {count} x 2^10", row, is_valid=count == tensors)
 
 
 def _basis_bounds() -> Iterator[Case]:

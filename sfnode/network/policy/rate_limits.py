@@ -1,7 +1,8 @@
 """How much answering each neighbour may have: a token bucket per peer, in microseconds of computing. Pure: no clock.
 
 Answers cost a hundred times more than questions, so bytes received do not measure them. A peer over its limit
-waits, alone: its reader pauses, and nobody else is held up.
+waits, alone: its reader pauses, and nobody else is held up. An estimate is booked before a question is answered; what
+the answer really took beyond it is booked afterwards, and until then no other question of the peer is read.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from protocol.wire import (
 from sfnode.network import bounds
 from sfnode.network.policy.token_bucket import TokenBucket
 
-# Microseconds for the answer and for writing it, measured on a slow core with 131,072 records in one span: the most
-# expensive answer of each kind, rounded up.
+# Microseconds for the answer and for writing it, measured on a slow core with 131,072 records in one span, all of them
+# in memory: the most expensive answer of each kind, rounded up. What must be read from the disk takes longer.
 _COST_US: Final[dict[type[Message], int]] = {
     SpansRequest: 300,
     ShardsRequest: 1_200,
@@ -47,7 +48,7 @@ PUSHED: Final = 0  # SPEC 8.1: the request number of records that answer no requ
 
 
 def cost_us(message: Message) -> int:
-    """What answering costs at most; 0 for a message that is not a request."""
+    """What answering costs at least to book; 0 for a message that is not a request."""
     if isinstance(message, AuthorsRequest):
         share = (_COST_US[AuthorsRequest] - _AUTHORS_BASE_US) * len(message.shards) // _SHARDS
         return _AUTHORS_BASE_US + min(share, _COST_US[AuthorsRequest])
@@ -116,9 +117,21 @@ class RateLimits:
         self._forget_idle(now_s)
         asking = self._asking.setdefault(peer, _Asking(TokenBucket(bounds.ANSWERS_BURST_US, now_s)))
         asking.is_here = True
+        return self._book(asking, cost, now_s)
+
+    def charge(self, peer: PeerId, message: Message, seconds: float, now_s: float) -> None:
+        """A message of the peer was handled. What an answer took beyond its estimate is owed by the next request."""
+        booked = cost_us(message)
+        if booked and peer in self._asking:
+            taken = min(seconds * 1e6, bounds.ANSWER_US_MAX)
+            self._book(self._asking[peer], max(0.0, taken - booked), now_s)
+
+    def _book(self, asking: _Asking, cost: float, now_s: float) -> float:
+        return asking.bucket.take(cost, self._rate_us_per_s(), now_s)
+
+    def _rate_us_per_s(self) -> float:
         here = sum(other.is_here for other in self._asking.values())
-        rate_us_per_s = min(bounds.ANSWERS_US_PER_S, bounds.ANSWERS_ALL_US_PER_S / here)
-        return asking.bucket.take(cost, rate_us_per_s, now_s)
+        return min(bounds.ANSWERS_US_PER_S, bounds.ANSWERS_ALL_US_PER_S / max(1, here))
 
     def ended(self, peer: PeerId) -> None:
         """The peer's session ended: it takes no share, but finds its bucket as it left it when it comes back soon."""
@@ -126,7 +139,10 @@ class RateLimits:
             self._asking[peer].is_here = False
 
     def _forget_idle(self, now_s: float) -> None:
-        """Drop the peers that have asked nothing for so long that their buckets are full again."""
-        idle = [p for p, each in self._asking.items() if now_s - each.bucket.updated_s > bounds.ANSWERS_IDLE_S]
+        """Drop the peers that have asked nothing for a while, and owe nothing."""
+        rate = self._rate_us_per_s()
+        last_s = now_s - bounds.ANSWERS_IDLE_S
+        asking = self._asking.items()
+        idle = [p for p, each in asking if each.bucket.updated_s < last_s and each.bucket.is_full(rate, now_s)]
         for peer in idle:
             del self._asking[peer]

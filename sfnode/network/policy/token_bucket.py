@@ -13,6 +13,10 @@ class TokenBucket:
         self._burst = burst
         self._level = burst  # below 0: owed
 
+    def is_full(self, rate_per_s: float, now_s: float) -> bool:
+        """Whether so much was earned since the last call that nothing was spent, as it were."""
+        return self._level + (now_s - self.updated_s) * rate_per_s >= self._burst
+
     def take(self, cost: float, rate_per_s: float, now_s: float) -> float:
         """Spend ``cost``, after what was earned since the last call; returns for how long to wait, 0 within the burst.
 

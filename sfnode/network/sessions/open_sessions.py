@@ -53,6 +53,19 @@ class OpenSessions:
     def count(self, *, is_outbound: bool) -> int:
         return sum(session.is_outbound == is_outbound for session in self._sessions.values())
 
+    def lasting(self) -> frozenset[PeerId]:
+        """The peers that we dialled whose sessions have lasted longest."""
+        outbound = [session for session in self._sessions.values() if session.is_outbound]
+        outbound.sort(key=lambda session: session.started_s)
+        return frozenset(session.peer for session in outbound[: bounds.ANCHORS])
+
+    def handled(self, peer: PeerId, news: int) -> None:
+        """The node has handled a message of the peer, and so many records in it were new."""
+        session = self._sessions.get(peer)
+        if session is not None:
+            session.news += news
+            session.handled.set()
+
     def make_place(self, peer: PeerId, host: str, inbound_max: int) -> bool:
         """Whether this peer, which dials from that IP address, gets an inbound place; somebody may have to give way."""
         if peer in self._sessions:

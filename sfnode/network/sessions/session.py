@@ -40,6 +40,7 @@ class Session:
         self.rtt_ms: float | None = None
         self.asked = Asked()
         self.news = 0  # records that this neighbour was the first to bring
+        self.handled = trio.Event()  # the node has handled the last message that it was handed
         self._on_message = on_message
         self._send_queue = SendQueue()
         self._scope = trio.CancelScope()
@@ -67,6 +68,11 @@ class Session:
         """Queue a message; False when the queue is full or the session is ending."""
         self.asked.sent(message)
         return self._send_queue.put(encode(message))
+
+    def expect_handled(self) -> trio.Event:
+        """The next message goes to the node; set once it is handled."""
+        self.handled = trio.Event()
+        return self.handled
 
     def end(self, reason: str, *, fault: Fault | None = None) -> None:
         """End without a word. The first reason given stays."""

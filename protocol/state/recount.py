@@ -1,0 +1,139 @@
+"""A replica's state computed anew from its ledger, a little at a time, while the ledger goes on changing (SPEC 7.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from heapq import merge
+from itertools import groupby
+
+from protocol.crypto import Author
+from protocol.ledger import Accepted, Envelope, Ledger, Outcome
+from protocol.limits import SPAN_STEPS
+from protocol.run import Manifest
+from protocol.state.coefficients import Coefficients, updates_per_tick
+
+_SLOTS_READ = 16  # of one author, at once: they are checked together when they come from the disk
+# What a slice may cost, and what its parts do, in units of about 3 us.
+_SLICE_COST = 1_024
+_READ_COST, _LOOK_COST = 64, 1  # of such slots: when some count, and come from the disk, and when none does
+_EPOCH_COST = 64  # of a place to sum an epoch in
+_HASHED_PER_COST = 512  # coefficients
+_SLICES_PER_TICK = 4  # as many updates are summed in a slice as in this part of a tick: 2.5 ms
+
+
+class Recount:
+    """Compares what is told of a state, epoch by epoch, with what memory holds of it and with what the ledger implies.
+
+    The ledger may change meanwhile. An update in an epoch that is compared already changes nothing, and one in a later
+    epoch will be found there. One in the epoch under way will be found, too, unless its place has been passed: then
+    :meth:`take` or :meth:`remove`, which are told of every change, make up for it.
+    """
+
+    def __init__(
+        self, manifest: Manifest, ledger: Ledger, coefficients: Callable[[], Coefficients], *, is_whole: bool
+    ) -> None:
+        """``coefficients``: the state with every update in. ``is_whole`` False: the ledger is left alone."""
+        self._manifest = manifest
+        self._ledger = ledger
+        self._coefficients = coefficients
+        self._fresh = Coefficients(manifest)
+        self._to_add: list[Envelope] = []
+        self._to_remove: list[Envelope] = []
+        self._cost = 0
+        self._epoch = self._span = -1  # under way
+        self._order: dict[Author, int] = {}  # in which the span's authors are read
+        self._passed = (0, 0)  # in the span: an author's number, and the first of its offsets that was not read
+        self._slices = self._run(is_whole=is_whole)
+
+    def advance(self) -> bool | None:
+        """One slice, of some milliseconds; None until it is known whether the state is what it must be."""
+        return next(self._slices)
+
+    def take(self, outcome: Outcome) -> None:
+        """The ledger has taken an update in, or voided one."""
+        if isinstance(outcome, Accepted):
+            self._to_add += self._passed_over(outcome.envelope)
+        else:
+            self.remove([outcome.first])
+
+    def remove(self, updates: Iterable[Envelope]) -> None:
+        """These updates no longer count."""
+        for update in updates:
+            self._to_remove += self._passed_over(update)
+
+    def _passed_over(self, update: Envelope) -> list[Envelope]:
+        span, offset = divmod(update.step, SPAN_STEPS)
+        is_passed = span < self._span
+        if span == self._span:
+            is_passed = update.author not in self._order or (self._order[update.author], offset) < self._passed
+        return [update] if is_passed and update.step // self._manifest.method.epoch_steps == self._epoch else []
+
+    # --- slice by slice, top to bottom --------------------------------------------------------------------
+
+    def _run(self, *, is_whole: bool) -> Iterator[bool | None]:
+        own = self._coefficients()
+        epochs = sorted(own.revisions())
+        for epoch in epochs:
+            if not own.is_as_told(epoch):
+                yield False
+            if self._spend(own.layout.size // _HASHED_PER_COST):
+                yield None
+        for epoch, _ in groupby(merge(epochs, self._epochs_held())) if is_whole else ():
+            yield from self._sum(epoch)
+            own = self._coefficients()
+            self._sum_some(len(self._to_add), len(self._to_remove))
+            if own.epoch_digest(epoch) != self._fresh.epoch_digest(epoch):
+                yield False
+        yield True
+
+    def _epochs_held(self) -> Iterator[int]:
+        """Those of every span that holds anything now, ascending, some of them twice."""
+        epoch_steps = self._manifest.method.epoch_steps
+        for span in self._ledger.spans():
+            first = span * SPAN_STEPS
+            yield from range(first // epoch_steps, (first + SPAN_STEPS - 1) // epoch_steps + 1)
+
+    def _sum(self, epoch: int) -> Iterator[None]:
+        if self._fresh.revisions():
+            self._fresh = Coefficients(self._manifest)
+            self._spend(_EPOCH_COST)
+        at_once = max(1, updates_per_tick(self._manifest) // _SLICES_PER_TICK)
+        for found in self._read(epoch):
+            self._to_add += found
+            is_over = self._spend(_READ_COST if found else _LOOK_COST)
+            while is_over or len(self._to_add) >= at_once:
+                self._sum_some(at_once, at_once)
+                yield None
+                is_over = False
+        while len(self._to_add) + len(self._to_remove) > at_once:  # many at once, of an author who was excluded
+            self._sum_some(at_once, at_once)
+            yield None
+
+    def _read(self, epoch: int) -> Iterator[list[Envelope]]:
+        """What counts in the epoch, some slots of one author at a time."""
+        first = epoch * self._manifest.method.epoch_steps
+        end = min(first + self._manifest.method.epoch_steps, self._manifest.steps)
+        self._epoch = epoch
+        for span in range(first // SPAN_STEPS, (end - 1) // SPAN_STEPS + 1):
+            start = span * SPAN_STEPS
+            self._order = {author: number for number, author in enumerate(self._ledger.authors_in(span))}
+            self._span, self._passed = span, (0, 0)
+            for author, number in self._order.items():
+                for step in range(max(first, start), min(end, start + SPAN_STEPS), _SLOTS_READ):
+                    steps = range(step, min(step + _SLOTS_READ, end, start + SPAN_STEPS))
+                    self._passed = (number, steps.stop - start)
+                    records = self._ledger.counted(author, steps)
+                    yield [self._ledger.codec.decode_untrusted(record) for record in records]
+        self._span += 1
+
+    def _sum_some(self, added: int, removed: int) -> None:
+        self._fresh.add(self._to_add[:added])
+        self._fresh.remove(self._to_remove[:removed])
+        del self._to_add[:added], self._to_remove[:removed]
+
+    def _spend(self, cost: int) -> bool:
+        """Whether the slice is over with this."""
+        self._cost += cost
+        is_over = self._cost >= _SLICE_COST
+        self._cost = 0 if is_over else self._cost
+        return is_over

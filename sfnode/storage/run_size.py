@@ -1,0 +1,46 @@
+"""What a run may come to on the machine of whoever joins it, as its manifest bounds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.ledger import EnvelopeCodec
+from protocol.run import Manifest, coefficient_count
+
+_COEFFICIENT_BYTES: Final = 8
+_ON_DISK: Final = 1.3  # times a record's bytes: pages and index of the database (docs/scale.md)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSize:
+    """Bytes, at most.
+
+    Attributes:
+        coefficients: in memory, of all epochs, none of them at rest in fewer bytes.
+        ledger: on the disk, when ``authors`` authors void every slot of theirs.
+    """
+
+    coefficients: int
+    ledger: int
+    authors: int
+
+    def __str__(self) -> str:
+        return (
+            f"at most {_in_words(self.coefficients)} of memory for its coefficients, and {_in_words(self.ledger)} of "
+            f"disk for the updates of {self.authors:,} authors"
+        )
+
+
+def size_of_run(manifest: Manifest) -> RunSize:
+    """The bounds of a run."""
+    records = 2 * manifest.authors_max * (manifest.steps // manifest.method.local_steps)
+    return RunSize(
+        coefficients=_COEFFICIENT_BYTES * coefficient_count(manifest),
+        ledger=int(_ON_DISK * records * EnvelopeCodec(manifest).record_bytes),
+        authors=manifest.authors_max,
+    )
+
+
+def _in_words(size: int) -> str:
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"

@@ -1,0 +1,92 @@
+"""A session with a live node, held by hand; and what the node's process spends meanwhile."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+
+from protocol.framing import frame
+from protocol.wire import Message, Ping, Pong, encode
+from sfnode.network.network_config import Timings
+from sfnode.network.policy.addresses import parse_address
+from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.handshake import exchange_hello, own_hello
+from sfnode.network.transport.host import Host
+from sfnode.network.transport.link import Link, LinkBrokenError
+
+_PING_EVERY_S = 0.005
+Declared = TypeVar("Declared", bound=Message)
+
+
+@dataclass
+class Visitor:
+    """Says and hears messages after hello. ``sent_bytes``: without Noise, yamux and TCP."""
+
+    channel: Channel
+    sent_bytes: int = 0
+
+    async def say(self, *messages: Message) -> None:
+        """Send at once."""
+        data = b"".join(frame(encode(message)) for message in messages)
+        self.sent_bytes += len(data)
+        await self.channel.link.send_all(data)
+
+    async def hear(self, declared: type[Declared]) -> Declared:
+        """The next message of that kind; others are passed over. LinkBrokenError at the end of the session."""
+        while (received := await self.channel.receive_untrusted()) is not None:
+            if isinstance(received[0], declared):
+                return received[0]
+        raise LinkBrokenError("the session is over")
+
+    async def ping(self, seconds: float) -> float:
+        """How long the slowest answer to a ping took, of one after the other for so long: seconds."""
+        waits_s: list[float] = []
+        end_s = time.monotonic() + seconds
+        while time.monotonic() < end_s:
+            started_s = time.monotonic()
+            await self.say(Ping(nonce=len(waits_s)))
+            await self.hear(Pong)
+            waits_s.append(time.monotonic() - started_s)
+            await trio.sleep(_PING_EVERY_S)
+        return max(waits_s)
+
+
+@asynccontextmanager
+async def visiting(address: str, run_id: bytes, *, identity: bytes | None = None) -> AsyncIterator[Visitor]:
+    """A session with the node at ``address``, under a fresh identity unless one is given."""
+    host = Host(identity_seed=identity or secrets.token_bytes(32), on_inbound=_hang_up)
+    async with host.running(()):
+        link = await host.dial(parse_address(address))
+        try:
+            channel = Channel(link, Timings(), Traffic())
+            hello = own_hello(run_id=run_id, agent="visitor", listen=(), head_step=0)
+            await exchange_hello(channel, hello)
+            yield Visitor(channel)
+        finally:
+            with suppress(LinkBrokenError):
+                await link.aclose()
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mb(pid: int, *, is_peak: bool = False) -> float:
+    """What a process holds in memory, or has held at most."""
+    wanted = "VmHWM:" if is_peak else "VmRSS:"
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(wanted)) / 1e3
+
+
+async def _hang_up(link: Link) -> None:
+    await link.aclose()
