@@ -6,23 +6,10 @@ no secret is among its arguments. It ends when nobody reads on.
 
 from __future__ import annotations
 
-import secrets
 import sys
-from typing import Final
 
-from protocol.crypto import KEY_BYTES, Signer
-from protocol.run import AdmissionKind, AdmissionSpec, has_work
-
-TRIES_AT_ONCE: Final = 500  # 10 ms: a signal is heard that soon
-
-
-def search(spec: AdmissionSpec, run_id: bytes) -> bytes | None:
-    """Seed of a key that has the work of ``spec``; None when TRIES_AT_ONCE new ones lack it. About 20 us each."""
-    for _ in range(TRIES_AT_ONCE):
-        seed = secrets.token_bytes(KEY_BYTES)
-        if has_work(spec, run_id, Signer(seed).author):
-            return seed
-    return None
+from protocol.run import AdmissionKind, AdmissionSpec
+from sfnode.run.proof_of_work import search
 
 
 def main(arguments: list[str]) -> int:
