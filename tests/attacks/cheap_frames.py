@@ -231,10 +231,7 @@ async def _send_for_ever(kind: str, address: str, spent: Spent) -> None:
     async with attacker.running(()):
         while True:
             with suppress(*_CUT):
-                if talk is None:
-                    await _first_words(address, spent)
-                else:
-                    await _talk(talk, attacker, address, spent)
+                await (_talk(talk, attacker, address, spent) if talk else _first_words(address, spent))
             await trio.sleep(_AGAIN_S)
 
 

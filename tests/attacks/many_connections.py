@@ -62,8 +62,12 @@ async def _idle(victim: Victim, hosts: Sequence[str], spent: Spent) -> AsyncIter
 async def _hold_for_ever(victim: Victim, local_host: str, spent: Spent) -> None:
     while True:
         with suppress(OSError, trio.BrokenResourceError):
-            async with await trio.open_tcp_stream(victim.host, victim.port, local_address=local_host) as stream:
-                spent.connections += 1
-                while await stream.receive_some(1_024):
-                    pass
+            await _hold(victim, local_host, spent)
         await trio.sleep(_AGAIN_S)
+
+
+async def _hold(victim: Victim, local_host: str, spent: Spent) -> None:
+    async with await trio.open_tcp_stream(victim.host, victim.port, local_address=local_host) as stream:
+        spent.connections += 1
+        while await stream.receive_some(1_024):
+            pass

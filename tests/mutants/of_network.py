@@ -144,7 +144,12 @@ STREAMS = (
     _mutant(
         "slots-never-given-back",
         "250 inbound connections are all that a host accepts in its lifetime",
-        Edit(_PATCHES, "patch_swarm", "    swarm._do_handle_inbound_connection = _inbound_handler(swarm)\n", ""),
+        Edit(
+            _PATCHES,
+            "patch_swarm",
+            "    swarm._do_handle_inbound_connection = _inbound_handler(swarm, doorkeeper)\n",
+            "",
+        ),
         _OF_PATCHES + "test_inbound_slots__connections_come_and_go__slots_are_given_back",
     ),
     _mutant(

@@ -22,16 +22,14 @@ async def answer_pings(link: Link) -> None:
     """Until the peer ends the stream, or sends nothing for PING_IDLE_S."""
     pings = TokenBucket(bounds.PINGS_BURST, trio.current_time())
     with suppress(LinkBrokenError):
-        while len(ping := await _next_ping(link)) == _PING_BYTES:
+        while True:
+            ping = b""
+            with trio.move_on_after(bounds.PING_IDLE_S):
+                ping = await link.receive_exactly(_PING_BYTES)
+            if len(ping) < _PING_BYTES:
+                return
             wait_s = pings.take(1, bounds.PINGS_PER_S, trio.current_time())
             if wait_s > 0:
                 await trio.sleep(wait_s)
             with trio.move_on_after(bounds.WRITE_S):
                 await link.send_all(ping)
-
-
-async def _next_ping(link: Link) -> bytes:
-    """Shorter than a ping where none comes."""
-    with trio.move_on_after(bounds.PING_IDLE_S):
-        return await link.receive_exactly(_PING_BYTES)
-    return b""
