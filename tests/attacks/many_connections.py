@@ -13,7 +13,8 @@ from tests.attacks.outcome import Outcome
 
 _OPEN_FILES: Final = 256  # what macOS gives a process
 _CONNECTIONS: Final = 320
-_AGAIN_S: Final = 0.5
+_AGAIN_S: Final = 5.0  # all at once and sooner would fill the system's own queue, which is another attack
+_CLOSED_S: Final = 1.0
 _STATUS_S_MAX: Final = 4.0  # written once a second
 _JOINED_S_MAX: Final = 3.0
 
@@ -35,7 +36,7 @@ async def _attack(victim: Victim, lasts_s: float) -> Outcome:
     async with _idle(victim, hosts, spent):
         await trio.sleep(lasts_s)
         age_s = max(age_s, victim.status_age_s())
-    await trio.sleep(_AGAIN_S)
+    await trio.sleep(_CLOSED_S)
     is_alive = victim.is_alive
     after_s = await manifest_s(victim) if is_alive else None
     is_joined = all(each is not None and each <= _JOINED_S_MAX for each in (before_s, during_s, after_s))
