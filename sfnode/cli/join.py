@@ -106,6 +106,18 @@ _network_options = group(
     click.option(
         "--neighbours-fixed", is_flag=True, help="Dial only the bootstraps, and exchange no addresses with peers."
     ),
+    click.option(
+        "--limit-private",
+        is_flag=True,
+        help="Let private addresses of one network take no more places than public ones may: for a node whose peers "
+        "come through a proxy or from a cloud's network.",
+    ),
+    click.option(
+        "--trusted-proxy",
+        multiple=True,
+        help="Take this IP address or network for a proxy of yours, behind which everybody may be: its connections "
+        f"count in all only. {REPEAT}",
+    ),
     number_option(
         "--neighbours-min",
         _NETWORK.neighbours_min,

@@ -18,7 +18,16 @@ from sfnode.network.discovery import (
 from sfnode.network.memory_guard import MemoryConfig, MemoryState, resident_bytes
 from sfnode.network.network import Network
 from sfnode.network.network_config import NetworkConfig, Timings
-from sfnode.network.policy import Address, parse_address, parse_announce, parse_bootstrap, parse_listen, peer_of_author
+from sfnode.network.open_files import allowed_files, connections_max
+from sfnode.network.policy import (
+    Address,
+    parse_address,
+    parse_announce,
+    parse_bootstrap,
+    parse_listen,
+    parse_origins,
+    peer_of_author,
+)
 from sfnode.network.reports import DialReport, Readiness
 from sfnode.network.sessions import (
     FULL,
@@ -77,8 +86,10 @@ __all__ = [
     "ServedRun",
     "Timings",
     "Traffic",
+    "allowed_files",
     "basis_of",
     "check_can_listen",
+    "connections_max",
     "decode_discouraged",
     "decode_peers",
     "encode_bootstraps",
@@ -93,6 +104,7 @@ __all__ = [
     "parse_announce",
     "parse_bootstrap",
     "parse_listen",
+    "parse_origins",
     "peer_of_author",
     "resident_bytes",
     "share_port",

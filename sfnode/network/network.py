@@ -91,13 +91,13 @@ class Network:
         self._listen = tuple(parse_listen(text) for text in config.listen)
         self._given = self._announce = tuple(parse_announce(text) for text in config.announce)
         bootstrap = tuple(parse_bootstrap(text) for text in config.bootstrap)
-        self._files = FileServer(run, self._channel)
-        self._host = Host(identity_seed=identity_seed, on_inbound=self._on_inbound)
+        self._files = FileServer(run, self._channel, config.origins)
+        self._host = Host(identity_seed=identity_seed, on_inbound=self._on_inbound, origins=config.origins)
         self.peer = self._host.peer
         self._total = Traffic()
         self._book = AddressBook(own_peer=self.peer, bootstrap=bootstrap, chance=random.Random())
         self._book.restore(known_peers)
-        self._open_sessions = OpenSessions(self.peer)
+        self._open_sessions = OpenSessions(self.peer, config.origins)
         self._exchange = PeerExchange(config=config, book=self._book, open_sessions=self._open_sessions)
         self._overlay = Dialler(
             host=self._host,
@@ -276,8 +276,7 @@ class Network:
             log(logging.DEBUG, "inbound_refused", peer=channel.peer, reason=reason)
             await refuse(channel, reason, self._recommend(channel) if reason == FULL else ())
         elif hello.run_id == OBSERVER_RUN_ID:
-            await channel.send_now(self._hello())
-            await self._files.serve(channel)
+            await self._files.serve_stranger(channel, self._hello())
         else:
             channel.trust()
             await self._run_if_first(Session(channel, hello, self._on_message), is_hello_due=True)
@@ -292,7 +291,7 @@ class Network:
             self._book.failed(channel.peer, trio.current_time(), at_least_s=bounds.WRONG_RUN_S)
             return reason
         if hello.run_id == OBSERVER_RUN_ID:
-            return FULL if self._files.is_busy else None
+            return None if self._files.has_room_for(channel.link.remote_host) else FULL
         if self._memory.state.is_full:
             return FULL
         has_place = self._open_sessions.make_place(channel.peer, channel.link.remote_host, self._config.inbound_max)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from sfnode.network import bounds
 from sfnode.network.memory_guard import MemoryConfig
+from sfnode.network.policy import DEFAULT_ORIGINS, Origins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,5 +34,6 @@ class NetworkConfig:
     neighbours_fixed: bool = False  # dial ``bootstrap`` and no others, exchange no peers: for tests of topologies
     local_discovery: bool = False  # find peers on the local network by mDNS; never with ``neighbours_fixed``
     port_mapping: bool = False  # ask the router by UPnP to let peers in at the first address that is listened on
+    origins: Origins = DEFAULT_ORIGINS  # which addresses count together
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     timings: Timings = field(default_factory=Timings)

@@ -300,7 +300,7 @@ class Daemon:
 
     async def _watch(self, scope: trio.CancelScope) -> None:
         """Status file and progress line every second; the end of the run where the config asks for it."""
-        writer = StatusWriter(self.config.data_dir / STATUS_FILE, os.getpid())
+        writer = StatusWriter(self.config.data_dir / STATUS_FILE, os.getpid(), self.reporter)
         peers_saved = trio.current_time()
         catch_up = CatchUpMonitor()
         while True:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
-from sfnode.network import MemoryConfig, NetworkConfig, parse_announce, parse_listen, resident_bytes
+from sfnode.network import MemoryConfig, NetworkConfig, parse_announce, parse_listen, parse_origins, resident_bytes
 from sfnode.node.daemon import DaemonConfig
 from sfnode.reporter import Reporter
 from sfnode.run import (
@@ -90,6 +90,7 @@ def _network_config(manifest: Manifest, options: JoinOptions) -> NetworkConfig:
         neighbours_fixed=network.neighbours_fixed,
         local_discovery=not network.no_mdns,
         port_mapping=network.upnp,
+        origins=parse_origins(is_private_limited=network.limit_private, proxies=network.trusted_proxy),
         memory=MemoryConfig(bytes_max=_memory_bytes_max(manifest, network.memory_max), look=resident_bytes),
     )
 

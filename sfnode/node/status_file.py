@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from protocol.node import Node
 from protocol.run import AdmissionKind, Manifest
 from protocol.schema import Malformed, from_plain_untrusted
 from sfnode.network import MemoryState, Network
-from sfnode.reporter import format_rate
+from sfnode.reporter import Reporter, format_rate
 from sfnode.run import address_for_others
 from sfnode.storage import STATUS_FILE, is_locked, read_bytes, read_manifest, write_json
 from sfnode.worker import Trainer
@@ -90,18 +91,34 @@ class Status:
 class StatusWriter:
     """Takes snapshots of one node, writes them to a file, and renders the progress line."""
 
-    def __init__(self, path: Path, pid: int) -> None:
+    def __init__(self, path: Path, pid: int, reporter: Reporter) -> None:
         self._path = path
         self._pid = pid
+        self._reporter = reporter
+        self._is_written = True
         self._previous: Status | None = None
 
     def write(self, node: Node, network: Network, trainer: Trainer | None) -> tuple[Status, str]:
-        """Take a snapshot and write the file; returns the snapshot and its line for people."""
+        """Take a snapshot and write the file where that can be done; returns the snapshot and its line for people."""
         status = self._snapshot(node, network, trainer)
         line = _line(status, self._previous)
         self._previous = status
-        write_json(self._path, dataclasses.asdict(status))
+        self._write_file(status)
         return status, line
+
+    def _write_file(self, status: Status) -> None:
+        """A file that cannot be written is said once, and once more when it can be: a node does not end for it."""
+        try:
+            write_json(self._path, dataclasses.asdict(status))
+        except OperatorError as error:
+            if self._is_written:
+                text = f"{error}. The node goes on; `sfnode status` shows nothing new until the file can be written"
+                self._reporter.event_at(logging.WARNING, "status_file", text, is_written=False, reason=str(error))
+            self._is_written = False
+            return
+        if not self._is_written:
+            self._reporter.event("status_file", f"{self._path} is written again", is_written=True)
+        self._is_written = True
 
     def _snapshot(self, node: Node, network: Network, trainer: Trainer | None) -> Status:
         ledger, totals, ending = node.replica.ledger, network.statistics, node.end.ending

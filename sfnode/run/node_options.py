@@ -39,6 +39,8 @@ class NetworkOptions:
         upnp: ask the router for a port.
         no_mdns: leave the local network alone.
         neighbours_fixed: dial the bootstraps only.
+        limit_private: count private addresses by network, like public ones.
+        trusted_proxy: addresses or networks of proxies, whose connections count in all only.
         neighbours_min: how many to wait for before training.
         memory_max: MiB of the node's own process, beside the run's coefficients.
     """
@@ -48,6 +50,8 @@ class NetworkOptions:
     upnp: bool = False
     no_mdns: bool = False
     neighbours_fixed: bool = False
+    limit_private: bool = False
+    trusted_proxy: tuple[str, ...] = ()
     neighbours_min: int = 0
     memory_max: int = MEMORY_BYTES_MAX >> 20
 

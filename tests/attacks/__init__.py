@@ -2,3 +2,5 @@
 
 One module for each attack, named in `catalogue.py`. The cure of each has its unit tests elsewhere; here is the whole.
 """
+
+import sfnode.network  # noqa: F401 - first: without fastecdsa, libp2p can be imported only after it

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.attacks.cheap_frames import cheap_frames
 from tests.attacks.cheap_keys import cheap_keys
 from tests.attacks.costly_questions import costly_questions
 from tests.attacks.false_digest import false_digest
 from tests.attacks.greedy_manifest import greedy_manifest
+from tests.attacks.held_places import held_places
 from tests.attacks.late_author import late_author
 from tests.attacks.made_up_attestations import made_up_attestations
+from tests.attacks.many_connections import many_connections
 from tests.attacks.outcome import Attack
 from tests.attacks.planted_files import locked_folder, planted_files
 from tests.attacks.wrong_run import wrong_run
 
 _ALL: Final = (
+    cheap_frames,
     cheap_keys,
     costly_questions,
     false_digest,
     greedy_manifest,
+    held_places,
     late_author,
     locked_folder,
     made_up_attestations,
+    many_connections,
     planted_files,
     wrong_run,
 )

@@ -210,6 +210,7 @@ def test_join__no_run_named__says_the_three_ways(tmp_path: Path) -> None:
         (("--bootstrap", "/ip4/127.0.0.1/tcp/4001"), ("bootstrap address", "peer id is missing", "/p2p/")),
         (("--bootstrap", f"/ip4/127.0.0.1/tcp/70000/p2p/{PEER}"), ("bootstrap address", "70000", "port")),
         (("--bootstrap", "/ip4/127.0.0.1/tcp/4001/p2p/12D3"), ("bootstrap address", "'12D3'", "12D3KooW")),
+        (("--trusted-proxy", "10.0.0.300"), ("--trusted-proxy '10.0.0.300'", "10.0.0.7", "10.0.0.0/24")),
         (("--neighbours-min", "-1"), ("--neighbours-min", "x>=0")),
         (("--eval-every", "-1"), ("--eval-every", "x>=0")),
         (("--threads", "0"), ("--threads", "x>=1")),

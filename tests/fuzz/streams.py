@@ -134,6 +134,8 @@ class StreamLink:
 
     def abort(self) -> None: ...
 
+    def introduced(self) -> None: ...
+
 
 def _channel(choices: Choices) -> tuple[Channel, StreamLink, Traffic]:
     is_broken = choices.one_in(2)

@@ -6,13 +6,18 @@ from tests.mutants.detectors import Tests
 from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
-_PATCHES, _HOST, _SESSION = (
+_PATCHES, _GUARD, _HOST, _SESSION = (
     "sfnode.network.transport.libp2p_patches",
+    "sfnode.network.transport.stream_guard",
     "sfnode.network.transport.host",
     "sfnode.network.sessions.session",
 )
 _OF_PATCHES, _OF_HOST = "tests/network/test_libp2p_patches.py::", "tests/network/test_host.py::"
-_OF_SESSIONS = "tests/network/test_sessions.py::"
+_OF_SESSIONS, _OF_DOORS = "tests/network/test_sessions.py::", "tests/network/test_doorkeeper.py::"
+_DIRECT = "sfnode.network.transport.direct_session"
+_FRAMES_THAT_SAY_NOTHING = (
+    "tests/network/test_direct_session.py::test_read__frames_that_say_nothing__are_read_no_faster_than_they_may_be"
+)
 
 
 def _mutant(name: str, breaks: str, edit: Edit, *tests: str) -> Mutant:
@@ -81,7 +86,7 @@ PROCESS = (
             _HOST,
             "Host.dial",
             "            stream = await _connect(address, local_port)\n"
-            "            return await self._upgrade(stream, ID.from_base58(address.peer))\n",
+            "            return await self._upgrade(stream, address.peer)\n",
             "            from libp2p.peer.peerinfo import PeerInfo\n"
             "            peer = ID.from_base58(address.peer)\n"
             "            await self._host.connect(PeerInfo(peer, [Multiaddr(address.transport)]))\n"
@@ -110,19 +115,41 @@ STREAMS = (
     _mutant(
         "guard-lets-errors-through",
         "an exception in a handler of ours ends the host",
-        Edit(_PATCHES, "StreamGuard.handle", "except Exception:", "except ZeroDivisionError:"),
+        Edit(_GUARD, "StreamGuard.handle", "except Exception:", "except ZeroDivisionError:"),
         _OF_PATCHES + "test_stream_guard__handler_raises__host_survives",
     ),
     _mutant(
         "streams-without-number",
         "one peer opens as many streams as it likes",
-        Edit(_PATCHES, "StreamGuard.handle", "self._open[peer] >= bounds.INBOUND_STREAMS_PER_PEER_MAX", "False"),
+        Edit(_GUARD, "StreamGuard.handle", "self._open[peer] >= bounds.INBOUND_STREAMS_PER_PEER_MAX", "False"),
         _OF_PATCHES + "test_stream_guard__peer_opens_40_streams__all_but_16_are_refused",
+    ),
+    _mutant(
+        "identify-without-end",
+        "a peer is told who we are as often as it asks",
+        Edit(_PATCHES, "identify_once", "muxed.is_identified = True", "pass"),
+        _OF_DOORS + "test_identify__asked_twice_on_a_connection__is_answered_once",
+    ),
+    _mutant(
+        "pings-without-limit",
+        "32 bytes are sent back as fast as a peer sends them",
+        Edit(
+            "sfnode.network.transport.ping",
+            "answer_pings",
+            "pings.take(1, bounds.PINGS_PER_S, trio.current_time())",
+            "0.0",
+        ),
+        _OF_DOORS + "test_ping__faster_than_it_may_be__comes_back_more_slowly",
     ),
     _mutant(
         "slots-never-given-back",
         "250 inbound connections are all that a host accepts in its lifetime",
-        Edit(_PATCHES, "patch_swarm", "    swarm._do_handle_inbound_connection = _inbound_handler(swarm)\n", ""),
+        Edit(
+            _PATCHES,
+            "patch_swarm",
+            "    swarm._do_handle_inbound_connection = _inbound_handler(swarm, doorkeeper)\n",
+            "",
+        ),
         _OF_PATCHES + "test_inbound_slots__connections_come_and_go__slots_are_given_back",
     ),
     _mutant(
@@ -170,6 +197,29 @@ STREAMS = (
 )
 
 YAMUX = (
+    _mutant(
+        "control-frames-free",
+        "control frames keep the library busy for as long as a peer sends them",
+        Edit(_DIRECT, "DirectSession.read", "self._unpaid_frames += bounds.CONTROL_FRAME_COST", "pass"),
+        _FRAMES_THAT_SAY_NOTHING,
+    ),
+    _mutant(
+        "empty-messages-free",
+        "messages of Noise with nothing in them are decrypted without end",
+        Edit(_DIRECT, "DirectSession._receive", "self._unpaid_frames += 1", "pass"),
+        _FRAMES_THAT_SAY_NOTHING,
+    ),
+    _mutant(
+        "strangers-send-many-frames",
+        "who has not said hello is read as fast as a neighbour",
+        Edit(
+            _DIRECT,
+            "DirectSession._stay_within_rate",
+            "bounds.STRANGER_FRAMES_PER_S if self._muxed.is_stranger else bounds.FRAMES_PER_S",
+            "bounds.FRAMES_PER_S",
+        ),
+        _FRAMES_THAT_SAY_NOTHING,
+    ),
     _mutant(
         "window-not-enforced",
         "a peer that ignores its window fills our memory",

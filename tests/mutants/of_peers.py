@@ -16,13 +16,16 @@ _CHANNEL, _REPUTATION, _RATE_LIMITS = (
     "sfnode.network.policy.reputation",
     "sfnode.network.policy.rate_limits",
 )
-_DOWNLOAD = "sfnode.network.sessions.file_download"
-_ADDRESSES, _PATCHES = "sfnode.network.policy.addresses", "sfnode.network.transport.libp2p_patches"
+_ADDRESSES, _DOORKEEPER = "sfnode.network.policy.addresses", "sfnode.network.transport.doorkeeper"
+_FILE_SERVER, _FILE_DOWNLOAD = "sfnode.network.sessions.file_server", "sfnode.network.sessions.file_download"
+_OF_PLACES, _OF_DOORS = "tests/network/test_file_places.py::", "tests/network/test_doorkeeper.py::"
 _OF_SESSIONS, _OF_REPUTATION = "tests/network/test_sessions.py::", "tests/network/test_reputation.py::"
 _OF_INBOUND, _OF_SECURITY = "tests/network/test_inbound.py::", "tests/security/test_addresses.py::"
 _OF_HANDSHAKE, _OF_RATE_LIMITS = "tests/network/test_handshake.py::", "tests/properties/test_rate_limits.py::"
 _NOT_READING = _OF_SESSIONS + "test_neighbour__does_not_read__queue_is_bounded_and_it_is_dropped"
 _ELSEWHERE = _OF_SECURITY + "test_exchange__address_that_means_another_machine_to_each__is_not_believed"
+
+_NO_STRANGER = "muxed.has_session, muxed.is_stranger = True, False"
 
 
 def _mutant(name: str, breaks: str, edit: Edit, *tests: str) -> Mutant:
@@ -39,7 +42,7 @@ SESSIONS = (
     _mutant(
         "any-run-will-do",
         "a joiner takes the manifest of whichever run the node at its address is in",
-        Edit(_DOWNLOAD, "Download._checked", "if self.wanted.run_id is not None:", "if False:"),
+        Edit(_FILE_DOWNLOAD, "Download._checked", "if self.wanted.run_id is not None:", "if False:"),
         _OF_HANDSHAKE
         + "test_fetch_manifest__nodes_of_another_run_whatever_they_say__are_refused_and_the_right_one_is_taken",
     ),
@@ -152,7 +155,12 @@ PLACES = (
     _mutant(
         "places-for-one-network",
         "one network takes all inbound places",
-        Edit(_OPEN_SESSIONS, "OpenSessions.make_place", "if not has_group_room(", "if False and not has_group_room("),
+        Edit(
+            _OPEN_SESSIONS,
+            "OpenSessions.make_place",
+            "if not self._origins.has_group_room(",
+            "if False and self._origins.has_group_room(",
+        ),
         _OF_INBOUND + "test_one_network__dials_in__gets_a_quarter_of_the_places",
     ),
     _mutant(
@@ -170,8 +178,74 @@ PLACES = (
     _mutant(
         "strangers-of-one-network",
         "one network holds all connections that shake hands",
-        Edit(_PATCHES, "_inbound_handler", "if not has_stranger_room(", "if False and not has_stranger_room("),
+        Edit(
+            _DOORKEEPER,
+            "Doorkeeper.admitted",
+            "if not self._origins.has_stranger_room(",
+            "if False and self._origins.has_stranger_room(",
+        ),
         _OF_INBOUND + "test_strangers__of_one_network_say_nothing__the_next_is_cut_and_another_network_is_served",
+    ),
+    _mutant(
+        "handshakes-without-rate-limit",
+        "one address keeps a node busy with first words of Noise",
+        Edit(_DOORKEEPER, "Doorkeeper.admitted", "await self._wait_for_turn(host)", "await trio.sleep(0)"),
+        _OF_DOORS + "test_handshakes__more_than_the_burst__wait_and_too_many_are_refused",
+    ),
+    _mutant(
+        "silent-sessions-are-no-strangers",
+        "whoever opens a session and says nothing does not count among its network's strangers",
+        Edit("sfnode.network.transport.host", "Host._accept", "muxed.has_session = True", _NO_STRANGER),
+        _OF_DOORS + "test_stranger__has_opened_a_session_stream_and_says_nothing__is_still_one",
+    ),
+    _mutant(
+        "streams-without-rate-limit",
+        "a peer opens streams as fast as it likes, one after the other",
+        Edit(
+            "sfnode.network.transport.stream_guard",
+            "StreamGuard.handle",
+            "await self._wait_for_turn(str(peer))",
+            "await trio.sleep(0)",
+        ),
+        _OF_DOORS + "test_streams__opened_one_after_the_other__wait_beyond_the_burst",
+    ),
+    _mutant(
+        "connections-beyond-open-files",
+        "as many connections are taken as elsewhere, however few files may be open",
+        Edit("sfnode.network.open_files", "connections_max", "allowed_files() - bounds.FILES_BESIDE", "10**9"),
+        _OF_DOORS + "test_sockets__more_than_the_open_files_allow__are_closed_before_a_handshake",
+    ),
+    _mutant(
+        "file-places-for-one-address",
+        "one address holds all places for the manifest, and nobody can join through the node",
+        Edit("sfnode.network.policy.places", "Places.has_room", "self._taken[holder] < self._per_holder_max", "True"),
+        _OF_PLACES + "test_places__one_address_asks_for_all__gets_two_and_another_address_is_served",
+    ),
+    _mutant(
+        "no-place-for-the-manifest",
+        "those who download a basis keep everybody out who wants to join",
+        Edit(
+            _FILE_SERVER, "FileServer.__init__", "bounds.OBSERVERS_MAX - bounds.MANIFEST_PLACES", "bounds.OBSERVERS_MAX"
+        ),
+        _OF_PLACES + "test_places__files_take_all_that_they_may__one_is_left_for_the_manifest",
+    ),
+    _mutant(
+        "pings-hold-a-place",
+        "a ping now and then is enough to keep a place for the manifest",
+        Edit(_FILE_DOWNLOAD, "_Observer.send", "if not isinstance(answer, Pong):", "if True:"),
+        _OF_PLACES + "test_place__pings_and_asks_for_nothing__is_given_up",
+    ),
+    _mutant(
+        "neighbours-wait-behind-strangers",
+        "strangers that hold all places keep neighbours from their files",
+        Edit(_FILE_SERVER, "FileServer.serve_neighbour", "self._neighbours.has_room(", "self._strangers.has_room("),
+        _OF_PLACES + "test_neighbour__strangers_hold_all_places__gets_its_file_and_no_more_than_two",
+    ),
+    _mutant(
+        "short-answers-without-rate-limit",
+        "an observer asks for the manifest's last byte as fast as it likes",
+        Edit(_FILE_DOWNLOAD, "_Observer.send", "if sent_bytes < PART_BYTES_MAX:", "if False:"),
+        _OF_PLACES + "test_place__asks_for_the_manifests_last_byte_again_and_again__is_answered_more_slowly",
     ),
     _mutant(
         "own-machine-dialled",

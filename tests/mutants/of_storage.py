@@ -103,4 +103,22 @@ STORAGE = (
             ("tests/storage/test_store.py::test_store__own_records__are_committed_with_fsync_and_others_without",)
         ),
     ),
+    Mutant(
+        name="status-file-ends-the-node",
+        breaks="a node ends because its status file cannot be written, be it for want of open files",
+        edits=(
+            Edit(
+                "sfnode.node.status_file",
+                "StatusWriter._write_file",
+                "except OperatorError as error:",
+                "except ZeroDivisionError as error:",
+            ),
+        ),
+        detector=Tests(
+            (
+                "tests/node/test_status_file.py::"
+                "test_status_file__cannot_be_written__is_said_once_and_once_more_when_it_can",
+            )
+        ),
+    ),
 )

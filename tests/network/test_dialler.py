@@ -291,7 +291,7 @@ async def test_dialled__too_many_of_one_network__others_take_their_places_as_the
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On Linux all of 127/8 is this machine: 127.1/16 and 127.2/16 stand for two networks."""
-    monkeypatch.setattr(overlay, "limited_group_of", group_of)
+    monkeypatch.setattr(overlay, "public_group_of", group_of)
     crowd, elsewhere = (
         [f"/ip4/127.1.0.{n}/tcp/0" for n in range(1, 6)],
         ["/ip4/127.2.0.1/tcp/0", "/ip4/127.3.0.1/tcp/0"],

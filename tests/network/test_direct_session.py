@@ -12,6 +12,7 @@ import trio.testing
 from libp2p.io.exceptions import ConnectionClosedError
 from libp2p.stream_muxer.yamux import yamux
 
+from sfnode.network import bounds
 from sfnode.network.transport.direct_session import DirectSession
 
 STREAM = 3
@@ -31,13 +32,18 @@ def session(first: bytes = b"") -> tuple[DirectSession, Any, trio.testing.Memory
     """A session with one open stream, what it feeds, and where the peer writes."""
     peer, own = trio.testing.memory_stream_one_way_pair()
     muxed = SimpleNamespace(
-        streams={STREAM: SimpleNamespace(recv_window=1_000)},
+        is_stranger=False,
+        streams={STREAM: SimpleNamespace(recv_window=1_000, send_window=5)},
         stream_buffers={STREAM: bytearray()},
         stream_events={STREAM: trio.Event()},
     )
     raw = SimpleNamespace(stream=SimpleNamespace(stream=own))
     noise = SimpleNamespace(noise_state=PlainNoise(), read_writer=SimpleNamespace(read_write_closer=raw))
     return DirectSession(muxed, SimpleNamespace(conn=noise, _drain=lambda _count: first)), muxed, peer
+
+
+def update(increment: int) -> bytes:
+    return struct.pack(yamux.YAMUX_HEADER_FORMAT, 0, yamux.TYPE_WINDOW_UPDATE, 0, STREAM, increment)
 
 
 def frame(body: bytes, *, kind: int = yamux.TYPE_DATA, flags: int = 0, stream: int = STREAM) -> bytes:
@@ -97,3 +103,73 @@ async def test_read__peer_closes_within_a_message__connection_closed_error() -> 
     await peer.aclose()
     with pytest.raises(ConnectionClosedError, match="closed by the peer"):
         await direct.read(yamux.HEADER_SIZE)
+
+
+async def test_read__plain_window_update__opens_the_window_and_does_not_go_to_the_library() -> None:
+    direct, muxed, peer = session()
+    ping = frame(b"", kind=yamux.TYPE_PING)
+    await peer.send_all(message(update(7) + frame(b"ab") + update(1)) + message(ping))
+    assert await direct.read(yamux.HEADER_SIZE) == ping
+    assert (muxed.streams[STREAM].send_window, muxed.stream_buffers[STREAM]) == (13, b"ab")
+
+
+async def test_read__empty_data_frame__wakes_nobody() -> None:
+    direct, muxed, peer = session()
+    await peer.send_all(message(frame(b"")) + message(frame(b"", kind=yamux.TYPE_PING)))
+    await direct.read(yamux.HEADER_SIZE)
+    assert not muxed.stream_events[STREAM].is_set()
+
+
+@pytest.mark.parametrize(
+    ("cheap", "cost"),
+    [
+        (message(b""), 1.0),
+        (message(frame(b"")), 2.0),
+        (message(update(1)), 2.0),
+        (message(frame(b"x")), 2.0),
+        (message(frame(b"", kind=yamux.TYPE_PING, flags=yamux.FLAG_ACK)), 1.0 + bounds.CONTROL_FRAME_COST),
+    ],
+    ids=["empty message", "empty frame", "window update", "one byte", "control frame"],
+)
+@pytest.mark.parametrize("is_stranger", [True, False])
+async def test_read__frames_that_say_nothing__are_read_no_faster_than_they_may_be(
+    cheap: bytes, cost: float, is_stranger: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    direct, muxed, peer = session()
+    muxed.is_stranger = is_stranger
+    rate_per_s = bounds.STRANGER_FRAMES_PER_S if is_stranger else bounds.FRAMES_PER_S
+    count = int(3 * bounds.FRAMES_BURST / cost)
+    await peer.send_all(cheap * count)
+    await peer.aclose()
+    with pytest.raises(ConnectionClosedError):
+        await read_all(direct)
+    least_s = (count * cost - bounds.FRAMES_BURST - bounds.SMALL_READ_COST) / rate_per_s
+    assert trio.current_time() >= 0.99 * least_s
+    assert trio.current_time() <= 1.5 * least_s
+
+
+async def read_all(direct: DirectSession) -> None:
+    while True:
+        await direct.read(yamux.HEADER_SIZE)
+
+
+async def test_read__little_at_a_time__is_read_less_often(autojump_clock: trio.testing.MockClock) -> None:
+    """A peer that writes a byte 5,000 times a second: what comes while it has to wait is read at once."""
+    direct, muxed, peer = session()
+    receive_some, reads, seconds = direct._stream.receive_some, 0, 1.0
+
+    async def counted(bytes_max: int) -> bytes:
+        nonlocal reads
+        reads += 1
+        return bytes(await receive_some(bytes_max))
+
+    vars(direct._stream)["receive_some"] = counted
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(direct.read, yamux.HEADER_SIZE)
+        for _ in range(int(5_000 * seconds)):
+            await peer.send_all(message(frame(b"x")))
+            await trio.sleep(1 / 5_000)
+        await trio.sleep(0.1)
+        assert len(muxed.stream_buffers[STREAM]) == 5_000 * seconds
+        nursery.cancel_scope.cancel()
+    assert reads <= (bounds.FRAMES_BURST + seconds * bounds.FRAMES_PER_S) / bounds.SMALL_READ_COST + 1

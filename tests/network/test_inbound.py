@@ -14,8 +14,8 @@ from protocol.limits import FRAME_BYTES_MAX
 from protocol.wire import Bye, PeerId, Ping, Records, decode_untrusted, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.policy import ip_groups
 from sfnode.network.policy.addresses import Address
+from sfnode.network.policy.ip_groups import Origins
 from sfnode.network.sessions.handshake import FULL, GIVE_WAY
 from sfnode.network.transport import host as host_module
 from sfnode.network.transport.link import Link
@@ -112,9 +112,9 @@ async def test_full_node__most_useful_neighbour__keeps_its_place(monkeypatch: py
 
 
 async def test_one_network__dials_in__gets_a_quarter_of_the_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ip_groups, "is_limited", lambda _host: True)
     async with trio.open_nursery() as nursery:
-        node = await start(nursery, network(1, NetworkConfig(listen=(LOOPBACK,), inbound_max=4)))
+        config = NetworkConfig(listen=(LOOPBACK,), inbound_max=4, origins=Origins(is_private_limited=True))
+        node = await start(nursery, network(1, config))
         async with guest(11, "127.1.0.1", node, monkeypatch):
             await until(lambda: len(node.peers()) == 1)
             async with guest(12, "127.1.0.2", node, monkeypatch) as same_network:
@@ -127,9 +127,9 @@ async def test_one_network__dials_in__gets_a_quarter_of_the_places(monkeypatch: 
 async def test_strangers__of_one_network_say_nothing__the_next_is_cut_and_another_network_is_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ip_groups, "is_limited", lambda _host: True)
     monkeypatch.setattr(bounds, "STRANGERS_PER_GROUP_MAX", 3)
-    async with running_host(1) as victim, trio.open_nursery() as nursery:
+    origins = Origins(is_private_limited=True)
+    async with running_host(1, origins=origins) as victim, trio.open_nursery() as nursery:
         port = address_of(victim).port
 
         async def knock(local_host: str) -> trio.SocketStream:

@@ -64,7 +64,8 @@ async def test_stream_guard__handler_raises__host_survives(error: Exception, cap
         await check_echo(attacker, victim)
 
 
-async def test_stream_guard__peer_opens_40_streams__all_but_16_are_refused() -> None:
+async def test_stream_guard__peer_opens_40_streams__all_but_16_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "STRANGER_FRAMES_PER_S", 1e6)
     async with running_host(1) as victim, running_host(2, is_listening=False) as attacker, running_host(3) as other:
         await attacker.dial(address_of(victim))
         for _ in range(40):
@@ -104,7 +105,8 @@ async def test_inbound_slots__connections_come_and_go__slots_are_given_back(monk
 
 
 @pytest.mark.slow
-async def test_inbound_slots__300_connections_in_a_lifetime__all_accepted() -> None:
+async def test_inbound_slots__300_connections_in_a_lifetime__all_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "HANDSHAKES_PER_S", 1e6)
     async with running_host(1) as victim:
         async with trio.open_nursery() as nursery:
             for number in range(2, 12):

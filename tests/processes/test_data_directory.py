@@ -14,6 +14,20 @@ pytest_plugins = ("tests.support.node_fixtures",)
 pytestmark = pytest.mark.process
 
 
+def test_status_file__cannot_be_written__node_goes_on_and_says_when_and_when_not(
+    run_file: Path, joins: Joins, tmp_path: Path
+) -> None:
+    in_the_way = tmp_path / "node" / "status.json"
+    in_the_way.mkdir(parents=True)
+    node = joins("node", "--relay", "--run", run_file)
+    said = node.wait_for_event("status_file")
+    assert said["is_written"] is False and "cannot write" in said["reason"]
+    in_the_way.rmdir()
+    wait_until(lambda: node.status().get("pid"), "a status")
+    assert [event["is_written"] for event in node.events() if event["event"] == "status_file"] == [False, True]
+    assert node.stop() == 0
+
+
 def test_data_directory__old_backup_started_elsewhere__goes_on_after_all_it_had_signed_and_never_equivocates(
     run_file: Path, worker: Path, joins: Joins, tmp_path: Path
 ) -> None:

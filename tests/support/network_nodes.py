@@ -15,6 +15,7 @@ from sfnode.network.network import Network
 from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.policy.address_book import PeerRow
 from sfnode.network.policy.addresses import Address, parse_address, parse_listen
+from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Origins
 from sfnode.network.sessions.file_download import FileSource
 from sfnode.network.sessions.file_server import ServedRun
 from sfnode.network.sessions.handshake import own_hello
@@ -172,10 +173,14 @@ async def echo(link: Link) -> None:
 
 @asynccontextmanager
 async def running_host(
-    number: int, on_inbound: SessionHandler = echo, *, is_listening: bool = True
+    number: int,
+    on_inbound: SessionHandler = echo,
+    *,
+    is_listening: bool = True,
+    origins: Origins = DEFAULT_ORIGINS,
 ) -> AsyncIterator[Host]:
     """A bare host on loopback."""
-    host = Host(identity_seed=seed(number), on_inbound=on_inbound)
+    host = Host(identity_seed=seed(number), on_inbound=on_inbound, origins=origins)
     async with host.running((parse_listen(LOOPBACK),) if is_listening else ()):
         yield host
 
@@ -209,6 +214,13 @@ HELLO = own_hello(run_id=RUN_ID, agent="stranger", listen=(), head_step=7)
 async def dial(host: Host, node: Node) -> Link:
     """A link to a node, on which nothing has been said yet."""
     return await host.dial(parse_address(node.addresses[0]))
+
+
+async def dial_from(host: Host, local_host: str, address: Address) -> Link:
+    """The same from another address of this machine, which Linux takes for another machine of another network."""
+    assert address.peer is not None
+    stream = await trio.open_tcp_stream(address.host, address.port, local_address=local_host)
+    return await host._upgrade(stream, address.peer)
 
 
 async def read_to_end(link: Link) -> bytes:

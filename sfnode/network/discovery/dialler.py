@@ -26,7 +26,7 @@ from sfnode.network.policy import (
     choose_to_leave,
     elsewhere,
     is_crowded,
-    limited_group_of,
+    public_group_of,
     spread,
 )
 from sfnode.network.reports import DialReport
@@ -123,7 +123,7 @@ class Dialler:
         return tuple(
             Dialled(
                 peer=session.peer,
-                group=limited_group_of(session.channel.link.remote_host),
+                group=public_group_of(session.channel.link.remote_host),
                 started_s=session.started_s,
                 is_kept=place < bounds.ANCHORS or self._book.is_bootstrap(session.peer),
             )
@@ -236,4 +236,4 @@ class Dialler:
 
 @lru_cache(maxsize=bounds.KNOWN_PEERS_MAX)  # 20 us each, and a full book is gone through every second
 def _group_of(host: str) -> Group | None:
-    return limited_group_of(host)
+    return public_group_of(host)

@@ -14,11 +14,12 @@ from sfnode.network.policy.addresses import (
     reachable_addresses,
 )
 from sfnode.network.policy.inbound import InboundPlace, choose_to_evict, choose_to_shed
-from sfnode.network.policy.ip_groups import Group, group_of, has_group_room, has_stranger_room, limited_group_of
+from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Group, Origins, group_of, parse_origins, public_group_of
 from sfnode.network.policy.outbound import Candidate, Dialled, choose_to_leave, elsewhere, is_crowded, spread
+from sfnode.network.policy.places import Places
 from sfnode.network.policy.rate_limits import PUSHED, Asked, RateLimits, cost_us, is_pushed, pushed_cost_bytes
 from sfnode.network.policy.reputation import DiscouragedRow, Fault, PeerVerdict, Reputation
-from sfnode.network.policy.token_bucket import TokenBucket
+from sfnode.network.policy.token_bucket import TokenBucket, TokenBuckets
 
 __all__ = [
     "is_pushed",
@@ -27,17 +28,21 @@ __all__ = [
     "AddressBook",
     "Asked",
     "Candidate",
+    "DEFAULT_ORIGINS",
     "Dialled",
     "DiscouragedRow",
     "Fault",
     "Group",
     "InboundPlace",
+    "Origins",
     "PUSHED",
     "PeerRow",
     "PeerVerdict",
+    "Places",
     "RateLimits",
     "Reputation",
     "TokenBucket",
+    "TokenBuckets",
     "author_of_peer",
     "believable_addresses",
     "choose_to_evict",
@@ -46,15 +51,14 @@ __all__ = [
     "cost_us",
     "elsewhere",
     "group_of",
-    "has_group_room",
-    "has_stranger_room",
     "is_crowded",
-    "limited_group_of",
     "parse_address",
     "parse_announce",
     "parse_bootstrap",
     "parse_listen",
+    "parse_origins",
     "parse_untrusted",
+    "public_group_of",
     "pushed_cost_bytes",
     "reachable_addresses",
     "spread",

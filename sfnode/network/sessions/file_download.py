@@ -17,7 +17,7 @@ from protocol.run import Manifest, basis_bytes, decode_run_untrusted
 from protocol.wire import Bye, FilePart, FileRequest, ManifestPart, ManifestRequest, Message, Ping, Pong
 from sfnode.network import bounds
 from sfnode.network.network_config import Timings
-from sfnode.network.policy import Address, parse_bootstrap
+from sfnode.network.policy import Address, TokenBucket, parse_bootstrap
 from sfnode.network.reports import DialReport
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.handshake import NO_BASIS, OBSERVER_RUN_ID, RefusedError, exchange_hello, own_hello, refuse
@@ -65,19 +65,19 @@ async def serve_files(channel: Channel, manifest_bytes: bytes, find_file: FindFi
     """Answer an observer's requests until it leaves, its time is over or it has had enough. LinkBrokenError, Reject.
 
     Its time is OBSERVER_S, and more for what it takes of a file at OBSERVER_BYTES_PER_S_MIN. Each file once.
+    It is over at once when nothing is asked for during OBSERVER_IDLE_S; pings do not count.
     """
-    allowed_bytes = bounds.OBSERVER_BYTES_MAX
+    observer = _Observer(channel)
     found: dict[bytes, FileSource | None] = {}
     with trio.move_on_after(bounds.OBSERVER_S) as scope:
-        while allowed_bytes > 0:
-            received = await channel.receive_untrusted()
-            match received[0] if received else None:
+        while observer.allowed_bytes > 0:
+            match await observer.next_message():
                 case ManifestRequest(offset=offset):
                     answer: Message | None = manifest_part(manifest_bytes, offset)
                 case FileRequest(sha256=sha256, offset=offset):
                     is_new = sha256 not in found
                     file = found[sha256] = find_file(sha256.hex()) if is_new else found[sha256]
-                    allowed_bytes += file.total if file and is_new else 0
+                    observer.allowed_bytes += file.total if file and is_new else 0
                     answer = file_part(file, offset)
                     scope.deadline += PART_BYTES_MAX / bounds.OBSERVER_BYTES_PER_S_MIN
                 case Ping(nonce=nonce):
@@ -89,9 +89,37 @@ async def serve_files(channel: Channel, manifest_bytes: bytes, find_file: FindFi
             if answer is None:
                 await refuse(channel, NO_BASIS)
                 return
-            sent_bytes = channel.traffic.bytes_out
-            await channel.send_now(answer)
-            allowed_bytes -= channel.traffic.bytes_out - sent_bytes + bounds.FRAME_COST_BYTES
+            await observer.send(answer)
+
+
+class _Observer:
+    """What one observer may still have, and how long it has asked for nothing."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.allowed_bytes = bounds.OBSERVER_BYTES_MAX
+        self._channel = channel
+        self._asked_s = trio.current_time()
+        self._short_answers = TokenBucket(bounds.SHORT_ANSWERS_BURST, self._asked_s)
+
+    async def next_message(self) -> Message | None:
+        """The next message; None when it has left, or has asked for nothing during OBSERVER_IDLE_S."""
+        received = None
+        with trio.move_on_at(self._asked_s + bounds.OBSERVER_IDLE_S):
+            received = await self._channel.receive_untrusted()
+        return received[0] if received else None
+
+    async def send(self, answer: Message) -> None:
+        """Answer, and book it: its bytes, and where they are few the work. A pong answers no request."""
+        sent_before = self._channel.traffic.bytes_out
+        await self._channel.send_now(answer)
+        sent_bytes = self._channel.traffic.bytes_out - sent_before
+        self.allowed_bytes -= sent_bytes + bounds.FRAME_COST_BYTES
+        if sent_bytes < PART_BYTES_MAX:
+            wait_s = self._short_answers.take(1, bounds.SHORT_ANSWERS_PER_S, trio.current_time())
+            if wait_s > 0:
+                await trio.sleep(wait_s)
+        if not isinstance(answer, Pong):
+            self._asked_s = trio.current_time()
 
 
 # --- fetching

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
 from libp2p.custom_types import TProtocol
 
 from protocol.errors import Reject
-from protocol.wire import ManifestPart
+from protocol.wire import Hello, ManifestPart
 from sfnode.network import bounds
-from sfnode.network.policy import Fault
+from sfnode.network.policy import DEFAULT_ORIGINS, Fault, Origins, Places
 from sfnode.network.sessions.channel import Channel
-from sfnode.network.sessions.file_download import Download, FindFile, manifest_part, no_file, serve_files
+from sfnode.network.sessions.file_download import Download, FileSource, FindFile, manifest_part, no_file, serve_files
 from sfnode.network.sessions.handshake import FULL, RefusedError, refuse
 from sfnode.network.sessions.open_sessions import OpenSessions
 from sfnode.network.transport import Host, Link, LinkBrokenError
@@ -44,39 +45,59 @@ class ServedRun:
 
 
 class FileServer:
-    """Serves at most OBSERVERS_MAX at the same time."""
+    """Serves strangers and neighbours in places of their own, so that strangers never keep neighbours waiting.
 
-    def __init__(self, run: ServedRun, open_channel: Callable[[Link], Channel]) -> None:
+    Those who count together get two of the strangers' places, and one is left for whoever wants the manifest only:
+    nobody can keep newcomers out by downloading.
+    """
+
+    def __init__(
+        self, run: ServedRun, open_channel: Callable[[Link], Channel], origins: Origins = DEFAULT_ORIGINS
+    ) -> None:
         self._run = run
         self._open_channel = open_channel
-        self._served = 0
+        self._origins = origins
+        self._strangers = Places(bounds.OBSERVERS_MAX, bounds.OBSERVERS_PER_CROWD_MAX)
+        self._downloads = Places(bounds.OBSERVERS_MAX - bounds.MANIFEST_PLACES, bounds.OBSERVERS_PER_CROWD_MAX)
+        self._neighbours = Places(bounds.NEIGHBOURS_SERVED_MAX, bounds.FILES_PER_NEIGHBOUR_MAX)
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether as many are served as allowed."""
-        return self._served >= bounds.OBSERVERS_MAX
+    def has_room_for(self, host: str) -> bool:
+        """Whether a stranger from that IP address gets a place now."""
+        return self._strangers.has_room(self._origins.crowd_of(host))
 
     def manifest_part(self, offset: int) -> ManifestPart:
         """The answer to a ManifestRequest."""
         return manifest_part(self._run.manifest_bytes, offset)
 
-    async def serve(self, channel: Channel) -> None:
-        """Answer until the other side has had enough. LinkBrokenError, Reject."""
-        self._served += 1
-        try:
-            await serve_files(channel, self._run.manifest_bytes, self._run.find_file)
-        finally:
-            self._served -= 1
+    async def serve_stranger(self, channel: Channel, hello: Hello) -> None:
+        """Say hello, then answer until the stranger has had enough. Only after `has_room_for`, with no waiting in
+        between. LinkBrokenError, Reject."""
+        crowd = self._origins.crowd_of(channel.link.remote_host)
+        with ExitStack() as places:
+
+            def find_file(sha256: str) -> FileSource | None:
+                if not self._downloads.has_room(crowd):
+                    raise RefusedError(FULL)
+                places.enter_context(self._downloads.taken(crowd))
+                return self._run.find_file(sha256)
+
+            places.enter_context(self._strangers.taken(crowd))
+            await channel.send_now(hello)
+            try:
+                await serve_files(channel, self._run.manifest_bytes, find_file)
+            except RefusedError as error:
+                await refuse(channel, error.reason)
 
     async def serve_neighbour(self, link: Link, open_sessions: OpenSessions) -> None:
         """A peer asks on a stream beside its session."""
         channel = self._open_channel(link)
         channel.trust()
         try:
-            if self.is_busy or open_sessions.get(link.peer) is None:
+            if not self._neighbours.has_room(link.peer) or open_sessions.get(link.peer) is None:
                 await refuse(channel, FULL)
-            else:
-                await self.serve(channel)
+                return
+            with self._neighbours.taken(link.peer):
+                await serve_files(channel, self._run.manifest_bytes, self._run.find_file)
         except LinkBrokenError:
             pass  # the peer's own affair
         except Reject as error:

@@ -76,6 +76,7 @@ async def await_hello(channel: Channel) -> Hello:
     with trio.move_on_after(channel.timings.hello_s):
         message = await _receive(channel)
         if isinstance(message, Hello):
+            channel.link.introduced()
             return message
         if message is None or isinstance(message, Bye):
             raise RefusedError("it left before saying hello")

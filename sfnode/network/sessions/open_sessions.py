@@ -11,17 +11,18 @@ from protocol.wire import PeerId
 from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.policy import (
+    DEFAULT_ORIGINS,
     AddressBook,
     DiscouragedRow,
     Fault,
     InboundPlace,
+    Origins,
     PeerVerdict,
     Reputation,
     author_of_peer,
     choose_to_evict,
     choose_to_shed,
     group_of,
-    has_group_room,
 )
 from sfnode.network.reports import NeighbourInfo
 from sfnode.network.sessions.handshake import DUPLICATE, GIVE_WAY, SHORT_OF_MEMORY
@@ -31,11 +32,12 @@ from sfnode.network.sessions.session import Session
 class OpenSessions:
     """At most one session per peer."""
 
-    def __init__(self, own_peer: PeerId) -> None:
+    def __init__(self, own_peer: PeerId, origins: Origins = DEFAULT_ORIGINS) -> None:
         self._own_key = author_of_peer(own_peer)
         self._sessions: dict[PeerId, Session] = {}
         self._arriving: list[PeerId] = []
         self._reputation = Reputation()
+        self._origins = origins
 
     def get(self, peer: PeerId) -> Session | None:
         return self._sessions.get(peer)
@@ -71,7 +73,7 @@ class OpenSessions:
         if peer in self._sessions:
             return True
         places = self._inbound_places()
-        if not has_group_room(host, [place.group for place in places], inbound_max):
+        if not self._origins.has_group_room(host, [place.group for place in places], inbound_max):
             return False
         if len(places) < inbound_max:
             return True

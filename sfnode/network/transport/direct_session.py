@@ -3,6 +3,9 @@
 Of each frame the library makes a dozen coroutine calls, two system calls to read, four locks and texts for a log
 nobody keeps. Here all that has come is read at once, and a plain data frame goes straight into its stream; every
 other frame, and one that has not come whole, goes the library's way with the library's checks and deadlines.
+
+Whatever comes costs us computing, even where it says nothing: empty messages of Noise, empty frames, pings of yamux.
+A peer that sends more of them than FRAMES_PER_S is read more slowly.
 """
 
 from __future__ import annotations
@@ -13,7 +16,10 @@ from typing import Any, Final
 import trio
 from libp2p.io.exceptions import ConnectionClosedError
 from libp2p.security.noise.io import MAX_PLAINTEXT_LENGTH
-from libp2p.stream_muxer.yamux.yamux import HEADER_SIZE, TYPE_DATA, YAMUX_HEADER_FORMAT
+from libp2p.stream_muxer.yamux.yamux import HEADER_SIZE, TYPE_DATA, TYPE_WINDOW_UPDATE, YAMUX_HEADER_FORMAT
+
+from sfnode.network import bounds
+from sfnode.network.policy import TokenBucket
 
 _HEADER: Final = struct.Struct(YAMUX_HEADER_FORMAT)
 _LENGTH_BYTES: Final = 2  # before each Noise message
@@ -31,6 +37,8 @@ class DirectSession:
         self._encrypted = bytearray()
         self._plain = bytearray(secured._drain(None))  # what came with the last message of the negotiation
         self._body_bytes = 0  # of the frame whose header the library has read
+        self._frames = TokenBucket(bounds.FRAMES_BURST, trio.current_time())
+        self._unpaid_frames = 0.0  # Noise messages and frames that came since the peer was last made to wait
 
     async def read(self, count: int) -> bytes:
         """A header, or up to ``count`` bytes of the body after it. ConnectionClosedError, or what decrypting raises."""
@@ -40,6 +48,8 @@ class DirectSession:
         while len(self._plain) < HEADER_SIZE:
             await self._receive()
             self._deliver()
+        self._unpaid_frames += bounds.CONTROL_FRAME_COST
+        await self._stay_within_rate()
         header = self._take(HEADER_SIZE)
         _, kind, _, _, length = _HEADER.unpack(header)
         self._body_bytes = length if kind == TYPE_DATA else 0
@@ -52,18 +62,38 @@ class DirectSession:
         self._body_bytes -= len(data)
         return data
 
+    async def _stay_within_rate(self) -> None:
+        """Wait while the peer has sent more than it may."""
+        rate_per_s = bounds.STRANGER_FRAMES_PER_S if self._muxed.is_stranger else bounds.FRAMES_PER_S
+        wait_s = self._frames.take(self._unpaid_frames, rate_per_s, trio.current_time())
+        self._unpaid_frames = 0.0
+        if wait_s > 0:
+            await trio.sleep(wait_s)
+
     def _deliver(self) -> None:
-        """Put the plain data frames at the front into their streams. The buffers enforce the windows."""
+        """Put the plain data frames at the front into their streams, and open the windows that plain updates open.
+
+        The buffers enforce our own windows.
+        """
         plain, muxed = self._plain, self._muxed
         while len(plain) >= HEADER_SIZE:
             version, kind, flags, stream_id, length = _HEADER.unpack_from(plain)
             stream, end = muxed.streams.get(stream_id), HEADER_SIZE + length
-            if version or kind != TYPE_DATA or flags or stream is None or end > len(plain):
+            if version or flags or stream is None:
                 return
+            if kind == TYPE_WINDOW_UPDATE:
+                stream.send_window += length
+                del plain[:HEADER_SIZE]
+                self._unpaid_frames += 1
+                continue
+            if kind != TYPE_DATA or end > len(plain):
+                return
+            self._unpaid_frames += 1
             muxed.stream_buffers[stream_id].extend(plain[HEADER_SIZE:end])
             del plain[:end]
             stream.recv_window = max(0, stream.recv_window - length)
-            muxed.stream_events[stream_id].set()
+            if length:
+                muxed.stream_events[stream_id].set()
 
     def _take(self, count: int) -> bytes:
         taken = bytes(self._plain[:count])
@@ -72,12 +102,15 @@ class DirectSession:
 
     async def _receive(self) -> None:
         """Wait for bytes; decrypt what is whole."""
+        await self._stay_within_rate()
         try:
             data = await self._stream.receive_some(_READ_BYTES)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             raise ConnectionClosedError(str(error), transport="tcp") from error
         if not data:
             raise ConnectionClosedError("closed by the peer", transport="tcp")
+        if len(data) < bounds.SMALL_READ_BYTES:
+            self._unpaid_frames += bounds.SMALL_READ_COST
         encrypted = self._encrypted
         encrypted += data
         while len(encrypted) >= _LENGTH_BYTES:
@@ -85,6 +118,7 @@ class DirectSession:
             if len(encrypted) < end:
                 return
             self._plain += self._noise.decrypt(bytes(encrypted[_LENGTH_BYTES:end]))
+            self._unpaid_frames += 1
             del encrypted[:end]
 
     async def write(self, data: bytes) -> None:

@@ -36,16 +36,20 @@ from multiaddr import Multiaddr
 from protocol.errors import OperatorError
 from protocol.wire import PeerId
 from sfnode.network import bounds
-from sfnode.network.policy import Address, author_of_peer, parse_address
+from sfnode.network.open_files import connections_max
+from sfnode.network.policy import DEFAULT_ORIGINS, Address, Origins, author_of_peer, parse_address
+from sfnode.network.transport import ping
 from sfnode.network.transport import reachability as reach
+from sfnode.network.transport.doorkeeper import Doorkeeper
 from sfnode.network.transport.libp2p_patches import (
-    StreamGuard,
     drop_all_connections,
     drop_connection,
+    identify_once,
     patch_library,
     patch_swarm,
 )
 from sfnode.network.transport.link import Link, LinkBrokenError
+from sfnode.network.transport.stream_guard import StreamGuard
 
 PROTOCOL: Final = TProtocol("/sfnode/1")
 
@@ -59,18 +63,21 @@ class DialError(Exception):
 class Host:
     """One libp2p host. ``on_inbound`` is called for every session that a peer opens and closes the link it is given."""
 
-    def __init__(self, *, identity_seed: bytes, on_inbound: SessionHandler) -> None:
+    def __init__(self, *, identity_seed: bytes, on_inbound: SessionHandler, origins: Origins = DEFAULT_ORIGINS) -> None:
         if len(identity_seed) != 32:
             raise ValueError(f"an Ed25519 seed has 32 bytes, got {len(identity_seed)}")
         patch_library()
-        self._host = _build_host(identity_seed)
+        self._connections_max = connections_max()
+        self._host = _build_host(identity_seed, self._connections_max)
         self._swarm: Any = self._host.get_network()
         self._on_inbound = on_inbound
         self.guard = StreamGuard(self._host._swarm_stream_handler)
-        patch_swarm(self._swarm, self.guard)
+        patch_swarm(self._swarm, self.guard, Doorkeeper(origins))
+        identify_once(self._host)
         self._host.remove_stream_handler(ID_PUSH)  # strangers may not fill our address store
         self._host.set_stream_handler(PROTOCOL, self._accept)
         self._host.set_stream_handler(TProtocol(reach.PROTOCOL), self._answer_reach)
+        self.serve_beside(TProtocol(ping.PROTOCOL), ping.answer_pings)
         self._reachability = reach.Reachability()
         self.peer = PeerId(str(self._host.get_id()))
         self.addresses: tuple[Address, ...] = ()  # that it listens on, with the true ports; set by ``running``
@@ -111,24 +118,24 @@ class Host:
         assert address.peer is not None, "only addresses with a peer id are dialled"
         if address.peer == self.peer:
             raise DialError("this is the node itself")
-        if len(self._swarm.get_connections()) >= bounds.CONNECTIONS_MAX:
-            raise DialError(f"this node has {bounds.CONNECTIONS_MAX} connections already")
+        if len(self._swarm.get_connections()) >= self._connections_max:
+            raise DialError(f"this node has {self._connections_max} connections already")
         try:
             with trio.fail_after(bounds.DIAL_S):
                 stream = await _connect(address, local_port)
-                return await self._upgrade(stream, ID.from_base58(address.peer))
+                return await self._upgrade(stream, address.peer)
         except trio.TooSlowError as error:
             raise DialError(f"no answer within {bounds.DIAL_S:.0f} s") from error
         except Exception as error:
             raise DialError(_describe(error)) from error
 
-    async def _upgrade(self, stream: trio.SocketStream, peer: ID) -> Link:
+    async def _upgrade(self, stream: trio.SocketStream, peer: PeerId) -> Link:
         """Noise, Yamux, then our protocol; the socket is closed whatever happens before the link is there."""
         is_done = False
         try:
             raw = RawConnection(TrioTCPStream(stream), True)
-            connection = await self._swarm.upgrade_outbound_raw_conn(raw, peer)
-            connection.muxed_conn.has_session = True
+            connection = await self._swarm.upgrade_outbound_raw_conn(raw, ID.from_base58(peer))
+            connection.muxed_conn.has_session, connection.muxed_conn.is_stranger = True, False
             link = await self._open_session(connection)
             is_done = True
             return link
@@ -197,14 +204,14 @@ class Host:
         await self._on_inbound(Link(muxed, stream.muxed_stream, is_outbound=False))
 
 
-def _build_host(identity_seed: bytes) -> Any:
+def _build_host(identity_seed: bytes, connections_max: int) -> Any:
     key_pair = create_new_key_pair(identity_seed)
     noise = NoiseTransport(key_pair, noise_privkey=create_new_noise_key_pair().private_key)
     connections = ConnectionConfig(
-        max_connections=bounds.CONNECTIONS_MAX,
+        max_connections=connections_max,
         min_connections=0,
         low_watermark=0,
-        high_watermark=bounds.CONNECTIONS_MAX,
+        high_watermark=connections_max,
         max_connections_per_peer=bounds.CONNECTIONS_PER_PEER_MAX,
     )
     return new_host(

@@ -11,12 +11,12 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import struct
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import trio
-from libp2p.io.exceptions import ConnectionClosedError
+from libp2p.identity.identify.identify import ID as IDENTIFY
+from libp2p.identity.identify.identify import identify_handler_for
 from libp2p.network.connection import swarm_connection
 from libp2p.network.connection.raw_connection import RawConnection
 from libp2p.network.swarm import Swarm
@@ -29,8 +29,9 @@ from libp2p.transport.tcp import tcp
 from protocol.errors import OperatorError
 from sfnode.event_log import log
 from sfnode.network import bounds
-from sfnode.network.policy import has_stranger_room
 from sfnode.network.transport.direct_session import DirectSession
+from sfnode.network.transport.doorkeeper import Doorkeeper
+from sfnode.network.transport.stream_guard import StreamGuard
 
 LIBRARY_VERSION: Final = "0.8.1"
 _PATCHED: Final[tuple[tuple[Any, tuple[str, ...]], ...]] = (
@@ -44,8 +45,6 @@ _PATCHED: Final[tuple[tuple[Any, tuple[str, ...]], ...]] = (
     (swarm_connection, ("logging", "SwarmConn")),
     (tcp, ("_set_reuse_flags",)),
 )
-
-StreamHandler = Callable[[Any], Awaitable[None]]
 
 
 def check_library() -> None:
@@ -74,11 +73,11 @@ def patch_library() -> None:
     tcp._set_reuse_flags = _set_reuse_address
 
 
-def patch_swarm(swarm: Any, guard: StreamGuard) -> None:
+def patch_swarm(swarm: Any, guard: StreamGuard, doorkeeper: Doorkeeper) -> None:
     """The patches that concern one host; ``guard`` wraps the stream handler of all its protocols."""
     swarm.set_stream_handler(guard.handle)
     swarm.upgrader.muxer_multistream.new_conn = _bounded_muxer(swarm.upgrader.muxer_multistream)
-    swarm._do_handle_inbound_connection = _inbound_handler(swarm)
+    swarm._do_handle_inbound_connection = _inbound_handler(swarm, doorkeeper)
     # The resource manager leaks slots and is rate-limited per process; the bounds in bounds.py take its place.
     swarm.set_resource_manager(None)
     # Notifees run identify in trio *system* tasks (basic_host.py), where an error ends the process. We have our hello.
@@ -134,68 +133,23 @@ def _set_reuse_address(sock: Any) -> None:
     sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_REUSEADDR, 1)
 
 
-# --- stream handlers ----------------------------------------------------------------------------------------------
-
-
-class StreamGuard:
-    """Around the handler of all protocols: an exception ends the stream, not the host; a peer's streams are capped.
-
-    Unguarded, trio_manager.py:385 cancels the whole host on any exception, and any peer can cause one: a protocol name
-    that is not UTF-8 is enough (multiselect_communicator.py:58).
-    """
-
-    def __init__(self, handler: StreamHandler) -> None:
-        self._handler = handler
-        self._open: Counter[Any] = Counter()
-        self.on_refused: Callable[[str], None] = lambda _peer: None  # whose stream was refused
-        self.failures = 0
-        self.refused = 0
-
-    async def handle(self, stream: Any) -> None:
-        """Handle one inbound stream from its first byte to its end."""
-        peer = stream.muxed_conn.peer_id
-        if self._open[peer] >= bounds.INBOUND_STREAMS_PER_PEER_MAX:
-            self.refused += 1
-            self.on_refused(str(peer))
-            await stream.reset()
-            return
-        self._open[peer] += 1
-        try:
-            await self._handler(stream)
-        except Exception:
-            self.failures += 1
-            level = logging.ERROR if stream.get_protocol() else logging.DEBUG  # before negotiation: the peer
-            log(level, "stream_handler_failed", is_failure=True, peer=str(peer))
-            await stream.reset()
-        finally:
-            self._open[peer] -= 1
-            if not self._open[peer]:
-                del self._open[peer]
-
-
 # --- inbound connections ------------------------------------------------------------------------------------------
 
 
-def _inbound_handler(swarm: Any) -> Callable[[Any, Any, Any], Awaitable[None]]:
+def _inbound_handler(swarm: Any, doorkeeper: Doorkeeper) -> Callable[[Any, Any, Any], Awaitable[None]]:
     """swarm.py:2060 holds an inbound slot until the *host* ends: 250 connections in its lifetime are all it takes.
 
     This one holds it until the connection ends. It also closes connections without a session, a peer's surplus ones,
-    and those of a network that has as many strangers here as it may.
+    and those that the doorkeeper does not admit.
     """
-    shaking_hands: list[str] = []
 
     async def handle(stream: Any, address: Any, _failure_event: Any) -> None:
         raw = RawConnection(stream, False)
         try:
             host = str(stream.stream.socket.getpeername()[0])
             others = (connection.muxed_conn for connection in swarm.get_connections())
-            if not has_stranger_room(host, [*shaking_hands, *(it.remote_host for it in others if not it.has_session)]):
-                raise ConnectionClosedError("too many strangers of one network", transport="tcp")
-            shaking_hands.append(host)
-            try:
+            async with doorkeeper.admitted(host, [other.remote_host for other in others if other.is_stranger]):
                 muxed = await swarm.upgrade_inbound_raw_conn(raw, address)
-            finally:
-                shaking_hands.remove(host)
         except Exception:
             log(logging.DEBUG, "inbound_upgrade_failed", is_failure=True)
             await raw.close()
@@ -209,6 +163,24 @@ def _inbound_handler(swarm: Any) -> Callable[[Any, Any, Any], Awaitable[None]]:
         await muxed.event_closed.wait()
 
     return handle
+
+
+# --- identify -----------------------------------------------------------------------------------------------------
+
+
+def identify_once(host: Any) -> None:
+    """The library tells a peer who we are as often as it asks: 1 ms each. Here, once on each connection."""
+    tell = identify_handler_for(host, use_varint_format=True)
+
+    async def handle(stream: Any) -> None:
+        muxed = stream.muxed_conn
+        if muxed.is_identified:
+            await stream.reset()
+            return
+        muxed.is_identified = True
+        await tell(stream)
+
+    host.set_stream_handler(IDENTIFY, handle)
 
 
 # --- yamux --------------------------------------------------------------------------------------------------------
@@ -253,6 +225,8 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types th
         super().__init__(secured_conn, peer_id, **options)
         self.stream_buffers = _BoundedBuffers(self)
         self.has_session = False  # set by the host once one of our sessions runs on this connection
+        self.is_stranger = True  # until the peer has said hello, or we have dialled it
+        self.is_identified = False  # has been told who we are
         self._socket: trio.socket.SocketType = secured_conn.conn.read_writer.read_write_closer.stream.stream.socket
         remote, local = self._socket.getpeername(), self._socket.getsockname()
         self.remote_host, self.remote_port = str(remote[0]), int(remote[1])  # the library: IPv4 only (io/trio.py:99)

@@ -43,6 +43,13 @@ class Link:
         except _GONE as error:
             raise LinkBrokenError("the connection was lost") from error
 
+    async def receive_exactly(self, count: int) -> bytes:
+        """That many bytes; fewer when the stream ends before. LinkBrokenError."""
+        data = b""
+        while len(data) < count and (more := await self.receive_some(count - len(data))):
+            data += more
+        return data
+
     async def send_all(self, data: bytes) -> None:
         """Send all bytes; LinkBrokenError. Waits without limit for a reader that pauses: set a deadline around it."""
         try:
@@ -61,6 +68,10 @@ class Link:
         """Give up this stream only; the connection stays."""
         with suppress(*_GONE):
             await self._stream.reset()
+
+    def introduced(self) -> None:
+        """The peer has said hello: its connection is no stranger's any more."""
+        self._muxed.is_stranger = False
 
     def abort(self) -> None:
         """Cut the connection now."""

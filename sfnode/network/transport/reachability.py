@@ -57,7 +57,7 @@ class Reachability:
     async def answer(self, link: Link, host: str, port: int) -> None:
         """Answer one question of a peer that we see at ``host`` and ``port``; silent when it does not ask properly."""
         with trio.move_on_after(bounds.REACH_ANSWER_S):
-            request = await _receive_exactly(link, _REQUEST.size)
+            request = await link.receive_exactly(_REQUEST.size)
             if len(request) < _REQUEST.size:
                 return
             outcome = await self._dial_back(host, _REQUEST.unpack(request)[0])
@@ -96,7 +96,7 @@ async def ask(link: Link, port: int) -> ReachAnswer | None:
     with trio.move_on_after(bounds.REACH_ANSWER_S):
         try:
             await link.send_all(_REQUEST.pack(port))
-            data = await _receive_exactly(link, _ANSWER.size)
+            data = await link.receive_exactly(_ANSWER.size)
         except LinkBrokenError:
             return None
     return decode_answer_untrusted(data)
@@ -110,13 +110,6 @@ def decode_answer_untrusted(data: bytes) -> ReachAnswer | None:
     address = ipaddress.IPv6Address(packed)
     host = str(address.ipv4_mapped or address)
     return ReachAnswer(outcome=DialBack(outcome), unix_ms=unix_ms, host=host, port=port)
-
-
-async def _receive_exactly(link: Link, count: int) -> bytes:
-    data = b""
-    while len(data) < count and (more := await link.receive_some(count - len(data))):
-        data += more
-    return data
 
 
 def _packed(host: str) -> bytes:

@@ -1,0 +1,64 @@
+"""What stands between a peer's streams and their handlers: no stream ends the host, and no peer opens too many.
+
+Unguarded, trio_manager.py:385 cancels the whole host on any exception in a handler, and any peer can cause one: a
+protocol name that is not UTF-8 is enough (multiselect_communicator.py:58).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+
+from sfnode.event_log import log
+from sfnode.network import bounds
+from sfnode.network.policy import TokenBuckets
+
+StreamHandler = Callable[[Any], Awaitable[None]]
+
+
+class StreamGuard:
+    """Around the handler of all protocols: an exception ends the stream, not the host.
+
+    A peer's streams are capped, and those that it opens faster than STREAMS_PER_S wait. ``on_refused``: whose stream
+    was one too many.
+    """
+
+    def __init__(self, handler: StreamHandler) -> None:
+        self._handler = handler
+        self._open: Counter[Any] = Counter()
+        self._turns = TokenBuckets(bounds.STREAMS_BURST, bounds.STREAMS_PER_S)
+        self.on_refused: Callable[[str], None] = lambda _peer: None
+        self.failures = 0
+        self.refused = 0
+
+    async def handle(self, stream: Any) -> None:
+        """Handle one inbound stream from its first byte to its end."""
+        peer = stream.muxed_conn.peer_id
+        if self._open[peer] >= bounds.INBOUND_STREAMS_PER_PEER_MAX:
+            self.refused += 1
+            self.on_refused(str(peer))
+            await stream.reset()
+            return
+        self._open[peer] += 1
+        try:
+            await self._wait_for_turn(str(peer))
+            await self._handler(stream)
+        except Exception:
+            self.failures += 1
+            level = logging.ERROR if stream.get_protocol() else logging.DEBUG  # before negotiation: the peer
+            log(level, "stream_handler_failed", is_failure=True, peer=str(peer))
+            await stream.reset()
+        finally:
+            self._open[peer] -= 1
+            if not self._open[peer]:
+                del self._open[peer]
+
+    async def _wait_for_turn(self, peer: str) -> None:
+        """As long as it takes: not long, since the peer's open streams are few."""
+        if wait_s := self._turns.take(peer, trio.current_time(), wait_s_max=math.inf):
+            await trio.sleep(wait_s)

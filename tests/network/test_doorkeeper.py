@@ -1,0 +1,180 @@
+"""What strangers may cost before anybody knows who they are: handshakes, streams, identify, pings, sockets."""
+
+from __future__ import annotations
+
+import resource
+from contextlib import suppress
+
+import pytest
+import trio
+from libp2p.custom_types import TProtocol
+from libp2p.identity.identify.identify import ID as IDENTIFY
+from trio.testing import MockClock
+
+from protocol.framing import frame
+from protocol.wire import encode
+from sfnode.network import bounds
+from sfnode.network.open_files import allowed_files, connections_max
+from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Origins, parse_origins
+from sfnode.network.transport.doorkeeper import Doorkeeper, NotAdmittedError
+from sfnode.network.transport.host import DialError
+from sfnode.network.transport.link import Link, LinkBrokenError
+from sfnode.network.transport.ping import PROTOCOL as PING
+from tests.support.network_nodes import HELLO, address_of, connections, dial, network, running_host, start, until
+
+# --- handshakes
+
+
+async def turns_s(host: str, count: int, origins: Origins = DEFAULT_ORIGINS) -> list[float]:
+    """When each of so many handshakes at once may begin; those that are refused are left out."""
+    doorkeeper, times = Doorkeeper(origins), []
+    started_s = trio.current_time()
+
+    async def knock() -> None:
+        with suppress(NotAdmittedError):
+            async with doorkeeper.admitted(host, ()):
+                times.append(trio.current_time() - started_s)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(count):
+            nursery.start_soon(knock)
+    return times
+
+
+async def test_handshakes__more_than_the_burst__wait_and_too_many_are_refused(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "HANDSHAKES_BURST", 10)
+    times = await turns_s("192.168.7.1", 50)
+    assert times[:10] == [0.0] * 10 and times[10] == pytest.approx(1 / bounds.HANDSHAKES_PER_S)
+    assert times[-1] == pytest.approx(bounds.HANDSHAKE_WAIT_S)
+    assert len(times) == 10 + bounds.HANDSHAKE_WAIT_S * bounds.HANDSHAKES_PER_S
+
+
+async def test_handshakes__operators_proxy__do_not_wait(autojump_clock: MockClock) -> None:
+    origins = parse_origins(is_private_limited=False, proxies=("192.168.7.1",))
+    assert await turns_s("192.168.7.1", 300, origins) == [0.0] * 300
+
+
+async def test_handshakes__one_network__leaves_the_turns_of_others_alone(autojump_clock: MockClock) -> None:
+    doorkeeper = Doorkeeper(DEFAULT_ORIGINS)
+    for number in range(bounds.HANDSHAKES_BURST + 3):
+        async with doorkeeper.admitted(f"8.8.0.{number}", ()):
+            pass
+    started_s = trio.current_time()
+    async with doorkeeper.admitted("9.9.9.9", ()):
+        assert trio.current_time() == started_s
+    async with doorkeeper.admitted("8.8.255.1", ()):
+        assert trio.current_time() > started_s
+
+
+async def test_stranger__has_opened_a_session_stream_and_says_nothing__is_still_one() -> None:
+    async with trio.open_nursery() as nursery, running_host(9, is_listening=False) as host:
+        node = await start(nursery, network(1))
+        link = await dial(host, node)
+        await until(lambda: connections(node.network._host))
+        (muxed,) = connections(node.network._host)
+        await until(lambda: muxed.has_session)
+        assert muxed.is_stranger
+        await link.send_all(frame(encode(HELLO)))
+        await until(lambda: not muxed.is_stranger)
+        nursery.cancel_scope.cancel()
+
+
+# --- streams
+
+
+async def test_streams__opened_one_after_the_other__wait_beyond_the_burst(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "STREAMS_BURST", 3)
+    monkeypatch.setattr(bounds, "STREAMS_PER_S", 10.0)
+    async with running_host(1) as victim, running_host(2, is_listening=False) as attacker:
+        link = await attacker.dial(address_of(victim))
+        started_s = trio.current_time()
+        for _ in range(5):
+            opened = await attacker.open_beside(link, TProtocol(PING))
+            assert opened is not None
+            await opened.reset()
+        assert trio.current_time() - started_s >= 0.25
+
+
+async def test_identify__asked_twice_on_a_connection__is_answered_once() -> None:
+    async with running_host(1) as victim, running_host(2, is_listening=False) as other:
+        link = await other.dial(address_of(victim))
+        assert [len(await identified(other, link)) > 100 for _ in range(3)] == [True, False, False]
+        again = await other.dial(address_of(victim))
+        assert len(await identified(other, again)) > 100
+
+
+async def identified(asker: object, link: Link) -> bytes:
+    """What the other side says of itself on this connection."""
+    opened = await asker.open_beside(link, TProtocol(IDENTIFY))  # type: ignore[attr-defined]
+    received = b""
+    with suppress(LinkBrokenError), trio.fail_after(2.0):
+        while data := await opened.receive_some(4_096):
+            received += data
+    return received
+
+
+async def test_ping__faster_than_it_may_be__comes_back_more_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "PINGS_BURST", 3)
+    monkeypatch.setattr(bounds, "PINGS_PER_S", 10.0)
+    async with running_host(1) as victim, running_host(2, is_listening=False) as other:
+        opened = await other.open_beside(await other.dial(address_of(victim)), TProtocol(PING))
+        assert opened is not None
+        pings, started_s = bytes(range(192)), trio.current_time()
+        await opened.send_all(pings)
+        with trio.fail_after(5.0):
+            assert await opened.receive_exactly(192) == pings
+        assert trio.current_time() - started_s >= 0.25
+        await opened.send_eof()
+        assert await opened.receive_some(1) == b""
+
+
+# --- sockets
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "raised", "connections"),
+    [
+        (256, 256, 256, 160),
+        (256, resource.RLIM_INFINITY, 4_096, 256),
+        (1_024, 4_096, 4_096, 256),
+        (1_024, 1_048_576, 4_096, 256),
+        (100_000, 100_000, 100_000, 256),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, 4_096, 256),
+        (64, 64, 64, 1),
+    ],
+)
+def test_open_files__any_limits__are_raised_and_bound_the_connections(
+    soft: int, hard: int, raised: int, connections: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = [(soft, hard)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _kind, wanted: limits.append(wanted))
+    assert (allowed_files(), connections_max()) == (raised, connections)
+    assert limits[-1][1] == hard
+
+
+def test_open_files__system_refuses__what_is_allowed_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_kind: int, _wanted: tuple[int, int]) -> None:
+        raise ValueError("not allowed to raise maximum limit")
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: (256, 4_096))
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    assert (allowed_files(), connections_max()) == (256, 160)
+
+
+async def test_sockets__more_than_the_open_files_allow__are_closed_before_a_handshake(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: (bounds.FILES_BESIDE + 3,) * 2)
+    async with running_host(1) as victim, running_host(2, is_listening=False) as other:
+        address = address_of(victim)
+        idle = [await trio.open_tcp_stream(address.host, address.port) for _ in range(3)]
+        await until(lambda: victim._swarm._inbound_limiter.borrowed_tokens == 3)
+        with pytest.raises(DialError):
+            await other.dial(address)
+        for stream in idle:
+            await stream.aclose()
+        await until(lambda: victim._swarm._inbound_limiter.borrowed_tokens == 0)
+        await (await other.dial(address)).aclose()
