@@ -241,7 +241,8 @@ def test_join__open_run_at_a_public_address__is_warned_of(
         "join", "--run", place.run, "--worker-socket", "none", "--data", tmp_path / "none", "--json", *listen
     )
     assert outcome.code == 1
-    assert [json.loads(line)["event"] for line in outcome.stdout.splitlines()] == ["open_run"] * is_warned
+    said = [json.loads(line)["event"] for line in outcome.stdout.splitlines()]
+    assert ("open_run" in said) == is_warned
 
 
 # --- what a node says and holds
