@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 _TRIM_THRESHOLD: Final = -1  # numbers of glibc's mallopt(3)
+_MMAP_THRESHOLD: Final = -3
 _MMAP_MAX: Final = -4
 _INT_MAX: Final = (1 << 31) - 1
-_DEFAULTS: Final = {_MMAP_MAX: 1 << 16, _TRIM_THRESHOLD: 1 << 17}  # glibc's own
+# glibc's own at its start. Untold, it raises the threshold to what was freed: then a heap in holes, five times as large
+_DEFAULTS: Final = {_MMAP_MAX: 1 << 16, _MMAP_THRESHOLD: 1 << 17, _TRIM_THRESHOLD: 1 << 17}
 
 
 def keep_freed_memory() -> None:

@@ -275,9 +275,9 @@ def _load_weights(
 ) -> tuple[Any, Mapping[str, Any]]:
     """The model in ``view``, which shows files of ``folder``, and what transformers says of the loading."""
     try:
-        empty = skeleton(view)
+        empty: Any = skeleton(view)
         with ExitStack() as files:
-            loaded: tuple[Any, Mapping[str, Any]] = type(empty).from_pretrained(
+            loaded: tuple[Any, Mapping[str, Any]] = empty.from_pretrained(
                 None,
                 config=empty.config,
                 state_dict=_unread(view, files),
@@ -304,13 +304,13 @@ def skeleton(folder: Path) -> PreTrainedModel:
     return model
 
 
-def _unread(view: Path, files: ExitStack) -> dict[str, Any]:
+def _unread(view: Path, files: ExitStack) -> dict[str, object]:
     """The tensors of the weight files by name, each read when it is indexed; ``files`` closes what is opened here.
 
     They are read, not mapped as transformers would: a mapping counts as memory of the process until the last tensor is
     there, and where no dtype changes it would be the model itself, which a change of the file then changes.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name in weight_files(view):
         if name.endswith(".safetensors"):
             opened: Any = files.enter_context(safe_open(view / name, "pt", backend="pread"))

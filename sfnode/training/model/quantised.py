@@ -133,10 +133,12 @@ def _chosen_layers(precision: str, model: PreTrainedModel) -> list[nn.Linear]:
 
 def _quantised(precision: str, device: torch.device, weight: Tensor) -> nn.Parameter:
     """``weight`` [O, I] in the numbers of ``precision``, on ``device``."""
-    layer = nn.Linear(*reversed(weight.shape), bias=False, device="meta")  # what the library knows how to quantise
+    outputs, inputs = weight.shape
+    layer = nn.Linear(inputs, outputs, bias=False, device="meta")  # what the library knows how to quantise
     layer.weight = nn.Parameter(weight.detach().to(device), requires_grad=False)
     _library().quantize_(layer, _config(precision)[0], filter_fn=_any_layer)
-    return layer.weight.requires_grad_(False)
+    layer.weight.requires_grad_(False)
+    return layer.weight
 
 
 def _adopt(layer: nn.Linear) -> None:

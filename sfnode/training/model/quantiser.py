@@ -7,18 +7,20 @@ is the business of `quantised`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.core_model_loading import ConversionOps
-from transformers.quantizers import HfQuantizer, register_quantizer
+from transformers.quantizers.auto import register_quantizer
+from transformers.quantizers.base import HfQuantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
 _METHOD: Final = "sfnode"  # its name within transformers
 
 Choose: TypeAlias = Callable[[PreTrainedModel], Iterable[nn.Linear]]
 Quantise: TypeAlias = Callable[[Tensor], nn.Parameter]
+Converted: TypeAlias = dict[str, Tensor | list[Tensor]]  # a list has one, when it comes here
 
 
 class AsRead(QuantizationConfigMixin):
@@ -61,7 +63,7 @@ class _Quantiser(HfQuantizer):
         return _Quantisation(self._names, self.quantization_config)
 
     def _process_model_after_weight_loading(self, model: PreTrainedModel, **_: object) -> None:
-        self.remove_quantization_config(model)
+        self.remove_quantization_config(model)  # type: ignore[no-untyped-call]
 
 
 class _Quantisation(ConversionOps):
@@ -71,15 +73,17 @@ class _Quantisation(ConversionOps):
         self._names = names
         self._told = told
 
-    def convert(self, input_dict: dict[str, Any], *, model: PreTrainedModel, **_: object) -> dict[str, Any]:
-        """``input_dict``: what one tensor or several of the file have become, by name; values may come in lists."""
+    def convert(  # type: ignore[override]  # called with names only
+        self, input_dict: Converted, *, model: PreTrainedModel, **_: object
+    ) -> Converted:
+        """``input_dict``: what one tensor or several of the file have become, by name."""
         try:
             return {name: self._quantised(model, name, value) for name, value in input_dict.items()}
         except (ValueError, RuntimeError) as error:
             self._told.fault = self._told.fault or error
             raise
 
-    def _quantised(self, model: PreTrainedModel, name: str, value: Any) -> Any:
+    def _quantised(self, model: PreTrainedModel, name: str, value: Tensor | list[Tensor]) -> Tensor | list[Tensor]:
         if name not in self._names:
             return value
         weight = value[0] if isinstance(value, list) else value
