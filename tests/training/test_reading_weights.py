@@ -124,7 +124,8 @@ def test_int8__first_weight_is_quantised__no_other_one_is_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fault once: the whole model was read first, so int8 took more memory than bf16."""
-    folder, others, in_memory = saved("llama", tmp_path), weights_in_memory(), []
+    folder, others = saved("llama", tmp_path), weights_in_memory()
+    in_memory: list[int] = []
     round_one = quantised._quantised
 
     def spy(precision: str, device: torch.device, weight: Tensor) -> nn.Parameter:
