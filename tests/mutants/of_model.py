@@ -190,6 +190,17 @@ MEMORY = (
         detector=Tests((_READING_TESTS + "test_int8__tensor_of_another_shape__is_refused",)),
     ),
     Mutant(
+        name="freed-memory-kept-from-the-start",
+        breaks="what loading a model has left stays with the process for ever",
+        edits=(Edit("sfnode.training.allocator", "giving_back_freed_memory", "        trim()\n", ""),),
+        detector=Tests(
+            (
+                "tests/training/test_worker_memory.py::"
+                "test_loading__is_over__what_is_free_was_given_back_and_from_now_on_is_kept",
+            )
+        ),
+    ),
+    Mutant(
         name="bases-of-one-epoch-planned",
         breaks="the memory plan forgets that the worker keeps the bases of two epochs",
         edits=(

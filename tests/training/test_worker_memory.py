@@ -14,6 +14,7 @@ from torch import Tensor
 
 from protocol.subspace.bases import Bases
 from sfnode.doctor.memory_plan import plan_memory
+from sfnode.training import allocator, shared_model
 from sfnode.training.bench.subjects import some_coefficients
 from sfnode.training.bench.timing import resident_bytes
 from sfnode.training.bench.worker_memory import random_files, run_of, worker_peaks
@@ -47,6 +48,17 @@ def test_memory_plan__weights_bases_and_closed_epochs__are_what_a_worker_holds(d
     closed = closed_weights(bases, {0: some_coefficients(manifest, 0)}, shared.switch.base)
     assert plan.closed == size_of(closed.values())
     assert plan.load_peak > plan.weights and plan.training_peak > plan.weights + plan.bases + plan.closed
+
+
+def test_loading__is_over__what_is_free_was_given_back_and_from_now_on_is_kept(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(allocator, "_set", lambda options: done.append(f"maps {options[allocator._MMAP_MAX]} times"))
+    monkeypatch.setattr(allocator, "trim", lambda: done.append("gives back"))
+    monkeypatch.setattr(shared_model, "load_in", lambda *asked: done.append("loads") or load_in(*asked))
+    shared_model.load_shared("bf16", tiny, CPU)
+    assert done == ["maps 65536 times", "loads", "gives back", "maps 0 times"]
 
 
 def size_of(weights: Iterable[Weight]) -> int:

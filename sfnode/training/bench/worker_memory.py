@@ -25,8 +25,8 @@ from sfnode.training.allocator import giving_back_freed_memory
 from sfnode.training.bench.subjects import bench_manifest, random_data, random_model, shape_tensors, some_coefficients
 from sfnode.training.bench.timing import peak_bytes, reset_peak, resident_bytes
 from sfnode.training.estimator import Estimator
-from sfnode.training.model import load_in, weight_files
-from sfnode.training.shared_model import SharedModel
+from sfnode.training.model import weight_files
+from sfnode.training.shared_model import load_shared
 
 _CPU: Final = torch.device("cpu")
 _EPOCHS: Final = 2  # of the run: in the last one the first is closed, and the bases of both are kept
@@ -89,8 +89,7 @@ def measure(folder: Path, manifest: Manifest, dtype: str) -> WorkerPeaks:
     """The peaks of this process, which must be fresh."""
     program = _resident()
     reset_peak(_CPU)
-    with giving_back_freed_memory():
-        shared = SharedModel(load_in(dtype, folder, _CPU))
+    shared = load_shared(dtype, folder, _CPU)
     load_peak, loaded = _peak(), _resident()
     reset_peak(_CPU)
     session = Estimator(shared, Bases(manifest), random_data(manifest.task.batch_rows, manifest.task.max_tokens))
