@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from protocol.subspace.bases import Bases
 from sfnode.doctor.memory_plan import plan_memory
@@ -56,7 +57,12 @@ def test_loading__is_over__what_is_free_was_given_back_and_from_now_on_is_kept(
     done: list[str] = []
     monkeypatch.setattr(allocator, "_set", lambda options: done.append(f"maps {options[allocator._MMAP_MAX]} times"))
     monkeypatch.setattr(allocator, "trim", lambda: done.append("gives back"))
-    monkeypatch.setattr(shared_model, "load_in", lambda *asked: done.append("loads") or load_in(*asked))
+
+    def load(precision: str, folder: Path, device: torch.device) -> PreTrainedModel:
+        done.append("loads")
+        return load_in(precision, folder, device)
+
+    monkeypatch.setattr(shared_model, "load_in", load)
     shared_model.load_shared("bf16", tiny, CPU)
     assert done == ["maps 65536 times", "loads", "gives back", "maps 0 times"]
 
