@@ -1,4 +1,4 @@
-"""``sfnode bench``: what steps, applies, views and replays cost, always as a ratio within one run."""
+"""``sfnode bench``: what steps, applies, views, replays and memory cost, always as a ratio within one run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import asdict
 import click
 
 from sfnode.cli.extras import check_can_train
-from sfnode.cli.options import device_option, dtype_option, json_option, number_option
+from sfnode.cli.options import device_option, dtype_option, json_option, number_option, quantised_dtype_option
+from sfnode.doctor import plan_memory
 from sfnode.training.allocator import keep_freed_memory
 from sfnode.worker_protocol import FLOATS
 
@@ -126,6 +127,43 @@ def audit(shape: str, rows: int, tokens: int, dtype: str, other_dtype: str, devi
 
     found = bench_audit(shape, rows=rows, tokens=tokens, dtype=dtype, other_dtype=other_dtype, device=device)
     _print(asdict(found), is_json)
+
+
+@bench.command()
+@_shape_option
+@_rows_option
+@_tokens_option
+@quantised_dtype_option
+@json_option
+def memory(shape: str, rows: int, tokens: int, dtype: str, is_json: bool) -> None:
+    """Measure what a training process takes at most, loading and training, and compare it with the plan of `doctor`.
+
+    \b
+    Example: sfnode bench memory --shape opt-1.3b --dtype int8
+    """
+    check_can_train()
+    from sfnode.training.bench import random_files, run_of, worker_peaks
+
+    with random_files(shape) as folder:
+        manifest = run_of(folder, shape, (rows, tokens))
+        plan = plan_memory(manifest, folder, dtype)
+        found = worker_peaks(folder, shape, (rows, tokens), dtype)
+    planned = {"load_peak": plan.load_peak, "training_peak": plan.training_peak}
+    measured = {"load_peak": found.load_peak, "training_peak": found.training_peak}
+    fields = {
+        "shape": shape,
+        "rows": rows,
+        "tokens": tokens,
+        "dtype": dtype,
+        "program": found.program,
+        "planned": planned,
+        "measured": measured,
+        "ratio": {name: planned[name] / measured[name] for name in planned},
+        "ratio_without_program": {
+            name: (planned[name] - found.program) / (measured[name] - found.program) for name in planned
+        },
+    }
+    _print(fields, is_json)
 
 
 def _print(fields: Mapping[str, object], is_json: bool) -> None:

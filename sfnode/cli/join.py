@@ -26,6 +26,7 @@ from sfnode.cli.options import (
     run_address_options,
     run_file_option,
 )
+from sfnode.doctor import foresee_memory, free_memory
 from sfnode.event_log import LEVELS, show_log
 from sfnode.node import Daemon, prepare
 from sfnode.reporter import Reporter
@@ -210,6 +211,18 @@ async def _run_until_stopped(options: JoinOptions, reporter: Reporter) -> None:
         nursery.cancel_scope.cancel()
 
 
+def _tell_memory(daemon: Daemon) -> None:
+    """What a worker of this node's own will take, before it loads anything."""
+    training = daemon.config.training
+    if training is None or training.worker_socket is not None:
+        return
+    plan, free = foresee_memory(daemon.manifest, training.model, training.dtype), free_memory()
+    if plan is not None:
+        there = "" if free is None else f"; {free / 1e9:.1f} GB are free"
+        sizes = {"load_peak": plan.load_peak, "training_peak": plan.training_peak, "node": plan.node, "free": free}
+        daemon.reporter.event("memory_planned", f"memory: {plan}{there}", **sizes)
+
+
 async def _stop_on_signal(scope: trio.CancelScope, reporter: Reporter) -> None:
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for number in signals:
@@ -220,6 +233,7 @@ async def _stop_on_signal(scope: trio.CancelScope, reporter: Reporter) -> None:
 
 async def _run(daemon: Daemon) -> None:
     manifest, data_dir = daemon.manifest, daemon.config.data_dir
+    _tell_memory(daemon)
     async with trio.open_nursery() as nursery:
         addresses = await nursery.start(daemon.run)
         text = f"run {manifest.name} ({manifest.run_id.hex()[:16]}), data in {data_dir}"

@@ -228,16 +228,12 @@ def _dtype_option(text: str, *others: str) -> Decorator:
 
 device_option = _device_option("Compute on this device; `auto` takes a CUDA card if there is one, else the processor.")
 dtype_option = _dtype_option("Hold the weights in this number format; bf16 and fp16 take half the memory of fp32.")
-device_options = group(
-    "devices",
-    DeviceOptions,
-    device_option,
-    _dtype_option(
-        "Hold the weights in this number format; fewer bits take less memory. The int formats need the "
-        "extra `quantised` (in a clone: `python deploy/install.py --extras train,quantised`), and int4 a CUDA card.",
-        *(name for name in PRECISIONS if name not in FLOATS),
-    ),
+quantised_dtype_option = _dtype_option(
+    "Hold the weights in this number format; fewer bits take less memory. The int formats need the "
+    "extra `quantised` (in a clone: `python deploy/install.py --extras train,quantised`), and int4 a CUDA card.",
+    *(name for name in PRECISIONS if name not in FLOATS),
 )
+device_options = group("devices", DeviceOptions, device_option, quantised_dtype_option)
 
 json_option = click.option("--json", "is_json", is_flag=True, help="Print JSON, for programs to read.")
 data_dir_option = click.option(

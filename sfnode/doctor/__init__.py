@@ -1,6 +1,20 @@
-"""Door: `Examination`. What works on this machine for a node, and what to do where it does not. Starts no node."""
+"""Doors: `Examination`, `foresee_memory`. What works on this machine for a node, and what to do where it does not.
+
+Starts no node.
+"""
 
 from sfnode.doctor.diagnosis import Examination, Question, summary_of
 from sfnode.doctor.findings import Finding, Verdict
+from sfnode.doctor.memory_plan import MemoryPlan, foresee_memory, free_memory, plan_memory
 
-__all__ = ["Examination", "Finding", "Question", "Verdict", "summary_of"]
+__all__ = [
+    "Examination",
+    "Finding",
+    "MemoryPlan",
+    "Question",
+    "Verdict",
+    "foresee_memory",
+    "free_memory",
+    "plan_memory",
+    "summary_of",
+]

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any, Final
 
 from protocol.errors import OperatorError
 from protocol.limits import RECORDS_IN_MEMORY_MAX, SPAN_STEPS
-from protocol.run import BasisKind, Manifest, coefficient_count
+from protocol.run import BasisKind, Manifest, TaskKind, TensorSpec, coefficient_count
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
+from sfnode.doctor.model_check import model_folder
 from sfnode.worker_protocol import PRECISIONS, Precision
 
 _HEADER_BYTES_MAX: Final = 100 << 20  # safetensors' own bound
-_PROGRAM_BYTES: Final = 600 << 20  # daemon and worker with their libraries, before model and ledger
+_NODE_BYTES: Final = 120 << 20  # the daemon with its libraries, before the ledger (docs/testing.md: 114 MiB at most)
+_WORKER_BYTES: Final = 380 << 20  # the worker with torch and transformers: 346 MiB imported, the rest at first use
+_READING_BYTES: Final = 7  # of a weight that is being quantised: as it lies in the file, in bf16, and in fp32
+_BASES_KEPT: Final = 2  # by the worker: of the epoch under way and of its neighbour
 _RECORD_BYTES: Final = 205  # in memory, beside the record's own bytes above 110 (docs/scale.md)
 _BUCKET_BYTES: Final = 1_100  # docs/scale.md
 _AUTHORS_GUESSED: Final = 16
@@ -24,41 +29,95 @@ _AUTHORS_GUESSED: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPlan:
-    """Bytes that a node will take, by purpose. All but the weights are estimates."""
+    """Bytes that a node will take at most, by purpose. All but the weights are estimates.
+
+    Attributes:
+        weights: of the model, as they stay.
+        staged: those that wait in main memory until the model is complete, before they move to a card.
+        reading: what is beside the weights while the last of them is being read.
+        closed: what the closed epochs of the run have become at its end: copies of weights, or thin matrices.
+        bases: of the epochs that the worker keeps.
+        activations: of a step.
+        ledger: records, index and coefficients, in the node's own process.
+    """
 
     weights: int
-    copies: int
+    staged: int
+    reading: int
+    closed: int
+    bases: int
     activations: int
     ledger: int
 
     @property
     def on_device(self) -> int:
         """What lies where the forward passes run."""
-        return self.weights + self.copies + self.activations
+        return self.weights + self.closed + self.bases + self.activations
+
+    @property
+    def load_peak(self) -> int:
+        """The worker's process while it loads the model."""
+        return _WORKER_BYTES + self.weights + self.reading
+
+    @property
+    def training_peak(self) -> int:
+        """The worker's process while it trains on the CPU."""
+        return _WORKER_BYTES + self.on_device
+
+    @property
+    def peak(self) -> int:
+        """The worker's process at its largest, where it trains on the CPU."""
+        return max(self.load_peak, self.training_peak)
+
+    @property
+    def peak_beside_card(self) -> int:
+        """The same in main memory, where it trains on a card."""
+        return _WORKER_BYTES + self.staged + self.reading
+
+    @property
+    def node(self) -> int:
+        """The node's own process."""
+        return _NODE_BYTES + self.ledger
 
     def __str__(self) -> str:
         parts = {
             "weights": self.weights,
-            "copies of what is trained": self.copies,
+            "closed epochs": self.closed,
+            "bases": self.bases,
             "activations": self.activations,
+            "programs": _WORKER_BYTES + _NODE_BYTES,
             "ledger and state": self.ledger,
-            "programs": _PROGRAM_BYTES,
         }
-        return ", ".join(f"{name} {size / 1e6:,.0f} MB" for name, size in parts.items() if size)
+        listed = ", ".join(f"{name} {size / 1e6:,.0f} MB" for name, size in parts.items() if size)
+        return f"{_gb(self.load_peak)} while the model is loaded, {_gb(self.training_peak)} in training ({listed})"
 
 
 def plan_memory(manifest: Manifest, folder: Path, dtype: str) -> MemoryPlan:
-    """What training takes; reads the headers of the weight files and config.json. OperatorError for unreadable ones."""
-    method, precision = manifest.method, PRECISIONS[dtype]
-    trained = sum(tensor.rows * max(1, tensor.cols) for tensor in manifest.tensors)
-    is_long = manifest.steps > method.epoch_steps
-    is_folded = is_long and method.basis is BasisKind.RANDOM and not precision.is_quantised
+    """What training takes; reads the headers of the weight files and config.json. OperatorError for unreadable ones.
+
+    Against what was measured: docs/models.md.
+    """
+    precision = PRECISIONS[dtype]
+    stored = _stored(folder, [each.name for each in manifest.model.weights])
+    largest = max((each.count for each in stored if each.is_linear), default=0)
     return MemoryPlan(
-        weights=int(_weight_bytes(folder, [each.name for each in manifest.model.weights], precision)),
-        copies=int(trained * precision.compute_bytes) if is_folded else 0,
-        activations=int(_activation_bytes(manifest, _config(folder), precision.compute_bytes)),
+        weights=int(sum(each.count * _weight_bytes(each, precision) for each in stored)),
+        staged=int(sum(each.count * precision.compute_bytes for each in stored if _is_staged(each, precision))),
+        reading=largest * (_READING_BYTES if precision.is_quantised else 0),
+        closed=int(_closed_bytes(manifest, precision)),
+        bases=int(_epochs_kept(manifest) * _basis_entries(manifest.tensors, manifest) * precision.compute_bytes),
+        activations=int(_activation_bytes(manifest, _config(folder), largest, precision)),
         ledger=_ledger_memory_bytes(manifest) + 16 * coefficient_count(manifest),
     )
+
+
+def foresee_memory(manifest: Manifest, model: str, dtype: str) -> MemoryPlan | None:
+    """`plan_memory` of the model that is called so; None while it is not on this disk, or cannot be read."""
+    try:
+        folder = model_folder(model, manifest.model.revision)
+        return None if folder is None else plan_memory(manifest, folder, dtype)
+    except OperatorError:
+        return None  # whoever loads it says what is wrong with it
 
 
 def ledger_bytes(manifest: Manifest, authors: int = _AUTHORS_GUESSED) -> int:
@@ -75,23 +134,59 @@ def _ledger_memory_bytes(manifest: Manifest) -> int:
     return records + buckets * _BUCKET_BYTES
 
 
-def _weight_bytes(folder: Path, names: list[str], precision: Precision) -> float:
-    total = 0.0
-    for name in names:
-        if name.endswith(".safetensors"):
-            total += sum(_tensor_bytes(key, row, precision) for key, row in _header(folder / name).items())
-    return total
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A tensor of the weight files."""
+
+    count: int
+    is_linear: bool
 
 
-def _tensor_bytes(key: str, row: Any, precision: Precision) -> float:
-    shape = row.get("shape") if isinstance(row, dict) else None
-    if not isinstance(shape, list):
-        return 0.0  # the metadata
-    count = 1
-    for size in shape:
-        count *= size if isinstance(size, int) else 0
-    is_linear = len(shape) == 2 and not any(part in key for part in ("embed", "lm_head", "wte", "wpe"))
-    return count * (precision.linear_bytes if is_linear else precision.compute_bytes)
+def _stored(folder: Path, names: list[str]) -> list[_Stored]:
+    files = [folder / name for name in names if name.endswith(".safetensors")]
+    rows = [(key, row) for file in files for key, row in _header(file).items()]
+    return [_tensor(key, row["shape"]) for key, row in rows if isinstance(row, dict) and "shape" in row]
+
+
+def _tensor(key: str, shape: Any) -> _Stored:
+    sizes = [size for size in shape if isinstance(size, int)] if isinstance(shape, list) else [0]
+    is_linear = len(sizes) == 2 and not any(part in key for part in ("embed", "lm_head", "wte", "wpe"))
+    return _Stored(prod(sizes), is_linear)
+
+
+def _weight_bytes(tensor: _Stored, precision: Precision) -> float:
+    return precision.linear_bytes if tensor.is_linear else precision.compute_bytes
+
+
+def _is_staged(tensor: _Stored, precision: Precision) -> bool:
+    return not (tensor.is_linear and precision.is_quantised)
+
+
+def _closed_epochs(manifest: Manifest) -> int:
+    """Those at the end of the run that do not share the basis of the last one (without renewals: with none)."""
+    is_random = manifest.method.basis is BasisKind.RANDOM
+    return (manifest.steps - 1) // manifest.method.epoch_steps if is_random else 0
+
+
+def _epochs_kept(manifest: Manifest) -> int:
+    return min(_BASES_KEPT, 1 + _closed_epochs(manifest))
+
+
+def _basis_entries(tensors: Iterable[TensorSpec], manifest: Manifest) -> int:
+    return manifest.method.rank * sum(tensor.rows + tensor.cols for tensor in tensors)
+
+
+def _closed_bytes(manifest: Manifest, precision: Precision) -> float:
+    """Folded into copies; beside quantised weights a pair of thin matrices each, while these are smaller."""
+    epochs = _closed_epochs(manifest)
+    if not epochs:
+        return 0
+    total = 0
+    for tensor in manifest.tensors:
+        whole = tensor.rows * max(1, tensor.cols)
+        is_thin = precision.is_quantised and tensor.cols
+        total += min(whole, epochs * _basis_entries([tensor], manifest)) if is_thin else whole
+    return total * precision.compute_bytes
 
 
 def _header(path: Path) -> Mapping[str, Any]:
@@ -114,18 +209,21 @@ def _config(folder: Path) -> dict[str, int]:
     return {key: value for key, value in plain.items() if isinstance(value, int)} if isinstance(plain, dict) else {}
 
 
-def _activation_bytes(manifest: Manifest, config: dict[str, int], size: float) -> float:
-    """What the widest layer takes: residual, query, key, value and attention's output; both sides of the MLP; then the
-    scores of the tokens that are read, in fp32. To this the bases of an epoch are added.
+def _activation_bytes(manifest: Manifest, config: dict[str, int], largest: int, precision: Precision) -> float:
+    """What the widest layer takes: the embeddings, residual, query, key, value and attention's output; the MLP's input
+    and what is between its layers. Where scores of whole candidates are read, the vocabulary's, in fp32.
 
-    OPT-125m's shape in fp32, 64 tokens: 3.15 MB a row, measured 3.07.
+    A quantised layer's product is scaled into another tensor, and its weight unpacked for the time of the product
+    (``largest``: weights of such a layer). Counted in the heap as it is cut up after some steps.
     """
     method, task = manifest.method, manifest.task
     rows = task.batch_rows * (method.sides * method.shares if method.sides == 2 else method.shares + 1)
     hidden = config.get("hidden_size", config.get("n_embd", 1_024))
     inner = config.get("ffn_dim", config.get("intermediate_size", 4 * hidden))
-    bases = method.rank * sum(tensor.rows + tensor.cols for tensor in manifest.tensors) * size
-    return rows * (task.max_tokens * (6 * hidden + 2 * inner) * size + 8 * config.get("vocab_size", 50_000)) + bases
+    numbers = rows * task.max_tokens * (6 * hidden + (4 if precision.is_quantised else 3) * inner)
+    unpacked = largest if precision.is_quantised else 0
+    scores = 0 if task.kind is TaskKind.CLASSIFICATION else 8 * rows * config.get("vocab_size", 50_000)
+    return (numbers + unpacked) * precision.compute_bytes + scores
 
 
 def free_memory() -> int | None:
@@ -143,16 +241,20 @@ def free_memory() -> int | None:
 
 def judge_memory(plan: MemoryPlan, free: int | None, device_free: int | None) -> Finding:
     """The plan against what is free, on the machine and, with CUDA, on the card (``device_free``)."""
-    here = plan.ledger + _PROGRAM_BYTES + (0 if device_free is not None else plan.on_device)
+    here = plan.node + (plan.peak if device_free is None else plan.peak_beside_card)
     advice = "use a smaller --dtype (bf16, int8), close other programs, or join a run with a smaller model or batch"
     if device_free is not None and plan.on_device > device_free:
-        text = f"{plan.on_device / 1e9:.1f} GB needed on the card, {device_free / 1e9:.1f} GB free there: {plan}"
+        text = f"{_gb(plan.on_device)} needed on the card, {_gb(device_free)} free there: {plan}"
         return fail("memory plan", text, advice)
     if free is None:
-        return unknown("memory plan", f"about {here / 1e9:.1f} GB: {plan}; this system does not say what is free")
-    text = f"about {here / 1e9:.1f} GB of {free / 1e9:.1f} GB free: {plan}"
+        return unknown("memory plan", f"about {_gb(here)}: {plan}; this system does not say what is free")
+    text = f"about {_gb(here)} of {_gb(free)} free: {plan}"
     if here > free:
         return fail("memory plan", text, advice)
     if here > 0.8 * free:
         return warning("memory plan", text, advice)
     return ok("memory plan", text)
+
+
+def _gb(size: int) -> str:
+    return f"{size / 1e9:.1f} GB"

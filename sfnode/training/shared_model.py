@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -17,11 +18,13 @@ from transformers import PreTrainedModel
 from protocol.crypto import RunId
 from protocol.errors import OperatorError
 from protocol.subspace import Bases, Basis
+from sfnode.training.allocator import giving_back_freed_memory
 from sfnode.training.model import (
     PassContext,
     Weight,
     WeightSwitch,
     layers_read_at_last,
+    load_in,
     logit_scale,
     output_embedding,
     with_spare_row,
@@ -134,6 +137,12 @@ class SharedModel:
             return score_words(self.label_logits(rows, label_tokens), rows)
         hidden_RTH: Tensor = self.model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
         return score_candidates(hidden_RTH, self._scored_head, rows, self.loss_dtype)
+
+
+def load_shared(precision: str, folder: Path, device: torch.device) -> SharedModel:
+    """The model in ``folder`` (`load_in`), and nothing else: what its loading took besides is given back."""
+    with giving_back_freed_memory():
+        return SharedModel(load_in(precision, folder, device))
 
 
 @torch.inference_mode()

@@ -30,18 +30,16 @@ from protocol.errors import NumericError, OperatorError, Reject, SfnodeError, Wo
 from protocol.framing import FrameParser
 from protocol.run import decode_run_untrusted
 from sfnode.storage import read_bases
-from sfnode.training.allocator import keep_freed_memory
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import (
     check_model,
     check_positions,
     choose_device,
     choose_precision,
-    load_in,
     load_tokenizer,
     resolve_model,
 )
-from sfnode.training.shared_model import SharedModel
+from sfnode.training.shared_model import SharedModel, load_shared
 from sfnode.training.task import read_task
 from sfnode.worker_protocol import (
     CoefficientsSet,
@@ -86,7 +84,7 @@ class ModelPool:
         device, precision = choose_device(request.device), choose_precision(request.dtype)
         key = (folder.path, str(device), request.dtype)
         if key not in self._models:
-            self._models[key] = SharedModel(load_in(precision, folder.path, device)), load_tokenizer(folder.path)
+            self._models[key] = load_shared(precision, folder.path, device), load_tokenizer(folder.path)
         shared, tokenizer = self._models[key]
         data, evaluation_data = (Path(name) if name else None for name in (request.data, request.eval_data))
         bases = read_bases(manifest, Path(request.basis) if request.basis else None, request.renewals)
@@ -270,7 +268,6 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the node tells us when to end
     signal.signal(signal.SIGTERM, lambda *_: leave(options.socket))
     os.nice(options.nice)
-    keep_freed_memory()
     if options.threads:
         torch.set_num_threads(options.threads)
     try:

@@ -30,8 +30,8 @@ PRECISIONS: Final = {
     "fp32": Precision(compute="float32", compute_bytes=4.0, linear_bytes=4.0),
     "bf16": Precision(compute="bfloat16", compute_bytes=2.0, linear_bytes=2.0),
     "fp16": Precision(compute="float16", compute_bytes=2.0, linear_bytes=2.0),
-    "int8": Precision(compute="bfloat16", compute_bytes=2.0, linear_bytes=1.05),
-    "int8-fp32": Precision(compute="float32", compute_bytes=4.0, linear_bytes=1.05),
+    "int8": Precision(compute="bfloat16", compute_bytes=2.0, linear_bytes=1.01),
+    "int8-fp32": Precision(compute="float32", compute_bytes=4.0, linear_bytes=1.01),
     "int4": Precision(compute="bfloat16", compute_bytes=2.0, linear_bytes=0.625),
 }
 FLOATS: Final = tuple(name for name, precision in PRECISIONS.items() if not precision.is_quantised)

@@ -228,6 +228,8 @@ def test_run__from_init_to_export__tells_the_same_in_json(tmp_path: Path) -> Non
     assert joined.code == 0, joined
     events = [json.loads(line) for line in joined.stdout.splitlines()]
     assert {event["event"] for event in events} >= {"started", "worker_ready", "progress", "finished"}
+    plan = next(event for event in events if event["event"] == "memory_planned")
+    assert plan["training_peak"] > plan["load_peak"] > 300 << 20 and plan["node"] > 100 << 20
     verified = json.loads(call("log", "verify", node, "--json").stdout)
     assert verified["run_id"] == made["run_id"] and verified["updates"] == 8
     told = json.loads(call("eval", "--data-dir", node, "--compare", "--json").stdout)

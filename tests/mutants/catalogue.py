@@ -27,6 +27,7 @@ MUTANTS = (
     *of_admission.ADMISSION,
     *of_model.SUMS,
     *of_model.MEANING,
+    *of_model.MEMORY,
     *of_node.RECORDS,
     *of_node.SIGNING,
     *of_node.FLOOD,

@@ -1,4 +1,4 @@
-"""Bugs of the arithmetic: coefficients, subspace, generator, quantisation, hashing."""
+"""Bugs of the arithmetic: coefficients, subspace, generator, quantisation, hashing; and of the model in memory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tests.mutants.patch import Edit
 _COEFFICIENTS = "protocol.state.coefficients"
 _CHUNK = "Coefficients._accumulate_chunk"
 _MEMORY = "tests/protocol/test_coefficient_memory.py::"
+_READING_TESTS = "tests/training/test_reading_weights.py::"
 
 SUMS = (
     Mutant(
@@ -184,5 +185,63 @@ MEANING = (
             ),
         ),
         detector=Vectors(("scalars.json",)),
+    ),
+)
+
+MEMORY = (
+    Mutant(
+        name="whole-model-read-first",
+        breaks="the model is in memory unquantised before the first weight of it is quantised",
+        edits=(
+            Edit(
+                "sfnode.training.model.quantised",
+                "load_in",
+                "compute_dtype(precision), as_read)\n"
+                "    for layer in _chosen_layers(precision, model):\n"
+                "        _adopt(layer)",
+                "compute_dtype(precision))\n    quantise(model, precision, device)",
+            ),
+        ),
+        detector=Tests((_READING_TESTS + "test_int8__first_weight_is_quantised__no_other_one_is_in_memory",)),
+    ),
+    Mutant(
+        name="weights-mapped",
+        breaks="weights whose dtype stays are the mapped file: a change of the file changes a running model",
+        edits=(Edit("sfnode.training.model.loading", "_unread", 'backend="pread"', 'backend="mmap"'),),
+        detector=Tests((_READING_TESTS + "test_weights__file_changes_after_loading__model_does_not",)),
+    ),
+    Mutant(
+        name="quantised-in-any-shape",
+        breaks="a weight of another shape than the model's is quantised and put into it",
+        edits=(
+            Edit(
+                "sfnode.training.model.quantiser", "_Quantisation._quantised", "if weight.shape != wanted:", "if False:"
+            ),
+        ),
+        detector=Tests((_READING_TESTS + "test_int8__tensor_of_another_shape__is_refused",)),
+    ),
+    Mutant(
+        name="freed-memory-kept-from-the-start",
+        breaks="what loading a model has left stays with the process for ever",
+        edits=(Edit("sfnode.training.allocator", "giving_back_freed_memory", "        trim()\n", ""),),
+        detector=Tests(
+            (
+                "tests/training/test_worker_memory.py::"
+                "test_loading__is_over__what_is_free_was_given_back_and_from_now_on_is_kept",
+            )
+        ),
+    ),
+    Mutant(
+        name="bases-of-one-epoch-planned",
+        breaks="the memory plan forgets that the worker keeps the bases of two epochs",
+        edits=(
+            Edit("sfnode.doctor.memory_plan", "_epochs_kept", "min(_BASES_KEPT, 1 + _closed_epochs(manifest))", "1"),
+        ),
+        detector=Tests(
+            (
+                "tests/training/test_worker_memory.py::"
+                "test_memory_plan__weights_bases_and_closed_epochs__are_what_a_worker_holds",
+            )
+        ),
     ),
 )

@@ -1,4 +1,4 @@
-"""Doors: `bench_step`, `bench_apply`, `bench_view`, `bench_replay`, `bench_audit`: what each costs on this machine.
+"""Doors: `bench_step`, `bench_apply`, `bench_view`, `bench_replay`, `bench_audit`, `worker_peaks`: what each costs.
 
 Behind `sfnode bench`; docs/bench.md says what each figure is. Models have the shape of a published one and random
 weights, so nothing is downloaded. No state of a run ever comes from here.
@@ -9,5 +9,16 @@ from sfnode.training.bench.audit_cost import bench_audit
 from sfnode.training.bench.replay_cost import bench_replay
 from sfnode.training.bench.step_cost import bench_step
 from sfnode.training.bench.view_cost import bench_view
+from sfnode.training.bench.worker_memory import WorkerPeaks, random_files, run_of, worker_peaks
 
-__all__ = ["bench_apply", "bench_audit", "bench_replay", "bench_step", "bench_view"]
+__all__ = [
+    "WorkerPeaks",
+    "bench_apply",
+    "bench_audit",
+    "bench_replay",
+    "bench_step",
+    "bench_view",
+    "random_files",
+    "run_of",
+    "worker_peaks",
+]

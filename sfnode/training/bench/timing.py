@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import sys
 import time
@@ -13,6 +12,8 @@ from statistics import median, quantiles
 from typing import Final
 
 import torch
+
+from sfnode.training.allocator import trim
 
 _STATUS: Final = Path("/proc/self/status")
 _CLEAR: Final = Path("/proc/self/clear_refs")
@@ -80,9 +81,7 @@ def reset_peak(device: torch.device) -> None:
         torch.cuda.reset_peak_memory_stats(device)
         return
     if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # musl has none
-        if trim is not None:
-            trim(0)
+        trim()
         _CLEAR.write_text(_RESET_PEAK)
 
 

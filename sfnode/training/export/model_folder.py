@@ -15,7 +15,7 @@ from typing import Final
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from protocol.errors import OperatorError
@@ -24,7 +24,16 @@ from protocol.state import Coefficients
 from protocol.subspace import Bases
 from sfnode.training.export.adapter import LowRankUpdate, low_rank_updates
 from sfnode.training.export.out_folder import fresh_folder
-from sfnode.training.model import WEIGHT, ParameterPlace, check_model, fold_weights, load_causal_lm, places, spec_of
+from sfnode.training.model import (
+    WEIGHT,
+    ParameterPlace,
+    check_model,
+    fold_weights,
+    load_causal_lm,
+    places,
+    skeleton,
+    spec_of,
+)
 
 ORIGIN_FILE: Final = "sfnode.json"  # which run and state the weights are; other programs ignore it
 _LOCAL_IDS: Final = ("embedded:", "local:")  # of models that are on no hub
@@ -95,7 +104,7 @@ def _fold(model: PreTrainedModel, bases: Bases, coefficients: Coefficients) -> N
 
 def _linear_layers(manifest: Manifest, base_folder: Path) -> tuple[ParameterPlace, ...]:
     """The layer of each tensor of the run; OperatorError when one is not the weight of a linear layer."""
-    known = places(_skeleton(base_folder))
+    known = places(skeleton(base_folder))
     _check_tensors(manifest, known)
     for tensor in manifest.tensors:
         place = known[tensor.name]
@@ -111,15 +120,6 @@ def _check_tensors(manifest: Manifest, known: Mapping[str, ParameterPlace]) -> N
     for tensor in manifest.tensors:
         if tensor.name not in known or spec_of(known[tensor.name]) != tensor:
             raise OperatorError(f"tensor {tensor.name}: the model has none of that name and shape that can be trained")
-
-
-def _skeleton(base_folder: Path) -> PreTrainedModel:
-    """The model's layers without weights."""
-    config = AutoConfig.from_pretrained(base_folder, local_files_only=True, trust_remote_code=False)
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
-    assert isinstance(model, PreTrainedModel)
-    return model
 
 
 def _lora_factors(layer: ParameterPlace, update: LowRankUpdate) -> dict[str, Tensor]:

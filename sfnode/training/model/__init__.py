@@ -14,6 +14,8 @@ from sfnode.training.model.loading import (
     output_embedding,
     positions_of,
     resolve_model,
+    skeleton,
+    weight_files,
 )
 from sfnode.training.model.perturbed import WEIGHT, MatrixTerm, PassContext, Term, VectorTerm, is_norm, with_spare_row
 from sfnode.training.model.probe import layers_read_at_last
@@ -60,7 +62,9 @@ __all__ = [
     "places",
     "positions_of",
     "resolve_model",
+    "skeleton",
     "spec_of",
     "trainable_tensors",
+    "weight_files",
     "with_spare_row",
 ]

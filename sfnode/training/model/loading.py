@@ -2,6 +2,7 @@
 
 Safetensors only and no code from the model's repository: nothing that is downloaded is ever executed. What is loaded
 is made of the files that a manifest names, with their hashes; what else lies in the folder is not seen (`model_view`).
+The files are read tensor by tensor: beside the model there is never more in memory than what is just being read.
 """
 
 from __future__ import annotations
@@ -9,14 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 from transformers.utils.hub import cached_file
 
@@ -24,6 +26,7 @@ from protocol.errors import OperatorError
 from protocol.run import FileHash, ModelSpec, is_plain_file_name
 from sfnode import demo
 from sfnode.training.model.model_view import CONFIG_FILE, check_configs, only_these, read_config
+from sfnode.training.model.quantiser import AsRead
 from sfnode.worker_protocol import FLOATS, PRECISIONS
 
 EMBEDDED: Final = "embedded:"
@@ -240,8 +243,16 @@ def compute_dtype(precision: str) -> torch.dtype:
     return dtype
 
 
-def load_causal_lm(folder: Path, device: torch.device, dtype: torch.dtype) -> PreTrainedModel:
+def load_causal_lm(
+    folder: Path, device: torch.device, dtype: torch.dtype, quantising: AsRead | None = None
+) -> PreTrainedModel:
     """The causal language model in ``folder``: evaluation mode, no gradients, every weight from the files.
+
+    Args:
+        folder: as `weight_files` wants it.
+        device: where the model goes when it is complete.
+        dtype: of all weights but those that ``quantising`` changes.
+        quantising: what becomes of some of them when they have been read.
 
     Raises:
         OperatorError: an architecture that transformers does not know, a damaged file, or a tensor that is missing.
@@ -250,7 +261,7 @@ def load_causal_lm(folder: Path, device: torch.device, dtype: torch.dtype) -> Pr
     quiet.set_verbosity_error()
     quiet.disable_progress_bar()
     with only_these(folder, weight_files(folder)) as view:
-        model, info = _load_weights(view, folder, dtype)
+        model, info = _load_weights(view, folder, dtype, quantising)
     if missing := sorted(info["missing_keys"]):
         # transformers would go on with random weights in their place
         raise OperatorError(f"{folder}: the weights lack {len(missing)} tensors of config.json's model: {missing[0]}")
@@ -259,24 +270,52 @@ def load_causal_lm(folder: Path, device: torch.device, dtype: torch.dtype) -> Pr
     return result
 
 
-def _load_weights(view: Path, folder: Path, dtype: torch.dtype) -> tuple[Any, Mapping[str, Any]]:
+def _load_weights(
+    view: Path, folder: Path, dtype: torch.dtype, quantising: AsRead | None
+) -> tuple[Any, Mapping[str, Any]]:
     """The model in ``view``, which shows files of ``folder``, and what transformers says of the loading."""
-    load: Any = AutoModelForCausalLM.from_pretrained
     try:
-        loaded: tuple[Any, Mapping[str, Any]] = load(
-            view,
-            dtype=dtype,
-            use_safetensors=True,
-            trust_remote_code=False,
-            local_files_only=True,
-            output_loading_info=True,
-        )
+        empty: Any = skeleton(view)
+        with ExitStack() as files:
+            loaded: tuple[Any, Mapping[str, Any]] = empty.from_pretrained(
+                None,
+                config=empty.config,
+                state_dict=_unread(view, files),
+                dtype=dtype,
+                quantization_config=quantising,
+                local_files_only=True,
+                output_loading_info=True,
+            )
     except (OSError, ValueError, KeyError, TypeError, ImportError, RuntimeError, SafetensorError) as error:
-        if isinstance(error, torch.OutOfMemoryError):
-            raise
-        reason = _first_line(error).replace(str(view), str(folder))
-        raise OperatorError(f"{folder} cannot be loaded as a causal language model: {reason}") from error
+        cause = (quantising and quantising.fault) or error
+        if isinstance(cause, torch.OutOfMemoryError):
+            raise cause from None
+        reason = _first_line(cause).replace(str(view), str(folder))
+        raise OperatorError(f"{folder} cannot be loaded as a causal language model: {reason}") from cause
     return loaded
+
+
+def skeleton(folder: Path) -> PreTrainedModel:
+    """The layers of the model in ``folder`` without weights, as its config.json has them."""
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
+    assert isinstance(model, PreTrainedModel)
+    return model
+
+
+def _unread(view: Path, files: ExitStack) -> dict[str, object]:
+    """The tensors of the weight files by name, each read when it is indexed; ``files`` closes what is opened here.
+
+    They are read, not mapped as transformers would: a mapping counts as memory of the process until the last tensor is
+    there, and where no dtype changes it would be the model itself, which a change of the file then changes.
+    """
+    found: dict[str, object] = {}
+    for name in weight_files(view):
+        if name.endswith(".safetensors"):
+            opened: Any = files.enter_context(safe_open(view / name, "pt", backend="pread"))
+            found |= {key: opened.get_slice(key) for key in opened.keys()}  # noqa: SIM118  # a file, no mapping
+    return found
 
 
 def output_embedding(model: PreTrainedModel) -> nn.Linear:

@@ -12,6 +12,7 @@ import importlib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
@@ -25,6 +26,7 @@ from protocol.state import view_exp
 from protocol.subspace import Bases
 from sfnode.training.model.folding import Int64Array, factors_of, fold_tensor, is_quantised, moved_tensors
 from sfnode.training.model.loading import compute_dtype, load_causal_lm, output_embedding
+from sfnode.training.model.quantiser import AsRead
 from sfnode.worker_protocol import PRECISIONS
 
 _LIBRARY: Final = "torchao.quantization"
@@ -72,7 +74,8 @@ def choose_precision(name: str) -> str:
 def load_in(precision: str, folder: Path, device: torch.device) -> PreTrainedModel:
     """The causal language model in ``folder`` with weights of ``precision`` (`choose_precision`).
 
-    A quantised one is read into main memory in the dtype of its activations, and moved layer by layer as it shrinks.
+    A linear layer's weight is quantised when it has been read, and before the next one is: what is in memory is the
+    quantised model and one weight in the dtype of the activations.
 
     Raises:
         OperatorError: as `load_causal_lm`; torchao is not installed, or cannot do this on ``device`` or this model.
@@ -80,10 +83,11 @@ def load_in(precision: str, folder: Path, device: torch.device) -> PreTrainedMod
     if not PRECISIONS[precision].is_quantised:
         return load_causal_lm(folder, device, compute_dtype(precision))
     _check(precision, device)
-    model = load_causal_lm(folder, torch.device("cpu"), compute_dtype(precision))
-    quantise(model, precision, device)
-    result: PreTrainedModel = model.to(device)  # type: ignore[arg-type]
-    return result
+    as_read = AsRead(partial(_chosen_layers, precision), partial(_quantised, precision, device))
+    model = load_causal_lm(folder, device, compute_dtype(precision), as_read)
+    for layer in _chosen_layers(precision, model):
+        _adopt(layer)
+    return model
 
 
 def _library() -> Any:
@@ -111,27 +115,45 @@ def quantise(model: PreTrainedModel, precision: str, device: torch.device) -> No
 
     OperatorError when there is none (GPT-2 has another class of layers).
     """
-    head, library = output_embedding(model), _library()
-    config, multiple = _config(library, precision)
+    for layer in _chosen_layers(precision, model):
+        layer.weight = _quantised(precision, device, layer.weight)
+        _adopt(layer.to(device))
+
+
+def _chosen_layers(precision: str, model: PreTrainedModel) -> list[nn.Linear]:
+    head, (_, multiple) = output_embedding(model), _config(precision)
     layers = [module for module in model.modules() if type(module) is nn.Linear and module is not head]
     chosen = [layer for layer in layers if layer.in_features % multiple == 0]
     if not chosen:
         raise OperatorError(
             f"{type(model).__name__} has no linear layer that can be quantised: use --dtype fp32, bf16 or fp16"
         )
-    for layer in chosen:
-        library.quantize_(layer.to(device), config, filter_fn=_any_layer)
-        layer.weight.requires_grad_(False)
-        vars(layer)["sfnode_correction"] = None
-        layer.__class__ = QuantisedLinear
+    return chosen
+
+
+def _quantised(precision: str, device: torch.device, weight: Tensor) -> nn.Parameter:
+    """``weight`` [O, I] in the numbers of ``precision``, on ``device``."""
+    outputs, inputs = weight.shape
+    layer = nn.Linear(inputs, outputs, bias=False, device="meta")  # what the library knows how to quantise
+    layer.weight = nn.Parameter(weight.detach().to(device), requires_grad=False)
+    _library().quantize_(layer, _config(precision)[0], filter_fn=_any_layer)
+    layer.weight.requires_grad_(False)
+    return layer.weight
+
+
+def _adopt(layer: nn.Linear) -> None:
+    """Make a layer whose weight is quantised compute with it."""
+    vars(layer)["sfnode_correction"] = None
+    layer.__class__ = QuantisedLinear
 
 
 def _any_layer(module: nn.Module, name: str) -> bool:
     return True
 
 
-def _config(library: Any, precision: str) -> tuple[Any, int]:
+def _config(precision: str) -> tuple[Any, int]:
     """torchao's name for ``precision``, and what the inputs of a layer must be a multiple of."""
+    library = _library()
     if precision != "int4":
         return library.Int8WeightOnlyConfig(version=2, set_inductor_config=False), 1
     config = library.Int4WeightOnlyConfig(
