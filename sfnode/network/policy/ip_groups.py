@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NewType
 
 from protocol.errors import OperatorError
@@ -13,8 +14,10 @@ from sfnode.network import bounds
 Group = NewType("Group", str)
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+_REMEMBERED: Final = 4 * bounds.CONNECTIONS_MAX  # addresses: each newcomer is compared with all others, in no time
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def group_of(host: str) -> Group:
     """The network of an IP address: /16, of IPv6 /32; of a private address /24 and /64, as networks at home and in a
     cloud are cut. IPv4 written as IPv6 is IPv4. An unreadable address is its own."""
@@ -25,6 +28,7 @@ def group_of(host: str) -> Group:
     return Group(str(ipaddress.ip_network((address, short if address.is_global else long), strict=False)))
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def is_public(host: str) -> bool:
     """Whether one can come from this address across the internet."""
     address = _address_of(host)
@@ -97,6 +101,7 @@ def _parse_network(text: str) -> IpNetwork:
         raise OperatorError(f"--trusted-proxy {text!r} is not one: {error}; {advice}") from None
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def _address_of(host: str) -> IpAddress | None:
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
