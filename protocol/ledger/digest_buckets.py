@@ -12,7 +12,7 @@ from operator import itemgetter
 
 from protocol import limits
 from protocol.crypto import SIGNATURE_BYTES, Author, hash_fields, u32
-from protocol.ledger.record_store import Checks, RecallingArchive, Slot, group_of, records_of, slots_in
+from protocol.ledger.record_store import Checks, ReadBack, Slot, group_of, records_of, slots_in
 
 INNER_DIGEST_BYTES = 16
 PAYLOAD_HASH_BYTES = 8
@@ -45,7 +45,7 @@ class Bucket:
 
     __slots__ = ("_archive", "_author", "_checks", "_digest", "_groups", "_slots", "_span", "valid", "void")
 
-    def __init__(self, span: int, author: Author, archive: RecallingArchive | None = None) -> None:
+    def __init__(self, span: int, author: Author, archive: ReadBack | None = None) -> None:
         self.valid = 0
         self.void = 0
         self._slots: dict[int, Slot] = {}  # those in memory
@@ -63,7 +63,12 @@ class Bucket:
 
     def put(self, offset: int, slot: Slot) -> None:
         """Fill a slot, or void it: then the second of the pair is the new one."""
-        is_next = offset >= self.held.bit_length()
+        group = group_of(offset)
+        if offset >= self.held.bit_length():
+            self._set_group(group, self._linked(self._groups[_place_of(group)] or _NO_SLOTS, [(offset, slot)]))
+        else:
+            near = dict(self.by_step(_bits_in(group))) | {offset: slot}
+            self._set_group(group, self._linked(_NO_SLOTS, sorted(near.items())))
         self._slots[_OFFSETS[offset]] = slot
         bit = 1 << offset
         if isinstance(slot, tuple):
@@ -72,12 +77,8 @@ class Bucket:
         else:
             self.valid |= bit
         if self._archive:
+            self._archive.group = None
             self._checks.add(offset, records_of(slot)[-1])
-        group = group_of(offset)
-        if is_next:
-            self._set_group(group, self._linked(self._groups[_place_of(group)] or _NO_SLOTS, [(offset, slot)]))
-        else:
-            self._set_group(group, self._linked(_NO_SLOTS, self.by_step(_bits_in(group))))
 
     def drop_from(self, offset: int) -> list[Slot]:
         """Empty the slots from ``offset`` on; returns them by step."""
@@ -87,6 +88,7 @@ class Bucket:
         for each, slot in dropped:
             self._slots.pop(each, None)
             if self._archive:
+                self._archive.group = None
                 self._checks.remove(each, slot)
         self.valid &= kept
         self.void &= kept
@@ -113,7 +115,7 @@ class Bucket:
         """Drop from memory the slots that the archive gives back; returns those that it does not."""
         assert self._archive
         asked = sorted({offset for offset in offsets if offset in self._slots})
-        given = slots_in(self._archive.read(self._author, [self._step(offset) for offset in asked]))
+        given = slots_in(self._archive.archive.read(self._author, [self._step(offset) for offset in asked]))
         kept = [offset for offset in asked if given.get(offset) != self._slots[offset]]
         gone = set(asked).difference(kept)
         # A new dict: one that was large keeps its size when it is emptied.
@@ -125,15 +127,20 @@ class Bucket:
         """These slots, and what is checked together with them. StorageDamagedError when they are not what they were."""
         assert self._archive
         groups = list(dict.fromkeys(map(group_of, offsets)))
+        first = (self._author, self._step(groups[0].start))
+        if len(groups) == 1 and self._archive.group == first:
+            return self._archive.slots
         held = self.held
         near = [offset for group in groups for offset in group if held >> offset & 1]
         asked = [offset for offset in near if offset not in self._slots]
-        slots = slots_in(self._archive.read(self._author, [self._step(offset) for offset in asked]))
+        slots = slots_in(self._archive.archive.read(self._author, [self._step(offset) for offset in asked]))
         slots |= {offset: self._slots[offset] for offset in near if offset in self._slots}
         missing = set(asked).difference(slots)
         for group in groups:
             if not missing.isdisjoint(group) or not self._checks.fits(group, slots):
-                raise self._archive.damage(self._described(group))
+                raise self._archive.archive.damage(self._described(group))
+        if len(groups) == 1:
+            self._archive.group, self._archive.slots = first, slots
         return slots
 
     def _described(self, group: range) -> str:
@@ -187,7 +194,7 @@ class Span:
 
     __slots__ = ("_archive", "_digest", "_number", "_shard_digests", "_shards")
 
-    def __init__(self, number: int, archive: RecallingArchive | None = None) -> None:
+    def __init__(self, number: int, archive: ReadBack | None = None) -> None:
         self._number = number
         self._archive = archive
         self._shards: dict[int, dict[Author, Bucket]] = {}
@@ -272,7 +279,8 @@ def bitmap_of(steps: list[int]) -> bytes:
 
 def bits_of(bitmap: int) -> list[int]:
     """Numbers of the bits that are set, ascending."""
-    return [index for index, bit in enumerate(bin(bitmap)[:1:-1]) if bit == "1"]
+    first = max(0, (bitmap & -bitmap).bit_length() - 1)  # most bitmaps are of one group
+    return [index for index, bit in enumerate(bin(bitmap >> first)[:1:-1], first) if bit == "1"]
 
 
 def _bits_in(group: range) -> int:

@@ -17,7 +17,7 @@ from protocol.crypto import KEY_BYTES, SIGNATURE_BYTES, Author, Digest, hash_fie
 from protocol.errors import Ignore, IgnoreReason
 from protocol.ledger.digest_buckets import Bucket, Holdings, Span, holdings_in, payload_hash
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
-from protocol.ledger.record_store import Archive, RecallingArchive, Slot, records_of, step_of
+from protocol.ledger.record_store import Archive, ReadBack, Slot, records_of, step_of
 from protocol.ledger.roster import Roster
 from protocol.ledger.statements import Statement
 from protocol.run import Manifest
@@ -69,7 +69,7 @@ class Ledger:
         self._spans: dict[int, Span] = {}
         self._root: Digest | None = None  # absent after a change
         self._highest: dict[Author, int] = {}
-        self._archive = RecallingArchive(archive) if archive else None
+        self._archive = ReadBack(archive) if archive else None
         self._in_memory_max = self._forget_at = in_memory_max
         self._in_memory: deque[tuple[int, Author, int]] = deque()  # span, author, offset; with an archive, oldest first
         self.updates = 0

@@ -34,31 +34,18 @@ class Archive(Protocol):
         """The error to raise when what was stored is not given back: what, where, and what to do."""
 
 
-class RecallingArchive:
-    """An archive that is not asked again for what it has just given back.
+class ReadBack:
+    """An archive with the group that was read back last, until any slot changes.
 
-    Whoever sends a record of an old slot makes a ledger look at the slot, compare the two, and hash its group anew.
+    Whoever sends a record of an old slot makes a ledger look at the slot, compare the two, and hash the group anew.
     """
 
+    __slots__ = ("archive", "group", "slots")
+
     def __init__(self, archive: Archive) -> None:
-        self._archive = archive
-        self._author = Author(b"")
-        self._steps: frozenset[int] = frozenset()
-        self._found: list[bytes] = []  # of these steps: of one group at most
-
-    def read(self, author: Author, steps: Sequence[int]) -> list[bytes]:
-        """As :meth:`Archive.read`. What was stored in the meantime may be missing."""
-        wanted = frozenset(steps)
-        if author == self._author and wanted <= self._steps:
-            return [record for record in self._found if step_of(record) in wanted]
-        found = self._archive.read(author, steps)
-        if len(steps) <= limits.GROUP_STEPS:
-            self._author, self._steps, self._found = author, wanted, found
-        return found
-
-    def damage(self, detail: str) -> StorageDamagedError:
-        """As :meth:`Archive.damage`."""
-        return self._archive.damage(detail)
+        self.archive = archive
+        self.group: tuple[Author, int] | None = None  # whose, and its first step
+        self.slots: dict[int, Slot] = {}  # by offset, as checked
 
 
 class Checks:

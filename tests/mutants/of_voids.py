@@ -6,7 +6,7 @@ from tests.mutants.detectors import Tests
 from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
-_BUCKETS, _RECORDS = "protocol.ledger.digest_buckets", "protocol.ledger.record_store"
+_BUCKETS = "protocol.ledger.digest_buckets"
 _LEDGER_TESTS = "tests/protocol/test_record_store.py::"
 _WAITING_TESTS = "tests/protocol/test_waiting.py::"
 _NODE_TESTS = "tests/protocol/test_rare_paths.py::"
@@ -20,8 +20,8 @@ VOIDS = (
             Edit(
                 _BUCKETS,
                 "Bucket.put",
-                "self.by_step(_bits_in(group))",
-                "[each for each in self.by_step(self.held) if each[0] in group]",
+                "dict(self.by_step(_bits_in(group)))",
+                "{each: held for each, held in self.by_step(self.held) if each in group}",
             ),
         ),
         detector=Tests((_LEDGER_TESTS + "test_ledger__slot_of_a_span_left_behind__costs_reading_one_group_back",)),
@@ -29,7 +29,7 @@ VOIDS = (
     Mutant(
         name="group-read-back-for-each-look",
         breaks="an old slot's group is read back three times: to look, to compare, to hash",
-        edits=(Edit(_RECORDS, "RecallingArchive.read", "if author == self._author and", "if False and"),),
+        edits=(Edit(_BUCKETS, "Bucket._read", "and self._archive.group == first", "and False"),),
         detector=Tests((_LEDGER_TESTS + "test_ledger__slot_of_a_span_left_behind__costs_reading_one_group_back",)),
     ),
     Mutant(

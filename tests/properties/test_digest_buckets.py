@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from protocol.crypto import SIGNATURE_BYTES, u32
 from protocol.ledger.digest_buckets import Bucket
-from protocol.ledger.record_store import RecallingArchive, Slot
+from protocol.ledger.record_store import ReadBack, Slot
 from tests.support.archives import MemoryArchive
 from tests.support.ledgers import seal, signer
 from tests.support.manifests import small_manifest
@@ -31,7 +31,7 @@ class BucketMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.archive = MemoryArchive()
-        self.bucket = Bucket(SPAN, AUTHOR, RecallingArchive(self.archive))
+        self.bucket = Bucket(SPAN, AUTHOR, ReadBack(self.archive))
         self.slots: dict[int, Slot] = {}
 
     @rule(offset=OFFSETS)
@@ -58,7 +58,7 @@ class BucketMachine(RuleBasedStateMachine):
         self.archive = MemoryArchive(
             [part for each in self.slots.values() for part in (each if isinstance(each, tuple) else (each,))]
         )
-        self.bucket._archive = RecallingArchive(self.archive)
+        self.bucket._archive = ReadBack(self.archive)
 
     @rule(offsets=st.sets(OFFSETS))
     def look_within(self, offsets: set[int]) -> None:
