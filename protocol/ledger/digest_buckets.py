@@ -63,12 +63,11 @@ class Bucket:
 
     def put(self, offset: int, slot: Slot) -> None:
         """Fill a slot, or void it: then the second of the pair is the new one."""
-        group = group_of(offset)
         if offset >= self.held.bit_length():
-            self._set_group(group, self._linked(self._groups[_place_of(group)] or _NO_SLOTS, [(offset, slot)]))
+            self._set_group(offset, self._linked(self._groups[_place_of(offset) :] or _NO_SLOTS, offset, slot))
         else:
-            near = dict(self.by_step(_bits_in(group))) | {offset: slot}
-            self._set_group(group, self._linked(_NO_SLOTS, sorted(near.items())))
+            near = dict(self.by_step(_bits_in(group_of(offset)))) | {offset: slot}
+            self._set_group(offset, self._chained(near))
         self._slots[_OFFSETS[offset]] = slot
         bit = 1 << offset
         if isinstance(slot, tuple):
@@ -169,21 +168,29 @@ class Bucket:
         near = dict(self.by_step(left & sum(map(_bits_in, cut))))
         groups = bytearray(self._groups)
         for group in cut:
-            groups[_place_of(group)] = self._linked(_NO_SLOTS, [(each, near[each]) for each in group if each in near])
-        return bytes(groups[: _place_of(group_of(left.bit_length() - 1)).stop]) if left else b""
+            place = _place_of(group.start)
+            groups[place : place + INNER_DIGEST_BYTES] = self._chained(
+                {each: near[each] for each in group if each in near}
+            )
+        return bytes(groups[: _place_of(left.bit_length() - 1) + INNER_DIGEST_BYTES]) if left else b""
 
-    def _set_group(self, group: range, digest: bytes) -> None:
-        place = _place_of(group)
-        before, after = self._groups[: place.start], self._groups[place.stop :]
-        self._groups = before.ljust(place.start, b"\0") + digest + after
+    def _set_group(self, offset: int, digest: bytes) -> None:
+        """Set the digest of the group of the slot at ``offset``."""
+        place, groups = _place_of(offset), self._groups
+        self._groups = groups[:place].ljust(place, b"\0") + digest + groups[place + INNER_DIGEST_BYTES :]
         self._digest = None
 
-    def _linked(self, digest: bytes, slots: Iterable[tuple[int, Slot]]) -> bytes:
-        """The digest of a group in which these slots follow."""
-        for offset, slot in slots:
-            field = slot[:-SIGNATURE_BYTES] if isinstance(slot, bytes) else u32(self._step(offset))
-            digest = inner_digest("sfnode/group/1", digest, field)
+    def _chained(self, slots: dict[int, Slot]) -> bytes:
+        """The digest of a group in which these slots are held."""
+        digest = _NO_SLOTS
+        for offset, slot in sorted(slots.items()):
+            digest = self._linked(digest, offset, slot)
         return digest
+
+    def _linked(self, digest: bytes, offset: int, slot: Slot) -> bytes:
+        """The digest of a group that had ``digest`` before this slot came at its end."""
+        field = slot[:-SIGNATURE_BYTES] if isinstance(slot, bytes) else u32(self._step(offset))
+        return hash_fields("sfnode/group/1", digest, field)[:INNER_DIGEST_BYTES]
 
     def _step(self, offset: int) -> int:
         return self._span * limits.SPAN_STEPS + offset
@@ -288,10 +295,9 @@ def _bits_in(group: range) -> int:
     return (1 << group.stop) - (1 << group.start)
 
 
-def _place_of(group: range) -> slice:
-    """Where the group's digest lies among those of its bucket."""
-    start = group.start // limits.GROUP_STEPS * INNER_DIGEST_BYTES
-    return slice(start, start + INNER_DIGEST_BYTES)
+def _place_of(offset: int) -> int:
+    """Where the digest of the slot's group lies among those of its bucket."""
+    return offset // limits.GROUP_STEPS * INNER_DIGEST_BYTES
 
 
 def holdings_in(author: Author, bucket: Bucket) -> Holdings:

@@ -29,8 +29,8 @@ ARCHIVE = (
             Edit(
                 _BUCKETS,
                 "Bucket.put",
-                "self.by_step(_bits_in(group))",
-                "((each, held) for each, held in self._slots.items() if each in group)",
+                "self.by_step(_bits_in(group_of(offset)))",
+                "((each, held) for each, held in self._slots.items() if each in group_of(offset))",
             ),
         ),
         detector=Simulation("equal sets with different roots"),
@@ -39,7 +39,9 @@ ARCHIVE = (
         name="group-at-hand-outlives-a-change",
         breaks="what was read back last is given again after a slot of it has changed",
         edits=(Edit(_BUCKETS, "Bucket.put", "self._archive.group = None", "pass"),),
-        detector=Tests(("tests/properties/test_digest_buckets.py",)),
+        detector=Tests(
+            (_TESTS + "test_ledger__old_slots_become_void_one_after_the_other__each_sees_what_became_of_the_last",)
+        ),
     ),
     Mutant(
         name="bucket-digest-not-renewed",

@@ -132,8 +132,8 @@ DIGESTS = (
             Edit(
                 _BUCKETS,
                 "Bucket._linked",
-                "in slots:",
-                "in ((each, slot) for each, slot in slots if isinstance(slot, bytes)):",
+                "    field = ",
+                "    if not isinstance(slot, bytes):\n        return digest\n    field = ",
             ),
         ),
         detector=Simulation("different sets with equal roots"),

@@ -20,8 +20,8 @@ VOIDS = (
             Edit(
                 _BUCKETS,
                 "Bucket.put",
-                "dict(self.by_step(_bits_in(group)))",
-                "{each: held for each, held in self.by_step(self.held) if each in group}",
+                "dict(self.by_step(_bits_in(group_of(offset))))",
+                "{each: held for each, held in self.by_step(self.held) if each in group_of(offset)}",
             ),
         ),
         detector=Tests((_LEDGER_TESTS + "test_ledger__slot_of_a_span_left_behind__costs_reading_one_group_back",)),

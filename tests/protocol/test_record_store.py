@@ -238,6 +238,18 @@ def test_ledger__slot_of_a_span_left_behind__costs_reading_one_group_back(scalar
     assert archive.read_back - read_back <= limits.GROUP_STEPS
 
 
+def test_ledger__old_slots_become_void_one_after_the_other__each_sees_what_became_of_the_last() -> None:
+    ledger, archive = archived(100)
+    plain = Ledger(OPEN)
+    for record in (seal(OPEN, 1, step) for step in range(100)):
+        plain.add(record)
+    for second in (seal(OPEN, 1, step, 77) for step in range(40)):
+        assert not ledger.holds(second)
+        assert ledger.add(second) == plain.add(second)
+        archive.store([second])
+        assert ledger.holdings_of(0, ALICE) == plain.holdings_of(0, ALICE)
+
+
 def test_ledger__neighbour_without_some_old_slots__reads_their_groups_back_only() -> None:
     ledger, archive = archived(1_100)
     read_back = archive.read_back
