@@ -34,31 +34,6 @@ def hash_pieces(domain: str, length: int, pieces: Iterable[memoryview]) -> Diges
     return Digest(hasher.digest())
 
 
-class FieldHasher:
-    """:func:`hash_fields` over a list of fields that grows at its end: each field is hashed once, however often the
-    digest is read."""
-
-    __slots__ = ("_hasher",)
-
-    def __init__(self, domain: str, *fields: bytes) -> None:
-        self._hasher = hashlib.sha256()
-        _feed(self._hasher, (domain.encode("ascii"), *fields))
-
-    def append(self, *fields: bytes) -> None:
-        """Add fields at the end."""
-        _feed(self._hasher, fields)
-
-    def copy(self) -> FieldHasher:
-        """A copy, with the same fields so far."""
-        copied = FieldHasher.__new__(FieldHasher)
-        copied._hasher = self._hasher.copy()
-        return copied
-
-    def digest(self) -> Digest:
-        """What :func:`hash_fields` gives for all fields so far."""
-        return Digest(self._hasher.digest())
-
-
 def _feed(hasher: hashlib._Hash, fields: Iterable[bytes]) -> None:
     for field in fields:
         hasher.update(len(field).to_bytes(4, "big"))

@@ -1,6 +1,6 @@
 """Door: `Replica`. What the sets imply: the coefficients, their digest, and snapshots of them."""
 
-from protocol.state.coefficients import CoefficientLayout, Coefficients, updates_per_tick, view_exp
+from protocol.state.coefficients import CoefficientLayout, Coefficients, view_exp
 from protocol.state.recount import Recount
 from protocol.state.replica import Replica
 from protocol.state.snapshot import (
@@ -27,6 +27,5 @@ __all__ = [
     "judge",
     "may_fit",
     "take_snapshot",
-    "updates_per_tick",
     "view_exp",
 ]

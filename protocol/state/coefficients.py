@@ -105,6 +105,11 @@ class Coefficients:
         """Whether what is in memory now still has the digest that is told of it. Hashes all of the epoch."""
         return self.epoch_digest(epoch) == self._digest_of(epoch)
 
+    def hash_resting(self) -> None:
+        """Hash the epochs that have come to rest, so that :meth:`digest` never has many to hash."""
+        for epoch in sorted(self._epochs.keys() - self._digests.keys() - set(self._latest)):
+            self.epoch_digest(epoch)
+
     def set_flat(self, epoch: int, values: NDArray[np.signedinteger]) -> None:
         """Replace an epoch's coefficients by a copy of ``values``: for a process that is told the state."""
         assert values.shape == (self.layout.size,)

@@ -23,7 +23,7 @@ _WORKER_BYTES: Final = 380 << 20  # the worker with torch and transformers: 346 
 _READING_BYTES: Final = 7  # of a weight that is being quantised: as it lies in the file, in bf16, and in fp32
 _BASES_KEPT: Final = 2  # by the worker: of the epoch under way and of its neighbour
 _RECORD_BYTES: Final = 205  # in memory, beside the record's own bytes above 110 (docs/scale.md)
-_BUCKET_BYTES: Final = 1_100  # docs/scale.md
+_BUCKET_BYTES: Final = 2_300  # docs/scale.md
 _AUTHORS_GUESSED: Final = 16
 
 

@@ -15,6 +15,7 @@ from tests.attacks.made_up_attestations import made_up_attestations
 from tests.attacks.many_connections import many_connections
 from tests.attacks.outcome import Attack
 from tests.attacks.planted_files import locked_folder, planted_files
+from tests.attacks.voids import voids
 from tests.attacks.wrong_run import wrong_run
 
 _ALL: Final = (
@@ -29,6 +30,7 @@ _ALL: Final = (
     made_up_attestations,
     many_connections,
     planted_files,
+    voids,
     wrong_run,
 )
 ATTACKS: Final[dict[str, Attack]] = {attack.__name__: attack for attack in _ALL}

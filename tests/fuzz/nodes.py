@@ -166,7 +166,7 @@ class Scene:
         if self.choices.one_in(8):
             peer.is_honest = False
             root = self.node.replica.ledger.root()
-            head = Head(root=root, state_digest=bytes(32), updates=2**64 - 1, step=2**32 - 1, work_distance=0)
+            head = Head(root=root, state_digest=b"\1" * 32, updates=2**64 - 1, step=2**32 - 1, work_distance=0)
         self._arrive(name, head)
 
     def _learn(self) -> None:
