@@ -172,7 +172,7 @@ MEANING = (
         breaks="hashed fields are joined without their lengths: other fields give the same hash",
         edits=(
             Edit(
-                "protocol.crypto.hashing", "hash_fields", '        hasher.update(len(field).to_bytes(4, "big"))\n', ""
+                "protocol.crypto.hashing", "_feed", '        hasher.update(len(field).to_bytes(4, "big"))\n', ""
             ),
         ),
         detector=Vectors(("hashing.json",)),

@@ -201,7 +201,7 @@ def test_node__many_updates_wait_to_be_summed__tells_its_head_without_the_state_
         assert isinstance(head, Head) and head.root == busy.replica.ledger.root()
         told.append((busy.replica.unsummed, head.state_digest))
     digest = busy.replica.replayed_digest()
-    assert told == [(24, bytes(32)), (0, digest), (0, digest)]
+    assert told == [(27, bytes(32)), (14, bytes(32)), (0, digest)]
 
 
 def test_node__peer_joins_while_updates_wait_to_be_summed__is_told_the_head_at_once() -> None:
