@@ -23,7 +23,7 @@ def test_live_node__compared_with_a_node_that_only_replays__has_equal_bits(run: 
         live, manifest = network.node("node0"), network.manifest
         rounds = manifest.steps // manifest.method.local_steps
         # Nobody waits for the slower half: who has fallen a round behind skips one.
-        assert all(network.node(name).own_updates > 0.8 * rounds for name in network.hosts)
+        assert all(network.node(name).own_updates > 0.7 * rounds for name in network.hosts)
 
         replay = network.replayed("node2", random.Random(7))
         assert network.digests() == {replay.state_digest()}
