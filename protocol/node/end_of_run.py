@@ -12,8 +12,8 @@ from protocol import timings
 from protocol.crypto import Author
 from protocol.ledger import Ledger
 from protocol.limits import WORK_DISTANCE_MAX
-from protocol.node.clock import StepClock
 from protocol.node.node_config import NodeConfig
+from protocol.node.step_clock import StepClock
 from protocol.sync import Agreement, Synchroniser
 
 

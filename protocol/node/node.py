@@ -37,11 +37,11 @@ from protocol.events import (
 )
 from protocol.ledger import Statement, Voided
 from protocol.node.basis_files import BasisFiles
-from protocol.node.clock import StepClock
 from protocol.node.end_of_run import EndOfRun
 from protocol.node.mismatch import Mismatch
 from protocol.node.node_config import NodeConfig
 from protocol.node.snapshots import Snapshots
+from protocol.node.step_clock import StepClock
 from protocol.run import Manifest
 from protocol.state import Replica
 from protocol.subspace import seed_of

@@ -14,7 +14,7 @@ from protocol.state.coefficients import Coefficients
 from protocol.state.recount import Recount
 from protocol.state.snapshot import Snapshot
 from protocol.state.snapshot_overlay import SnapshotOverlay
-from protocol.state.waiting import WaitingUpdates
+from protocol.state.unsummed import WaitingUpdates
 
 _SUMMED_AT_ONCE = 64  # one by one each would cost several times as much
 

@@ -195,7 +195,7 @@ SESSIONS = (
     Mutant(
         name="horizon-of-authors-who-left",
         breaks="once all are silent, what is asked for ends 64 rounds after a majority that left, below what is held",
-        edits=(Edit("protocol.node.clock", "StepClock.horizon", "max(asked_step, ", "min(asked_step, "),),
+        edits=(Edit("protocol.node.step_clock", "StepClock.horizon", "max(asked_step, ", "min(asked_step, "),),
         detector=Tests((_SYNCHRONISER_TESTS + _LEFT_LONG_AGO,)),
     ),
     Mutant(
@@ -203,7 +203,7 @@ SESSIONS = (
         breaks="the horizon follows nothing but the node's own next step",
         edits=(
             Edit(
-                "protocol.node.clock",
+                "protocol.node.step_clock",
                 "StepClock.horizon",
                 "max(self.frontier(highest, now_ms), self.next_step, neighbours) + ahead",
                 "self.next_step",

@@ -37,7 +37,7 @@ VOIDS = (
         breaks="one tick changes all the epochs of which anything waits: whoever voids old slots stops the node",
         edits=(
             Edit(
-                "protocol.state.waiting",
+                "protocol.state.unsummed",
                 "WaitingUpdates.take",
                 "islice(self._epochs, self._epochs_per_tick)",
                 "self._epochs",

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 
 from protocol import timings
 from protocol.crypto.hashing import Author
-from protocol.node.clock import StepClock
+from protocol.node.step_clock import StepClock
 from protocol.run.manifest import checked
 from tests.support.manifests import manifest_data
 

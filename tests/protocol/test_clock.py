@@ -6,7 +6,7 @@ import pytest
 
 from protocol import timings
 from protocol.crypto.hashing import Author
-from protocol.node.clock import StepClock
+from protocol.node.step_clock import StepClock
 from protocol.run.manifest import checked
 from tests.support.manifests import manifest_data, small_manifest
 
