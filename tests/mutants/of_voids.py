@@ -8,7 +8,7 @@ from tests.mutants.patch import Edit
 
 _BUCKETS = "protocol.ledger.digest_buckets"
 _LEDGER_TESTS = "tests/protocol/test_record_store.py::"
-_WAITING_TESTS = "tests/protocol/test_waiting.py::"
+_UNSUMMED_TESTS = "tests/protocol/test_unsummed.py::"
 _NODE_TESTS = "tests/protocol/test_rare_paths.py::"
 _TRAINER_TESTS = "tests/worker/test_trainer.py::"
 
@@ -43,13 +43,13 @@ VOIDS = (
                 "self._epochs",
             ),
         ),
-        detector=Tests((_WAITING_TESTS + "test_replica__voids_in_many_epochs__changes_two_of_them_a_tick",)),
+        detector=Tests((_UNSUMMED_TESTS + "test_replica__voids_in_many_epochs__changes_two_of_them_a_tick",)),
     ),
     Mutant(
         name="epochs-at-rest-hashed-for-a-head",
         breaks="the next head hashes every epoch that has changed since the last one",
         edits=(Edit("protocol.state.replica", "Replica.sum_some", "self._coefficients.hash_resting()", "pass"),),
-        detector=Tests((_WAITING_TESTS + "test_replica__epochs_at_rest__are_hashed_before_the_digest_is_asked_for",)),
+        detector=Tests((_UNSUMMED_TESTS + "test_replica__epochs_at_rest__are_hashed_before_the_digest_is_asked_for",)),
     ),
     Mutant(
         name="state-digest-whatever-waits",

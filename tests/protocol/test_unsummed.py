@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from protocol.crypto.hashing import Digest, hash_fields
-from protocol.state import coefficients, waiting
+from protocol.state import coefficients, unsummed
 from protocol.state.replica import Replica
 from tests.support.ledgers import seal
 from tests.support.manifests import small_manifest
@@ -17,7 +17,7 @@ EPOCHS = 20
 @pytest.fixture
 def voided(monkeypatch: pytest.MonkeyPatch) -> Replica:
     """A slot of each epoch has become void, and a tick may change two epochs."""
-    monkeypatch.setattr(waiting, "_COEFFICIENTS_PER_TICK", 1)
+    monkeypatch.setattr(unsummed, "_COEFFICIENTS_PER_TICK", 1)
     replica = Replica(MANIFEST)
     for step in range(160):
         replica.add(seal(MANIFEST, 1, step))
