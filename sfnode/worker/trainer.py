@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 import trio
 
@@ -36,6 +37,8 @@ class Evaluate:
 
 
 Job = StartEstimate | Evaluate
+
+_REST_FACTOR: Final = 9  # times what a round with changed old epochs took: at most a tenth of the time goes there
 
 
 @dataclass(slots=True)
@@ -70,6 +73,7 @@ class Trainer:
         self._reporter = reporter
         self._shown: Coefficients | None = None
         self._sent: dict[int, int] = {}  # revision of each epoch that the present session holds
+        self._old_rest_until_s = 0.0  # until then old epochs stay as the worker has them
         self._renewals = renewals or (lambda: config.renewals)
         self._opened_with: tuple[RenewedBasis, ...] = ()
         self._estimating: int | None = None
@@ -114,7 +118,7 @@ class Trainer:
             opened = await session.request(request, SessionOpened)
         except WorkerMemoryError as error:
             raise OperatorError(str(error)) from None
-        self._sent, self._opened_with = {}, renewals
+        self._sent, self._opened_with, self._old_rest_until_s = {}, renewals, 0.0
         self._reporter.event(
             "worker_ready",
             f"model ready: {opened.model_parameters:,} parameters, {opened.dtype} on {opened.device}, "
@@ -127,14 +131,20 @@ class Trainer:
 
     async def _estimate(self, session: WorkerSession, job: StartEstimate) -> Event:
         self._estimating = job.step
+        first = job.step // self._signed.manifest.method.epoch_steps
+        started_s = trio.current_time()
+        is_resting = started_s < self._old_rest_until_s
         try:
-            await self._set_coefficients(session)
+            sent = await self._set_coefficients(session, first if is_resting else 0)
             estimated = await session.request(EstimateRequest(step=job.step, seed=job.seed), Estimated)
         except NumericError as error:
             self.statistics.failures += 1
             self._reporter.event("step_skipped", f"step {job.step} skipped: {error}", step=job.step, reason=str(error))
             self._estimating = None
             return EstimateSkipped(step=job.step)
+        if any(epoch < first for epoch in sent):
+            now_s = trio.current_time()
+            self._old_rest_until_s = now_s + _REST_FACTOR * (now_s - started_s)
         self._estimating = None
         self.statistics.loss = estimated.loss
         self.statistics.forward_rows += estimated.rows
@@ -158,14 +168,18 @@ class Trainer:
             rows=result.rows,
         )
 
-    async def _set_coefficients(self, session: WorkerSession) -> None:
-        """Send the epochs that changed since the last look."""
+    async def _set_coefficients(self, session: WorkerSession, first: int = 0) -> list[int]:
+        """Send the epochs from ``first`` on that changed since the last look; returns their numbers.
+
+        With an epoch that is over, the worker has to fold all of them into its weights again. Anybody can make old
+        epochs change at any time, by updates of theirs that come late or become void.
+        """
         coefficients = self._coefficients()
         if coefficients is not self._shown:  # a snapshot came or went: its revisions are others
-            self._shown, self._sent = coefficients, dict.fromkeys(self._sent, -1)
+            self._shown, self._sent, first = coefficients, dict.fromkeys(self._sent, -1), 0
         revisions = dict.fromkeys(self._sent, 0) | coefficients.revisions()
-        changed = [epoch for epoch in sorted(revisions) if self._sent.get(epoch) != revisions[epoch]]
-        if not changed:
-            return
-        await session.request(coefficients_of(coefficients, changed), CoefficientsSet)
-        self._sent = revisions
+        changed = [epoch for epoch in sorted(revisions) if epoch >= first and self._sent.get(epoch) != revisions[epoch]]
+        if changed:
+            await session.request(coefficients_of(coefficients, changed), CoefficientsSet)
+            self._sent.update((epoch, revisions[epoch]) for epoch in changed)
+        return changed

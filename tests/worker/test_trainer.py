@@ -154,6 +154,27 @@ async def test_trainer__coefficients__are_sent_when_they_changed_and_only_then(t
         assert np.array_equal(np.frombuffer(epoch.values, "<i8"), bench.coefficients.flat(epoch.epoch))
 
 
+async def test_trainer__old_epoch_that_changes_all_the_time__is_sent_in_every_tenth_round(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The worker folds all that is over into its weights again, and anybody can void a slot of theirs at any time."""
+
+    def slow(request: Message) -> Reply | bytes:
+        autojump_clock.jump(1.0 if isinstance(request, EstimateRequest) else 0.0)
+        return healthy(request)
+
+    async with running(tmp_path, slow) as bench:
+        await bench.next()
+        for step in range(16, 32):
+            bench.add_update(step - 16)
+            bench.add_update(step)
+            bench.estimate(step)
+            await bench.next()
+        asked = bench.worker.asked(SetCoefficients)
+        sent = [[each.epoch for each in request.epochs] for request in asked if isinstance(request, SetCoefficients)]
+        assert sent == [[0, 1] if number % 10 == 0 else [1] for number in range(16)]
+
+
 async def test_trainer__evaluation__is_reported(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await bench.next()
