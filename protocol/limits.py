@@ -31,6 +31,7 @@ COEFFICIENT_BITS_MAX: Final = 53  # (r x basis_max)^2 |C| < 2^53: U C V^T is exa
 
 # --- ledger ---------------------------------------------------------------------------------------------------
 SPAN_STEPS: Final = 1_024  # steps per digest bucket: one author's bitmap is 128 bytes
+GROUP_STEPS: Final = 16  # hashed together: one byte for each slot held, and a change reads at most 15 other slots
 STEPS_AHEAD_MAX: Final = 64  # beyond the frontier a pushed record waits for anti-entropy
 RECORDS_IN_MEMORY_MAX: Final = 8_192  # of a ledger with an archive: 2 MB; whatever is flooded now is among them
 WAITING_BYTES_MAX: Final = 8 << 20  # of records not yet summed into the coefficients; beyond it each new one waits

@@ -1,8 +1,10 @@
-// The four levels of the ledger digest (SPEC 7.5), as functions of what the level below holds.
+// The five levels of the ledger digest (SPEC 7.5), as functions of what the level below holds.
 
 import { hashFields, hashList, innerDigest, u32 } from "./hashing.mjs";
 
 export const SPAN_STEPS = 1024;
+const GROUP_STEPS = 16;
+const EMPTY_GROUP = Buffer.alloc(16);
 
 export function payloadHash(payload) {
   return hashFields("sfnode/payload/1", payload).subarray(0, 8);
@@ -14,9 +16,14 @@ export function shardOf(author) {
 
 /** slots: Map of step -> {payload, isVoid}, of one author within one span. */
 export function bucketDigest(span, author, slots) {
-  const steps = [...slots.keys()].sort((a, b) => a - b);
-  const fields = steps.map((step) => (slots.get(step).isVoid ? u32(step) : slots.get(step).payload));
-  return innerDigest("sfnode/bucket/1", [u32(span), author, ...fields]);
+  const groups = [];
+  for (const step of [...slots.keys()].sort((a, b) => a - b)) {
+    const group = Math.floor((step % SPAN_STEPS) / GROUP_STEPS);
+    while (groups.length <= group) groups.push(EMPTY_GROUP);
+    const slot = slots.get(step).isVoid ? u32(step) : slots.get(step).payload;
+    groups[group] = innerDigest("sfnode/group/1", [groups[group], slot]);
+  }
+  return innerDigest("sfnode/bucket/2", [u32(span), author, Buffer.concat(groups)]);
 }
 
 /** buckets: list of [author, bucket digest]. */

@@ -123,15 +123,15 @@ function checkOne(ledger, coefficients) {
   check("7.4 epoch", hex(epochDigest(flat)), "7821a5aaec7494bdc155667b0a16f631edbc9ca802ba94e37d132d33ea91127a");
   check("7.4", hex(coefficients.digest()), "e731d09409d1f4175eb71a5ffeeb674fb96a949603a7be182d9e9736e4056f5a");
   check("7.5 payload", hex(payloadHash(EXAMPLE_RECORD.subarray(0, 46))), "0d29d7bbce224ed1");
-  check("7.5 bucket", hex(ledger.buckets(0)[0][1]), "6f78f33931220afae00ca3b1b2dda383");
-  check("7.5 shard", hex(ledger.shards(0)[0][1]), "2b506cb8dfb0cacd3de05727c21055dd");
-  check("7.5 span", hex(ledger.spans()[0][1]), "808aa2e7deed066219147cc81fcfab43");
-  check("7.5 root", hex(ledger.root()), "1855bc528e9d49aaa438b193079545a041e76021bc64431cb640d1ee6c90ce6e");
+  check("7.5 bucket", hex(ledger.buckets(0)[0][1]), "0771d5d52c3d19d35b66294932cdb419");
+  check("7.5 shard", hex(ledger.shards(0)[0][1]), "05299d3976d6fbeebd7e6ce4dcd5adbe");
+  check("7.5 span", hex(ledger.spans()[0][1]), "5992a2bb25480633613c54e32882a369");
+  check("7.5 root", hex(ledger.root()), "0e59b3271c397086d5a11e7146f5a3681513a87d42eb65b58ae416b7000eedf5");
 }
 
 function checkVoid(ledger, coefficients) {
-  check("7.5 void bucket", hex(ledger.buckets(0)[0][1]), "7369d66eb1cf088dac72c45a9e7a4057");
-  check("7.5 void root", hex(ledger.root()), "a595ef2fa1d050ff06cc5fae41d709ef84e137d9e8602e5107f922af25cd91e7");
+  check("7.5 void bucket", hex(ledger.buckets(0)[0][1]), "8c80b05cbd8041603da4e8e7a0b0be05");
+  check("7.5 void root", hex(ledger.root()), "f1da799eb5a2187f63335fbb45ca99665e6b10279fd178e2e16db011443814b0");
   check("7.5 void state", hex(coefficients.digest()), EMPTY_STATE);
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from typing import NewType
 
 RunId = NewType("RunId", bytes)
@@ -19,39 +18,10 @@ def hash_fields(domain: str, *fields: bytes) -> Digest:
     The lengths make the encoding injective: no two different field lists give the same input.
     """
     hasher = hashlib.sha256()
-    _feed(hasher, (domain.encode("ascii"), *fields))
-    return Digest(hasher.digest())
-
-
-class FieldHasher:
-    """:func:`hash_fields` over a list of fields that grows at its end: each field is hashed once, however often the
-    digest is read."""
-
-    __slots__ = ("_hasher",)
-
-    def __init__(self, domain: str, *fields: bytes) -> None:
-        self._hasher = hashlib.sha256()
-        _feed(self._hasher, (domain.encode("ascii"), *fields))
-
-    def append(self, *fields: bytes) -> None:
-        """Add fields at the end."""
-        _feed(self._hasher, fields)
-
-    def copy(self) -> FieldHasher:
-        """A copy, with the same fields so far."""
-        copied = FieldHasher.__new__(FieldHasher)
-        copied._hasher = self._hasher.copy()
-        return copied
-
-    def digest(self) -> Digest:
-        """What :func:`hash_fields` gives for all fields so far."""
-        return Digest(self._hasher.digest())
-
-
-def _feed(hasher: hashlib._Hash, fields: Iterable[bytes]) -> None:
-    for field in fields:
+    for field in (domain.encode("ascii"), *fields):
         hasher.update(len(field).to_bytes(4, "big"))
         hasher.update(field)
+    return Digest(hasher.digest())
 
 
 def key_of(domain: str, *fields: bytes) -> int:

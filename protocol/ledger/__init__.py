@@ -3,7 +3,7 @@
 from protocol.ledger.digest_buckets import PAYLOAD_HASH_BYTES, bitmap_of, shard_of
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.ledger.ledger import Accepted, Ledger, Outcome, Voided
-from protocol.ledger.record_store import Archive, records_of
+from protocol.ledger.record_store import Archive, records_of, step_of
 from protocol.ledger.roster import NO_STATEMENTS, Roster
 from protocol.ledger.statements import STATEMENT_KEY_BYTES, Statement, StatementCodec, StatementKind, read_invitation
 
@@ -26,4 +26,5 @@ __all__ = [
     "read_invitation",
     "records_of",
     "shard_of",
+    "step_of",
 ]

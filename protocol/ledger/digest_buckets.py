@@ -1,6 +1,6 @@
 """What is held of one author in one span, and of all authors in one: slots and their digests (SPEC 7.5).
 
-The two inner levels of the ledger's digests. The ledger decides what may come in.
+The inner levels of the ledger's digests. The ledger decides what may come in.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from functools import lru_cache
 from operator import itemgetter
 
 from protocol import limits
-from protocol.crypto import SIGNATURE_BYTES, Author, FieldHasher, hash_fields, u32
-from protocol.ledger.record_store import Archive, Checks, Slot, group_of, records_of, slots_in
+from protocol.crypto import SIGNATURE_BYTES, Author, hash_fields, u32
+from protocol.ledger.record_store import Checks, ReadBack, Slot, group_of, records_of, slots_in
 
 INNER_DIGEST_BYTES = 16
 PAYLOAD_HASH_BYTES = 8
 
 # Slots are named by their step within the span. These very objects are the keys: 32 bytes less for each record held.
 _OFFSETS = tuple(range(limits.SPAN_STEPS))
-_FULL = (1 << limits.SPAN_STEPS) - 1  # one object for all buckets at rest in which every slot counts
+_FULL = (1 << limits.SPAN_STEPS) - 1  # one object for all buckets in which every slot counts
+_NO_SLOTS = bytes(INNER_DIGEST_BYTES)  # the digest of a group that holds nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,30 +36,16 @@ class Holdings:
 class Bucket:
     """One author's slots in one span, by offset, and their digest.
 
-    Slots mostly come in the order of their steps. As long as they do, each is hashed once, when it comes; after one
-    that came late the digest is computed anew when it is asked for.
+    The digests of its groups of slots are always up to date: the author's next slot costs one link of a hash chain, and
+    one that comes late or becomes void hashes its group anew. So no slot costs more than reading a group back.
 
     With an archive, records that it gives back need not stay in memory: ``valid`` and ``void``, bitmaps with bit
-    ``offset`` for each slot, always say what is held. A second hasher, the base, ends with the last slot that is not in
-    memory: so a slot that is a little late, or a neighbour a little behind, does not mean reading back.
+    ``offset`` for each slot, always say what is held.
     """
 
-    __slots__ = (
-        "_archive",
-        "_author",
-        "_base",
-        "_base_to",
-        "_checks",
-        "_hashed_to",
-        "_hasher",
-        "_resting",
-        "_slots",
-        "_span",
-        "valid",
-        "void",
-    )
+    __slots__ = ("_archive", "_author", "_checks", "_digest", "_groups", "_slots", "_span", "valid", "void")
 
-    def __init__(self, span: int, author: Author, archive: Archive | None = None) -> None:
+    def __init__(self, span: int, author: Author, archive: ReadBack | None = None) -> None:
         self.valid = 0
         self.void = 0
         self._slots: dict[int, Slot] = {}  # those in memory
@@ -66,11 +53,8 @@ class Bucket:
         self._author = author
         self._archive = archive
         self._checks = Checks()
-        self._hasher: FieldHasher | None = self._hasher_over(())
-        self._hashed_to = -1
-        self._base: FieldHasher | None = self._hasher_over(())  # over all slots up to _base_to
-        self._base_to = -1
-        self._resting: bytes | None = None  # the digest of a bucket that is done with its hasher
+        self._groups = b""  # the digests of all groups up to the last that holds anything
+        self._digest: bytes | None = None  # absent after a change
 
     @property
     def held(self) -> int:
@@ -79,6 +63,11 @@ class Bucket:
 
     def put(self, offset: int, slot: Slot) -> None:
         """Fill a slot, or void it: then the second of the pair is the new one."""
+        if offset >= self.held.bit_length():
+            self._set_group(offset, self._linked(self._groups[_place_of(offset) :] or _NO_SLOTS, offset, slot))
+        else:
+            near = dict(self.by_step(_bits_in(group_of(offset)))) | {offset: slot}
+            self._set_group(offset, self._chained(near))
         self._slots[_OFFSETS[offset]] = slot
         bit = 1 << offset
         if isinstance(slot, tuple):
@@ -87,28 +76,21 @@ class Bucket:
         else:
             self.valid |= bit
         if self._archive:
+            self._archive.group = None
             self._checks.add(offset, records_of(slot)[-1])
-        self._resting = None
-        if offset <= self._base_to:
-            self._base = None
-        if offset <= self._hashed_to:
-            self._hasher = None
-        elif self._hasher:
-            self._hasher.append(self._field(offset, slot))
-            self._hashed_to = offset
 
     def drop_from(self, offset: int) -> list[Slot]:
         """Empty the slots from ``offset`` on; returns them by step."""
-        dropped = self.by_step(self.held >> offset << offset)
+        kept = (1 << offset) - 1
+        dropped = self.by_step(self.held & ~kept)
+        self._groups, self._digest = self._groups_within(kept), None
         for each, slot in dropped:
             self._slots.pop(each, None)
             if self._archive:
+                self._archive.group = None
                 self._checks.remove(each, slot)
-        kept = (1 << offset) - 1
         self.valid &= kept
         self.void &= kept
-        self._hasher = self._resting = None
-        self._base = self._base if offset > self._base_to else None
         return [slot for _, slot in dropped]
 
     def get(self, offset: int) -> Slot | None:
@@ -132,33 +114,32 @@ class Bucket:
         """Drop from memory the slots that the archive gives back; returns those that it does not."""
         assert self._archive
         asked = sorted({offset for offset in offsets if offset in self._slots})
-        given = slots_in(self._archive.read(self._author, [self._step(offset) for offset in asked]))
+        given = slots_in(self._archive.archive.read(self._author, [self._step(offset) for offset in asked]))
         kept = [offset for offset in asked if given.get(offset) != self._slots[offset]]
         gone = set(asked).difference(kept)
-        self._move_base(max(gone, default=-1))
         # A new dict: one that was large keeps its size when it is emptied.
         self._slots = {offset: slot for offset, slot in self._slots.items() if offset not in gone}
+        self.valid = _FULL if self.valid == _FULL else self.valid
         return kept
-
-    def rest(self) -> None:
-        """Nothing more is expected: keep the digest instead of the hashers that extend it."""
-        if self._hasher and not self._slots:
-            self._resting, self._hasher, self._base = self.digest(), None, None
-            self.valid = _FULL if self.valid == _FULL else self.valid
 
     def _read(self, offsets: list[int]) -> dict[int, Slot]:
         """These slots, and what is checked together with them. StorageDamagedError when they are not what they were."""
         assert self._archive
         groups = list(dict.fromkeys(map(group_of, offsets)))
+        first = (self._author, self._step(groups[0].start))
+        if len(groups) == 1 and self._archive.group == first:
+            return self._archive.slots
         held = self.held
         near = [offset for group in groups for offset in group if held >> offset & 1]
         asked = [offset for offset in near if offset not in self._slots]
-        slots = slots_in(self._archive.read(self._author, [self._step(offset) for offset in asked]))
+        slots = slots_in(self._archive.archive.read(self._author, [self._step(offset) for offset in asked]))
         slots |= {offset: self._slots[offset] for offset in near if offset in self._slots}
         missing = set(asked).difference(slots)
         for group in groups:
             if not missing.isdisjoint(group) or not self._checks.fits(group, slots):
-                raise self._archive.damage(self._described(group))
+                raise self._archive.archive.damage(self._described(group))
+        if len(groups) == 1:
+            self._archive.group, self._archive.slots = first, slots
         return slots
 
     def _described(self, group: range) -> str:
@@ -168,44 +149,48 @@ class Bucket:
     # --- digest -------------------------------------------------------------------------------------------
 
     def digest(self) -> bytes:
-        """Hash over the slots by step: the payload of one that counts, the bare step of a void one (SPEC 7.5)."""
-        if self._resting:
-            return self._resting
-        if self._hasher is None:
-            self._hasher, self._hashed_to = self._hasher_within(self.held), self.held.bit_length() - 1
-        return self._hasher.digest()[:INNER_DIGEST_BYTES]
+        """Hash over the digests of its groups (SPEC 7.5)."""
+        if self._digest is None:
+            self._digest = self._digest_over(self._groups)
+        return self._digest
 
     def digest_within(self, steps: int) -> bytes:
-        """The digest if only the slots in the bitmap were held."""
-        if not self.held & ~steps:
-            return self.digest()
-        return self._hasher_within(steps & self.held).digest()[:INNER_DIGEST_BYTES]
+        """The digest if only the slots in the bitmap were held. Groups that are whole or empty then cost nothing."""
+        return self._digest_over(self._groups_within(steps)) if self.held & ~steps else self.digest()
 
-    def _hasher_within(self, steps: int) -> FieldHasher:
-        """A hasher over the slots in the bitmap; it starts from the base if that covers no others."""
-        if self._base is None and self._resting is None:
-            self._base, self._base_to = self._hasher_over(()), -1
-            self._move_base(max((offset for offset in bits_of(self.held) if offset not in self._slots), default=-1))
-        covered = self.held & ((1 << self._base_to + 1) - 1)
-        if self._base is None or covered & ~steps:
-            return self._hasher_over(self.by_step(steps))
-        hasher = self._base.copy()
-        hasher.append(*(self._field(offset, slot) for offset, slot in self.by_step(steps & ~covered)))
-        return hasher
+    def _digest_over(self, groups: bytes) -> bytes:
+        return inner_digest("sfnode/bucket/2", u32(self._span), self._author, groups)
 
-    def _move_base(self, top: int) -> None:
-        """Let the base, where there is one, end with the slot at ``top``."""
-        if self._base and top > self._base_to:
-            between = self.held >> self._base_to + 1 << self._base_to + 1 & ((1 << top + 1) - 1)
-            self._base.append(*(self._field(offset, slot) for offset, slot in self.by_step(between)))
-            self._base_to = top
+    def _groups_within(self, steps: int) -> bytes:
+        """The digests of the groups if only the slots in the bitmap were held."""
+        left = self.held & steps
+        cut = dict.fromkeys(map(group_of, bits_of(self.held & ~steps)))
+        near = dict(self.by_step(left & sum(map(_bits_in, cut))))
+        groups = bytearray(self._groups)
+        for group in cut:
+            place = _place_of(group.start)
+            groups[place : place + INNER_DIGEST_BYTES] = self._chained(
+                {each: near[each] for each in group if each in near}
+            )
+        return bytes(groups[: _place_of(left.bit_length() - 1) + INNER_DIGEST_BYTES]) if left else b""
 
-    def _hasher_over(self, slots: Iterable[tuple[int, Slot]]) -> FieldHasher:
-        fields = [self._field(offset, slot) for offset, slot in slots]
-        return FieldHasher("sfnode/bucket/1", u32(self._span), self._author, *fields)
+    def _set_group(self, offset: int, digest: bytes) -> None:
+        """Set the digest of the group of the slot at ``offset``."""
+        place, groups = _place_of(offset), self._groups
+        self._groups = groups[:place].ljust(place, b"\0") + digest + groups[place + INNER_DIGEST_BYTES :]
+        self._digest = None
 
-    def _field(self, offset: int, slot: Slot) -> bytes:
-        return slot[:-SIGNATURE_BYTES] if isinstance(slot, bytes) else u32(self._step(offset))
+    def _chained(self, slots: dict[int, Slot]) -> bytes:
+        """The digest of a group in which these slots are held."""
+        digest = _NO_SLOTS
+        for offset, slot in sorted(slots.items()):
+            digest = self._linked(digest, offset, slot)
+        return digest
+
+    def _linked(self, digest: bytes, offset: int, slot: Slot) -> bytes:
+        """The digest of a group that had ``digest`` before this slot came at its end."""
+        field = slot[:-SIGNATURE_BYTES] if isinstance(slot, bytes) else u32(self._step(offset))
+        return hash_fields("sfnode/group/1", digest, field)[:INNER_DIGEST_BYTES]
 
     def _step(self, offset: int) -> int:
         return self._span * limits.SPAN_STEPS + offset
@@ -216,7 +201,7 @@ class Span:
 
     __slots__ = ("_archive", "_digest", "_number", "_shard_digests", "_shards")
 
-    def __init__(self, number: int, archive: Archive | None = None) -> None:
+    def __init__(self, number: int, archive: ReadBack | None = None) -> None:
         self._number = number
         self._archive = archive
         self._shards: dict[int, dict[Author, Bucket]] = {}
@@ -301,7 +286,18 @@ def bitmap_of(steps: list[int]) -> bytes:
 
 def bits_of(bitmap: int) -> list[int]:
     """Numbers of the bits that are set, ascending."""
-    return [index for index, bit in enumerate(bin(bitmap)[:1:-1]) if bit == "1"]
+    first = max(0, (bitmap & -bitmap).bit_length() - 1)  # most bitmaps are of one group
+    return [index for index, bit in enumerate(bin(bitmap >> first)[:1:-1], first) if bit == "1"]
+
+
+def _bits_in(group: range) -> int:
+    """Bitmap of the slots in a group."""
+    return (1 << group.stop) - (1 << group.start)
+
+
+def _place_of(offset: int) -> int:
+    """Where the digest of the slot's group lies among those of its bucket."""
+    return offset // limits.GROUP_STEPS * INNER_DIGEST_BYTES
 
 
 def holdings_in(author: Author, bucket: Bucket) -> Holdings:

@@ -17,12 +17,10 @@ from protocol.crypto import KEY_BYTES, SIGNATURE_BYTES, Author, Digest, hash_fie
 from protocol.errors import Ignore, IgnoreReason
 from protocol.ledger.digest_buckets import Bucket, Holdings, Span, holdings_in, payload_hash
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
-from protocol.ledger.record_store import Archive, Slot, records_of
+from protocol.ledger.record_store import Archive, ReadBack, Slot, records_of, step_of
 from protocol.ledger.roster import Roster
 from protocol.ledger.statements import Statement
 from protocol.run import Manifest
-
-_STEP_BYTES = 4  # after the author's key (SPEC 6.1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +69,7 @@ class Ledger:
         self._spans: dict[int, Span] = {}
         self._root: Digest | None = None  # absent after a change
         self._highest: dict[Author, int] = {}
-        self._archive = archive
+        self._archive = ReadBack(archive) if archive else None
         self._in_memory_max = self._forget_at = in_memory_max
         self._in_memory: deque[tuple[int, Author, int]] = deque()  # span, author, offset; with an archive, oldest first
         self.updates = 0
@@ -104,9 +102,8 @@ class Ledger:
 
     def holds(self, record: bytes) -> bool:
         """Whether this very record counts in its slot: a short way to ALREADY_HELD for the copies of a flood."""
-        author, step = record[:KEY_BYTES], int.from_bytes(record[KEY_BYTES : KEY_BYTES + _STEP_BYTES], "big")
-        span, offset = divmod(step, limits.SPAN_STEPS)
-        bucket = self._bucket(span, Author(author))
+        span, offset = divmod(step_of(record), limits.SPAN_STEPS)
+        bucket = self._bucket(span, Author(record[:KEY_BYTES]))
         return bucket is not None and bucket.get(offset) == record
 
     def _held(self, envelope: Envelope) -> bytes | None:
@@ -156,8 +153,6 @@ class Ledger:
             if bucket is None:
                 continue  # excluded meanwhile
             self._in_memory.extend((span, author, offset) for offset in bucket.forget(offsets))
-            if span < self.highest_step(author) // limits.SPAN_STEPS:
-                bucket.rest()
         self._forget_at = max(self._in_memory_max, len(self._in_memory) + self._in_memory_max // 2)
 
     # --- statements ---------------------------------------------------------------------------------------

@@ -11,15 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from protocol import limits
-from protocol.crypto import SIGNATURE_BYTES, Author
+from protocol.crypto import KEY_BYTES, SIGNATURE_BYTES, Author
 from protocol.errors import StorageDamagedError
 
 # A slot with one record counts; one with two different payloads is void and keeps the pair as its proof.
 Slot = bytes | tuple[bytes, bytes]
 
-_CHECKED_SLOTS = 16  # that share a sum: a quarter of a byte for each slot, and reading one slot reads at most 15 more
-_SUM_BYTES = 4
-_STEP = slice(32, 36)  # of a record, SPEC 6.1
+_SUM_BYTES = 4  # of each group: a quarter of a byte for each slot
+_STEP = slice(KEY_BYTES, KEY_BYTES + 4)
 
 
 class Archive(Protocol):
@@ -33,6 +32,20 @@ class Archive(Protocol):
 
     def damage(self, detail: str) -> StorageDamagedError:
         """The error to raise when what was stored is not given back: what, where, and what to do."""
+
+
+class ReadBack:
+    """An archive with the group that was read back last, until any slot changes.
+
+    Whoever sends a record of an old slot makes a ledger look at the slot, compare the two, and hash the group anew.
+    """
+
+    __slots__ = ("archive", "group", "slots")
+
+    def __init__(self, archive: Archive) -> None:
+        self.archive = archive
+        self.group: tuple[Author, int] | None = None  # whose, and its first step
+        self.slots: dict[int, Slot] = {}  # by offset, as checked
 
 
 class Checks:
@@ -60,20 +73,20 @@ class Checks:
         return self._sum(group.start) == found % (1 << 8 * _SUM_BYTES)
 
     def _sum(self, offset: int) -> int:
-        start = offset // _CHECKED_SLOTS * _SUM_BYTES
+        start = offset // limits.GROUP_STEPS * _SUM_BYTES
         return int.from_bytes(self._sums[start : start + _SUM_BYTES], "little")
 
     def _change(self, offset: int, amount: int) -> None:
-        start = offset // _CHECKED_SLOTS * _SUM_BYTES
+        start = offset // limits.GROUP_STEPS * _SUM_BYTES
         self._sums.extend(bytes(max(0, start + _SUM_BYTES - len(self._sums))))
         changed = (self._sum(offset) + amount) % (1 << 8 * _SUM_BYTES)
         self._sums[start : start + _SUM_BYTES] = changed.to_bytes(_SUM_BYTES, "little")
 
 
 def group_of(offset: int) -> range:
-    """The slots that are checked together with the one at ``offset``."""
-    start = offset - offset % _CHECKED_SLOTS
-    return range(start, start + _CHECKED_SLOTS)
+    """The slots that are hashed and checked together with the one at ``offset``."""
+    start = offset - offset % limits.GROUP_STEPS
+    return range(start, start + limits.GROUP_STEPS)
 
 
 def records_of(slot: Slot) -> tuple[bytes, ...]:
@@ -85,10 +98,15 @@ def slots_in(records: Iterable[bytes]) -> dict[int, Slot]:
     """The slots that an author's records in one span fill, by offset; of different payloads in a slot the first two."""
     slots: dict[int, Slot] = {}
     for record in records:
-        offset = int.from_bytes(record[_STEP], "big") % limits.SPAN_STEPS
+        offset = step_of(record) % limits.SPAN_STEPS
         held = slots.get(offset)
         if held is None:
             slots[offset] = record
         elif isinstance(held, bytes) and held[:-SIGNATURE_BYTES] != record[:-SIGNATURE_BYTES]:
             slots[offset] = (held, record)
     return slots
+
+
+def step_of(record: bytes) -> int:
+    """The step of a record's round (SPEC 6.1)."""
+    return int.from_bytes(record[_STEP], "big")

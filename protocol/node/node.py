@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from protocol import limits, timings
-from protocol.crypto import Author, Signer
+from protocol.crypto import DIGEST_BYTES, Author, Signer
 from protocol.errors import Ignore, IgnoreReason, Reject
 from protocol.events import (
     BasisArrived,
@@ -42,10 +42,12 @@ from protocol.node.clock import StepClock
 from protocol.node.node_config import NodeConfig
 from protocol.node.snapshots import Snapshots
 from protocol.run import Manifest
-from protocol.state import Replica, updates_per_tick
+from protocol.state import Replica
 from protocol.subspace import seed_of
 from protocol.sync import Flood, Synchroniser
 from protocol.wire import Attestations, AttestationsRequest, Head, Message, PeerId, Records, Statements
+
+_NOT_SUMMED = bytes(DIGEST_BYTES)  # in a head: the sender's state digest would cost it too much now
 
 
 class Node:
@@ -72,7 +74,6 @@ class Node:
         self._replay_rest_until_ms = 0
         self._effects: list[Effect] = []
         self._now_ms = 0
-        self._summed_per_tick = updates_per_tick(manifest)
         self.clock.resume_after(config.reserved_step)
 
     @property
@@ -95,8 +96,8 @@ class Node:
 
     @property
     def is_summed(self) -> bool:
-        """Whether so few updates wait to be summed that the state digest costs one tick at most."""
-        return self.replica.unsummed <= self._summed_per_tick
+        """Whether so little waits to be summed that the state digest costs one tick at most."""
+        return self.replica.is_summed
 
     def handle(self, event: Event, now_ms: int, *, is_last: bool = True) -> list[Effect]:
         """Take one event in and return what to do about it, in order. ``now_ms`` never decreases.
@@ -264,7 +265,7 @@ class Node:
 
     def _receive_head(self, peer: PeerId, head: Head) -> None:
         # While updates wait to be summed, or to be taken out, this node's digest would cost a long computation.
-        is_same = head.root == self.replica.ledger.root() and self.is_summed
+        is_same = head.root == self.replica.ledger.root() and self.is_summed and head.state_digest != _NOT_SUMMED
         if is_same and head.state_digest != self.replica.state_digest():
             self._settle_mismatch(peer)
             return
@@ -353,8 +354,7 @@ class Node:
     def _tick(self) -> None:
         if self._first_tick_ms is None:
             self._first_tick_ms = self._now_ms
-        if self.replica.unsummed > self._summed_per_tick // 2:  # a few at once cost little more than one
-            self.replica.sum_some(self._summed_per_tick)
+        self.replica.tick()
         for peer in self.sync.peers_due_for_head(self._now_ms):
             self._send_head(peer)
         self._do(self.sync.tick(self._now_ms))
@@ -362,13 +362,11 @@ class Node:
         self._do(self.bases.tick(self._now_ms))
 
     def _send_head(self, peer: PeerId) -> None:
-        """Skipped while updates wait to be summed: the digest would cost a long computation now."""
-        if not self.is_summed:
-            return
+        """Without the state digest while updates wait to be summed: it would cost a long computation now."""
         self.sync.head_sent(peer, self._now_ms)
         head = Head(
             root=self.replica.ledger.root(),
-            state_digest=self.replica.state_digest(),
+            state_digest=self.replica.state_digest() if self.is_summed else _NOT_SUMMED,
             updates=self.replica.ledger.updates,
             step=self.frontier(),
         )

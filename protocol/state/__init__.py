@@ -1,6 +1,6 @@
 """Door: `Replica`. What the sets imply: the coefficients, their digest, and snapshots of them."""
 
-from protocol.state.coefficients import CoefficientLayout, Coefficients, updates_per_tick, view_exp
+from protocol.state.coefficients import CoefficientLayout, Coefficients, view_exp
 from protocol.state.replica import Replica
 from protocol.state.snapshot import (
     Attestation,
@@ -25,6 +25,5 @@ __all__ = [
     "judge",
     "may_fit",
     "take_snapshot",
-    "updates_per_tick",
     "view_exp",
 ]

@@ -91,6 +91,11 @@ class Coefficients:
         fields = [part for epoch, digest in digests if digest for part in (u32(epoch), digest)]
         return hash_fields("sfnode/state/1", self._manifest.run_id, *fields)
 
+    def hash_resting(self) -> None:
+        """Hash the epochs that have come to rest, so that :meth:`digest` never has many to hash."""
+        for epoch in sorted(self._epochs.keys() - self._digests.keys() - set(self._latest)):
+            self._epoch_digest(epoch)
+
     def set_flat(self, epoch: int, values: NDArray[np.signedinteger]) -> None:
         """Replace an epoch's coefficients by a copy of ``values``: for a process that is told the state."""
         assert values.shape == (self.layout.size,)

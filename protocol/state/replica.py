@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -14,6 +13,7 @@ from protocol.run import Manifest
 from protocol.state.coefficients import Coefficients
 from protocol.state.snapshot import Snapshot
 from protocol.state.snapshot_overlay import SnapshotOverlay
+from protocol.state.waiting import WaitingUpdates
 
 _SUMMED_AT_ONCE = 64  # one by one each would cost several times as much
 
@@ -35,9 +35,7 @@ class Replica:
         self._archive = archive
         self._coefficients = Coefficients(manifest)
         self._waiting_max = limits.WAITING_BYTES_MAX // self.ledger.codec.record_bytes
-        # Bytes rather than envelopes: of a joiner many are waiting.
-        self._to_add: deque[bytes] = deque()
-        self._to_remove: deque[bytes] = deque()
+        self._waiting = WaitingUpdates(manifest)
         # Genuine records of authors who are not admitted any more; with an archive, only which authors.
         self._suspended: dict[Author, list[bytes]] = {}
 
@@ -45,11 +43,11 @@ class Replica:
         """Take one record in; raises Reject or Ignore like :meth:`Ledger.add`."""
         outcome = self.ledger.add(record, horizon_step=horizon_step)
         if isinstance(outcome, Accepted):
-            self._to_add.append(outcome.envelope.record)
-            if len(self._to_add) > self._waiting_max:
-                self.sum_some(_SUMMED_AT_ONCE)
+            self._waiting.add(outcome.envelope.record)
         else:
-            self._to_remove.append(outcome.first.record)
+            self._waiting.remove(outcome.first.record)
+        if self.unsummed > self._waiting_max:
+            self.sum_some(_SUMMED_AT_ONCE)
         if self._overlay:
             self._overlay.take(outcome)
         return outcome
@@ -63,7 +61,8 @@ class Replica:
         roster = self.ledger.roster
         statement, slots = self.ledger.add_statement(data)
         dropped = [slot for slot in slots if isinstance(slot, bytes)]
-        self._to_remove.extend(dropped)
+        for record in dropped:
+            self._waiting.remove(record)
         if self._overlay:
             self._overlay.remove(self._decoded(dropped))
         for record in (record for slot in slots for record in records_of(slot)):
@@ -100,8 +99,9 @@ class Replica:
             raise self._archive.damage(f"a stored record: {reject}") from None
 
     def coefficients(self) -> Coefficients:
-        """The state with every update in. Sums what came since the last call, in one batch."""
-        self.sum_some(self.unsummed)
+        """The state with every update in. Sums all that waits."""
+        while self.unsummed:
+            self.sum_some(self.unsummed)
         return self._coefficients
 
     @property
@@ -118,8 +118,14 @@ class Replica:
         self._overlay = None
 
     def shown(self) -> Coefficients:
-        """What the worker trains on: the state, or the snapshot in use with what follows. No digest is made of it."""
-        return self._overlay.coefficients() if self._overlay else self.coefficients()
+        """What the worker trains on: the state, or the snapshot in use with what follows. No digest is made of it.
+
+        While more waits to be summed than one tick sums, the rest is left out.
+        """
+        if self._overlay:
+            return self._overlay.coefficients()
+        self.sum_some(self._waiting.per_tick)
+        return self._coefficients
 
     @property
     def has_suspended(self) -> bool:
@@ -129,17 +135,24 @@ class Replica:
     @property
     def unsummed(self) -> int:
         """Updates taken in, or out, but not yet summed into the coefficients."""
-        return len(self._to_add) + len(self._to_remove)
+        return len(self._waiting)
+
+    @property
+    def is_summed(self) -> bool:
+        """Whether so little waits to be summed that the state digest costs one tick at most."""
+        return self._waiting.ticks <= 1
+
+    def tick(self) -> None:
+        """Time has passed. A few updates wait for more: at once they cost little more than one."""
+        if self._waiting.ticks > 1 / 2:
+            self.sum_some(self._waiting.per_tick)
 
     def sum_some(self, count: int) -> None:
         """Sum at most ``count`` waiting updates, so that catching up never blocks its caller for long."""
-        added = [self._to_add.popleft() for _ in range(min(count, len(self._to_add)))]
-        # Only once all are added: nothing is taken out that is not in.
-        removed = [self._to_remove.popleft() for _ in range(min(count - len(added), len(self._to_remove)))]
-        if added:
+        for added, removed in self._waiting.take(count):
             self._coefficients.add(self._decoded(added))
-        if removed:
             self._coefficients.remove(self._decoded(removed))
+        self._coefficients.hash_resting()
 
     def state_digest(self) -> Digest:
         """Digest of the whole model state (SPEC 7.4)."""

@@ -162,8 +162,8 @@ def test_readme__worked_numbers_of_the_specification__stand_in_the_vectors() -> 
         "b815b1ad7a7f43eac254eb73b66057b6d8ab3e7e8648b71df4a06c1794dcf3fe",
         "669780d2e34f4b19",
         "e731d09409d1f4175eb71a5ffeeb674fb96a949603a7be182d9e9736e4056f5a",
-        "1855bc528e9d49aaa438b193079545a041e76021bc64431cb640d1ee6c90ce6e",
-        "a595ef2fa1d050ff06cc5fae41d709ef84e137d9e8602e5107f922af25cd91e7",
+        "0e59b3271c397086d5a11e7146f5a3681513a87d42eb65b58ae416b7000eedf5",
+        "f1da799eb5a2187f63335fbb45ca99665e6b10279fd178e2e16db011443814b0",
         "9201cd012c",
     ):
         assert number in SPEC and number in vectors

@@ -163,7 +163,9 @@ class Scene:
         )
         if self.choices.one_in(8):
             peer.is_honest = False
-            head = Head(root=self.node.replica.ledger.root(), state_digest=bytes(32), updates=2**64 - 1, step=2**32 - 1)
+            head = Head(
+                root=self.node.replica.ledger.root(), state_digest=b"\1" * 32, updates=2**64 - 1, step=2**32 - 1
+            )
         self._arrive(name, head)
 
     def _learn(self) -> None:

@@ -24,28 +24,36 @@ ARCHIVE = (
     ),
     Mutant(
         name="digest-of-what-is-in-memory",
-        breaks="after a late slot a bucket is hashed over the records that happen to be in memory",
+        breaks="after a late slot a group is hashed over the records that happen to be in memory",
         edits=(
             Edit(
                 _BUCKETS,
-                "Bucket.digest",
-                "self._hasher_within(self.held)",
-                "self._hasher_over(sorted(self._slots.items()))",
+                "Bucket.put",
+                "self.by_step(_bits_in(group_of(offset)))",
+                "((each, held) for each, held in self._slots.items() if each in group_of(offset))",
             ),
         ),
         detector=Simulation("equal sets with different roots"),
     ),
     Mutant(
-        name="base-kept-when-a-slot-below-it-changes",
-        breaks="what is hashed once and for all is not hashed anew when one of its slots is filled late, or void",
-        edits=(Edit(_BUCKETS, "Bucket.put", "if offset <= self._base_to:", "if False:"),),
-        detector=Simulation("roots"),
+        name="group-at-hand-outlives-a-change",
+        breaks="what was read back last is given again after a slot of it has changed",
+        edits=(Edit(_BUCKETS, "Bucket.put", "self._archive.group = None", "pass"),),
+        detector=Tests(
+            (_TESTS + "test_ledger__old_slots_become_void_one_after_the_other__each_sees_what_became_of_the_last",)
+        ),
     ),
     Mutant(
-        name="resting-digest-not-renewed",
-        breaks="a span that was left behind keeps its digest when a slot of it is filled late, or becomes void",
-        edits=(Edit(_BUCKETS, "Bucket.put", "    self._resting = None\n", ""),),
-        detector=Tests((_TESTS + "test_ledger__span_left_behind__keeps_a_digest_and_no_hasher",)),
+        name="bucket-digest-not-renewed",
+        breaks="a bucket keeps its digest when one of its slots is filled, or becomes void",
+        edits=(Edit(_BUCKETS, "Bucket._set_group", "self._digest = None", "pass"),),
+        detector=Tests((_TESTS + "test_ledger__slot_of_a_span_left_behind__costs_reading_one_group_back",)),
+    ),
+    Mutant(
+        name="excluded-slots-stay-in-their-group",
+        breaks="the groups of an excluded author are not hashed anew: their digests cover what counts no more",
+        edits=(Edit(_BUCKETS, "Bucket.drop_from", "self._groups_within(kept), None", "self._groups, None"),),
+        detector=Tests(("tests/properties/test_digest_buckets.py",)),
     ),
     Mutant(
         name="void-slot-counts-again",
@@ -75,9 +83,7 @@ ARCHIVE = (
     Mutant(
         name="waiting-without-bound",
         breaks="a joiner that receives faster than it sums keeps every record that waits",
-        edits=(
-            Edit("protocol.state.replica", "Replica.add", "if len(self._to_add) > self._waiting_max:", "if False:"),
-        ),
+        edits=(Edit("protocol.state.replica", "Replica.add", "if self.unsummed > self._waiting_max:", "if False:"),),
         detector=Tests((_TESTS + "test_replica__joiner_that_sums_slowly__waits_with_a_bounded_number",)),
     ),
 )

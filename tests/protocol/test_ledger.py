@@ -159,14 +159,14 @@ def test_digests__examples_of_the_specification__are_equal() -> None:
     assert ledger.root().hex() == "2c524b90be6d0629361b79baaf1e0e65ddfeeac3904a8f2d0d167a599c131c26"
     ledger.add(ledger.codec.seal(key, 7, (-300,)).record)
     assert ledger.payload_hashes(0, key.author) == {7: bytes.fromhex("0d29d7bbce224ed1")}
-    assert ledger.holdings_of(0, key.author).digest.hex() == "6f78f33931220afae00ca3b1b2dda383"
-    assert ledger.shard_digests(0) == [(180, bytes.fromhex("2b506cb8dfb0cacd3de05727c21055dd"))]
+    assert ledger.holdings_of(0, key.author).digest.hex() == "0771d5d52c3d19d35b66294932cdb419"
+    assert ledger.shard_digests(0) == [(180, bytes.fromhex("05299d3976d6fbeebd7e6ce4dcd5adbe"))]
     assert shard_of(key.author) == 180
-    assert ledger.span_digests() == [(0, bytes.fromhex("808aa2e7deed066219147cc81fcfab43"))]
-    assert ledger.root().hex() == "1855bc528e9d49aaa438b193079545a041e76021bc64431cb640d1ee6c90ce6e"
+    assert ledger.span_digests() == [(0, bytes.fromhex("5992a2bb25480633613c54e32882a369"))]
+    assert ledger.root().hex() == "0e59b3271c397086d5a11e7146f5a3681513a87d42eb65b58ae416b7000eedf5"
     ledger.add(ledger.codec.seal(key, 7, (5,)).record)
-    assert ledger.holdings_of(0, key.author).digest.hex() == "7369d66eb1cf088dac72c45a9e7a4057"
-    assert ledger.root().hex() == "a595ef2fa1d050ff06cc5fae41d709ef84e137d9e8602e5107f922af25cd91e7"
+    assert ledger.holdings_of(0, key.author).digest.hex() == "8c80b05cbd8041603da4e8e7a0b0be05"
+    assert ledger.root().hex() == "f1da799eb5a2187f63335fbb45ca99665e6b10279fd178e2e16db011443814b0"
 
 
 def test_root__any_single_difference__differs() -> None:

@@ -10,7 +10,7 @@ from protocol.events import (
     EstimateLost,
     EstimateSkipped,
     MessageArrived,
-    SendMessage,
+    PeerJoined,
     StartEstimate,
     Ticked,
     WorkerReady,
@@ -189,29 +189,35 @@ def test_node__news_of_a_step_that_it_does_not_measure__changes_nothing(event: E
     assert (working._estimating, working.skipped_steps, working.clock.next_step) == (0, 0, 0)
 
 
-def test_node__many_updates_wait_to_be_summed__tells_its_head_when_they_are() -> None:
-    """A head needs the state digest: right after a large page it would cost a long computation."""
+def test_node__many_updates_wait_to_be_summed__tells_its_head_without_the_state_digest() -> None:
+    """Right after a large page, or many void slots, it would cost a long computation; the root costs nothing."""
     busy = node(manifest=COSTLY, is_training=False)
-    join(busy, X, Y)
+    join(busy, X)
     for author in range(4):
         tell(busy, X, pushed(*(seal(COSTLY, author, step) for step in range(0, 640, 64))), 10)
     told = []
-    for tick in range(3):
-        heads = sent(busy.handle(Ticked(), timings.HEAD_INTERVAL_MS + 50 * tick), Head)
-        told.append((busy.replica.unsummed, [peer for peer, _ in heads]))
-    assert told == [(24, []), (0, [X, Y]), (0, [])]
+    for number in range(3):
+        ((_, head),) = sent(busy.handle(Ticked(), timings.HEAD_INTERVAL_MS * (number + 1)), Head)
+        assert isinstance(head, Head) and head.root == busy.replica.ledger.root()
+        told.append((busy.replica.unsummed, head.state_digest))
+    digest = busy.replica.replayed_digest()
+    assert told == [(24, bytes(32)), (0, digest), (0, digest)]
 
 
-def test_node__peer_joins_while_updates_wait_to_be_summed__gets_the_head_later() -> None:
+def test_node__peer_joins_while_updates_wait_to_be_summed__is_told_the_head_at_once() -> None:
     busy = node(manifest=COSTLY, is_training=False)
     join(busy, X)
     for author in range(2):
         tell(busy, X, pushed(*(seal(COSTLY, author, step) for step in range(0, 640, 64))), 10)
-    late = PeerId("late")
-    join(busy, late, now_ms=11)
-    assert not busy.sync._neighbours[late].head_sent_ms
-    heads = [effect for effect in busy.handle(Ticked(), 60) if isinstance(effect, SendMessage)]
-    assert late in {effect.peer for effect in heads if isinstance(effect.message, Head)}
+    ((peer, head),) = sent(busy.handle(PeerJoined(peer=PeerId("late")), 11), Head)
+    assert isinstance(head, Head) and (peer, head.state_digest) == ("late", bytes(32))
+
+
+def test_node__neighbour_that_has_not_summed_yet__is_no_mismatch() -> None:
+    summed = node(records=[seal(MANIFEST, 0, 0)])
+    join(summed, X)
+    assert not tell(summed, X, head_of(summed.replica.ledger, bytes(32)), 10)
+    assert summed.sync.is_live and summed.sync.is_open(X)
 
 
 def test_node__own_old_records_come_while_it_waits__never_signs_their_rounds() -> None:

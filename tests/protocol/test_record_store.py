@@ -219,17 +219,47 @@ def test_ledger__archive_with_another_payload_for_the_slot__keeps_its_own() -> N
     assert in_memory(ledger) <= 4
 
 
-def test_ledger__span_left_behind__keeps_a_digest_and_no_hasher() -> None:
-    ledger, _ = archived(1_100)
-    behind = ledger._spans[0].get(ALICE)
-    assert behind is not None and behind._hasher is None
-    held = ledger.holdings_of(0, ALICE).digest
-    ledger.add(seal(OPEN, 1, 5, 77))  # void
-    plain = Ledger(OPEN)
-    for record in [*(seal(OPEN, 1, step) for step in range(1_100)), seal(OPEN, 1, 5, 77)]:
+@pytest.mark.parametrize("scalars", [(), (77,)], ids=["late", "void"])
+def test_ledger__slot_of_a_span_left_behind__costs_reading_one_group_back(scalars: tuple[int, ...]) -> None:
+    steps = [step for step in range(1_100) if scalars or step != 5]
+    archive = MemoryArchive()
+    ledger, plain = Ledger(OPEN, archive, in_memory_max=8), Ledger(OPEN)
+    for record in (seal(OPEN, 1, step) for step in steps):
+        ledger.add(record)
         plain.add(record)
-    assert ledger.holdings_of(0, ALICE) == plain.holdings_of(0, ALICE)
-    assert ledger.holdings_of(0, ALICE).digest != held
+        archive.store([record])
+    before, read_back = ledger.holdings_of(0, ALICE).digest, archive.read_back
+    changed = seal(OPEN, 1, 5, *scalars)
+    assert not ledger.holds(changed)  # as a node asks of every record
+    ledger.add(changed)
+    plain.add(changed)
+    assert (ledger.root(), ledger.holdings_of(0, ALICE)) == (plain.root(), plain.holdings_of(0, ALICE))
+    assert ledger.holdings_of(0, ALICE).digest != before
+    assert archive.read_back - read_back <= limits.GROUP_STEPS
+
+
+def test_ledger__old_slots_become_void_one_after_the_other__each_sees_what_became_of_the_last() -> None:
+    ledger, archive = archived(100)
+    plain = Ledger(OPEN)
+    for record in (seal(OPEN, 1, step) for step in range(100)):
+        plain.add(record)
+    for second in (seal(OPEN, 1, step, 77) for step in range(40)):
+        assert not ledger.holds(second)
+        assert ledger.add(second) == plain.add(second)
+        archive.store([second])
+        assert ledger.holdings_of(0, ALICE) == plain.holdings_of(0, ALICE)
+
+
+def test_ledger__neighbour_without_some_old_slots__reads_their_groups_back_only() -> None:
+    ledger, archive = archived(1_100)
+    read_back = archive.read_back
+    behind = Ledger(OPEN)
+    for step in range(1_024):
+        if step not in (5, 6, 500):
+            behind.add(seal(OPEN, 1, step))
+    held = behind.holdings_of(0, ALICE)
+    assert ledger.digest_within(0, ALICE, held.valid) == held.digest
+    assert archive.read_back - read_back <= 2 * limits.GROUP_STEPS
 
 
 def test_replica__joiner_that_sums_slowly__waits_with_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,10 +109,10 @@ class PlainModel:
 
     def root(self) -> bytes:
         """SPEC 7.5, all levels from nothing."""
-        spans: dict[int, dict[bytes, list[bytes]]] = {}
-        for (author, step), payloads in sorted(self.usable.items()):
+        spans: dict[int, dict[bytes, dict[int, bytes]]] = {}
+        for (author, step), payloads in self.usable.items():
             slot = struct.pack(">I", step) if len(payloads) == 2 else next(iter(payloads))
-            spans.setdefault(step // SPAN_STEPS, {}).setdefault(author, []).append(slot)
+            spans.setdefault(step // SPAN_STEPS, {}).setdefault(author, {})[step % SPAN_STEPS] = slot
         fields: list[bytes] = []
         for span in sorted(spans):
             fields += [struct.pack(">I", span), self._span(span, spans[span])]
@@ -127,15 +127,27 @@ class PlainModel:
         said |= {b"\3" + token: b"" if len(held) == 2 else next(iter(held)) for token, held in self.claims.items()}
         return [part for key in sorted(said) for part in (key, said[key])]
 
-    def _span(self, span: int, buckets: dict[bytes, list[bytes]]) -> bytes:
+    def _span(self, span: int, buckets: dict[bytes, dict[int, bytes]]) -> bytes:
         shards: dict[int, list[bytes]] = {}
         for author in sorted(buckets):
-            bucket = hash_fields("sfnode/bucket/1", struct.pack(">I", span), author, *buckets[author])[:16]
+            bucket = bucket_digest(span, author, buckets[author])
             shards.setdefault(hash_fields("sfnode/author/1", author)[0], []).extend((author, bucket))
         fields: list[bytes] = []
         for shard in sorted(shards):
             fields += [bytes([shard]), hash_fields("sfnode/shard/1", *shards[shard])[:16]]
         return hash_fields("sfnode/span/1", *fields)[:16]
+
+
+def bucket_digest(span: int, author: bytes, slots: dict[int, bytes]) -> bytes:
+    """SPEC 7.5; ``slots``: by step within the span, the payload of one that counts, the bare step of a void one."""
+    groups = []
+    for start in range(0, max(slots, default=-1) + 1, 16):
+        group = bytes(16)
+        for offset in range(start, start + 16):
+            if offset in slots:
+                group = hash_fields("sfnode/group/1", group, slots[offset])[:16]
+        groups.append(group)
+    return hash_fields("sfnode/bucket/2", struct.pack(">I", span), author, b"".join(groups))[:16]
 
 
 @lru_cache(maxsize=4_096)

@@ -1,0 +1,66 @@
+"""Old updates that come, or become void, in many epochs at once: few epochs are changed and hashed at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.crypto.hashing import Digest, hash_fields
+from protocol.state import coefficients, waiting
+from protocol.state.replica import Replica
+from tests.support.ledgers import seal
+from tests.support.manifests import small_manifest
+
+MANIFEST = small_manifest(steps=160, epoch_steps=8)
+EPOCHS = 20
+
+
+@pytest.fixture
+def voided(monkeypatch: pytest.MonkeyPatch) -> Replica:
+    """A slot of each epoch has become void, and a tick may change two epochs."""
+    monkeypatch.setattr(waiting, "_COEFFICIENTS_PER_TICK", 1)
+    replica = Replica(MANIFEST)
+    for step in range(160):
+        replica.add(seal(MANIFEST, 1, step))
+    replica.state_digest()
+    for epoch in range(EPOCHS):
+        replica.add(seal(MANIFEST, 1, 8 * epoch + 3, 99))
+    return replica
+
+
+def test_replica__voids_in_many_epochs__changes_two_of_them_a_tick(voided: Replica) -> None:
+    before = voided.shown().revisions()  # takes the first two out
+    for tick in range(EPOCHS // 2 - 2):
+        assert not voided.is_summed, tick
+        voided.tick()
+        after = voided._coefficients.revisions()
+        assert sum(after[epoch] != before[epoch] for epoch in after) == 2
+        before = after
+    assert voided.is_summed and voided.unsummed == 2
+    assert voided.state_digest() == voided.replayed_digest()
+
+
+def test_replica__epochs_at_rest__are_hashed_before_the_digest_is_asked_for(
+    voided: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[str] = []
+
+    def counting(domain: str, *fields: bytes) -> Digest:
+        hashed.append(domain)
+        return hash_fields(domain, *fields)
+
+    while not voided.is_summed:
+        voided.tick()
+    monkeypatch.setattr(coefficients, "hash_fields", counting)
+    voided.state_digest()
+    assert hashed.count("sfnode/epoch/1") <= 6  # two that waited, and four that are open
+
+
+def test_replica__voids_before_their_updates_are_summed__leave_nothing() -> None:
+    replica = Replica(MANIFEST)
+    for step in range(0, 160, 3):
+        replica.add(seal(MANIFEST, 1, step))
+        replica.add(seal(MANIFEST, 1, step, 99))
+        replica.sum_some(step % 4)
+    assert replica.unsummed > 0
+    assert replica.state_digest() == replica.replayed_digest()
+    assert (replica.ledger.updates, replica.ledger.void_slots) == (0, 54)
