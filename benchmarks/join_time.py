@@ -24,7 +24,7 @@ from protocol.wire import PeerId
 
 _LIMIT_MS = 600_000
 _LOOK_MS = 100
-_SUMMED = 64  # a node tells its head when no more updates than this wait to be summed
+_SUMMED = 64  # a small part of what one tick sums
 _HONEST = ("honest 1", "honest 2", "honest 3", "honest 4")
 # Who the four are; the rest of the name, up to the digit, is what they do.
 SCENARIOS = {

@@ -18,7 +18,7 @@ from sfnode.worker_protocol import PRECISIONS, Precision
 _HEADER_BYTES_MAX: Final = 100 << 20  # safetensors' own bound
 _PROGRAM_BYTES: Final = 600 << 20  # daemon and worker with their libraries, before model and ledger
 _RECORD_BYTES: Final = 205  # in memory, beside the record's own bytes above 110 (docs/scale.md)
-_BUCKET_BYTES: Final = 1_100  # docs/scale.md
+_BUCKET_BYTES: Final = 2_300  # docs/scale.md
 _AUTHORS_GUESSED: Final = 16
 
 

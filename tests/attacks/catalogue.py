@@ -5,5 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from tests.attacks.outcome import Attack
+from tests.attacks.voids import voids
 
-ATTACKS: Final[dict[str, Attack]] = {}
+ATTACKS: Final[dict[str, Attack]] = {"voids": voids}

@@ -14,6 +14,7 @@ from tests.mutants import (
     of_snapshots,
     of_storage,
     of_sync,
+    of_voids,
 )
 from tests.mutants.detectors import SEEDS_MAX, Detector, Directed, HashSeeds, Simulation, Tests, Vectors
 from tests.mutants.mutant import Mutant
@@ -24,6 +25,7 @@ MUTANTS = (
     *of_ledger.SLOTS,
     *of_ledger.DIGESTS,
     *of_archive.ARCHIVE,
+    *of_voids.VOIDS,
     *of_admission.ADMISSION,
     *of_model.SUMS,
     *of_model.MEANING,

@@ -1,0 +1,1 @@
+"""What records for old slots cost a node: ``python -m benchmarks.voids``."""
