@@ -25,7 +25,7 @@ const { readSignedManifest } = await import("../../protocol/conformance/manifest
 const { decodeMessage, encodeMessage } = await import("../../protocol/conformance/wire.mjs");
 
 const PROTOCOL = "/sfnode/1";
-const VERSION = 1;
+const VERSION = 2;
 const OBSERVER_RUN_ID = Buffer.alloc(32);
 const LIMIT_MS = 60_000;
 

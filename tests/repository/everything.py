@@ -111,7 +111,7 @@ class Driver:
     def _stop(self, threads: Sequence[threading.Thread]) -> None:
         """Start nothing more and end what runs; at Ctrl-C pytest ends its own processes, but may have it ignored."""
         self._is_stopped = True
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             for process in list(self._running.values()):
                 process.send_signal(number)
             for thread in threads:
