@@ -140,8 +140,9 @@ class Node:
             case _:
                 assert_never(event)
         self._start_step_if_due()
-        if isinstance(event, Ticked) or (isinstance(event, MessageArrived) and isinstance(event.message, Head)):
-            self._look_at_end()
+        is_head = isinstance(event, MessageArrived) and isinstance(event.message, Head)
+        if is_head or isinstance(event, Ticked):
+            self._look_at_end(is_compared=is_head)
         if is_last:
             self._do([SendMessage(peer=peer, message=message) for peer, message in self._flood.flush(now_ms)])
         return self._effects
@@ -362,12 +363,13 @@ class Node:
         self._do(self.snapshots.tick(self.frontier() if self.is_summed else None, self._now_ms))
         self._do(self.bases.tick(self._now_ms))
 
-    def _look_at_end(self) -> None:
-        """Whether the run is over, and whether the neighbours have to be told how far away work is (SPEC 9.6)."""
+    def _look_at_end(self, *, is_compared: bool) -> None:
+        """Whether the run is over, and how far away work is (SPEC 9.6). ``is_compared``: the root is known anyway."""
         is_catching_up = self.sync.peers > 0 and not self.sync.is_live
         has_steps = self._estimating is not None or (self._may_contribute() and not self.clock.is_finished)
         has_work = has_steps or is_catching_up or not self.is_summed
-        self.end.look(has_work=has_work, is_finished=self.is_finished, now_ms=self._now_ms)
+        if is_compared or has_work or self.is_finished:
+            self.end.look(has_work=has_work, is_finished=self.is_finished, now_ms=self._now_ms)
         if self.end.must_tell(self._now_ms):
             for peer in self.sync.open_peers():
                 self._send_head(peer)
