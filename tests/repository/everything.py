@@ -6,6 +6,7 @@ priority, so that tests that mind the clock hardly notice it. Each phase prints 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import signal
@@ -15,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -68,15 +70,15 @@ class Driver:
 
         A phase that fails stops no other: one run shows all that is wrong.
         """
-        threads = [threading.Thread(target=self._run_lane, args=(lane,)) for lane in lanes]
-        try:
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-        except KeyboardInterrupt:
-            self._stop(threads)
-            raise
+        with ThreadPoolExecutor(max_workers=len(lanes)) as pool:
+            running = [pool.submit(self._run_lane, lane) for lane in lanes]
+            try:
+                wait(running)
+            except KeyboardInterrupt:
+                self._stop(running)
+                raise
+        for lane in running:
+            lane.result()
         ended = {phase.name: phase.code for phase in self.ended}
         return all(ended.get(phase.name) == 0 for lane in lanes for phase in lane)
 
@@ -94,7 +96,7 @@ class Driver:
             )
             self._running[phase.name] = process
             if self._is_stopped:  # between the look at it and the start
-                process.terminate()
+                _send(process, signal.SIGTERM)
             computed_s = _wait(process)
             del self._running[phase.name]
             output.seek(0)
@@ -108,15 +110,23 @@ class Driver:
         with self._screen:
             click.echo(text)
 
-    def _stop(self, threads: Sequence[threading.Thread]) -> None:
-        """Start nothing more and end what runs; at Ctrl-C pytest ends its own processes, but may have it ignored."""
+    def _stop(self, running: Sequence[Future[None]]) -> None:
+        """Start nothing more and end what runs; at Ctrl-C pytest ends its own processes, but may have it ignored.
+
+        Waits for futures and not for threads: a join that Ctrl-C has interrupted leaves a thread that says it is dead.
+        """
         self._is_stopped = True
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             for process in list(self._running.values()):
-                process.send_signal(number)
-            for thread in threads:
-                if thread.is_alive():
-                    thread.join(STOP_S)
+                _send(process, number)
+            if not wait(running, timeout=STOP_S).not_done:
+                return
+
+
+def _send(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Not `process.send_signal`, which may reap a process that its lane waits for."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, number)
 
 
 def _wait(process: subprocess.Popen[bytes]) -> float:

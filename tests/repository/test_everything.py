@@ -22,8 +22,8 @@ from tests.repository import everything
 from tests.repository.everything import Driver, Phase
 for number in (signal.SIGINT, signal.SIGTERM):  # a shell that starts this in the background has SIGINT ignored
     signal.signal(number, signal.default_int_handler)
-wait = ("sh", "-c", 'echo $$ > "$0"; exec sleep 60', "{pid}")
-everything.STOP_S = 0.2
+wait = ("sh", "-c", {script!r}, "{pid}", "{ended}")
+everything.STOP_S = {stop_s}
 Driver().run((Phase(name="waits", command=wait), Phase(name="never", command=("touch", "{never}"))))
 """
 
@@ -59,16 +59,36 @@ def test_driver__several_runs__each_has_its_own_verdict() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_driver__interrupted__ends_what_runs_and_starts_nothing_more(tmp_path: Path, number: signal.Signals) -> None:
-    pid, never = tmp_path / "pid", tmp_path / "never"
-    command = [sys.executable, "-c", INTERRUPTED.format(pid=pid, never=never)]
+def test_driver__interrupted__phase_has_time_to_end_in_good_order_and_nothing_more_starts(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """Once all three signals were sent at a stroke: to Python, a thread whose join was interrupted is a dead one."""
+    tidy = 'trap \'sleep 0.3; touch "$1"; exit 1\' INT; echo $$ > "$0"; while :; do sleep 0.01; done'
+    assert not is_alive(interrupt(tmp_path, number, tidy, stop_s=10.0))
+    assert {path.name for path in tmp_path.iterdir()} == {"pid", "ended"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_driver__interrupted__phase_that_heeds_no_signal_is_killed(tmp_path: Path, number: signal.Signals) -> None:
+    deaf = "trap '' INT TERM; echo $$ > \"$0\"; exec sleep 60"
+    assert not is_alive(interrupt(tmp_path, number, deaf, stop_s=0.2))
+    assert {path.name for path in tmp_path.iterdir()} == {"pid"}
+
+
+def interrupt(folder: Path, number: signal.Signals, script: str, *, stop_s: float) -> int:
+    """Send the signal to a driver that runs the script; the process number of the script when the driver has ended."""
+    files = {name: folder / name for name in ("pid", "ended", "never")}
+    command = [sys.executable, "-c", INTERRUPTED.format(script=script, stop_s=stop_s, **files)]
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        while not pid.exists() or not pid.read_text():
+        while not files["pid"].exists() or not files["pid"].read_text():
             time.sleep(0.01)
         process.send_signal(number)
-        assert process.wait(10) != 0
-    assert subprocess.run(["kill", "-0", pid.read_text().strip()], capture_output=True, check=False).returncode != 0
-    assert not never.exists()
+        assert process.wait(30) != 0
+    return int(files["pid"].read_text())
+
+
+def is_alive(process: int) -> bool:
+    return subprocess.run(["kill", "-0", str(process)], capture_output=True, check=False).returncode == 0
 
 
 def test_driver__busy_phase__its_computing_is_told() -> None:
