@@ -28,8 +28,9 @@ def export(data_dir: Path, model: str | None, out: Path, adapter: bool, dtype: s
     Example: sfnode export --data-dir ~/.sfnode/my-run --out my-model
     """
     check_can_train()
+    from sfnode.model_files import resolve_model
     from sfnode.training.export import export_adapter, export_model
-    from sfnode.training.model import choose_dtype, resolve_model
+    from sfnode.training.model import choose_dtype
 
     state = read_state(data_dir)
     manifest = state.signed.manifest

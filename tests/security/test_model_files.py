@@ -15,18 +15,12 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from protocol.errors import OperatorError
-from protocol.run.manifest import FileHash
+from protocol.run.model import file_of
 from sfnode import demo
-from sfnode.training.model.loading import (
-    INDEX_FILE,
-    SINGLE_FILE,
-    check_model,
-    describe_model,
-    load_causal_lm,
-    load_tokenizer,
-    positions_of,
-    resolve_model,
-)
+from sfnode.model_files.folder import INDEX_FILE, SINGLE_FILE
+from sfnode.model_files.resolve import resolve_model
+from sfnode.training.model.content import check_model, describe_model
+from sfnode.training.model.loading import load_causal_lm, load_tokenizer, positions_of
 from tests import REPOSITORY
 
 CPU = torch.device("cpu")
@@ -181,7 +175,7 @@ def test_tokenizer__file_of_a_kind_that_is_not_loaded__is_refused(model: Path) -
     """What one release loads and another leaves out would split the run's tokens."""
     spec = describe_model(resolve_model(str(model)))
     (model / "words.bpe").write_bytes(b"")
-    empty = FileHash(name="words.bpe", sha256="e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
+    empty = file_of("words.bpe", b"")
     with pytest.raises(OperatorError, match=r"words\.bpe.*this sfnode.*install"):
         check_model(model, replace(spec, tokenizer=(*spec.tokenizer, empty)))
 

@@ -13,16 +13,10 @@ from torch import Tensor, nn
 
 from protocol.errors import OperatorError
 from protocol.run.manifest import TensorKind, TensorSpec
-from sfnode.training.model.loading import (
-    INDEX_FILE,
-    check_model,
-    choose_device,
-    choose_dtype,
-    describe_model,
-    load_causal_lm,
-    load_tokenizer,
-    resolve_model,
-)
+from sfnode.model_files.folder import INDEX_FILE
+from sfnode.model_files.resolve import resolve_model
+from sfnode.training.model.content import check_model, describe_model
+from sfnode.training.model.loading import choose_device, choose_dtype, load_causal_lm, load_tokenizer
 from sfnode.training.model.perturbed import MatrixTerm, PassContext
 from sfnode.training.model.tensors import TensorGroup, attach, trainable_tensors
 from sfnode.training.shared_model import SharedModel

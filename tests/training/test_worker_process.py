@@ -16,8 +16,10 @@ from protocol.schema import to_plain
 from protocol.state.coefficients import CoefficientLayout
 from protocol.subspace.bases import Bases
 from sfnode import demo
+from sfnode.model_files.resolve import resolve_model
 from sfnode.training.estimator import Estimator
-from sfnode.training.model.loading import describe_model, load_causal_lm, load_tokenizer, resolve_model
+from sfnode.training.model.content import describe_model
+from sfnode.training.model.loading import load_causal_lm, load_tokenizer
 from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task

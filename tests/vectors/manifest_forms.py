@@ -40,7 +40,8 @@ def _replaced(good: bytes, old: bytes, new: bytes) -> bytes:
 
 
 def _sizes(good: bytes) -> Iterator[Fault]:
-    entry = b'{"name":"' + _FACE * 200 + b'","sha256":"' + b"0" * 64 + b'"}'
+    digest = b"0" * 64
+    entry = b'{"bytes":1,"name":"' + _FACE * 200 + b'","pieces":"' + digest + b'","sha256":"' + digest + b'"}'
     for size, reason in ((MANIFEST_BYTES_MAX, None), (MANIFEST_BYTES_MAX + 1, "SIZE")):
         yield f"size: {size} bytes", _of_size(good, entry, size), reason, (entry + b",", _FACE, b"x")
     yield "size: a mebibyte of zeros and one more", bytes(MANIFEST_BYTES_MAX + 1), "SIZE", (b"\0",)
