@@ -353,7 +353,6 @@ def _bounds() -> Iterator[Case]:
     for authors in (1, 2):  # 2^14 x authors x 256 x 32767 x 2^16
         row = {**wide, **matrix, "method.clip": 32_767, "schedule.weight_start": 1 << 16, "authors_max": authors}
         yield _field(f"rule 1.4.11: r = 128, {authors} x 256 x 32767 x 2^16", row, is_valid=authors == 1)
-    yield _field("valid: a model that nodes do not share", {"model.sharing": "none"}, is_valid=True)
     normalised = {"method.scalar": "normalised", "method.clip": 127, **largest, "schedule.weight_start": 1}
     for weight in (1_985, 1_986):  # 2^36 x 66 x weight: 2^53 / (2^37 x 33) = 1985.9...
         row = {**normalised, "method.directions": 2, "schedule.weight_end": weight}
