@@ -13,9 +13,17 @@ from sfnode.storage import EMBEDDED
 _LOCAL = "local:"
 
 
-def find_model(manifest: Manifest, model: str | None) -> str:
-    """The model's reference for the worker, which checks what it is; a plainly different name fails here."""
+def find_model(manifest: Manifest, model: str | None, revision: str | None = None) -> str:
+    """The model's reference for the worker, which checks what it is; a plainly different name fails here.
+
+    ``revision``: what the operator takes the manifest's to be. OperatorError.
+    """
     wanted = manifest.model.id
+    if revision is not None and revision != manifest.model.revision:
+        raise OperatorError(
+            f"--revision {revision} is not the run's: its model {wanted} is of "
+            f"{f'revision {manifest.model.revision}' if manifest.model.revision else 'no revision'}. Leave it out"
+        )
     if model is None:
         if wanted.startswith(_LOCAL):
             raise OperatorError(
