@@ -41,10 +41,7 @@ _STREAMS: Final = 8
 _PING_BYTES: Final = 32
 _SHORT: Final = ("pongs", "identify", "first words of Noise")
 _AGAIN_S: Final = 0.05
-_CPU_MAX: Final = {False: 0.12, True: 0.25}  # of a core, long and short: in its first second 64 handshakes take up to 24 %
-    False: 0.12,
-    True: 0.3,
-}  # of a core, long and short: in the first second 64 handshakes take 15 to 24 %
+_CPU_MAX: Final = {False: 0.12, True: 0.25}  # of a core, long and short: 64 handshakes take a quarter of a second
 _JOINED_S_MAX: Final = 3.0
 
 
