@@ -63,14 +63,14 @@ def check_files(folder: Path | None, spec: ModelSpec, is_over: Callable[[], bool
     if folder is None:
         text = f"{spec.id} is not on this disk yet"
         return warning(name, text, "`sfnode join` downloads it; or give a folder with a copy: --model FOLDER")
-    for wanted in (*spec.weights, *spec.tokenizer):
+    for wanted in spec.files:
         path = folder / wanted.name
         if not path.is_file():
             return fail(name, f"{path} is missing", f"get all files of {spec.id}, revision {spec.revision or 'any'}")
         if _hash(path, is_over) != wanted.sha256:
             text = f"{path} is not the run's file: another SHA-256 than {wanted.sha256[:16]}..."
             return fail(name, text, f"get it again, of {spec.id}, revision {spec.revision or 'any'}")
-    return ok(name, f"{len(spec.weights) + len(spec.tokenizer)} files in {folder} have the run's hashes")
+    return ok(name, f"{len(spec.files)} files in {folder} have the run's hashes")
 
 
 def _hash(path: Path, is_over: Callable[[], bool]) -> str:

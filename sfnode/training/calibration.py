@@ -31,6 +31,7 @@ from protocol.errors import OperatorError
 from protocol.run import TaskSpec, TensorKind, TensorSpec
 from protocol.state import Coefficients
 from protocol.subspace import Bases, Basis, Int8Array, signs
+from sfnode.model_files import resolve_model
 from sfnode.storage import UNIT_EXP, locate
 from sfnode.training.describe import chosen_groups
 from sfnode.training.model import (
@@ -44,7 +45,6 @@ from sfnode.training.model import (
     load_causal_lm,
     load_tokenizer,
     places,
-    resolve_model,
     trainable_tensors,
 )
 from sfnode.training.shared_model import SharedModel

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from protocol.errors import OperatorError
 from protocol.run import ModelSpec, TaskSpec, TensorSpec
+from sfnode.model_files import resolve_model
 from sfnode.storage import locate
 from sfnode.training.model import (
     TensorGroup,
@@ -18,7 +19,6 @@ from sfnode.training.model import (
     load_causal_lm,
     load_tokenizer,
     positions_of,
-    resolve_model,
     trainable_tensors,
 )
 from sfnode.training.task import PromptEncoder, read_examples

@@ -29,6 +29,7 @@ from protocol.crypto import RunId
 from protocol.errors import NumericError, OperatorError, Reject, SfnodeError, WorkerError
 from protocol.framing import FrameParser
 from protocol.run import decode_run_untrusted
+from sfnode.model_files import resolve_model
 from sfnode.storage import read_bases
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import (
@@ -37,7 +38,6 @@ from sfnode.training.model import (
     choose_device,
     choose_precision,
     load_tokenizer,
-    resolve_model,
 )
 from sfnode.training.shared_model import SharedModel, load_shared
 from sfnode.training.task import read_task
