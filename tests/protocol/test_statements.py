@@ -290,21 +290,6 @@ def test_replica__token_void_then_admitted__has_what_it_held_before() -> None:
     assert restarted.ledger.root() == before.ledger.root()
 
 
-def test_replica__token_void_then_admitted_when_the_author_table_is_full__has_no_place() -> None:
-    """SPEC 7.7: who comes back is judged like anybody who comes."""
-    manifest = run_with("invite", authors_max=1)
-    replica = Replica(manifest)
-    replica.add_statement(claim(manifest, 1, 1))
-    replica.add(seal(manifest, 1, 0))
-    replica.add_statement(claim(manifest, 1, 2))
-    assert replica.has_suspended
-    replica.add_statement(admit(manifest, 3))
-    replica.add(seal(manifest, 3, 0))
-    replica.add_statement(admit(manifest, 1))
-    assert (replica.ledger.updates, replica.has_suspended) == (1, False)
-    assert replica.ledger.authors() == {signer(3).author: 0}
-
-
 def test_replica__many_updates_taken_out__are_subtracted_in_pieces() -> None:
     replica = Replica(OPEN)
     for step in range(20):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from protocol import limits, timings, wire
+from protocol import events, limits, timings, wire
 from protocol.crypto.keys import Signer
 from protocol.errors import IgnoreReason, RejectReason
 from protocol.ledger.envelope import EnvelopeCodec
@@ -109,6 +109,13 @@ def test_terms__of_the_table__are_used_where_it_says() -> None:
 def test_standing__of_every_section_that_nodes_have_in_common__is_said_once() -> None:
     told = [number for _, numbers, _ in head_rows("| | sections |") for number in re.findall(r"\d\.\d", numbers)]
     assert sorted(told) == sorted(number for number in numbers_of_spec() if re.fullmatch(r"[789]\.\d", number))
+
+
+def test_events_and_effects__of_the_code__are_listed() -> None:
+    listed = re.search(r"\nEvents: (.*?)\.\n.*\nEffects: (.*?)\.\n", SPEC, re.DOTALL)
+    assert listed is not None
+    for text, declared in zip(listed.groups(), (events.Event, events.Effect), strict=True):
+        assert re.split(r",\s", text) == [each.__name__ for each in get_args(declared)]
 
 
 def test_statements__of_each_kind__have_the_length_of_the_table() -> None:
