@@ -22,7 +22,9 @@ from tests.support.conversions import convert_here
 from tests.support.stored_models import demo_tensors, gguf_model, pickled_folder, wheel
 
 NAME = "llm-tiny"
-DEMO = {f"llm_tiny/{path.name}": path for path in demo.model_folder().iterdir() if path.is_file()}
+DEMO: dict[str, bytes | Path] = {
+    f"llm_tiny/{path.name}": path for path in demo.model_folder().iterdir() if path.is_file()
+}
 
 
 class Index:
