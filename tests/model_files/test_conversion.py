@@ -190,6 +190,7 @@ def test_gguf__equal_input__gives_equal_bytes_wherever_it_lies(tmp_path: Path) -
     assert first != second and files(first) == files(second)
     assert not any(str(tmp_path).encode() in content for content in files(first).values())
     assert "transformers_version" not in json.loads((first / "config.json").read_text())
+    assert not {"is_local", "local_files_only"} & json.loads((first / "tokenizer_config.json").read_text()).keys()
 
 
 def test_gguf__files_that_lie_beside_it__change_nothing(tmp_path: Path) -> None:
