@@ -10,6 +10,7 @@ import { ENVELOPES, MANIFESTS, MESSAGES, SYNC } from "./vector_messages.mjs";
 import { ED25519, GENERATOR, HASHING, SCALARS, SUBSPACE } from "./vector_numbers.mjs";
 import { SNAPSHOTS } from "./vector_snapshots.mjs";
 import { STATEMENTS } from "./vector_statements.mjs";
+import { TRACES } from "./vector_traces.mjs";
 
 const FUNCTIONS_BY_FILE = new Map([
   ["hashing.json", HASHING],
@@ -24,6 +25,7 @@ const FUNCTIONS_BY_FILE = new Map([
   ["sync.json", SYNC],
   ["statements.json", STATEMENTS],
   ["snapshots.json", SNAPSHOTS],
+  ["traces_steps.json", TRACES],
 ]);
 const SHOWN_MAX = 400; // characters of a value in a report
 

@@ -2,7 +2,7 @@
 
 import { SPAN_STEPS } from "./digests.mjs";
 import { parseRecord } from "./envelope.mjs";
-import { isValidAuthorKey, verify } from "./ed25519.mjs";
+import { isValidAuthorKey, publicKeyOf, sign, verify } from "./ed25519.mjs";
 import { hashList, u32 } from "./hashing.mjs";
 import { replay } from "./replay.mjs";
 import { hasWork } from "./statements.mjs";
@@ -20,10 +20,19 @@ const isStep = ({ steps }, step) => step % SPAN_STEPS === 0 && step > 0 && step 
 export function takeSnapshot(run, records, step) {
   const before = records.filter((record) => parseRecord(run.manifest, record).step < step);
   const { ledger, coefficients } = replay(run, before);
-  const spans = ledger.spans().flatMap(([span, digest]) => [u32(span), digest]);
-  const digest = hashList("sfnode/before/1", [run.runId, u32(step), ...spans]);
+  const slots = ledger.updates + ledger.voidSlots;
+  return writeSnapshot(run, { step, digest: digestBefore(run, ledger, step), slots, coefficients });
+}
+
+/** D of what a ledger holds below `step`. */
+export function digestBefore(run, ledger, step) {
+  const below = ledger.spans().filter(([span]) => span * SPAN_STEPS < step);
+  return hashList("sfnode/before/1", [run.runId, u32(step), ...below.flatMap(([span, digest]) => [u32(span), digest])]);
+}
+
+export function writeSnapshot(run, { step, digest, slots, coefficients }) {
   const epochs = coefficients.epochs().map((epoch) => writeEpoch(epoch, coefficients.flat(epoch)));
-  return Buffer.concat([MAGIC, run.runId, u32(step), digest, u64(ledger.updates + ledger.voidSlots), ...epochs]);
+  return Buffer.concat([MAGIC, run.runId, u32(step), digest, u64(slots), ...epochs]);
 }
 
 function u64(value) {
@@ -82,15 +91,32 @@ function readSigned(bytes, width) {
   return BigInt.asIntN(8 * width, value);
 }
 
-/** {author, step, length, sha256}. */
-export function checkAttestation(run, data) {
+/** Rules 3 and 5: {author, step, length, sha256, data}. */
+export function parseAttestation(run, data) {
   rejectUnless(data.length === 136, "SNAPSHOT_FORMAT", `${data.length} bytes`);
   const [author, step, length] = [data.subarray(0, 32), data.readUInt32BE(32), data.readUInt32BE(36)];
   const isFile = length >= HEAD_BYTES && length <= FILE_BYTES_MAX;
   rejectUnless(isStep(run.manifest, step) && isFile, "SNAPSHOT_FORMAT", `step ${step}, ${length} bytes`);
+  return { author, step, length, sha256: data.subarray(40, 72), data };
+}
+
+/** Rule 6. */
+export function checkAttested(run, { author, data }) {
   rejectUnless(isValidAuthorKey(author), "AUTHOR_KEY");
   rejectUnless(hasWork(run, author), "AUTHOR_WORK");
   const signed = Buffer.concat([SIGNED_TAG, run.runId, data.subarray(0, 72)]);
   rejectUnless(verify(author, signed, data.subarray(72)), "SIGNATURE");
-  return { author, step, length, sha256: data.subarray(40, 72) };
+}
+
+/** {author, step, length, sha256, data}. */
+export function checkAttestation(run, data) {
+  const attestation = parseAttestation(run, data);
+  checkAttested(run, attestation);
+  return attestation;
+}
+
+/** 136 bytes: what the holder of `secretSeed` signs about a file. */
+export function makeAttestation(run, secretSeed, { step, length, sha256 }) {
+  const body = Buffer.concat([publicKeyOf(secretSeed), u32(step), u32(length), sha256]);
+  return Buffer.concat([body, sign(secretSeed, Buffer.concat([SIGNED_TAG, run.runId, body]))]);
 }

@@ -105,6 +105,11 @@ export class Roster {
     return isOld[kind]() ? "ALREADY_HELD" : null;
   }
 
+  /** The statements of a key: none, one, or both claims of a void token. */
+  held(key) {
+    return (this.#held.get(key.toString("hex")) ?? []).map(({ data }) => data);
+  }
+
   isAdmitted(author) {
     if (this.#run.manifest.admission.kind === "open") return hasWork(this.#run, author);
     const good = [...this.#held.values()].filter((held) => held.length === 1 && [ADMISSION, CLAIM].includes(held[0].kind));

@@ -12,13 +12,13 @@ const RECORDS_PER_FRAME_MAX = 512;
 const RECORDS_DATA_MAX = FRAME_BYTES_MAX - 64;
 const BITMAP_BYTES = SPAN_STEPS / 8;
 
-function bitmapOf(steps) {
+export function bitmapOf(steps) {
   const bitmap = Buffer.alloc(BITMAP_BYTES);
   for (const step of steps) bitmap[(step % SPAN_STEPS) >>> 3] |= 1 << (step & 7);
   return bitmap;
 }
 
-function stepsOf(bitmap, span) {
+export function stepsOf(bitmap, span) {
   const bits = Array.from({ length: SPAN_STEPS }, (_, bit) => bit);
   return bits.filter((bit) => (bitmap[bit >>> 3] >> (bit & 7)) & 1).map((bit) => span * SPAN_STEPS + bit);
 }
@@ -95,11 +95,11 @@ export function checkAnswer(authorsMax, request, reply) {
   return true;
 }
 
-function demand(condition, detail) {
+export function demand(condition, detail) {
   rejectUnless(condition, "UNREQUESTED", detail);
 }
 
-function demandAscending(rows) {
+export function demandAscending(rows) {
   demand(
     rows.every(([number], index) => index === 0 || rows[index - 1][0] < number),
     "not ascending",

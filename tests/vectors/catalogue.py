@@ -17,6 +17,7 @@ from tests.vectors.snapshot_cases import snapshots
 from tests.vectors.statement_cases import statements
 from tests.vectors.subspace_cases import subspace
 from tests.vectors.sync_cases import sync
+from tests.vectors.trace_steps import steps
 
 FOLDER = Path(__file__).resolve().parents[2] / "protocol" / "vectors"
 COMMAND = ".venv/bin/python -m tests.vectors"
@@ -34,6 +35,7 @@ FILES: dict[str, Callable[[], Document]] = {
     "sync.json": sync,
     "statements.json": statements,
     "snapshots.json": snapshots,
+    "traces_steps.json": steps,
 }
 
 

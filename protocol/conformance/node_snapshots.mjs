@@ -1,0 +1,208 @@
+// A node's part in snapshots (SPEC 9.5): it makes and attests them, and as a joiner uses one until its replay is through.
+
+import { createHash } from "node:crypto";
+import { Attestations } from "./node_attestations.mjs";
+import { Fetches } from "./node_bases.mjs";
+import { SPAN_STEPS } from "./digests.mjs";
+import { digestBefore, makeAttestation, readSnapshot, writeSnapshot } from "./snapshots.mjs";
+import { Rejected } from "./verdicts.mjs";
+import { encodeMessage } from "./wire.mjs";
+
+const RETRY_MS = 2000;
+const EXCLUSION = 2; // kind of statement
+
+const sha256Of = (data) => createHash("sha256").update(data).digest();
+
+export class Snapshots {
+  #state;
+  #key;
+  #config;
+  #sync;
+  #limits;
+  #table;
+  #fetches = new Fetches(RETRY_MS);
+  #outcome = "none";
+  #used = null; // the snapshot in use
+  #statements = null; // their digest when it was looked at last
+  #signedBy = [];
+  #madeStep = 0;
+  #missingSinceMs = null;
+  #lookMs = 0;
+
+  /** key: {secretSeed, author}. */
+  constructor(state, key, config, sync, limits) {
+    this.#state = state;
+    this.#key = key;
+    this.#config = config;
+    this.#sync = sync;
+    this.#limits = limits;
+    this.#table = new Attestations(state, limits);
+  }
+
+  get #mayUse() {
+    const { is_training: isTraining, snapshot } = this.#config;
+    const isOpen = this.#state.run.manifest.admission.kind === "open";
+    return isTraining && (snapshot === "always" || (snapshot === "auto" && !isOpen));
+  }
+
+  peerJoined(peer) {
+    return this.#mayUse && !this.#sync.isLive ? [[peer, encodeMessage("AttestationsRequest")]] : [];
+  }
+
+  peerLeft(peer) {
+    this.#table.forget(peer);
+  }
+
+  page() {
+    return this.#table.page();
+  }
+
+  /** Takes attestations in: {sends, ignored}. Rejects. */
+  take(peer, attestations) {
+    const outcomes = attestations.map((data) => this.#table.add(data, this.#sync.isLive ? null : peer));
+    const fresh = outcomes.filter(({ attestation }) => attestation !== undefined).map(({ attestation }) => attestation);
+    const others = this.#sync.isLive ? this.#sync.peers.filter((each) => each !== peer) : [];
+    return { sends: told(fresh, others), ignored: outcomes.flatMap(({ reason }) => reason ?? []) };
+  }
+
+  /** Effects. */
+  tick(frontier, nowMs) {
+    const effects = this.#isCutSince() ? this.#end("unproved") : [];
+    if (!this.#sync.isLive) return [...effects, ...this.#fetchIfWanted(nowMs)];
+    return [...effects, ...this.#makeIfDue(frontier), ...this.#prove(nowMs)];
+  }
+
+  // --- making
+
+  #makeIfDue(frontier) {
+    const { run } = this.#state;
+    const behind = frontier - this.#limits.STEPS_AHEAD_MAX * run.manifest.method.local_steps;
+    const step = behind - (behind % SPAN_STEPS);
+    if (step <= this.#madeStep) return [];
+    this.#madeStep = step;
+    const data = writeSnapshot(run, { step, digest: digestBefore(run, this.#state.ledger, step), ...this.#state.before(step) });
+    if (data.length > this.#limits.SNAPSHOT_BYTES_MAX) return [];
+    const sha256 = sha256Of(data);
+    const claim = { step, length: data.length, sha256 };
+    return [["StoreSnapshot", step, sha256.toString("hex"), data], ...this.#attest(claim)];
+  }
+
+  #attest(claim) {
+    if (!this.#config.is_training || this.#state.highestOf(this.#key.author) < 0) return [];
+    const { attestation } = this.#table.add(makeAttestation(this.#state.run, this.#key.secretSeed, claim), null);
+    const sends = attestation === undefined ? [] : told([attestation], this.#sync.peers);
+    return sends.map(([peer, message]) => ["SendMessage", peer, message]);
+  }
+
+  // --- use
+
+  /** Whether the node would use one now; updates: what a neighbour tells that it holds. */
+  isSought(updates = 0) {
+    if (this.#sync.isLive || !this.#mayUse || this.#outcome !== "none") return false;
+    const behind = Math.max(updates, this.#sync.updatesTold) - this.#state.ledger.updates;
+    return this.#config.snapshot === "always" || behind > this.#limits.SNAPSHOT_BEHIND_MIN;
+  }
+
+  #wanted() {
+    return this.isSought() ? this.#table.agreed(this.#config.snapshot_authors_min) : [];
+  }
+
+  #fetchIfWanted(nowMs) {
+    const [first] = this.#wanted();
+    const hashes = first === undefined ? [] : [first.sha256.toString("hex")];
+    return this.#fetches.start(hashes, nowMs) === null ? [] : [["FetchSnapshot", hashes[0], first.length]];
+  }
+
+  fetchFailed(sha256, nowMs) {
+    this.#fetches.failed(sha256, nowMs, false);
+  }
+
+  /** A file has come. Effects. */
+  arrived(data) {
+    this.#fetches.arrived();
+    const agreed = this.#wanted();
+    if (agreed.length === 0 || !agreed[0].sha256.equals(sha256Of(data))) return [];
+    this.#signedBy = agreed;
+    const snapshot = this.#read(data);
+    if (snapshot === null || snapshot.step !== agreed[0].step) return this.#become("useless");
+    this.#statements = this.#state.roster.digest();
+    this.#used = snapshot;
+    return this.#become("used");
+  }
+
+  #read(data) {
+    try {
+      return readSnapshot(this.#state.run, data);
+    } catch (error) {
+      if (!(error instanceof Rejected)) throw error;
+      return null;
+    }
+  }
+
+  /** SPEC 9.2.3: whether the node may sign before it is live. */
+  maySign() {
+    return this.#used !== null && this.#sync.hasOwn && this.#sync.hasComparedFrom(this.#used.step);
+  }
+
+  // --- proof
+
+  #prove(nowMs) {
+    if (this.#used === null || nowMs < this.#lookMs) return [];
+    this.#lookMs = nowMs + this.#limits.HEAD_INTERVAL_MS;
+    const verdict = this.#verdict();
+    if (verdict === "missing" && this.#mayYetCome(nowMs)) return [];
+    if (verdict === "unequal" || (verdict === "missing" && this.#sync.peers.length > 1)) {
+      return [["Halt", this.#signedBy.map(({ data }) => data)]];
+    }
+    return this.#end(verdict === "equal" ? "proved" : "unproved");
+  }
+
+  #verdict() {
+    const { step, digest, slots } = this.#used;
+    const { run, ledger, hasSuspended } = this.#state;
+    const own = this.#state.before(step);
+    if (digestBefore(run, ledger, step).equals(digest)) return this.#isSameState(own.coefficients) ? "equal" : "unequal";
+    const isCut = hasSuspended || this.#isCutBelow(step);
+    return isCut || BigInt(own.slots) >= slots ? "other" : "missing";
+  }
+
+  #isSameState(coefficients) {
+    const epochs = coefficients.epochs();
+    const theirs = new Map(this.#used.epochs);
+    const isSame = (epoch) => [...coefficients.flat(epoch)].every((value, index) => BigInt(value) === theirs.get(epoch)?.[index]);
+    return epochs.length === theirs.size && epochs.every(isSame);
+  }
+
+  #isCutBelow(step) {
+    const [statements] = this.#state.roster.page(Buffer.alloc(33), Infinity);
+    return statements.some((data) => data[0] === EXCLUSION && data.readUInt32BE(33) < step);
+  }
+
+  #isCutSince() {
+    const digest = this.#state.roster.digest();
+    if (this.#used === null || digest.equals(this.#statements)) return false;
+    this.#statements = digest;
+    return this.#isCutBelow(this.#used.step);
+  }
+
+  #mayYetCome(nowMs) {
+    this.#missingSinceMs ??= nowMs;
+    return nowMs - this.#missingSinceMs < this.#limits.SNAPSHOT_MISSING_MS;
+  }
+
+  #end(outcome) {
+    this.#used = null;
+    return this.#become(outcome);
+  }
+
+  #become(outcome) {
+    this.#outcome = outcome;
+    return [["ReportSnapshot", outcome, this.#signedBy[0].step, this.#signedBy.map(({ author }) => author)]];
+  }
+}
+
+function told(attestations, peers) {
+  if (attestations.length === 0) return [];
+  const message = encodeMessage("Attestations", attestations.map(({ data }) => data));
+  return peers.map((peer) => [peer, message]);
+}
