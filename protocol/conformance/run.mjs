@@ -26,6 +26,11 @@ const FUNCTIONS_BY_FILE = new Map([
   ["statements.json", STATEMENTS],
   ["snapshots.json", SNAPSHOTS],
   ["traces_steps.json", TRACES],
+  ["traces_sync.json", TRACES],
+  ["traces_roster.json", TRACES],
+  ["traces_horizon.json", TRACES],
+  ["traces_end.json", TRACES],
+  ["traces_flood.json", TRACES],
 ]);
 const SHOWN_MAX = 400; // characters of a value in a report
 

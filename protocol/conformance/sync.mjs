@@ -81,6 +81,7 @@ const ANSWER_KINDS = {
   AuthorsRequest: ["Authors"],
   PayloadsRequest: ["Payloads"],
   PullRequest: ["Records", "PullDone"],
+  StatementsRequest: ["Statements"],
 };
 
 /** Rejects UNREQUESTED by rules 1 to 3 of 8.4. False: of another request number, passed over. */

@@ -17,7 +17,12 @@ from tests.vectors.snapshot_cases import snapshots
 from tests.vectors.statement_cases import statements
 from tests.vectors.subspace_cases import subspace
 from tests.vectors.sync_cases import sync
+from tests.vectors.trace_end import end
+from tests.vectors.trace_flood import flood
+from tests.vectors.trace_horizon import horizon
+from tests.vectors.trace_roster import roster
 from tests.vectors.trace_steps import steps
+from tests.vectors.trace_sync import sessions
 
 FOLDER = Path(__file__).resolve().parents[2] / "protocol" / "vectors"
 COMMAND = ".venv/bin/python -m tests.vectors"
@@ -36,6 +41,11 @@ FILES: dict[str, Callable[[], Document]] = {
     "statements.json": statements,
     "snapshots.json": snapshots,
     "traces_steps.json": steps,
+    "traces_sync.json": sessions,
+    "traces_roster.json": roster,
+    "traces_horizon.json": horizon,
+    "traces_end.json": end,
+    "traces_flood.json": flood,
 }
 
 

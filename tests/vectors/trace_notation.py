@@ -97,7 +97,7 @@ class Parts:
             if name is None:
                 start += 1
                 continue
-            pieces += _plain(data[rest:start]) + [{"part": name}]
+            pieces += [*_plain(data[rest:start]), {"part": name}]
             rest = start = start + length
         pieces += _plain(data[rest:])
         return pieces[0] if len(pieces) == 1 else pieces or ""

@@ -33,8 +33,8 @@ from protocol.node.node import Node
 from protocol.node.node_config import NodeConfig
 from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
-from protocol.sync.anti_entropy import Request, answer
-from protocol.wire import Head, Message, PeerId, PullRequest, Records
+from protocol.sync.anti_entropy import Reply, Request, answer
+from protocol.wire import Head, Message, PeerId, PullDone, PullRequest, Records
 from tests.vectors.notation import Case, case
 from tests.vectors.trace_notation import Parts, add_parts, effect_row, event_row
 
@@ -70,6 +70,7 @@ class Story:
         self._held, self._statements = list(held), list(statements)
         self._done: list[tuple[int, Event, list[Effect], dict[str, Any]]] = []
         self._limits: dict[str, int] = {}
+        self._asked: dict[PeerId, Request] = {}
         self._known: dict[str, bool] = self._marks()
 
     # --- events
@@ -155,6 +156,7 @@ class Story:
         if changed := {name: is_so for name, is_so in marks.items() if self._known[name] is not is_so}:
             more["becomes"] = changed
         self._known = marks
+        self._note_requests(event)
         self._done.append((at_ms, event, self.effects, more))
         return self
 
@@ -167,15 +169,18 @@ class Story:
 
     # --- dialogues
 
-    def sent(self, peer: PeerId, kind: type[Message] = Message) -> list[Message]:
-        """Messages of that kind that the last event sent to the neighbour."""
-        said = [each.message for each in self.effects if isinstance(each, SendMessage) and each.peer == peer]
-        return [message for message in said if isinstance(message, kind)]
-
     def request(self, peer: PeerId) -> Request | None:
-        """The request that the last event sent to the neighbour."""
-        found = [each for each in self.sent(peer) if not isinstance(each, Head | Records)]
-        return found[-1] if found else None  # type: ignore[return-value]
+        """The request that the neighbour has not answered yet."""
+        return self._asked.get(peer)
+
+    def _note_requests(self, event: Event) -> None:
+        if isinstance(event, MessageArrived) and isinstance(event.message, Reply):
+            asked = self._asked.get(event.peer)
+            if asked and asked.request == event.message.request:
+                del self._asked[event.peer]
+        for effect in self.effects:
+            if isinstance(effect, SendMessage) and isinstance(effect.message, Request):
+                self._asked[effect.peer] = effect.message
 
     def answer(
         self, at_ms: int, peer: PeerId, full: Ledger, *, rounds: int = 99, until: type[Message] | None = None
@@ -195,6 +200,13 @@ class Story:
     def until_pull(self, at_ms: int, peer: PeerId, full: Ledger, *, step: int = 0) -> Story:
         """The same, but the pull is not answered."""
         return self.tell(at_ms, peer, head_of(full, step=step)).answer(at_ms, peer, full, until=PullRequest)
+
+    def pulled(self, at_ms: int, peer: PeerId, *records: bytes) -> Story:
+        """The neighbour answers a pull with these records, and that was all."""
+        request = self.request(peer)
+        assert isinstance(request, PullRequest)
+        frames = [Records(request=request.request, data=b"".join(records))] if records else []
+        return self.tell(at_ms, peer, *frames, PullDone(request=request.request, records=len(records)))
 
     # --- the case
 
