@@ -221,7 +221,7 @@ export class Node {
       this.recounts.claimed(peer, this.#nowMs); // SPEC 7.6
       return;
     }
-    const own = this.snapshots.isSought(Number(head.updates)) ? this.#author : null;
+    const own = this.snapshots.isOwnFirst(Number(head.updates)) ? this.#author : null;
     const options = { horizon: this.#pulledHorizon(head.step), own };
     this.#send(this.sync.receiveHead(peer, head, this.#nowMs, options));
   }

@@ -103,6 +103,11 @@ export class Snapshots {
     return this.#config.snapshot === "always" || behind > this.#limits.SNAPSHOT_BEHIND_MIN;
   }
 
+  /** Whether a session begins with the own key, and then asks for the newest spans. */
+  isOwnFirst(updates) {
+    return (this.#used !== null && !this.#sync.isLive) || this.isSought(updates);
+  }
+
   #wanted() {
     return this.isSought() ? this.#table.agreed(this.#config.snapshot_authors_min) : [];
   }

@@ -28,6 +28,7 @@ const FUNCTIONS_BY_FILE = new Map([
   ["traces_steps.json", TRACES],
   ["traces_sync.json", TRACES],
   ["traces_roster.json", TRACES],
+  ["traces_snapshots.json", TRACES],
   ["traces_horizon.json", TRACES],
   ["traces_end.json", TRACES],
   ["traces_flood.json", TRACES],

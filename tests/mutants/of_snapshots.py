@@ -52,6 +52,18 @@ SNAPSHOTS = (
         detector=Tests((f"{_USE}::test_joiner__authors_lie_in_concert__halts_and_names_them",)),
     ),
     Mutant(
+        name="own-key-first-only-while-sought",
+        breaks="a session that begins once the snapshot is there leaves the own key for its turn: the first step waits "
+        "for the whole replay",
+        edits=(Edit(_SNAPSHOTS, "Snapshots.author_sought", "if is_used or self", "if self"),),
+        detector=Tests(
+            (
+                f"{_USE}::test_joiner__session_breaks_after_the_snapshot_came__"
+                "next_one_asks_for_its_own_rounds_first_too",
+            )
+        ),
+    ),
+    Mutant(
         name="signs-before-it-knows-its-own",
         breaks="a node with a snapshot signs before it has asked for its own rounds",
         edits=(

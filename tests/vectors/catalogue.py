@@ -21,6 +21,7 @@ from tests.vectors.trace_end import end
 from tests.vectors.trace_flood import flood
 from tests.vectors.trace_horizon import horizon
 from tests.vectors.trace_roster import roster
+from tests.vectors.trace_snapshots import snapshots as snapshot_traces
 from tests.vectors.trace_steps import steps
 from tests.vectors.trace_sync import sessions
 
@@ -43,6 +44,7 @@ FILES: dict[str, Callable[[], Document]] = {
     "traces_steps.json": steps,
     "traces_sync.json": sessions,
     "traces_roster.json": roster,
+    "traces_snapshots.json": snapshot_traces,
     "traces_horizon.json": horizon,
     "traces_end.json": end,
     "traces_flood.json": flood,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from typing import Any, TypeAlias, assert_never
 
-from protocol.crypto import Author
 from protocol.errors import RejectReason
 from protocol.events import (
     BasisArrived,
@@ -35,7 +33,7 @@ from protocol.events import (
     Ticked,
     WorkerReady,
 )
-from protocol.wire import Message, Records, Statements, encode
+from protocol.wire import Attestations, Message, Records, Statements, encode
 from tests.vectors.notation import compact, key_text
 
 Row: TypeAlias = list[Any]
@@ -75,6 +73,11 @@ class Parts:
             case _:
                 name = f"renewal from {int.from_bytes(subject, 'big')}"
         self._add(statement, name)
+
+    def add_attestation(self, attestation: bytes) -> None:
+        """Give an attestation a name, unless it has one."""
+        step = int.from_bytes(attestation[32:36], "big")
+        self._add(attestation, f"attestation by {self._author(attestation[:32])} of {step}")
 
     def _author(self, key: bytes) -> str:
         return self._authors.get(key, key.hex()[:8])
@@ -116,7 +119,7 @@ def _plain(data: bytes) -> list[Any]:
 
 
 def add_parts(message: Message, record_bytes: int, parts: Parts) -> None:
-    """Name the records and statements in a message."""
+    """Name the records, statements and attestations in a message."""
     if isinstance(message, Records) and len(message.data) % record_bytes == 0:
         for start in range(0, len(message.data), record_bytes):
             parts.add_record(message.data[start : start + record_bytes])
@@ -124,6 +127,9 @@ def add_parts(message: Message, record_bytes: int, parts: Parts) -> None:
         for statement in message.statements:
             if len(statement) >= _PART_BYTES_MIN:
                 parts.add_statement(statement)
+    if isinstance(message, Attestations):
+        for attestation in message.attestations:
+            parts.add_attestation(attestation)
 
 
 def event_row(event: Event, parts: Parts) -> Row:
@@ -177,15 +183,11 @@ def effect_row(effect: Effect, parts: Parts) -> Row:
         case FetchBasis():
             return [name, effect.sha256, effect.from_epoch]
         case ReportSnapshot():
-            return [name, effect.outcome.value, effect.step, _hex(effect.authors)]
+            return [name, effect.outcome.value, effect.step, [author.hex() for author in effect.authors]]
         case Halt():
-            return [name, _hex(effect.attestations)]
+            return [name, [parts.written(attestation) for attestation in effect.attestations]]
         case _:
             assert_never(effect)
-
-
-def _hex(listed: Sequence[bytes | Author]) -> list[str]:
-    return [each.hex() for each in listed]
 
 
 def _short(data: bytes, parts: Parts) -> Any:
