@@ -347,13 +347,14 @@ export class Node {
     const hasSteps = this.#estimating !== null || (this.#mayContribute() && !this.clock.isFinished);
     if (hasSteps || isCatchingUp) this.end.isAtWork();
     else if (isHead || this.isFinished) {
-      this.end.look({
+      const seen = {
         agreement: this.sync.agreement(),
         peers: this.sync.peers.length,
         isAwaiting: this.clock.isAwaiting(this.state.highest(), this.#nowMs),
         isFinished: this.isFinished,
         hadNeighbour: this.#config.expects_peers || this.sync.hasMet,
-      });
+      };
+      this.end.look(seen, this.#nowMs);
     }
     if (this.end.mustTell(this.#nowMs)) for (const peer of this.sync.peers) this.#sendHead(peer);
   }

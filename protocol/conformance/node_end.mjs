@@ -4,8 +4,10 @@ export class EndOfRun {
   #limits;
   #told = 0;
   #toldMs = 0;
+  #finishedMs = null; // since when it has nothing to do itself
   workDistance = 0;
   isOver = false;
+  isGivenUp = false; // it has waited for the others for long enough
 
   constructor(limits) {
     this.#limits = limits;
@@ -13,11 +15,11 @@ export class EndOfRun {
 
   /** The node has work itself. */
   isAtWork() {
-    [this.workDistance, this.isOver] = [0, false];
+    [this.workDistance, this.isOver, this.isGivenUp, this.#finishedMs] = [0, false, false, null];
   }
 
   /** It has none. agreement: of the Synchroniser; isAwaiting: 9.6.2; expected: whether it had or expected a neighbour. */
-  look({ agreement, peers, isAwaiting, isFinished, hadNeighbour }) {
+  look({ agreement, peers, isAwaiting, isFinished, hadNeighbour }, nowMs) {
     const { equal, differing, nearest } = agreement;
     const isHeld = isAwaiting || differing > 0;
     const most = this.#limits.WORK_DISTANCE_MAX;
@@ -27,6 +29,9 @@ export class EndOfRun {
     }
     const isFar = peers === 0 || this.workDistance === most;
     this.isOver = isFinished && !isHeld && isFar && (equal > 0 || !hadNeighbour);
+    if (this.#finishedMs === null || !isFinished) this.#finishedMs = nowMs;
+    const limitMs = peers > 0 ? this.#limits.END_WAIT_MS_MAX : this.#limits.FIRST_SYNC_TIMEOUT_MS;
+    this.isGivenUp = isFinished && nowMs - this.#finishedMs >= limitMs;
   }
 
   /** Whether all neighbours are to be told now; true counts as told. */

@@ -36,6 +36,7 @@ export const LIMITS = Object.freeze({
   WORK_TOLD_MS: 100,
   END_INTERVALS: 4,
   END_PATIENCE_MS_MAX: 900000,
+  END_WAIT_MS_MAX: 1800000,
 });
 
 export function clamp(value, low, high) {

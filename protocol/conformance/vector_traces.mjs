@@ -29,7 +29,8 @@ function bytesOf(file, notation) {
 }
 
 function marksOf(node) {
-  return { live: node.sync.isLive, finished: node.isFinished, over: node.end.isOver };
+  const { isOver: over, isGivenUp: givenUp } = node.end;
+  return { live: node.sync.isLive, finished: node.isFinished, over, given_up: givenUp };
 }
 
 /** One event again, with what followed from it here. */

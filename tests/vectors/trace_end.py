@@ -12,7 +12,8 @@ from tests.vectors.trace_recorder import Story, X, Y, head_of
 
 ONE = run({}, steps=1)
 TWO = run({}, steps=2)
-_MANIFESTS = {"one": ONE, "two": TWO}
+FIVE = run({}, steps=5)
+_MANIFESTS = {"one": ONE, "two": TWO, "five": FIVE}
 
 
 def end() -> Document:
@@ -24,6 +25,7 @@ def _stories() -> Iterator[Story]:
     yield from _distances()
     yield from _over()
     yield from _awaited()
+    yield from _given_up()
 
 
 def finished(name: str, **config: object) -> Story:
@@ -43,6 +45,14 @@ def _distances() -> Iterator[Story]:
 
     told = Story("a node with steps to make says zero", TWO)
     yield told.tick(0).join(10, X).worker_ready(20).same(30, X, work_distance=16).tick(150)
+
+    told = Story(
+        "a relay that waits for others to finish: the run is not over at sixteen",
+        TWO,
+        held=[seal(TWO, 1, 0)],
+        is_training=False,
+    )
+    yield told.tick(0).join(10, X).same(20, X, work_distance=16).tick(200)
 
     told = Story("while it catches up it says zero", ONE, is_training=False)
     other = ledger_of(ONE, [seal(ONE, 1, 0)])
@@ -76,9 +86,6 @@ def _over() -> Iterator[Story]:
     told.leave(100, X).push(200, Y, seal(ONE, 1, 0)).leave(300, Y)
     yield told.tick(350)
 
-    told = Story("it expected a neighbour, and none came: not over", ONE, expects_peers=True)
-    yield told.ticks(0, 30_000).worker_ready(30_010).estimated(30_100, 0).tick(30_150)
-
 
 def _awaited() -> Iterator[Story]:
     told = Story(
@@ -91,7 +98,30 @@ def _awaited() -> Iterator[Story]:
     told.same(120_999, X, work_distance=16).tick(121_000)
     yield told.tick(121_001).same(121_010, X, work_distance=16)
 
+    yield _interval("quick authors are awaited for 5 s", 300, 5_000)
+    yield _interval("an author heard of once counts with the longest interval of any", 2_000, 8_000)
+    yield _interval("slow authors are awaited for 15 min", 300_000, 900_000)
+
     told = Story("its last round comes: nobody is awaited any more", TWO, is_training=False)
     told.tick(0).join(10, X).same(20, X).push(1_000, X, seal(TWO, 1, 0), seal(TWO, 2, 1), seal(TWO, 3, 1))
     told.same(2_000, X, work_distance=16).push(3_000, X, seal(TWO, 1, 1))
     yield told.same(3_100, X, work_distance=16).tick(3_150)
+
+
+def _interval(name: str, interval_ms: int, patience_ms: int) -> Story:
+    """Author 1 is heard of twice, author 2 once; all others have done the last round."""
+    told = Story(name, FIVE, is_training=False).tick(0).join(10, X).same(20, X)
+    told.push(1_000, X, seal(FIVE, 1, 0), *(seal(FIVE, author, 4) for author in (3, 4, 5, 6)))
+    heard_ms = 1_000 + interval_ms
+    told.push(heard_ms, X, seal(FIVE, 1, 1), seal(FIVE, 2, 1)).same(heard_ms + 10, X, work_distance=16)
+    return told.tick(heard_ms + patience_ms).tick(heard_ms + patience_ms + 1)
+
+
+def _given_up() -> Iterator[Story]:
+    told = finished("a neighbour lies for ever: after half an hour it may leave all the same")
+    told.tick(30).tell(100_000, X, head_of(ledger_of(ONE, []), work_distance=9)).tick(1_000_000)
+    yield told.ticks(1_800_019, 1_800_020)
+
+    told = Story("it expected a neighbour, and none came: after 30 s it may leave", ONE, expects_peers=True)
+    told.ticks(0, 30_000).worker_ready(30_010).estimated(30_100, 0)
+    yield told.ticks(30_150, 60_149, 60_150)

@@ -164,8 +164,13 @@ class Story:
         return self.node.ignored + self.node.snapshots.ignored
 
     def _marks(self) -> dict[str, bool]:
-        node = self.node
-        return {"live": node.sync.is_live, "finished": node.is_finished, "over": node.end.ending.is_over}
+        node, ending = self.node, self.node.end.ending
+        return {
+            "live": node.sync.is_live,
+            "finished": node.is_finished,
+            "over": ending.is_over,
+            "given_up": ending.is_given_up,
+        }
 
     # --- dialogues
 

@@ -117,6 +117,17 @@ def _tokens() -> Iterator[Story]:
     told.tell(100, X, pushed(second)).tell(150, X, pushed(exclude(INVITED, 1, 1))).tell(200, Y, pushed(admission))
     yield told.tick(2_100)
 
+    away = [admit(INVITED, 2), admit(INVITED, 3)]
+    held = (seal(INVITED, 2, 20), seal(INVITED, 3, 20))
+    told = relay(
+        "nothing is held of an author any more: it is not heard of, not even once its records are back",
+        INVITED,
+        statements=(first, *away),
+        held=held,
+    )
+    told.push(1_000, X, seal(INVITED, 1, 5)).tell(1_100, X, pushed(claim(INVITED, 1, 4)), pushed(admission))
+    yield told.tick(2_100)
+
     told = relay("both claims in one message", INVITED)
     yield told.tell(100, X, pushed(first, second)).tick(150)
 

@@ -112,6 +112,10 @@ def _making() -> Iterator[Story]:
     told = Story("a node without an own update makes it, and does not attest it", OPEN, held=rounds(*BEFORE, STEP))
     yield told.tick(0).join(10, X).same(20, X).push(200, X, *rounds(FRONTIER)).ticks(250, 300)
 
+    held = [*rounds(*BEFORE, STEP), mine(16)]
+    told = Story("a relay does not attest it, even with an own update", OPEN, held=held, is_training=False)
+    yield told.tick(0).join(10, X).same(20, X).push(200, X, *rounds(FRONTIER)).ticks(250)
+
     told = Story("a node that is not live makes none", OPEN, held=FULL)
     yield told.tick(0).join(10, X).tick(100)
 
@@ -171,8 +175,8 @@ def _choosing() -> Iterator[Story]:
     told = joiner("not more than half: those who attest a later step count against it")
     told.tell(30, X, attested(_false(), 4, step=2_048), attested(TRUE, 5, step=2_048), attested(TRUE, 6, step=3_072))
     yield told.tick(50)
-    told = joiner("of two files that enough attest the later one")
-    yield told.tell(30, X, attested(_false(), *range(4, 9), step=2_048)).tick(50)
+    told = joiner("of two files that enough attest the later one", authors=range(1, 6))
+    yield told.tell(30, X, attested(_false(), 6, 7, 8, step=2_048)).tick(50)
     yield joiner("never asked to: asks for no attestations", snapshot=SnapshotUse.NEVER).tick(50)
     yield joiner("auto, in an open run: asks for none", snapshot=SnapshotUse.AUTO).tick(50)
     yield _auto()
@@ -216,6 +220,10 @@ def _using() -> Iterator[Story]:
     full = replica_of([*FULL, mine(16)]).ledger
     told.tell(40, X, head_of(full, step=FRONTIER)).answer(45, X, full, rounds=3).tick(50).snapshot_arrived(100, TRUE)
     yield told.answer(200, X, full)
+
+    told = joiner("its own key is skipped, since another session pulls it: not signed before that has come").join(25, Y)
+    told.worker_ready(30).tick(50).snapshot_arrived(100, TRUE).until_pull(200, Y, full, step=FRONTIER)
+    yield told.catch_up(300, X, full, step=FRONTIER).answer(400, Y, full)
 
     told = _used("the replay proves it: same updates, same coefficients", TRUE, FULL)
     yield told.estimated(3_000, FRONTIER, *([5] * 16)).same(3_100, X, step=FRONTIER).ticks(3_150, 3_200)

@@ -80,7 +80,17 @@ def _waiting() -> Iterator[Story]:
 
     yield _paces()
     yield _late_ones_do_not_count()
+    yield _half_comes_late()
+    yield _last_sixteen()
+
+    told = Story("it waits 30 s at the most", CURRENT).tick(0).worker_ready(0).join(10, X)
+    told.push(15_000, X, *(seal(CURRENT, author, 0) for author in (1, 2, 3))).estimated(20_000, 0).estimated(40_000, 1)
+    yield told.ticks(40_100, 69_999, 70_000)
+
     yield _fast_node()
+    yield _heard_once()
+    yield _quick_ones()
+    yield _slow_ones()
     yield _majority_leaves()
 
     told = Story(
@@ -113,30 +123,60 @@ def _paces() -> Story:
 
 
 def _late_ones_do_not_count() -> Story:
-    told = Story(
-        "a wait that ran to its limit does not raise the pace",
-        CURRENT,
-        reserved_step=4,
-        held=[own(4, manifest=CURRENT)],
+    told = Story("a wait that ran to its limit does not raise the pace", CURRENT).tick(0).worker_ready(0).join(10, X)
+    told.estimated(400, 0).push(410, X, *(seal(CURRENT, author, 0) for author in (1, 2, 3))).estimated(800, 1)
+    told.ticks(1_599, 1_600).push(2_900, X, *(seal(CURRENT, author, 1) for author in (1, 2, 3)))
+    return told.estimated(3_000, 2).ticks(3_799, 3_800)
+
+
+def _half_comes_late() -> Story:
+    told = Story("pace ends when half have what is needed, not when the node itself is done", CURRENT).tick(0)
+    told.worker_ready(0).join(10, X)
+    told.push(100, X, *(seal(CURRENT, author, 0) for author in (1, 2, 3))).estimated(400, 0).estimated(800, 1)
+    told.push(1_300, X, *(seal(CURRENT, author, 1) for author in (1, 2, 3))).estimated(1_700, 2)
+    return told.ticks(2_500, 2_999, 3_000)
+
+
+def _last_sixteen() -> Story:
+    told = (
+        Story("pace is that of the last sixteen steps; it waits 200 ms at the least", CURRENT).tick(0).worker_ready(0)
     )
-    told.tick(0).worker_ready(0).join(10, X).estimated(400, 5).estimated(800, 6)
-    told.push(810, X, *(seal(CURRENT, author, 5) for author in (1, 2, 3)))
-    told.estimated(1_200, 7)
-    for after_ms in (350, 799, 800, 850):
-        told.tick(1_200 + after_ms)
-    told.push(2_900, X, *(seal(CURRENT, author, 6) for author in (1, 2, 3))).estimated(3_000, 8)
-    for after_ms in (350, 799, 800, 850):
-        told.tick(3_000 + after_ms)
-    return told
+    for step in range(18):
+        told.estimated(3_000 * (step + 1), step)
+    for step in range(18, 34):
+        told.estimated(54_000 + 60 * (step - 17), step)
+    told.join(54_970, X).push(54_980, X, *(seal(CURRENT, author, 33) for author in (1, 2, 3)))
+    return told.estimated(55_020, 34).ticks(55_070, 55_219, 55_220)
+
+
+def _ahead(name: str) -> Story:
+    """Held on the disk: own steps up to 19, and three others who were far behind."""
+    held = [own(step) for step in range(20)] + [seal(EXAMPLE, author, 3) for author in (1, 2, 3)]
+    return Story(name, EXAMPLE, held=held, reserved_step=19).tick(0).join(0, X).same(5, X)
+
+
+def _heard_once() -> Story:
+    told = _ahead("heard of once, no interval known: at work for 30 s")
+    told.push(1_000, X, *(seal(EXAMPLE, author, 9) for author in (1, 2, 3)))
+    return told.worker_ready(1_100).ticks(30_999, 31_000, 31_001)
+
+
+def _quick_ones() -> Story:
+    told = _ahead("intervals are smoothed; quick authors are at work for 5 s")
+    for now_ms, step in ((1_000, 8), (1_200, 9), (2_000, 10)):
+        told.push(now_ms, X, *(seal(EXAMPLE, author, step) for author in (1, 2, 3)))
+    return told.worker_ready(2_100).ticks(6_999, 7_000, 7_001)
+
+
+def _slow_ones() -> Story:
+    told = _ahead("slow authors are at work for 60 s")
+    for now_ms, step in ((1_000, 8), (21_000, 9)):
+        told.push(now_ms, X, *(seal(EXAMPLE, author, step) for author in (1, 2, 3)))
+    return told.worker_ready(21_100).ticks(80_999, 81_000, 81_001)
 
 
 def _fast_node() -> Story:
-    """SPEC 9.1.4."""
-    held = [own(step) for step in range(20)] + [seal(EXAMPLE, author, 3) for author in (1, 2, 3)]
-    told = Story(
-        "ahead of a slower majority that is at work: no more than eight rounds", EXAMPLE, held=held, reserved_step=19
-    )
-    told.tick(0).join(0, X).same(5, X)
+    told = _ahead("ahead of a slower majority that is at work: no more than eight rounds")
     for number, now_ms in enumerate((1_000, 2_000)):
         told.push(now_ms, X, *(seal(EXAMPLE, author, 10 + number) for author in (1, 2, 3)))
     told.worker_ready(2_100).ticks(2_150, 7_200)
@@ -145,14 +185,7 @@ def _fast_node() -> Story:
 
 
 def _majority_leaves() -> Story:
-    held = [own(step) for step in range(20)] + [seal(EXAMPLE, author, 3) for author in (1, 2, 3)]
-    told = Story(
-        "the majority has left: goes on after eight of its usual intervals, of a second each",
-        EXAMPLE,
-        held=held,
-        reserved_step=19,
-    )
-    told.tick(0).join(0, X).same(5, X)
+    told = _ahead("the majority has left: goes on after eight of its usual intervals, of a second each")
     for number, now_ms in enumerate((1_000, 2_000, 3_000)):
         told.push(now_ms, X, *(seal(EXAMPLE, author, 8 + number) for author in (1, 2, 3)))
     return told.worker_ready(3_100).ticks(3_150, 9_000, 11_000, 11_001)
@@ -184,10 +217,10 @@ def _jumping() -> Iterator[Story]:
     told = Story(
         "old steps of an author raise nothing: it is not heard of",
         EXAMPLE,
-        held=[seal(EXAMPLE, 1, 30)],
+        held=[seal(EXAMPLE, 1, 3)],
         is_training=False,
     )
-    told.tick(0).join(10, X).same(20, X).push(100, X, seal(EXAMPLE, 2, 12)).push(200, X, seal(EXAMPLE, 1, 20))
+    told.tick(0).join(10, X).same(20, X).push(100, X, seal(EXAMPLE, 2, 12)).push(200, X, seal(EXAMPLE, 1, 1))
     yield told.tick(2_500)
 
     told = Story(

@@ -126,7 +126,7 @@ def _times() -> Iterator[Story]:
     told.until_pull(30, X, ledger_of(EXAMPLE, records))
     for number in range(7):
         told.tell(9_000 * number + 5_000, X, Records(request=104, data=records[number])).tick(9_000 * number + 9_000)
-    yield told.tell(63_900, X, head_of(full))
+    yield told.tell(63_999, X, head_of(full)).tell(64_000, X, head_of(full))
 
     told = relay("an answer that came after a request was sent again counts once")
     told.tell(30, X, head_of(full)).tick(5_030).answer(5_040, X, full, rounds=1)
@@ -137,6 +137,13 @@ def _times() -> Iterator[Story]:
     told.tell(2_039, X, head_of(full)).tell(2_040, X, head_of(full))
     told.answer(2_050, X, full, until=PullRequest).pulled(2_060, X)
     yield told.tell(6_059, X, head_of(full)).tell(6_060, X, head_of(full))
+
+    told = relay("the rest between sessions that fail is a minute at most")
+    now_ms = 0
+    for rest_ms in (2_000, 4_000, 8_000, 16_000, 32_000, 60_000):
+        told.until_pull(now_ms + 50, X, full).pulled(now_ms + 60, X)
+        now_ms += rest_ms + 50
+    yield told.tell(now_ms + 9, X, head_of(full)).tell(now_ms + 10, X, head_of(full))
 
     told = relay("fewer records than slots: failed; some came, so the rest is 1 s")
     told.until_pull(30, X, full).pulled(40, X, one)
