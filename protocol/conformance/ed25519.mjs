@@ -43,14 +43,22 @@ export function verify(key, message, signature) {
   return !hasSmallOrder(commitment);
 }
 
-function secretHandle(secretSeed) {
-  return createPrivateKey({ key: Buffer.concat([SECRET_PREFIX, secretSeed]), format: "der", type: "pkcs8" });
+const signers = new Map(); // hex of a secret seed -> {handle: OpenSSL's, author}
+
+function signerOf(secretSeed) {
+  const name = secretSeed.toString("hex");
+  if (!signers.has(name)) {
+    const handle = createPrivateKey({ key: Buffer.concat([SECRET_PREFIX, secretSeed]), format: "der", type: "pkcs8" });
+    const author = createPublicKey(handle).export({ format: "der", type: "spki" }).subarray(-32);
+    signers.set(name, { handle, author });
+  }
+  return signers.get(name);
 }
 
 export function publicKeyOf(secretSeed) {
-  return createPublicKey(secretHandle(secretSeed)).export({ format: "der", type: "spki" }).subarray(-32);
+  return signerOf(secretSeed).author;
 }
 
 export function sign(secretSeed, message) {
-  return opensslSign(null, message, secretHandle(secretSeed));
+  return opensslSign(null, message, signerOf(secretSeed).handle);
 }

@@ -39,7 +39,7 @@ export class Node {
     this.#limits = limits;
     this.state = new State(run);
     for (const statement of disk.statements) this.state.state(statement);
-    for (const record of disk.records) this.state.add(record);
+    for (const record of disk.records) this.state.load(record);
     this.clock = new StepClock(run, this.#author.toString("hex"), limits);
     this.sync = new Synchroniser(this.state, config.first_request, limits);
     this.end = new EndOfRun(limits);
@@ -115,8 +115,7 @@ export class Node {
 
   #sendHead(peer) {
     this.sync.headSent(peer, this.#nowMs);
-    const { ledger, coefficients } = this.state;
-    const told = [ledger.root(), coefficients.digest(), ledger.updates, this.#frontier(), this.end.workDistance];
+    const told = [this.state.root(), this.state.digest(), this.state.ledger.updates, this.#frontier(), this.end.workDistance];
     this.#send([[peer, encodeMessage("Head", ...told)]]);
   }
 
@@ -215,9 +214,8 @@ export class Node {
   }
 
   #takeHead(peer, head) {
-    const { ledger, coefficients } = this.state;
-    const isSame = head.root.equals(ledger.root()) && !head.state_digest.equals(NOT_SUMMED);
-    if (isSame && !head.state_digest.equals(coefficients.digest())) {
+    const isSame = head.root.equals(this.state.root()) && !head.state_digest.equals(NOT_SUMMED);
+    if (isSame && !head.state_digest.equals(this.state.digest())) {
       this.recounts.claimed(peer, this.#nowMs); // SPEC 7.6
       return;
     }

@@ -8,7 +8,9 @@ import { Ledger } from "./ledger.mjs";
 export class State {
   #authors = new Map(); // hex -> author, of whom something is or was held
   #suspended = []; // records (7.7)
-  #highest = null; // hex of an author -> highest step held; null after a change
+  #highest = null; // hex of an author -> highest step held; null after a change, like the next two
+  #root = null;
+  #digest = null;
 
   constructor(run) {
     this.run = run;
@@ -30,15 +32,37 @@ export class State {
     if (outcome.verdict === "counts") this.coefficients.add(outcome.envelope);
     if (outcome.verdict === "voids") this.coefficients.removePayload(outcome.removed);
     if (outcome.envelope !== undefined) this.#authors.set(outcome.envelope.author.toString("hex"), outcome.envelope.author);
-    this.#highest = null;
+    this.#changed();
     return outcome;
+  }
+
+  #changed() {
+    [this.#highest, this.#root, this.#digest] = [null, null, null];
+  }
+
+  /** The ledger's root (7.5). */
+  root() {
+    this.#root ??= this.ledger.root();
+    return this.#root;
+  }
+
+  /** The state digest (7.4). */
+  digest() {
+    this.#digest ??= this.coefficients.digest();
+    return this.#digest;
+  }
+
+  /** A record from the disk. It counted once: if its author is not admitted now, it is suspended. */
+  load(record) {
+    const { reason } = this.add(record);
+    if (reason === "NOT_ADMITTED") this.#suspended.push(record);
   }
 
   /** Takes a statement in: {verdict, reason, key}. Records that it leaves no slot are suspended or gone. */
   state(data) {
     const before = this.records();
     const outcome = this.ledger.state(data, this.coefficients);
-    this.#highest = null;
+    this.#changed();
     if (outcome.verdict !== "counts") return outcome;
     const held = new Set(this.records());
     const dropped = before.filter((record) => !held.has(record));

@@ -56,7 +56,7 @@ export class Synchroniser {
 
   /** How the last heads compare with the own ledger (9.6). */
   agreement() {
-    const root = this.#state.ledger.root();
+    const root = this.#state.root();
     const equal = [...this.#neighbours].filter(([, { head }]) => head?.root.equals(root)).map(([peer]) => peer);
     const distances = this.#heads().map(({ work_distance: distance }) => distance);
     return {
@@ -84,7 +84,7 @@ export class Synchroniser {
     const neighbour = this.#neighbours.get(peer);
     this.#neighbours.delete(peer);
     neighbour?.session?.close();
-    const root = this.#state.ledger.root();
+    const root = this.#state.root();
     if (neighbour?.head?.root.equals(root)) this.#leftWith(root).add(peer);
   }
 
@@ -101,7 +101,7 @@ export class Synchroniser {
   receiveHead(peer, head, nowMs, options) {
     const neighbour = this.#neighbours.get(peer);
     neighbour.head = head;
-    if (head.root.equals(this.#state.ledger.root())) {
+    if (head.root.equals(this.#state.root())) {
       neighbour.mismatches = 0;
       this.isLive = true;
       return [];

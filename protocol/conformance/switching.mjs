@@ -57,8 +57,7 @@ function agrees(functions, { function: name, input, expected }, file) {
 
 /** Changed files and whatever imports them are copies; all others are links, so that their modules are loaded once. */
 function writeReader(folder, edits) {
-  const changed = new Map();
-  for (const [name, old, replacement] of edits) changed.set(name, edited(name, changed.get(name), old, replacement));
+  const changed = changedFiles(edits);
   const copied = new Set(changed.keys());
   for (let before = -1; before !== copied.size; ) {
     before = copied.size;
@@ -69,6 +68,13 @@ function writeReader(folder, edits) {
     if (copied.has(name)) writeFileSync(path, changed.get(name) ?? source);
     else symlinkSync(join(READER, name), path);
   }
+}
+
+/** Map of the name of each file that the edits change -> its new text. Throws where a text does not occur once. */
+export function changedFiles(edits) {
+  const changed = new Map();
+  for (const [name, old, replacement] of edits) changed.set(name, edited(name, changed.get(name), old, replacement));
+  return changed;
 }
 
 function edited(name, changed, old, replacement) {

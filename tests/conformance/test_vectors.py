@@ -54,7 +54,8 @@ def test_vectors__another_file_or_a_changed_one__is_named(tmp_path: Path, monkey
 
 
 def test_vectors__all_files__stay_of_moderate_size() -> None:
-    assert sum((FOLDER / name).stat().st_size for name in FILES) < BYTES_MAX
+    files = [name for name in FILES if not name.startswith("traces_")]  # those have a bound of their own
+    assert sum((FOLDER / name).stat().st_size for name in files) < BYTES_MAX
 
 
 def test_vectors__reasons__each_has_one() -> None:

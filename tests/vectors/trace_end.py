@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from tests.support.ledgers import ledger_of, seal
 from tests.vectors.notation import Document
@@ -28,7 +29,7 @@ def _stories() -> Iterator[Story]:
     yield from _given_up()
 
 
-def finished(name: str, **config: object) -> Story:
+def finished(name: str, **config: Any) -> Story:
     """A node that has done its only step, with two neighbours who hold it, too."""
     told = Story(name, ONE, **config).tick(0).worker_ready(0).estimated(5, 0).join(10, X, Y)
     return told.same(20, X).same(20, Y)

@@ -18,7 +18,7 @@ Stories = Callable[[], Iterable[Story]]
 def traces(about: str, stories: Stories, manifests: dict[str, Manifest]) -> Document:
     """One file: every story as a case."""
     names = {manifest.run_id: name for name, manifest in manifests.items()}
-    parts = Parts({ME.author: "me"} | {signer(number).author: f"a{number}" for number in range(_AUTHORS)})
+    parts = Parts({ME.author: "me", **{signer(number).author: f"a{number}" for number in range(_AUTHORS)}})
     told = list(stories())
     for story in told:
         story.name_parts(parts)

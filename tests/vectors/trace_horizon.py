@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from tests.support.ledgers import ledger_of, seal
 from tests.vectors.notation import Document
@@ -26,7 +27,7 @@ def _stories() -> Iterator[Story]:
     yield from _pulled()
 
 
-def relay(name: str, *, held: tuple[bytes, ...] = (), step: int = 0, **config: object) -> Story:
+def relay(name: str, *, held: tuple[bytes, ...] = (), step: int = 0, **config: Any) -> Story:
     """A live relay with a neighbour that is at ``step``."""
     told = Story(name, LONG, held=held, is_training=False, **config).tick(0).join(10, X)
     return told.same(20, X, step=step)

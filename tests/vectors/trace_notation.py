@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any, TypeAlias, assert_never
 
+from protocol.crypto import Author
 from protocol.errors import RejectReason
 from protocol.events import (
     BasisArrived,
@@ -45,7 +47,7 @@ _BEGINNING_BYTES = 8  # by which they are looked for
 class Parts:
     """Records and statements by name. A name says who made them and for what, so that a trace can be read."""
 
-    def __init__(self, names: dict[bytes, str]) -> None:
+    def __init__(self, names: Mapping[Author, str]) -> None:
         """``names``: of authors, by key."""
         self._authors = names
         self._names: dict[bytes, str] = {}
@@ -80,7 +82,7 @@ class Parts:
         self._add(attestation, f"attestation by {self._author(attestation[:32])} of {step}")
 
     def _author(self, key: bytes) -> str:
-        return self._authors.get(key, key.hex()[:8])
+        return self._authors.get(Author(key), key.hex()[:8])
 
     def _add(self, data: bytes, name: str) -> None:
         if data in self._names:

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 from protocol import limits
@@ -35,11 +36,13 @@ from protocol.run.manifest import Manifest
 from protocol.state.replica import Replica
 from protocol.sync.anti_entropy import Reply, Request, answer
 from protocol.wire import Head, Message, PeerId, PullDone, PullRequest, Records
+from sfnode.storage.store import replay, replay_statements
 from tests.vectors.notation import Case, case
 from tests.vectors.trace_notation import Parts, add_parts, effect_row, event_row
 
 ME = Signer(bytes(32))
 X, Y, Z = PeerId("x"), PeerId("y"), PeerId("z")
+_DISK = Path("disk of a trace")  # in error texts
 OTHER_STATE = b"\7" * 32  # told by neighbours whose state nobody looks at
 
 
@@ -62,10 +65,8 @@ class Story:
         self.now_ms = 0
         self.effects: list[Effect] = []  # of the last event
         self._replica = Replica(manifest)
-        for statement in statements:
-            self._replica.add_statement(statement)
-        for record in held:
-            self._replica.add(record)
+        replay_statements(self._replica, statements, _DISK)
+        replay(self._replica, enumerate(held), _DISK)
         self.node = Node(manifest, ME, self.config, self._replica)
         self._held, self._statements = list(held), list(statements)
         self._done: list[tuple[int, Event, list[Effect], dict[str, Any]]] = []

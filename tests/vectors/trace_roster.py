@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from protocol.ledger.ledger import Ledger
 from protocol.ledger.statements import StatementCodec
@@ -35,7 +36,7 @@ def _stories() -> Iterator[Story]:
     yield from _renewals()
 
 
-def relay(name: str, manifest: Manifest, **config: object) -> Story:
+def relay(name: str, manifest: Manifest, **config: Any) -> Story:
     """A live relay with three neighbours."""
     told = Story(name, manifest, is_training=False, **config).tick(0).join(10, X, Y, Z)
     return told.same(20, X)
@@ -117,13 +118,21 @@ def _tokens() -> Iterator[Story]:
     told.tell(100, X, pushed(second)).tell(150, X, pushed(exclude(INVITED, 1, 1))).tell(200, Y, pushed(admission))
     yield told.tick(2_100)
 
+    told = relay(
+        "read from the disk: what an exclusion bars is nothing; what is suspended comes back",
+        INVITED,
+        statements=(second, first, admit(INVITED, 3), exclude(INVITED, 3, 2)),
+        held=(*held, seal(INVITED, 3, 1), seal(INVITED, 3, 2)),
+    )
+    yield told.tell(200, Y, pushed(admission)).tick(2_100)
+
     away = [admit(INVITED, 2), admit(INVITED, 3)]
-    held = (seal(INVITED, 2, 20), seal(INVITED, 3, 20))
+    others = (seal(INVITED, 2, 20), seal(INVITED, 3, 20))
     told = relay(
         "nothing is held of an author any more: it is not heard of, not even once its records are back",
         INVITED,
         statements=(first, *away),
-        held=held,
+        held=others,
     )
     told.push(1_000, X, seal(INVITED, 1, 5)).tell(1_100, X, pushed(claim(INVITED, 1, 4)), pushed(admission))
     yield told.tick(2_100)

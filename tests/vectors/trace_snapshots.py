@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from protocol.node.node_config import SnapshotUse
 from protocol.run.manifest import Manifest
@@ -91,7 +92,7 @@ def _false() -> bytes:
     return encode_snapshot(OPEN, replace(true, epochs={**true.epochs, 0: flat}))
 
 
-def joiner(name: str, *, data: bytes = TRUE, authors: Sequence[int] = AUTHORS, **config: object) -> Story:
+def joiner(name: str, *, data: bytes = TRUE, authors: Sequence[int] = AUTHORS, **config: Any) -> Story:
     """A joiner whose first neighbour tells attestations of a file, and holds more than it."""
     told = Story(name, OPEN, **{"expects_peers": True, "snapshot": SnapshotUse.ALWAYS, **config}).tick(0)
     return told.join(10, X).tell(20, X, attested(data, *authors))

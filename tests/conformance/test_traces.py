@@ -1,0 +1,87 @@
+"""Traces of the node machine: each rule that they show, switched off in the JavaScript node, makes one of them fail."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from protocol.events import Effect, Event
+from tests.conformance import __main__ as conformance
+from tests.vectors.catalogue import FILES, FOLDER
+from tests.vectors.runs import EXAMPLE
+from tests.vectors.trace_recorder import Story
+
+BYTES_MAX = 1_500_000
+TRACES = {name: json.loads((FOLDER / name).read_text("utf-8")) for name in FILES if name.startswith("traces_")}
+SPEC = (FOLDER.parent / "SPEC.md").read_text("utf-8")
+SWITCHES = (conformance.READER / "node_switches.mjs").read_text("utf-8")
+# Sections of the node machine of which every numbered rule has a switch; what 9.5 says of bytes is in snapshots.json.
+SECTIONS = ("8.4", "9.1", "9.2", "9.6")
+OTHERS = {"7.3.3", "7.3.4", "7.6", "7.7", "8.3", "8.4", "8.5", "9.5", "9.5.6", "9.5.7", "9.5.8", "9.5.9", "9.6"}
+
+
+def handled() -> list[dict[str, Any]]:
+    """Every event of every trace."""
+    return [event for file in TRACES.values() for case in file["cases"] for event in case["expected"]["events"]]
+
+
+def test_switches__every_rule_off__a_trace_fails() -> None:
+    if fault := conformance.node_fault():
+        pytest.skip(fault)
+    finished = conformance.run_reader("node_switches.mjs")
+    assert finished.returncode == 0, finished.stdout[-4_000:] + finished.stderr[-2_000:]
+    assert "SURVIVES" not in finished.stdout
+
+
+def test_switches__numbered_rules_of_the_node_machine__each_has_one() -> None:
+    switched = set(re.findall(r'^  \["([\d.]+)", ', SWITCHES, re.MULTILINE))
+    assert switched == {rule for section in SECTIONS for rule in rules_of(section)} | OTHERS
+
+
+def rules_of(section: str) -> set[str]:
+    body = re.split(r"\n#{2,3} ", SPEC.split(f"\n### {section} ")[1])[0]
+    return {f"{section}.{number}" for number in re.findall(r"^(\d+)\. ", body, re.MULTILINE)}
+
+
+def test_switches__text_that_is_not_there__is_named(tmp_path: Path) -> None:
+    if fault := conformance.node_fault():
+        pytest.skip(fault)
+    for path in conformance.READER.glob("*.mjs"):
+        text = path.read_text("utf-8")
+        is_clock = path.name == "node_clock.mjs"
+        (tmp_path / path.name).write_text(text.replace("behind > 0 &&", "behind !== 0 &&") if is_clock else text)
+    finished = conformance.run_reader(str(tmp_path / "node_switches.mjs"))
+    assert finished.returncode == 1 and "node_clock.mjs has 0 times: if (behind > 0 && nowMs" in finished.stderr
+
+
+def test_traces__events_and_effects_of_the_machine__each_occurs() -> None:
+    for kinds, found in ((Event, {event["event"][0] for event in handled()}), (Effect, effects())):
+        assert found == {kind.__name__ for kind in get_args(kinds)}
+
+
+def effects() -> set[str]:
+    return {effect[0] for event in handled() for effect in event["effects"]}
+
+
+def test_traces__all_files__stay_of_moderate_size() -> None:
+    assert sum((FOLDER / name).stat().st_size for name in TRACES) < BYTES_MAX
+
+
+def test_traces__time__never_goes_back() -> None:
+    for file in TRACES.values():
+        for case in file["cases"]:
+            times = [event["at_ms"] for event in case["expected"]["events"]]
+            assert times == sorted(times), case["name"]
+    with pytest.raises(AssertionError, match="9 comes after 10"):
+        Story("backwards", EXAMPLE).ticks(10, 9)
+
+
+def test_traces__parts__each_occurs_and_is_not_written_out() -> None:
+    for name, file in TRACES.items():
+        text = json.dumps(file["cases"])
+        assert [part for part in file["parts"] if f'{{"part": {json.dumps(part)}}}' not in text] == [], name
+        assert [part for part, data in file["parts"].items() if data in text] == [], name
