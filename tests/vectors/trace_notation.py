@@ -120,18 +120,33 @@ def _plain(data: bytes) -> list[Any]:
     return compact(data, b"\0", readable=False)
 
 
-def add_parts(message: Message, record_bytes: int, parts: Parts) -> None:
-    """Name the records, statements and attestations in a message."""
-    if isinstance(message, Records) and len(message.data) % record_bytes == 0:
-        for start in range(0, len(message.data), record_bytes):
-            parts.add_record(message.data[start : start + record_bytes])
-    if isinstance(message, Statements):
-        for statement in message.statements:
-            if len(statement) >= _PART_BYTES_MIN:
+def add_parts(told: Event | Effect, record_bytes: int, parts: Parts) -> None:
+    """Name the records, statements and attestations that an event or effect carries."""
+    match told:
+        case MessageArrived() | SendMessage():
+            _add_parts_of(told.message, record_bytes, parts)
+        case StatementSubmitted():
+            parts.add_statement(told.statement)
+        case StoreRecords():
+            for record in told.records:
+                parts.add_record(record)
+        case _:
+            pass  # carries none
+
+
+def _add_parts_of(message: Message, record_bytes: int, parts: Parts) -> None:
+    match message:
+        case Records() if len(message.data) % record_bytes == 0:
+            for start in range(0, len(message.data), record_bytes):
+                parts.add_record(message.data[start : start + record_bytes])
+        case Statements():
+            for statement in message.statements:
                 parts.add_statement(statement)
-    if isinstance(message, Attestations):
-        for attestation in message.attestations:
-            parts.add_attestation(attestation)
+        case Attestations():
+            for attestation in message.attestations:
+                parts.add_attestation(attestation)
+        case _:
+            pass
 
 
 def event_row(event: Event, parts: Parts) -> Row:

@@ -25,7 +25,6 @@ from protocol.events import (
     SendMessage,
     SnapshotArrived,
     StatementSubmitted,
-    StoreRecords,
     Ticked,
     WorkerReady,
 )
@@ -224,16 +223,8 @@ class Story:
             parts.add_record(record)
         record_bytes = self._replica.ledger.codec.record_bytes
         for _, event, effects, _ in self._done:
-            if isinstance(event, MessageArrived):
-                add_parts(event.message, record_bytes, parts)
-            if isinstance(event, StatementSubmitted):
-                parts.add_statement(event.statement)
-            for effect in effects:
-                if isinstance(effect, SendMessage):
-                    add_parts(effect.message, record_bytes, parts)
-                if isinstance(effect, StoreRecords):
-                    for record in effect.records:
-                        parts.add_record(record)
+            for told in (event, *effects):
+                add_parts(told, record_bytes, parts)
 
     def limited(self, **changed: int) -> AbstractContextManager[Story]:
         """While it lasts these limits of SPEC 10 have other values; the case says so."""
