@@ -12,7 +12,7 @@ from pathlib import Path
 from protocol.crypto import Author, Signer
 from protocol.errors import Ignore
 from protocol.ledger import Envelope, EnvelopeCodec, Ledger
-from protocol.run import FileHash, Manifest, ModelSpec, Objective, TaskKind, TaskSpec, TensorKind, TensorSpec
+from protocol.run import Manifest, Objective, TaskKind, TaskSpec, TensorKind, TensorSpec, no_model
 from protocol.state import Replica
 from sfnode.run import MethodOptions, RunDraft, build_manifest, method_of
 
@@ -67,7 +67,7 @@ def manifest_of(shape: Shape, tensors: Sequence[TensorSpec] | None = None) -> Ma
     draft = RunDraft(
         name="benchmark",
         owner=OWNER.author,
-        model=ModelSpec(id="local:none", revision="", weights=_file("model"), tokenizer=_file("tokenizer")),
+        model=no_model(),
         tensors=tuple(tensors or opt_125m_tensors()),
         task=TaskSpec(
             kind=TaskKind.CLASSIFICATION,
@@ -187,10 +187,6 @@ class _Unsigned(Signer):
 
     def sign(self, message: bytes) -> bytes:
         return bytes(64)
-
-
-def _file(name: str) -> tuple[FileHash, ...]:
-    return (FileHash(name=name, sha256="0" * 64),)
 
 
 def _matrix(name: str, rows: int, cols: int) -> TensorSpec:

@@ -21,15 +21,14 @@ from protocol.errors import NumericError
 from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import (
     CoreKind,
-    FileHash,
     Manifest,
     Method,
-    ModelSpec,
     Objective,
     ScalarKind,
     Schedule,
     ScheduleKind,
     TensorSpec,
+    no_model,
 )
 from protocol.state import Coefficients
 from protocol.subspace import Bases, Basis, Published, decode_basis_untrusted, encode_basis, seed_of
@@ -228,11 +227,10 @@ def _published(
 def _manifest(
     recipe: NetworkTrial, task: Task, tensors: Sequence[TensorSpec], method: tuple[Method, Schedule]
 ) -> Manifest:
-    file = (FileHash(name="none", sha256="0" * 64),)  # nothing is loaded by this manifest
     draft = RunDraft(
         name="learn",
         owner=OWNER.author,
-        model=ModelSpec(id="local:learn", revision="", weights=file, tokenizer=file),
+        model=no_model("local:learn"),  # nothing is loaded by this manifest
         tensors=tuple(tensors),
         task=task_spec(task, rows=recipe.rows, objective=Objective(recipe.objective)),
         method=method[0],

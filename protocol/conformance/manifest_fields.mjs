@@ -51,17 +51,20 @@ function object(fields) {
   };
 }
 
-const file = object({ name: text(1, 256), sha256: lowerHex64 });
+const file = object({ name: text(1, 256), bytes: integer(0, 2 ** 40), sha256: lowerHex64, pieces: lowerHex64 });
 
 const MANIFEST = object({
-  format: choice(1),
+  format: choice(2),
   name: text(1, 256),
   owner: lowerHex64,
   model: object({
     id: text(1, 256),
     revision: text(0, 256),
+    content: lowerHex64,
+    config: file,
     weights: list(1, 1024, file),
     tokenizer: list(1, 64, file),
+    sharing: choice("peers", "none"),
   }),
   tensors: list(
     1,

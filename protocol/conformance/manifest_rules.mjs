@@ -31,7 +31,7 @@ export function checkRules(manifest) {
 
 function checkKeysAndFiles({ owner, model }) {
   demand(isValidAuthorKey(Buffer.from(owner, "hex")), 1);
-  for (const { name } of [...model.weights, ...model.tokenizer]) {
+  for (const { name } of [model.config, ...model.weights, ...model.tokenizer]) {
     demand(name !== "." && name !== ".." && !FORBIDDEN_IN_FILE_NAMES.test(name), 2);
   }
 }

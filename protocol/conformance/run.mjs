@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import { firstDifference } from "./differences.mjs";
 import { LEDGERS } from "./vector_ledgers.mjs";
 import { ENVELOPES, MANIFESTS, MESSAGES, SYNC } from "./vector_messages.mjs";
+import { MODELS } from "./vector_models.mjs";
 import { ED25519, GENERATOR, HASHING, SCALARS, SUBSPACE } from "./vector_numbers.mjs";
 import { SNAPSHOTS } from "./vector_snapshots.mjs";
 import { STATEMENTS } from "./vector_statements.mjs";
@@ -19,6 +20,7 @@ const FUNCTIONS_BY_FILE = new Map([
   ["scalars.json", SCALARS],
   ["ed25519.json", ED25519],
   ["manifests.json", MANIFESTS],
+  ["models.json", MODELS],
   ["envelopes.json", ENVELOPES],
   ["messages.json", MESSAGES],
   ["ledgers.json", LEDGERS],

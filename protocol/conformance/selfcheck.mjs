@@ -8,6 +8,7 @@ import { basisKey, hashFields, keyOf, seedOf } from "./hashing.mjs";
 import { Ledger } from "./ledger.mjs";
 import { readManifest } from "./manifest.mjs";
 import { coefficientBound } from "./manifest_rules.mjs";
+import { contentOf } from "./model.mjs";
 import { philox, signs, words } from "./philox.mjs";
 import { apply } from "./replay.mjs";
 import { exampleRows, keepsEnergyRule, quantise, roundHalfAway, weightOf } from "./scalars.mjs";
@@ -72,6 +73,14 @@ function checkSubspace() {
   check("4.3 rademacher", rademacherCores(SEED, 4, 2, 0).flat().map(marks).join(" "), "-+++ ---+ -++- +++-");
 }
 
+function checkModel() {
+  const tensors = [
+    { name: "b", shape: [1], values: [3] },
+    { name: "a", shape: [2, 2], values: [1, -2, 0.5, 0] },
+  ];
+  check("1.5", hex(contentOf(tensors)), "e46351402391b3e1bc42fd882f0d60bd5f2bc9a6c405f453ab002e0dce60a0ec");
+}
+
 function checkBasisFile() {
   const digest = "de2b5a6f95ea47b898d7524152262b040e64f5a7ebf6df72d99e23a6c5bd4436";
   const method = { rank: 2, basis_sha256: digest, basis_max: 8 };
@@ -95,7 +104,7 @@ function checkScalars(manifest) {
 }
 
 function checkRecordAndLedger(run) {
-  check("1.2 run id", hex(run.runId), "1e5b976fe77519dd537ba1993e86762f2586ae8caa273a291207e37b8bbf003b");
+  check("1.2 run id", hex(run.runId), "d6ff5e430ae63e92401b0277d93d675adc7372d3aa6d7f83021f63b8f06961de");
   check("6.1", hex(makeRecord(run.runId, Buffer.alloc(32), 7, [-300])), hex(EXAMPLE_RECORD));
   check("6.2", checkRecord(run, EXAMPLE_RECORD).scalars, "-300");
   const [ledger, coefficients] = [new Ledger(run), new Coefficients(run)];
@@ -109,29 +118,29 @@ function checkRecordAndLedger(run) {
   checkVoid(ledger, coefficients);
 }
 
-const EMPTY_STATE = "2ea803252deb40669374965fff6f21c6ec871b80ed4e5ee77cc14f6b04766973";
+const EMPTY_STATE = "033ad4d808a8ff6c0209d967dca7ec595f30e72ef97567f124f2ab4b134c35e5";
 
 function checkEmpty(ledger, coefficients) {
   check("7.4 empty", hex(coefficients.digest()), EMPTY_STATE);
-  check("7.5 empty", hex(ledger.root()), "2c524b90be6d0629361b79baaf1e0e65ddfeeac3904a8f2d0d167a599c131c26");
+  check("7.5 empty", hex(ledger.root()), "d79464f24e7ed225181f1c112d5267dd873bf4be14f095f84bdb6f866ca96c4e");
 }
 
 function checkOne(ledger, coefficients) {
   const flat = coefficients.flat(0);
   const nonZero = [...flat.entries()].filter(([, value]) => value !== 0).join(" ");
-  check("7.4 flat", nonZero, "21,128400 71,128400 112,-128400");
-  check("7.4 epoch", hex(epochDigest(flat)), "7821a5aaec7494bdc155667b0a16f631edbc9ca802ba94e37d132d33ea91127a");
-  check("7.4", hex(coefficients.digest()), "e731d09409d1f4175eb71a5ffeeb674fb96a949603a7be182d9e9736e4056f5a");
-  check("7.5 payload", hex(payloadHash(EXAMPLE_RECORD.subarray(0, 46))), "0d29d7bbce224ed1");
-  check("7.5 bucket", hex(ledger.buckets(0)[0][1]), "0771d5d52c3d19d35b66294932cdb419");
-  check("7.5 shard", hex(ledger.shards(0)[0][1]), "05299d3976d6fbeebd7e6ce4dcd5adbe");
-  check("7.5 span", hex(ledger.spans()[0][1]), "5992a2bb25480633613c54e32882a369");
-  check("7.5 root", hex(ledger.root()), "0e59b3271c397086d5a11e7146f5a3681513a87d42eb65b58ae416b7000eedf5");
+  check("7.4 flat", nonZero, "10,128400 69,-128400 118,128400");
+  check("7.4 epoch", hex(epochDigest(flat)), "7a50abd0347372de8879781aeb3455bf8a97ae1a61c5c0cc4861849ad7eefd29");
+  check("7.4", hex(coefficients.digest()), "4daa80b694953e6fd9bae16d93a1bfd93d8b821f87904bdaa02bc29dc0c5c105");
+  check("7.5 payload", hex(payloadHash(EXAMPLE_RECORD.subarray(0, 46))), "e347825bb0a52d8a");
+  check("7.5 bucket", hex(ledger.buckets(0)[0][1]), "b5f94f409e1461dc12627b08f0e02719");
+  check("7.5 shard", hex(ledger.shards(0)[0][1]), "0d5c2035f9ea548163e34b18e0c9dbb6");
+  check("7.5 span", hex(ledger.spans()[0][1]), "6a38cfe0e2760a3dae60bb73f1ac0d3c");
+  check("7.5 root", hex(ledger.root()), "9a17b0bcb176ccb39db267c7c856b4a141d630fdd713e1b72f5abd607ef8fe66");
 }
 
 function checkVoid(ledger, coefficients) {
   check("7.5 void bucket", hex(ledger.buckets(0)[0][1]), "8c80b05cbd8041603da4e8e7a0b0be05");
-  check("7.5 void root", hex(ledger.root()), "f1da799eb5a2187f63335fbb45ca99665e6b10279fd178e2e16db011443814b0");
+  check("7.5 void root", hex(ledger.root()), "2d98b51aaa16b7a01f1b791fc411c4227cff8364810cdc4512d39a219db454d9");
   check("7.5 void state", hex(coefficients.digest()), EMPTY_STATE);
 }
 
@@ -142,7 +151,7 @@ function checkStatements(run) {
   check("7.7", ledger.state(EXAMPLE_STATEMENT, coefficients).verdict, "counts");
   check("7.7 state", hex(coefficients.digest()), EMPTY_STATE);
   check("7.7 digest", hex(ledger.roster.digest()), "9d4940a37bfca8a308bd96dbf2f3aef2");
-  check("7.7 root", hex(ledger.root()), "51d5e426123e5022477ce2cb54d08c2ef6832fc9020e9659e82be436f6d05032");
+  check("7.7 root", hex(ledger.root()), "63d9a28898afb66e894b3655d9492cb4594db26b8025feded79c951e478b12cd");
   check("7.7 record", apply(ledger, coefficients, EXAMPLE_RECORD).reason, "EXCLUDED");
 }
 
@@ -179,6 +188,7 @@ const run = readManifest(EXAMPLE_MANIFEST);
 checkHashing();
 checkGenerator();
 checkSubspace();
+checkModel();
 checkBasisFile();
 checkScalars(run.manifest);
 checkRecordAndLedger(run);

@@ -3,9 +3,7 @@
 from protocol.run.admission import AdmissionKind, AdmissionSpec, has_work, work_of
 from protocol.run.manifest import (
     FORMAT,
-    FileHash,
     Manifest,
-    ModelSpec,
     SignedManifest,
     TensorKind,
     TensorSpec,
@@ -13,10 +11,20 @@ from protocol.run.manifest import (
     checked,
     coefficient_count,
     decode_run_untrusted,
-    is_plain_file_name,
     sign_manifest,
 )
 from protocol.run.method import BasisKind, CoreKind, Method, ScalarKind, Schedule, ScheduleKind
+from protocol.run.model import (
+    CONFIG_NAME,
+    FileSpec,
+    ModelSpec,
+    Sharing,
+    file_of,
+    is_plain_file_name,
+    no_model,
+    piece_count,
+    weights_digest,
+)
 from protocol.run.task import DATA_PRIVATE, Objective, TaskKind, TaskSpec
 
 __all__ = [
@@ -24,9 +32,10 @@ __all__ = [
     "AdmissionSpec",
     "BasisKind",
     "CoreKind",
+    "CONFIG_NAME",
     "DATA_PRIVATE",
     "FORMAT",
-    "FileHash",
+    "FileSpec",
     "Manifest",
     "Method",
     "ModelSpec",
@@ -34,6 +43,7 @@ __all__ = [
     "ScalarKind",
     "Schedule",
     "ScheduleKind",
+    "Sharing",
     "SignedManifest",
     "TaskKind",
     "TaskSpec",
@@ -43,8 +53,12 @@ __all__ = [
     "checked",
     "coefficient_count",
     "decode_run_untrusted",
+    "file_of",
     "has_work",
     "is_plain_file_name",
+    "no_model",
+    "piece_count",
     "sign_manifest",
+    "weights_digest",
     "work_of",
 ]

@@ -18,10 +18,11 @@ from protocol.crypto import SIGNATURE_BYTES, Author, RunId, Signer, hash_fields,
 from protocol.errors import Reject, RejectReason
 from protocol.run.admission import AdmissionSpec, broken_admission_rules
 from protocol.run.method import BasisKind, CoreKind, Method, Schedule, ScheduleKind, broken_method_rules
+from protocol.run.model import ModelSpec, broken_model_rules
 from protocol.run.task import TaskSpec, broken_task_rules
 from protocol.schema import Bound, Hex32, Malformed, Name, from_plain_untrusted, is_hex, to_plain
 
-FORMAT = 1
+FORMAT = 2
 
 
 class TensorKind(StrEnum):
@@ -29,31 +30,6 @@ class TensorKind(StrEnum):
 
     MATRIX = "matrix"
     VECTOR = "vector"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileHash:
-    """A file's name inside the model folder and its SHA-256 in lower-case hex."""
-
-    name: Name
-    sha256: Hex32
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSpec:
-    """The base model W0.
-
-    Attributes:
-        id: hub id ("facebook/opt-1.3b"), "embedded:NAME", or "local:FOLDER NAME".
-        revision: hub commit, empty otherwise.
-        weights: config.json and every safetensors file.
-        tokenizer: every tokenizer file.
-    """
-
-    id: Name
-    revision: Annotated[str, Bound(0, limits.NAME_LENGTH_MAX)]
-    weights: Annotated[tuple[FileHash, ...], Bound(1, 1_024)]
-    tokenizer: Annotated[tuple[FileHash, ...], Bound(1, 64)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,14 +177,11 @@ def _broken_rules(manifest: Manifest) -> list[tuple[bool, str]]:
     method, task = manifest.method, manifest.task
     names = [tensor.name for tensor in manifest.tensors]
     bits = coefficient_max(manifest) * (method.rank * method.basis_max) ** 2
-    files = [*manifest.model.weights, *manifest.model.tokenizer]
-    hashes = [entry.sha256 for entry in files]
     coefficients = coefficient_count(manifest)
     cores = len(manifest.tensors) * method.scalars
     return [
         (not is_hex(manifest.owner, 64) or not is_author_key(bytes.fromhex(manifest.owner)), "owner: not a valid key"),
-        (any(not is_hex(text, 64) for text in hashes), "model: a sha256 is not 64 lower-case hex digits"),
-        (any(not is_plain_file_name(entry.name) for entry in files), "model: a file name leads out of the folder"),
+        *broken_model_rules(manifest.model),
         (len(set(names)) != len(names), "tensors: a name is listed twice"),
         (
             any((tensor.kind is TensorKind.VECTOR) != (tensor.cols == 0) for tensor in manifest.tensors),
@@ -267,8 +240,3 @@ def coefficient_max(manifest: Manifest) -> int:
 def basis_bytes(tensors: Sequence[TensorSpec], rank: int) -> int:
     """Length of a published basis of ``tensors`` (SPEC 4.6): magic, two numbers, two per tensor, int8 entries."""
     return 24 + sum(8 + rank * (tensor.rows + tensor.cols) for tensor in tensors)
-
-
-def is_plain_file_name(name: str) -> bool:
-    """Whether ``name`` is of a file directly in a folder, on any system: peers' manifests name files to be read."""
-    return name not in (".", "..") and not any(character in "/\\:\0" for character in name)

@@ -14,7 +14,7 @@ from protocol.errors import OperatorError
 from protocol.limits import RECORDS_IN_MEMORY_MAX, SPAN_STEPS
 from protocol.run import BasisKind, Manifest, TaskKind, TensorSpec, coefficient_count
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.doctor.model_check import model_folder
+from sfnode.model_files import INDEX_FILE, find_model_folder, weight_files
 from sfnode.worker_protocol import PRECISIONS, Precision
 
 _HEADER_BYTES_MAX: Final = 100 << 20  # safetensors' own bound
@@ -98,7 +98,7 @@ def plan_memory(manifest: Manifest, folder: Path, dtype: str) -> MemoryPlan:
     Against what was measured: docs/models.md.
     """
     precision = PRECISIONS[dtype]
-    stored = _stored(folder, [each.name for each in manifest.model.weights])
+    stored = _stored(folder)
     largest = max((each.count for each in stored if each.is_linear), default=0)
     return MemoryPlan(
         weights=int(sum(each.count * _weight_bytes(each, precision) for each in stored)),
@@ -114,7 +114,7 @@ def plan_memory(manifest: Manifest, folder: Path, dtype: str) -> MemoryPlan:
 def foresee_memory(manifest: Manifest, model: str, dtype: str) -> MemoryPlan | None:
     """`plan_memory` of the model that is called so; None while it is not on this disk, or cannot be read."""
     try:
-        folder = model_folder(model, manifest.model.revision)
+        folder = find_model_folder(model, manifest.model.revision)
         return None if folder is None else plan_memory(manifest, folder, dtype)
     except OperatorError:
         return None  # whoever loads it says what is wrong with it
@@ -142,8 +142,8 @@ class _Stored:
     is_linear: bool
 
 
-def _stored(folder: Path, names: list[str]) -> list[_Stored]:
-    files = [folder / name for name in names if name.endswith(".safetensors")]
+def _stored(folder: Path) -> list[_Stored]:
+    files = [folder / name for name in weight_files(folder) if name != INDEX_FILE]
     rows = [(key, row) for file in files for key, row in _header(file).items()]
     return [_tensor(key, row["shape"]) for key, row in rows if isinstance(row, dict) and "shape" in row]
 

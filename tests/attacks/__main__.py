@@ -23,6 +23,7 @@ def main(only: str | None, is_short: bool) -> None:
         found = ATTACKS[name](is_short)
         verdict = "yes" if found.is_held else "NO"
         rows.append((name, found.before, found.during, found.after, found.attacker, found.bound, verdict))
+        click.echo(f"    held: {verdict}", err=True)  # the table comes in minutes
     click.echo(table(HEADER, rows))
     sys.exit(0 if all(row[-1] == "yes" for row in rows) else 1)
 

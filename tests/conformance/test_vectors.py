@@ -162,9 +162,9 @@ def test_readme__worked_numbers_of_the_specification__stand_in_the_vectors() -> 
     for number in (
         "b815b1ad7a7f43eac254eb73b66057b6d8ab3e7e8648b71df4a06c1794dcf3fe",
         "669780d2e34f4b19",
-        "e731d09409d1f4175eb71a5ffeeb674fb96a949603a7be182d9e9736e4056f5a",
-        "0e59b3271c397086d5a11e7146f5a3681513a87d42eb65b58ae416b7000eedf5",
-        "f1da799eb5a2187f63335fbb45ca99665e6b10279fd178e2e16db011443814b0",
+        "4daa80b694953e6fd9bae16d93a1bfd93d8b821f87904bdaa02bc29dc0c5c105",
+        "9a17b0bcb176ccb39db267c7c856b4a141d630fdd713e1b72f5abd607ef8fe66",
+        "2d98b51aaa16b7a01f1b791fc411c4227cff8364810cdc4512d39a219db454d9",
         "9201cd012c",
     ):
         assert number in SPEC and number in vectors

@@ -20,10 +20,10 @@ from protocol.run.manifest import (
     coefficient_count,
     coefficient_max,
     decode_run_untrusted,
-    is_plain_file_name,
     sign_manifest,
 )
 from protocol.run.method import BasisKind
+from protocol.run.model import is_plain_file_name
 from protocol.run.task import Objective, TaskKind
 from protocol.state.coefficients import CoefficientLayout, view_exp
 from tests.fuzz.catalogue import Target
@@ -133,7 +133,7 @@ def check_promises(manifest: Manifest) -> None:
     assert manifest.steps % method.local_steps == method.epoch_steps % method.local_steps == 0
     assert EnvelopeCodec(manifest).record_bytes == 108 + 2 * method.directions * method.local_steps
     assert CoefficientLayout(manifest).size <= limits.COEFFICIENTS_MAX
-    assert all(is_plain_file_name(entry.name) for entry in manifest.model.weights + manifest.model.tokenizer)
+    assert all(is_plain_file_name(entry.name) for entry in manifest.model.files)
     assert all(-127 <= view_exp(manifest, index) <= 0 for index in range(min(4, len(manifest.tensors))))
     assert manifest.canonical.isascii() and manifest == checked(json.loads(manifest.canonical))
 

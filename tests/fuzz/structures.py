@@ -7,8 +7,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from protocol.run.manifest import Manifest, ModelSpec, TensorSpec
+from protocol.run.manifest import Manifest, TensorSpec
 from protocol.run.method import Method, Schedule
+from protocol.run.model import ModelSpec
 from protocol.run.task import TaskSpec
 from protocol.schema import Malformed, from_plain_untrusted, to_plain
 from protocol.wire import AuthorHoldings, Authors, Head, Hello, Peers, PullRequest

@@ -150,17 +150,17 @@ def test_coefficients__all_taken_out_again__are_as_if_nothing_had_been() -> None
 
 def test_state_digest__examples_of_the_specification__are_equal() -> None:
     manifest, replica = small_manifest(), Replica(small_manifest())
-    assert replica.state_digest().hex() == "2ea803252deb40669374965fff6f21c6ec871b80ed4e5ee77cc14f6b04766973"
+    assert replica.state_digest().hex() == "033ad4d808a8ff6c0209d967dca7ec595f30e72ef97567f124f2ab4b134c35e5"
     record = bytes.fromhex(
-        "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da290000000722b34083fb1a0ddefed4"
-        "b95ddb11f2517c07f4e9f650b5667f69fa8669b2d595715df8bb594c114f6c25"
-        "0a90ccd241b318215aabe1ef82b1b138c340f45a6a7be612c5b3e944b3c6130b"
+        "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da2900000007a8fcd859002c0563fed4"
+        "1c1d3f2c5253f4507ef760ff8efeff89b451266b997af982d418b1db0ceb86cd"
+        "2fb42e71e9df33f4653d0f96e08305a7c7b7aa27e28f98665e5122ac383f3b0c"
     )
     replica.add(record)
     flat = replica.coefficients().flat(0)
-    assert {int(i): int(flat[i]) for i in np.flatnonzero(flat)} == {21: 128_400, 71: 128_400, 112: -128_400}
+    assert {int(i): int(flat[i]) for i in np.flatnonzero(flat)} == {10: 128_400, 69: -128_400, 118: 128_400}
     assert manifest.weight(7) == 428
-    assert replica.state_digest().hex() == "e731d09409d1f4175eb71a5ffeeb674fb96a949603a7be182d9e9736e4056f5a"
+    assert replica.state_digest().hex() == "4daa80b694953e6fd9bae16d93a1bfd93d8b821f87904bdaa02bc29dc0c5c105"
 
 
 def test_state_digest__of_equal_sets_in_other_epochs__differs() -> None:

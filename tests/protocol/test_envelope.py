@@ -51,10 +51,10 @@ def test_envelope__example_of_the_specification__has_these_bytes() -> None:
     assert envelope.record.hex() == (
         "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29"
         "00000007"
-        "22b34083fb1a0dde"
+        "a8fcd859002c0563"
         "fed4"
-        "b95ddb11f2517c07f4e9f650b5667f69fa8669b2d595715df8bb594c114f6c25"
-        "0a90ccd241b318215aabe1ef82b1b138c340f45a6a7be612c5b3e944b3c6130b"
+        "1c1d3f2c5253f4507ef760ff8efeff89b451266b997af982d418b1db0ceb86cd"
+        "2fb42e71e9df33f4653d0f96e08305a7c7b7aa27e28f98665e5122ac383f3b0c"
     )
     assert EnvelopeCodec(RAW).decode_untrusted(envelope.record) == envelope
 

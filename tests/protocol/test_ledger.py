@@ -156,17 +156,17 @@ def test_ledger__rejected_records__leave_no_trace() -> None:
 
 def test_digests__examples_of_the_specification__are_equal() -> None:
     ledger, key = Ledger(MANIFEST), Signer(bytes(32))
-    assert ledger.root().hex() == "2c524b90be6d0629361b79baaf1e0e65ddfeeac3904a8f2d0d167a599c131c26"
+    assert ledger.root().hex() == "d79464f24e7ed225181f1c112d5267dd873bf4be14f095f84bdb6f866ca96c4e"
     ledger.add(ledger.codec.seal(key, 7, (-300,)).record)
-    assert ledger.payload_hashes(0, key.author) == {7: bytes.fromhex("0d29d7bbce224ed1")}
-    assert ledger.holdings_of(0, key.author).digest.hex() == "0771d5d52c3d19d35b66294932cdb419"
-    assert ledger.shard_digests(0) == [(180, bytes.fromhex("05299d3976d6fbeebd7e6ce4dcd5adbe"))]
+    assert ledger.payload_hashes(0, key.author) == {7: bytes.fromhex("e347825bb0a52d8a")}
+    assert ledger.holdings_of(0, key.author).digest.hex() == "b5f94f409e1461dc12627b08f0e02719"
+    assert ledger.shard_digests(0) == [(180, bytes.fromhex("0d5c2035f9ea548163e34b18e0c9dbb6"))]
     assert shard_of(key.author) == 180
-    assert ledger.span_digests() == [(0, bytes.fromhex("5992a2bb25480633613c54e32882a369"))]
-    assert ledger.root().hex() == "0e59b3271c397086d5a11e7146f5a3681513a87d42eb65b58ae416b7000eedf5"
+    assert ledger.span_digests() == [(0, bytes.fromhex("6a38cfe0e2760a3dae60bb73f1ac0d3c"))]
+    assert ledger.root().hex() == "9a17b0bcb176ccb39db267c7c856b4a141d630fdd713e1b72f5abd607ef8fe66"
     ledger.add(ledger.codec.seal(key, 7, (5,)).record)
     assert ledger.holdings_of(0, key.author).digest.hex() == "8c80b05cbd8041603da4e8e7a0b0be05"
-    assert ledger.root().hex() == "f1da799eb5a2187f63335fbb45ca99665e6b10279fd178e2e16db011443814b0"
+    assert ledger.root().hex() == "2d98b51aaa16b7a01f1b791fc411c4227cff8364810cdc4512d39a219db454d9"
 
 
 def test_root__any_single_difference__differs() -> None:

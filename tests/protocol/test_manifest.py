@@ -21,7 +21,7 @@ from protocol.run.manifest import (
 from protocol.schema import to_plain
 from tests.support.manifests import OWNER, manifest_data, small_manifest
 
-RUN_ID = "1e5b976fe77519dd537ba1993e86762f2586ae8caa273a291207e37b8bbf003b"
+RUN_ID = "d6ff5e430ae63e92401b0277d93d675adc7372d3aa6d7f83021f63b8f06961de"
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
@@ -72,6 +72,11 @@ BROKEN_FIELDS = [
     ("owner", "ab", "manifest.owner"),
     ("model.id", None, "manifest.model.id"),
     ("model.weights", [], "manifest.model.weights"),
+    ("model.content", "Z" * 64, "model"),
+    ("model.config.bytes", -1, "manifest.model.config.bytes"),
+    ("model.config.name", "../config.json", "model: a file name"),
+    ("model.weights.0.pieces", "Z" * 64, "model"),
+    ("model.sharing", "friends", "manifest.model.sharing"),
     ("model.weights.0.sha256", "Z" * 64, "model"),
     ("model.tokenizer.0.name", "../../.ssh/id", "model: a file name"),
     ("model.tokenizer.0.name", "..", "model: a file name"),
@@ -171,7 +176,7 @@ def test_manifest__any_field_missing__is_refused_by_name() -> None:
         return found
 
     cases = missing_one(manifest_data())
-    assert len(cases) == 46
+    assert len(cases) == 53
     for name, data in cases:
         check_refused(data, RejectReason.MANIFEST_FIELD, f"field '{name}' is missing")
 
@@ -181,7 +186,7 @@ def test_manifest__not_an_object__is_refused(data: object) -> None:
     check_refused(data, RejectReason.MANIFEST_FIELD, "manifest")
 
 
-@pytest.mark.parametrize("version", [0, 2, -1, 10**30])
+@pytest.mark.parametrize("version", [0, 1, 3, -1, 10**30])
 def test_manifest__other_format__says_to_install_another_release(version: int) -> None:
     check_refused(changed("format", version), RejectReason.MANIFEST_FORMAT, "install a release")
 

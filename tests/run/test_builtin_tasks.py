@@ -17,9 +17,11 @@ from protocol.run.manifest import Manifest, checked, decode_run_untrusted, sign_
 from protocol.run.task import Objective, TaskKind
 from protocol.schema import to_plain
 from protocol.subspace.bases import Bases
+from sfnode.model_files.resolve import resolve_model
 from sfnode.run.builtin_tasks import BUILTIN_TASKS, KnownTask, kind_of
 from sfnode.training.estimator import Estimator
-from sfnode.training.model.loading import describe_model, load_causal_lm, load_tokenizer, resolve_model
+from sfnode.training.model.content import describe_model
+from sfnode.training.model.loading import load_causal_lm, load_tokenizer
 from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task

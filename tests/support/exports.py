@@ -24,7 +24,8 @@ from protocol.schema import to_plain
 from protocol.state.coefficients import Coefficients, view_exp
 from protocol.subspace.directions import basis
 from sfnode.demo import model_folder
-from sfnode.training.model.loading import ModelFolder, describe_model
+from sfnode.model_files.folder import ModelFolder
+from sfnode.training.model.content import describe_model
 from sfnode.training.model.tensors import DEFAULT_GROUPS, TensorGroup, trainable_tensors
 from tests.support.manifests import manifest_data
 

@@ -11,17 +11,24 @@ OWNER_SEED = b"owner".ljust(32, b".")
 OWNER = Signer(OWNER_SEED)
 
 
+def _file(name: str, digit: str) -> dict[str, object]:
+    return {"name": name, "bytes": 5, "sha256": digit * 64, "pieces": digit * 64}
+
+
 def manifest_data(**method: Any) -> dict[str, Any]:
     """Plain data of a valid manifest; keyword arguments replace fields of ``method``."""
     return {
-        "format": 1,
+        "format": 2,
         "name": "test",
         "owner": OWNER.author.hex(),
         "model": {
             "id": "local:none",
             "revision": "",
-            "weights": [{"name": "model.safetensors", "sha256": "0" * 64}],
-            "tokenizer": [{"name": "tokenizer.json", "sha256": "1" * 64}],
+            "content": "2" * 64,
+            "config": _file("config.json", "3"),
+            "weights": [_file("model.safetensors", "0")],
+            "tokenizer": [_file("tokenizer.json", "1")],
+            "sharing": "peers",
         },
         "tensors": [
             {"name": "a.weight", "kind": "matrix", "rows": 24, "cols": 16},

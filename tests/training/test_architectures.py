@@ -19,9 +19,11 @@ from transformers import PreTrainedModel
 from protocol.errors import OperatorError
 from protocol.run.manifest import Manifest, TensorKind, TensorSpec
 from protocol.subspace.bases import Bases
+from sfnode.model_files.resolve import resolve_model
 from sfnode.training.estimator import Estimator
+from sfnode.training.model.content import check_model, describe_model
 from sfnode.training.model.folding import fold_weights
-from sfnode.training.model.loading import check_model, describe_model, load_causal_lm, resolve_model
+from sfnode.training.model.loading import load_causal_lm
 from sfnode.training.model.perturbed import PassContext
 from sfnode.training.model.tensors import TensorGroup, attach, left_out, places, trainable_tensors
 from sfnode.training.shared_model import SharedModel

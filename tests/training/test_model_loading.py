@@ -13,16 +13,10 @@ from torch import Tensor, nn
 
 from protocol.errors import OperatorError
 from protocol.run.manifest import TensorKind, TensorSpec
-from sfnode.training.model.loading import (
-    INDEX_FILE,
-    check_model,
-    choose_device,
-    choose_dtype,
-    describe_model,
-    load_causal_lm,
-    load_tokenizer,
-    resolve_model,
-)
+from sfnode.model_files.folder import INDEX_FILE
+from sfnode.model_files.resolve import resolve_model
+from sfnode.training.model.content import check_model, describe_model
+from sfnode.training.model.loading import choose_device, choose_dtype, load_causal_lm, load_tokenizer
 from sfnode.training.model.perturbed import MatrixTerm, PassContext
 from sfnode.training.model.tensors import TensorGroup, attach, trainable_tensors
 from sfnode.training.shared_model import SharedModel
@@ -50,7 +44,7 @@ def test_model__saved_folder__is_described_and_loaded(folder: Path) -> None:
     found = resolve_model(str(folder))
     spec = describe_model(found)
     assert spec.id == f"local:{folder.name}"
-    assert [entry.name for entry in spec.weights] == ["config.json", "model.safetensors"]
+    assert [entry.name for entry in spec.weights] == ["model.safetensors"]
     assert "tokenizer.json" in [entry.name for entry in spec.tokenizer]
     check_model(folder, spec)
     model = load_causal_lm(folder, CPU, torch.bfloat16)
@@ -84,7 +78,7 @@ def test_model__changed_weights__hash_mismatch_names_the_file(folder: Path) -> N
     data = bytearray((folder / "model.safetensors").read_bytes())
     data[-1] ^= 1
     (folder / "model.safetensors").write_bytes(data)
-    with pytest.raises(OperatorError, match=r"model\.safetensors is not the run's file: SHA-256"):
+    with pytest.raises(OperatorError, match=r"the weights in .* are not the run's: their content is"):
         check_model(folder, spec)
 
 

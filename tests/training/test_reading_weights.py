@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from protocol.errors import OperatorError
+from sfnode.model_files.folder import SINGLE_FILE
 from sfnode.training.model import quantised
 from sfnode.training.model.folding import is_quantised
-from sfnode.training.model.loading import SINGLE_FILE, load_causal_lm
+from sfnode.training.model.loading import load_causal_lm
 from sfnode.training.model.quantised import QuantisedLinear, load_in, quantise
 from tests.support.tiny_architectures import ARCHITECTURES, tiny_model
 
@@ -128,10 +129,10 @@ def test_int8__first_weight_is_quantised__no_other_one_is_in_memory(
     in_memory: list[int] = []
     round_one = quantised._quantised
 
-    def spy(precision: str, device: torch.device, weight: Tensor) -> nn.Parameter:
+    def spy(precision: str, device: torch.device, name: str, weight: Tensor) -> nn.Parameter:
         if not in_memory:
             in_memory.append(weights_in_memory() - others)
-        return round_one(precision, device, weight)
+        return round_one(precision, device, name, weight)
 
     monkeypatch.setattr(quantised, "_quantised", spy)
     load_in("int8", folder, CPU)

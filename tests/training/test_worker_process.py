@@ -16,8 +16,10 @@ from protocol.schema import to_plain
 from protocol.state.coefficients import CoefficientLayout
 from protocol.subspace.bases import Bases
 from sfnode import demo
+from sfnode.model_files.resolve import resolve_model
 from sfnode.training.estimator import Estimator
-from sfnode.training.model.loading import describe_model, load_causal_lm, load_tokenizer, resolve_model
+from sfnode.training.model.content import describe_model
+from sfnode.training.model.loading import load_causal_lm, load_tokenizer
 from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import read_task
@@ -150,7 +152,7 @@ def test_worker__opening_with_a_mistake__says_so_to_the_operator(
 
 def test_worker__other_models_hashes__are_refused(client: WorkerClient, manifest: Manifest) -> None:
     plain = to_plain(manifest, as_rows=False)
-    plain["model"]["weights"][1]["sha256"] = "5" * 64
+    plain["model"]["config"]["sha256"] = "5" * 64
     reply = client.ask(opening(checked(plain)))
     assert isinstance(reply, WorkerFailure)
     assert reply.kind is FailureKind.OPERATOR

@@ -11,6 +11,7 @@ from tests.vectors.generator_cases import generator, hashing
 from tests.vectors.ledger_cases import ledgers
 from tests.vectors.manifest_cases import manifests
 from tests.vectors.message_cases import messages
+from tests.vectors.model_cases import models
 from tests.vectors.notation import Document, render
 from tests.vectors.scalar_cases import scalars
 from tests.vectors.snapshot_cases import snapshots
@@ -35,6 +36,7 @@ FILES: dict[str, Callable[[], Document]] = {
     "scalars.json": scalars,
     "ed25519.json": ed25519,
     "manifests.json": manifests,
+    "models.json": models,
     "envelopes.json": envelopes,
     "messages.json": messages,
     "ledgers.json": ledgers,

@@ -21,6 +21,9 @@ CHOICE: Data = {"task.kind": "choice", "task.label_words": [], "task.completion"
 COMPLETION: Data = {"task.kind": "completion", "task.label_words": [], "task.completion": "{text}"}
 # path, least and largest value or length (SPEC 1.1); what else must change for the largest to be valid
 NUMBERS: tuple[tuple[str, int, int, Data], ...] = (
+    ("model.config.bytes", 0, 1 << 40, {}),
+    ("model.weights.0.bytes", 0, 1 << 40, {}),
+    ("model.tokenizer.0.bytes", 0, 1 << 40, {}),
     ("tensors.0.rows", 1, 1 << 24, {}),
     ("tensors.0.cols", 1, 1 << 24, {}),
     ("task.max_tokens", 4, 1 << 16, {}),
@@ -48,6 +51,7 @@ TEXTS: tuple[tuple[str, int, int, Data], ...] = (
     ("name", 1, 256, {}),
     ("model.id", 1, 256, {}),
     ("model.revision", 0, 256, {}),
+    ("model.config.name", 1, 256, {}),
     ("model.weights.0.name", 1, 256, {}),
     ("model.tokenizer.0.name", 1, 256, {}),
     ("tensors.0.name", 1, 256, {}),
@@ -56,13 +60,23 @@ TEXTS: tuple[tuple[str, int, int, Data], ...] = (
     ("task.label_words.1", 1, 256, {}),
     ("task.data", 1, 256, {"task.data_sha256": "a" * 64}),
 )
-HASHES = ("owner", "model.weights.0.sha256", "model.tokenizer.0.sha256")
+HASHES = (
+    "owner",
+    "model.content",
+    "model.config.sha256",
+    "model.config.pieces",
+    "model.weights.0.sha256",
+    "model.weights.0.pieces",
+    "model.tokenizer.0.sha256",
+    "model.tokenizer.0.pieces",
+)
 LISTS: tuple[tuple[str, int, int], ...] = (
     ("model.weights", 1, 1_024),
     ("model.tokenizer", 1, 64),
     ("task.label_words", 2, 256),  # 1.4.12: none for other kinds only
 )
 CHOICES = {
+    "model.sharing": ("all", "Peers", ""),
     "tensors.0.kind": ("scalar", "Matrix", ""),
     "task.kind": ("Choice", "text"),
     "task.objective": ("f2", "Loss"),
@@ -72,7 +86,7 @@ CHOICES = {
     "schedule.kind": ("cosine",),
     "admission.kind": ("closed", "Open", ""),
 }
-OBJECTS = ("model", "model.weights.0", "tensors.0", "task", "method", "schedule", "admission")
+OBJECTS = ("model", "model.config", "model.weights.0", "tensors.0", "task", "method", "schedule", "admission")
 _FACE = "\N{GRINNING FACE}"
 
 
@@ -158,6 +172,7 @@ def _valid() -> Iterator[Case]:
     yield _field("valid: the base of the cases below", {}, is_valid=True)
     odd = 'quote " backslash \\ slash / tab \t line \n \r \b \f \x00 \x1f ~ \x7f \x80 \u00e9 \u2028 \ufffd \uffff'
     yield _field("valid: text that needs every kind of escape", {"name": odd + _FACE + "\U0010ffff"}, is_valid=True)
+    yield _field("valid: a model that nodes do not share", {"model.sharing": "none"}, is_valid=True)
     normalised = {"method.scalar": "normalised", "method.clip": 127, "method.directions": 2}
     yield _field("valid: normalised scalars", normalised, is_valid=True)
     rademacher = {"method.core": "rademacher", "method.directions": 4, "method.local_steps": 2}
@@ -286,6 +301,7 @@ def _broken_rules() -> Iterator[tuple[int, str, Data]]:
     yield 1, "short data_sha256", {"task.data": "x", "task.data_sha256": "a" * 63}
     for file in (".", "..", "a/b", "/", "..\\b", "c:x", "a\0"):
         yield 2, f"weights file {file!r}", {"model.weights.0.name": file}
+    yield 2, "config file '../x'", {"model.config.name": "../x"}
     yield 2, "tokenizer file '../x'", {"model.tokenizer.0.name": "../x"}
     yield 3, "two tensors of one name", {"tensors": [tensor, {**tensor, "rows": 3}]}
     yield 3, "matrix without columns", {"tensors.0.cols": 0}

@@ -19,19 +19,17 @@ from typing import Final
 import torch
 
 from protocol.errors import OperatorError
-from protocol.run import FileHash, Manifest
+from protocol.run import Manifest
 from protocol.subspace import Bases
 from sfnode.training.allocator import giving_back_freed_memory
 from sfnode.training.bench.subjects import bench_manifest, random_data, random_model, shape_tensors, some_coefficients
 from sfnode.training.bench.timing import peak_bytes, reset_peak, resident_bytes
 from sfnode.training.estimator import Estimator
-from sfnode.training.model import weight_files
 from sfnode.training.shared_model import load_shared
 
 _CPU: Final = torch.device("cpu")
 _EPOCHS: Final = 2  # of the run: in the last one the first is closed, and the bases of both are kept
 _STEPS: Final = 2  # of an epoch: the second has what the first one leaves
-_NO_HASH: Final = "0" * 64  # of files whose content is random
 _SECONDS_MAX: Final = 3_600
 
 
@@ -80,9 +78,7 @@ def run_of(folder: Path, shape: str, size: tuple[int, int]) -> Manifest:
     """
     rows, tokens = size
     manifest = bench_manifest(shape_tensors(shape), rows=rows, tokens=tokens)
-    files = tuple(FileHash(name=name, sha256=_NO_HASH) for name in weight_files(folder))
-    model = replace(manifest.model, weights=files)
-    return replace(manifest, model=model, steps=_EPOCHS * manifest.method.epoch_steps)
+    return replace(manifest, steps=_EPOCHS * manifest.method.epoch_steps)
 
 
 def measure(folder: Path, manifest: Manifest, dtype: str) -> WorkerPeaks:

@@ -1,21 +1,18 @@
 """Door: `load_causal_lm`. A model in memory: loaded, probed, quantised, perturbed on its activations, folded."""
 
+from sfnode.training.model.content import check_model, content_of, describe_model
 from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.loading import (
     LogitScale,
-    check_model,
     check_positions,
     choose_device,
     choose_dtype,
-    describe_model,
     load_causal_lm,
     load_tokenizer,
     logit_scale,
     output_embedding,
     positions_of,
-    resolve_model,
     skeleton,
-    weight_files,
 )
 from sfnode.training.model.perturbed import WEIGHT, MatrixTerm, PassContext, Term, VectorTerm, is_norm, with_spare_row
 from sfnode.training.model.probe import layers_read_at_last
@@ -49,6 +46,7 @@ __all__ = [
     "choose_dtype",
     "choose_precision",
     "closed_weights",
+    "content_of",
     "describe_model",
     "fold_weights",
     "is_norm",
@@ -61,10 +59,8 @@ __all__ = [
     "output_embedding",
     "places",
     "positions_of",
-    "resolve_model",
     "skeleton",
     "spec_of",
     "trainable_tensors",
-    "weight_files",
     "with_spare_row",
 ]

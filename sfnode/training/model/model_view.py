@@ -5,7 +5,6 @@ A folder holds more than a manifest names: an adapter, another tokenizer, code. 
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
+from sfnode.model_files import CONFIG_FILE, read_config
 from sfnode.storage import describe_os_error
 
-CONFIG_FILE: Final = "config.json"
 _CONFIG_FILES: Final = (CONFIG_FILE, "tokenizer_config.json")
 
 # Values of attn_implementation and experts_implementation that PyTorch alone computes. Any other one is a kernel of a
@@ -42,19 +41,6 @@ def only_these(folder: Path, names: Iterable[str]) -> Iterator[Path]:
         raise OperatorError(text) from None
     with made as view:
         yield Path(view)
-
-
-def read_config(path: Path) -> Mapping[str, object]:
-    """A configuration of transformers: a JSON object. FileNotFoundError; OperatorError when it is not one."""
-    try:
-        config = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, RecursionError):
-        config = None
-    if not isinstance(config, dict):
-        raise OperatorError(f"{path} is not a valid JSON file: fetch the model again")
-    return config
 
 
 def check_configs(folder: Path) -> None:

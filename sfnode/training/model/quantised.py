@@ -24,9 +24,9 @@ from transformers import PreTrainedModel
 from protocol.errors import OperatorError
 from protocol.state import view_exp
 from protocol.subspace import Bases
+from sfnode.training.model.as_read import AsRead
 from sfnode.training.model.folding import Int64Array, factors_of, fold_tensor, is_quantised, moved_tensors
 from sfnode.training.model.loading import compute_dtype, load_causal_lm, output_embedding
-from sfnode.training.model.quantiser import AsRead
 from sfnode.worker_protocol import PRECISIONS
 
 _LIBRARY: Final = "torchao.quantization"
@@ -83,7 +83,7 @@ def load_in(precision: str, folder: Path, device: torch.device) -> PreTrainedMod
     if not PRECISIONS[precision].is_quantised:
         return load_causal_lm(folder, device, compute_dtype(precision))
     _check(precision, device)
-    as_read = AsRead(partial(_chosen_layers, precision), partial(_quantised, precision, device))
+    as_read = AsRead(partial(_chosen_names, precision), partial(_quantised, precision, device))
     model = load_causal_lm(folder, device, compute_dtype(precision), as_read)
     for layer in _chosen_layers(precision, model):
         _adopt(layer)
@@ -116,7 +116,7 @@ def quantise(model: PreTrainedModel, precision: str, device: torch.device) -> No
     OperatorError when there is none (GPT-2 has another class of layers).
     """
     for layer in _chosen_layers(precision, model):
-        layer.weight = _quantised(precision, device, layer.weight)
+        layer.weight = _quantised(precision, device, "weight", layer.weight)
         _adopt(layer.to(device))
 
 
@@ -131,7 +131,12 @@ def _chosen_layers(precision: str, model: PreTrainedModel) -> list[nn.Linear]:
     return chosen
 
 
-def _quantised(precision: str, device: torch.device, weight: Tensor) -> nn.Parameter:
+def _chosen_names(precision: str, model: PreTrainedModel) -> list[str]:
+    chosen = {id(layer) for layer in _chosen_layers(precision, model)}
+    return [f"{name}.weight" for name, module in model.named_modules() if id(module) in chosen]
+
+
+def _quantised(precision: str, device: torch.device, _name: str, weight: Tensor) -> nn.Parameter:
     """``weight`` [O, I] in the numbers of ``precision``, on ``device``."""
     outputs, inputs = weight.shape
     layer = nn.Linear(inputs, outputs, bias=False, device="meta")  # what the library knows how to quantise

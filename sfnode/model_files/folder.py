@@ -1,0 +1,105 @@
+"""The files that make a model, in a folder: config.json, safetensors with their index, and the tokenizer's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import OperatorError
+from protocol.run import is_plain_file_name
+
+CONFIG_FILE: Final = "config.json"
+SINGLE_FILE: Final = "model.safetensors"
+INDEX_FILE: Final = "model.safetensors.index.json"
+PICKLE_FILE: Final = "pytorch_model.bin"
+PICKLE_INDEX_FILE: Final = "pytorch_model.bin.index.json"
+TOKENIZER_FILES: Final = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "spiece.model",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+    "special_tokens_map.json",
+    "added_tokens.json",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFolder:
+    """A model on this disk.
+
+    Attributes:
+        path: folder with config.json, safetensors and the tokenizer's files.
+        id: as in ModelSpec: "embedded:NAME", "local:FOLDER NAME" or a hub id.
+        revision: hub commit, empty otherwise.
+    """
+
+    path: Path
+    id: str
+    revision: str
+
+
+def weight_files(folder: Path) -> tuple[str, ...]:
+    """The safetensors files, after their index where there are several; OperatorError if one is missing."""
+    if not (folder / CONFIG_FILE).is_file():
+        raise OperatorError(f"{folder / CONFIG_FILE} is missing: {folder} is not a model folder")
+    is_sharded = (folder / INDEX_FILE).is_file()
+    names = (INDEX_FILE, *shards_of(folder / INDEX_FILE)) if is_sharded else (SINGLE_FILE,)
+    for name in names:
+        if not (folder / name).is_file():
+            hint = "only safetensors are read, never pickles: convert the model" if name == SINGLE_FILE else "copy it"
+            raise OperatorError(f"{folder / name} is missing; {hint}")
+    return names
+
+
+def shards_of(index: Path, ending: str = ".safetensors") -> tuple[str, ...]:
+    """The files that an index names, each once; OperatorError unless they are of that kind and beside it."""
+    try:
+        named = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()), key=str)
+    except (ValueError, RecursionError, KeyError, AttributeError, TypeError):
+        raise OperatorError(f"{index} is not an index of {ending[1:]} files: fetch it again") from None
+    for name in named:
+        if not isinstance(name, str) or not is_plain_file_name(name) or not name.endswith(ending):
+            raise OperatorError(
+                f"{index} names {name!r}, which is not a {ending[1:]} file of this folder: convert the model"
+            )
+    return tuple(named)
+
+
+def has_safetensors(folder: Path) -> bool:
+    """Whether they are what is loaded from the folder, whatever else lies there."""
+    return (folder / SINGLE_FILE).is_file() or (folder / INDEX_FILE).is_file()
+
+
+def pickle_files(folder: Path) -> tuple[str, ...]:
+    """The files of `torch.save`, after their index where there are several; OperatorError if one is missing."""
+    if not (folder / PICKLE_INDEX_FILE).is_file():
+        return (PICKLE_FILE,) if (folder / PICKLE_FILE).is_file() else ()
+    names = (PICKLE_INDEX_FILE, *shards_of(folder / PICKLE_INDEX_FILE, ".bin"))
+    for name in names:
+        if not (folder / name).is_file():
+            raise OperatorError(f"{folder / name} is missing; copy it")
+    return names
+
+
+def tokenizer_files(folder: Path) -> tuple[str, ...]:
+    """Those of `TOKENIZER_FILES` that are there."""
+    return tuple(name for name in TOKENIZER_FILES if (folder / name).is_file())
+
+
+def read_config(path: Path) -> Mapping[str, object]:
+    """A configuration of transformers: a JSON object. FileNotFoundError; OperatorError when it is not one."""
+    try:
+        config = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, RecursionError):
+        config = None
+    if not isinstance(config, dict):
+        raise OperatorError(f"{path} is not a valid JSON file: fetch the model again")
+    return config

