@@ -1,89 +1,99 @@
-// Runs traces with one rule of the node machine switched off: a copy of the reader in which a text is another one.
+// Runs the vectors with one rule switched off: with modules of the reader in which a text is another one.
 
-import { mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { firstDifference } from "./differences.mjs";
 
 const READER = fileURLToPath(new URL(".", import.meta.url));
-const VECTORS = join(READER, "..", "vectors");
-const ENTRY = "vector_traces.mjs";
-const NOT_COPIED = new Set(["switching.mjs", "node_switches.mjs"]);
+const VECTORS = fileURLToPath(new URL("../vectors", import.meta.url));
+const ENTRY = "vector_traces.mjs"; // what a changed reader is entered by
+const SLIPS = /^(ReferenceError|SyntaxError|TypeError: .* is not a (function|constructor|iterable))/;
 
-const sources = new Map(
-  readdirSync(READER)
-    .filter((name) => name.endsWith(".mjs") && !NOT_COPIED.has(name))
-    .map((name) => [name, readFileSync(join(READER, name), "utf8")]),
+const names = (folder, end) => readdirSync(folder).filter((name) => name.endsWith(end));
+const sources = new Map(names(READER, ".mjs").map((name) => [name, readFileSync(join(READER, name), "utf8")]));
+const files = new Map(
+  names(VECTORS, ".json")
+    .filter((name) => name.startsWith("traces_"))
+    .map((name) => [name, JSON.parse(readFileSync(join(VECTORS, name), "utf8"))]),
 );
 
-/** [name, document] of every file of traces, the one named `first` first. */
-export function traceFiles(first) {
-  const names = readdirSync(VECTORS).filter((name) => name.startsWith("traces_") && name.endsWith(".json"));
-  const ordered = [first, ...names.filter((name) => name !== first)].filter((name) => names.includes(name));
-  return ordered.map((name) => [name, readDocument(name)]);
+/** The module, and all those that import it, directly or not. */
+function affectedBy(module) {
+  const affected = new Set([module]);
+  for (const reached of affected) {
+    for (const [name, source] of sources) if (source.includes(`"./${reached}"`)) affected.add(name);
+  }
+  return affected;
 }
 
-const documents = new Map();
-
-function readDocument(name) {
-  if (!documents.has(name)) documents.set(name, JSON.parse(readFileSync(join(VECTORS, name), "utf8")));
-  return documents.get(name);
+/** The module's source with the rule switched off. */
+function changed({ module, edits }) {
+  return edits.reduce((source, [text, instead]) => {
+    const parts = source.split(text);
+    if (parts.length !== 2) throw new Error(`${module} has ${parts.length - 1} times, not once: ${text}`);
+    return parts.join(instead);
+  }, sources.get(module));
 }
 
-/** Null, or the first trace that fails with these edits [file, old text, new text]. */
-export async function firstFailure(edits, first) {
+/** The reader with a rule switched off. Modules that do not depend on the changed one are the usual ones. */
+async function readerWith(each, folder) {
+  const affected = affectedBy(each.module);
+  for (const name of affected) {
+    const source = name === each.module ? changed(each) : sources.get(name);
+    const resolved = source.replaceAll(/"\.\/(\w+\.mjs)"/g, (text, other) =>
+      affected.has(other) ? text : JSON.stringify(pathToFileURL(join(READER, other)).href),
+    );
+    writeFileSync(join(folder, name), resolved);
+  }
+  return import(pathToFileURL(join(folder, ENTRY)).href);
+}
+
+/** The first trace that fails, or null: those of the file where it is expected come first. */
+function firstFault({ TRACES }, expectedIn) {
+  const others = [...files.keys()].filter((name) => name !== expectedIn);
+  for (const name of [expectedIn, ...others].filter((each) => files.has(each))) {
+    const file = files.get(name);
+    const failed = file.cases.find((testCase) => isFaulty(TRACES, testCase, file));
+    if (failed !== undefined) return `${name}: ${failed.name}`;
+  }
+  return null;
+}
+
+/** A reader that fails is faulty, too; but not one in which the switch is a slip of the pen. */
+function isFaulty(functions, { function: name, input, expected }, file) {
+  try {
+    return firstDifference(expected, functions[name](input, file, expected)) !== null;
+  } catch (error) {
+    if (SLIPS.test(String(error))) throw error;
+    return true;
+  }
+}
+
+/** {text: the first trace that fails, isCaught}. */
+async function verdictOn(each) {
   const folder = mkdtempSync(join(tmpdir(), "sfnode-switch-"));
   try {
-    writeReader(folder, edits);
-    const { TRACES } = await import(pathToFileURL(join(folder, ENTRY)));
-    for (const [name, file] of traceFiles(first)) {
-      const failed = file.cases.find((testCase) => !agrees(TRACES, testCase, file));
-      if (failed !== undefined) return `${name}: ${failed.name}`;
-    }
-    return null;
+    const text = firstFault(await readerWith(each, folder), each.vectors);
+    return { text: text ?? "NOT NOTICED", isCaught: text !== null };
+  } catch (error) {
+    return { text: `BROKEN: ${error.message}`, isCaught: false };
   } finally {
     rmSync(folder, { recursive: true });
   }
 }
 
-function agrees(functions, { function: name, input, expected }, file) {
-  try {
-    return firstDifference(expected, functions[name](input, file, expected)) === null;
-  } catch {
-    return false;
+/** Prints the table of these switches whose rule begins like one of `wanted`; whether each is noticed. */
+export async function runSwitches(switches, wanted) {
+  const isChosen = ({ rule }) => wanted.length === 0 || wanted.some((each) => rule.startsWith(each));
+  const chosen = switches.filter(isChosen);
+  let caught = 0;
+  for (const each of chosen) {
+    const { text, isCaught } = await verdictOn(each);
+    caught += isCaught ? 1 : 0;
+    console.log(`${each.rule} | ${each.off} | ${text}`);
   }
-}
-
-/** Changed files and whatever imports them are copies; all others are links, so that their modules are loaded once. */
-function writeReader(folder, edits) {
-  const changed = changedFiles(edits);
-  const copied = new Set(changed.keys());
-  for (let before = -1; before !== copied.size; ) {
-    before = copied.size;
-    for (const [name, source] of sources) if (importsOneOf(source, copied)) copied.add(name);
-  }
-  for (const [name, source] of sources) {
-    const path = join(folder, name);
-    if (copied.has(name)) writeFileSync(path, changed.get(name) ?? source);
-    else symlinkSync(join(READER, name), path);
-  }
-}
-
-/** Map of the name of each file that the edits change -> its new text. Throws where a text does not occur once. */
-export function changedFiles(edits) {
-  const changed = new Map();
-  for (const [name, old, replacement] of edits) changed.set(name, edited(name, changed.get(name), old, replacement));
-  return changed;
-}
-
-function edited(name, changed, old, replacement) {
-  const source = changed ?? sources.get(name);
-  const found = source.split(old).length - 1;
-  if (found !== 1) throw new Error(`${name} has ${found} times: ${old}`);
-  return source.replace(old, () => replacement);
-}
-
-function importsOneOf(source, names) {
-  return [...source.matchAll(/from "\.\/([\w.]+)"/g)].some(([, name]) => names.has(name));
+  console.log(`switches: ${caught} of ${chosen.length} are noticed by a trace`);
+  return caught === chosen.length && caught > 0;
 }
