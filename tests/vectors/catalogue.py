@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.vectors.asking_cases import asking
+from tests.vectors.attestation_cases import attestations
+from tests.vectors.audit_cases import audits
 from tests.vectors.ed25519_cases import ed25519
 from tests.vectors.envelope_cases import envelopes
+from tests.vectors.frame_cases import frames
 from tests.vectors.generator_cases import generator, hashing
 from tests.vectors.ledger_cases import ledgers
+from tests.vectors.log_cases import logs
 from tests.vectors.manifest_cases import manifests
 from tests.vectors.message_cases import messages
 from tests.vectors.notation import Document, render
+from tests.vectors.reach_cases import reach
 from tests.vectors.scalar_cases import scalars
+from tests.vectors.session_cases import sessions
 from tests.vectors.snapshot_cases import snapshots
 from tests.vectors.statement_cases import statements
 from tests.vectors.subspace_cases import subspace
@@ -30,10 +37,17 @@ FILES: dict[str, Callable[[], Document]] = {
     "manifests.json": manifests,
     "envelopes.json": envelopes,
     "messages.json": messages,
+    "frames.json": frames,
+    "sessions.json": sessions,
+    "reach.json": reach,
     "ledgers.json": ledgers,
     "sync.json": sync,
+    "asking.json": asking,
     "statements.json": statements,
     "snapshots.json": snapshots,
+    "attestations.json": attestations,
+    "audits.json": audits,
+    "logs.json": logs,
 }
 
 
