@@ -13,6 +13,11 @@ export const toKey = (key) => key.toString(16).padStart(16, "0");
 export const fromWord = (text) => Number.parseInt(text, 16);
 export const toWord = (word) => word.toString(16).padStart(8, "0");
 export const fromFloat64 = (text) => fromHex(text).readDoubleBE(0);
+export const toFloat64 = (number) => {
+  const bytes = Buffer.alloc(8);
+  bytes.writeDoubleBE(number);
+  return toHex(bytes);
+};
 export const toDecimal = (number) => BigInt(number).toString();
 export const toSigns = (signs) => Array.from(signs, (sign) => (sign > 0 ? "+" : "-")).join("");
 

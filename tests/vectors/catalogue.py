@@ -14,6 +14,7 @@ from tests.vectors.frame_cases import frames
 from tests.vectors.generator_cases import generator, hashing
 from tests.vectors.ledger_cases import ledgers
 from tests.vectors.log_cases import logs
+from tests.vectors.loss_cases import losses
 from tests.vectors.manifest_cases import manifests
 from tests.vectors.message_cases import messages
 from tests.vectors.notation import Document, render
@@ -24,6 +25,7 @@ from tests.vectors.snapshot_cases import snapshots
 from tests.vectors.statement_cases import statements
 from tests.vectors.subspace_cases import subspace
 from tests.vectors.sync_cases import sync
+from tests.vectors.view_cases import views
 
 FOLDER = Path(__file__).resolve().parents[2] / "protocol" / "vectors"
 COMMAND = ".venv/bin/python -m tests.vectors"
@@ -33,6 +35,8 @@ FILES: dict[str, Callable[[], Document]] = {
     "generator.json": generator,
     "subspace.json": subspace,
     "scalars.json": scalars,
+    "losses.json": losses,
+    "views.json": views,
     "ed25519.json": ed25519,
     "manifests.json": manifests,
     "envelopes.json": envelopes,
