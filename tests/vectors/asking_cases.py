@@ -72,6 +72,10 @@ def _plain() -> Iterator[Case]:
     yield _compared(Asking(EXAMPLE, [*mine, second]), ledger_of(EXAMPLE, mine)).case(
         "void here, and not there", "example"
     )
+    equals = record(EXAMPLE, 0, 5, author=signer(2))
+    asker = Asking(EXAMPLE, [*mine, equals])
+    other = ledger_of(EXAMPLE, [*mine, equals, record(EXAMPLE, 21, 5, author=signer(1))])
+    yield _compared(asker, other).case("another author is equal, in another shard", "example")
     held = [record(SPANS, step, 1, 2, 3) for step in (0, 1_023, 1_026, 2_049)]
     spans = Asking(SPANS, [held[0], held[2]])
     yield _compared(spans, ledger_of(SPANS, held)).case("spans that differ, one after the other", "spans")

@@ -10,6 +10,7 @@ from protocol.documents.audit_report import AuditReport, decode_report_untrusted
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.schema import to_plain
 from tests.support.ledgers import signer
+from tests.vectors import edwards
 from tests.vectors.notation import Case, Document, case, compact, document, judged
 from tests.vectors.runs import EXAMPLE, run, texts
 
@@ -127,6 +128,9 @@ def _signatures(good: bytes, record: str) -> Iterator[Case]:
     yield _decoded("a signature of zeros", other, "SIGNATURE")
     yield _decoded("another auditor", _report(auditor=signer(4).author.hex()), "SIGNATURE")
     yield _decoded("an auditor without a valid key", _report(auditor=_SMALL_ORDER), "SIGNATURE")
+    mixed = json.dumps(json.loads(good.split(b"\n")[0]) | {"auditor": edwards.mixed_key().hex()}, separators=(",", ":"))
+    data = mixed.encode() + b"\n" + edwards.sign_mixed(b"sfnode/audit/1" + mixed.encode()).hex().encode() + b"\n"
+    yield _decoded("an auditor's key of mixed order, the signature alone would pass", data, "SIGNATURE")
     flipped = record[:-1] + ("0" if record[-1] != "0" else "1")
     yield _decoded("a record that nobody signed", _report(record=flipped), "SIGNATURE")
     yield _decoded("a record of another length", _report(record=record[:-2]), "SIZE")

@@ -16,6 +16,7 @@ from protocol.run.manifest import Manifest, sign_manifest
 from tests.support.ledgers import seal, signer
 from tests.support.manifests import OWNER
 from tests.support.statements import admit, claim, exclude
+from tests.vectors import edwards
 from tests.vectors.basis_file_cases import EXAMPLE as SIDES
 from tests.vectors.basis_file_cases import encoded, manifest_for
 from tests.vectors.log_files import Block, Log, log_of
@@ -140,6 +141,7 @@ def _blocks() -> Iterator[Case]:
     """Rule 9.4.2, with checks that fit."""
     manifest, records = PLAIN.blocks
     renewed = Block(RENEWED, _OTHER_BASIS)
+    rows, said = _rows(EXAMPLE, (1, 0)), exclude(EXAMPLE, 1, 7)
     order = {
         "no manifest": PLAIN.without(0),
         "records first": PLAIN.with_block(0, records),
@@ -149,6 +151,9 @@ def _blocks() -> Iterator[Case]:
         "a basis where it is random": PLAIN.with_block(1, Block(BASIS, _BASIS)),
         "a renewed basis where it is random": PLAIN.with_block(2, renewed),
         "statements after records": INVITED.without(1).with_block(2, INVITED.blocks[1]),
+        "an exclusion after the records": log_of(sign_manifest(EXAMPLE, OWNER), rows, [said])
+        .without(1)
+        .with_block(2, Block(STATEMENTS, said)),
         "records after a renewed basis": PUBLISHED.without(3).with_block(4, PUBLISHED.blocks[3]),
         "a second basis": PUBLISHED.with_block(2, PUBLISHED.blocks[1]),
         "no basis": PUBLISHED.without(1),
@@ -266,6 +271,9 @@ def _ends() -> Iterator[Case]:
         "another state digest": PLAIN.says(state=bytes(32)),
         "a writer who did not sign": PLAIN.says(writer=signer(1).author),
         "a writer whose key is not valid": PLAIN.says(writer=_SMALL_ORDER),
+        "a writer's key of mixed order, the signature alone would pass": replace(
+            PLAIN.says(writer=edwards.mixed_key()), sign=edwards.sign_mixed
+        ),
         "a signature of zeros": replace(PLAIN, changed_end=lambda body: body[:-64] + bytes(64)),
         "a byte after the end": replace(PLAIN, after=b"\0"),
         "another log after the end": replace(PLAIN, after=PLAIN.encode()),
@@ -275,6 +283,6 @@ def _ends() -> Iterator[Case]:
     moved = Signer(b"writer".ljust(32, b"."))
     yield _read(
         "rule 9.4.6: signed by another writer, who is named",
-        replace(PLAIN.says(writer=moved.author), writer=moved),
+        replace(PLAIN.says(writer=moved.author), sign=moved.sign),
         None,
     )

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from protocol.crypto.hashing import hash_fields
-from protocol.crypto.keys import Signer
 from protocol.documents.log_file import BASIS, END, MAGIC, MANIFEST, RECORDS, RENEWED, STATEMENTS
 from protocol.run.manifest import SignedManifest
 from protocol.state.replica import Replica
@@ -37,11 +36,11 @@ class Totals(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Log:
-    """A log file before it is written: ``blocks`` without the end, which follows from ``totals`` and ``writer``."""
+    """A log file before it is written: ``blocks`` without the end, which follows from ``totals``."""
 
     blocks: tuple[Block, ...]
     totals: Totals
-    writer: Signer = WRITER
+    sign: Callable[[bytes], bytes] = WRITER.sign  # as the writer
     magic: bytes = MAGIC
     after: bytes = b""
     changed_end: Callable[[bytes], bytes] = field(default=lambda body: body)
@@ -72,7 +71,7 @@ class Log:
             shown = bytes(32) if number == self.change_check else check
             parts += [struct.pack(">BI", block.kind, length), block.body, shown]
         told = struct.pack(">QQ32s32s32s", *self.totals)
-        body = self.changed_end(told + self.writer.sign(b"sfnode/log-end/1" + check + told))
+        body = self.changed_end(told + self.sign(b"sfnode/log-end/1" + check + told))
         check = hash_fields("sfnode/log/1", check, bytes([END]), body)
         return b"".join([*parts, struct.pack(">BI", END, len(body)), body, check, self.after])
 

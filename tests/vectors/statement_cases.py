@@ -15,8 +15,8 @@ from protocol.ledger.roster import Roster
 from protocol.ledger.statements import StatementCodec
 from protocol.run.admission import work_of
 from protocol.run.manifest import Manifest
-from protocol.sync.anti_entropy import answer
-from protocol.wire import StatementsRequest, encode
+from protocol.sync.anti_entropy import Request, answer
+from protocol.wire import SpansRequest, StatementsRequest, encode
 from tests.support.ledgers import signer
 from tests.support.manifests import OWNER
 from tests.support.statements import admit, claim, exclude, renew
@@ -230,12 +230,20 @@ def _answers() -> Iterator[Case]:
     many = [admit(_INVITED, number) for number in range(129)]
     yield _answer("answer: a page of 128, not the last", many, bytes(33))
     yield _answer("answer: the rest", many, sorted(many)[127][:33])
+    twice = [*many[:127], claim(_INVITED, 1, 1), claim(_INVITED, 1, 2), claim(_INVITED, 2, 3)]
+    yield _answer("answer: 128 keys, the last of them a token claimed twice", twice[:-1], bytes(33))
+    yield _answer("answer: 129 keys, one of them a token claimed twice", twice, bytes(33))
+    for name, listed in {"some statements": said, "no statement": []}.items():
+        yield _answered(f"answer: spans and {name}", listed, SpansRequest(request=7))
 
 
 def _answer(name: str, said: list[bytes], after: bytes) -> Case:
+    return _answered(name, said, StatementsRequest(request=7, after=after))
+
+
+def _answered(name: str, said: list[bytes], request: Request) -> Case:
     ledger = Ledger(_INVITED)
     for data in said:
         ledger.add_statement(data)
-    request = StatementsRequest(request=7, after=after)
     given = {"manifest": "invite", "statements": [data.hex() for data in said], "request": encode(request).hex()}
     return case(name, "answer", given, {"messages": [encode(message).hex() for message in answer(ledger, request)]})
