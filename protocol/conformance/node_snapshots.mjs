@@ -1,15 +1,14 @@
 // A node's part in snapshots (SPEC 9.5): it makes and attests them, and as a joiner uses one until its replay is through.
 
 import { createHash } from "node:crypto";
-import { Attestations } from "./node_attestations.mjs";
-import { Fetches } from "./node_bases.mjs";
+import { AttestationTable } from "./attestations.mjs";
 import { SPAN_STEPS } from "./digests.mjs";
-import { digestBefore, makeAttestation, readSnapshot, writeSnapshot } from "./snapshots.mjs";
+import { Fetches } from "./node_bases.mjs";
+import { judge, makeAttestation, readSnapshot, takeSnapshot } from "./snapshots.mjs";
 import { Rejected } from "./verdicts.mjs";
 import { encodeMessage } from "./wire.mjs";
 
 const RETRY_MS = 2000;
-const EXCLUSION = 2; // kind of statement
 
 const sha256Of = (data) => createHash("sha256").update(data).digest();
 
@@ -36,7 +35,8 @@ export class Snapshots {
     this.#config = config;
     this.#sync = sync;
     this.#limits = limits;
-    this.#table = new Attestations(state, limits);
+    const { ATTESTATIONS_MAX: most, ATTESTATIONS_PER_TELLER_MAX: mostByTeller } = limits;
+    this.#table = new AttestationTable(state.run, state.ledger, { most, mostByTeller });
   }
 
   get #mayUse() {
@@ -50,19 +50,26 @@ export class Snapshots {
   }
 
   peerLeft(peer) {
-    this.#table.forget(peer);
+    this.#table.leave(peer);
   }
 
+  /** The answer to a request: the newest first. */
   page() {
-    return this.#table.page();
+    const newest = this.#table.trusted().sort((a, b) => b.step - a.step || Buffer.compare(a.author, b.author));
+    return attestationsMessage(newest.slice(0, this.#limits.ATTESTATIONS_PER_MESSAGE_MAX).map(({ data }) => data));
   }
 
   /** Takes attestations in: {sends, ignored}. Rejects. */
   take(peer, attestations) {
-    const outcomes = attestations.map((data) => this.#table.add(data, this.#sync.isLive ? null : peer));
-    const fresh = outcomes.filter(({ attestation }) => attestation !== undefined).map(({ attestation }) => attestation);
+    const [fresh, ignored] = [[], []];
+    for (const data of attestations) {
+      const { verdict, reason } = this.#table.add(data, this.#sync.isLive ? null : peer);
+      if (verdict === "reject") throw new Rejected(reason);
+      if (verdict === "ignore") ignored.push(reason);
+      else fresh.push(data);
+    }
     const others = this.#sync.isLive ? this.#sync.peers.filter((each) => each !== peer) : [];
-    return { sends: told(fresh, others), ignored: outcomes.flatMap(({ reason }) => reason ?? []) };
+    return { sends: told(fresh, others), ignored };
   }
 
   /** Effects. */
@@ -80,7 +87,7 @@ export class Snapshots {
     const step = behind - (behind % SPAN_STEPS);
     if (step <= this.#madeStep) return [];
     this.#madeStep = step;
-    const data = writeSnapshot(run, { step, digest: digestBefore(run, this.#state.ledger, step), ...this.#state.before(step) });
+    const data = takeSnapshot(run, this.#state.ledger, step);
     if (data.length > this.#limits.SNAPSHOT_BYTES_MAX) return [];
     const sha256 = sha256Of(data);
     const claim = { step, length: data.length, sha256 };
@@ -89,8 +96,8 @@ export class Snapshots {
 
   #attest(claim) {
     if (!this.#config.is_training || this.#state.highestOf(this.#key.author) < 0) return [];
-    const { attestation } = this.#table.add(makeAttestation(this.#state.run, this.#key.secretSeed, claim), null);
-    const sends = attestation === undefined ? [] : told([attestation], this.#sync.peers);
+    const own = makeAttestation(this.#state.run, this.#key.secretSeed, claim);
+    const sends = this.#table.add(own, null).verdict === "counts" ? told([own], this.#sync.peers) : [];
     return sends.map(([peer, message]) => ["SendMessage", peer, message]);
   }
 
@@ -109,7 +116,8 @@ export class Snapshots {
   }
 
   #wanted() {
-    return this.isSought() ? this.#table.agreed(this.#config.snapshot_authors_min) : [];
+    const agreed = this.isSought() ? this.#table.agreed(this.#config.snapshot_authors_min) : [];
+    return agreed.sort((a, b) => Buffer.compare(a.author, b.author));
   }
 
   #fetchIfWanted(nowMs) {
@@ -154,7 +162,7 @@ export class Snapshots {
   #prove(nowMs) {
     if (this.#used === null || nowMs < this.#lookMs) return [];
     this.#lookMs = nowMs + this.#limits.HEAD_INTERVAL_MS;
-    const verdict = this.#verdict();
+    const verdict = judge(this.#state.run, this.#used, this.#state.ledger);
     if (verdict === "missing" && this.#mayYetCome(nowMs)) return [];
     if (verdict === "unequal" || (verdict === "missing" && this.#sync.peers.length > 1)) {
       return [["Halt", this.#signedBy.map(({ data }) => data)]];
@@ -162,32 +170,11 @@ export class Snapshots {
     return this.#end(verdict === "equal" ? "proved" : "unproved");
   }
 
-  #verdict() {
-    const { step, digest, slots } = this.#used;
-    const { run, ledger, hasSuspended } = this.#state;
-    const own = this.#state.before(step);
-    if (digestBefore(run, ledger, step).equals(digest)) return this.#isSameState(own.coefficients) ? "equal" : "unequal";
-    const isCut = hasSuspended || this.#isCutBelow(step);
-    return isCut || BigInt(own.slots) >= slots ? "other" : "missing";
-  }
-
-  #isSameState(coefficients) {
-    const epochs = coefficients.epochs();
-    const theirs = new Map(this.#used.epochs);
-    const isSame = (epoch) => [...coefficients.flat(epoch)].every((value, index) => BigInt(value) === theirs.get(epoch)?.[index]);
-    return epochs.length === theirs.size && epochs.every(isSame);
-  }
-
-  #isCutBelow(step) {
-    const [statements] = this.#state.roster.page(Buffer.alloc(33), Infinity);
-    return statements.some((data) => data[0] === EXCLUSION && data.readUInt32BE(33) < step);
-  }
-
   #isCutSince() {
     const digest = this.#state.roster.digest();
     if (this.#used === null || digest.equals(this.#statements)) return false;
     this.#statements = digest;
-    return this.#isCutBelow(this.#used.step);
+    return this.#state.roster.exclusions().some((from) => from < this.#used.step);
   }
 
   #mayYetCome(nowMs) {
@@ -207,7 +194,9 @@ export class Snapshots {
 }
 
 function told(attestations, peers) {
-  if (attestations.length === 0) return [];
-  const message = encodeMessage("Attestations", attestations.map(({ data }) => data));
-  return peers.map((peer) => [peer, message]);
+  return attestations.length === 0 ? [] : peers.map((peer) => [peer, attestationsMessage(attestations)]);
+}
+
+function attestationsMessage(attestations) {
+  return encodeMessage("Attestations", attestations);
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.detectors import Simulation, Tests
+from tests.mutants.detectors import Simulation, Tests, Vectors
 from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
@@ -44,6 +44,19 @@ SNAPSHOTS = (
         detector=Tests(
             (f"{_BYTES}::test_joiner__liar_tells_of_the_authors_first_and_leaves__those_told_by_others_stay",)
         ),
+    ),
+    Mutant(
+        name="room-made-in-another-table",
+        breaks="an attestation that finds room because an excluded author gives way is told to all, and not kept",
+        edits=(
+            Edit(
+                _TABLE,
+                "AttestationTable._has_room",
+                "del self._newest[author]",
+                "self._newest = {each: held for each, held in self._newest.items() if each != author}",
+            ),
+        ),
+        detector=Vectors(("attestations.json",)),
     ),
     Mutant(
         name="proof-never-compared",

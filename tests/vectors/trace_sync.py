@@ -33,7 +33,7 @@ FEW = run({}, authors_max=3)
 _MANIFESTS = {"example": EXAMPLE, "long": LONG, "few": FEW}
 
 
-def sessions() -> Document:
+def anti_entropy() -> Document:
     """traces_sync.json"""
     return traces("Anti-entropy: SPEC 8.4", _stories, _MANIFESTS)
 

@@ -124,8 +124,10 @@ export const SWITCHES_OF_NODE_SETS = [
     ["7.7", "authors of whom nothing is held are forgotten", "this.clock.forgetOthers(this.state.highest());"],
   ]),
   ...of("node_state.mjs", "traces_roster.json", [
-    ["7.7", "suspended records come back", "for (const record of back) this.add(record);"],
-    ["7.7", "those on the disk, too", 'if (reason === "NOT_ADMITTED") this.#suspended.push(record);'],
+    ["7.7", "those on the disk, too", 'if (reason === "NOT_ADMITTED") this.ledger.suspend(record);'],
+  ]),
+  ...of("ledger.mjs", "traces_roster.json", [
+    ["7.7", "suspended records come back", "if (this.roster.isAdmitted(author)) this.#bringBack(author, coefficients);"],
   ]),
   ...of("node_flood.mjs", "traces_flood.json", [
     ["8.3", "not to the source", "if (peer === source || ", "if ("],

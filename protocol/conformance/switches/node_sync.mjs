@@ -56,24 +56,8 @@ export const SWITCHES_OF_NODE_SYNC = [
       "!statements.equals(roster.digest())) ;",
     ],
     ["8.4", "none of a neighbour without statements", "!statements.equals(NO_STATEMENTS) && "],
-    ["8.4", "statements page by page", "[after, isLast] = [keys.at(-1) ?? after, page.is_last];", "isLast = true;"],
+    ["8.4", "statements page by page", "[after, isLast] = [page.statements.at(-1)?.subarray(0, KEY_BYTES) ?? after, page.is_last];", "isLast = true;"],
     ["8.4", "only slots that count by the own roster", "step < until && "],
-    [
-      "8.4.3",
-      "statements ascend",
-      'demand(index === 0 || Buffer.compare(keys[index - 1], key) <= 0, "not ascending");',
-    ],
-    [
-      "8.4.3",
-      "statements go on beyond the page before",
-      'demand(keys.length === 0 || Buffer.compare(after, keys[0]) < 0, "not ascending");',
-    ],
-    [
-      "8.4.3",
-      "a page of statements that is not the last brings one",
-      'demand(isLast || keys.length > 0, "an empty page of statements that is not the last");',
-    ],
-    ["8.4.3", "two of one key at most", 'demand(index < 2 || !keys[index - 2].equals(key), "three of one key");'],
   ]),
   ...of("node_session.mjs", "traces_sync.json", [
     [
@@ -134,6 +118,20 @@ export const SWITCHES_OF_NODE_SYNC = [
       "an answer of another kind is refused",
       'demand(ANSWER_KINDS[request.name].includes(reply.name), "another kind than asked for");',
     ],
+  ]),
+  ...of("sync.mjs", "traces_roster.json", [
+    ["8.4.3", "statements ascend", 'demand(Buffer.compare(keys[index - 1], keys[index]) <= 0, "not ascending");'],
+    [
+      "8.4.3",
+      "statements go on beyond the page before",
+      'demand(keys.length === 0 || Buffer.compare(after, keys[0]) < 0, "not after the key asked for");',
+    ],
+    [
+      "8.4.3",
+      "a page of statements that is not the last brings one",
+      'demand(isLast || keys.length > 0, "an empty page that is not the last");',
+    ],
+    ["8.4.3", "two of one key at most", 'demand(index < 2 || !keys[index].equals(keys[index - 2]), "three of one key");'],
   ]),
   ...of("sync.mjs", "traces_sync.json", [
     [
