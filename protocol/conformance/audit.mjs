@@ -49,8 +49,9 @@ function parseLine(line) {
   const report = Object.fromEntries(parsed);
   demand(isHex(report.auditor, 64) && isHex(report.run_id, 64), "no 64 digits");
   const { record, measured } = report;
-  const isRecord = typeof record === "string" && record.length % 2 === 0 && isWithin(record.length, 2, RECORD_DIGITS_MAX);
-  demand(isRecord && isHex(record, record.length), "no record");
+  const digits = typeof record === "string" ? record.length : 0;
+  const isRecord = digits % 2 === 0 && isWithin(digits, 2, RECORD_DIGITS_MAX);
+  demand(isRecord && isHex(record, digits), "no record");
   demand(Array.isArray(measured) && isWithin(measured.length, 1, SCALARS_MAX), "no scalars");
   demand(measured.every((value) => isWithin(value, -CLIP_MAX, CLIP_MAX)), "a scalar out of its bound");
   demand(isWithin(report.tolerance_mille, 0, TOLERANCE_MAX), "no tolerance");

@@ -43,22 +43,21 @@ export function verify(key, message, signature) {
   return !hasSmallOrder(commitment);
 }
 
-const signers = new Map(); // hex of a secret seed -> {handle: OpenSSL's, author}
+const secretHandles = new Map(); // by the hex of the secret seed
 
-function signerOf(secretSeed) {
+function secretHandle(secretSeed) {
   const name = secretSeed.toString("hex");
-  if (!signers.has(name)) {
-    const handle = createPrivateKey({ key: Buffer.concat([SECRET_PREFIX, secretSeed]), format: "der", type: "pkcs8" });
-    const author = createPublicKey(handle).export({ format: "der", type: "spki" }).subarray(-32);
-    signers.set(name, { handle, author });
+  if (!secretHandles.has(name)) {
+    const key = Buffer.concat([SECRET_PREFIX, secretSeed]);
+    secretHandles.set(name, createPrivateKey({ key, format: "der", type: "pkcs8" }));
   }
-  return signers.get(name);
+  return secretHandles.get(name);
 }
 
 export function publicKeyOf(secretSeed) {
-  return signerOf(secretSeed).author;
+  return createPublicKey(secretHandle(secretSeed)).export({ format: "der", type: "spki" }).subarray(-32);
 }
 
 export function sign(secretSeed, message) {
-  return opensslSign(null, message, signerOf(secretSeed).handle);
+  return opensslSign(null, message, secretHandle(secretSeed));
 }

@@ -101,9 +101,11 @@ class Log {
     const due = { [STATEMENTS]: most, [RECORDS]: most, [RENEWED]: most, [END]: END_BYTES };
     for (;;) {
       const block = this.#reader.block(due);
-      if (block.kind === STATEMENTS) splitStatements(this.run, block.body).forEach((each) => this.#addStatement(each));
-      else if (block.kind === RECORDS) splitRecords(this.run.manifest, block.body).forEach((each) => this.#addRecord(each));
-      else return block;
+      if (block.kind === STATEMENTS) {
+        for (const statement of splitStatements(this.run, block.body)) this.#addStatement(statement);
+      } else if (block.kind === RECORDS) {
+        for (const record of splitRecords(this.run.manifest, block.body)) this.#addRecord(record);
+      } else return block;
       if (block.kind === RECORDS) delete due[STATEMENTS];
     }
   }

@@ -5,7 +5,7 @@ import { FrameReader } from "./frames.mjs";
 import { rejectUnless } from "./verdicts.mjs";
 import { decodeMessage, encodeMessage } from "./wire.mjs";
 
-export const PART_BYTES_MAX = 32768;
+const PART_BYTES_MAX = 32768;
 const MANIFEST_BYTES_MAX = 1048576;
 const OBSERVER_RUN_ID = Buffer.alloc(32);
 const BYE = null; // stands for a Bye whose words the specification leaves open

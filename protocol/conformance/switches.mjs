@@ -1,105 +1,23 @@
 // Switches one rule of the specification off in this reader, and looks whether a vector notices; then the next one.
 // Usage: node protocol/conformance/switches.mjs [RULE...]; a RULE may be the beginning of one: 8.4
 // Prints a table. Exit code 1 if a switch is not noticed, or does not fit the reader any more.
+// The rules of the node machine have a table of their own: node_switches.mjs.
 
-import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
+import { runSwitches } from "./switching.mjs";
+import { SWITCHES_OF_DOCUMENTS } from "./switches/documents.mjs";
+import { SWITCHES_OF_MESSAGES } from "./switches/messages.mjs";
 import { SWITCHES_OF_NUMBERS } from "./switches/numbers.mjs";
 import { SWITCHES_OF_RUNS } from "./switches/runs.mjs";
 import { SWITCHES_OF_SETS } from "./switches/sets.mjs";
-import { SWITCHES_OF_MESSAGES } from "./switches/messages.mjs";
-import { SWITCHES_OF_DOCUMENTS } from "./switches/documents.mjs";
+import { SWITCHES_OF_SYNC } from "./switches/sync.mjs";
 
-const READER = fileURLToPath(new URL(".", import.meta.url));
-const VECTORS = fileURLToPath(new URL("../vectors", import.meta.url));
-const ENTRY = "vector_files.mjs"; // what a changed reader is entered by
-const SLIPS = /^failed: (ReferenceError|SyntaxError|TypeError: .* is not a (function|constructor))/;
-
-const BY_CHAPTER = [
+const ALL = [
   SWITCHES_OF_RUNS,
   SWITCHES_OF_NUMBERS,
   SWITCHES_OF_SETS,
   SWITCHES_OF_MESSAGES,
+  SWITCHES_OF_SYNC,
   SWITCHES_OF_DOCUMENTS,
-];
-
-const names = (folder, end) => readdirSync(folder).filter((name) => name.endsWith(end));
-const sources = new Map(names(READER, ".mjs").map((name) => [name, readFileSync(join(READER, name), "utf8")]));
-const files = new Map(
-  names(VECTORS, ".json").map((name) => [name, JSON.parse(readFileSync(join(VECTORS, name), "utf8"))]),
-);
-
-/** The module, and all those that import it, directly or not. */
-function affectedBy(module) {
-  const affected = new Set([module]);
-  for (const reached of affected) {
-    for (const [name, source] of sources) if (source.includes(`"./${reached}"`)) affected.add(name);
-  }
-  return affected;
-}
-
-/** The module's source with the rule switched off. */
-function changed({ module, edits }) {
-  return edits.reduce((source, [text, instead]) => {
-    const parts = source.split(text);
-    if (parts.length !== 2) throw new Error(`${module} has ${parts.length - 1} times, not once: ${text}`);
-    return parts.join(instead);
-  }, sources.get(module));
-}
-
-/** The reader with a rule switched off: what `vector_files.mjs` exports. Unaffected modules are the usual ones. */
-async function readerWith(each, folder) {
-  const affected = affectedBy(each.module);
-  for (const name of affected) {
-    const source = name === each.module ? changed(each) : sources.get(name);
-    const resolved = source.replaceAll(/"\.\/(\w+\.mjs)"/g, (text, other) =>
-      affected.has(other) ? text : JSON.stringify(pathToFileURL(join(READER, other)).href),
-    );
-    writeFileSync(join(folder, name), resolved);
-  }
-  return import(pathToFileURL(join(folder, ENTRY)).href);
-}
-
-/** The first case that fails, or null: the file where it is expected comes first. */
-function firstFault({ faultOf }, expectedIn) {
-  const others = [...files.keys()].filter((name) => name !== expectedIn);
-  for (const name of [expectedIn, ...others]) {
-    const file = files.get(name);
-    for (const testCase of file.cases) {
-      const fault = faultOf(name, testCase, file);
-      if (fault !== null) return { text: `${name}: ${testCase.name}`, fault };
-    }
-  }
-  return null;
-}
-
-/** {text: the first vector that fails, isCaught}. */
-async function verdictOn(each) {
-  const folder = mkdtempSync(join(tmpdir(), "sfnode-switch-"));
-  try {
-    const found = firstFault(await readerWith(each, folder), each.vectors);
-    if (found === null) return { text: "NOT NOTICED", isCaught: false };
-    if (SLIPS.test(found.fault)) return { text: `BROKEN: ${found.fault.split("\n")[0]}`, isCaught: false };
-    return { text: found.text, isCaught: true };
-  } catch (error) {
-    return { text: `BROKEN: ${error.message}`, isCaught: false };
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
-}
-
-async function main(wanted) {
-  const chosen = BY_CHAPTER.flat().filter(({ rule }) => wanted.length === 0 || wanted.some((each) => rule.startsWith(each)));
-  let caught = 0;
-  for (const each of chosen) {
-    const { text, isCaught } = await verdictOn(each);
-    caught += isCaught ? 1 : 0;
-    console.log(`${each.rule} | ${each.off} | ${text}`);
-  }
-  console.log(`switches: ${caught} of ${chosen.length} are noticed by a vector`);
-  process.exitCode = caught === chosen.length && caught > 0 ? 0 : 1;
-}
-
-await main(process.argv.slice(2));
+].flat();
+const isUsed = (name) => !name.startsWith("traces_");
+process.exitCode = (await runSwitches(ALL, process.argv.slice(2), isUsed)) ? 0 : 1;

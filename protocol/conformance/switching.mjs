@@ -1,23 +1,34 @@
-// Runs the vectors with one rule switched off: with modules of the reader in which a text is another one.
+// Runs vectors with one rule switched off: with modules of the reader in which a text is another one.
 
 import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { firstDifference } from "./differences.mjs";
+import { faultOf } from "./vector_files.mjs";
 
 const READER = fileURLToPath(new URL(".", import.meta.url));
 const VECTORS = fileURLToPath(new URL("../vectors", import.meta.url));
-const ENTRY = "vector_traces.mjs"; // what a changed reader is entered by
-const SLIPS = /^(ReferenceError|SyntaxError|TypeError: .* is not a (function|constructor|iterable))/;
+const ENTRY = "vector_files.mjs"; // what a changed reader is entered by
+const SLIPS = /^failed: (ReferenceError|SyntaxError|TypeError: .* is not a (function|constructor))/;
+
+const SLOW_MS = 20; // cases that take longer come last: most switches are noticed before
 
 const names = (folder, end) => readdirSync(folder).filter((name) => name.endsWith(end));
 const sources = new Map(names(READER, ".mjs").map((name) => [name, readFileSync(join(READER, name), "utf8")]));
-const files = new Map(
-  names(VECTORS, ".json")
-    .filter((name) => name.startsWith("traces_"))
-    .map((name) => [name, JSON.parse(readFileSync(join(VECTORS, name), "utf8"))]),
-);
+const files = new Map(); // those that a run of switches uses
+
+/** A vector file on which the reader agrees as it is, its slow cases last. */
+function quickFirst(name) {
+  const file = JSON.parse(readFileSync(join(VECTORS, name), "utf8"));
+  const [quick, slow] = [[], []];
+  for (const testCase of file.cases) {
+    const started = performance.now();
+    const fault = faultOf(name, testCase, file);
+    if (fault !== null) throw new Error(`without any switch: ${name}: ${testCase.name}: ${fault}`);
+    (performance.now() - started < SLOW_MS ? quick : slow).push(testCase);
+  }
+  return { ...file, cases: [...quick, ...slow] };
+}
 
 /** The module, and all those that import it, directly or not. */
 function affectedBy(module) {
@@ -37,7 +48,7 @@ function changed({ module, edits }) {
   }, sources.get(module));
 }
 
-/** The reader with a rule switched off. Modules that do not depend on the changed one are the usual ones. */
+/** The reader with a rule switched off: what `vector_files.mjs` exports. Unaffected modules are the usual ones. */
 async function readerWith(each, folder) {
   const affected = affectedBy(each.module);
   for (const name of affected) {
@@ -50,33 +61,27 @@ async function readerWith(each, folder) {
   return import(pathToFileURL(join(folder, ENTRY)).href);
 }
 
-/** The first trace that fails, or null: those of the file where it is expected come first. */
-function firstFault({ TRACES }, expectedIn) {
+/** The first case that fails, or null: the file where it is expected comes first. */
+function firstFault({ faultOf }, expectedIn) {
   const others = [...files.keys()].filter((name) => name !== expectedIn);
   for (const name of [expectedIn, ...others].filter((each) => files.has(each))) {
     const file = files.get(name);
-    const failed = file.cases.find((testCase) => isFaulty(TRACES, testCase, file));
-    if (failed !== undefined) return `${name}: ${failed.name}`;
+    for (const testCase of file.cases) {
+      const fault = faultOf(name, testCase, file);
+      if (fault !== null) return { text: `${name}: ${testCase.name}`, fault };
+    }
   }
   return null;
 }
 
-/** A reader that fails is faulty, too; but not one in which the switch is a slip of the pen. */
-function isFaulty(functions, { function: name, input, expected }, file) {
-  try {
-    return firstDifference(expected, functions[name](input, file, expected)) !== null;
-  } catch (error) {
-    if (SLIPS.test(String(error))) throw error;
-    return true;
-  }
-}
-
-/** {text: the first trace that fails, isCaught}. */
+/** {text: the first vector that fails, isCaught}. */
 async function verdictOn(each) {
   const folder = mkdtempSync(join(tmpdir(), "sfnode-switch-"));
   try {
-    const text = firstFault(await readerWith(each, folder), each.vectors);
-    return { text: text ?? "NOT NOTICED", isCaught: text !== null };
+    const found = firstFault(await readerWith(each, folder), each.vectors);
+    if (found === null) return { text: "NOT NOTICED", isCaught: false };
+    if (SLIPS.test(found.fault)) return { text: `BROKEN: ${found.fault.split("\n")[0]}`, isCaught: false };
+    return { text: found.text, isCaught: true };
   } catch (error) {
     return { text: `BROKEN: ${error.message}`, isCaught: false };
   } finally {
@@ -84,8 +89,12 @@ async function verdictOn(each) {
   }
 }
 
-/** Prints the table of these switches whose rule begins like one of `wanted`; whether each is noticed. */
-export async function runSwitches(switches, wanted) {
+/**
+ * Prints the table of these switches whose rule begins like one of `wanted`. isUsed: which vector files may notice.
+ * Whether all are noticed.
+ */
+export async function runSwitches(switches, wanted, isUsed) {
+  for (const name of names(VECTORS, ".json").filter(isUsed)) files.set(name, quickFirst(name));
   const isChosen = ({ rule }) => wanted.length === 0 || wanted.some((each) => rule.startsWith(each));
   const chosen = switches.filter(isChosen);
   let caught = 0;
@@ -94,6 +103,6 @@ export async function runSwitches(switches, wanted) {
     caught += isCaught ? 1 : 0;
     console.log(`${each.rule} | ${each.off} | ${text}`);
   }
-  console.log(`switches: ${caught} of ${chosen.length} are noticed by a trace`);
+  console.log(`switches: ${caught} of ${chosen.length} are noticed by a vector`);
   return caught === chosen.length && caught > 0;
 }

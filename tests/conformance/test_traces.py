@@ -36,7 +36,7 @@ def switched() -> list[str]:
     finished = conformance.run_reader("node_switches.mjs")
     *table, last = finished.stdout.splitlines()
     assert finished.returncode == 0, [line for line in table if "NOT NOTICED" in line or "BROKEN" in line]
-    assert last == f"switches: {len(table)} of {len(table)} are noticed by a trace"
+    assert last == f"switches: {len(table)} of {len(table)} are noticed by a vector"
     return [line.split(" | ")[0] for line in table]
 
 
@@ -60,7 +60,7 @@ def test_switches__no_trace_notices__is_said(tmp_path: Path) -> None:
         "9.1.1 | those further behind are not | NOT NOTICED",
         "9.1.1 | two rounds | NOT NOTICED",
         "9.1.1 | what is needed depends on staleness | NOT NOTICED",
-        "switches: 0 of 4 are noticed by a trace",
+        "switches: 0 of 4 are noticed by a vector",
     ]
 
 

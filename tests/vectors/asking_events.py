@@ -30,8 +30,8 @@ class Asking:
         horizon: int | None = None,
         last_request: int = 0,
     ) -> None:
-        self._given = {"records": [each.hex() for each in records], "statements": [each.hex() for each in statements]}
-        self._given |= {"horizon_step": horizon, "last_request": last_request}
+        self._given: dict[str, object] = {"horizon_step": horizon, "last_request": last_request}
+        self._given |= {"records": [each.hex() for each in records], "statements": [each.hex() for each in statements]}
         self._horizon = horizon
         self.replica = Replica(manifest)
         for statement in statements:

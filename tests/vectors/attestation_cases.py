@@ -49,7 +49,7 @@ class _Table:
         most: int = limits.ATTESTATIONS_MAX,
         most_by_teller: int = limits.ATTESTATIONS_PER_TELLER_MAX,
     ) -> None:
-        self._limits = {"ATTESTATIONS_MAX": most, "ATTESTATIONS_PER_TELLER_MAX": most_by_teller}
+        self._most, self._most_by_teller = most, most_by_teller
         given = {"records": records, "statements": statements, "attestations": said}
         self._given = {name: [data.hex() for data in listed] for name, listed in given.items()}
         self._said, self._records, self._statements = said, records, statements
@@ -76,7 +76,9 @@ class _Table:
         for index in indices:
             verdict, reason = "ACCEPT", None
             try:
-                with patch.multiple(limits, **self._limits):
+                with patch.multiple(
+                    limits, ATTESTATIONS_MAX=self._most, ATTESTATIONS_PER_TELLER_MAX=self._most_by_teller
+                ):
                     self._table.add(self._said[index], teller=None if teller is None else PeerId(teller))
             except Reject as reject:
                 verdict, reason = "REJECT", reject.reason.name
@@ -102,7 +104,7 @@ class _Table:
 
     def case(self, name: str, manifest: str) -> Case:
         """The case of these events."""
-        most = {name.lower(): value for name, value in self._limits.items()}
+        most = {"attestations_max": self._most, "attestations_per_teller_max": self._most_by_teller}
         return case(name, "table", {"manifest": manifest, **self._given, **most}, {"events": self._events})
 
 

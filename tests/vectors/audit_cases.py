@@ -56,14 +56,15 @@ def _decoded(name: str, data: bytes, expect: str | None, manifest: str = "two di
 
 
 def _good() -> Iterator[Case]:
-    for name, changes in {
+    chosen: dict[str, dict[str, object]] = {
         "a mismatch": {},
         "within the tolerance": {"tolerance_mille": 2_000},
         "as claimed": {"measured": [300, -7]},
         "the least and the largest scalar": {"measured": [-limits.CLIP_MAX, limits.CLIP_MAX]},
         "the largest tolerance": {"tolerance_mille": 1 << 31},
         "tolerance 0": {"tolerance_mille": 0},
-    }.items():
+    }
+    for name, changes in chosen.items():
         yield _decoded(name, _report(**changes), None)
 
 

@@ -265,14 +265,14 @@ def _orders() -> Iterator[Case]:
 def _ends() -> Iterator[Case]:
     totals = PLAIN.totals
     wrong: dict[str, Log] = {
-        "a record more than there are": PLAIN.says(records=totals.records + 1),
-        "an update less than there are": PLAIN.says(updates=totals.updates - 1),
-        "another root": PLAIN.says(root=bytes(32)),
-        "another state digest": PLAIN.says(state=bytes(32)),
-        "a writer who did not sign": PLAIN.says(writer=signer(1).author),
-        "a writer whose key is not valid": PLAIN.says(writer=_SMALL_ORDER),
+        "a record more than there are": PLAIN.says(totals._replace(records=totals.records + 1)),
+        "an update less than there are": PLAIN.says(totals._replace(updates=totals.updates - 1)),
+        "another root": PLAIN.says(totals._replace(root=bytes(32))),
+        "another state digest": PLAIN.says(totals._replace(state=bytes(32))),
+        "a writer who did not sign": PLAIN.says(totals._replace(writer=signer(1).author)),
+        "a writer whose key is not valid": PLAIN.says(totals._replace(writer=_SMALL_ORDER)),
         "a writer's key of mixed order, the signature alone would pass": replace(
-            PLAIN.says(writer=edwards.mixed_key()), sign=edwards.sign_mixed
+            PLAIN.says(totals._replace(writer=edwards.mixed_key())), sign=edwards.sign_mixed
         ),
         "a signature of zeros": replace(PLAIN, changed_end=lambda body: body[:-64] + bytes(64)),
         "a byte after the end": replace(PLAIN, after=b"\0"),
@@ -283,6 +283,6 @@ def _ends() -> Iterator[Case]:
     moved = Signer(b"writer".ljust(32, b"."))
     yield _read(
         "rule 9.4.6: signed by another writer, who is named",
-        replace(PLAIN.says(writer=moved.author), sign=moved.sign),
+        replace(PLAIN.says(totals._replace(writer=moved.author)), sign=moved.sign),
         None,
     )

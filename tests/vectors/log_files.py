@@ -58,9 +58,9 @@ class Log:
         """Another body in a block."""
         return self.without(number).with_block(number, Block(self.blocks[number].kind, body))
 
-    def says(self, **totals: object) -> Log:
+    def says(self, totals: Totals) -> Log:
         """Other totals at the end."""
-        return replace(self, totals=self.totals._replace(**totals))
+        return replace(self, totals=totals)
 
     def encode(self) -> bytes:
         """The file, every check and the signature at its end in their places."""

@@ -33,7 +33,7 @@ from protocol.wire import (
 from sfnode.network.network_config import Timings
 from sfnode.network.sessions import RefusedError
 from sfnode.network.sessions.channel import Channel
-from sfnode.network.sessions.file_download import MANIFEST, Download, Wanted
+from sfnode.network.sessions.file_download import MANIFEST, Download, FileSource, Wanted
 from tests.vectors.notation import Case, Document, case, document
 from tests.vectors.session_nodes import ASK_PEERS, Served, in_short, played
 
@@ -57,7 +57,7 @@ def sessions() -> Document:
 def _session(name: str, role: str, *steps: Message | bytes, expect: str | None = None, is_over: bool = False) -> Case:
     """``expect``, ``is_over``: the reason for which the last step is refused, and whether the node has ended it all."""
     sent = [step if isinstance(step, bytes) else encode(step) for step in steps]
-    files = {_FILE_HASH.hex(): Served(_FILE)}
+    files: dict[str, FileSource] = {_FILE_HASH.hex(): Served(_FILE)}
     hello, found = played(role, sent, run_id=_RUN_ID, manifest=_MANIFEST, files=files)
     last = found[-1]
     assert (last["reason"], last["is_over"]) == (expect, is_over or expect is not None), (name, last)
@@ -211,7 +211,7 @@ def _document(name: str, wanted: Wanted, *messages: Message, expect: str | None 
     assert reason == expect, (name, reason)
     found = {"verdict": "REJECT" if reason else "ACCEPT", "reason": reason, "is_whole": is_whole, "received": received}
     kind = "manifest" if wanted.part is ManifestPart else "file"
-    given = {"document": kind, "total": wanted.total, "sha256": wanted.sha256}
+    given: dict[str, object] = {"document": kind, "total": wanted.total, "sha256": wanted.sha256}
     given |= {"messages": [in_short(data) for data in sent]}
     return case(f"{kind}: {name}", "parts", given, found)
 

@@ -102,16 +102,17 @@ class SessionNode:
                     await wait_all_tasks_blocked()
                 link = PlainLink(self._peer)
                 nursery.start_soon(self._serve, role, link)
-                found = [await self._look(link)]
-                for step in steps:
-                    assert not link.is_over, "a step after the end"
-                    if step == ASK_PEERS:
-                        self._network._exchange.ask()
-                    else:
-                        link.feed(frame(step))
-                    found.append(await self._look(link))
+                found = [await self._look(link), *[await self._step(link, step) for step in steps]]
                 nursery.cancel_scope.cancel()
         return found
+
+    async def _step(self, link: PlainLink, step: bytes) -> dict[str, object]:
+        assert not link.is_over, "a step after the end"
+        if step == ASK_PEERS:
+            self._network._exchange.ask()
+        else:
+            link.feed(frame(step))
+        return await self._look(link)
 
     async def _serve(self, role: str, link: PlainLink) -> None:
         plain = cast("Link", link)

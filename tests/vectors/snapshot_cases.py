@@ -205,7 +205,7 @@ def _proofs() -> Iterator[Case]:
             replica.add_statement(statement)
         for record in records[after:]:
             replica.add(record)
-        given = {"manifest": "invite", "snapshot": encode_snapshot(_INVITED, snapshot).hex()}
+        given: dict[str, object] = {"manifest": "invite", "snapshot": encode_snapshot(_INVITED, snapshot).hex()}
         given |= {"statements_first": [data.hex() for data in said], "records": _written(records)}
         given |= {"statements": [data.hex() for data in more_said], "stated_after": after}
         yield case(f"proof: {name}", "prove", given, {"proof": judge(snapshot, replica).value})

@@ -151,10 +151,15 @@ export const SWITCHES_OF_RUNS = [
     [
       "2.3.1",
       "S is taken modulo L",
-      "opensslVerify(null, message, handle, signature)) return false;",
-      'opensslVerify(null, message, handle, Buffer.concat([signature.subarray(0, 32), Buffer.from((decodeScalar(signature.subarray(32)) % GROUP_ORDER).toString(16).padStart(64, "0"), "hex").reverse()]))) return false;',
       " || decodeScalar(signature.subarray(32)) >= GROUP_ORDER",
       "",
+      "message, handle, signature)",
+      "message, handle, reduced(signature))",
+      "function secretHandle(",
+      "function reduced(signature) {\n" +
+        "  const scalar = (decodeScalar(signature.subarray(32)) % GROUP_ORDER).toString(16).padStart(64, '0');\n" +
+        "  return Buffer.concat([signature.subarray(0, 32), Buffer.from(scalar, 'hex').reverse()]);\n" +
+        "}\n\nfunction secretHandle(",
     ],
     [
       "2.3.2",
