@@ -1,5 +1,7 @@
 """Door: `resolve_model`. A model's files on this disk: found, fetched, and held against a run's manifest. No torch."""
 
+from sfnode.model_files.cache import assembled_folder, fetched_folder
+from sfnode.model_files.definition import check_names, lacks_of_definition, link_weights, remove_others
 from sfnode.model_files.folder import (
     CONFIG_FILE,
     INDEX_FILE,
@@ -9,18 +11,32 @@ from sfnode.model_files.folder import (
     tokenizer_files,
     weight_files,
 )
-from sfnode.model_files.resolve import resolve_model
+from sfnode.model_files.pieces import HASH_BYTES, PartialFile, PieceIndex, hashes_of, is_there, piece_bytes
+from sfnode.model_files.resolve import find_model_folder, resolve_model
 from sfnode.model_files.verify import check_definition, describe_files, has_weight_files
 
 __all__ = [
     "CONFIG_FILE",
+    "HASH_BYTES",
     "INDEX_FILE",
     "ModelFolder",
+    "PartialFile",
+    "PieceIndex",
     "SINGLE_FILE",
+    "assembled_folder",
     "check_definition",
+    "check_names",
     "describe_files",
+    "fetched_folder",
+    "find_model_folder",
     "has_weight_files",
+    "hashes_of",
+    "is_there",
+    "lacks_of_definition",
+    "link_weights",
+    "piece_bytes",
     "read_config",
+    "remove_others",
     "resolve_model",
     "tokenizer_files",
     "weight_files",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from transformers.utils.hub import cached_file
@@ -11,8 +12,18 @@ from sfnode import demo
 from sfnode.model_files.folder import CONFIG_FILE, INDEX_FILE, SINGLE_FILE, TOKENIZER_FILES, ModelFolder, shards_of
 from sfnode.storage import EMBEDDED
 
+OnProgress = Callable[[str, int, int], None]
 
-def resolve_model(reference: str, revision: str = "") -> ModelFolder:
+
+def find_model_folder(reference: str, revision: str) -> Path | None:
+    """Where the model lies on this disk, ready to be loaded; None when it would be fetched or converted first."""
+    if reference.startswith(EMBEDDED):
+        return demo.model_folder(reference.removeprefix(EMBEDDED))
+    path = Path(reference).expanduser()
+    return path if path.is_dir() else None
+
+
+def resolve_model(reference: str, revision: str = "", on_progress: OnProgress | None = None) -> ModelFolder:
     """The folder of ``reference``: ``embedded:NAME``, a local folder, or a hub id (downloaded when not yet cached).
 
     Raises:

@@ -11,6 +11,12 @@ from sfnode.storage import EMBEDDED
 _LOCAL = "local:"
 
 
+def joiner_model(manifest: Manifest, model: str | None, *, may_fetch: bool) -> str | None:
+    """As `find_model`; None where the model is nowhere but at the neighbours, and may be fetched from them."""
+    is_theirs = model is None and may_fetch and manifest.model.id.startswith(_LOCAL)
+    return None if is_theirs else find_model(manifest, model)
+
+
 def find_model(manifest: Manifest, model: str | None) -> str:
     """The model's reference for the worker, which checks every file's hash; a plainly different name fails here."""
     wanted = manifest.model.id

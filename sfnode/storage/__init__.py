@@ -1,7 +1,7 @@
 """Door: `Store`. The data directory: records, statements, key, bases, and every durable write."""
 
 from sfnode.storage.data_files import EMBEDDED, data_spec, evaluation_file, locate, training_file
-from sfnode.storage.files import HeldFile, describe_os_error, read_bytes, write_durably, write_json
+from sfnode.storage.files import HeldFile, describe_os_error, read_bytes, sync_folder, write_durably, write_json
 from sfnode.storage.identity import IDENTITY_FILE, load_identity, load_or_create_seed, load_seed, store_seed
 from sfnode.storage.log_export_import import LogSummary, Tell, export_log, import_log
 from sfnode.storage.private_folder import check_folder, claim_folder, is_open_to_others
@@ -92,6 +92,7 @@ __all__ = [
     "store_basis",
     "store_seed",
     "submit",
+    "sync_folder",
     "training_file",
     "waiting",
     "write_durably",
