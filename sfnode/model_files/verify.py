@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -14,7 +13,6 @@ from sfnode.model_files.folder import CONFIG_FILE, TOKENIZER_FILES, ModelFolder,
 from sfnode.storage import describe_os_error
 
 _CHUNK_BYTES: Final = 1 << 20
-OnBytes = Callable[[int], None]
 
 
 def describe_files(folder: ModelFolder, content: str, sharing: Sharing) -> ModelSpec:
@@ -78,15 +76,13 @@ def has_weight_files(folder: Path, spec: ModelSpec) -> bool:
     return all(hash_file(path) == expected.sha256 for path, expected in paths)
 
 
-def hash_file(path: Path, on_bytes: OnBytes | None = None) -> str:
-    """SHA-256 of a file, in hex. ``on_bytes`` hears how many bytes each read brought. OperatorError."""
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file, in hex. OperatorError when it cannot be read."""
     hasher = sha256()
     try:
         with path.open("rb") as file:
             while chunk := file.read(_CHUNK_BYTES):
                 hasher.update(chunk)
-                if on_bytes is not None:
-                    on_bytes(len(chunk))
     except OSError as error:
         raise OperatorError(f"{path} cannot be read: {describe_os_error(error)}") from None
     return hasher.hexdigest()

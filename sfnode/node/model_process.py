@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import trio
 
 from protocol.errors import OperatorError
-
-OnProgress = Callable[[str, int, int], None]
+from sfnode.model_files import OnProgress
 
 _MODULE: Final = "sfnode.model_files.resolving"
 _READ_BYTES: Final = 65_536

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
+from sfnode.model_files import is_same_package
 from sfnode.storage import EMBEDDED
 
 _LOCAL = "local:"
@@ -18,7 +20,7 @@ def joiner_model(manifest: Manifest, model: str | None, *, may_fetch: bool) -> s
 
 
 def find_model(manifest: Manifest, model: str | None) -> str:
-    """The model's reference for the worker, which checks every file's hash; a plainly different name fails here."""
+    """The model's reference for the worker, which checks what it is; a plainly different name fails here."""
     wanted = manifest.model.id
     if model is None:
         if wanted.startswith(_LOCAL):
@@ -27,8 +29,8 @@ def find_model(manifest: Manifest, model: str | None) -> str:
                 "of your copy"
             )
         return wanted
-    is_folder = Path(model).expanduser().is_dir()
-    if model != wanted and (not is_folder or wanted.startswith(EMBEDDED)):
-        folder = "" if wanted.startswith(EMBEDDED) else ", nor a folder with a copy of it"
+    is_copy = os.path.exists(Path(model).expanduser())  # which is no error where the name is too long
+    if model != wanted and not is_same_package(model, wanted) and (not is_copy or wanted.startswith(EMBEDDED)):
+        folder = "" if wanted.startswith(EMBEDDED) else ", nor a folder or a GGUF file with a copy of it"
         raise OperatorError(f"--model {model} is not the run's model, which is {wanted}{folder}. Use the run's model")
     return model

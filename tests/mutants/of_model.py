@@ -10,6 +10,7 @@ _COEFFICIENTS = "protocol.state.coefficients"
 _CHUNK = "Coefficients._accumulate_chunk"
 _MEMORY = "tests/protocol/test_coefficient_memory.py::"
 _READING_TESTS = "tests/training/test_reading_weights.py::"
+_CONTENT_TESTS = "tests/training/test_content.py::"
 
 SUMS = (
     Mutant(
@@ -213,12 +214,40 @@ MEMORY = (
     Mutant(
         name="quantised-in-any-shape",
         breaks="a weight of another shape than the model's is quantised and put into it",
+        edits=(Edit("sfnode.training.model.as_read", "_Change._changed", "if weight.shape != wanted:", "if False:"),),
+        detector=Tests((_READING_TESTS + "test_int8__tensor_of_another_shape__is_refused",)),
+    ),
+    Mutant(
+        name="any-weights-are-the-run's",
+        breaks="a node trains on other weights than the run's, if they lie in other files",
+        edits=(Edit("sfnode.training.model.content", "check_model", "if found != spec.content:", "if False:"),),
+        detector=Tests((_CONTENT_TESTS + "test_check__other_files_with_the_same_weights__are_the_runs_model",)),
+    ),
+    Mutant(
+        name="content-hashed-in-memory",
+        breaks="the whole model is in memory while its weights are hashed",
         edits=(
             Edit(
-                "sfnode.training.model.quantiser", "_Quantisation._quantised", "if weight.shape != wanted:", "if False:"
+                "sfnode.training.model.content",
+                "content_of",
+                "return torch.zeros((), dtype=values.dtype).expand(values.shape)",
+                "return values",
             ),
         ),
-        detector=Tests((_READING_TESTS + "test_int8__tensor_of_another_shape__is_refused",)),
+        detector=Tests((_CONTENT_TESTS + "test_content__whole_model__is_never_in_memory",)),
+    ),
+    Mutant(
+        name="shape-not-in-the-content",
+        breaks="weights of another shape are the run's if their numbers are",
+        edits=(
+            Edit(
+                "protocol.run.model",
+                "weights_digest",
+                'b"".join(size.to_bytes(4, "big") for size in shape)',
+                'b""',
+            ),
+        ),
+        detector=Vectors(("models.json",)),
     ),
     Mutant(
         name="freed-memory-kept-from-the-start",

@@ -176,7 +176,7 @@ def test_manifest__any_field_missing__is_refused_by_name() -> None:
         return found
 
     cases = missing_one(manifest_data())
-    assert len(cases) == 46
+    assert len(cases) == 53
     for name, data in cases:
         check_refused(data, RejectReason.MANIFEST_FIELD, f"field '{name}' is missing")
 

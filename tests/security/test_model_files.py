@@ -15,10 +15,11 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from protocol.errors import OperatorError
-from protocol.run.model import file_of
+from protocol.run.model import Sharing, file_of
 from sfnode import demo
 from sfnode.model_files.folder import INDEX_FILE, SINGLE_FILE
 from sfnode.model_files.resolve import resolve_model
+from sfnode.model_files.verify import describe_files
 from sfnode.training.model.content import check_model, describe_model
 from sfnode.training.model.loading import load_causal_lm, load_tokenizer, positions_of
 from tests import REPOSITORY
@@ -63,7 +64,7 @@ def test_model__several_safetensors_files__are_described_checked_and_loaded(mode
     shard(model)
     spec = describe_model(resolve_model(str(model)))
     assert [file.name for file in spec.weights] == [
-        "config.json", INDEX_FILE, "part-1.safetensors", "part-2.safetensors",
+        INDEX_FILE, "part-1.safetensors", "part-2.safetensors",
     ]  # fmt: skip
     check_model(model, spec)
     assert all(torch.equal(tensor, whole[name]) for name, tensor in weights(model).items())
@@ -88,17 +89,26 @@ def test_model__index_names_a_file_that_the_manifest_does_not__is_refused(model:
     shard(model)
     spec = describe_model(resolve_model(str(model)))
     spec = replace(spec, weights=spec.weights[:-1])
-    with pytest.raises(OperatorError, match=r"part-2\.safetensors is not a file of the run's model"):
+    check_model(model, spec)  # they are the weights that the manifest names, whatever the files
+    scale(model / "part-2.safetensors")
+    with pytest.raises(OperatorError, match=r"the weights in .* are not the run's: their content is"):
         check_model(model, spec)
 
 
-def test_model__index_beside_the_one_file_that_the_manifest_names__is_refused(model: Path) -> None:
+def test_model__index_beside_the_one_file_that_the_manifest_names__what_is_loaded_is_checked(model: Path) -> None:
     spec = describe_model(resolve_model(str(model)))
     shutil.copy(model / SINGLE_FILE, model / "kept")
     shard(model)
     shutil.move(model / "kept", model / SINGLE_FILE)
-    with pytest.raises(OperatorError, match=r"is not a file of the run's model .* remove it"):
+    check_model(model, spec)
+    scale(model / "part-2.safetensors")
+    with pytest.raises(OperatorError, match=r"the weights in .* are not the run's"):
         check_model(model, spec)
+
+
+def scale(path: Path) -> None:
+    """Make weights of a file others."""
+    save_file({name: 2 * tensor for name, tensor in load_file(path).items()}, path, metadata={"format": "pt"})
 
 
 # --- files beside those that the manifest names
@@ -222,12 +232,13 @@ def test_config__asks_for_code_from_elsewhere__is_refused_before_anything_is_loa
 ) -> None:
     """A fault once: this ended in an internal error, or in native code fetched from a hub and run."""
     change(model / "config.json", **fields)
-    spec = describe_model(resolve_model(str(model)))
+    spec = describe_files(resolve_model(str(model)), "0" * 64, Sharing.PEERS)
+    with pytest.raises(OperatorError, match=r"config\.json asks for code from elsewhere"):
+        describe_model(resolve_model(str(model)))
     (model / SINGLE_FILE).write_bytes(b"nothing that could be loaded")
     for load in (lambda: load_causal_lm(model, CPU, torch.float32), lambda: load_tokenizer(model)):
         with pytest.raises(OperatorError, match=r"config\.json asks for code from elsewhere"):
             load()
-    spec = replace(spec, weights=(spec.weights[0],))
     with pytest.raises(OperatorError, match=r"config\.json asks for code from elsewhere"):
         check_model(model, spec)
 

@@ -152,7 +152,7 @@ def test_worker__opening_with_a_mistake__says_so_to_the_operator(
 
 def test_worker__other_models_hashes__are_refused(client: WorkerClient, manifest: Manifest) -> None:
     plain = to_plain(manifest, as_rows=False)
-    plain["model"]["weights"][1]["sha256"] = "5" * 64
+    plain["model"]["config"]["sha256"] = "5" * 64
     reply = client.ask(opening(checked(plain)))
     assert isinstance(reply, WorkerFailure)
     assert reply.kind is FailureKind.OPERATOR

@@ -23,6 +23,7 @@ COMPLETION: Data = {"task.kind": "completion", "task.label_words": [], "task.com
 NUMBERS: tuple[tuple[str, int, int, Data], ...] = (
     ("model.config.bytes", 0, 1 << 40, {}),
     ("model.weights.0.bytes", 0, 1 << 40, {}),
+    ("model.tokenizer.0.bytes", 0, 1 << 40, {}),
     ("tensors.0.rows", 1, 1 << 24, {}),
     ("tensors.0.cols", 1, 1 << 24, {}),
     ("task.max_tokens", 4, 1 << 16, {}),
@@ -63,6 +64,7 @@ HASHES = (
     "owner",
     "model.content",
     "model.config.sha256",
+    "model.config.pieces",
     "model.weights.0.sha256",
     "model.weights.0.pieces",
     "model.tokenizer.0.sha256",

@@ -1,4 +1,4 @@
-"""Where models lie that sfnode itself has put on this disk: fetched from peers, or converted."""
+"""The folders in the model cache for what comes from peers."""
 
 from __future__ import annotations
 
@@ -8,21 +8,16 @@ from pathlib import Path
 from typing import Final
 
 from protocol.run import ModelSpec
+from sfnode.model_files.model_cache import cache_folder
 
-MODELS: Final = Path("~/.sfnode/models")
 _CONTENT_DIGITS: Final = 16
 _FILES_DIGITS: Final = 8
-
-
-def models_folder() -> Path:
-    """The folder of all of them; SFNODE_MODELS names another one."""
-    return Path(os.environ.get("SFNODE_MODELS") or MODELS).expanduser()
 
 
 def fetched_folder(spec: ModelSpec) -> Path:
     """Where the run's own files go. Two runs may have the same weights and not the same tokenizer."""
     files = sha256("".join(f"{file.name}\n{file.sha256}\n" for file in spec.files).encode("utf-8")).hexdigest()
-    return models_folder() / f"{spec.content[:_CONTENT_DIGITS]}-{files[:_FILES_DIGITS]}"
+    return cache_folder() / f"{spec.content[:_CONTENT_DIGITS]}-{files[:_FILES_DIGITS]}"
 
 
 def assembled_folder(spec: ModelSpec, weights: Path) -> Path:

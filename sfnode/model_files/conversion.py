@@ -1,0 +1,77 @@
+"""Weights that are no safetensors: converted once, by a process of its own, into a folder of the model cache."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from enum import StrEnum
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import OperatorError
+from sfnode.model_files.folder import CONFIG_FILE, pickle_files, tokenizer_files
+from sfnode.model_files.watched import OnProgress, StoodStill, run_watched
+
+_PROCESS: Final = "sfnode.training.conversion"
+_STALL_S: Final = 300.0  # torch starts in 30 s from a cold disk; then there is a file every few seconds, or a GB of it
+_REFUSED: Final = 3  # the exit code with which the process says why
+
+
+class WeightForm(StrEnum):
+    """What the converting process can read."""
+
+    GGUF = "gguf"  # one file that is the whole model
+    PICKLES = "pickles"  # a folder with pytorch_model.bin, or shards of it with their index
+
+
+def convert(form: WeightForm, source: Path, work: Path, on_progress: OnProgress) -> Path:
+    """The folder in ``work`` with the model in ``source`` as config.json, safetensors and the tokenizer's files.
+
+    OperatorError: it is not a model, takes too much, or the extra `train` is not installed.
+    """
+    if missing := [name for name in _needed(form) if find_spec(name) is None]:
+        raise OperatorError(
+            f"{source}: converting it needs {' and '.join(missing)}, which this install lacks: in a clone of sfnode, "
+            "run `python deploy/install.py --extras train`"
+        )
+    out, seen = work / "model", work / "source"
+    out.mkdir()
+    seen.mkdir()
+    shown = _show(form, source, seen, out)
+    command = [sys.executable, "-m", _PROCESS, form.value, str(shown), str(out)]
+    text = f"converting {source}"
+    try:
+        code, said = run_watched(command, work, lambda done: on_progress(text, done, 0), _STALL_S)
+    except StoodStill:
+        raise OperatorError(f"{source}: converting it stood still for {_STALL_S:.0f} s, and was ended") from None
+    if code:
+        raise OperatorError(_reason(source, code, said).replace(str(shown), str(source)))
+    return out
+
+
+def _needed(form: WeightForm) -> tuple[str, ...]:
+    common = ("torch", "transformers", "safetensors")
+    return (*common, "gguf") if form is WeightForm.GGUF else common
+
+
+def _show(form: WeightForm, source: Path, seen: Path, out: Path) -> Path:
+    """Links to what the process reads, and to nothing that lies beside it; what stays as it is goes into ``out``."""
+    if form is WeightForm.GGUF:
+        shown = seen / source.name
+        shown.symlink_to(source.resolve())
+        return shown
+    for name in pickle_files(source):
+        (seen / name).symlink_to((source / name).resolve())
+    for name in (CONFIG_FILE, *tokenizer_files(source)):
+        shutil.copyfile(source / name, out / name)
+    return seen
+
+
+def _reason(source: Path, code: int, said: str) -> str:
+    last = said.splitlines()[-1][:1_000] if said else "it ended without a word"
+    if code == _REFUSED:
+        return last
+    if code < 0:
+        return f"{source}: the process that converted it was killed by signal {-code}; it may need more memory"
+    return f"{source}: the process that converted it failed: {last}"

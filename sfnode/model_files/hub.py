@@ -1,0 +1,135 @@
+"""Models of the Hugging Face hub, in the cache of its own library."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from protocol.errors import OperatorError
+from sfnode.model_files.folder import (
+    CONFIG_FILE,
+    INDEX_FILE,
+    PICKLE_FILE,
+    PICKLE_INDEX_FILE,
+    SINGLE_FILE,
+    TOKENIZER_FILES,
+    ModelFolder,
+    shards_of,
+)
+from sfnode.model_files.watched import OnProgress, watching
+
+_LIBRARY: Final = "huggingface_hub"
+_NEWEST: Final = "main"
+
+
+def fetch_from_hub(reference: str, revision: str, on_progress: OnProgress) -> ModelFolder:
+    """The model's files, downloaded where the cache lacks them: safetensors, or pickles where there are none.
+
+    Where the hub does not answer, what is in the cache. OperatorError: there is no such model, or a file is missing.
+    """
+    if find_spec(_LIBRARY) is None:
+        raise OperatorError(
+            f"model {reference!r}: {_LIBRARY} is not installed, which fetches it: in a clone of sfnode, run `python "
+            "deploy/install.py --extras train`; or give a local folder"
+        )
+    try:
+        commit, sizes = _look(reference, revision)
+    except _Unreachable as error:
+        folder = find_in_cache(reference, revision or _NEWEST)
+        if folder is None:
+            raise OperatorError(
+                f"model {reference!r}: the hub cannot be reached and nothing is cached ({error}); check the "
+                "connection, or give a local folder"
+            ) from None
+    else:
+        folder = _download(reference, commit, sizes, on_progress)
+    return ModelFolder(path=folder, id=reference, revision=folder.name)  # a cached snapshot's folder is its commit
+
+
+def find_in_cache(reference: str, revision: str) -> Path | None:
+    """Where the hub's library keeps this revision; None when it has none. OperatorError for an invalid id."""
+    if not revision or find_spec(_LIBRARY) is None:
+        return None
+    hub: Any = importlib.import_module(_LIBRARY)
+    try:
+        found = hub.try_to_load_from_cache(reference, CONFIG_FILE, revision=revision)
+    except ValueError as error:
+        raise OperatorError(f"model {reference!r}: no such folder, and not an id of the hub: {error}") from None
+    return Path(found).parent if isinstance(found, str) else None
+
+
+class _Unreachable(Exception):  # it says what happened
+    """The hub says nothing of this model now."""
+
+
+def _look(reference: str, revision: str) -> tuple[str, Mapping[str, int]]:
+    """The commit, and the files that it holds with their lengths."""
+    hub: Any = importlib.import_module(_LIBRARY)
+    errors: Any = importlib.import_module(f"{_LIBRARY}.errors")
+    try:
+        info = hub.HfApi().model_info(reference, revision=revision or _NEWEST, files_metadata=True)
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, ValueError) as error:
+        raise OperatorError(
+            f"model {reference!r}: the hub has no such model or revision, or lets only some people see it: "
+            f"{_first_line(error)}"
+        ) from None
+    except (OSError, errors.HTTPError) as error:
+        raise _Unreachable(_first_line(error)) from None
+    return info.sha, {each.rfilename: each.size or 0 for each in info.siblings or ()}
+
+
+def _download(reference: str, commit: str, sizes: Mapping[str, int], on_progress: OnProgress) -> Path:
+    """The snapshot's folder. Its weights come last: where they are, the rest is too."""
+    if CONFIG_FILE not in sizes:
+        raise OperatorError(f"model {reference!r}: it has no config.json: it is not a transformers model")
+    hub = _Repository(reference, commit)
+    config = hub.fetch(CONFIG_FILE)
+    for name in TOKENIZER_FILES:
+        if name in sizes:
+            hub.fetch(name)
+    wanted = _weights(hub, sizes)
+    total = sum(sizes.get(name, 0) for name in wanted)
+    text = f"fetching {reference} from the hub"
+    with watching(config.parent.parent.parent, lambda done: on_progress(text, done, total)):
+        for name in wanted:
+            hub.fetch(name)
+    return config.parent
+
+
+def _weights(hub: _Repository, sizes: Mapping[str, int]) -> tuple[str, ...]:
+    for single, index, ending in (
+        (SINGLE_FILE, INDEX_FILE, ".safetensors"),
+        (PICKLE_FILE, PICKLE_INDEX_FILE, ".bin"),
+    ):
+        if index in sizes:
+            return shards_of(hub.fetch(index), ending)
+        if single in sizes:
+            return (single,)
+    return ()
+
+
+class _Repository:
+    """One commit of a model on the hub."""
+
+    def __init__(self, reference: str, commit: str) -> None:
+        self._reference = reference
+        self._commit = commit
+
+    def fetch(self, name: str) -> Path:
+        """Where the file lies in the cache, downloaded unless it is there. OperatorError."""
+        hub: Any = importlib.import_module(_LIBRARY)
+        errors: Any = importlib.import_module(f"{_LIBRARY}.errors")
+        try:
+            return Path(hub.hf_hub_download(self._reference, name, revision=self._commit))
+        except (OSError, ValueError, errors.HTTPError) as error:
+            raise OperatorError(
+                f"model {self._reference!r}: {name} cannot be fetched from the hub: {_first_line(error)}; check the "
+                "connection, or give a local folder"
+            ) from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

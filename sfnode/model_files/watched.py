@@ -1,0 +1,94 @@
+"""A process that fills a folder: how far it is, and its end when it stands still. No torch, no trio."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeAlias
+
+OnProgress: TypeAlias = Callable[[str, int, int], None]
+"""Hears what is done, how many bytes of it are, and of how many: 0 when that is not known."""
+
+_LOOK_S: Final = 0.5
+_SAID_BYTES_MAX: Final = 1 << 16  # of what a process says; its last lines are what counts
+
+
+class StoodStill(Exception):  # what happened, as elsewhere
+    """The process was ended: its folder had not grown for too long."""
+
+
+def run_watched(command: Sequence[str], folder: Path, tell: Callable[[int], None], stall_s: float) -> tuple[int, str]:
+    """Run ``command`` until it ends, and tell how many bytes lie below ``folder`` meanwhile.
+
+    Its standard input is open as long as this process lives. Returns the exit code and the end of what it said on its
+    standard error. StoodStill after ``stall_s`` without growth.
+    """
+    said = folder / "said"
+    with said.open("wb") as stderr:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=stderr, env=_environment(folder)
+        )
+        try:
+            _wait(process, folder, tell, stall_s)
+        finally:
+            process.kill()
+            process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
+    with said.open("rb") as file:
+        file.seek(max(0, said.stat().st_size - _SAID_BYTES_MAX))
+        return process.returncode, file.read().decode("utf-8", "replace").strip()
+
+
+@contextmanager
+def watching(folder: Path, tell: Callable[[int], None]) -> Iterator[None]:
+    """Tell how many bytes have come to lie below ``folder`` since the block began, while it runs."""
+    before, is_over = bytes_below(folder), threading.Event()
+
+    def look() -> None:
+        while not is_over.wait(_LOOK_S):
+            tell(max(0, bytes_below(folder) - before))
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        watcher.join()
+
+
+def bytes_below(folder: Path) -> int:
+    """Of all files in a folder and its folders; links count nothing. Files may come and go meanwhile."""
+    return sum(_length(os.path.join(place, name)) for place, _, names in os.walk(folder) for name in names)
+
+
+def _length(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
+
+
+def _wait(process: subprocess.Popen[bytes], folder: Path, tell: Callable[[int], None], stall_s: float) -> None:
+    grown, since = 0, time.monotonic()
+    while True:
+        try:
+            process.wait(_LOOK_S)
+            return
+        except subprocess.TimeoutExpired:
+            found = bytes_below(folder)
+        tell(found)
+        if found > grown:
+            grown, since = found, time.monotonic()
+        elif time.monotonic() - since > stall_s:
+            raise StoodStill
+
+
+def _environment(folder: Path) -> Mapping[str, str]:
+    return {**os.environ, "TMPDIR": str(folder), "HF_HUB_OFFLINE": "1"}

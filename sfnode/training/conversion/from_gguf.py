@@ -1,0 +1,58 @@
+"""From a GGUF file to a model folder, by transformers' own reader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from transformers import AutoTokenizer
+from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+from transformers.utils import logging as transformers_logging
+
+from protocol.errors import OperatorError
+from sfnode.model_files import CONFIG_FILE, read_config
+from sfnode.training.conversion.allowance import allow
+from sfnode.training.conversion.gguf_header import check_header
+from sfnode.training.conversion.weight_writer import narrowest, write_json_file, write_weights
+from sfnode.training.model import skeleton
+
+_FLOAT_BYTES: Final = 4  # of a weight once it is read: fp32
+_HELD_TWICE: Final = 2  # a tensor that is being copied; and all of them, where experts are gathered
+_TOKENIZER_CONFIG: Final = "tokenizer_config.json"
+_OF_THE_PLACE: Final = ("is_local", "local_files_only", "name_or_path")  # in it: where it was made, not what it is
+
+
+def convert_gguf(source: Path, out: Path) -> None:
+    """Write the model in the file ``source`` into ``out``. Weights that 16 bits do not hold exactly become fp32.
+
+    Takes 4 bytes of memory for each weight. OperatorError.
+    """
+    size = check_header(source)
+    weight_bytes = _FLOAT_BYTES * size.weights
+    allow(memory=size.bytes + _HELD_TWICE * weight_bytes, file=max(weight_bytes, size.bytes) + (1 << 20))
+    quiet: Any = transformers_logging  # its functions carry no types
+    quiet.set_verbosity_error()
+    quiet.disable_progress_bar()
+    try:
+        _convert(source, out)
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, NotImplementedError, RuntimeError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+        raise OperatorError(f"{source} cannot be read as a model: {reason}") from error
+
+
+def _convert(source: Path, out: Path) -> None:
+    config = load_gguf_checkpoint(source)["config"]
+    kept = {key: value for key, value in config.items() if not key.startswith("_")}
+    write_json_file(out / CONFIG_FILE, kept)
+    empty = skeleton(out)
+    write_json_file(out / CONFIG_FILE, {**kept, "architectures": [type(empty).__name__]})
+    _write_tokenizer(source, out)
+    tensors = load_gguf_checkpoint(source, return_tensors=True, model_to_load=empty)["tensors"]
+    write_weights(out, {name: narrowest(tensor) for name, tensor in tensors.items()})
+
+
+def _write_tokenizer(source: Path, out: Path) -> None:
+    tokenizer: Any = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name, local_files_only=True)
+    tokenizer.save_pretrained(out)
+    config = read_config(out / _TOKENIZER_CONFIG)
+    write_json_file(out / _TOKENIZER_CONFIG, {key: value for key, value in config.items() if key not in _OF_THE_PLACE})

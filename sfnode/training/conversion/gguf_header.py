@@ -1,0 +1,147 @@
+"""The header of a GGUF file, walked through before a library reads it: whether the file holds all that it promises.
+
+The library believes every length and every count in the file. An array of 2^60 numbers would end with the memory.
+Source of the format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+
+from protocol.errors import OperatorError
+
+_MAGIC: Final = b"GGUF"
+_VERSIONS: Final = (2, 3)  # 1 had other lengths, and no model of today is in it
+_HEADER_BYTES_MAX: Final = 1 << 26  # the largest vocabulary, 262,144 tokens, takes some 10 MB
+_ENTRIES_MAX: Final = (
+    1 << 21
+)  # tokens, scores, types and merges of that vocabulary; the library makes an object of each
+_TENSORS_MAX: Final = 1 << 17
+_DIMENSIONS_MAX: Final = 4
+_ALIGNMENT: Final = 32  # where the file names none
+_ALIGNMENT_KEY: Final = b"general.alignment"
+
+_U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
+_STRING, _ARRAY, _UINT32 = 8, 9, 4
+_SCALAR_BYTES: Final = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GgufSize:
+    """What a GGUF file holds: its length in bytes, and how many weights in all its tensors."""
+
+    bytes: int
+    weights: int
+
+
+def check_header(path: Path) -> GgufSize:
+    """OperatorError unless the file holds all fields and tensors that its header names. Milliseconds to a second."""
+    total = path.stat().st_size
+    if not total:
+        raise OperatorError(f"{path} is empty: it is no GGUF file")
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return _Walk(path, data).run()
+
+
+@dataclass(slots=True)
+class _Walk:
+    path: Path
+    data: mmap.mmap
+    offset: int = 0
+    entries: int = 0
+    alignment: int = field(default=_ALIGNMENT)
+
+    def run(self) -> GgufSize:
+        if self._take(len(_MAGIC)) != _MAGIC:
+            raise self._refusal("it does not begin as one")
+        version = self._u32()
+        if version not in _VERSIONS:
+            raise self._refusal(f"version {version} is not read, only {' and '.join(map(str, _VERSIONS))}")
+        tensors, fields = self._u64(), self._u64()
+        self._count(tensors, _TENSORS_MAX, "tensors")
+        self._count(fields, _ENTRIES_MAX, "fields")
+        for _ in range(fields):
+            self._field()
+        ends = [self._tensor() for _ in range(tensors)]
+        begin = -(-self.offset // self.alignment) * self.alignment
+        for name, _, end in ends:
+            if begin + end > len(self.data):
+                raise self._refusal(f"tensor {name!r} ends {begin + end - len(self.data)} bytes behind the file's end")
+        return GgufSize(bytes=len(self.data), weights=sum(count for _, count, _ in ends))
+
+    def _field(self) -> None:
+        key, kind = self._string(), self._u32()
+        if key == _ALIGNMENT_KEY and kind == _UINT32:
+            self.alignment = self._u32()
+            if self.alignment == 0 or self.alignment & (self.alignment - 1):
+                raise self._refusal(f"its alignment, {self.alignment}, is not a power of two")
+        elif kind == _ARRAY:
+            self._array(self._u32(), self._u64())
+        else:
+            self._value(kind)
+
+    def _array(self, kind: int, count: int) -> None:
+        self.entries += count
+        self._count(self.entries, _ENTRIES_MAX, "values in arrays")
+        if kind == _STRING:
+            for _ in range(count):
+                self._string()
+        else:
+            self._take(count * self._scalar_bytes(kind))
+
+    def _value(self, kind: int) -> None:
+        if kind == _STRING:
+            self._string()
+        else:
+            self._take(self._scalar_bytes(kind))
+
+    def _tensor(self) -> tuple[str, int, int]:
+        """Name, number of weights, and where its bytes end behind the header."""
+        name = self._string().decode("utf-8", "replace")[:200]
+        dimensions = self._u32()
+        self._count(dimensions, _DIMENSIONS_MAX, f"dimensions in {name!r}")
+        weights = 1
+        for _ in range(dimensions):
+            weights *= self._u64()
+        kind, begin = self._u32(), self._u64()
+        try:
+            block, block_bytes = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
+        except (ValueError, KeyError):
+            raise self._refusal(f"tensor {name!r} is of type {kind}, which is not known") from None
+        return name, weights, begin + -(-weights // block) * block_bytes
+
+    def _scalar_bytes(self, kind: int) -> int:
+        if kind not in _SCALAR_BYTES:
+            raise self._refusal(f"a field is of type {kind}, which is not known")
+        return _SCALAR_BYTES[kind]
+
+    def _string(self) -> bytes:
+        return self._take(self._u64())
+
+    def _u32(self) -> int:
+        return int(_U32.unpack(self._take(_U32.size))[0])
+
+    def _u64(self) -> int:
+        return int(_U64.unpack(self._take(_U64.size))[0])
+
+    def _take(self, count: int) -> bytes:
+        end = self.offset + count
+        if end > len(self.data):
+            raise self._refusal(f"its header promises {count} bytes at {self.offset}, the file has {len(self.data)}")
+        if end > _HEADER_BYTES_MAX:
+            raise self._refusal(f"its header is longer than {_HEADER_BYTES_MAX} bytes")
+        begin, self.offset = self.offset, end
+        return self.data[begin:end]
+
+    def _count(self, found: int, most: int, what: str) -> None:
+        if found > most:
+            raise self._refusal(f"it names {found} {what}, more than {most}")
+
+    def _refusal(self, reason: str) -> OperatorError:
+        return OperatorError(f"{self.path} is not a GGUF file that can be read: {reason}")

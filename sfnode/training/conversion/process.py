@@ -1,0 +1,57 @@
+"""The converting process: what it may take, and how it says that it failed: in the last line on its standard error."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import OperatorError
+from sfnode.model_files import WeightForm
+from sfnode.storage import describe_os_error
+from sfnode.training.conversion.from_gguf import convert_gguf
+from sfnode.training.conversion.from_pickles import convert_pickles
+
+_REFUSED: Final = 3  # exit code; others are those of a process that was killed, or that has a bug
+
+
+def convert(form: WeightForm, source: Path, out: Path) -> None:
+    """Write config.json, safetensors and the tokenizer's files of the model in ``source`` into the folder ``out``.
+
+    OperatorError: the files are not what they should be, or take more than they may.
+    """
+    try:
+        match form:
+            case WeightForm.GGUF:
+                convert_gguf(source, out)
+            case WeightForm.PICKLES:
+                convert_pickles(source, out)
+    except MemoryError:
+        raise OperatorError(f"{source} takes more memory than such a file may") from None
+    except OSError as error:
+        raise OperatorError(f"{source} cannot be converted into {out}: {describe_os_error(error)}") from None
+
+
+def main() -> None:
+    """Entry point of the process."""
+    parser = argparse.ArgumentParser(description="converts a model's weights; started by sfnode, not by hand")
+    parser.add_argument("form", type=WeightForm)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("out", type=Path)
+    options = parser.parse_args()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        convert(options.form, options.source, options.out)
+    except OperatorError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(_REFUSED) from None
+
+
+def _end_with_parent() -> None:
+    """Wait until standard input closes: then nobody wants the result."""
+    while os.read(sys.stdin.fileno(), 1):  # not sys.stdin, whose lock the interpreter wants when it ends
+        pass
+    os._exit(1)

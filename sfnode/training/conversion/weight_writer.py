@@ -1,0 +1,64 @@
+"""Tensors into safetensors files: equal tensors give equal bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from sfnode.model_files import INDEX_FILE, SINGLE_FILE
+
+_SHARD_BYTES: Final = 1 << 30  # one is in memory at a time
+
+
+def write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Into one file, or into several with an index. Tensors may share memory, or lie in files: each is read once."""
+    shards = _shards({name: tensors[name].nbytes for name in sorted(tensors)})
+    if len(shards) == 1:
+        _write_shard(folder / SINGLE_FILE, {name: tensors[name] for name in shards[0]})
+        return
+    weight_map: dict[str, str] = {}
+    for number, names in enumerate(shards, 1):
+        file = f"model-{number:05}-of-{len(shards):05}.safetensors"
+        _write_shard(folder / file, {name: tensors[name] for name in names})
+        weight_map |= dict.fromkeys(names, file)
+    total = sum(tensor.nbytes for tensor in tensors.values())
+    write_json_file(folder / INDEX_FILE, {"metadata": {"total_size": total}, "weight_map": weight_map})
+
+
+def write_json_file(path: Path, content: Mapping[str, object]) -> None:
+    """An object, its keys in order."""
+    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", "utf-8")
+
+
+def narrowest(values: Tensor) -> Tensor:
+    """The same fp32 values in 16 bits each, where such a format holds them all exactly."""
+    for dtype in (torch.bfloat16, torch.float16):
+        if torch.equal((narrow := values.to(dtype)).float(), values):
+            return narrow
+    return values
+
+
+def _shards(sizes: Mapping[str, int]) -> list[list[str]]:
+    shards: list[list[str]] = [[]]
+    filled = 0
+    for name, size in sizes.items():
+        if shards[-1] and filled + size > _SHARD_BYTES:
+            shards.append([])
+            filled = 0
+        shards[-1].append(name)
+        filled += size
+    return shards
+
+
+def _write_shard(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    # clones: the library refuses tensors that share memory, as tied ones do
+    save_file({name: tensor.clone().contiguous() for name, tensor in tensors.items()}, path, metadata={"format": "pt"})
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
