@@ -10,7 +10,6 @@ import os
 import secrets
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import islice
@@ -82,6 +81,7 @@ from sfnode.worker import Evaluate, Job, Trainer, TrainingConfig
 _STATUS_S = 1.0
 _PEERS_SAVED_S = 5.0  # a node killed sooner after it met its first peers has forgotten them
 _STATEMENTS_S = 1.0
+_EVALUATIONS_WAITING_MAX = 7  # where the worker is far behind, or not there yet, the curve has a point less
 _REPLAYED_AT_ONCE = 2_000  # a fifth of a second
 
 
@@ -122,7 +122,7 @@ class Daemon:
         self._model_finder = ModelFinder(self.manifest, reference, config.sharing, reporter)
         self._model_sharing = ModelSharing(self.manifest.model, config.sharing, reporter)
         self._inbox_in, self._inbox_out = open_inbox()
-        self._jobs_in, self._jobs_out = trio.open_memory_channel[Job](8)
+        self._jobs_in, self._jobs_out = trio.open_memory_channel[Job](_EVALUATIONS_WAITING_MAX + 1)  # and one estimate
         # The core asks for one file of a kind at a time, and makes a snapshot each 1,024 steps: these never fill up.
         self._snapshots_in, self._snapshots_out = trio.open_memory_channel[StoreSnapshot | FetchSnapshot](8)
         self._bases_in, self._bases_out = trio.open_memory_channel[FetchBasis](1)
@@ -314,7 +314,7 @@ class Daemon:
         is_due = every and step // every > self._last_evaluation
         if is_due and self.node.bases.here.issuperset(self.node.replica.renewals_needed()):
             self._last_evaluation = step // every
-            with suppress(trio.WouldBlock):  # the worker is far behind: a point less on the curve
+            if self._jobs_in.statistics().current_buffer_used < _EVALUATIONS_WAITING_MAX:
                 self._jobs_in.send_nowait(Evaluate(step=step))
 
     # --- status -------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import trio
 
 from protocol.run import FileSpec, ModelSpec, piece_count
 from sfnode.model_files import HASH_BYTES, PartialFile, check_names, is_there, piece_bytes
-from sfnode.network import Pace, piece_of
+from sfnode.network import Pace, Wanted, piece_of
 from sfnode.node.model_progress import ModelProgress, ModelStage, described_bytes
 from sfnode.node.piece_fetcher import PieceFetcher, PieceSources
 from sfnode.reporter import Reporter, format_rate
@@ -45,8 +45,8 @@ class ModelFetcher:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch)
             while (failure := await self._try(files, folder)) is not None:
-                text = f"the model cannot be stored in {folder}: {describe_os_error(failure)}; trying again"
-                self._tell_once("model_not_stored", text, folder=str(folder))
+                text = f"the model cannot be stored in {folder}: {describe_os_error(failure)}"
+                self._tell_once("model_not_stored", f"{text}. This is tried again and again", folder=str(folder))
                 await trio.sleep(RETRY_S)
             nursery.cancel_scope.cancel()
 
@@ -98,8 +98,11 @@ class ModelFetcher:
             await trio.to_thread.run_sync(part.write, piece, data)
             self._done_bytes += len(data)
 
-        wanted = [piece_of(part.hash_of(number), piece_bytes(part.file, number)) for part, number in jobs]
-        await self._pieces.fetch(wanted, keep)
+        def wanted(number: int) -> Wanted:
+            part, piece = jobs[number]
+            return piece_of(part.hash_of(piece), piece_bytes(part.file, piece))
+
+        await self._pieces.fetch(len(jobs), wanted, keep)
         for part in parts:
             await _in_thread(part.finish)
         received, seconds = self._pieces.received_bytes - before, trio.current_time() - started_s
@@ -114,8 +117,11 @@ class ModelFetcher:
         async def keep(number: int, data: bytes) -> None:
             found[long[number]] = data
 
-        lists = [(files[number].pieces, HASH_BYTES * piece_count(files[number])) for number in long]
-        await self._pieces.fetch([piece_of(digest, size) for digest, size in lists], keep)
+        def wanted(number: int) -> Wanted:
+            file = files[long[number]]
+            return piece_of(file.pieces, HASH_BYTES * piece_count(file))
+
+        await self._pieces.fetch(len(long), wanted, keep)
         return found
 
     async def _watch(self) -> None:

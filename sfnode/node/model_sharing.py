@@ -27,6 +27,8 @@ class ModelSharing:
         if not self._is_shared:
             return
         given = sum([await self._give(folder / file.name, file) for file in self._files])
+        if not given:
+            return
         text = f"neighbours can get {given / 1e6:.1f} MB of the model from this node; --no-share-model keeps it"
         self._reporter.event("model_shared", text, bytes=given)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -48,12 +48,12 @@ class PieceFetcher:
         """How many neighbours are at it that have given a piece."""
         return sum(1 for peer in self._streams if peer in self._givers)
 
-    async def fetch(self, wanted: Sequence[Wanted], keep: Keep) -> None:
-        """All of them, each with its number to ``keep``, perhaps twice. Waits for ever for neighbours that have them.
+    async def fetch(self, count: int, wanted: Callable[[int], Wanted], keep: Keep) -> None:
+        """So many pieces, each with its number to ``keep``, perhaps twice. OSError of ``keep``.
 
-        OSError of ``keep``.
+        Waits for ever for neighbours that have them.
         """
-        fetching = _Fetching(wanted=wanted, keep=keep, board=PieceBoard(len(wanted)))
+        fetching = _Fetching(wanted=wanted, keep=keep, board=PieceBoard(count))
         async with trio.open_nursery() as nursery:
             while not fetching.board.is_done and fetching.failure is None:
                 self._ask_neighbours(fetching, nursery)
@@ -100,7 +100,7 @@ class PieceFetcher:
         with trio.CancelScope() as scope:
             fetching.scopes[piece, peer] = scope
             try:
-                data = await ask(Download(fetching.wanted[piece], pace=self._pace))
+                data = await ask(Download(fetching.wanted(piece), pace=self._pace))
             finally:
                 del fetching.scopes[piece, peer]
         if scope.cancelled_caught:
@@ -134,7 +134,7 @@ class _Rest:
 class _Fetching:
     """One call of `fetch`."""
 
-    wanted: Sequence[Wanted]
+    wanted: Callable[[int], Wanted]
     keep: Keep
     board: PieceBoard
     changed: trio.Event = field(default_factory=trio.Event)

@@ -146,9 +146,14 @@ class Download:
         return self._checked()
 
     async def _ask(self, channel: Channel) -> None:
-        """Keep some requests in flight, so that the distance does not set the pace; one while the end is not known."""
-        start = len(self._received)
-        end = start + 1 if self._total is None else min(self._total, start + self.wanted.parts_ahead * PART_BYTES_MAX)
+        """Keep some requests in flight, so that the distance does not set the pace; one while the end is not known.
+
+        Several are asked for at once: a write costs more than a request.
+        """
+        start, ahead = len(self._received), self.wanted.parts_ahead * PART_BYTES_MAX
+        if self._asked - start > ahead // 2:
+            return
+        end = start + 1 if self._total is None else min(self._total, start + ahead)
         offsets = range(self._asked, end, PART_BYTES_MAX)
         if offsets:
             self._asked += len(offsets) * PART_BYTES_MAX

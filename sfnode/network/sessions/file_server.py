@@ -13,7 +13,7 @@ from typing import Final
 from libp2p.custom_types import TProtocol
 
 from protocol.errors import Reject
-from protocol.wire import Hello, ManifestPart
+from protocol.wire import Hello, ManifestPart, PeerId
 from sfnode.network import bounds
 from sfnode.network.policy import DEFAULT_ORIGINS, Fault, Origins, Places
 from sfnode.network.sessions.channel import Channel
@@ -59,7 +59,7 @@ class FileServer:
     """Serves strangers and neighbours in places of their own, so that strangers never keep neighbours waiting.
 
     Those who count together get two of the strangers' places, and one is left for whoever wants the manifest only:
-    nobody can keep newcomers out by downloading.
+    nobody can keep newcomers out by downloading. Neighbours that fetch a model, for minutes, leave the others theirs.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class FileServer:
         self._strangers = Places(bounds.OBSERVERS_MAX, bounds.OBSERVERS_PER_CROWD_MAX)
         self._downloads = Places(bounds.OBSERVERS_MAX - bounds.MANIFEST_PLACES, bounds.OBSERVERS_PER_CROWD_MAX)
         self._neighbours = Places(bounds.NEIGHBOURS_SERVED_MAX, bounds.FILES_PER_NEIGHBOUR_MAX)
+        self._givings = Places(bounds.NEIGHBOURS_GIVEN_MAX, bounds.PIECE_STREAMS_PER_NEIGHBOUR_MAX)
         self._pace = Pace(run.pieces_bytes_per_s)
 
     def has_room_for(self, host: str) -> bool:
@@ -108,14 +109,29 @@ class FileServer:
             if not self._neighbours.has_room(link.peer) or open_sessions.get(link.peer) is None:
                 await refuse(channel, FULL)
                 return
-            with self._neighbours.taken(link.peer):
-                await serve_files(channel, self._run.manifest_bytes, self._find)
+            with self._neighbours.taken(link.peer), ExitStack() as places:
+                await serve_files(channel, self._run.manifest_bytes, self._files_for(link.peer, places))
+        except RefusedError as error:
+            await refuse(channel, error.reason)
         except LinkBrokenError:
             pass  # the peer's own affair
         except Reject as error:
             open_sessions.penalise(link.peer, Fault.GARBAGE, str(error))
 
-    def _find(self, sha256: str) -> FileSource | None:
-        """For a neighbour, who may have the model's pieces too."""
-        piece = self._run.find_piece(sha256)
-        return self._run.find_file(sha256) if piece is None else PacedFile(source=piece, pace=self._pace)
+    def _files_for(self, peer: PeerId, places: ExitStack) -> FindFile:
+        """What a neighbour may have. The first piece of the model takes one of the places for those."""
+        is_given = False
+
+        def find(sha256: str) -> FileSource | None:
+            nonlocal is_given
+            piece = self._run.find_piece(sha256)
+            if piece is None:
+                return self._run.find_file(sha256)
+            if not is_given:
+                if not self._givings.has_room(peer):
+                    raise RefusedError(FULL)
+                places.enter_context(self._givings.taken(peer))
+                is_given = True
+            return PacedFile(source=piece, pace=self._pace)
+
+        return find
