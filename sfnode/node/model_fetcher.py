@@ -39,7 +39,7 @@ class ModelFetcher:
     async def fetch(self, files: Sequence[FileSpec], folder: Path) -> None:
         """Put these files into ``folder``, with the run's bytes. Waits for ever for neighbours and for the disk.
 
-        OperatorError: the run's owner forbids it, or the manifest names what is no part of a model.
+        OperatorError: the manifest names what is no part of a model, or contradicts itself.
         """
         check_names(self._spec)
         async with trio.open_nursery() as nursery:

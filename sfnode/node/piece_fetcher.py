@@ -118,10 +118,13 @@ class PieceFetcher:
         fetching.board.came(piece, peer, trio.current_time())
 
     def _rest(self, peer: PeerId, *, has_given: bool) -> None:
-        """Leave it alone for a while, each time longer, unless it gave something."""
-        last_s = self._rests[peer].pause_s if peer in self._rests and not has_given else 0.0
-        pause_s = min(max(2 * last_s, REST_START_S), REST_MAX_S)
-        self._rests[peer] = _Rest(until_s=trio.current_time() + pause_s, pause_s=pause_s)
+        """Leave it alone for a while, each time longer, unless it gave something. Its streams end together."""
+        now_s, last = trio.current_time(), self._rests.get(peer)
+        if last is not None and last.until_s > now_s:
+            return
+        longer_s = 0.0 if last is None or has_given else 2 * last.pause_s
+        pause_s = min(max(longer_s, REST_START_S), REST_MAX_S)
+        self._rests[peer] = _Rest(until_s=now_s + pause_s, pause_s=pause_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,13 @@ def network(
 ) -> ReadableNetwork:
     """A network that does not run yet; by default it listens on a free port of loopback."""
     run = ServedRun(run_id=run_id, manifest_bytes=MANIFEST, record_bytes=record_bytes, find_file=lambda _: basis)
+    return network_of(number, run, config, known_peers=known_peers)
+
+
+def network_of(
+    number: int, run: ServedRun, config: NetworkConfig | None = None, *, known_peers: tuple[PeerRow, ...] = ()
+) -> ReadableNetwork:
+    """The same of a run of the test's own."""
     return ReadableNetwork(
         config=config or NetworkConfig(listen=(LOOPBACK,)),
         identity_seed=seed(number),
