@@ -8,11 +8,16 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Mapping
-from typing import TextIO
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, TextIO
 
 from protocol.errors import OperatorError
 from sfnode.storage import describe_os_error
+
+_PATIENCE_S: Final = 2.0  # what is done sooner needs no words
+_SCREEN_PAUSE_S: Final = 0.5
+_LINE_PAUSE_S: Final = 5.0
 
 
 class Reporter:
@@ -51,6 +56,11 @@ class Reporter:
         self._print(f"\r\x1b[2K{printable(text)}", end="")
         self._is_line_open = True
 
+    @property
+    def pause_s(self) -> float:
+        """How often progress is worth a line: those for programs stay."""
+        return _LINE_PAUSE_S if self._is_json else _SCREEN_PAUSE_S
+
     def finish(self) -> None:
         """End an open progress line."""
         self._close_line()
@@ -73,6 +83,30 @@ class Reporter:
             _abandon(self._stream)
             self._stream = io.StringIO()  # nobody reads what is said on the way out
             raise OperatorError(f"cannot write to the standard output: {describe_os_error(error)}") from None
+
+
+@contextmanager
+def telling() -> Iterator[Callable[[str, int, int], None]]:
+    """What long work calls to say what it does, and how many bytes of how many (0: unknown) are done.
+
+    It is a line on the standard error, and there is none before the work has taken `_PATIENCE_S`.
+    """
+    reporter = Reporter(stream=sys.stderr)
+    started = told = time.monotonic()
+
+    def tell(text: str, done: int, total: int) -> None:
+        nonlocal told
+        now = time.monotonic()
+        if now - started < _PATIENCE_S or now - told < reporter.pause_s:
+            return
+        told = now
+        share = f" of {total / 1e6:,.0f}" if total else ""
+        reporter.progress("working", f"{text}: {done / 1e6:,.0f}{share} MB", what=text, bytes=done, bytes_in_all=total)
+
+    try:
+        yield tell
+    finally:
+        reporter.finish()
 
 
 def _abandon(stream: TextIO) -> None:

@@ -58,6 +58,7 @@ from sfnode.worker_protocol import DeviceOptions
 def audit(
     data_dir: Path,
     model: str | None,
+    revision: str | None,
     data: str | None,
     author: str | None,
     messages: int,
@@ -79,7 +80,7 @@ def audit(
     with replayed(directory, signed.manifest) as replica:
         ledger = replica.ledger
         config = TrainingConfig(
-            model=find_model(signed.manifest, model),
+            model=find_model(signed.manifest, model, revision),
             data=training_file(signed.manifest.task, data),
             device=devices.device,
             dtype=devices.dtype,

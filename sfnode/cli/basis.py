@@ -15,7 +15,8 @@ from protocol.run import BasisKind
 from protocol.state import Replica
 from protocol.subspace import encode_basis
 from sfnode.cli.extras import check_can_train
-from sfnode.cli.new_run import task_of
+from sfnode.cli.found_model import found_model
+from sfnode.cli.new_run import new_model, task_of
 from sfnode.cli.options import (
     POSITIVE,
     FilePath,
@@ -79,6 +80,7 @@ def basis() -> None:
 @json_option
 def make(
     model: str,
+    revision: str | None,
     task: TaskOptions,
     calibration: CalibrationOptions,
     rank: int,
@@ -99,8 +101,9 @@ def make(
     check_can_train()
     from sfnode.training.calibration import calibrate  # imports torch
 
-    spec = task_of(task, DataOptions(data=calibration.data), model=model)
-    data = encode_basis(rank, calibrate(calibration, model=model, trainable=trainable, task=spec, rank=rank))
+    folder = new_model(model, revision)
+    spec = task_of(task, DataOptions(data=calibration.data), folder=folder)
+    data = encode_basis(rank, calibrate(calibration, folder=folder, trainable=trainable, task=spec, rank=rank))
     write_durably(out, data)
     if is_json:
         click.echo(json.dumps({**_fields(out, data), "rank": rank}))
@@ -123,6 +126,7 @@ def renew(
     data_dir: Path,
     owner_key: Path,
     model: str | None,
+    revision: str | None,
     calibration: CalibrationOptions,
     from_epoch: int | None,
     is_json: bool,
@@ -145,7 +149,8 @@ def renew(
     check_can_train()
     from sfnode.training.calibration import recalibrate  # imports torch
 
-    held, folder = basis_in(directory, manifest), find_model(manifest, model)
+    held = basis_in(directory, manifest)
+    folder = found_model(find_model(manifest, model, revision), manifest.model.revision)
     with replayed(directory, manifest) as replica:
         _first_epoch(replica, from_epoch)  # fails now rather than after the work
         bases, reached = read_bases(manifest, held, renewals_for(directory, replica)), replica.coefficients()

@@ -29,7 +29,13 @@ from sfnode.worker_protocol import DeviceOptions
 @device_options
 @json_option
 def evaluate(
-    data_dir: Path, model: str | None, eval_data: str | None, compare: bool, devices: DeviceOptions, is_json: bool
+    data_dir: Path,
+    model: str | None,
+    revision: str | None,
+    eval_data: str | None,
+    compare: bool,
+    devices: DeviceOptions,
+    is_json: bool,
 ) -> None:
     """Measure how good a trained model is: accuracy, F1 (mean over the labels) and loss on held-out data.
 
@@ -43,7 +49,7 @@ def evaluate(
     if data is None:
         raise OperatorError("--eval-data is missing: give a JSONL file of held-out examples")
     config = TrainingConfig(
-        model=find_model(manifest, model),
+        model=find_model(manifest, model, revision),
         data=None,
         eval_data=data,
         device=devices.device,

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from sfnode.cli.extras import check_can_train
+from sfnode.cli.found_model import found_model
 from sfnode.cli.options import FolderPath, data_dir_option, dtype_option, json_option, local_model_option
-from sfnode.model_files import resolve_model
 from sfnode.run import find_model
 from sfnode.storage import read_bases, read_state
 
@@ -22,7 +22,16 @@ from sfnode.storage import read_bases, read_state
 @dtype_option
 @click.option("--force", is_flag=True, help="Replace the folder when it is not empty.")
 @json_option
-def export(data_dir: Path, model: str | None, out: Path, adapter: bool, dtype: str, force: bool, is_json: bool) -> None:
+def export(
+    data_dir: Path,
+    model: str | None,
+    revision: str | None,
+    out: Path,
+    adapter: bool,
+    dtype: str,
+    force: bool,
+    is_json: bool,
+) -> None:
     """Write the trained model to a folder, as a Hugging Face model or as a LoRA adapter.
 
     \b
@@ -35,7 +44,7 @@ def export(data_dir: Path, model: str | None, out: Path, adapter: bool, dtype: s
     state = read_state(data_dir)
     manifest = state.signed.manifest
     bases = read_bases(manifest, state.basis, state.renewals)
-    base = resolve_model(find_model(manifest, model), manifest.model.revision).path
+    base = found_model(find_model(manifest, model, revision), manifest.model.revision).path
     if adapter:
         export_adapter(bases, state.coefficients, base, out, force)
     else:

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from protocol.crypto import Signer
+from protocol.errors import OperatorError
 from protocol.ledger import EnvelopeCodec
 from protocol.run import AdmissionSpec, SignedManifest, TaskSpec, sign_manifest
 from sfnode.cli.extras import check_can_train
+from sfnode.cli.found_model import found_model
+from sfnode.model_files import ModelFolder
 from sfnode.run import (
     OPEN,
     DataOptions,
@@ -32,7 +35,8 @@ class RunOptions:
 
     Attributes:
         name: for people; None: that of the file it is written to.
-        model: hub id, folder, or "embedded:NAME".
+        model: hub id, folder, GGUF file, "pypi:PACKAGE" or "embedded:NAME".
+        revision: hub commit or version of the package; None: the newest.
         trainable: groups of tensors, separated by commas.
         basis: file of a published basis; None: random ones.
         settings: TOML file with fields of the manifest, which replace what everything else says.
@@ -40,6 +44,7 @@ class RunOptions:
 
     name: str | None = None
     model: str
+    revision: str | None = None
     trainable: str
     task: TaskOptions
     data: DataOptions
@@ -69,11 +74,12 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str) -> NewRu
     check_can_train()
     from sfnode.training.describe import describe_run  # imports torch
 
-    task = task_of(options.task, options.data, model=options.model, batch_rows=options.batch_rows)
+    folder = new_model(options.model, options.revision)
+    task = task_of(options.task, options.data, folder=folder, batch_rows=options.batch_rows)
     basis = None if options.basis is None else read_basis_spec(options.basis)
     method, schedule = method_of(options.method, basis)
     settings = None if options.settings is None else read_toml(options.settings)
-    described = describe_run(options.model, options.trainable, task, options.data.named(options.task))
+    described = describe_run(folder, options.trainable, task, options.data.named(options.task))
     signer = Signer(load_or_create_seed(key_path))
     draft = RunDraft(
         name=options.name or default_name,
@@ -92,7 +98,15 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str) -> NewRu
     return NewRun(signed=sign_manifest(manifest, signer), left_out=described.left_out)
 
 
-def task_of(task: TaskOptions, data: DataOptions, *, model: str, batch_rows: int = _BATCH_ROWS) -> TaskSpec:
+def new_model(reference: str, revision: str | None) -> ModelFolder:
+    """The model of a new run. OperatorError: there is none, or it has no revisions."""
+    folder = found_model(reference, revision)
+    if revision and not folder.revision:
+        raise OperatorError(f"--revision {revision}: {reference} has none; only models of the hub and of packages do")
+    return folder
+
+
+def task_of(task: TaskOptions, data: DataOptions, *, folder: ModelFolder, batch_rows: int = _BATCH_ROWS) -> TaskSpec:
     """The task as a manifest says it. OperatorError: its texts or its data do not make one."""
     from sfnode.training.describe import default_max_tokens  # imports torch
 
@@ -106,6 +120,6 @@ def task_of(task: TaskOptions, data: DataOptions, *, model: str, batch_rows: int
         objective=task.objective,
         data=name,
         data_sha256=sha256,
-        max_tokens=task.max_tokens or default_max_tokens(model),
+        max_tokens=task.max_tokens or default_max_tokens(folder),
         batch_rows=batch_rows,
     )

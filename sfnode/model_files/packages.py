@@ -73,7 +73,7 @@ def find_package(package: Package) -> ModelFolder | None:
     """The model of this package in the cache; without a version the newest one there."""
     if package.version:
         found = held(_folder_name(package.name, package.version))
-        return found and ModelFolder(path=found, id=package.model_id, revision=package.version)
+        return None if found is None else ModelFolder(path=found, id=package.model_id, revision=package.version)
     versions = [_version_of(path, package) for path in cache_folder().glob(_folder_name(package.name, "*"))]
     return find_package(replace(package, version=max(versions, key=_order))) if versions else None
 

@@ -47,11 +47,11 @@ def find_model_folder(reference: str, revision: str) -> Path | None:
         return demo.model_folder(reference.removeprefix(EMBEDDED))
     if reference.startswith(PACKAGE):
         package = find_package(parse_package(reference, revision))
-        return package and package.path
+        return None if package is None else package.path
     found = _local(reference) or _cached(reference, revision)
-    if found is None or not _is_converted(found):
-        return found and found.path
-    return held(_converted_name(found))
+    if found is None:
+        return None
+    return held(_converted_name(found)) if _is_converted(found) else found.path
 
 
 def _local(reference: str) -> ModelFolder | None:
@@ -69,7 +69,7 @@ def _local(reference: str) -> ModelFolder | None:
 
 def _cached(reference: str, revision: str) -> ModelFolder | None:
     folder = find_in_cache(reference, revision)
-    return folder and ModelFolder(path=folder, id=reference, revision=folder.name)
+    return None if folder is None else ModelFolder(path=folder, id=reference, revision=folder.name)
 
 
 def _in_safetensors(found: ModelFolder, tell: OnProgress) -> ModelFolder:

@@ -108,7 +108,7 @@ def _training_config(manifest: Manifest, options: JoinOptions) -> TrainingConfig
     if training.eval_every and eval_data is None:
         raise OperatorError("--eval-every needs --eval-data: a JSONL file of held-out examples")
     return TrainingConfig(
-        model=joiner_model(manifest, training.model, may_fetch=may_fetch(manifest, options.sharing)),
+        model=joiner_model(manifest, training, may_fetch=may_fetch(manifest, options.sharing)),
         data=training_file(manifest.task, training.data),
         eval_data=eval_data,
         device=options.devices.device,

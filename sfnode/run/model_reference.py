@@ -8,20 +8,29 @@ from pathlib import Path
 from protocol.errors import OperatorError
 from protocol.run import Manifest
 from sfnode.model_files import is_same_package
+from sfnode.run.node_options import TrainingOptions
 from sfnode.storage import EMBEDDED
 
 _LOCAL = "local:"
 
 
-def joiner_model(manifest: Manifest, model: str | None, *, may_fetch: bool) -> str | None:
+def joiner_model(manifest: Manifest, training: TrainingOptions, *, may_fetch: bool) -> str | None:
     """As `find_model`; None where the model is nowhere but at the neighbours, and may be fetched from them."""
-    is_theirs = model is None and may_fetch and manifest.model.id.startswith(_LOCAL)
-    return None if is_theirs else find_model(manifest, model)
+    is_theirs = training.model is None and may_fetch and manifest.model.id.startswith(_LOCAL)
+    return None if is_theirs else find_model(manifest, training.model, training.revision)
 
 
-def find_model(manifest: Manifest, model: str | None) -> str:
-    """The model's reference for the worker, which checks what it is; a plainly different name fails here."""
+def find_model(manifest: Manifest, model: str | None, revision: str | None = None) -> str:
+    """The model's reference for the worker, which checks what it is; a plainly different name fails here.
+
+    ``revision``: what the operator takes the manifest's to be. OperatorError.
+    """
     wanted = manifest.model.id
+    if revision is not None and revision != manifest.model.revision:
+        raise OperatorError(
+            f"--revision {revision} is not the run's: its model {wanted} is of "
+            f"{f'revision {manifest.model.revision}' if manifest.model.revision else 'no revision'}. Leave it out"
+        )
     if model is None:
         if wanted.startswith(_LOCAL):
             raise OperatorError(

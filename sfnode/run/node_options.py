@@ -61,7 +61,8 @@ class TrainingOptions:
     """What a node computes with.
 
     Attributes:
-        model: hub id, folder, or "embedded:NAME"; None: the manifest's.
+        model: hub id, folder, GGUF file, "pypi:PACKAGE" or "embedded:NAME"; None: the manifest's.
+        revision: hub commit or version of the package, which must be the manifest's.
         data, eval_data: JSONL files or "embedded:NAME"; None: those of an embedded task.
         eval_every: steps between two measurements of the accuracy; 0: never.
         threads: of the worker; None: all cores but one.
@@ -69,6 +70,7 @@ class TrainingOptions:
     """
 
     model: str | None = None
+    revision: str | None = None
     data: str | None = None
     eval_data: str | None = None
     eval_every: int = 0

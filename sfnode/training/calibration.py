@@ -31,7 +31,7 @@ from protocol.errors import OperatorError
 from protocol.run import TaskSpec, TensorKind, TensorSpec
 from protocol.state import Coefficients
 from protocol.subspace import Bases, Basis, Int8Array, signs
-from sfnode.model_files import resolve_model
+from sfnode.model_files import ModelFolder
 from sfnode.storage import UNIT_EXP, locate
 from sfnode.training.describe import chosen_groups
 from sfnode.training.model import (
@@ -59,7 +59,7 @@ _FORWARD_EXAMPLES_MAX: Final = 64  # one pass; their tokens by the hundred say e
 
 
 def calibrate(
-    options: CalibrationOptions, *, model: str, trainable: str, task: TaskSpec, rank: int
+    options: CalibrationOptions, *, folder: ModelFolder, trainable: str, task: TaskSpec, rank: int
 ) -> tuple[Basis, ...]:
     """The basis of every tensor of the groups ``trainable``, in the order in which a manifest lists them.
 
@@ -70,7 +70,6 @@ def calibrate(
     """
     if rank & (rank - 1) or rank > limits.RANK_MAX:
         raise OperatorError(f"--rank {rank}: must be a power of two, at most {limits.RANK_MAX}")
-    folder = resolve_model(model)
     check_positions(folder.path, task.max_tokens)
     data = read_task(load_tokenizer(folder.path), task, locate(options.data), None)
     loaded = _load(folder.path, options.devices)
@@ -78,10 +77,12 @@ def calibrate(
     return _basis_of(SharedModel(loaded), tensors, data, options, rank)
 
 
-def recalibrate(options: CalibrationOptions, bases: Bases, coefficients: Coefficients, model: str) -> tuple[Basis, ...]:
+def recalibrate(
+    options: CalibrationOptions, bases: Bases, coefficients: Coefficients, folder: ModelFolder
+) -> tuple[Basis, ...]:
     """The basis of every tensor of a run, taken at the weights that it has reached, and within its bounds.
 
-    ``model``: where the run's model is.
+    ``folder``: where the run's model is.
 
     Raises:
         OperatorError: as `calibrate`; or the run's basis is in other units than those of `sfnode basis make`.
@@ -89,7 +90,6 @@ def recalibrate(options: CalibrationOptions, bases: Bases, coefficients: Coeffic
     manifest = bases.manifest
     if manifest.method.basis_unit_exp != UNIT_EXP:
         raise OperatorError(f"the run's basis has units of 2^-{manifest.method.basis_unit_exp}, not 2^-{UNIT_EXP}")
-    folder = resolve_model(model, manifest.model.revision)
     check_model(folder.path, manifest.model)
     data = read_task(load_tokenizer(folder.path), manifest.task, locate(options.data), None)
     shared = SharedModel(_load(folder.path, options.devices))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from protocol.errors import OperatorError
 from protocol.run import ModelSpec, TaskSpec, TensorSpec
-from sfnode.model_files import resolve_model
+from sfnode.model_files import ModelFolder
 from sfnode.storage import locate
 from sfnode.training.model import (
     TensorGroup,
@@ -39,11 +39,10 @@ class RunModel:
     left_out: dict[str, str]
 
 
-def describe_run(model: str, trainable: str, task: TaskSpec, data: str | None) -> RunModel:
+def describe_run(folder: ModelFolder, trainable: str, task: TaskSpec, data: str | None) -> RunModel:
     """Hash the model's files, list its trainable tensors, and try the task on its tokenizer and data.
 
     Args:
-        model: hub id, folder, or ``embedded:NAME``.
         trainable: groups of tensors, comma-separated.
         data: public training data, None when it is private.
 
@@ -51,7 +50,6 @@ def describe_run(model: str, trainable: str, task: TaskSpec, data: str | None) -
         OperatorError: a file is missing or malformed, a label word is several tokens, or a group is unknown.
     """
     groups = chosen_groups(trainable)
-    folder = resolve_model(model)
     spec = describe_model(folder)
     check_positions(folder.path, task.max_tokens)
     encoder = PromptEncoder(load_tokenizer(folder.path), task)
@@ -61,9 +59,9 @@ def describe_run(model: str, trainable: str, task: TaskSpec, data: str | None) -
     return RunModel(spec=spec, tensors=trainable_tensors(loaded, groups), left_out=left_out(loaded))
 
 
-def default_max_tokens(model: str) -> int:
+def default_max_tokens(folder: ModelFolder) -> int:
     """128, or what the model can take if that is less."""
-    return min(_MAX_TOKENS, positions_of(resolve_model(model).path) or _MAX_TOKENS)
+    return min(_MAX_TOKENS, positions_of(folder.path) or _MAX_TOKENS)
 
 
 def chosen_groups(text: str) -> tuple[TensorGroup, ...]:

@@ -30,6 +30,7 @@ from protocol.errors import NumericError, OperatorError, Reject, SfnodeError, Wo
 from protocol.framing import FrameParser
 from protocol.run import decode_run_untrusted
 from sfnode.model_files import resolve_model
+from sfnode.reporter import telling
 from sfnode.storage import read_bases
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import (
@@ -76,7 +77,8 @@ class ModelPool:
     def open(self, request: OpenSession) -> tuple[SharedModel, Estimator]:
         """A session on the model that ``request`` names, loaded at the first one."""
         manifest = decode_run_untrusted(request.manifest).manifest
-        folder = resolve_model(request.model, manifest.model.revision)
+        with telling() as tell:
+            folder = resolve_model(request.model, manifest.model.revision, tell)
         if (folder.path, manifest.run_id) not in self._checked:
             check_model(folder.path, manifest.model)
             check_positions(folder.path, manifest.task.max_tokens)

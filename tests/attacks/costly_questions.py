@@ -14,7 +14,7 @@ from protocol.wire import PullDone, PullRequest, WantedSlots
 from sfnode.network.transport.link import LinkBrokenError
 from tests.attacks.outcome import Outcome
 from tests.attacks.relay import Relay, running_relay
-from tests.attacks.visitor import Visitor, cpu_s, visiting
+from tests.attacks.visitor import Visitor, visiting
 
 _AUTHORS: Final = 256  # in one question
 _STEPS: Final = 128  # held of each: only the last are in memory
@@ -53,9 +53,9 @@ async def _attack(relay: Relay, seconds: float) -> Outcome:
 
 async def _share(relay: Relay, honest: Visitor, seconds: float) -> float:
     """Of one core that the node takes, while an honest neighbour pings it."""
-    started_s, spent_s = time.monotonic(), cpu_s(relay.pid)
+    started_s, spent_s = time.monotonic(), relay.cpu_s()
     await honest.ping(seconds)
-    return (cpu_s(relay.pid) - spent_s) / (time.monotonic() - started_s)
+    return (relay.cpu_s() - spent_s) / (time.monotonic() - started_s)
 
 
 async def _ask_for_ever(greedy: Visitor) -> None:

@@ -1,4 +1,4 @@
-"""What the attacks on a node's doors share: a relay as the victim, a joiner, and connections from other addresses.
+"""What the attacks on a node's doors share: a joiner, and connections from other addresses.
 
 The attacker comes from 127.1.0.1 or its neighbours, the joiner from 127.0.0.1. Needs Linux, where all of 127.0.0.0/8
 is this machine.
@@ -6,14 +6,8 @@ is this machine.
 
 from __future__ import annotations
 
-import os
 import secrets
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import trio
@@ -22,65 +16,13 @@ from sfnode.network.policy.addresses import parse_address
 from sfnode.network.sessions.file_download import fetch_manifest
 from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link
-from tests.support.daemons import JoinProcess, demo_run, free_port, write_run
-from tests.support.running_nodes import address_in, wait_until
+from tests.attacks.relay import Relay
 
 ATTACKER: Final = "127.1.0.1"
 NEVER_S: Final = 10.0  # a joiner that has waited for so long has waited in vain
-_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Victim:
-    """A relay that is up: its process, and where it listens."""
-
-    node: JoinProcess
-    address: str
-
-    @property
-    def host(self) -> str:
-        return parse_address(self.address).host
-
-    @property
-    def port(self) -> int:
-        return parse_address(self.address).port
-
-    @property
-    def is_alive(self) -> bool:
-        return self.node.is_alive
-
-    def cpu_s(self) -> float:
-        """Processor time that it has taken so far."""
-        assert self.node.process is not None
-        fields = Path(f"/proc/{self.node.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
-
-    def status_age_s(self) -> float:
-        """How old its status file is."""
-        return time.time() - float(self.node.status()["time"])
-
-
-@contextmanager
-def relay(*, prefix: tuple[str, ...] = ()) -> Iterator[Victim]:
-    """A relay of a run of its own; ``prefix``: a command that runs it."""
-    with TemporaryDirectory(prefix="sfnode-") as folder:
-        directory, run_file, port = Path(folder) / "victim", Path(folder) / "a.run", free_port()
-        write_run(demo_run(steps=1_000), run_file)
-        listen = f"/ip4/127.0.0.1/tcp/{port}"
-        node = JoinProcess(
-            directory=directory, arguments=["--relay", "--run", str(run_file), "--listen", listen], prefix=prefix
-        )
-        address = address_in(directory, port)
-        node.start()
-        try:
-            wait_until(node.status, "the first status of the victim")
-            yield Victim(node=node, address=address)
-        finally:
-            if node.is_alive:
-                node.kill()
-
-
-async def manifest_s(victim: Victim) -> float | None:
+async def manifest_s(victim: Relay) -> float | None:
     """After how long somebody at 127.0.0.1 who wants to join has the manifest; None for never."""
     start_s = trio.current_time()
     with trio.move_on_after(NEVER_S) as scope:

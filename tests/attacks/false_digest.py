@@ -15,7 +15,7 @@ from protocol.ledger.envelope import EnvelopeCodec
 from protocol.wire import Bye, Head, Records
 from tests.attacks.outcome import Outcome
 from tests.attacks.relay import Relay, running_relay
-from tests.attacks.visitor import Visitor, cpu_s, visiting
+from tests.attacks.visitor import Visitor, visiting
 
 _WAIT_MAX_S: Final = 0.25  # a slice is some milliseconds; the rest is for machines that others use, too
 _CPU_MAX_S: Final = 0.1  # for somebody who has brought nothing: most of it for the handshake
@@ -76,10 +76,10 @@ async def _deceive(relay: Relay, honest: Visitor, lie: Lie, limit_s: float) -> _
 
 
 async def _watch(relay: Relay, honest: Visitor, limit_s: float, end: trio.Event) -> _Seen:
-    wait_s, spent_s, started_s = 0.0, cpu_s(relay.pid), trio.current_time()
+    wait_s, spent_s, started_s = 0.0, relay.cpu_s(), trio.current_time()
     while trio.current_time() < started_s + limit_s and not end.is_set():
         wait_s = max(wait_s, await honest.ping(0.5))
-    return _Seen(wait_s=wait_s, cpu_s=cpu_s(relay.pid) - spent_s, seconds=trio.current_time() - started_s)
+    return _Seen(wait_s=wait_s, cpu_s=relay.cpu_s() - spent_s, seconds=trio.current_time() - started_s)
 
 
 async def _lie(relay: Relay, lie: Lie, dropped: trio.Event, liars: list[Visitor]) -> None:

@@ -15,8 +15,9 @@ from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, RefusedError, exchange_hello, own_hello
 from sfnode.network.transport.host import DialError, Host
 from sfnode.network.transport.link import Link, LinkBrokenError
-from tests.attacks.doors import ATTACKER, Spent, Victim, in_words, link_from, manifest_s, relay
+from tests.attacks.doors import ATTACKER, Spent, in_words, link_from, manifest_s
 from tests.attacks.outcome import Outcome
+from tests.attacks.relay import Relay, running_relay
 
 _HOLDERS: Final = 8  # as many as there are places
 _PING_S: Final = 4.0
@@ -26,11 +27,11 @@ _JOINED_S_MAX: Final = 3.0
 
 def held_places(is_short: bool) -> Outcome:
     """One address holds every place where newcomers fetch the manifest, with a ping now and then."""
-    with relay() as victim:
+    with running_relay() as victim:
         return trio.run(_attack, victim, 10.0 if is_short else 60.0)
 
 
-async def _attack(victim: Victim, lasts_s: float) -> Outcome:
+async def _attack(victim: Relay, lasts_s: float) -> Outcome:
     before_s = await manifest_s(victim)
     spent = Spent()
     async with trio.open_nursery() as nursery:

@@ -8,8 +8,9 @@ from typing import Final
 
 import trio
 
-from tests.attacks.doors import ATTACKER, Spent, Victim, in_words, manifest_s, relay
+from tests.attacks.doors import ATTACKER, Spent, in_words, manifest_s
 from tests.attacks.outcome import Outcome
+from tests.attacks.relay import Relay, running_relay
 
 _OPEN_FILES: Final = 256  # what macOS gives a process
 _CONNECTIONS: Final = 320
@@ -22,11 +23,11 @@ _JOINED_S_MAX: Final = 3.0
 def many_connections(is_short: bool) -> Outcome:
     """320 connections without a word to a node that may have 256 files open: from one address, then from 320."""
     limited = ("sh", "-c", f'ulimit -n {_OPEN_FILES} && exec "$@"', "sh")
-    with relay(prefix=limited) as victim:
+    with running_relay(prefix=limited) as victim:
         return trio.run(_attack, victim, 5.0 if is_short else 30.0)
 
 
-async def _attack(victim: Victim, lasts_s: float) -> Outcome:
+async def _attack(victim: Relay, lasts_s: float) -> Outcome:
     before_s, spent = await manifest_s(victim), Spent()
     async with _idle(victim, [ATTACKER] * _CONNECTIONS, spent):
         await trio.sleep(lasts_s)
@@ -51,7 +52,7 @@ async def _attack(victim: Victim, lasts_s: float) -> Outcome:
 
 
 @asynccontextmanager
-async def _idle(victim: Victim, hosts: Sequence[str], spent: Spent) -> AsyncIterator[None]:
+async def _idle(victim: Relay, hosts: Sequence[str], spent: Spent) -> AsyncIterator[None]:
     """A connection from each of these addresses, and another one whenever the victim closes it."""
     async with trio.open_nursery() as nursery:
         for host in hosts:
@@ -60,14 +61,14 @@ async def _idle(victim: Victim, hosts: Sequence[str], spent: Spent) -> AsyncIter
         nursery.cancel_scope.cancel()
 
 
-async def _hold_for_ever(victim: Victim, local_host: str, spent: Spent) -> None:
+async def _hold_for_ever(victim: Relay, local_host: str, spent: Spent) -> None:
     while True:
         with suppress(OSError, trio.BrokenResourceError):
             await _hold(victim, local_host, spent)
         await trio.sleep(_AGAIN_S)
 
 
-async def _hold(victim: Victim, local_host: str, spent: Spent) -> None:
+async def _hold(victim: Relay, local_host: str, spent: Spent) -> None:
     async with await trio.open_tcp_stream(victim.host, victim.port, local_address=local_host) as stream:
         spent.connections += 1
         while await stream.receive_some(1_024):

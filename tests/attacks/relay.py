@@ -1,25 +1,31 @@
-"""A relay with a ledger on its disk, as a process, for attacks on what it holds."""
+"""A relay as a process, for attacks on its doors and on what it holds."""
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 
 from benchmarks.sample_runs import OWNER, Shape, manifest_of, sealed_records, tiny_tensors
 from protocol.run.manifest import Manifest, sign_manifest
+from sfnode.network.policy.addresses import parse_address
 from sfnode.storage.store import Store
 from tests.support.daemons import JoinProcess, free_port
-from tests.support.running_nodes import Joins, address_in
+from tests.support.running_nodes import address_in, running, wait_until
 
+_NOTHING: Final = Shape(authors=1, steps=0)
 _STEPS_LEFT = 1_000  # of the run, beyond those that are held
+_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relay:
-    """A live node, and where it is."""
+    """A live node, and where it listens."""
 
     process: JoinProcess
     address: str
@@ -27,25 +33,43 @@ class Relay:
     first_free_step: int
 
     @property
-    def pid(self) -> int:
-        """Of its process."""
+    def host(self) -> str:
+        return parse_address(self.address).host
+
+    @property
+    def port(self) -> int:
+        return parse_address(self.address).port
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.is_alive
+
+    def cpu_s(self) -> float:
+        """Processor time that it has taken so far."""
         assert self.process.process is not None
-        return self.process.process.pid
+        fields = Path(f"/proc/{self.process.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+    def status_age_s(self) -> float:
+        """How old its status file is."""
+        return time.time() - float(self.process.status()["time"])
 
 
 @contextmanager
-def running_relay(held: Shape) -> Iterator[Relay]:
-    """A relay that holds so much, started and through with its own replay."""
+def running_relay(held: Shape = _NOTHING, *, prefix: tuple[str, ...] = ()) -> Iterator[Relay]:
+    """A relay that holds so much, started and through with its own replay; ``prefix``: a command that runs it."""
     manifest = manifest_of(Shape(authors=held.authors, steps=held.steps + _STEPS_LEFT), tiny_tensors())
     signed = sign_manifest(manifest, OWNER)
-    with TemporaryDirectory() as name, Joins(Path(name)) as joins:
-        folder, port = Path(name), free_port()
-        (folder / "test.run").write_bytes(signed.encode())
-        address = address_in(folder / "relay", port)
-        store = Store(folder / "relay", signed)
+    with TemporaryDirectory(prefix="sfnode-") as name:
+        directory, run_file, port = Path(name, "relay"), Path(name, "test.run"), free_port()
+        run_file.write_bytes(signed.encode())
+        address = address_in(directory, port)
+        store = Store(directory, signed)
         store.add(sealed_records(manifest, held), is_durable=True)
         store.close()
-        listen = f"/ip4/127.0.0.1/tcp/{port}"
-        process = joins("relay", "--run", folder / "test.run", "--relay", "--listen", listen)
-        process.wait_for_event("started", 300.0)
-        yield Relay(process=process, address=address, manifest=manifest, first_free_step=held.steps)
+        arguments = ["--run", str(run_file), "--relay", "--listen", f"/ip4/127.0.0.1/tcp/{port}"]
+        process = JoinProcess(directory=directory, arguments=arguments, prefix=prefix)
+        with running([process]):
+            process.wait_for_event("started", 300.0)
+            wait_until(process.status, "the relay's first status")
+            yield Relay(process=process, address=address, manifest=manifest, first_free_step=held.steps)

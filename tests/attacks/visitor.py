@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from collections.abc import AsyncIterator
@@ -73,12 +72,6 @@ async def visiting(address: str, run_id: bytes, *, identity: bytes | None = None
         finally:
             with suppress(LinkBrokenError):
                 await link.aclose()
-
-
-def cpu_s(pid: int) -> float:
-    """Processor time that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_mb(pid: int, *, is_peak: bool = False) -> float:

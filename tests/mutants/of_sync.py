@@ -145,6 +145,23 @@ SESSIONS = (
         detector=Simulation("was asked for"),
     ),
     Mutant(
+        name="late-records-passed-over",
+        breaks="records are taken in only when they are pushed or answer the request in flight",
+        edits=(
+            Edit(
+                "protocol.node.node",
+                "Node._receive_records",
+                "    self.sync.count_records(",
+                "    if message.request and self.sync.horizon_of(peer, message.request, otherwise=-1) == -1:\n"
+                "        return\n"
+                "    self.sync.count_records(",
+            ),
+        ),
+        detector=Tests(
+            (_SYNCHRONISER_TESTS + "test_sync__records_and_statements_that_nobody_asked_for__are_taken_in_and_judged",)
+        ),
+    ),
+    Mutant(
         name="rest-without-bound",
         breaks="the rest after failed sessions doubles without end",
         edits=(Edit(_SYNCHRONISER, "Synchroniser._end", "min(rest_ms, timings.SYNC_REST_MS_MAX)", "rest_ms"),),

@@ -174,6 +174,7 @@ async def test_doctor__peers_cannot_reach_the_port__asks_the_router(monkeypatch:
         run_id=None,
         listen=(),
         model=None,
+        revision=None,
         device="",
         dtype="",
         is_relay=True,

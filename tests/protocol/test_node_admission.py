@@ -124,6 +124,16 @@ def test_node__record_of_an_author_not_admitted__is_ignored_and_its_sender_stays
     assert StoreRecords(records=(seal(LISTED, 1, 0),), is_own=False) in effects
 
 
+def test_node__record_ignored_at_first_and_new_from_another__goes_back_to_whoever_sent_it_before() -> None:
+    """SPEC 8.3: nothing is remembered of records that were ignored."""
+    relay = node(manifest=LISTED, is_training=False)
+    join(relay, X, Y)
+    record = seal(LISTED, 1, 0)
+    tell(relay, X, pushed(record), 1_000)
+    tell(relay, Y, pushed_statements(admit(LISTED, 1)), 2_000)
+    assert sent(tell(relay, Y, pushed(record), 3_000), Records) == [(X, pushed(record))]
+
+
 def test_node__excluded_record_that_waits_in_a_queue__is_not_sent() -> None:
     told = node()
     join(told, X, Y)

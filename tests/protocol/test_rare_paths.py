@@ -18,14 +18,16 @@ from protocol.events import (
 from protocol.ledger.ledger import Ledger
 from protocol.schema import Malformed, from_plain_untrusted
 from protocol.state.coefficients import Coefficients
+from protocol.state.replica import Replica
 from protocol.sync.anti_entropy import answer
 from protocol.sync.flood import Flood, PushQueue
 from protocol.sync.synchroniser import Synchroniser
 from protocol.wire import Head, Payloads, PayloadsRequest, PeerId, Records
 from sfnode.worker_protocol.messages import OpenSession
-from tests.support.ledgers import ledger_of, seal
+from tests.support.ledgers import ledger_of, seal, signer
 from tests.support.manifests import small_manifest
 from tests.support.node_cores import MANIFEST, ME, X, Y, head_of, join, node, own, pushed, sent, start_effects, tell
+from tests.support.statements import admit, claim, run_with
 
 RECORD_BYTES = 110
 
@@ -228,3 +230,18 @@ def test_node__own_old_records_come_while_it_waits__never_signs_their_rounds() -
     effects = waiting.handle(Ticked(), timings.FIRST_SYNC_TIMEOUT_MS + 1)
     started = [effect.step for effect in effects if isinstance(effect, StartEstimate)]
     assert started == [4]
+
+
+def test_replica__token_void_then_admitted_when_the_author_table_is_full__has_no_place() -> None:
+    """SPEC 7.7: who comes back is judged like anybody who comes."""
+    manifest = run_with("invite", authors_max=1)
+    replica = Replica(manifest)
+    replica.add_statement(claim(manifest, 1, 1))
+    replica.add(seal(manifest, 1, 0))
+    replica.add_statement(claim(manifest, 1, 2))
+    assert replica.has_suspended
+    replica.add_statement(admit(manifest, 3))
+    replica.add(seal(manifest, 3, 0))
+    replica.add_statement(admit(manifest, 1))
+    assert (replica.ledger.updates, replica.has_suspended) == (1, False)
+    assert replica.ledger.authors() == {signer(3).author: 0}

@@ -12,6 +12,8 @@ from protocol.events import (
     PeerLeft,
     SendMessage,
     StartEstimate,
+    StoreRecords,
+    StoreStatements,
     Ticked,
     WorkerReady,
 )
@@ -25,6 +27,7 @@ from protocol.wire import (
     ShardsRequest,
     Spans,
     SpansRequest,
+    Statements,
 )
 from tests.support.ledgers import ledger_of, seal
 from tests.support.manifests import manifest_data
@@ -46,6 +49,7 @@ from tests.support.node_cores import (
     tell,
     without_heads,
 )
+from tests.support.statements import exclude
 
 # --- first sync before signing
 
@@ -189,6 +193,29 @@ def test_sync__late_answer_to_a_request_given_up__is_nobodys_fault() -> None:
     joining.handle(Ticked(), timings.REQUEST_TIMEOUT_MS)
     number = request[1].request  # type: ignore[attr-defined]
     assert without_heads(tell(joining, X, Spans(request=number, statements=bytes(16), spans=()), 10_001)) == []
+
+
+def test_sync__records_and_statements_that_nobody_asked_for__are_taken_in_and_judged() -> None:
+    """SPEC 8.4.1: late is nobody's fault, but what is forged is."""
+    asked = node(is_training=False)
+    join(asked, X, Y)
+    record, statement = seal(MANIFEST, 0, 0), exclude(MANIFEST, 1, 3)
+    assert StoreRecords(records=(record,), is_own=False) in tell(asked, X, Records(request=77, data=record), 10)
+    told = Statements(request=77, statements=(statement,), is_last=True)
+    assert StoreStatements(statements=(statement,)) in tell(asked, X, told, 20)
+    forged = Records(request=77, data=seal(MANIFEST, 0, 1)[:-64] + bytes(64))
+    assert any(isinstance(effect, DropPeer) for effect in tell(asked, X, forged, 30))
+    untrue = Statements(request=77, statements=(exclude(MANIFEST, 1, 2)[:-64] + bytes(64),), is_last=True)
+    assert any(isinstance(effect, DropPeer) for effect in tell(asked, Y, untrue, 40))
+
+
+def test_sync__records_under_the_number_of_another_question__are_no_fault() -> None:
+    joining = node(is_training=False)
+    join(joining, X)
+    record = seal(MANIFEST, 0, 0)
+    ((_, request),) = sent(tell(joining, X, other_head(record), 0), SpansRequest)
+    effects = tell(joining, X, Records(request=request.request, data=record), 10)  # type: ignore[attr-defined]
+    assert without_heads(effects) == [StoreRecords(records=(record,), is_own=False)]
 
 
 def test_sync__live_node__asks_only_when_the_difference_lasts() -> None:

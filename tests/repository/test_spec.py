@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from protocol import limits, timings, wire
+from protocol import events, limits, timings, wire
 from protocol.crypto.keys import Signer
 from protocol.errors import IgnoreReason, RejectReason
 from protocol.ledger.envelope import EnvelopeCodec
 from protocol.wire import Kind
 from tests import REPOSITORY
 from tests.support.manifests import small_manifest
+from tests.support.statements import admit, claim, exclude, published_run, renew, run_with
 
 SPEC = (REPOSITORY / "protocol" / "SPEC.md").read_text("utf-8")
+INVITED = run_with("invite")
 SOURCES = sorted(
     [
         *(REPOSITORY / "protocol").rglob("*.py"),
@@ -88,6 +90,41 @@ def test_messages__of_the_code__stand_in_the_table_with_their_fields() -> None:
         declared: Any = getattr(wire, name)
         assert name == kind.name.title().replace("_", "")
         assert [field.split()[0] for field in told.split("; ") if field] == list(declared.__dataclass_fields__)
+
+
+def head_rows(first: str) -> list[list[str]]:
+    """Cells of the table before the first section whose header row begins with these cells."""
+    table = SPEC.split("\n---\n", 1)[0].split(f"\n{first}", 1)[1].split("\n\n", 1)[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+
+
+def test_terms__of_the_table__are_used_where_it_says() -> None:
+    table = head_rows("| term |")
+    assert {"held", "counts", "live", "active", "at work", "heard of", "finished", "over"} <= {row[0] for row in table}
+    for term, _, number in table:
+        section = re.split(r"\n#{2,3} \d", SPEC.split(f"\n### {number} ", 1)[1])[0].lower()
+        assert re.search(rf"\b{term}\b", section), (term, number)
+
+
+def test_standing__of_every_section_that_nodes_have_in_common__is_said_once() -> None:
+    told = [number for _, numbers, _ in head_rows("| | sections |") for number in re.findall(r"\d\.\d", numbers)]
+    assert sorted(told) == sorted(number for number in numbers_of_spec() if re.fullmatch(r"[789]\.\d", number))
+
+
+def test_events_and_effects__of_the_code__are_listed() -> None:
+    listed = re.search(r"\nEvents: (.*?)\.\n.*\nEffects: (.*?)\.\n", SPEC, re.DOTALL)
+    assert listed is not None
+    for text, declared in zip(listed.groups(), (events.Event, events.Effect), strict=True):
+        assert re.split(r",\s", text) == [each.__name__ for each in get_args(declared)]
+
+
+def test_statements__of_each_kind__have_the_length_of_the_table() -> None:
+    table = {int(row[0].split()[0]): (row[1], int(row[2])) for row in rows("### 7.7 Statements")[1:]}
+    made = [admit(INVITED, 1), exclude(INVITED, 1, 3), claim(INVITED, 1, 1), renew(published_run("open"), 1)]
+    assert {data[0]: len(data) for data in made} == {kind: length for kind, (_, length) in table.items()}
+    for layout, length in table.values():
+        fields = [int(size) for size in re.findall(r" (\d+)(?: bytes)?\b", layout.replace("u32(step)", " 4"))]
+        assert 1 + sum(fields) == length
 
 
 def leaves(data: Any, path: str = "") -> list[str]:

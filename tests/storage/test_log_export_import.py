@@ -177,6 +177,22 @@ def test_log__forged_record__is_named_by_its_own_byte() -> None:
     assert caught.value.detail.startswith(f"byte {at:,}: step 1 of ")
 
 
+def test_log__several_faults__the_first_block_is_judged_whole_before_the_second_is_looked_at() -> None:
+    first, (_, body), end = blocks_of(GOOD)
+    width = len(RECORDS[0])
+    forged = body[: width - 1] + bytes([body[width - 1] ^ 1])
+    in_two = bytearray(joined([first, (3, forged), (3, body[width:]), end]))
+    in_two[len(joined([first, (3, forged), (3, body[width:])])) - 1] ^= 1  # in the check of the second
+    for data, reason in (
+        (bytes(in_two), RejectReason.SIGNATURE),
+        (joined([first, (3, body[:width] + forged), end]), RejectReason.LOG_FORMAT),  # and it does not ascend
+        (joined([first, (3, forged + body[width : width + 9]), end]), RejectReason.SIZE),  # and the second is cut
+    ):
+        with pytest.raises(Reject) as caught:
+            load(data)
+        assert caught.value.reason is reason
+
+
 def test_log__third_version_of_a_slot__is_refused() -> None:
     """A ledger keeps two: a file with more was not written by one."""
     replica = replay(Replica(MANIFEST), enumerate([RECORDS[0], seal(MANIFEST, 0, 0, 5)]), Path("memory"))

@@ -57,12 +57,29 @@ def test_log__renewed_basis__travels_in_parts_where_a_record_needs_it(monkeypatc
     assert load(parts).renewals == {SHA256: RENEWED_ONE}
 
 
+def test_log__basis_renewed_by_that_of_the_manifest__has_no_block_of_its_own() -> None:
+    replica, codec = Replica(MANIFEST), StatementCodec(MANIFEST)
+    replica.add_statement(RENEWAL)
+    replica.add_statement(codec.renew(OWNER, 2, METHOD["basis_sha256"]))  # type: ignore[arg-type]
+    for step in (2, EPOCH_STEPS, 2 * EPOCH_STEPS):
+        replica.add(seal(MANIFEST, 1, step))
+    data = b"".join(encode_log(SIGNED, BASIS, replica, signer(9), {SHA256: RENEWED_ONE}.__getitem__))
+    assert [kind for kind, _ in blocks_of(data)] == KINDS
+    assert load(data).renewals == {SHA256: RENEWED_ONE}
+    *blocks, end = blocks_of(data)
+    with pytest.raises(Reject, match="no statement names"):
+        load(joined([*blocks, (6, BASIS), end]))
+
+
 @pytest.mark.parametrize(
     ("change", "reason", "part"),
     [
         (lambda b: [*b[:4], b[5]], RejectReason.LOG_FORMAT, f"a part of the renewed basis {SHA256[:16]} is missing"),
         (lambda b: [*b[:4], (b[4][0], b[4][1][:-1]), b[5]], RejectReason.LOG_FORMAT, "is missing here"),
         (lambda b: [*b[:4], (b[4][0], b[4][1][:-1] + b"\0"), b[5]], RejectReason.BASIS, "SHA-256"),
+        (lambda b: [*b[:4], (b[4][0], b[4][1] + b"\0"), b[5]], RejectReason.BASIS, "SHA-256"),
+        (lambda b: [b[0], (b[1][0], b[1][1] + b"\0"), *b[2:]], RejectReason.LOG_FORMAT, "bytes, allowed are"),
+        (lambda b: [*b[:2], (5, b[2][1][:50]), (5, b[2][1][50:]), *b[3:]], RejectReason.STATEMENT_FORMAT, "whole"),
         (lambda b: [*b[:5], b[4], b[5]], RejectReason.LOG_FORMAT, "no statement names"),
         (lambda b: [*b[:3], (3, BEFORE), *b[4:]], RejectReason.LOG_FORMAT, "no statement names"),
         (lambda b: [*b[:2], b[3], b[2], *b[4:]], RejectReason.LOG_FORMAT, "has no place here"),

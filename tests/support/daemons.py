@@ -17,6 +17,7 @@ from protocol.run.admission import AdmissionKind, AdmissionSpec
 from protocol.run.manifest import Manifest, SignedManifest, sign_manifest
 from protocol.run.task import Objective, TaskKind, TaskSpec
 from sfnode import demo
+from sfnode.model_files.resolve import resolve_model
 from sfnode.network.network_config import NetworkConfig
 from sfnode.node.daemon import Daemon, DaemonConfig
 from sfnode.reporter import Reporter
@@ -48,7 +49,7 @@ def demo_run(*, steps: int, batch_rows: int = 8, name: str = "test", admission: 
         max_tokens=48,
         batch_rows=batch_rows,
     )
-    described = describe_run(MODEL, "linear", task, DATA)
+    described = describe_run(resolve_model(MODEL), "linear", task, DATA)
     method, schedule = method_of(MethodOptions(rank=8, directions=4))
     draft = RunDraft(
         name=name,

@@ -18,6 +18,7 @@ from sfnode import demo
 from sfnode.model_files.folder import SINGLE_FILE
 from sfnode.model_files.resolve import resolve_model
 from sfnode.training.model.content import check_model, content_of, describe_model
+from sfnode.training.model.loading import load_causal_lm
 from tests.support.tiny_architectures import tiny_model
 
 Tensors = dict[str, torch.Tensor]
@@ -46,7 +47,7 @@ def test_content__of_a_model_in_memory__is_that_of_its_files(architecture: str, 
 
     tiny_model(architecture).save_pretrained(folder := tmp_path / "model")
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    kept = dict(model.named_parameters())
+    kept: Tensors = dict(model.named_parameters())
     kept |= {name: tensor for name, tensor in model.named_buffers() if name in model.state_dict()}
     hashed = {name: sha256(tensor.detach().contiguous().numpy().tobytes()).digest() for name, tensor in kept.items()}
     floats = {name: tensor for name, tensor in kept.items() if tensor.is_floating_point()}
@@ -84,8 +85,6 @@ def test_content__one_value_differs__differs(folder: Path) -> None:
 
 def test_content__whole_model__is_never_in_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hashing 1.3 billion weights must not take what loading them takes."""
-    from sfnode.training.model import content
-
     loaded: list[int] = []
 
     def load(*arguments: object) -> object:
@@ -93,8 +92,8 @@ def test_content__whole_model__is_never_in_memory(folder: Path, monkeypatch: pyt
         loaded.append(sum(weight.untyped_storage().nbytes() for weight in model.parameters()))
         return model
 
-    real = content.load_causal_lm
-    monkeypatch.setattr(content, "load_causal_lm", load)
+    real = load_causal_lm
+    monkeypatch.setattr("sfnode.training.model.content.load_causal_lm", load)
     content_of(folder)
     assert loaded[0] <= 4 * 100  # a number for each tensor
 

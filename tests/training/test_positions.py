@@ -9,6 +9,7 @@ import pytest
 
 from protocol.errors import OperatorError
 from sfnode import demo
+from sfnode.model_files.resolve import resolve_model
 from sfnode.training.describe import default_max_tokens
 from sfnode.training.model.loading import check_positions, positions_of
 
@@ -18,7 +19,7 @@ TINY_OPT_POSITIONS = 64
 def test_positions__of_the_embedded_model__bound_the_default() -> None:
     """Found by use: rows of 1,600 tokens made the worker of a 64-position model restart for ever."""
     assert positions_of(demo.model_folder()) == TINY_OPT_POSITIONS
-    assert default_max_tokens("embedded:tiny-opt") == TINY_OPT_POSITIONS
+    assert default_max_tokens(resolve_model("embedded:tiny-opt")) == TINY_OPT_POSITIONS
     check_positions(demo.model_folder(), TINY_OPT_POSITIONS)
     with pytest.raises(OperatorError, match="takes 64: make the run with --max-tokens 64"):
         check_positions(demo.model_folder(), TINY_OPT_POSITIONS + 1)

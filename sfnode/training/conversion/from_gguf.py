@@ -41,13 +41,14 @@ def convert_gguf(source: Path, out: Path) -> None:
 
 
 def _convert(source: Path, out: Path) -> None:
-    config = load_gguf_checkpoint(source)["config"]
+    read: Any = load_gguf_checkpoint  # carries no types
+    config = read(source)["config"]
     kept = {key: value for key, value in config.items() if not key.startswith("_")}
     write_json_file(out / CONFIG_FILE, kept)
     empty = skeleton(out)
     write_json_file(out / CONFIG_FILE, {**kept, "architectures": [type(empty).__name__]})
     _write_tokenizer(source, out)
-    tensors = load_gguf_checkpoint(source, return_tensors=True, model_to_load=empty)["tensors"]
+    tensors = read(source, return_tensors=True, model_to_load=empty)["tensors"]
     write_weights(out, {name: narrowest(tensor) for name, tensor in tensors.items()})
 
 

@@ -1,4 +1,4 @@
-"""Where the doctor looks for a model: a folder, or the cache of the hub's own library."""
+"""Where a model is looked for that is not fetched: a folder, a conversion, or the cache of the hub's own library."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from huggingface_hub import constants
 
 from protocol.errors import OperatorError
-from sfnode.doctor import model_check
-from sfnode.doctor.model_check import model_folder
+from sfnode.model_files import hub
+from sfnode.model_files.resolve import find_model_folder
 
 MODEL, COMMIT = "facebook/opt-125m", "27dcfa74d334bc871f3234de431e71c6eeba5dd6"
 
@@ -25,26 +25,26 @@ def snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_model_folder__revision_in_the_hubs_cache__is_its_snapshot(snapshot: Path) -> None:
-    assert model_folder(MODEL, COMMIT) == snapshot
+    assert find_model_folder(MODEL, COMMIT) == snapshot
 
 
 @pytest.mark.parametrize(("model", "revision"), [(MODEL, "f" * 40), (MODEL, ""), ("facebook/opt-350m", COMMIT)])
 def test_model_folder__another_revision_or_model__is_not_on_this_disk(
     model: str, revision: str, snapshot: Path
 ) -> None:
-    assert model_folder(model, revision) is None
+    assert find_model_folder(model, revision) is None
     assert snapshot.is_dir()
 
 
 def test_model_folder__install_without_the_hubs_library__finds_nothing(
     snapshot: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_check, "find_spec", lambda _name: None)
-    assert model_folder(MODEL, COMMIT) is None
+    monkeypatch.setattr(hub, "find_spec", lambda _name: None)
+    assert find_model_folder(MODEL, COMMIT) is None
     assert snapshot.is_dir()
 
 
 @pytest.mark.parametrize("reference", ["./opt", "/absent-opt", "opt", "a/b/c", "two words/opt"])
 def test_model_folder__neither_folder_nor_id__is_an_error(reference: str) -> None:
     with pytest.raises(OperatorError, match="no such folder"):
-        model_folder(reference, COMMIT)
+        find_model_folder(reference, COMMIT)

@@ -1,0 +1,165 @@
+"""The programs of SPEC 9.1 and 9.5 say what the step clock and the snapshots do: both are run on the same histories."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from statistics import median_low
+from types import SimpleNamespace
+
+import pytest
+
+from protocol.crypto.hashing import Author
+from protocol.ledger.ledger import Ledger
+from protocol.node.attestations import AttestationTable
+from protocol.node.step_clock import StepClock
+from protocol.run.manifest import checked
+from protocol.state.replica import Replica
+from protocol.state.snapshot import AttestationCodec, Snapshot
+from protocol.state.snapshot_proof import judge, take_snapshot
+from protocol.wire import PeerId
+from tests.support.ledgers import seal, signer
+from tests.support.manifests import manifest_data
+from tests.support.snapshot_runs import AUTHORS, RUN, STEP, false_snapshot, records, replica_of, run_of, true_snapshot
+from tests.support.spec_programs import spec_program
+from tests.support.statements import claim, exclude
+
+CLOCK, SNAPSHOTS = spec_program("### 9.1"), spec_program("### 9.5")
+OWN, *OTHERS = (Author(bytes([number]) * 32) for number in range(6))
+ROUND = 2
+ROUND_SCALARS = RUN.method.scalars
+
+
+class BothClocks:
+    """The step clock and the program's node, told the same things."""
+
+    def __init__(self, staleness: int, steps: int) -> None:
+        self.clock = StepClock(
+            checked({**manifest_data(local_steps=ROUND), "steps": steps, "staleness": staleness}), OWN
+        )
+        self.node = SimpleNamespace(own=OWN, t=0, K=ROUND, staleness=staleness, steps=steps)
+        self.node.__dict__.update(highest={}, heard={}, interval={}, paces=[], ready=None, started=None, half=None)
+        self.is_measuring = False
+        self.now_ms = 0
+
+    def hold(self, author: Author, step: int, *, is_heard: bool) -> None:
+        self.node.highest[author] = step
+        if is_heard:
+            self.clock.hear(author, self.now_ms)
+            CLOCK.hear(self.node, author, self.now_ms)
+
+    def forget(self, author: Author) -> None:
+        """Nothing is held of the author any more."""
+        for held in (self.node.highest, self.node.heard, self.node.interval):
+            held.pop(author, None)
+        self.clock.forget_others(self.node.highest)
+
+    def go_on(self) -> bool:
+        """Finish the step that is measured, or try to start one; whether one was started."""
+        if self.is_measuring:
+            self.clock.step_finished(self.now_ms)
+            CLOCK.done(self.node, self.now_ms)
+            self.is_measuring = False
+            return False
+        self.clock.resume_after(self.node.highest.get(OWN, -1))
+        started = self.clock.try_start(self.node.highest, self.now_ms)
+        assert CLOCK.try_start(self.node, self.now_ms) == started
+        self.is_measuring = started is not None
+        return self.is_measuring
+
+    def assert_equal(self, heads: list[int], asked: int) -> None:
+        clock, node, highest, now_ms = self.clock, self.node, self.node.highest, self.now_ms
+        told = median_low(heads) if heads else -1
+        assert clock.next_step == node.t
+        assert clock.frontier(highest, now_ms) == CLOCK.frontier(node, now_ms)
+        assert clock.is_run_over(highest, now_ms) == (CLOCK.furthest(node, now_ms) >= node.steps - node.K)
+        assert clock.horizon(highest, now_ms, told, None) == CLOCK.horizon(node, now_ms, heads, None)
+        assert clock.horizon(highest, now_ms, told, asked) == CLOCK.horizon(node, now_ms, heads, asked)
+        assert clock.awaited(highest, now_ms) == sorted(CLOCK.awaited(node, now_ms))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_step_clock__any_history__does_what_the_program_of_the_specification_does(seed: int) -> None:
+    chance = random.Random(seed)
+    events = (400, *[40] * 30)  # what holds before a pace or an interval is known is soon over
+    assert sum(starts_of_a_history(chance, count) for count in events) > 40
+
+
+def starts_of_a_history(chance: random.Random, events: int) -> int:
+    """Steps begun in a history of so many events, after each of which both are compared."""
+    both = BothClocks(staleness=chance.randrange(3), steps=chance.choice((60, 4_000)))
+    authors = OTHERS[: chance.randrange(1, 1 + len(OTHERS))]
+    pause_ms, is_slow = 10 ** chance.randrange(1, 6), chance.random() < 0.25
+    for author in (OWN, *authors) if chance.random() < 0.5 else ():  # after a restart
+        both.hold(author, chance.randrange(10, 30, ROUND), is_heard=chance.random() < 0.5)
+    started = 0
+    for _ in range(events):
+        both.now_ms += chance.randrange(pause_ms if chance.random() < 0.98 else 70_000)
+        author = chance.choice(authors)
+        ahead = chance.choice((-3, -2, -1, 0, 0, 1, 12)) * ROUND
+        step = max(both.node.highest.get(author, -ROUND) + ROUND, 0 if is_slow else both.node.t + ahead)
+        match chance.randrange(20):
+            case 0:
+                both.forget(author)
+            case 1:
+                both.hold(OWN, max(both.node.highest.get(OWN, 0), both.node.t), is_heard=chance.random() < 0.5)
+            case n if n < 10 and step < both.node.steps:
+                both.hold(author, step, is_heard=n > 2)
+            case _:
+                started += both.go_on()
+        heads = [chance.randrange(0, both.node.steps) for _ in range(chance.randrange(4))]
+        both.assert_equal(heads, chance.randrange(0, both.node.steps))
+    return started
+
+
+# --- snapshots
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_attestations__of_several_files__agree_on_the_one_of_the_program(seed: int) -> None:
+    chance, run = random.Random(seed), run_of(admission="open")
+    codec, table, newest = AttestationCodec(run), AttestationTable(run, Ledger(run)), []
+    for number in range(chance.randrange(1, 9)):
+        claimed = STEP * chance.choice((1, 2)), chance.choice((100, 100, 200)), hashlib.sha256(b"file").digest()
+        table.add(codec.attest(signer(number), *claimed).data, teller=PeerId("x"))
+        newest.append(claimed)
+    for enough in (1, 2, 3):
+        agreed = SNAPSHOTS.agreed(newest, enough)
+        found = table.agreed(enough)
+        assert {each.claim for each in found} == ({agreed} if agreed else set())
+        assert len(found) == (newest.count(agreed) if agreed else 0)
+
+
+def below(replica: Replica, *, is_cut: bool = False) -> SimpleNamespace:
+    return seen(take_snapshot(replica, STEP), is_cut=is_cut)
+
+
+def seen(snapshot: Snapshot, *, is_cut: bool = False) -> SimpleNamespace:
+    flat = {epoch: values.tolist() for epoch, values in snapshot.epochs.items()}
+    return SimpleNamespace(D=snapshot.digest, n=snapshot.slots, slots=snapshot.slots, coefficients=flat, is_cut=is_cut)
+
+
+def test_proof__whatever_the_ledger_holds__is_judged_as_by_the_program() -> None:
+    full, lacking, cut = replica_of(), replica_of(held=records()[1:]), replica_of(held=records()[1:])
+    voided = replica_of(held=(*records(), seal(RUN, AUTHORS[0], 0, *range(ROUND_SCALARS))))
+    cut.add_statement(exclude(RUN, AUTHORS[0], STEP - 1))
+    words = {"proved": "equal", "stop": "unequal", "unproved": "other set", "wait": "missing"}
+    judged = []
+    for file in (true_snapshot(), false_snapshot(), take_snapshot(lacking, STEP)):
+        for replica, is_cut in ((full, False), (voided, False), (lacking, False), (cut, True)):
+            told = SNAPSHOTS.proof(seen(file), below(replica, is_cut=is_cut), 1, 0)
+            assert words[told] == judge(file, replica).value
+            judged.append(told)
+    assert set(judged) == set(words)
+
+
+def test_proof__record_suspended__is_a_cut() -> None:
+    run = run_of(admission="invite")
+    replica = Replica(run)
+    replica.add_statement(claim(run, 1, 1))
+    for record in records(run)[::3]:
+        replica.add(record)
+    whole = take_snapshot(replica, STEP)
+    replica.add_statement(claim(run, 1, 2))
+    assert SNAPSHOTS.proof(seen(whole), below(replica, is_cut=True), 2, 60_000) == "unproved"
+    assert judge(whole, replica).value == "other set"
