@@ -9,7 +9,7 @@ import click
 
 from protocol.errors import OperatorError
 from protocol.limits import POW_BITS_MAX
-from protocol.run import AdmissionKind, AdmissionSpec, Manifest
+from protocol.run import AdmissionKind, AdmissionSpec, Manifest, Sharing
 from sfnode.cli.new_run import NewRun, RunOptions, make_run
 from sfnode.cli.options import (
     FilePath,
@@ -70,6 +70,12 @@ _admission_options = group(
     RunOptions,
     click.option("--name", help="Give the run this name, for people to read.  [default: OUT without its ending]"),
     model_option("Train this model"),
+    choice_option(
+        "--sharing",
+        Sharing,
+        "Let nodes get the model's files from `peers` that have them, or from `none`, where its licence forbids that.",
+        Sharing.PEERS,
+    ),
     learning_options,
     _data_options,
     number_option("--steps", 500, "Let each node make this many steps."),

@@ -9,7 +9,7 @@ from pathlib import Path
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from protocol.ledger import EnvelopeCodec
-from protocol.run import AdmissionSpec, SignedManifest, TaskSpec, sign_manifest
+from protocol.run import AdmissionSpec, Sharing, SignedManifest, TaskSpec, sign_manifest
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.found_model import found_model
 from sfnode.model_files import ModelFolder
@@ -37,6 +37,7 @@ class RunOptions:
         name: for people; None: that of the file it is written to.
         model: hub id, folder, GGUF file, "pypi:PACKAGE" or "embedded:NAME".
         revision: hub commit or version of the package; None: the newest.
+        sharing: whether nodes give the model's files to each other.
         trainable: groups of tensors, separated by commas.
         basis: file of a published basis; None: random ones.
         settings: TOML file with fields of the manifest, which replace what everything else says.
@@ -45,6 +46,7 @@ class RunOptions:
     name: str | None = None
     model: str
     revision: str | None = None
+    sharing: Sharing = Sharing.PEERS
     trainable: str
     task: TaskOptions
     data: DataOptions
@@ -79,7 +81,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str) -> NewRu
     basis = None if options.basis is None else read_basis_spec(options.basis)
     method, schedule = method_of(options.method, basis)
     settings = None if options.settings is None else read_toml(options.settings)
-    described = describe_run(folder, options.trainable, task, options.data.named(options.task))
+    described = describe_run(folder, options.trainable, task, options.data.named(options.task), options.sharing)
     signer = Signer(load_or_create_seed(key_path))
     draft = RunDraft(
         name=options.name or default_name,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from protocol.errors import OperatorError
-from protocol.run import ModelSpec, TaskSpec, TensorSpec
+from protocol.run import ModelSpec, Sharing, TaskSpec, TensorSpec
 from sfnode.model_files import ModelFolder
 from sfnode.storage import locate
 from sfnode.training.model import (
@@ -39,18 +39,21 @@ class RunModel:
     left_out: dict[str, str]
 
 
-def describe_run(folder: ModelFolder, trainable: str, task: TaskSpec, data: str | None) -> RunModel:
+def describe_run(
+    folder: ModelFolder, trainable: str, task: TaskSpec, data: str | None, sharing: Sharing = Sharing.PEERS
+) -> RunModel:
     """Hash the model's files, list its trainable tensors, and try the task on its tokenizer and data.
 
     Args:
         trainable: groups of tensors, comma-separated.
         data: public training data, None when it is private.
+        sharing: whether nodes give the files to each other.
 
     Raises:
         OperatorError: a file is missing or malformed, a label word is several tokens, or a group is unknown.
     """
     groups = chosen_groups(trainable)
-    spec = describe_model(folder)
+    spec = describe_model(folder, sharing)
     check_positions(folder.path, task.max_tokens)
     encoder = PromptEncoder(load_tokenizer(folder.path), task)
     if data is not None:
