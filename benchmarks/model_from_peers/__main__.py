@@ -43,7 +43,6 @@ from sfnode.reporter import Reporter
 
 _UPDATES_PER_S: Final = 1_000  # of 110 bytes; a neighbour may push 2,000
 _BYTES_PER_S: Final = 16 << 20  # four times what a node gives unless it is told otherwise
-_QUIET_S: Final = 5.0
 _READ_BYTES: Final = 1 << 18
 
 
@@ -129,7 +128,7 @@ async def _givers(case: Case, folder: Path) -> AsyncIterator[list[str]]:
             process.kill()
 
 
-async def _fetch(case: Case, folder: Path, target: Path) -> dict[str, float]:
+async def _fetch(case: Case, folder: Path, target: Path, quiet_s: float) -> dict[str, float]:
     spec = model_of(folder)
     size = sum(file.bytes for file in spec.files)
     async with _givers(case, folder) as addresses, trio.open_nursery() as nursery:
@@ -137,8 +136,8 @@ async def _fetch(case: Case, folder: Path, target: Path) -> dict[str, float]:
         await nursery.start(fetching.network.run)
         nursery.start_soon(fetching.watch)
         await fetching.meet(len(case.kinds))
-        await trio.sleep(_QUIET_S if case.updates_per_s else 0.0)
-        before = fetching.updates_since(_QUIET_S)
+        await trio.sleep(quiet_s if case.updates_per_s else 0.0)
+        before = fetching.updates_since(quiet_s)
         bytes_before, started_s, cpu_s = fetching.network.statistics.bytes_in, time.monotonic(), time.process_time()
         fetcher = ModelFetcher(
             spec, fetching.network.neighbour_files, Pace(0.0), Reporter(is_json=True, stream=io.StringIO())
@@ -196,7 +195,7 @@ def _make_model(folder: Path, megabytes: int) -> None:
             file.write(os.urandom(1_000_000))
 
 
-async def measure(megabytes: int, place: Path) -> dict[str, dict[str, float]]:
+async def measure(megabytes: int, quiet_s: float, place: Path) -> dict[str, dict[str, float]]:
     """All cases, one after the other."""
     folder = place / "model"
     _make_model(folder, megabytes)
@@ -212,7 +211,7 @@ async def measure(megabytes: int, place: Path) -> dict[str, dict[str, float]]:
     }
     for number, (name, case) in enumerate(cases.items()):
         say(name)
-        result = await _fetch(case, folder, place / f"fetched{number}")
+        result = await _fetch(case, folder, place / f"fetched{number}", quiet_s)
         result["time_ratio"] = round(result["seconds"] / found["copy"]["seconds"], 2)
         found[name] = result
     return found
@@ -220,11 +219,12 @@ async def measure(megabytes: int, place: Path) -> dict[str, dict[str, float]]:
 
 @click.command()
 @click.option("--megabytes", default=270, show_default=True, help="Of the weights.")
+@click.option("--quiet", "quiet_s", default=5.0, show_default=True, help="Seconds of updates before the fetching.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-def main(megabytes: int, as_json: bool) -> None:
+def main(megabytes: int, quiet_s: float, as_json: bool) -> None:
     """Time and bytes of a model that comes from neighbours."""
     with tempfile.TemporaryDirectory(prefix="sfnode-model-") as place:
-        result = trio.run(measure, megabytes, Path(place))
+        result = trio.run(measure, megabytes, quiet_s, Path(place))
     lines = [
         f"{name:26} " + "  ".join(f"{part} {value:g}" for part, value in row.items()) for name, row in result.items()
     ]

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 import trio
@@ -185,7 +186,7 @@ async def test_pieces__one_neighbour_wants_many_streams__gets_two_and_room_for_o
         nursery.cancel_scope.cancel()
 
 
-async def _hold(asking: Node, giving: Node, task_status: trio.TaskStatus[None]) -> None:
+async def _hold(asking: Node, giving: Node, task_status: Any) -> None:
     async with asking.network.neighbour_files.asking(giving.peer) as ask:
         await ask(wanted())
         task_status.started()
