@@ -34,10 +34,15 @@ export class Coefficients {
     });
   }
 
+  /** The same with the payload alone. */
+  addPayload(payload, factor = 1) {
+    const noSignature = Buffer.concat([payload, Buffer.alloc(64)]);
+    this.add(parseRecord(this.#run.manifest, noSignature), factor);
+  }
+
   /** Takes out a payload that counted. */
   removePayload(payload) {
-    const noSignature = Buffer.concat([payload, Buffer.alloc(64)]);
-    this.add(parseRecord(this.#run.manifest, noSignature), -1);
+    this.addPayload(payload, -1);
   }
 
   #flatOf(epoch) {
@@ -60,6 +65,11 @@ export class Coefficients {
   /** Coefficients of an epoch in flat form (Float64Array of integers); zeros if nothing was added. */
   flat(epoch) {
     return this.#epochs.get(epoch) ?? new Float64Array(this.#flatLength);
+  }
+
+  /** Replaces an epoch's coefficients. */
+  setFlat(epoch, values) {
+    this.#flatOf(epoch).set(values);
   }
 
   /** Epochs with any coefficient that is not zero, ascending. */

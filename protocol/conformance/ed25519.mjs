@@ -43,8 +43,15 @@ export function verify(key, message, signature) {
   return !hasSmallOrder(commitment);
 }
 
+const secretHandles = new Map(); // by the hex of the secret seed
+
 function secretHandle(secretSeed) {
-  return createPrivateKey({ key: Buffer.concat([SECRET_PREFIX, secretSeed]), format: "der", type: "pkcs8" });
+  const name = secretSeed.toString("hex");
+  if (!secretHandles.has(name)) {
+    const key = Buffer.concat([SECRET_PREFIX, secretSeed]);
+    secretHandles.set(name, createPrivateKey({ key, format: "der", type: "pkcs8" }));
+  }
+  return secretHandles.get(name);
 }
 
 export function publicKeyOf(secretSeed) {

@@ -8,12 +8,13 @@ import { Rejected } from "./verdicts.mjs";
 export class Ledger {
   #run;
   #authors = new Map(); // hex of the author -> {author, shard, spans: Map of span -> Map of step -> slot}
+  #suspended = new Map(); // hex of an author who is not admitted any more -> records that held slots
   updates = 0; // slots that count
   voidSlots = 0;
 
-  constructor(run) {
+  constructor(run, statementsMax) {
     this.#run = run;
-    this.roster = new Roster(run);
+    this.roster = new Roster(run, statementsMax);
   }
 
   /**
@@ -47,32 +48,54 @@ export class Ledger {
     return isNewAuthor && this.#authors.size >= this.#run.manifest.authors_max ? "AUTHORS_FULL" : null;
   }
 
-  /** Takes a statement in: {verdict, reason}; what counts no more by it is subtracted from `coefficients`. */
+  /** Takes a statement in: {verdict, reason}; `coefficients` follow what counts no more, and what counts again. */
   state(data, coefficients) {
     const { verdict, reason, authors = [] } = this.roster.add(data);
     for (const author of authors) {
       for (const payload of this.#drop(author)) coefficients.removePayload(payload);
+      if (this.roster.isAdmitted(author)) this.#bringBack(author, coefficients);
     }
     return { verdict, reason };
+  }
+
+  get hasSuspended() {
+    return this.#suspended.size > 0;
   }
 
   /** Empties the author's slots that the roster does not leave; the payloads that counted. */
   #drop(author) {
     const name = author.toString("hex");
     const spans = this.#authors.get(name)?.spans ?? new Map();
-    const removed = [];
+    const dropped = [];
     for (const [span, slots] of spans) {
-      for (const [step, { isVoid, payload }] of [...slots]) {
-        if (this.roster.leaves(author, step)) continue;
-        slots.delete(step);
-        if (isVoid) this.voidSlots -= 1;
-        else removed.push(payload);
-      }
-      if (slots.size === 0) spans.delete(span);
+      const isLeft = ([step]) => this.roster.leaves(author, step);
+      dropped.push(...[...slots].filter((slot) => !isLeft(slot)).map(([, slot]) => slot));
+      spans.set(span, new Map([...slots].filter(isLeft)));
+      if (spans.get(span).size === 0) spans.delete(span);
     }
-    this.updates -= removed.length;
     if (spans.size === 0) this.#authors.delete(name);
-    return removed;
+    if (dropped.length > 0 && !this.roster.isAdmitted(author)) this.#suspend(name, dropped);
+    const counted = dropped.filter(({ isVoid }) => !isVoid);
+    this.updates -= counted.length;
+    this.voidSlots -= dropped.length - counted.length;
+    return counted.map(({ payload }) => payload);
+  }
+
+  /** Keeps a stored record of an author who is not admitted now. */
+  suspend(record) {
+    this.#suspend(record.toString("hex", 0, 32), [{ records: [record] }]);
+  }
+
+  #suspend(name, slots) {
+    const held = this.#suspended.get(name) ?? [];
+    this.#suspended.set(name, [...held, ...slots.flatMap(({ records }) => records)]);
+  }
+
+  #bringBack(author, coefficients) {
+    const name = author.toString("hex");
+    const records = this.#suspended.get(name) ?? [];
+    this.#suspended.delete(name);
+    for (const record of records) addTo(this, coefficients, record);
   }
 
   #keep(envelope, record) {
@@ -96,6 +119,16 @@ export class Ledger {
     const { spans } = this.#authors.get(name);
     if (!spans.has(span)) spans.set(span, new Map());
     return spans.get(span);
+  }
+
+  holdsAnyOf(author) {
+    return this.#authors.has(author.toString("hex"));
+  }
+
+  /** Every slot below a step, void ones included, in no particular order. */
+  slotsBelow(step) {
+    const slots = [...this.#authors.values()].flatMap(({ spans }) => [...spans.values()].flatMap((held) => [...held]));
+    return slots.filter(([each]) => each < step).map(([, slot]) => slot);
   }
 
   /** {payload, isVoid, records} or undefined. records: the one that counts, or the two that made the slot void. */
@@ -152,4 +185,12 @@ export class Ledger {
     const slots = this.slots(span, author);
     return this.steps(span, author).valid.map((step) => payloadHash(slots.get(step).payload));
   }
+}
+
+/** Adds one record to a ledger and to its coefficients; the ledger's outcome. */
+export function addTo(ledger, coefficients, record, horizon = Infinity) {
+  const outcome = ledger.add(record, horizon);
+  if (outcome.verdict === "counts") coefficients.add(outcome.envelope);
+  if (outcome.verdict === "voids") coefficients.removePayload(outcome.removed);
+  return outcome;
 }

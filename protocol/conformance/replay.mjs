@@ -5,23 +5,15 @@ import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 import { Coefficients } from "./coefficients.mjs";
 import { splitRecords } from "./envelope.mjs";
-import { Ledger } from "./ledger.mjs";
+import { Ledger, addTo } from "./ledger.mjs";
 import { readSignedManifest } from "./manifest.mjs";
 
 /** Passes records through all rules, in order, into a fresh {ledger, coefficients, outcomes}. */
 export function replay(run, records) {
   const ledger = new Ledger(run);
   const coefficients = new Coefficients(run);
-  const outcomes = records.map((record) => apply(ledger, coefficients, record));
+  const outcomes = records.map((record) => addTo(ledger, coefficients, record));
   return { ledger, coefficients, outcomes };
-}
-
-/** Adds one record to both; the ledger's outcome. */
-export function apply(ledger, coefficients, record, horizon = Infinity) {
-  const outcome = ledger.add(record, horizon);
-  if (outcome.verdict === "counts") coefficients.add(outcome.envelope);
-  if (outcome.verdict === "voids") coefficients.removePayload(outcome.removed);
-  return outcome;
 }
 
 function summary(run, { ledger, coefficients, outcomes }) {

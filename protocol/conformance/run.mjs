@@ -4,59 +4,14 @@
 import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { firstDifference } from "./differences.mjs";
-import { LEDGERS } from "./vector_ledgers.mjs";
-import { ENVELOPES, MANIFESTS, MESSAGES, SYNC } from "./vector_messages.mjs";
-import { MODELS } from "./vector_models.mjs";
-import { ED25519, GENERATOR, HASHING, SCALARS, SUBSPACE } from "./vector_numbers.mjs";
-import { SNAPSHOTS } from "./vector_snapshots.mjs";
-import { STATEMENTS } from "./vector_statements.mjs";
-
-const FUNCTIONS_BY_FILE = new Map([
-  ["hashing.json", HASHING],
-  ["generator.json", GENERATOR],
-  ["subspace.json", SUBSPACE],
-  ["scalars.json", SCALARS],
-  ["ed25519.json", ED25519],
-  ["manifests.json", MANIFESTS],
-  ["models.json", MODELS],
-  ["envelopes.json", ENVELOPES],
-  ["messages.json", MESSAGES],
-  ["ledgers.json", LEDGERS],
-  ["sync.json", SYNC],
-  ["statements.json", STATEMENTS],
-  ["snapshots.json", SNAPSHOTS],
-]);
-const SHOWN_MAX = 400; // characters of a value in a report
-
-/** Null, or what is wrong with a case, in words. */
-function faultOf(functions, testCase, file) {
-  const compute = Object.hasOwn(functions, testCase.function) ? functions[testCase.function] : undefined;
-  if (compute === undefined) return `unknown function ${testCase.function}`;
-  try {
-    const found = compute(testCase.input, file, testCase.expected);
-    const difference = firstDifference(testCase.expected, found);
-    return difference === null ? null : describe(difference);
-  } catch (error) {
-    return `failed: ${error.stack}`;
-  }
-}
-
-function describe({ path, expected, found }) {
-  return `at ${path}\n    expected ${show(expected)}\n    found    ${show(found)}`;
-}
-
-function show(value) {
-  return (JSON.stringify(value) ?? "nothing").slice(0, SHOWN_MAX);
-}
+import { FUNCTIONS_BY_FILE, faultOf } from "./vector_files.mjs";
 
 /** {passed, total} of one file; faults are printed. */
 function checkFile(folder, name) {
-  const functions = FUNCTIONS_BY_FILE.get(name);
   const file = JSON.parse(readFileSync(join(folder, name), "utf8"));
   let passed = 0;
   for (const testCase of file.cases) {
-    const fault = faultOf(functions, testCase, file);
+    const fault = faultOf(name, testCase, file);
     if (fault === null) passed += 1;
     else console.log(`${name}: ${testCase.function}: ${testCase.name}: ${fault}`);
   }

@@ -5,12 +5,11 @@ import { Coefficients, epochDigest } from "./coefficients.mjs";
 import { payloadHash } from "./digests.mjs";
 import { checkRecord, makeRecord } from "./envelope.mjs";
 import { basisKey, hashFields, keyOf, seedOf } from "./hashing.mjs";
-import { Ledger } from "./ledger.mjs";
+import { Ledger, addTo } from "./ledger.mjs";
 import { readManifest } from "./manifest.mjs";
 import { coefficientBound } from "./manifest_rules.mjs";
 import { contentOf } from "./model.mjs";
 import { philox, signs, words } from "./philox.mjs";
-import { apply } from "./replay.mjs";
 import { exampleRows, keepsEnergyRule, quantise, roundHalfAway, weightOf } from "./scalars.mjs";
 import { EXAMPLE_BASIS, EXAMPLE_MANIFEST, EXAMPLE_RECORD, EXAMPLE_STATEMENT } from "./spec_examples.mjs";
 import { workOf } from "./statements.mjs";
@@ -109,12 +108,12 @@ function checkRecordAndLedger(run) {
   check("6.2", checkRecord(run, EXAMPLE_RECORD).scalars, "-300");
   const [ledger, coefficients] = [new Ledger(run), new Coefficients(run)];
   checkEmpty(ledger, coefficients);
-  check("7.1 first", apply(ledger, coefficients, EXAMPLE_RECORD).verdict, "counts");
-  check("7.1 again", apply(ledger, coefficients, EXAMPLE_RECORD).reason, "ALREADY_HELD");
+  check("7.1 first", addTo(ledger, coefficients, EXAMPLE_RECORD).verdict, "counts");
+  check("7.1 again", addTo(ledger, coefficients, EXAMPLE_RECORD).reason, "ALREADY_HELD");
   checkOne(ledger, coefficients);
   const second = makeRecord(run.runId, Buffer.alloc(32), 7, [5]);
-  check("7.2", apply(ledger, coefficients, second).verdict, "voids");
-  check("7.2 further", apply(ledger, coefficients, EXAMPLE_RECORD).reason, "SLOT_VOID");
+  check("7.2", addTo(ledger, coefficients, second).verdict, "voids");
+  check("7.2 further", addTo(ledger, coefficients, EXAMPLE_RECORD).reason, "SLOT_VOID");
   checkVoid(ledger, coefficients);
 }
 
@@ -147,12 +146,12 @@ function checkVoid(ledger, coefficients) {
 function checkStatements(run) {
   check("2.4", workOf(COUNTING_RUN_ID, EXAMPLE_RECORD.subarray(0, 32)), 1);
   const [ledger, coefficients] = [new Ledger(run), new Coefficients(run)];
-  apply(ledger, coefficients, EXAMPLE_RECORD);
+  addTo(ledger, coefficients, EXAMPLE_RECORD);
   check("7.7", ledger.state(EXAMPLE_STATEMENT, coefficients).verdict, "counts");
   check("7.7 state", hex(coefficients.digest()), EMPTY_STATE);
   check("7.7 digest", hex(ledger.roster.digest()), "9d4940a37bfca8a308bd96dbf2f3aef2");
   check("7.7 root", hex(ledger.root()), "63d9a28898afb66e894b3655d9492cb4594db26b8025feded79c951e478b12cd");
-  check("7.7 record", apply(ledger, coefficients, EXAMPLE_RECORD).reason, "EXCLUDED");
+  check("7.7 record", addTo(ledger, coefficients, EXAMPLE_RECORD).reason, "EXCLUDED");
 }
 
 function checkMessages() {

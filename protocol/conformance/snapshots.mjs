@@ -1,10 +1,9 @@
 // Snapshots and attestations (SPEC 9.5): the file that a ledger implies, and the rules for bytes.
 
+import { Coefficients } from "./coefficients.mjs";
 import { SPAN_STEPS } from "./digests.mjs";
-import { parseRecord } from "./envelope.mjs";
-import { isValidAuthorKey, verify } from "./ed25519.mjs";
+import { isValidAuthorKey, publicKeyOf, sign, verify } from "./ed25519.mjs";
 import { hashList, u32 } from "./hashing.mjs";
-import { replay } from "./replay.mjs";
 import { hasWork } from "./statements.mjs";
 import { rejectUnless } from "./verdicts.mjs";
 
@@ -16,14 +15,45 @@ const WIDTHS = [1, 2, 4, 8];
 
 const isStep = ({ steps }, step) => step % SPAN_STEPS === 0 && step > 0 && step < steps;
 
-/** The file of all that begins below `step` among these records. */
-export function takeSnapshot(run, records, step) {
-  const before = records.filter((record) => parseRecord(run.manifest, record).step < step);
-  const { ledger, coefficients } = replay(run, before);
-  const spans = ledger.spans().flatMap(([span, digest]) => [u32(span), digest]);
-  const digest = hashList("sfnode/before/1", [run.runId, u32(step), ...spans]);
-  const epochs = coefficients.epochs().map((epoch) => writeEpoch(epoch, coefficients.flat(epoch)));
-  return Buffer.concat([MAGIC, run.runId, u32(step), digest, u64(ledger.updates + ledger.voidSlots), ...epochs]);
+/** The file of all that a ledger holds of the rounds that begin below `step`. */
+export function takeSnapshot(run, ledger, step) {
+  const epochs = coefficientsBefore(run, ledger, step);
+  const written = epochs.epochs().map((epoch) => writeEpoch(epoch, epochs.flat(epoch)));
+  const slots = u64(ledger.slotsBelow(step).length);
+  return Buffer.concat([MAGIC, run.runId, u32(step), digestBefore(run, ledger, step), slots, ...written]);
+}
+
+function digestBefore(run, ledger, step) {
+  const spans = ledger.spans().filter(([span]) => span * SPAN_STEPS < step);
+  const fields = spans.flatMap(([span, digest]) => [u32(span), digest]);
+  return hashList("sfnode/before/1", [run.runId, u32(step), ...fields]);
+}
+
+function coefficientsBefore(run, ledger, step) {
+  const coefficients = new Coefficients(run);
+  for (const { isVoid, payload } of ledger.slotsBelow(step)) if (!isVoid) coefficients.addPayload(payload);
+  return coefficients;
+}
+
+/** What the worker is shown: the snapshot's coefficients with all that counts from its step on. */
+export function shownWith(run, { step, epochs }, ledger) {
+  const shown = new Coefficients(run);
+  for (const [epoch, values] of epochs) shown.setFlat(epoch, values.map(Number));
+  const before = new Set(ledger.slotsBelow(step));
+  const later = ledger.slotsBelow(Infinity).filter((slot) => !before.has(slot) && !slot.isVoid);
+  for (const { payload } of later) shown.addPayload(payload);
+  return shown;
+}
+
+/** What a whole replay says of a snapshot: "equal", "unequal", "other set" or "missing". */
+export function judge(run, { step, digest, slots, epochs }, ledger) {
+  if (digestBefore(run, ledger, step).equals(digest)) {
+    const own = coefficientsBefore(run, ledger, step);
+    const isEqual = ([epoch, values]) => own.flat(epoch).every((value, index) => BigInt(value) === values[index]);
+    return own.epochs().length === epochs.length && epochs.every(isEqual) ? "equal" : "unequal";
+  }
+  const isCut = ledger.hasSuspended || ledger.roster.exclusions().some((from) => from < step);
+  return isCut || BigInt(ledger.slotsBelow(step).length) >= slots ? "other set" : "missing";
 }
 
 function u64(value) {
@@ -47,9 +77,9 @@ function writeEpoch(epoch, flat) {
 }
 
 /** {step, digest, slots, epochs: list of [epoch, list of BigInt]}. */
-export function readSnapshot({ manifest, runId }, data) {
-  const isSnapshot = data.length >= HEAD_BYTES && data.length <= FILE_BYTES_MAX && data.subarray(0, 16).equals(MAGIC);
-  rejectUnless(isSnapshot, "SNAPSHOT_FORMAT", "another beginning");
+export function readSnapshot({ manifest, runId }, data, bytesMax = FILE_BYTES_MAX) {
+  rejectUnless(data.length >= HEAD_BYTES && data.length <= bytesMax, "SNAPSHOT_FORMAT", `${data.length} bytes`);
+  rejectUnless(data.subarray(0, 16).equals(MAGIC), "SNAPSHOT_FORMAT", "another beginning");
   rejectUnless(data.subarray(16, 48).equals(runId), "RUN_ID");
   const step = data.readUInt32BE(48);
   rejectUnless(isStep(manifest, step), "SNAPSHOT_FORMAT", `step ${step}`);
@@ -84,13 +114,30 @@ function readSigned(bytes, width) {
 
 /** {author, step, length, sha256}. */
 export function checkAttestation(run, data) {
+  const attestation = checkAttestationForm(run, data);
+  checkAttestationSigned(run, attestation);
+  return attestation;
+}
+
+/** Rules 3 and 5. claim: what authors agree on, as a text. */
+export function checkAttestationForm({ manifest }, data) {
   rejectUnless(data.length === 136, "SNAPSHOT_FORMAT", `${data.length} bytes`);
   const [author, step, length] = [data.subarray(0, 32), data.readUInt32BE(32), data.readUInt32BE(36)];
-  const isFile = length >= HEAD_BYTES && length <= FILE_BYTES_MAX;
-  rejectUnless(isStep(run.manifest, step) && isFile, "SNAPSHOT_FORMAT", `step ${step}, ${length} bytes`);
+  rejectUnless(isStep(manifest, step), "SNAPSHOT_FORMAT", `step ${step}`);
+  rejectUnless(length >= HEAD_BYTES && length <= FILE_BYTES_MAX, "SNAPSHOT_FORMAT", `a file of ${length} bytes`);
+  return { author, step, length, sha256: data.subarray(40, 72), claim: data.toString("hex", 32, 72), data };
+}
+
+/** Rule 6. */
+export function checkAttestationSigned(run, { author, data }) {
   rejectUnless(isValidAuthorKey(author), "AUTHOR_KEY");
   rejectUnless(hasWork(run, author), "AUTHOR_WORK");
   const signed = Buffer.concat([SIGNED_TAG, run.runId, data.subarray(0, 72)]);
   rejectUnless(verify(author, signed, data.subarray(72)), "SIGNATURE");
-  return { author, step, length, sha256: data.subarray(40, 72) };
+}
+
+/** What the holder of `secretSeed` signs about a file. */
+export function makeAttestation(run, secretSeed, { step, length, sha256 }) {
+  const body = Buffer.concat([publicKeyOf(secretSeed), u32(step), u32(length), sha256]);
+  return Buffer.concat([body, sign(secretSeed, Buffer.concat([SIGNED_TAG, run.runId, body]))]);
 }

@@ -28,7 +28,7 @@ function kindsOf({ admission, method }) {
 }
 
 /** Rules 1 and 2, and the fields. */
-function parseStatement({ manifest }, data) {
+export function parseStatement({ manifest }, data) {
   const kind = data[0];
   const isKnown = kindsOf(manifest).includes(kind) && data.length === LENGTHS[kind];
   rejectUnless(isKnown, "STATEMENT_FORMAT", "no statement of this run");
@@ -46,6 +46,17 @@ function parseRenewal({ method, steps }, data) {
   rejectUnless(isLater, "STATEMENT_FORMAT", `epoch ${epoch}`);
   const sha256 = data.subarray(33, 65);
   return { kind: RENEWAL, author: null, step: 0, token: null, epoch: Number(epoch), sha256, key: data.subarray(0, KEY_BYTES), data };
+}
+
+/** Statements that stand end to end. Rejects what is no whole number of them. */
+export function splitStatements({ manifest }, data) {
+  const found = [];
+  for (let rest = data; rest.length > 0; rest = rest.subarray(found.at(-1).length)) {
+    const isWhole = kindsOf(manifest).includes(rest[0]) && rest.length >= LENGTHS[rest[0]];
+    rejectUnless(isWhole, "STATEMENT_FORMAT", "no whole number of statements");
+    found.push(rest.subarray(0, LENGTHS[rest[0]]));
+  }
+  return found;
 }
 
 /** Rules 3 and 4. */
@@ -73,8 +84,9 @@ export class Roster {
   #run;
   #held = new Map(); // hex of the key -> list of statements: one, or the two claims of a void token
 
-  constructor(run) {
+  constructor(run, statementsMax = STATEMENTS_MAX) {
     this.#run = run;
+    this.statementsMax = statementsMax;
   }
 
   /** {verdict: "counts" | "ignore" | "reject", reason, authors: those that it may concern}. */
@@ -95,7 +107,7 @@ export class Roster {
   }
 
   #ignoreReason({ kind, author, step, sha256 }, held) {
-    if (held.length === 0) return this.#held.size >= STATEMENTS_MAX ? "STATEMENTS_FULL" : null;
+    if (held.length === 0) return this.#held.size >= this.statementsMax ? "STATEMENTS_FULL" : null;
     const isOld = {
       [ADMISSION]: () => true,
       [EXCLUSION]: () => held[0].step <= step,
@@ -103,6 +115,11 @@ export class Roster {
       [RENEWAL]: () => Buffer.compare(held[0].sha256, sha256) <= 0,
     };
     return isOld[kind]() ? "ALREADY_HELD" : null;
+  }
+
+  /** The statements of a key: none, one, or both claims of a void token. */
+  held(key) {
+    return (this.#held.get(key.toString("hex")) ?? []).map(({ data }) => data);
   }
 
   isAdmitted(author) {
@@ -115,6 +132,11 @@ export class Roster {
   excludedFrom(author) {
     const held = this.#held.get(Buffer.concat([Buffer.of(EXCLUSION), author]).toString("hex"));
     return held === undefined ? Infinity : held[0].step;
+  }
+
+  /** The first excluded step of every author of whom there is one. */
+  exclusions() {
+    return [...this.#held.values()].filter(([{ kind }]) => kind === EXCLUSION).map(([{ step }]) => step);
   }
 
   /** [first epoch, SHA-256] of every basis that was published since the manifest, ascending. */

@@ -2,23 +2,24 @@
 
 import { SPAN_STEPS, shardOf } from "./digests.mjs";
 import { recordBytes } from "./envelope.mjs";
+import { parseStatement } from "./statements.mjs";
 import { rejectUnless } from "./verdicts.mjs";
 import { FRAME_BYTES_MAX, encodeMessage } from "./wire.mjs";
 
 const AUTHORS_PER_PAGE_MAX = 128;
 const STATEMENT_KEYS_PER_PAGE = 128;
-const PULL_BYTES_MAX = 131072;
+export const PULL_BYTES_MAX = 131072;
 const RECORDS_PER_FRAME_MAX = 512;
 const RECORDS_DATA_MAX = FRAME_BYTES_MAX - 64;
 const BITMAP_BYTES = SPAN_STEPS / 8;
 
-function bitmapOf(steps) {
+export function bitmapOf(steps) {
   const bitmap = Buffer.alloc(BITMAP_BYTES);
   for (const step of steps) bitmap[(step % SPAN_STEPS) >>> 3] |= 1 << (step & 7);
   return bitmap;
 }
 
-function stepsOf(bitmap, span) {
+export function stepsOf(bitmap, span) {
   const bits = Array.from({ length: SPAN_STEPS }, (_, bit) => bit);
   return bits.filter((bit) => (bitmap[bit >>> 3] >> (bit & 7)) & 1).map((bit) => span * SPAN_STEPS + bit);
 }
@@ -81,25 +82,25 @@ const ANSWER_KINDS = {
   AuthorsRequest: ["Authors"],
   PayloadsRequest: ["Payloads"],
   PullRequest: ["Records", "PullDone"],
+  StatementsRequest: ["Statements"],
 };
 
-/** Rejects UNREQUESTED by rules 1 to 3 of 8.4. False: of another request number, passed over. */
-export function checkAnswer(authorsMax, request, reply) {
-  if (reply.fields.request !== request.fields.request) return false;
+/** Rejects an answer under the number of the request by rules 1 to 3 of 8.4, statements also by 7.7.1 and 7.7.2. */
+export function checkAnswer(run, request, reply) {
   demand(ANSWER_KINDS[request.name].includes(reply.name), "another kind than asked for");
   demand(reply.fields.span === undefined || reply.fields.span === request.fields.span, "another span");
   demand(reply.name !== "Payloads" || reply.fields.author.equals(request.fields.author), "another author");
   if (reply.name === "Spans") demandAscending(reply.fields.spans);
   if (reply.name === "Shards") demandAscending(reply.fields.shards);
-  if (reply.name === "Authors") checkAuthors(authorsMax, request.fields.after, reply.fields);
-  return true;
+  if (reply.name === "Authors") checkAuthors(run.manifest.authors_max, request.fields.after, reply.fields);
+  if (reply.name === "Statements") checkStatements(run, request.fields.after, reply.fields);
 }
 
-function demand(condition, detail) {
+export function demand(condition, detail) {
   rejectUnless(condition, "UNREQUESTED", detail);
 }
 
-function demandAscending(rows) {
+export function demandAscending(rows) {
   demand(
     rows.every(([number], index) => index === 0 || rows[index - 1][0] < number),
     "not ascending",
@@ -115,5 +116,15 @@ function checkAuthors(authorsMax, after, { authors, is_last: isLast }) {
     demand(valid.some((byte, index) => byte | voided[index]), "an author without a slot");
     demand(!valid.some((byte, index) => byte & voided[index]), "a slot both valid and void");
     previous = author;
+  }
+}
+
+function checkStatements(run, after, { statements, is_last: isLast }) {
+  const keys = statements.map((statement) => parseStatement(run, statement).key);
+  demand(isLast || keys.length > 0, "an empty page that is not the last");
+  demand(keys.length === 0 || Buffer.compare(after, keys[0]) < 0, "not after the key asked for");
+  for (let index = 1; index < keys.length; index += 1) {
+    demand(Buffer.compare(keys[index - 1], keys[index]) <= 0, "not ascending");
+    demand(index < 2 || !keys[index].equals(keys[index - 2]), "three of one key");
   }
 }

@@ -1,13 +1,10 @@
 // Cases of ledgers.json: runs of additions and looks at a ledger and its state.
 
 import { Coefficients, epochDigest } from "./coefficients.mjs";
-import { Ledger } from "./ledger.mjs";
-import { apply } from "./replay.mjs";
-import { fromBytesStar, toDecimal, toHex } from "./vector_notation.mjs";
+import { Ledger, addTo } from "./ledger.mjs";
+import { VERDICTS, fromBytesStar, toDecimal, toHex } from "./vector_notation.mjs";
 import { runNamed } from "./vector_messages.mjs";
 import { shardOf } from "./digests.mjs";
-
-const VERDICTS = { counts: "ACCEPT", voids: "VOID", ignore: "IGNORE", reject: "REJECT" };
 
 export const LEDGERS = {
   ledger({ manifest, records }, file, expected) {
@@ -17,9 +14,9 @@ export const LEDGERS = {
   },
 };
 
-/** given: {records, statements}, which the events name by their places. */
+/** given: {records, statements}, which the events name by their places, and statementsMax where it is small. */
 export function playEvents(run, given, events) {
-  const state = { ledger: new Ledger(run), coefficients: new Coefficients(run) };
+  const state = { ledger: new Ledger(run, given.statementsMax), coefficients: new Coefficients(run) };
   return events.map((event) => {
     if ("look" in event) return { look: look(state, event.look) };
     return "state" in event ? tell(state, given.statements, event) : add(state, given.records, event);
@@ -32,7 +29,7 @@ function tell({ ledger, coefficients }, statements, { state: index }) {
 }
 
 function add({ ledger, coefficients }, records, { add: index, horizon_step: horizon }) {
-  const { verdict, reason } = apply(ledger, coefficients, records[index], horizon ?? Infinity);
+  const { verdict, reason } = addTo(ledger, coefficients, records[index], horizon ?? Infinity);
   return { add: index, horizon_step: horizon, verdict: VERDICTS[verdict], reason };
 }
 

@@ -1,14 +1,13 @@
 // Cases of manifests.json, envelopes.json, messages.json and sync.json: `input` to what is expected.
 // `file` is the whole vector file, whose manifests and ledgers the cases name.
 
-import { createHash } from "node:crypto";
 import { payloadHash } from "./digests.mjs";
 import { checkRecord, makeRecord, splitRecords } from "./envelope.mjs";
 import { readManifest, readSignedManifest } from "./manifest.mjs";
 import { coefficientBound, coefficientCount } from "./manifest_rules.mjs";
 import { replay } from "./replay.mjs";
 import { answer, checkAnswer } from "./sync.mjs";
-import { fromBytesStar, fromHex, toDecimal, toHex, toKey, verdictOf } from "./vector_notation.mjs";
+import { asWritten, fromBytesStar, fromHex, toDecimal, toHex, toKey, verdictOf } from "./vector_notation.mjs";
 import { decodeMessage } from "./wire.mjs";
 
 const runs = new Map(); // canonical text -> run
@@ -72,19 +71,11 @@ export const SYNC = {
     const run = runNamed(file, manifest);
     const { ledger } = replay(run, records.map((record) => fromBytesStar(record)));
     const messages = answer(run, ledger, decodeMessage(fromBytesStar(request)));
-    return { messages: messages.map((message, index) => showMessage(message, expected.messages[index])) };
+    return { messages: messages.map((message, index) => asWritten(message, expected.messages[index])) };
   },
-  check_answer: ({ authors_max: authorsMax, request, answer: reply }) =>
+  check_answer: ({ manifest, authors_max: authorsMax, request, answer: reply }, file) =>
     verdictOf(() => {
-      checkAnswer(authorsMax, decodeMessage(fromBytesStar(request)), decodeMessage(fromBytesStar(reply)));
+      const run = manifest === undefined ? { manifest: { authors_max: authorsMax } } : runNamed(file, manifest);
+      checkAnswer(run, decodeMessage(fromBytesStar(request)), decodeMessage(fromBytesStar(reply)));
     }),
 };
-
-/** In the notation of its expected counterpart: a hash, or else the bytes as that notation would give them. */
-function showMessage(message, expected) {
-  if (expected?.sha256 !== undefined) {
-    return { sha256: createHash("sha256").update(message).digest("hex"), length: message.length };
-  }
-  const isEqual = expected !== undefined && fromBytesStar(expected).equals(message);
-  return isEqual ? expected : toHex(message);
-}

@@ -1,6 +1,10 @@
 // The notation of the vector files (vectors/README.md): texts of JSON to bytes and numbers, and back.
 
+import { createHash } from "node:crypto";
 import { Rejected } from "./verdicts.mjs";
+
+/** What the vectors call the outcomes of a ledger, a roster or a table. */
+export const VERDICTS = { counts: "ACCEPT", voids: "VOID", ignore: "IGNORE", reject: "REJECT" };
 
 export const fromHex = (text) => Buffer.from(text, "hex");
 export const toHex = (bytes) => Buffer.from(bytes).toString("hex");
@@ -9,6 +13,11 @@ export const toKey = (key) => key.toString(16).padStart(16, "0");
 export const fromWord = (text) => Number.parseInt(text, 16);
 export const toWord = (word) => word.toString(16).padStart(8, "0");
 export const fromFloat64 = (text) => fromHex(text).readDoubleBE(0);
+export const toFloat64 = (number) => {
+  const bytes = Buffer.alloc(8);
+  bytes.writeDoubleBE(number);
+  return toHex(bytes);
+};
 export const toDecimal = (number) => BigInt(number).toString();
 export const toSigns = (signs) => Array.from(signs, (sign) => (sign > 0 ? "+" : "-")).join("");
 
@@ -20,6 +29,15 @@ export function fromBytesStar(notation, base = null) {
   if ("slice" in notation) return base.subarray(...notation.slice);
   const once = fromBytesStar(notation.repeat, base);
   return Buffer.alloc(once.length * notation.times, once);
+}
+
+/** Bytes in the notation of their expected counterpart: a hash, or else the bytes as that notation would give them. */
+export function asWritten(data, expected) {
+  if (expected?.sha256 !== undefined) {
+    return { sha256: createHash("sha256").update(data).digest("hex"), length: data.length };
+  }
+  const isEqual = expected !== undefined && !("bye" in Object(expected)) && fromBytesStar(expected).equals(data);
+  return isEqual ? expected : toHex(data);
 }
 
 /** {verdict: ACCEPT, reason: null} with the members that `action` returns, or REJECT with its reason. */

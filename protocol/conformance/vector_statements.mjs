@@ -18,9 +18,10 @@ export const STATEMENTS = {
       const fields = { kind, author: hexOf(author), from_step: step, token: hexOf(token) };
       return { ...fields, from_epoch: epoch, sha256: hexOf(sha256) };
     }),
-  ledger({ manifest, records, statements }, file, expected) {
+  ledger({ manifest, records, statements, statements_max: statementsMax }, file, expected) {
     const run = runNamed(file, manifest);
-    const given = { records: records.map((record) => fromBytesStar(record)), statements: statements.map(fromHex) };
+    const [made, said] = [records.map((record) => fromBytesStar(record)), statements.map(fromHex)];
+    const given = { records: made, statements: said, statementsMax };
     return { runs: expected.runs.map((events) => playEvents(run, given, events)) };
   },
   renewals({ manifest, statements }, file) {

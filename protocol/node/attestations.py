@@ -89,7 +89,8 @@ class AttestationTable:
         if teller is not None:
             return len(self._told[teller]) < limits.ATTESTATIONS_PER_TELLER_MAX
         if len(self._newest) >= limits.ATTESTATIONS_MAX:
-            self._newest = {author: each for author, each in self._newest.items() if self._is_trusted(author)}
+            for author in [author for author in self._newest if not self._is_trusted(author)]:
+                del self._newest[author]
         return len(self._newest) < limits.ATTESTATIONS_MAX
 
     def _trusted(self) -> list[Attestation]:

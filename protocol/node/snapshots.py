@@ -140,8 +140,10 @@ class Snapshots:
         return self._config.snapshot is SnapshotUse.ALWAYS or behind > limits.SNAPSHOT_BEHIND_MIN
 
     def author_sought(self, updates: int) -> Author | None:
-        """This node's key while it seeks a snapshot: it must know its own rounds before it signs (SPEC 9.2.3)."""
-        return self._signer.author if self._is_sought(updates) else None
+        """This node's key while it seeks a snapshot or uses one: it must know its own rounds before it signs
+        (SPEC 9.2.3)."""
+        is_used = self._replica.snapshot is not None and not self._sync.is_live
+        return self._signer.author if is_used or self._is_sought(updates) else None
 
     def _wanted(self) -> list[Attestation]:
         """Attestations of the snapshot to fetch; empty when there is nothing to fetch."""

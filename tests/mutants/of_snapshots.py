@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.detectors import Simulation, Tests
+from tests.mutants.detectors import Simulation, Tests, Vectors
 from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
@@ -46,10 +46,35 @@ SNAPSHOTS = (
         ),
     ),
     Mutant(
+        name="room-made-in-another-table",
+        breaks="an attestation that finds room because an excluded author gives way is told to all, and not kept",
+        edits=(
+            Edit(
+                _TABLE,
+                "AttestationTable._has_room",
+                "del self._newest[author]",
+                "self._newest = {each: held for each, held in self._newest.items() if each != author}",
+            ),
+        ),
+        detector=Vectors(("attestations.json",)),
+    ),
+    Mutant(
         name="proof-never-compared",
         breaks="a snapshot of the right set is taken for proved, whatever its coefficients",
         edits=(Edit(_PROOF, "judge", "if _is_same_state(snapshot, replica) else ProofVerdict.UNEQUAL", ""),),
         detector=Tests((f"{_USE}::test_joiner__authors_lie_in_concert__halts_and_names_them",)),
+    ),
+    Mutant(
+        name="own-key-first-only-while-sought",
+        breaks="a session that begins once the snapshot is there leaves the own key for its turn: the first step waits "
+        "for the whole replay",
+        edits=(Edit(_SNAPSHOTS, "Snapshots.author_sought", "if is_used or self", "if self"),),
+        detector=Tests(
+            (
+                f"{_USE}::test_joiner__session_breaks_after_the_snapshot_came__"
+                "next_one_asks_for_its_own_rounds_first_too",
+            )
+        ),
     ),
     Mutant(
         name="signs-before-it-knows-its-own",

@@ -220,6 +220,7 @@ def test_table__full__gives_up_those_who_are_no_longer_admitted(monkeypatch: pyt
     assert caught.value.reason is IgnoreReason.ATTESTATIONS_FULL and len(table.page()) == 2
     ledger.add_statement(exclude(RUN, 1, 4_000))
     assert table.add(three.data) == three
+    assert set(table.page()) == {two.data, three.data}
 
 
 def made_up(count: int) -> list[bytes]:

@@ -13,17 +13,22 @@ from protocol.events import (
     FetchFailed,
     FetchSnapshot,
     Halt,
+    PeerJoined,
+    PeerLeft,
     ReserveStep,
     SnapshotArrived,
     SnapshotOutcome,
     Ticked,
     WorkerReady,
 )
+from protocol.ledger.digest_buckets import shard_of
 from protocol.node.node_config import SnapshotUse
 from protocol.state.snapshot import AttestationCodec, encode_snapshot
 from protocol.state.snapshot_proof import ProofVerdict, judge, take_snapshot
+from protocol.sync.anti_entropy import answer
+from protocol.wire import AuthorsRequest, PeerId, SpansRequest, StatementsRequest
 from tests.support.ledgers import seal, signer
-from tests.support.node_cores import Y, join
+from tests.support.node_cores import Y, head_of, join, next_request, tell
 from tests.support.snapshot_runs import (
     AUTHORS,
     FRONTIER,
@@ -95,6 +100,21 @@ def test_joiner__neighbour_holds_its_own_rounds__knows_them_before_it_signs() ->
     pair.run(lambda: any(pair.of_joiner(ReserveStep)))
     assert not pair.joiner.sync.is_live
     assert pair.joiner.replica.ledger.highest_step(signer(JOINER).author) == 5 * ROUND
+
+
+def test_joiner__session_breaks_after_the_snapshot_came__next_one_asks_for_its_own_rounds_first_too() -> None:
+    """Found by a trace: only while the file was sought did sessions begin with the own key. With the next one the node
+    signed nothing before its whole replay was through."""
+    pair = told(Pair(held=(*records(), seal(RUN, JOINER, 5 * ROUND)), snapshot=SnapshotUse.ALWAYS), true_snapshot())
+    fetch(pair)
+    other, full = PeerId("other"), pair.veteran.replica.ledger
+    pair.joiner.handle(PeerLeft(peer=other), pair.now_ms)
+    pair.joiner.handle(PeerJoined(peer=other), pair.now_ms)
+    request = next_request(tell(pair.joiner, other, head_of(full, bytes(32)), pair.now_ms))
+    while isinstance(request, SpansRequest | StatementsRequest):
+        (reply,) = answer(full, request)
+        request = next_request(tell(pair.joiner, other, reply, pair.now_ms))
+    assert isinstance(request, AuthorsRequest) and request.shards == (shard_of(signer(JOINER).author),)
 
 
 @pytest.mark.parametrize(

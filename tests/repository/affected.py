@@ -23,7 +23,10 @@ READERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("constraints.txt", ("tests/repository/test_install.py",)),
     ("deploy/*", tuple(f"tests/repository/test_{name}.py" for name in ("check_system", "deploy", "install"))),
     ("protocol/vectors/*", ("tests/conformance/test_vectors.py", "tests/conformance/test_reader.py")),
-    ("protocol/conformance/*", ("tests/conformance/test_reader.py",)),
+    (
+        "protocol/conformance/*",
+        ("tests/conformance/test_reader.py", "tests/conformance/test_switches.py"),
+    ),
     ("sfnode/demo/*", tuple(f"tests/demo/test_demo_{name}.py" for name in ("data", "model", "training"))),
     ("tests/fuzz/corpus/*", ("tests/fuzz/test_corpus.py",)),
     ("tests/interop/*", ("tests/interop/test_interop.py",)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from functools import cache
 from hashlib import sha512
+from itertools import count
 from typing import TypeAlias
 
 Point: TypeAlias = tuple[int, int]
@@ -14,6 +15,7 @@ L = 2**252 + 27742317777372353535851937790883648493
 _D = -121665 * pow(121666, -1, P) % P
 _ROOT_OF_MINUS_1 = pow(2, (P - 1) // 4, P)
 IDENTITY: Point = (0, 1)
+_MIXED_SECRET = 99  # any scalar does
 
 
 def add(first: Point, second: Point) -> Point:
@@ -115,6 +117,22 @@ def is_signed(key: bytes, message: bytes, signature: bytes) -> bool:
         return False
     expected = add(multiply(s, BASE), negative(multiply(challenge(r, key, message), point)))
     return r == encode(expected)
+
+
+def mixed_key() -> bytes:
+    """A key with a part of small order: not a valid author key, though signatures may verify under it."""
+    return encode(add(multiply(_MIXED_SECRET, BASE), torsion()[0]))
+
+
+def sign_mixed(message: bytes) -> bytes:
+    """A signature under :func:`mixed_key` that verifies without the cofactor: h is a multiple of 8."""
+    key = mixed_key()
+    for nonce in count(1):
+        r = encode(multiply(nonce, BASE))
+        h = challenge(r, key, message)
+        if h % 8 == 0:
+            return r + scalar_bytes((nonce + h * _MIXED_SECRET) % L)
+    raise AssertionError
 
 
 def secret_scalar(seed: bytes) -> int:

@@ -180,4 +180,9 @@ def _two_faults(good: bytes) -> Iterator[Fault]:
     yield "order: fields before canonical form", bad_field.replace(b":", b": ", 1) + unsigned, "MANIFEST_FIELD", ()
     yield "order: fields before signature", bad_field + unsigned, "MANIFEST_FIELD", ()
     yield "order: canonical form before signature", spaced + unsigned, "MANIFEST_FORMAT", ()
+    yield "order: a short second line before fields", bad_field + b"\n" + b"0" * 127 + b"\n", "MANIFEST_FORMAT", ()
+    cut = b"\n" + b"0" * 64 + b"\n" + b"0" * 63 + b"\n"
+    yield "order: a newline among the digits before fields", bad_field + cut, "MANIFEST_FORMAT", ()
+    no_text = bad_field.replace(b'"name":"test"', b'"name":"\xff"')
+    yield "order: no UTF-8 before fields", no_text + unsigned, "MANIFEST_FORMAT", ()
     yield "order: digits before signature", line + b"\n" + digits[:-1] + b"F\n", "MANIFEST_FORMAT", ()

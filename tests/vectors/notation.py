@@ -70,6 +70,25 @@ def against(base: bytes, data: bytes, *pieces: bytes) -> list[object]:
     return [*first, *compact(line[head : len(line) - tail], *pieces), *last, *compact(newline + rest, *pieces)]
 
 
+def sliced(base: bytes, data: bytes) -> list[object]:
+    """``data`` as a bytes* list that names every long part of it that stands in ``base``."""
+    places = {base[place : place + _SHARED_MIN]: place for place in range(len(base) - _SHARED_MIN, -1, -1)}
+    parts: list[object] = []
+    start = place = 0
+    while place < len(data):
+        found = places.get(data[place : place + _SHARED_MIN])
+        if found is None:
+            place += 1
+            continue
+        end = place
+        while end < len(data) and base[found + end - place : found + end - place + 1] == data[end : end + 1]:
+            end += 1
+        parts += [data[start:place].hex()] if start < place else []
+        parts.append({"slice": [found, found + end - place]})
+        start = place = end
+    return [*parts, data[start:].hex()] if start < len(data) else parts
+
+
 def _written(data: bytes, readable: bool) -> object:
     is_readable = readable and all(32 <= byte < 127 or byte == 10 for byte in data)
     return text(data.decode("ascii")) if is_readable else data.hex()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
+from protocol import limits
 from protocol.crypto.hashing import Author
 from protocol.crypto.keys import Signer
 from protocol.errors import Ignore
@@ -13,8 +15,8 @@ from protocol.ledger.roster import Roster
 from protocol.ledger.statements import StatementCodec
 from protocol.run.admission import work_of
 from protocol.run.manifest import Manifest
-from protocol.sync.anti_entropy import answer
-from protocol.wire import StatementsRequest, encode
+from protocol.sync.anti_entropy import Request, answer
+from protocol.wire import SpansRequest, StatementsRequest, encode
 from tests.support.ledgers import signer
 from tests.support.manifests import OWNER
 from tests.support.statements import admit, claim, exclude, renew
@@ -155,6 +157,8 @@ def _ledgers() -> Iterator[Case]:
     records = [record(_WORK, 1, 1, author=signer(n)) for n in (enough, short)]
     worked = Player(_WORK, records).add(0).add(1, expect="AUTHOR_WORK").look()
     yield _case("work", _WORK, records, [], worked)
+    yield _suspended()
+    yield _crowded()
 
 
 def _listed() -> Case:
@@ -177,6 +181,38 @@ def _invited() -> Case:
     return _case("invitations", _INVITED, records, said, first, second)
 
 
+def _suspended() -> Case:
+    """Records of an author whose token is void are kept, and hold slots again when the author is admitted."""
+    records = [record(_INVITED, step, 2, author=signer(1)) for step in (0, 1_023, 1_024)]
+    records += [record(_INVITED, 1_023, 3, author=signer(1)), record(_INVITED, 5, 4, author=signer(1))]
+    said = [claim(_INVITED, 1, 1), claim(_INVITED, 1, 2), admit(_INVITED, 1), claim(_INVITED, 2, 1)]
+    said += [exclude(_INVITED, 1, 1_024)]
+
+    def begun() -> Player:
+        player = Player(_INVITED, records, said).state(0).add(0, 1, 2).add(3, expect="VOID").look()
+        return player.state(1).look().add(4, 0, expect="NOT_ADMITTED").look()
+
+    admitted = begun().state(2).look(spans=True).add(0, expect="ALREADY_HELD").add(1, expect="SLOT_VOID").add(4).look()
+    claimed = begun().state(3).look(spans=True)
+    excluded = begun().state(4).look().state(2).look(spans=True).add(2, expect="EXCLUDED")
+    never = Player(_INVITED, records, said).state(0, 1).add(0, 1, expect="NOT_ADMITTED").state(2).look(spans=True)
+    for_good = Player(_INVITED, records, said).state(0).add(0, 2).state(4).look().state(1).look().state(2).look()
+    players = (admitted, claimed, excluded, never, for_good)
+    return _case("suspended records", _INVITED, records, said, *players)
+
+
+def _crowded() -> Case:
+    """A full roster takes what is about a key that it holds, and nothing about another, whoever signed that."""
+    most = 3
+    said = [admit(_INVITED, 1), claim(_INVITED, 1, 1), exclude(_INVITED, 2, 9), admit(_INVITED, 2)]
+    said += [StatementCodec(_INVITED).admit(_THIEF, signer(3).author), exclude(_INVITED, 2, 8), claim(_INVITED, 1, 2)]
+    with patch.multiple(limits, STATEMENTS_MAX=most):
+        full = Player(_INVITED, [], said).state(0, 1, 2).state(3, 4, expect="STATEMENTS_FULL")
+        full.state(0, 2, expect="ALREADY_HELD").state(5, 6).look()
+    found = _case("a full roster", _INVITED, [], said, full)
+    return found | {"input": found["input"] | {"statements_max": most}}
+
+
 def _case(name: str, manifest: Manifest, records: list[bytes], said: list[bytes], *players: Player) -> Case:
     given = {"manifest": _NAMES[manifest.run_id], "records": [data.hex() for data in records]}
     given |= {"statements": [data.hex() for data in said]}
@@ -194,12 +230,20 @@ def _answers() -> Iterator[Case]:
     many = [admit(_INVITED, number) for number in range(129)]
     yield _answer("answer: a page of 128, not the last", many, bytes(33))
     yield _answer("answer: the rest", many, sorted(many)[127][:33])
+    twice = [*many[:127], claim(_INVITED, 1, 1), claim(_INVITED, 1, 2), claim(_INVITED, 2, 3)]
+    yield _answer("answer: 128 keys, the last of them a token claimed twice", twice[:-1], bytes(33))
+    yield _answer("answer: 129 keys, one of them a token claimed twice", twice, bytes(33))
+    for name, listed in {"some statements": said, "no statement": []}.items():
+        yield _answered(f"answer: spans and {name}", listed, SpansRequest(request=7))
 
 
 def _answer(name: str, said: list[bytes], after: bytes) -> Case:
+    return _answered(name, said, StatementsRequest(request=7, after=after))
+
+
+def _answered(name: str, said: list[bytes], request: Request) -> Case:
     ledger = Ledger(_INVITED)
     for data in said:
         ledger.add_statement(data)
-    request = StatementsRequest(request=7, after=after)
     given = {"manifest": "invite", "statements": [data.hex() for data in said], "request": encode(request).hex()}
     return case(name, "answer", given, {"messages": [encode(message).hex() for message in answer(ledger, request)]})

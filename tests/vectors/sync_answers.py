@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from protocol.ledger.digest_buckets import bitmap_of
@@ -22,21 +23,25 @@ from protocol.wire import (
     SpanDigest,
     Spans,
     SpansRequest,
+    Statements,
+    StatementsRequest,
     encode,
 )
 from tests.support.ledgers import ledger_of, signer
+from tests.support.statements import admit, claim, exclude
 from tests.vectors.notation import Case, case, judged
 from tests.vectors.runs import EXAMPLE, record, run
 
 _D16 = b"\x05" * 16
 _KEYS = sorted(signer(number).author for number in range(4))
 _FEW = run({"rank": 1}, authors_max=2)
+INVITED = run({}, admission={"kind": "invite", "pow_bits": 0}, steps=2_048, authors_max=4)
 _BIT, _NONE = bitmap_of([3]), bytes(128)
 
 
 def checked_answers() -> Iterator[Case]:
     """Every answer under the request that it answers, with its verdict."""
-    for group in (_to_spans, _to_shards, _to_authors, _to_payloads, _to_pulls, _of_other_kinds):
+    for group in (_to_spans, _to_shards, _to_authors, _to_payloads, _to_pulls, _to_statements, _of_other_kinds):
         yield from group()
 
 
@@ -53,8 +58,11 @@ def _checked(
     assert request is not None
     found = judged(lambda: _received(session, reply))
     assert found["reason"] == reason, (name, found)
+    given: dict[str, Any] = {"authors_max": ledger.authors_max}
+    if isinstance(request, StatementsRequest):
+        given |= {"manifest": "invite"}  # says which kinds of statements there are
     messages = {"request": encode(request).hex(), "answer": encode(reply).hex()}
-    return case(f"check: {name}", "check_answer", {"authors_max": ledger.authors_max, **messages}, found)
+    return case(f"check: {name}", "check_answer", given | messages, found)
 
 
 def _received(session: SyncSession, reply: Reply) -> dict[str, Any]:
@@ -151,6 +159,33 @@ def _to_pulls() -> Iterator[Case]:
         yield _checked(f"pull, done after {records}", before, PullDone(request=6, records=records), None)
 
 
+def _to_statements() -> Iterator[Case]:
+    """A token claimed twice has two statements of one key, side by side."""
+    first, second, third = sorted(admit(INVITED, number) for number in range(3))
+    twice = [claim(INVITED, 1, number) for number in (1, 2, 3)]
+    before = (replace(_spans(), statements=_D16),)
+    second_page = (*before, Statements(request=6, statements=(first, second), is_last=False))
+    last_key = b"\xff" * 33
+    for name, asked, statements, is_last, reason in (
+        ("ascending", before, (first, second, exclude(INVITED, 0, 7), *twice[:2]), True, None),
+        ("none", before, (), True, None),
+        ("an empty page that is not the last", before, (), False, "UNREQUESTED"),
+        ("descending", before, (second, first), True, "UNREQUESTED"),
+        ("the last one out of order", before, (first, twice[0], third), True, "UNREQUESTED"),
+        ("the same twice: two of one key", before, (first, first), True, None),
+        ("three of one key", before, twice, True, "UNREQUESTED"),
+        ("two of one key, not side by side", before, (first, second, first), True, "UNREQUESTED"),
+        ("after the key asked for", second_page, (third,), True, None),
+        ("of the key asked for again", second_page, (second,), True, "UNREQUESTED"),
+        ("before the key asked for", second_page, (first, third), True, "UNREQUESTED"),
+        ("of no kind", before, (last_key,), True, "STATEMENT_FORMAT"),
+        ("a byte short", before, (first[:-1],), True, "STATEMENT_FORMAT"),
+        ("an exclusion from beyond the end", before, (exclude(INVITED, 0, 2_048),), True, "STATEMENT_FORMAT"),
+    ):
+        reply = Statements(request=6, statements=tuple(statements), is_last=is_last)
+        yield _checked(f"statements, {name}", asked, reply, reason, Ledger(INVITED))
+
+
 def _of_other_kinds() -> Iterator[Case]:
     """Each kind of answer to each kind of request."""
     author = signer(0).author
@@ -161,6 +196,7 @@ def _of_other_kinds() -> Iterator[Case]:
         AuthorsRequest: (_BEFORE_AUTHORS, []),
         PayloadsRequest: ((_spans(0), _shards(5, span=0), _authors(_entry(author), span=0)), held),
         PullRequest: ((*_BEFORE_AUTHORS, _authors(_entry(_KEYS[0]))), []),
+        StatementsRequest: ((replace(_spans(), statements=_D16),), []),
     }
     replies: tuple[Reply, ...] = (
         _spans(),
@@ -168,9 +204,11 @@ def _of_other_kinds() -> Iterator[Case]:
         _authors(),
         Payloads(request=6, span=0, author=author, hashes=bytes(8)),
         PullDone(request=6, records=0),
+        Statements(request=6, statements=(), is_last=True),
     )
     for place, (asked, (before, records)) in enumerate(ways.items()):
         for index, reply in enumerate(replies):
             name = f"{type(reply).__name__} to {asked.__name__}"
             if index != place:
-                yield _checked(name, before, reply, "UNREQUESTED", ledger_of(EXAMPLE, records))
+                ledger = Ledger(INVITED) if asked is StatementsRequest else ledger_of(EXAMPLE, records)
+                yield _checked(name, before, reply, "UNREQUESTED", ledger)

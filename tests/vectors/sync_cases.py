@@ -17,11 +17,11 @@ from tests.support.ledgers import ledger_of, signer
 from tests.vectors.ledger_cases import SPANS
 from tests.vectors.notation import Case, Document, case, compact, document
 from tests.vectors.runs import EXAMPLE, record, run, texts
-from tests.vectors.sync_answers import checked_answers
+from tests.vectors.sync_answers import INVITED, checked_answers
 
 # 2,156 bytes a record: 30 in a frame, 60 in an answer.
 LARGE = run({"rank": 1, "directions": 256, "local_steps": 4, "epoch_steps": 4}, steps=128, authors_max=4)
-MANIFESTS = {"example": EXAMPLE, "spans": SPANS, "large": LARGE}
+MANIFESTS = {"example": EXAMPLE, "spans": SPANS, "large": LARGE, "invite": INVITED}
 _SHOWN_BYTES_MAX = 2_048  # longer messages are given by their hash
 _ZEROS, _ONES = bytes(32), b"\xff" * 32
 _ALL = b"\xff" * 128

@@ -1,0 +1,263 @@
+// The asking side of anti-entropy (SPEC 8.4.1 to 8.4.6): which requests follow which answers, and when a node is live.
+// There is no clock here: when a request is sent again, and when a session is given up, is not the question.
+
+import { bucketDigest, payloadHash } from "./digests.mjs";
+import { recordBytes, splitRecords } from "./envelope.mjs";
+import { addTo } from "./ledger.mjs";
+import { PULL_BYTES_MAX, bitmapOf, checkAnswer, demand, stepsOf } from "./sync.mjs";
+import { Rejected } from "./verdicts.mjs";
+import { encodeMessage } from "./wire.mjs";
+
+const PULL_AUTHORS_MAX = 256;
+const MISMATCHES_BEFORE_SESSION = 2; // of a live node
+const REQUEST_MAX = 0xffffffff;
+const PAYLOAD_HASH_BYTES = 8;
+const NO_STATEMENTS = Buffer.alloc(16);
+
+export class Asker {
+  isLive = false;
+  #run;
+  #held; // {ledger, coefficients}
+  #horizon;
+  #lastRequest;
+  #neighbours = new Map(); // name -> {mismatches, session: null or Session}
+  #taken = new Set(); // buckets that some session is pulling
+
+  constructor(run, held, { horizon = Infinity, lastRequest = 0 }) {
+    this.#run = run;
+    this.#held = held;
+    this.#horizon = horizon;
+    this.#lastRequest = lastRequest;
+  }
+
+  /** A decoded message of a neighbour: the messages (bytes) that it is sent now. Rejects. */
+  hear(from, { name, fields }) {
+    const neighbour = this.#neighbours.get(from) ?? { mismatches: 0, session: null };
+    this.#neighbours.set(from, neighbour);
+    if (name === "Head") return this.#hearHead(neighbour, fields);
+    if (name === "Records") return this.#takeRecords(neighbour.session, fields);
+    if (name === "Statements") for (const statement of fields.statements) this.#takeStatement(statement);
+    return this.#continue(neighbour, { name, fields });
+  }
+
+  /** A neighbour has gone: others may be asked for what it was asked for. */
+  leave(from) {
+    this.#neighbours.get(from)?.session?.release();
+    this.#neighbours.delete(from);
+  }
+
+  #hearHead(neighbour, { root }) {
+    if (root.equals(this.#held.ledger.root())) {
+      neighbour.mismatches = 0;
+      this.isLive = true;
+      return [];
+    }
+    neighbour.mismatches += 1;
+    const isLasting = neighbour.mismatches >= MISMATCHES_BEFORE_SESSION || !this.isLive;
+    if (neighbour.session !== null || !isLasting) return [];
+    neighbour.session = new Session(this.#run, this.#held, this.#taken, this.#horizon);
+    return [neighbour.session.start(this.#nextRequest())];
+  }
+
+  #takeRecords(session, { request, data }) {
+    const records = splitRecords(this.#run.manifest, data);
+    const isAnswer = session?.number === request;
+    if (isAnswer) session.received += records.length;
+    const { ledger, coefficients } = this.#held;
+    for (const record of records) {
+      const { verdict, reason } = addTo(ledger, coefficients, record, isAnswer ? session.horizon : this.#horizon);
+      if (verdict === "reject") throw new Rejected(reason);
+    }
+    return [];
+  }
+
+  #takeStatement(data) {
+    const { verdict, reason } = this.#held.ledger.state(data, this.#held.coefficients);
+    if (verdict === "reject") throw new Rejected(reason);
+  }
+
+  #continue(neighbour, reply) {
+    const { session } = neighbour;
+    if (session === null || session.number !== reply.fields.request) return []; // late: nobody's fault
+    const request = session.receive(reply, this.#nextRequest());
+    if (request !== null) return [request];
+    session.release();
+    [neighbour.session, neighbour.mismatches] = [null, 0];
+    this.isLive ||= !session.isFailed && !session.hasSkipped;
+    return [];
+  }
+
+  #nextRequest() {
+    this.#lastRequest = (this.#lastRequest % REQUEST_MAX) + 1;
+    return this.#lastRequest;
+  }
+}
+
+class Session {
+  number = null; // of the request in flight
+  received = 0; // records that came in answer to the pull in flight
+  isFailed = false;
+  hasSkipped = false; // a bucket that another session pulls
+  #run;
+  #ledger;
+  #taken;
+  #own = []; // buckets that this session has taken
+  #dialogue;
+  #request; // in flight, as checkAnswer wants it
+
+  constructor(run, { ledger }, taken, horizon) {
+    this.#run = run;
+    this.#ledger = ledger;
+    this.#taken = taken;
+    this.horizon = horizon;
+    this.#dialogue = this.#compare();
+  }
+
+  start(number) {
+    return this.#send(this.#dialogue.next(), number);
+  }
+
+  /** The next request, or null at the end. */
+  receive(reply, number) {
+    checkAnswer(this.#run, this.#request, reply);
+    return this.#send(this.#dialogue.next(reply.fields), number);
+  }
+
+  release() {
+    for (const bucket of this.#own) this.#taken.delete(bucket);
+    this.#own = [];
+  }
+
+  #send({ done, value }, number) {
+    if (done) return null;
+    const [name, fields] = value;
+    this.number = number;
+    this.#request = { name, fields: { request: number, ...fields } };
+    return encodeMessage(name, number, ...Object.values(fields));
+  }
+
+  *#compare() {
+    const theirs = yield ["SpansRequest", {}];
+    const isSame = [NO_STATEMENTS, this.#ledger.roster.digest()].some((digest) => digest.equals(theirs.statements));
+    if (!isSame) yield* this.#fetchStatements();
+    for (const [span] of differing(this.#ledger.spans(), theirs.spans)) {
+      if (!this.isFailed) yield* this.#compareSpan(span);
+    }
+  }
+
+  *#fetchStatements() {
+    let [after, isLast, listed] = [Buffer.alloc(33), false, 0];
+    while (!isLast) {
+      const page = yield ["StatementsRequest", { after }];
+      listed += page.statements.length;
+      demand(listed <= 2 * this.#ledger.roster.statementsMax, "more statements than may be held");
+      [after, isLast] = [page.statements.at(-1)?.subarray(0, 33) ?? after, page.is_last];
+    }
+  }
+
+  *#compareSpan(span) {
+    const theirs = yield ["ShardsRequest", { span }];
+    const shards = differing(this.#ledger.shards(span), theirs.shards).map(([shard]) => shard);
+    let [after, isLast, listed] = [Buffer.alloc(32), shards.length === 0, 0];
+    while (!isLast && !this.isFailed) {
+      const page = yield ["AuthorsRequest", { span, shards, after }];
+      listed += page.authors.length;
+      demand(listed <= this.#run.manifest.authors_max, "more authors than the table holds");
+      yield* this.#pullPage(span, page.authors);
+      [after, isLast] = [page.authors.at(-1)?.[0] ?? after, page.is_last];
+    }
+  }
+
+  *#pullPage(span, authors) {
+    const wanted = [];
+    for (const [author, digest, valid, voided] of authors) {
+      if (!this.#take(span, author)) continue;
+      const theirs = { digest, valid: stepsOf(valid, span), void: stepsOf(voided, span) };
+      const steps = yield* this.#missing(span, author, theirs);
+      wanted.push(...inParts(steps, this.#slotsPerPull()).map((part) => [span, author, bitmapOf(part)]));
+    }
+    for (const group of grouped(wanted, this.#slotsPerPull())) {
+      this.received = 0;
+      yield ["PullRequest", { wanted: group }];
+      this.isFailed ||= this.received < slotsIn(group);
+      if (this.isFailed) break;
+    }
+    this.release();
+  }
+
+  #take(span, author) {
+    const bucket = `${span} ${author.toString("hex")}`;
+    if (this.#taken.has(bucket)) {
+      this.hasSkipped = true;
+      return false;
+    }
+    this.#taken.add(bucket);
+    this.#own.push(bucket);
+    return true;
+  }
+
+  /** Steps that are to be pulled, ascending. */
+  *#missing(span, author, theirs) {
+    const own = this.#ledger.slots(span, author);
+    if (bucketDigest(span, author, own).equals(theirs.digest)) return [];
+    const lacking = theirs.valid.filter((step) => !own.has(step));
+    const unvoided = theirs.void.filter((step) => !own.get(step)?.isVoid);
+    let missing = [...lacking, ...unvoided].sort((a, b) => a - b);
+    const hasCommon = theirs.valid.some((step) => own.get(step)?.isVoid === false);
+    if (missing.length === 0 && hasCommon && !this.#explains(span, author, theirs)) {
+      const { hashes } = yield ["PayloadsRequest", { span, author }];
+      missing = this.#differingPayloads(own, theirs.valid, hashes);
+    }
+    return missing.filter((step) => this.#ledger.roster.leaves(author, step) && step <= this.horizon);
+  }
+
+  /** Whether what is held here of their slots gives their digest: then this ledger only holds more. */
+  #explains(span, author, theirs) {
+    const listed = new Set([...theirs.valid, ...theirs.void]);
+    const common = new Map([...this.#ledger.slots(span, author)].filter(([step]) => listed.has(step)));
+    return bucketDigest(span, author, common).equals(theirs.digest);
+  }
+
+  #differingPayloads(own, steps, hashes) {
+    if (hashes.length !== PAYLOAD_HASH_BYTES * steps.length) {
+      this.isFailed = true;
+      return [];
+    }
+    return steps.filter((step, index) => {
+      const slot = own.get(step);
+      const theirs = hashes.subarray(PAYLOAD_HASH_BYTES * index, PAYLOAD_HASH_BYTES * (index + 1));
+      return slot?.isVoid === false && !payloadHash(slot.payload).equals(theirs);
+    });
+  }
+
+  /** A void slot has two records, and all slots may be void. */
+  #slotsPerPull() {
+    return Math.max(1, Math.floor(PULL_BYTES_MAX / (2 * recordBytes(this.#run.manifest))));
+  }
+}
+
+/** Those of `theirs` ([number, digest]) that are not in `own` with the same digest. */
+function differing(own, theirs) {
+  const held = new Map(own);
+  return theirs.filter(([number, digest]) => !held.get(number)?.equals(digest));
+}
+
+function inParts(list, size) {
+  return Array.from({ length: Math.ceil(list.length / size) }, (_, part) => list.slice(part * size, (part + 1) * size));
+}
+
+function slotsIn(wanted) {
+  return wanted.reduce((sum, [span, , bitmap]) => sum + stepsOf(bitmap, span).length, 0);
+}
+
+/** As few pull requests as the bounds allow, in the order given. */
+function grouped(wanted, slotsMax) {
+  const groups = [];
+  for (const each of wanted) {
+    const last = groups.at(-1);
+    const fits = last !== undefined && last.length < PULL_AUTHORS_MAX && slotsIn([...last, each]) <= slotsMax;
+    if (fits) last.push(each);
+    else groups.push([each]);
+  }
+  return groups;
+}

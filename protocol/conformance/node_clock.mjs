@@ -1,0 +1,176 @@
+// The step clock (SPEC 9.1), the horizon (7.3.3) and whom the end of a run awaits (9.6.2). Authors are given as hex.
+
+import { clamp, lowerMedian, median } from "./node_limits.mjs";
+
+const PACES_KEPT = 16;
+const HEARD_MS = 60000;
+
+export class StepClock {
+  #own;
+  #limits;
+  #round;
+  #steps;
+  #staleness;
+  #heardMs = new Map();
+  #intervalMs = new Map();
+  #paces = [];
+  #doneMs = null; // when the step before was done
+  #startedMs = null; // when it was started
+  #halfMs = null; // since when half of the active authors have what the next step needs
+  nextStep = 0;
+
+  constructor({ manifest }, own, limits) {
+    this.#own = own;
+    this.#limits = limits;
+    this.#round = manifest.method.local_steps;
+    this.#steps = manifest.steps;
+    this.#staleness = manifest.staleness;
+  }
+
+  get isFinished() {
+    return this.nextStep >= this.#steps;
+  }
+
+  /** A record has raised the author's highest step. */
+  hear(author, nowMs) {
+    if (this.#heardMs.has(author)) {
+      const interval = nowMs - this.#heardMs.get(author);
+      const smoothed = this.#intervalMs.get(author) ?? interval;
+      this.#intervalMs.set(author, Math.floor((3 * smoothed + interval) / 4));
+    }
+    this.#heardMs.set(author, nowMs);
+  }
+
+  /** Nothing is held any more of authors who are not in `highest`. */
+  forgetOthers(highest) {
+    for (const author of [...this.#heardMs.keys()].filter((each) => !highest.has(each))) {
+      this.#heardMs.delete(author);
+      this.#intervalMs.delete(author);
+    }
+  }
+
+  /** SPEC 9.2.1, 9.2.4: never this step, nor one before it. */
+  resumeAfter(step) {
+    if (step >= 0) this.nextStep = Math.max(this.nextStep, step + this.#round);
+  }
+
+  done(nowMs) {
+    this.nextStep += this.#round;
+    this.#doneMs = nowMs;
+  }
+
+  #others(highest) {
+    return [...highest].filter(([author]) => author !== this.#own);
+  }
+
+  #heardSteps(highest, nowMs) {
+    const isHeard = ([author]) => this.#heardMs.has(author) && nowMs - this.#heardMs.get(author) <= HEARD_MS;
+    return this.#others(highest).filter(isHeard).map(([, step]) => step);
+  }
+
+  #roundOf(step) {
+    return step - (((step % this.#round) + this.#round) % this.#round);
+  }
+
+  /** SPEC 9.1.3. */
+  frontier(highest, nowMs) {
+    const heard = this.#heardSteps(highest, nowMs);
+    const steps = heard.length > 0 ? heard : this.#others(highest).map(([, step]) => step);
+    return steps.length > 0 ? this.#roundOf(lowerMedian(steps)) : 0;
+  }
+
+  /** The frontier of those heard of lately; where none was, the highest step of any other author, or -1. */
+  #furthest(highest, nowMs) {
+    const heard = this.#heardSteps(highest, nowMs);
+    if (heard.length > 0) return this.#roundOf(lowerMedian(heard));
+    return Math.max(-1, ...this.#others(highest).map(([, step]) => this.#roundOf(step)));
+  }
+
+  /** SPEC 7.3.3 of what is pushed: `told` is the lower median of the neighbours' Head.step. */
+  horizon(highest, nowMs, told) {
+    const ahead = this.#limits.STEPS_AHEAD_MAX * this.#round;
+    return Math.max(this.frontier(highest, nowMs), this.nextStep, told) + ahead;
+  }
+
+  /** SPEC 7.3.3 of what answers a pull: `told` is the Head.step of that neighbour. */
+  pulledHorizon(highest, nowMs, told) {
+    return this.horizon(highest, nowMs, Math.max(told, this.#furthest(highest, nowMs)));
+  }
+
+  /** SPEC 9.1.5, of a node whose updates would not count. */
+  isRunOver(highest, nowMs) {
+    return this.#furthest(highest, nowMs) >= this.#steps - this.#round;
+  }
+
+  /** The step to start now, or null. */
+  tryStart(highest, nowMs) {
+    this.nextStep = Math.max(this.nextStep, this.frontier(highest, nowMs)); // SPEC 9.1.3
+    if (this.isFinished) return null;
+    this.#doneMs ??= nowMs;
+    const { behind, active } = this.#countActive(highest);
+    const isHalfThere = 2 * (active - behind + 1) >= active + 1; // this node is there itself
+    if (isHalfThere) this.#halfMs ??= nowMs;
+    const limitMs = isHalfThere ? this.#graceMs() : this.#waitMs();
+    if (behind > 0 && nowMs < this.#doneMs + limitMs) return null;
+    if (this.#isFarAhead(highest, nowMs)) return null;
+    if (this.#halfMs !== null && this.#startedMs !== null) {
+      this.#paces = [...this.#paces, this.#halfMs - this.#startedMs].slice(-PACES_KEPT);
+    }
+    [this.#startedMs, this.#halfMs] = [nowMs, null];
+    return this.nextStep;
+  }
+
+  /** SPEC 9.1.1. */
+  #countActive(highest) {
+    const needed = this.nextStep - this.#round * (1 + this.#staleness);
+    const oldest = needed - this.#limits.ACTIVE_WINDOW_STEPS * this.#round;
+    const active = this.#others(highest).map(([, step]) => step).filter((step) => step >= oldest);
+    return { active: active.length, behind: active.filter((step) => step < needed).length };
+  }
+
+  /** SPEC 9.1.2, while fewer than half are there. */
+  #waitMs() {
+    const limits = this.#limits;
+    if (this.#paces.length === 0) return limits.STEP_WAIT_MS_START;
+    const wanted = Math.floor(limits.STEP_WAIT_FACTOR * median(this.#paces));
+    return clamp(wanted, limits.STEP_WAIT_MS_MIN, limits.STEP_WAIT_MS_MAX);
+  }
+
+  /** SPEC 9.1.2, for the other half. */
+  #graceMs() {
+    const pace = this.#paces.length === 0 ? this.#limits.STEP_WAIT_MS_START : median(this.#paces);
+    return Math.floor(pace / this.#limits.STEP_GRACE_PART);
+  }
+
+  /** SPEC 9.1.4. */
+  #isFarAhead(highest, nowMs) {
+    const isAtWork = ([author]) =>
+      this.#heardMs.has(author) && nowMs - this.#heardMs.get(author) <= this.#patienceMs(author);
+    const atWork = this.#others(highest).filter(isAtWork).map(([, step]) => step);
+    const ahead = this.#limits.ROUNDS_AHEAD_MAX * this.#round;
+    return atWork.length > 0 && this.nextStep > lowerMedian(atWork) + ahead;
+  }
+
+  #patienceMs(author) {
+    const limits = this.#limits;
+    const interval = this.#intervalMs.get(author);
+    if (interval === undefined) return limits.STEP_WAIT_MS_MAX;
+    return clamp(limits.AT_WORK_INTERVALS * interval, limits.STEP_WAIT_MS_START, HEARD_MS);
+  }
+
+  /** SPEC 9.6.2: whether an author is still waited for. */
+  isAwaiting(highest, nowMs) {
+    const last = this.#steps - this.#round;
+    return [...this.#heardMs].some(
+      ([author, heardMs]) => (highest.get(author) ?? last) < last && nowMs - heardMs <= this.#endPatienceMs(author),
+    );
+  }
+
+  #endPatienceMs(author) {
+    const limits = this.#limits;
+    const known = [...this.#intervalMs.values()];
+    const longest = known.length > 0 ? Math.max(...known) : limits.STEP_WAIT_MS_MAX;
+    const interval = this.#intervalMs.get(author) ?? longest;
+    return clamp(limits.END_INTERVALS * interval, limits.STEP_WAIT_MS_START, limits.END_PATIENCE_MS_MAX);
+  }
+}

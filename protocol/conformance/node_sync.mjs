@@ -1,0 +1,197 @@
+// With which neighbour a node compares ledgers, and when (SPEC 8.4): heads, sessions, rests, time limits, being live.
+
+import { Session, SharedWork } from "./node_session.mjs";
+import { answer } from "./sync.mjs";
+import { rejectUnless } from "./verdicts.mjs";
+import { lowerMedian } from "./node_limits.mjs";
+
+const REQUESTS = new Set([
+  "SpansRequest", "ShardsRequest", "AuthorsRequest", "PayloadsRequest", "PullRequest", "StatementsRequest",
+]);
+const ANSWERS = new Set(["Spans", "Shards", "Authors", "Payloads", "PullDone", "Statements"]);
+const MISMATCHES_MIN = 2;
+const REQUEST_MAX = 0xffffffff;
+
+export class Synchroniser {
+  #state;
+  #limits;
+  #shared = new SharedWork();
+  #neighbours = new Map(); // peer -> {session, askedMs, heardMs, isAskedAgain, restUntilMs, headSentMs, head, ...}
+  #lastRequest;
+  #left = new Set(); // peers that left with #leftRoot
+  #leftRoot = null;
+  isLive = false;
+  hasMet = false;
+  hasOwn = false;
+  answeredMs = -1;
+
+  constructor(state, firstRequest, limits) {
+    this.#state = state;
+    this.#lastRequest = firstRequest;
+    this.#limits = limits;
+  }
+
+  get peers() {
+    return [...this.#neighbours.keys()];
+  }
+
+  isOpen(peer) {
+    return this.#neighbours.has(peer);
+  }
+
+  #heads() {
+    return [...this.#neighbours.values()].map(({ head }) => head).filter((head) => head !== null);
+  }
+
+  /** Largest number of updates that a neighbour tells. */
+  get updatesTold() {
+    return Math.max(0, ...this.#heads().map(({ updates }) => Number(updates)));
+  }
+
+  /** SPEC 7.3.3: s of what is pushed; -1 before any head. */
+  get stepTold() {
+    const steps = this.#heads().map(({ step }) => step);
+    return steps.length > 0 ? lowerMedian(steps) : -1;
+  }
+
+  /** How the last heads compare with the own ledger (9.6). */
+  agreement() {
+    const root = this.#state.root();
+    const equal = [...this.#neighbours].filter(([, { head }]) => head?.root.equals(root)).map(([peer]) => peer);
+    const distances = this.#heads().map(({ work_distance: distance }) => distance);
+    return {
+      equal: new Set([...equal, ...this.#leftWith(root)]).size,
+      differing: this.#neighbours.size - equal.length,
+      nearest: distances.length > 0 ? Math.min(...distances) : null,
+    };
+  }
+
+  #leftWith(root) {
+    if (this.#leftRoot === null || !this.#leftRoot.equals(root)) [this.#left, this.#leftRoot] = [new Set(), root];
+    return this.#left;
+  }
+
+  open(peer) {
+    this.close(peer);
+    this.#neighbours.set(peer, {
+      session: null, askedMs: 0, heardMs: 0, isAskedAgain: false, restUntilMs: 0,
+      headSentMs: null, head: null, mismatches: 0, failures: 0,
+    });
+    this.hasMet = true;
+  }
+
+  close(peer) {
+    const neighbour = this.#neighbours.get(peer);
+    this.#neighbours.delete(peer);
+    neighbour?.session?.close();
+    const root = this.#state.root();
+    if (neighbour?.head?.root.equals(root)) this.#leftWith(root).add(peer);
+  }
+
+  headSent(peer, nowMs) {
+    this.#neighbours.get(peer).headSentMs = nowMs;
+  }
+
+  peersDueForHead(nowMs) {
+    const isDue = ({ headSentMs }) => headSentMs === null || nowMs - headSentMs >= this.#limits.HEAD_INTERVAL_MS;
+    return [...this.#neighbours].filter(([, neighbour]) => isDue(neighbour)).map(([peer]) => peer);
+  }
+
+  /** A head came. options: {horizon, own} of a session that may begin. List of [peer, request]. */
+  receiveHead(peer, head, nowMs, options) {
+    const neighbour = this.#neighbours.get(peer);
+    neighbour.head = head;
+    if (head.root.equals(this.#state.root())) {
+      neighbour.mismatches = 0;
+      this.isLive = true;
+      return [];
+    }
+    neighbour.mismatches += 1;
+    const isLasting = !this.isLive || neighbour.mismatches >= MISMATCHES_MIN;
+    if (neighbour.session !== null || nowMs < neighbour.restUntilMs || !isLasting) return [];
+    neighbour.session = new Session(this.#state, this.#shared, this.#limits, options);
+    return this.#ask(peer, neighbour, neighbour.session.start(this.#nextRequest()), nowMs);
+  }
+
+  /** Any other message. Rejects UNREQUESTED. List of [peer, message]. */
+  receive(peer, message, nowMs) {
+    if (REQUESTS.has(message.name)) return answer(this.#state.run, this.#state.ledger, message).map((part) => [peer, part]);
+    rejectUnless(ANSWERS.has(message.name), "UNREQUESTED", message.name);
+    return this.#continue(peer, message, nowMs);
+  }
+
+  #continue(peer, reply, nowMs) {
+    const neighbour = this.#neighbours.get(peer);
+    if (!neighbour?.session?.isAnswer(reply.fields.request)) return []; // SPEC 8.4.1: late
+    this.answeredMs = nowMs;
+    const request = neighbour.session.receive(reply, this.#nextRequest());
+    this.hasOwn ||= neighbour.session.hasOwn;
+    return this.#ask(peer, neighbour, request, nowMs);
+  }
+
+  #ask(peer, neighbour, request, nowMs) {
+    if (request === null) {
+      this.#end(neighbour, nowMs, neighbour.session.isShort);
+      return [];
+    }
+    neighbour.askedMs = neighbour.heardMs = nowMs;
+    neighbour.isAskedAgain = false;
+    neighbour.request = request;
+    return [[peer, request]];
+  }
+
+  #end(neighbour, nowMs, isFailed) {
+    const { session } = neighbour;
+    session.close();
+    neighbour.session = null;
+    neighbour.mismatches = 0;
+    neighbour.failures = isFailed && !session.hasProgressed ? neighbour.failures + 1 : 0;
+    const { SYNC_REST_MS: least, SYNC_REST_MS_MAX: most } = this.#limits;
+    neighbour.restUntilMs = nowMs + Math.min(least * 2 ** neighbour.failures, most);
+    this.isLive ||= !isFailed && !session.hasSkipped; // SPEC 8.4.6
+  }
+
+  /** Records came, under this request number. */
+  countRecords(peer, request, count, nowMs) {
+    const neighbour = this.#neighbours.get(peer);
+    if (!neighbour.session?.isAnswer(request)) return;
+    neighbour.session.countRecords(count);
+    neighbour.heardMs = nowMs;
+  }
+
+  /** The horizon of records under this request number. */
+  horizonOf(peer, request, otherwise) {
+    const { session } = this.#neighbours.get(peer);
+    return session?.isAnswer(request) ? session.horizon : otherwise;
+  }
+
+  /** SPEC 8.4.7. */
+  tick(nowMs) {
+    const again = [];
+    const { REQUEST_TIMEOUT_MS: timeoutMs, ANSWER_MS_MAX: answerMs } = this.#limits;
+    for (const [peer, neighbour] of this.#neighbours) {
+      if (neighbour.session === null) continue;
+      const silentMs = nowMs - neighbour.heardMs;
+      if (silentMs >= timeoutMs || nowMs - neighbour.askedMs >= answerMs) this.#end(neighbour, nowMs, true);
+      else if (silentMs >= timeoutMs / 2 && !neighbour.isAskedAgain) {
+        neighbour.isAskedAgain = true;
+        again.push([peer, neighbour.request]);
+      }
+    }
+    return again;
+  }
+
+  /** SPEC 9.5: whether all that some neighbour holds from this step on was compared. */
+  hasComparedFrom(step) {
+    const sessions = [...this.#neighbours.values()].map(({ session }) => session).filter((session) => session !== null);
+    return sessions.some(({ spans }) => {
+      const newer = spans.filter((span) => span * 1024 >= step);
+      return newer.length > 0 && newer.every((span) => this.#shared.compared.has(span));
+    });
+  }
+
+  #nextRequest() {
+    this.#lastRequest = (this.#lastRequest % REQUEST_MAX) + 1;
+    return this.#lastRequest;
+  }
+}

@@ -1,0 +1,192 @@
+// How each rule of the node machine about snapshots and the end of a run is switched off (SPEC 9.5, 9.6).
+
+import { of } from "./table.mjs";
+
+export const SWITCHES_OF_NODE_LATE = [
+  ...of("node_snapshots.mjs", "traces_snapshots.json", [
+    [
+      "9.5",
+      "made when 64 rounds behind",
+      "frontier - this.#limits.STEPS_AHEAD_MAX * run.manifest.method.local_steps",
+      "frontier",
+    ],
+    ["9.5", "made once", "this.#madeStep = step;"],
+    ["9.5", "by live nodes only", "if (!this.#sync.isLive) return [...effects, ...this.#fetchIfWanted(nowMs)];"],
+    ["9.5", "attested by nodes that train", "if (!this.#config.is_training || ", "if ("],
+    ["9.5", "told to all but the source", "this.#sync.peers.filter((each) => each !== peer)", "this.#sync.peers"],
+    [
+      "9.5",
+      "not told before it is live",
+      "this.#sync.isLive ? this.#sync.peers.filter(",
+      "true ? this.#sync.peers.filter(",
+    ],
+    [
+      "9.5",
+      "a neighbour is asked before it is live",
+      "return this.#mayUse && !this.#sync.isLive ? ",
+      "return false ? ",
+    ],
+    [
+      "9.5",
+      "a node that uses none asks for none",
+      "return this.#mayUse && !this.#sync.isLive ? ",
+      "return !this.#sync.isLive ? ",
+    ],
+    [
+      "9.5",
+      "only the file that was agreed on",
+      " || !agreed[0].sha256.equals(sha256Of(data))) return [];",
+      ") return [];",
+    ],
+    ["9.5", "what is no snapshot is useless", 'return this.#become("useless");', "return [];"],
+    ["9.5", "auto: only where authors are admitted", '(snapshot === "auto" && !isOpen)', 'snapshot === "auto"'],
+    [
+      "9.5",
+      "auto: only far behind",
+      'return this.#config.snapshot === "always" || behind > this.#limits.SNAPSHOT_BEHIND_MIN;',
+      "return true;",
+    ],
+    [
+      "9.5",
+      "also once it is used",
+      "return (this.#used !== null && !this.#sync.isLive) || this.isSought(updates);",
+      "return this.isSought(updates);",
+    ],
+    [
+      "9.5",
+      "also while it is sought",
+      "return (this.#used !== null && !this.#sync.isLive) || this.isSought(updates);",
+      "return this.#used !== null && !this.#sync.isLive;",
+    ],
+    ["9.5", "all spans from S on are compared first", " && this.#sync.hasComparedFrom(this.#used.step);", ";"],
+    ["9.5", "the node stops if they have not", 'verdict === "unequal" || '],
+    ["9.5", "missing slots are waited for", 'if (verdict === "missing" && this.#mayYetCome(nowMs)) return [];'],
+    ["9.5", "with two neighbours it stops then", '(verdict === "missing" && this.#sync.peers.length > 1)', "false"],
+    ["9.5", "with one it does not", "this.#sync.peers.length > 1)", "true)"],
+    ["9.5", "an exclusion below S ends its use", 'this.#isCutSince() ? this.#end("unproved") : []', "[]"],
+    ["9.5", "one from S on does not", "return this.#state.roster.exclusions().some((from) => from < this.#used.step);", "return true;"],
+  ]),
+  ...of("attestations.mjs", "traces_snapshots.json", [
+    ["9.5.6", "the signature of an attestation", "checkAttestationSigned(this.#run, attestation);"],
+    [
+      "9.5.7",
+      "the newest of each author",
+      'if (tables.some((table) => table.has(name) && table.get(name).step >= step)) return "ALREADY_HELD";',
+    ],
+    [
+      "9.5.8",
+      "of authors who contribute",
+      'if (teller === null && !this.#isContributing(author)) return "NOT_ADMITTED";',
+    ],
+    ["9.5.9", "no more than the table holds", "return this.#newest.size < this.#most;", "return true;"],
+    [
+      "9.5.9",
+      "nor more than one neighbour's share",
+      "return this.#tableOf(teller).size < this.#mostByTeller;",
+      "return true;",
+    ],
+    ["9.5", "what a neighbour told goes with it", "this.#told.delete(teller);"],
+    ["9.5", "enough attesters", "agreeing >= authorsMin && "],
+    ["9.5", "more than half", "2 * agreeing > trusted.filter((each) => each.step >= step).length;", "true;"],
+    ["9.5", "of those who attest S or a later step", "(each) => each.step >= step", "(each) => each.step === step"],
+    ["9.5", "the greatest S", "sort((a, b) => b.step - a.step)", "sort((a, b) => a.step - b.step)"],
+  ]),
+  ...of("snapshots.mjs", "traces_snapshots.json", [
+    [
+      "9.5",
+      "same updates must have the same coefficients",
+      'epochs.every(isEqual) ? "equal" : "unequal"',
+      'epochs.every(isEqual) ? "equal" : "equal"',
+    ],
+    [
+      "9.5",
+      "slots that an exclusion took are not missing",
+      "ledger.hasSuspended || ledger.roster.exclusions().some((from) => from < step)",
+      "ledger.hasSuspended",
+    ],
+  ]),
+  ...of("node_session.mjs", "traces_snapshots.json", [
+    ["9.5", "the own key first", "if (this.#own !== null) yield* this.#askForOwn();"],
+    ["9.5", "then the newest spans", "this.#own === null ? spans : [...spans].reverse()", "spans"],
+  ]),
+  ...of("node_end.mjs", "traces_end.json", [
+    ["9.6", "one more than the nearest neighbour's", "Math.min(most, nearest + 1)", "Math.min(most, nearest)"],
+    ["9.6", "sixteen at most", "Math.min(most, nearest + 1)", "nearest + 1"],
+    ["9.6.1", "no rise while roots differ", "isAwaiting || differing > 0", "isAwaiting"],
+    [
+      "9.6",
+      "it may fall meanwhile",
+      "isHeld ? Math.min(distance, this.workDistance) : distance",
+      "isHeld ? this.workDistance : distance",
+    ],
+    ["9.6.2", "no rise while an author is awaited", "isAwaiting || differing > 0", "differing > 0"],
+    ["9.6", "at most every 100 ms", " || nowMs - this.#toldMs < this.#limits.WORK_TOLD_MS) return", ") return"],
+    ["9.6", "over: only who has finished", "this.isOver = isFinished && !isHeld", "this.isOver = !isHeld"],
+    ["9.6", "over: neither 1 nor 2 holds", "isFinished && !isHeld && isFar", "isFinished && isFar"],
+    ["9.6", "over: at sixteen, or without a neighbour", "!isHeld && isFar && (", "!isHeld && ("],
+    ["9.6", "over: with a neighbour of its own root", " && (equal > 0 || !hadNeighbour);", ";"],
+    ["9.6", "given up after 30 min", "peers > 0 ? this.#limits.END_WAIT_MS_MAX : ", "peers > 0 ? Infinity : "],
+    [
+      "9.6",
+      "after 30 s without neighbours",
+      ": this.#limits.FIRST_SYNC_TIMEOUT_MS;",
+      ": this.#limits.END_WAIT_MS_MAX;",
+    ],
+  ]),
+  ...of("node_sync.mjs", "traces_end.json", [
+    ["9.6", "the least of them", "Math.min(...distances)", "Math.max(...distances)"],
+    [
+      "9.6.1",
+      "a neighbour without a head differs",
+      "differing: this.#neighbours.size - equal.length,",
+      "differing: this.#heads().length - equal.length,",
+    ],
+    [
+      "9.6",
+      "neighbours that left with the root count",
+      "new Set([...equal, ...this.#leftWith(root)]).size",
+      "equal.length",
+    ],
+    [
+      "9.6",
+      "as long as it is the root",
+      "if (this.#leftRoot === null || !this.#leftRoot.equals(root)) [",
+      "if (this.#leftRoot === null) [",
+    ],
+  ]),
+  ...of("node_core.mjs", "traces_end.json", [
+    ["9.6", "zero while it has a step to make", "if (hasSteps || isCatchingUp) this.end", "if (isCatchingUp) this.end"],
+    ["9.6", "a change is told to all", "if (this.end.mustTell(this.#nowMs)) for", "if (false) for"],
+  ]),
+  ...of("node_clock.mjs", "traces_end.json", [
+    ["9.6.2", "whose last round is missing", "(highest.get(author) ?? last) < last && nowMs", "nowMs"],
+    ["9.6.2", "for four of its intervals", "clamp(limits.END_INTERVALS * interval,", "clamp(5 * interval,"],
+    [
+      "9.6.2",
+      "5 s at the least",
+      "* interval, limits.STEP_WAIT_MS_START, limits.END_PATIENCE_MS_MAX)",
+      "* interval, 0, limits.END_PATIENCE_MS_MAX)",
+    ],
+    [
+      "9.6.2",
+      "15 min at the most",
+      "limits.STEP_WAIT_MS_START, limits.END_PATIENCE_MS_MAX)",
+      "limits.STEP_WAIT_MS_START, Infinity)",
+    ],
+    [
+      "9.6.2",
+      "heard of once: the longest interval",
+      "known.length > 0 ? Math.max(...known) : limits.STEP_WAIT_MS_MAX",
+      "limits.STEP_WAIT_MS_MAX",
+    ],
+    [
+      "9.6.2",
+      "30 s where none is known",
+      "known.length > 0 ? Math.max(...known) : limits.STEP_WAIT_MS_MAX",
+      "Math.max(0, ...known)",
+    ],
+  ]),
+  ...of("node_end.mjs", "traces_steps.json", [
+    ["9.6", "over: if it ever had or expected one", "(equal > 0 || !hadNeighbour)", "equal > 0"],
+  ]),
+];

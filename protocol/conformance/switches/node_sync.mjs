@@ -1,0 +1,175 @@
+// How each rule of the node machine about anti-entropy is switched off (SPEC 8.4).
+
+import { of } from "./table.mjs";
+
+export const SWITCHES_OF_NODE_SYNC = [
+  ...of("node_sync.mjs", "traces_sync.json", [
+    ["8.4", "a Head every 2 s", "nowMs - headSentMs >= this.#limits.HEAD_INTERVAL_MS", "true"],
+    ["8.4", "live: another root twice in a row", "!this.isLive || neighbour.mismatches >= MISMATCHES_MIN", "true"],
+    [
+      "8.4",
+      "an equal root in between starts anew",
+      "neighbour.mismatches = 0;\n      this.isLive = true;",
+      "this.isLive = true;",
+    ],
+    ["8.4", "not live: once is enough", "!this.isLive || neighbour.mismatches", "neighbour.mismatches"],
+    ["8.4", "one session per neighbour", "if (neighbour.session !== null || nowMs", "if (nowMs"],
+    ["8.4.1", "a late answer is ignored", "if (!neighbour?.session?.isAnswer(reply.fields.request)) return [];"],
+    [
+      "8.4.1",
+      "numbers go on from the one that was drawn",
+      "this.#lastRequest = firstRequest;",
+      "this.#lastRequest = 0;",
+    ],
+    ["8.4.1", "and round to 1", "const REQUEST_MAX = 0xffffffff;", "const REQUEST_MAX = 0x1ffffffff;"],
+    ["8.4.6", "a session that skipped makes nobody live", "!isFailed && !session.hasSkipped;", "!isFailed;"],
+    ["8.4.6", "one that failed neither", "!isFailed && !session.hasSkipped;", "!session.hasSkipped;"],
+    ["8.4.6", "a neighbour that leaves gives back what it pulled", "neighbour?.session?.close();"],
+    ["8.4.7", "asked once more after 5 s", "silentMs >= timeoutMs / 2 && ", "false && "],
+    ["8.4.7", "and not again", "neighbour.isAskedAgain = true;"],
+    ["8.4.7", "given up after 10 s", "if (silentMs >= timeoutMs || ", "if ("],
+    ["8.4.7", "given up after 60 s in all", " || nowMs - neighbour.askedMs >= answerMs"],
+    [
+      "8.4.7",
+      "parts of an answer count",
+      "neighbour.session.countRecords(count);\n    neighbour.heardMs = nowMs;",
+      "neighbour.session.countRecords(count);",
+    ],
+    ["8.4.7", "a rest between sessions", " || nowMs < neighbour.restUntilMs"],
+    ["8.4.7", "each failure doubles it", "least * 2 ** neighbour.failures", "least"],
+    ["8.4.7", "not if a record came", "isFailed && !session.hasProgressed ?", "isFailed ?"],
+    ["8.4.7", "60 s at most", "Math.min(least * 2 ** neighbour.failures, most)", "least * 2 ** neighbour.failures"],
+  ]),
+  ...of("node_core.mjs", "traces_sync.json", [
+    [
+      "8.4",
+      "a Head when they meet",
+      "this.#sendHead(peer);\n      this.#send(this.snapshots",
+      "this.#send(this.snapshots",
+    ],
+  ]),
+  ...of("node_session.mjs", "traces_roster.json", [
+    [
+      "8.4",
+      "statements first",
+      "!statements.equals(roster.digest())) yield* this.#fetchStatements();",
+      "!statements.equals(roster.digest())) ;",
+    ],
+    ["8.4", "none of a neighbour without statements", "!statements.equals(NO_STATEMENTS) && "],
+    ["8.4", "statements page by page", "[after, isLast] = [page.statements.at(-1)?.subarray(0, KEY_BYTES) ?? after, page.is_last];", "isLast = true;"],
+    ["8.4", "only slots that count by the own roster", "step < until && "],
+  ]),
+  ...of("node_session.mjs", "traces_sync.json", [
+    [
+      "8.4",
+      "only spans that differ",
+      "if (held.get(span)?.equals(digest)) this.#shared.compared.add(span);\n      else if",
+      "if",
+    ],
+    [
+      "8.4",
+      "only shards that differ",
+      "filter(([shard, digest]) => !held.get(shard)?.equals(digest))",
+      "filter(() => true)",
+    ],
+    [
+      "8.4",
+      "authors page by page",
+      "[after, isLast] = [page.authors.at(-1)?.[0] ?? after, page.is_last];",
+      "isLast = true;",
+    ],
+    [
+      "8.4",
+      "slots that are void there and not here",
+      "[...unheld, ...voided.filter((step) => !isVoidHere(step))]",
+      "[...unheld, ...voided.filter((step) => !slots.has(step))]",
+    ],
+    [
+      "8.4.3",
+      "no more authors than the run may have",
+      'demand(total <= this.#state.run.manifest.authors_max, "more authors than the table holds");',
+    ],
+    [
+      "8.4.4",
+      "payload hashes where nothing is missing",
+      "if (missing.length === 0 && isCommon && !explains(",
+      "if (false && !explains(",
+    ],
+    [
+      "8.4.4",
+      "not if the own slots give their digest",
+      "isCommon && !explains(span, author, slots, new Set([...valid, ...voided]), digest)",
+      "isCommon",
+    ],
+    ["8.4.4", "a length that does not fit fails the session", "this.isShort = true;\n      return [];", "return [];"],
+    [
+      "8.4.5",
+      "so many slots in a pull",
+      "Math.floor(this.#limits.PULL_BYTES_MAX / (2 * recordBytes(this.#state.run.manifest)))",
+      "1000",
+    ],
+    ["8.4.5", "room for two records of each", "(2 * recordBytes(", "(1 * recordBytes("],
+    ["8.4.5", "fewer records fail the session", "this.isShort = true; // SPEC 8.4.5"],
+    ["8.4.6", "what another session pulls is skipped", "if (this.#taken.has(bucket)) return null;"],
+  ]),
+  ...of("sync.mjs", "traces_flood.json", [
+    [
+      "8.4.1",
+      "an answer of another kind is refused",
+      'demand(ANSWER_KINDS[request.name].includes(reply.name), "another kind than asked for");',
+    ],
+  ]),
+  ...of("sync.mjs", "traces_roster.json", [
+    ["8.4.3", "statements ascend", 'demand(Buffer.compare(keys[index - 1], keys[index]) <= 0, "not ascending");'],
+    [
+      "8.4.3",
+      "statements go on beyond the page before",
+      'demand(keys.length === 0 || Buffer.compare(after, keys[0]) < 0, "not after the key asked for");',
+    ],
+    [
+      "8.4.3",
+      "a page of statements that is not the last brings one",
+      'demand(isLast || keys.length > 0, "an empty page that is not the last");',
+    ],
+    ["8.4.3", "two of one key at most", 'demand(index < 2 || !keys[index].equals(keys[index - 2]), "three of one key");'],
+  ]),
+  ...of("sync.mjs", "traces_sync.json", [
+    [
+      "8.4.2",
+      "the span that was asked about",
+      'demand(reply.fields.span === undefined || reply.fields.span === request.fields.span, "another span");',
+    ],
+    [
+      "8.4.2",
+      "the author that was asked about",
+      'demand(reply.name !== "Payloads" || reply.fields.author.equals(request.fields.author), "another author");',
+    ],
+    ["8.4.3", "authors ascend", 'demand(Buffer.compare(previous, author) < 0, "not ascending");'],
+    [
+      "8.4.3",
+      "a page that is not the last brings one",
+      'demand(isLast || authors.length > 0, "an empty page that is not the last");',
+    ],
+    [
+      "8.4.3",
+      "each author has a slot",
+      'demand(valid.some((byte, index) => byte | voided[index]), "an author without a slot");',
+    ],
+    [
+      "8.4.3",
+      "no slot is both valid and void",
+      'demand(!valid.some((byte, index) => byte & voided[index]), "a slot both valid and void");',
+    ],
+  ]),
+  ...of("node_session.mjs", "traces_horizon.json", [
+    [
+      "8.4.5",
+      "nothing beyond the horizon is asked for",
+      "filter((step) => step < until && step <= this.horizon)",
+      "filter((step) => step < until)",
+    ],
+  ]),
+  ...of("node_sync.mjs", "traces_steps.json", [
+    ["8.4.6", "live from an equal Head on", "this.isLive = true;"],
+  ]),
+];

@@ -1,0 +1,43 @@
+// Cases of views.json and losses.json.
+
+import { objectives, projectedGradients, rowsOfDirections } from "./losses.mjs";
+import { runNamed } from "./vector_messages.mjs";
+import { fromFloat64, fromHex, fromKey, toFloat64 } from "./vector_notation.mjs";
+import { basesOf, view } from "./view.mjs";
+
+const TOLERANCE = 1e-9; // relative: exp and log differ in their last bits
+
+export const VIEWS = {
+  view({ manifest, base, epochs, basis, renewals }, file) {
+    const run = runNamed(file, manifest);
+    const bases = basesOf(run, fromHex(basis), renewals.map(([from, data]) => [from, fromHex(data)]));
+    const held = epochs.map(([epoch, flat]) => [epoch, flat.map(BigInt)]);
+    return { tensors: view(run, bases, base, held) };
+  },
+};
+
+export const LOSSES = {
+  objective({ rows, ...task }, _, expected) {
+    const given = rows.map(({ label, log_likelihoods: candidates }) => ({
+      label,
+      logLikelihoods: candidates.map((tokens) => tokens.map(fromFloat64)),
+    }));
+    const { values, predictions } = objectives(task, given);
+    const shown = values?.map((value, index) => nearly(value, expected.values?.[index])) ?? null;
+    const found = { values: shown, shown: expected.shown };
+    return task.kind === "completion" ? found : { ...found, predictions };
+  },
+  projected_gradients({ objectives: found, ...method }, _, expected) {
+    const gradients = projectedGradients(method, found.map(fromFloat64));
+    return { projected_gradients: gradients.map(toFloat64), shown: expected.shown };
+  },
+  blocks({ seed, batch_rows: batchRows, directions, shares, local_step: localStep, dataset_rows: dataRows }) {
+    return { rows: rowsOfDirections({ seed: fromKey(seed), batchRows, directions, shares, localStep, dataRows }) };
+  },
+};
+
+/** What is expected where the value is that within the tolerance. */
+function nearly(value, expected) {
+  const isNear = expected !== undefined && Math.abs(value - fromFloat64(expected)) <= TOLERANCE * Math.abs(value);
+  return isNear ? expected : toFloat64(value);
+}

@@ -1,0 +1,55 @@
+// From coefficients to weights (SPEC 4.5), in whole multiples of a power of two.
+
+import { createHash } from "node:crypto";
+import { readBasisFile } from "./basis_file.mjs";
+import { randomBasis, scaleExponent } from "./subspace.mjs";
+
+/** The bases of a run by epoch: (epoch, p) -> {u, v}. file, renewals ([first epoch, bytes]): where it is published. */
+export function basesOf({ manifest, runId }, file, renewals) {
+  const { method, tensors } = manifest;
+  if (method.basis === "random") {
+    return (epoch, p) => randomBasis(runId, epoch, p, { ...tensors[p], rank: method.rank });
+  }
+  const published = [[0, file], ...renewals].map(([from, data]) => {
+    const named = { ...method, basis_sha256: createHash("sha256").update(data).digest("hex") };
+    return { from, bases: readBasisFile({ method: named, tensors }, data) };
+  });
+  return (epoch, p) => published.findLast(({ from }) => from <= epoch).bases[p];
+}
+
+/** {scale_exp, entries} of every tensor: W_p = 2^scale_exp x entries. base: W0; epochs: [epoch, flat as BigInt]. */
+export function view({ manifest }, bases, base, epochs) {
+  const { method, tensors } = manifest;
+  let offset = 0;
+  return tensors.map(({ kind, rows, cols }, p) => {
+    const size = kind === "matrix" ? method.rank ** 2 : method.rank;
+    const place = [offset, (offset += size)];
+    const exponent = method.alpha_exp + scaleExponent(method, kind);
+    const scaled = [base[p]].flat(2).map((weight) => BigInt(weight) << BigInt(-exponent));
+    for (const [epoch, flat] of epochs) {
+      const moved = product(bases(epoch, p), flat.slice(...place), { rank: method.rank, rows, cols });
+      moved.forEach((entry, index) => (scaled[index] -= entry));
+    }
+    const entries = scaled.map(Number);
+    return { scale_exp: exponent, entries: kind === "vector" ? entries : inRows(entries, cols) };
+  });
+}
+
+/** U C V^T, for a vector U C, row by row. */
+function product({ u, v }, core, { rank, rows, cols }) {
+  const width = Math.max(cols, 1);
+  const entry = (row, column) => {
+    let sum = 0n;
+    for (let i = 0; i < rank; i += 1) {
+      const left = BigInt(u[row * rank + i]);
+      if (cols === 0) sum += left * core[i];
+      for (let j = 0; cols > 0 && j < rank; j += 1) sum += left * core[i * rank + j] * BigInt(v[column * rank + j]);
+    }
+    return sum;
+  };
+  return Array.from({ length: rows * width }, (_, place) => entry(Math.floor(place / width), place % width));
+}
+
+function inRows(entries, length) {
+  return Array.from({ length: entries.length / length }, (_, row) => entries.slice(row * length, (row + 1) * length));
+}

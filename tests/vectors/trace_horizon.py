@@ -1,0 +1,88 @@
+"""Traces of the horizon (SPEC 7.3.3): which steps lie too far ahead, of what is pushed and of what is pulled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from tests.support.ledgers import ledger_of, seal
+from tests.vectors.notation import Document
+from tests.vectors.runs import run
+from tests.vectors.trace_files import traces
+from tests.vectors.trace_recorder import Story, X, Y, Z, head_of
+
+LONG = run({"rank": 2, "epoch_steps": 512, "clip": 99}, steps=2_000)
+ROUNDS = run({"rank": 2, "epoch_steps": 512, "clip": 99, "local_steps": 4}, steps=2_048)
+_MANIFESTS = {"long": LONG, "rounds": ROUNDS}
+
+
+def horizon() -> Document:
+    """traces_horizon.json"""
+    return traces("The horizon: SPEC 7.3.3", _stories, _MANIFESTS)
+
+
+def _stories() -> Iterator[Story]:
+    yield from _pushed()
+    yield from _pulled()
+
+
+def relay(name: str, *, held: tuple[bytes, ...] = (), step: int = 0, **config: Any) -> Story:
+    """A live relay with a neighbour that is at ``step``."""
+    told = Story(name, LONG, held=held, is_training=False, **config).tick(0).join(10, X)
+    return told.same(20, X, step=step)
+
+
+def _pushed() -> Iterator[Story]:
+    told = relay("pushed: 64 rounds beyond the frontier, and no further", held=(seal(LONG, 1, 100), seal(LONG, 2, 120)))
+    yield told.push(100, X, seal(LONG, 1, 165), seal(LONG, 1, 164)).tick(150)
+
+    told = Story("pushed, in rounds of four steps", ROUNDS, held=[seal(ROUNDS, 1, 100)], is_training=False)
+    yield told.tick(0).join(10, X).same(20, X).push(100, X, seal(ROUNDS, 1, 360), seal(ROUNDS, 1, 356))
+
+    told = Story("pushed: 64 rounds beyond the own next step", LONG, held=[seal(LONG, 9, 100, 1)], reserved_step=199)
+    yield told.tick(0).join(10, X).same(20, X).push(100, X, seal(LONG, 1, 265), seal(LONG, 1, 264))
+
+    told = relay("pushed: 64 rounds beyond the lower median of the neighbours' steps, which one liar does not move")
+    told.join(30, Y, Z).same(40, Y, step=300).same(50, Z, step=1_900)
+    yield told.push(100, Z, seal(LONG, 1, 365), seal(LONG, 1, 364)).push(110, Z, seal(LONG, 1, 1_000))
+
+    told = relay(
+        "pushed: a second payload of a slot that is held lies nowhere too early",
+        held=(seal(LONG, 1, 500), seal(LONG, 2, 7)),
+    )
+    yield told.push(100, X, seal(LONG, 1, 500, 77)).push(110, X, seal(LONG, 2, 600))
+
+    told = Story("not live: nothing is too early", LONG, is_training=False)
+    yield told.tick(0).join(10, X).push(100, X, seal(LONG, 1, 1_999))
+
+
+def _pulled() -> Iterator[Story]:
+    far = [seal(LONG, 1, step) for step in (900, 1_014, 1_015)]
+    told = relay("pulled: 64 rounds beyond the step of that neighbour; what lies beyond is not asked for")
+    ahead = replace(head_of(ledger_of(LONG, far)), step=950)
+    told.tell(2_000, X, ahead).tell(4_000, X, ahead)
+    yield told.answer(4_010, X, ledger_of(LONG, far)).push(4_100, X, seal(LONG, 2, 1_500))
+
+    told = relay("pulled: of a neighbour that is behind, 64 rounds beyond the frontier", held=(seal(LONG, 1, 100),))
+    full = ledger_of(LONG, [seal(LONG, 1, 100), seal(LONG, 2, 164), seal(LONG, 2, 165)])
+    told.tell(2_000, X, head_of(full, step=50))
+    yield told.catch_up(4_000, X, full, step=50)
+
+    left = [seal(LONG, author, 10) for author in (1, 2, 3)]
+    last = [seal(LONG, 4, 100)]
+    more = [seal(LONG, 4, 164), seal(LONG, 4, 165)]
+    told = relay(
+        "pulled, all silent for 60 s: 64 rounds beyond the highest step held of any other author", held=(*left, *last)
+    )
+    full = ledger_of(LONG, [*left, *last, *more])
+    told.tell(2_000, X, head_of(full, step=9))
+    yield told.catch_up(4_000, X, full, step=9)
+
+    told = relay("pulled, one heard of within 60 s: the highest step held does not count", held=(*left, *last))
+    told.push(1_000, X, seal(LONG, 5, 20)).tell(2_000, X, head_of(full, step=9))
+    yield told.catch_up(4_000, X, full, step=9)
+
+    told = Story("a session that began before the node was live has no horizon", LONG, is_training=False)
+    told.tick(0).join(10, X, Y).until_pull(30, X, ledger_of(LONG, far)).same(40, Y)
+    yield told.answer(50, X, ledger_of(LONG, far))

@@ -1,0 +1,244 @@
+"""Traces of anti-entropy (SPEC 8.4): sessions from their first request to being live, retries, sharing, and liars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from protocol.crypto import Author
+from protocol.ledger.digest_buckets import bitmap_of, shard_of
+from protocol.sync.anti_entropy import answer
+from protocol.wire import (
+    Authors,
+    AuthorsRequest,
+    Payloads,
+    PayloadsRequest,
+    PullDone,
+    PullRequest,
+    Records,
+    ShardsRequest,
+    Spans,
+    SpansRequest,
+    StatementsRequest,
+    WantedSlots,
+)
+from tests.support.ledgers import ledger_of, seal, signer
+from tests.vectors.notation import Document
+from tests.vectors.runs import EXAMPLE, run
+from tests.vectors.trace_files import traces
+from tests.vectors.trace_recorder import Story, X, Y, head_of
+
+LONG = run({"rank": 2, "epoch_steps": 512, "clip": 99}, steps=4_096)
+FEW = run({}, authors_max=3)
+_MANIFESTS = {"example": EXAMPLE, "long": LONG, "few": FEW}
+
+
+def anti_entropy() -> Document:
+    """traces_sync.json"""
+    return traces("Anti-entropy: SPEC 8.4", _stories, _MANIFESTS)
+
+
+def _stories() -> Iterator[Story]:
+    yield from _sessions()
+    yield from _payloads()
+    yield from _times()
+    yield from _several()
+    yield from _liars()
+    yield from _answers()
+
+
+def relay(name: str, *, held: tuple[bytes, ...] = (), is_live: bool = False, first_request: int = 100) -> Story:
+    """A relay of the example run with two neighbours."""
+    told = Story(name, EXAMPLE, held=held, is_training=False, first_request=first_request).tick(0).join(10, X, Y)
+    return told.same(20, X) if is_live else told
+
+
+# --- whole sessions
+
+
+def _sessions() -> Iterator[Story]:
+    held = (seal(LONG, 1, 5), seal(LONG, 1, 1_030), seal(LONG, 2, 2_050))
+    told = Story("only what differs is asked for: spans, shards, authors, slots", LONG, held=held, is_training=False)
+    more = [seal(LONG, 1, 1_031), seal(LONG, 3, 1_040), seal(LONG, 2, 2_049), seal(LONG, 4, 4_000)]
+    yield told.tick(0).join(10, X, Y).catch_up(30, X, ledger_of(LONG, [*held, *more])).tick(80)
+
+    told = relay("authors come in pages", held=(seal(EXAMPLE, 2, 0),))
+    full = ledger_of(EXAMPLE, [seal(EXAMPLE, author, 0) for author in range(5)])
+    with told.limited(AUTHORS_PER_PAGE_MAX=2):
+        told.catch_up(30, X, full)
+    yield told
+
+    told = relay("a pull asks for as many slots as fit if all are void")
+    full = ledger_of(EXAMPLE, [seal(EXAMPLE, author, step) for author in (1, 2) for step in range(3)])
+    with told.limited(PULL_BYTES_MAX=500):
+        told.catch_up(30, X, full)
+    yield told
+
+    told = relay("live: another root twice in a row begins a session, once does not", is_live=True)
+    full = ledger_of(EXAMPLE, [seal(EXAMPLE, 1, 0)])
+    told.tell(2_000, X, head_of(full)).same(4_000, X).tell(6_000, X, head_of(full))
+    yield told.catch_up(8_000, X, full)
+
+    told = relay("after the number 4,294,967,295 comes 1", first_request=0xFFFF_FFFD)
+    yield told.catch_up(30, X, ledger_of(EXAMPLE, [seal(EXAMPLE, 1, 0)]))
+
+
+# --- different payloads, void slots
+
+
+def _payloads() -> Iterator[Story]:
+    here, there, after = seal(EXAMPLE, 1, 5, 1), seal(EXAMPLE, 1, 5, 2), seal(EXAMPLE, 1, 6, 3)
+
+    told = relay("other payload in the same slot: payload hashes show which, and it becomes void", held=(here, after))
+    yield told.catch_up(30, X, ledger_of(EXAMPLE, [there, after]))
+
+    told = relay("void there and not here: both records are pulled", held=(here, after))
+    yield told.catch_up(30, X, ledger_of(EXAMPLE, [here, there, after]))
+
+    told = relay("more here than there: nothing is asked beyond the authors", held=(here, after))
+    yield told.catch_up(30, X, ledger_of(EXAMPLE, [here]))
+
+    told = relay("void here and not there: nothing to pull", held=(here, there, after))
+    yield told.catch_up(30, X, ledger_of(EXAMPLE, [there, after]))
+
+    told = relay("hashes that do not fit the bitmap: the session has failed", held=(here, after))
+    full = ledger_of(EXAMPLE, [there, after])
+    told.tell(30, X, head_of(full)).answer(30, X, full, until=PayloadsRequest)
+    told.tell(40, X, Payloads(request=104, span=0, author=signer(1).author, hashes=bytes(8)))
+    yield told.tell(1_050, X, head_of(full)).tell(2_040, X, head_of(full))
+
+
+# --- time
+
+
+def _times() -> Iterator[Story]:
+    one, two = seal(EXAMPLE, 1, 0), seal(EXAMPLE, 2, 0)
+    full = ledger_of(EXAMPLE, [one, two])
+    spans = Spans(request=101, statements=bytes(16), spans=())
+
+    told = relay("no answer: asked once more after 5 s, given up after 10 s, asked again after 2 s of rest")
+    told.tell(30, X, head_of(full)).ticks(5_029, 5_030, 9_000, 10_029, 10_030)
+    told.tell(10_040, X, spans).tell(12_029, X, head_of(full)).tell(12_030, X, head_of(full))
+    yield told.ticks(22_030).tell(26_029, X, head_of(full)).tell(26_030, X, head_of(full))
+
+    told = relay("parts of an answer keep a session alive, for 60 s in all")
+    records = [seal(EXAMPLE, 1, step) for step in range(9)]
+    told.until_pull(30, X, ledger_of(EXAMPLE, records))
+    for number in range(7):
+        told.tell(9_000 * number + 5_000, X, Records(request=104, data=records[number])).tick(9_000 * number + 9_000)
+    yield told.tell(63_999, X, head_of(full)).tell(64_000, X, head_of(full))
+
+    told = relay("an answer that came after a request was sent again counts once")
+    told.tell(30, X, head_of(full)).tick(5_030).answer(5_040, X, full, rounds=1)
+    yield told.tell(5_050, X, *answer(full, SpansRequest(request=101)))
+
+    told = relay("fewer records than slots: failed; none came, so the rest doubles")
+    told.until_pull(30, X, full).pulled(40, X)
+    told.tell(2_039, X, head_of(full)).tell(2_040, X, head_of(full))
+    told.answer(2_050, X, full, until=PullRequest).pulled(2_060, X)
+    yield told.tell(6_059, X, head_of(full)).tell(6_060, X, head_of(full))
+
+    told = relay("the rest between sessions that fail is a minute at most")
+    now_ms = 0
+    for rest_ms in (2_000, 4_000, 8_000, 16_000, 32_000, 60_000):
+        told.until_pull(now_ms + 50, X, full).pulled(now_ms + 60, X)
+        now_ms += rest_ms + 50
+    yield told.tell(now_ms + 9, X, head_of(full)).tell(now_ms + 10, X, head_of(full))
+
+    told = relay("fewer records than slots: failed; some came, so the rest is 1 s")
+    told.until_pull(30, X, full).pulled(40, X, one)
+    yield told.tell(1_039, X, head_of(full)).tell(1_040, X, head_of(full))
+
+    told = relay("records of a request that is over, or that nobody made, are taken like pushed ones")
+    yield told.tell(30, X, Records(request=77, data=one)).tick(80)
+
+
+# --- several neighbours
+
+
+def _several() -> Iterator[Story]:
+    one, two = seal(LONG, 1, 3), seal(LONG, 2, 1_500)
+    full = ledger_of(LONG, [one, two])
+
+    told = Story(
+        "what one session pulls another skips; a session that skipped makes nobody live", LONG, is_training=False
+    )
+    told.tick(0).join(10, X, Y).until_pull(30, X, full)
+    told.catch_up(40, Y, full).leave(50, X)
+    yield told.catch_up(5_000, Y, full)
+
+    told = Story("the one that pulls leaves: another is asked for it", LONG, is_training=False)
+    told.tick(0).join(10, X, Y).until_pull(30, X, full).leave(40, X)
+    yield told.catch_up(50, Y, full)
+
+    told = Story("an equal head makes it live while a session is under way", LONG, is_training=False)
+    told.tick(0).join(10, X, Y).until_pull(30, X, full).same(40, Y)
+    yield told.answer(50, X, full)
+
+
+# --- 8.4.1 to 8.4.3
+
+
+def _liars() -> Iterator[Story]:
+    records = [seal(EXAMPLE, author, 0) for author in (1, 2)]
+    full = ledger_of(EXAMPLE, records)
+
+    def asked(name: str, until: type) -> Story:
+        return relay(name).tell(30, X, head_of(full)).answer(30, X, full, until=until)
+
+    yield asked("an answer about another span: UNREQUESTED", ShardsRequest).tell(
+        40,
+        X,
+        *(replace(each, span=1) for each in answer(full, ShardsRequest(request=102, span=0))),  # type: ignore[call-arg]
+    )
+    told = asked("authors: one page", AuthorsRequest)
+    request = told.request(X)
+    assert isinstance(request, AuthorsRequest)
+    (page,) = answer(full, request)
+    assert isinstance(page, Authors)
+    first, second = page.authors
+
+    def answered(name: str, answer: Authors) -> Story:
+        return asked(f"authors: {name}: UNREQUESTED", AuthorsRequest).tell(40, X, answer)
+
+    yield answered("not ascending", replace(page, authors=(second, first)))
+    yield answered("one twice", replace(page, authors=(first, first)))
+    yield answered("none, and not the last page", replace(page, authors=(), is_last=False))
+    yield answered("one without a slot", replace(page, authors=(replace(first, valid=bytes(128)),)))
+    yield answered("a slot both valid and void", replace(page, authors=(replace(first, void=first.valid),)))
+    yield answered("of another request", replace(page, span=3))
+
+    told = Story("authors: more than the run may have, over several pages: UNREQUESTED", FEW, is_training=False)
+    crowd = ledger_of(EXAMPLE, [seal(EXAMPLE, author, 0) for author in range(4)])
+    told.tick(0).join(10, X).tell(30, X, head_of(crowd)).answer(30, X, crowd, until=AuthorsRequest)
+    with told.limited(AUTHORS_PER_PAGE_MAX=2):
+        told.answer(40, X, crowd, until=PullRequest)
+        pull = told.request(X)
+        assert isinstance(pull, PullRequest)
+        numbers = {signer(number).author: number for number in range(4)}
+        told.pulled(50, X, *(seal(FEW, numbers[Author(wanted.author)], 0) for wanted in pull.wanted))
+        told.answer(60, X, crowd)
+    yield told
+
+    here = seal(EXAMPLE, 1, 0, 77)
+    told = relay("payload hashes of another author: UNREQUESTED", held=(here,)).tell(30, X, head_of(full))
+    told.answer(30, X, full, until=PayloadsRequest)
+    yield told.tell(40, X, Payloads(request=104, span=0, author=signer(2).author, hashes=bytes(8)))
+
+    told = asked("a late answer is nobody's fault, whatever its kind", ShardsRequest)
+    yield told.tell(40, X, PullDone(request=101, records=5)).answer(50, X, full)
+
+
+# --- the answering side
+
+
+def _answers() -> Iterator[Story]:
+    held = (seal(EXAMPLE, 1, 5, 1), seal(EXAMPLE, 1, 5, 2), seal(EXAMPLE, 1, 6, 3), seal(EXAMPLE, 2, 5, 4))
+    told = relay("answers to every request, live or not", held=held)
+    author = signer(1).author
+    told.tell(30, X, SpansRequest(request=9), ShardsRequest(request=10, span=0), ShardsRequest(request=11, span=3))
+    told.tell(40, X, AuthorsRequest(request=12, span=0, shards=(shard_of(author),), after=bytes(32)))
+    told.tell(50, X, PayloadsRequest(request=13, span=0, author=author))
+    wanted = WantedSlots(span=0, author=author, steps=bitmap_of([5, 6, 7]))
+    told.tell(60, X, PullRequest(request=14, wanted=(wanted,)))
+    yield told.tell(70, X, StatementsRequest(request=15, after=bytes(33)))
