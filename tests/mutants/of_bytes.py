@@ -105,6 +105,45 @@ MESSAGES = (
         detector=Vectors(("manifests.json",)),
     ),
     Mutant(
+        name="log-records-in-any-order",
+        breaks="one run has several log files that all say they are it",
+        edits=(
+            Edit(
+                "protocol.documents.log_file",
+                "_Loader._add_record",
+                "(place := _place(record)) <= self._last_place",
+                "not (place := _place(record))",
+            ),
+        ),
+        detector=Vectors(("logs.json",)),
+    ),
+    Mutant(
+        name="audit-of-any-run",
+        breaks="a report about a message of another run is taken for one about this run",
+        edits=(
+            Edit(
+                "protocol.documents.audit_report",
+                "decode_report_untrusted",
+                "if report.run_id != manifest.run_id.hex():",
+                "if False:",
+            ),
+        ),
+        detector=Vectors(("audits.json",)),
+    ),
+    Mutant(
+        name="part-from-anywhere",
+        breaks="a peer may send the parts of a document in any order, and the node puts them together so",
+        edits=(
+            Edit(
+                "sfnode.network.sessions.file_download",
+                "Download._add_untrusted",
+                "part.offset == len(self._received) and ",
+                "",
+            ),
+        ),
+        detector=Vectors(("sessions.json",)),
+    ),
+    Mutant(
         name="manifest-signature-not-checked",
         breaks="anybody may change the manifest on the way",
         edits=(Edit(_MANIFEST, "decode_run_untrusted", "if not is_signed(", "if False and not is_signed("),),

@@ -166,6 +166,23 @@ export const SWITCHES_OF_RUNS = [
     ["1.4.13 MANIFEST_FIELD", "any number of cores", "cores <= CORES_MAX", "true"],
     ["1.4.13 MANIFEST_FIELD", "Rademacher cores of any size", "cores * method.rank ** 2 <= CORE_PRODUCTS_MAX", "true"],
   ]),
+  ...of("manifest_rules.mjs", "manifests.json", [
+    ["1.4.2 MANIFEST_FIELD", "any name of the model's configuration", "[model.config, ...model.weights", "[...model.weights"],
+  ]),
+  ...of("model.mjs", "models.json", [
+    [
+      "1.5",
+      "names by their UTF-16 units",
+      "Buffer.compare(one.bytes, other.bytes)",
+      "(one.name < other.name ? -1 : 1)",
+    ],
+    ["1.5", "tensors in the order of a file", "  named.sort((one, other) => Buffer.compare(one.bytes, other.bytes));\n"],
+    ["1.5", "shapes are not in the content", "    Buffer.concat(shape.map(u32)),\n"],
+    ["1.5", "names are not in the content", "    bytes,\n    Buffer", "    Buffer"],
+    ["1.5", "big-endian values", "writeFloatLE", "writeFloatBE"],
+    ["1.5", "pieces of 2^19 bytes", "2 ** 20", "2 ** 19"],
+    ["1.5", "the piece list itself, not its hash", "sha256(Buffer.concat(digests))", "Buffer.concat(digests)"],
+  ]),
   ...of("hashing.mjs", "hashing.json", [
     ["2.1", "no lengths between the fields", "  hash.update(u32(field.length));\n"],
     ["2.2", "the last 8 bytes", "readBigUInt64BE(0)", "readBigUInt64BE(24)"],
