@@ -86,17 +86,17 @@ class Reporter:
 
 
 @contextmanager
-def telling() -> Iterator[Callable[[str, int, int], None]]:
+def telling(clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[str, int, int], None]]:
     """What long work calls to say what it does, and how many bytes of how many (0: unknown) are done.
 
     It is a line on the standard error, and there is none before the work has taken `_PATIENCE_S`.
     """
     reporter = Reporter(stream=sys.stderr)
-    started = told = time.monotonic()
+    started = told = clock()
 
     def tell(text: str, done: int, total: int) -> None:
         nonlocal told
-        now = time.monotonic()
+        now = clock()
         if now - started < _PATIENCE_S or now - told < reporter.pause_s:
             return
         told = now

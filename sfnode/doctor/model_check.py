@@ -12,9 +12,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from protocol.run import ModelSpec
+from protocol.errors import OperatorError
+from protocol.run import FileSpec, ModelSpec
 from protocol.schema import from_plain_untrusted
 from sfnode.doctor.findings import Finding, fail, ok, warning
+from sfnode.model_files import weight_files
 from sfnode.worker_protocol import DeviceReport
 
 _CHUNK_BYTES: Final = 1 << 22
@@ -31,14 +33,27 @@ def check_files(folder: Path | None, spec: ModelSpec, is_over: Callable[[], bool
         text = f"{spec.id} is not on this disk yet, or not as sfnode loads it"
         advice = "`sfnode join` fetches and converts it; or give a folder with a copy: --model FOLDER"
         return warning(name, text, advice)
-    for wanted in spec.files:
+    again = f"get all files of {spec.id}, revision {spec.revision or 'any'}"
+    for wanted in (spec.config, *spec.tokenizer):
         path = folder / wanted.name
         if not path.is_file():
-            return fail(name, f"{path} is missing", f"get all files of {spec.id}, revision {spec.revision or 'any'}")
+            return fail(name, f"{path} is missing", again)
         if _hash(path, is_over) != wanted.sha256:
-            text = f"{path} is not the run's file: another SHA-256 than {wanted.sha256[:16]}..."
-            return fail(name, text, f"get it again, of {spec.id}, revision {spec.revision or 'any'}")
+            return fail(name, _otherwise(path, wanted), again)
+    try:
+        weight_files(folder)
+    except OperatorError as error:
+        return fail(name, str(error), again)
+    for wanted in spec.weights:
+        path = folder / wanted.name
+        if not path.is_file() or _hash(path, is_over) != wanted.sha256:
+            advice = f"`sfnode join` compares the weights themselves; if they are others, {again}"
+            return warning(name, f"{_otherwise(path, wanted)}; it may hold the same weights", advice)
     return ok(name, f"{len(spec.files)} files in {folder} have the run's hashes")
+
+
+def _otherwise(path: Path, wanted: FileSpec) -> str:
+    return f"{path} is not the run's file: another SHA-256 than {wanted.sha256[:16]}..."
 
 
 def _hash(path: Path, is_over: Callable[[], bool]) -> str:

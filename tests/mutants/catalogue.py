@@ -8,9 +8,11 @@ from tests.mutants import (
     of_bytes,
     of_ledger,
     of_model,
+    of_model_files,
     of_network,
     of_node,
     of_peers,
+    of_pieces,
     of_snapshots,
     of_storage,
     of_sync,
@@ -30,6 +32,8 @@ MUTANTS = (
     *of_model.SUMS,
     *of_model.MEANING,
     *of_model.MEMORY,
+    *of_model_files.HOSTILE_FILES,
+    *of_model_files.MODEL_CACHE,
     *of_node.RECORDS,
     *of_node.SIGNING,
     *of_node.FLOOD,
@@ -49,6 +53,7 @@ MUTANTS = (
     *of_peers.RATE_LIMITS,
     *of_peers.PLACES,
     *of_peers.REPUTATION,
+    *of_pieces.PIECES,
 )
 
 

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from protocol.errors import OperatorError
-from sfnode.reporter import Reporter, format_rate
+from sfnode.reporter import Reporter, format_rate, telling
 
 
 class Terminal(io.StringIO):
@@ -65,6 +65,37 @@ def test_reporter__reader_gone__leaves_no_traceback_at_exit() -> None:
     process.stderr.close()
     assert process.wait() == 1
     assert last == b"protocol.errors.OperatorError: cannot write to the standard output: Broken pipe"
+
+
+@pytest.mark.parametrize(
+    ("stream", "seconds", "said"),
+    [
+        (Terminal(), [1.9], ""),
+        (Terminal(), [2.1], "\r\x1b[2Kfetching a model: 3 of 1,000 MB\n"),
+        (Terminal(), [2.1, 2.2, 2.7], "\r\x1b[2Kfetching a model: 3 of 1,000 MB" * 2 + "\n"),
+    ],
+    ids=["soon done", "long", "longer"],
+)
+def test_telling__work_on_a_terminal__is_a_line_from_the_third_second_on(
+    stream: Terminal, seconds: list[float], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _told_on(stream, seconds, monkeypatch) == said
+
+
+def test_telling__work_elsewhere__is_a_json_line_every_five_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [json.loads(line) for line in _told_on(io.StringIO(), [1, 3, 5, 8, 9], monkeypatch).splitlines()]
+    assert [line["event"] for line in lines] == ["working"]
+    assert (lines[0]["what"], lines[0]["bytes"], lines[0]["bytes_in_all"]) == ("fetching a model", 3_000_000, 10**9)
+
+
+def _told_on(stream: io.StringIO, seconds: list[float], monkeypatch: pytest.MonkeyPatch) -> str:
+    """What is written when work of a gigabyte is told of after so many seconds."""
+    now = iter([0.0, *seconds])
+    monkeypatch.setattr(sys, "stderr", stream)
+    with telling(lambda: next(now)) as tell:
+        for _ in seconds:
+            tell("fetching a model", 3_000_000, 10**9)
+    return stream.getvalue()
 
 
 def test_format_rate__any_size__has_a_fitting_unit() -> None:

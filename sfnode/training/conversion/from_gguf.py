@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,11 +11,11 @@ from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 from transformers.utils import logging as transformers_logging
 
 from protocol.errors import OperatorError
-from sfnode.model_files import CONFIG_FILE, read_config
+from sfnode.model_files import CONFIG_FILE, read_config, tokenizer_files
 from sfnode.training.conversion.allowance import allow
 from sfnode.training.conversion.gguf_header import check_header
 from sfnode.training.conversion.weight_writer import narrowest, write_json_file, write_weights
-from sfnode.training.model import skeleton
+from sfnode.training.model import check_configs, skeleton
 
 _FLOAT_BYTES: Final = 4  # of a weight once it is read: fp32
 _HELD_TWICE: Final = 2  # a tensor that is being copied; and all of them, where experts are gathered
@@ -24,6 +25,8 @@ _OF_THE_PLACE: Final = ("is_local", "local_files_only", "name_or_path")  # in it
 
 def convert_gguf(source: Path, out: Path) -> None:
     """Write the model in the file ``source`` into ``out``. Weights that 16 bits do not hold exactly become fp32.
+
+    A config.json or a tokenizer that is in ``out`` holds, and not the file's.
 
     Takes 4 bytes of memory for each weight. OperatorError.
     """
@@ -42,14 +45,20 @@ def convert_gguf(source: Path, out: Path) -> None:
 
 def _convert(source: Path, out: Path) -> None:
     read: Any = load_gguf_checkpoint  # carries no types
-    config = read(source)["config"]
-    kept = {key: value for key, value in config.items() if not key.startswith("_")}
-    write_json_file(out / CONFIG_FILE, kept)
-    empty = skeleton(out)
-    write_json_file(out / CONFIG_FILE, {**kept, "architectures": [type(empty).__name__]})
-    _write_tokenizer(source, out)
-    tensors = read(source, return_tensors=True, model_to_load=empty)["tensors"]
+    if not (out / CONFIG_FILE).is_file():
+        config = read(source)["config"]
+        _write_config(out, {key: value for key, value in config.items() if not key.startswith("_")})
+    check_configs(out)
+    if not tokenizer_files(out):
+        _write_tokenizer(source, out)
+    tensors = read(source, return_tensors=True, model_to_load=skeleton(out))["tensors"]
     write_weights(out, {name: narrowest(tensor) for name, tensor in tensors.items()})
+
+
+def _write_config(out: Path, config: Mapping[str, object]) -> None:
+    """The fields of the file alone: what a release of transformers adds would be another file with the next one."""
+    write_json_file(out / CONFIG_FILE, config)
+    write_json_file(out / CONFIG_FILE, {**config, "architectures": [type(skeleton(out)).__name__]})
 
 
 def _write_tokenizer(source: Path, out: Path) -> None:

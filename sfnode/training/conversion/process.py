@@ -9,11 +9,13 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from safetensors import SafetensorError
+
 from protocol.errors import OperatorError
 from sfnode.model_files import WeightForm
-from sfnode.storage import describe_os_error
 from sfnode.training.conversion.from_gguf import convert_gguf
 from sfnode.training.conversion.from_pickles import convert_pickles
+from sfnode.training.write_errors import describe_write_error
 
 _REFUSED: Final = 3  # exit code; others are those of a process that was killed, or that has a bug
 
@@ -31,8 +33,8 @@ def convert(form: WeightForm, source: Path, out: Path) -> None:
                 convert_pickles(source, out)
     except MemoryError:
         raise OperatorError(f"{source} takes more memory than such a file may") from None
-    except OSError as error:
-        raise OperatorError(f"{source} cannot be converted into {out}: {describe_os_error(error)}") from None
+    except (OSError, SafetensorError) as error:
+        raise OperatorError(f"{source} cannot be converted into {out}: {describe_write_error(error)}") from None
 
 
 def main() -> None:

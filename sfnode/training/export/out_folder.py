@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from protocol.errors import OperatorError
-from sfnode.storage import describe_os_error
+from sfnode.training.write_errors import describe_write_error
 
 
 @contextmanager
@@ -32,7 +31,7 @@ def fresh_folder(out: Path, *, force: bool) -> Iterator[Path]:
         _make_readable(part)
         _move_into_place(part, out)
     except (OSError, SafetensorError) as error:
-        raise OperatorError(f"cannot write {out}: {_reason(error)}") from error
+        raise OperatorError(f"cannot write {out}: {describe_write_error(error)}") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
@@ -64,11 +63,3 @@ def _move_into_place(part: Path, out: Path) -> None:
         old.rename(out)
         raise
     shutil.rmtree(old)
-
-
-def _reason(error: OSError | SafetensorError) -> str:
-    """What to tell the operator. Safetensors puts the number of an operating system's error into its text."""
-    if isinstance(error, SafetensorError):
-        number = re.search(r"os error (\d+)", str(error))
-        return describe_os_error(OSError(int(number[1]), os.strerror(int(number[1])))) if number else str(error)
-    return describe_os_error(error)

@@ -14,6 +14,7 @@ from sfnode.training.model.loading import (
     positions_of,
     skeleton,
 )
+from sfnode.training.model.model_view import check_configs
 from sfnode.training.model.perturbed import WEIGHT, MatrixTerm, PassContext, Term, VectorTerm, is_norm, with_spare_row
 from sfnode.training.model.probe import layers_read_at_last
 from sfnode.training.model.quantised import Weight, choose_precision, closed_weights, load_in
@@ -40,6 +41,7 @@ __all__ = [
     "Weight",
     "WeightSwitch",
     "attach",
+    "check_configs",
     "check_model",
     "check_positions",
     "choose_device",

@@ -91,6 +91,8 @@ def load_causal_lm(
     quiet.disable_progress_bar()
     with only_these(folder, (CONFIG_FILE, *weight_files(folder))) as view:
         model, info = _load_weights(view, folder, dtype, as_read)
+    for name, found, wanted in sorted(info["mismatched_keys"]):
+        raise OperatorError(f"{folder}: the tensor {name} has shape {[*found]}, config.json's model {[*wanted]}")
     if missing := sorted(info["missing_keys"]):
         # transformers would go on with random weights in their place
         raise OperatorError(f"{folder}: the weights lack {len(missing)} tensors of config.json's model: {missing[0]}")
@@ -114,6 +116,7 @@ def _load_weights(
                 quantization_config=as_read,
                 local_files_only=True,
                 output_loading_info=True,
+                ignore_mismatched_sizes=True,  # they are listed, where otherwise only their number would be told
             )
     except (OSError, ValueError, KeyError, TypeError, ImportError, RuntimeError, SafetensorError) as error:
         cause = (as_read and as_read.fault) or error

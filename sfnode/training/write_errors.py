@@ -1,0 +1,18 @@
+"""Why weights could not be written, in words."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from safetensors import SafetensorError
+
+from sfnode.storage import describe_os_error
+
+
+def describe_write_error(error: OSError | SafetensorError) -> str:
+    """What to tell the operator. Safetensors puts the number of an operating system's error into its text."""
+    if isinstance(error, SafetensorError):
+        number = re.search(r"os error (\d+)", str(error))
+        return describe_os_error(OSError(int(number[1]), os.strerror(int(number[1])))) if number else str(error)
+    return describe_os_error(error)

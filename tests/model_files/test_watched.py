@@ -1,0 +1,84 @@
+"""A process that fills a folder is watched: its progress, its words, its end."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import OperatorError
+from sfnode.model_files import conversion
+from sfnode.model_files.conversion import WeightForm, convert
+from sfnode.model_files.resolve import resolve_model
+from sfnode.model_files.watched import StoodStill, bytes_below, run_watched
+from tests.support.small_disk import small_disk
+from tests.support.stored_models import demo_tensors, pickled_folder
+
+WRITES = "import sys, time; open('{}', 'wb').write(bytes(5_000)); time.sleep(1); sys.exit('what went wrong')"
+
+
+def test_process__that_ends__is_told_of_with_its_last_words(tmp_path: Path) -> None:
+    told: list[int] = []
+    command = [sys.executable, "-c", WRITES.format(tmp_path / "file")]
+    assert run_watched(command, tmp_path, told.append, stall_s=30) == (1, "what went wrong")
+    assert told and told[-1] >= 5_000
+
+
+def test_process__its_folder__is_its_place_for_temporary_files(tmp_path: Path) -> None:
+    """pip gathers a wheel in one before it puts it where it was told: nothing would seem to come."""
+    command = [sys.executable, "-c", "import sys, tempfile; sys.exit(tempfile.gettempdir())"]
+    assert run_watched(command, tmp_path, lambda _bytes: None, stall_s=30) == (1, str(tmp_path))
+
+
+def test_bytes_below__links_and_folders__count_what_lies_there(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "file").write_bytes(bytes(1_000))
+    os.symlink("/dev/zero", tmp_path / "gone")
+    assert 1_000 <= bytes_below(tmp_path) < 1_100
+
+
+@pytest.mark.parametrize(
+    ("outcome", "complaint"),
+    [
+        ((3, "some noise\nmodel.bin: it is no model"), r"^model\.bin: it is no model$"),
+        ((-9, ""), "the process that converted it was killed by signal 9; it may need more memory"),
+        ((1, "Traceback\nKeyError: 'x'"), "the process that converted it failed: KeyError: 'x'"),
+        ((1, ""), "the process that converted it failed: it ended without a word"),
+        (StoodStill(), "converting it stood still for 300 s, and was ended"),
+    ],
+)
+def test_conversion__process_does_not_succeed__operator_is_told_in_one_line(
+    outcome: tuple[int, str] | StoodStill, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*_arguments: object) -> tuple[int, str]:
+        if isinstance(outcome, StoodStill):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(conversion, "run_watched", run)
+    (tmp_path / "work").mkdir()
+    source = pickled_folder(tmp_path / "model", demo_tensors())
+    with pytest.raises(OperatorError, match=complaint):
+        convert(WeightForm.PICKLES, source, tmp_path / "work", lambda *_progress: None)
+
+
+def test_conversion__something_is_not_installed__operator_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversion, "find_spec", lambda name: None if name == "gguf" else name)
+    with pytest.raises(OperatorError, match="converting it needs gguf, which this install lacks"):
+        convert(WeightForm.GGUF, tmp_path / "tiny.gguf", tmp_path, lambda *_progress: None)
+
+
+@pytest.mark.process
+def test_conversion__disk_is_full__operator_is_told_and_nothing_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = pickled_folder(tmp_path / "model", demo_tensors())
+    with small_disk(tmp_path / "disk", kilobytes=256) as disk:
+        monkeypatch.setenv("SFNODE_MODELS", str(disk))
+        with pytest.raises(OperatorError, match="the disk is full"):
+            resolve_model(str(source))
+        assert not list(disk.iterdir())
