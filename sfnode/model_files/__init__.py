@@ -1,6 +1,6 @@
 """Door: `resolve_model`. A model's files on this disk: found, fetched, and held against a run's manifest. No torch."""
 
-from sfnode.model_files.conversion import WeightForm
+from sfnode.model_files.conversion import REFUSED, WeightForm
 from sfnode.model_files.folder import (
     CONFIG_FILE,
     INDEX_FILE,
@@ -23,6 +23,7 @@ __all__ = [
     "ModelFolder",
     "OnProgress",
     "PICKLE_INDEX_FILE",
+    "REFUSED",
     "SINGLE_FILE",
     "WeightForm",
     "check_definition",
