@@ -35,6 +35,7 @@ from sfnode.run import (
     NetworkOptions,
     RunAddress,
     RunSource,
+    SharingOptions,
     SnapshotOptions,
     TrainingOptions,
     address_for_others,
@@ -42,6 +43,7 @@ from sfnode.run import (
 
 _NETWORK = NetworkOptions()
 _SNAPSHOTS = SnapshotOptions()
+_SHARING = SharingOptions()
 
 _source_options = group(
     "source",
@@ -148,6 +150,24 @@ _snapshot_options = group(
         "Use a snapshot only when at least this many authors have signed it.",
     ),
 )
+_sharing_options = group(
+    "sharing",
+    SharingOptions,
+    click.option("--no-share-model", is_flag=True, help="Do not give the model's files to neighbours."),
+    number_option(
+        "--share-rate",
+        _SHARING.share_rate,
+        "Give neighbours this many MiB of the model's files per second, all together; 0 for as many as they take.",
+        least=0,
+    ),
+    click.option("--no-fetch-model", is_flag=True, help="Do not take the model's files from neighbours."),
+    number_option(
+        "--fetch-rate",
+        _SHARING.fetch_rate,
+        "Take this many MiB of the model's files per second from neighbours; 0 for as many as they give.",
+        least=0,
+    ),
+)
 
 
 @click.command()
@@ -160,6 +180,7 @@ _snapshot_options = group(
     device_options,
     _network_options,
     _snapshot_options,
+    _sharing_options,
     click.option(
         "--relay",
         "is_relay",
@@ -214,7 +235,7 @@ async def _run_until_stopped(options: JoinOptions, reporter: Reporter) -> None:
 def _tell_memory(daemon: Daemon) -> None:
     """What a worker of this node's own will take, before it loads anything."""
     training = daemon.config.training
-    if training is None or training.worker_socket is not None:
+    if training is None or training.model is None or training.worker_socket is not None:
         return
     plan, free = foresee_memory(daemon.manifest, training.model, training.dtype), free_memory()
     if plan is not None:

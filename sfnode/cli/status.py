@@ -39,6 +39,8 @@ def status(data_dir: Path, is_json: bool) -> None:
         "ledger": current.ledger_root or "catching up",
         "state": current.state_digest or "catching up",
     }
+    if current.model is not None:
+        rows["model"] = current.model.text
     if current.join:
         rows["join"] = f"sfnode join {current.join}"
     for name, value in rows.items():

@@ -1,6 +1,8 @@
 """Door: `resolve_model`. A model's files on this disk: found, fetched, and held against a run's manifest. No torch."""
 
 from sfnode.model_files.conversion import REFUSED, WeightForm
+from sfnode.model_files.definition import check_names, lacks_of_definition, link_weights, remove_others
+from sfnode.model_files.fetched import assembled_folder, fetched_folder
 from sfnode.model_files.folder import (
     CONFIG_FILE,
     INDEX_FILE,
@@ -13,26 +15,39 @@ from sfnode.model_files.folder import (
     weight_files,
 )
 from sfnode.model_files.packages import is_same_package
+from sfnode.model_files.pieces import HASH_BYTES, PartialFile, PieceIndex, hashes_of, is_there, piece_bytes
 from sfnode.model_files.resolve import find_model_folder, resolve_model
 from sfnode.model_files.verify import check_definition, describe_files, has_weight_files
 from sfnode.model_files.watched import OnProgress
 
 __all__ = [
     "CONFIG_FILE",
+    "HASH_BYTES",
     "INDEX_FILE",
     "ModelFolder",
     "OnProgress",
     "PICKLE_INDEX_FILE",
+    "PartialFile",
+    "PieceIndex",
     "REFUSED",
     "SINGLE_FILE",
     "WeightForm",
+    "assembled_folder",
     "check_definition",
+    "check_names",
     "describe_files",
+    "fetched_folder",
     "find_model_folder",
     "has_weight_files",
+    "hashes_of",
     "is_same_package",
+    "is_there",
+    "lacks_of_definition",
+    "link_weights",
     "pickle_files",
+    "piece_bytes",
     "read_config",
+    "remove_others",
     "resolve_model",
     "tokenizer_files",
     "weight_files",

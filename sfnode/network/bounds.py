@@ -73,11 +73,14 @@ MANIFEST_PLACES: Final = 1  # of them for the manifest only: it takes millisecon
 OBSERVER_IDLE_S: Final = 8.0  # without a request; at 20 kB/s a part takes 1.6 s, one dial back for the doctor 5 s
 SHORT_ANSWERS_PER_S: Final = 20.0  # to one observer, of less than a part: whole ones are bounded by their bytes
 SHORT_ANSWERS_BURST: Final = 64
-NEIGHBOURS_SERVED_MAX: Final = 8  # files that neighbours fetch at the same time, beside those of strangers
-FILES_PER_NEIGHBOUR_MAX: Final = 2  # a basis and a snapshot
+NEIGHBOURS_SERVED_MAX: Final = 16  # files that neighbours fetch at the same time, beside those of strangers
+NEIGHBOURS_GIVEN_MAX: Final = 8  # of them for pieces of the model: four neighbours, which give to others soon
+FILES_PER_NEIGHBOUR_MAX: Final = 4  # a basis, a snapshot, and two streams for the pieces of the model
+PIECE_STREAMS_PER_NEIGHBOUR_MAX: Final = 2  # while one piece ends, the other flows
 OBSERVER_S: Final = 60.0  # enough for the largest manifest at 20 kB/s
 OBSERVER_BYTES_PER_S_MIN: Final = 50_000  # of a basis, after that minute: who is slower dials again and goes on
 PARTS_AHEAD_MAX: Final = 8  # of a basis, asked for at once: a stream's window
+PIECE_PARTS_AHEAD: Final = 4  # of a model's piece: the window of one stream, shared by both
 
 # --- waiting times ----------------------------------------------------------------------------------------------
 DIAL_S: Final = 15.0  # name lookup, TCP, Noise, Yamux and protocol negotiation of one address

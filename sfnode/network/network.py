@@ -53,6 +53,7 @@ from sfnode.network.sessions import (
     Channel,
     Download,
     FileServer,
+    NeighbourFiles,
     OpenSessions,
     RefusedError,
     ServedRun,
@@ -98,6 +99,7 @@ class Network:
         self._book = AddressBook(own_peer=self.peer, bootstrap=bootstrap, chance=random.Random())
         self._book.restore(known_peers)
         self._open_sessions = OpenSessions(self.peer, config.origins)
+        self.neighbour_files = NeighbourFiles(self._host, self._open_sessions, self._channel)
         self._exchange = PeerExchange(config=config, book=self._book, open_sessions=self._open_sessions)
         self._overlay = Dialler(
             host=self._host,
@@ -175,7 +177,7 @@ class Network:
 
     async def fetch(self, download: Download) -> bytes | None:
         """A document from whichever neighbour has it; None when none has it now."""
-        return await self._files.fetch(download, self._host, self._open_sessions)
+        return await self.neighbour_files.fetch(download)
 
     def neighbours(self) -> tuple[NeighbourInfo, ...]:
         """All running sessions."""

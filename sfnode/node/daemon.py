@@ -10,8 +10,7 @@ import os
 import secrets
 import time
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -29,8 +28,6 @@ from protocol.events import (
     FetchSnapshot,
     Halt,
     MessageArrived,
-    PeerJoined,
-    PeerLeft,
     ReportSnapshot,
     ReserveStep,
     SendMessage,
@@ -46,7 +43,6 @@ from protocol.node import Node, NodeConfig, SnapshotUse
 from protocol.run import SignedManifest
 from protocol.state import Replica
 from sfnode.network import (
-    MappingReport,
     Network,
     NetworkConfig,
     Readiness,
@@ -60,9 +56,14 @@ from sfnode.network import (
 from sfnode.node.basis_fetcher import BasisFetcher
 from sfnode.node.catch_up import CatchUpMonitor, Gap
 from sfnode.node.inbox import joined, next_events, open_inbox
+from sfnode.node.model_finder import ModelFinder
+from sfnode.node.model_progress import ModelProgress, ModelStage
+from sfnode.node.model_sharing import ModelSharing
+from sfnode.node.network_news import NetworkNews
 from sfnode.node.snapshot_files import SnapshotFiles, find_file, save_evidence
-from sfnode.node.status_file import ADMITTED, Status, StatusWriter, describe_end, describe_memory, own_admission
+from sfnode.node.status_file import ADMITTED, Status, StatusWriter, describe_end, own_admission
 from sfnode.reporter import Reporter
+from sfnode.run import SharingOptions
 from sfnode.storage import (
     LEDGER_FILE,
     STATUS_FILE,
@@ -80,6 +81,7 @@ from sfnode.worker import Evaluate, Job, Trainer, TrainingConfig
 _STATUS_S = 1.0
 _PEERS_SAVED_S = 5.0  # a node killed sooner after it met its first peers has forgotten them
 _STATEMENTS_S = 1.0
+_EVALUATIONS_WAITING_MAX = 7  # where the worker is far behind, or not there yet, the curve has a point less
 _REPLAYED_AT_ONCE = 2_000  # a fifth of a second
 
 
@@ -97,6 +99,7 @@ class DaemonConfig:
     is_exiting_when_finished: bool = False
     snapshot: SnapshotUse = SnapshotUse.NEVER
     snapshot_authors_min: int = 3
+    sharing: SharingOptions = field(default_factory=SharingOptions)
 
 
 class Daemon:
@@ -113,12 +116,13 @@ class Daemon:
         self._snapshot_files = SnapshotFiles(config.data_dir, reporter)
         self._store: Store
         self._last_evaluation = -1
-        self._dials_reported: set[tuple[str, str]] = set()
         self._admission_reported = ADMITTED
-        self._mapping_reported: MappingReport | None = None
-        self._memory_reported = False
+        self._network_news = NetworkNews(reporter)
+        reference = None if config.training is None else config.training.model
+        self._model_finder = ModelFinder(self.manifest, reference, config.sharing, reporter)
+        self._model_sharing = ModelSharing(self.manifest.model, config.sharing, reporter)
         self._inbox_in, self._inbox_out = open_inbox()
-        self._jobs_in, self._jobs_out = trio.open_memory_channel[Job](8)
+        self._jobs_in, self._jobs_out = trio.open_memory_channel[Job](_EVALUATIONS_WAITING_MAX + 1)  # and one estimate
         # The core asks for one file of a kind at a time, and makes a snapshot each 1,024 steps: these never fill up.
         self._snapshots_in, self._snapshots_out = trio.open_memory_channel[StoreSnapshot | FetchSnapshot](8)
         self._bases_in, self._bases_out = trio.open_memory_channel[FetchBasis](1)
@@ -162,6 +166,8 @@ class Daemon:
                 record_bytes=replica.ledger.codec.record_bytes,
                 head_step=self.node.frontier,
                 find_file=partial(find_file, config.data_dir, self.manifest),
+                find_piece=self._model_sharing.pieces.find,
+                pieces_bytes_per_s=config.sharing.share_rate << 20,
             ),
             inbox=self._inbox_in,
             known_peers=known_peers,
@@ -202,9 +208,24 @@ class Daemon:
             nursery.start_soon(self._snapshot_files.run, self.network, self._snapshots_out, self._inbox_in)
             nursery.start_soon(self._basis_fetcher.run, self.network, self._bases_out, self._inbox_in)
             if self.trainer is not None:
-                nursery.start_soon(self.trainer.run, self._jobs_out, self._inbox_in)
+                nursery.start_soon(self._train, self.trainer)
             task_status.started(addresses)
             await self._handle_all()
+
+    async def _train(self, trainer: Trainer) -> None:
+        """Find the model, then train with it, and give its files to others."""
+        folder = await self._model_finder.find(self.network.neighbour_files)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._model_sharing.share, folder)
+            nursery.start_soon(trainer.run, folder, self._jobs_out, self._inbox_in)
+
+    def _model_progress(self) -> ModelProgress | None:
+        """How far the model is on its way into the worker."""
+        since_s = None if self.trainer is None else self.trainer.statistics.loading_since_s
+        if since_s is None:
+            return self._model_finder.look()
+        text = f"loading the model, {trio.current_time() - since_s:.0f} s"
+        return ModelProgress(stage=ModelStage.LOADING, text=text)
 
     async def _handle_all(self) -> None:
         """Feed the core with what happens, and with time; what has come meanwhile is taken together."""
@@ -221,7 +242,7 @@ class Daemon:
     def _handle(self, events: Sequence[Event]) -> None:
         effects: list[Effect] = []
         for number, event in enumerate(events, start=1):
-            self._report_peer(event)
+            self._network_news.tell_of_peer(event)
             started_s = time.perf_counter()
             caused = self.node.handle(event, _now_ms(), is_last=number == len(events))
             if isinstance(event, MessageArrived):
@@ -293,7 +314,7 @@ class Daemon:
         is_due = every and step // every > self._last_evaluation
         if is_due and self.node.bases.here.issuperset(self.node.replica.renewals_needed()):
             self._last_evaluation = step // every
-            with suppress(trio.WouldBlock):  # the worker is far behind: a point less on the curve
+            if self._jobs_in.statistics().current_buffer_used < _EVALUATIONS_WAITING_MAX:
                 self._jobs_in.send_nowait(Evaluate(step=step))
 
     # --- status -------------------------------------------------------------------------------------------
@@ -304,15 +325,13 @@ class Daemon:
         peers_saved = trio.current_time()
         catch_up = CatchUpMonitor()
         while True:
-            status, line = writer.write(self.node, self.network, self.trainer)
+            status, line = writer.write(self.node, self.network, self.trainer, self._model_progress())
             self.reporter.progress("progress", line, **asdict(status))
             gap = Gap(time=status.time, held=status.updates, wanted=status.catching_up)
             if (outrun := catch_up.look(gap)) is not None:
                 self.reporter.event("outrun", str(outrun), **asdict(outrun))
-            self._report_dials()
-            self._report_mapping()
+            self._network_news.look(self.network)
             self._report_admission(status)
-            self._report_memory()
             if trio.current_time() - peers_saved >= _PEERS_SAVED_S:
                 peers_saved = trio.current_time()
                 self._save_peers()
@@ -342,17 +361,6 @@ class Daemon:
         if bootstraps != self._store.bootstraps:
             self._store.save_bootstraps(bootstraps)
 
-    def _report_peer(self, event: Event) -> None:
-        """Say who comes and goes."""
-        match event:
-            case PeerJoined():
-                self.reporter.event("peer_joined", f"peer {event.peer} joined", peer=event.peer)
-            case PeerLeft():
-                text = f"peer {event.peer} left: {event.reason}"
-                self.reporter.event("peer_left", text, peer=event.peer, reason=event.reason)
-            case _:
-                pass
-
     def _report_admission(self, status: Status) -> None:
         """Say when this node's key may not contribute, why, and when that changes."""
         is_settled = self.node.sync.is_live or self.node.sync.peers == 0
@@ -363,30 +371,6 @@ class Daemon:
             fields = {"is_admitted": status.is_admitted, "excluded_from": status.excluded_from}
             self.reporter.event("admission", admission, **fields)
         self._admission_reported = admission
-
-    def _report_dials(self) -> None:
-        """Say why an address cannot be reached, each reason once while it lasts."""
-        reports = {(report.address, report.reason): report for report in self.network.dial_reports}
-        for key in sorted(reports.keys() - self._dials_reported):
-            report = reports[key]
-            text = f"cannot reach {report.address}: {report.reason}; next try in {report.retry_in_s:.0f} s"
-            self.reporter.event("dial_failed", text, address=report.address, reason=report.reason)
-        self._dials_reported = set(reports)
-
-    def _report_mapping(self) -> None:
-        """Say what came of asking the router for a port, and when that changes."""
-        report = self.network.mapping_report
-        if report is not None and report != self._mapping_reported:
-            address = None if report.address is None else report.address.transport
-            self.reporter.event("port_mapping", report.text, address=address)
-            self._mapping_reported = report
-
-    def _report_memory(self) -> None:
-        """Say when inbound neighbours are let go for memory, and when that is over."""
-        memory = self.network.statistics.memory
-        if memory.is_full != self._memory_reported:
-            self._memory_reported = memory.is_full
-            self.reporter.event("memory", describe_memory(memory), **asdict(memory))
 
 
 def _news(effects: Sequence[Effect]) -> int:

@@ -10,6 +10,7 @@ from protocol.errors import OperatorError
 from protocol.run import Manifest
 from sfnode.network import MemoryConfig, NetworkConfig, parse_announce, parse_listen, parse_origins, resident_bytes
 from sfnode.node.daemon import DaemonConfig
+from sfnode.node.model_finder import may_fetch
 from sfnode.reporter import Reporter
 from sfnode.run import (
     OPEN,
@@ -19,7 +20,7 @@ from sfnode.run import (
     find_basis,
     find_data_directory,
     find_manifest,
-    find_model,
+    joiner_model,
     node_seed,
 )
 from sfnode.storage import IDENTITY_FILE, LOCK_FILE, claim_folder, evaluation_file, size_of_run, training_file
@@ -56,6 +57,7 @@ async def prepare(options: JoinOptions, reporter: Reporter) -> DaemonConfig:
         is_exiting_when_finished=options.is_exiting_when_finished,
         snapshot=options.snapshots.snapshot,
         snapshot_authors_min=options.snapshots.snapshot_authors,
+        sharing=options.sharing,
     )
 
 
@@ -106,7 +108,7 @@ def _training_config(manifest: Manifest, options: JoinOptions) -> TrainingConfig
     if training.eval_every and eval_data is None:
         raise OperatorError("--eval-every needs --eval-data: a JSONL file of held-out examples")
     return TrainingConfig(
-        model=find_model(manifest, training.model, training.revision),
+        model=joiner_model(manifest, training, may_fetch=may_fetch(manifest, options.sharing)),
         data=training_file(manifest.task, training.data),
         eval_data=eval_data,
         device=options.devices.device,

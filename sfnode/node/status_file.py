@@ -14,6 +14,7 @@ from protocol.node import Node
 from protocol.run import AdmissionKind, Manifest
 from protocol.schema import Malformed, from_plain_untrusted
 from sfnode.network import MemoryState, Network
+from sfnode.node.model_progress import ModelProgress
 from sfnode.reporter import Reporter, format_rate
 from sfnode.run import address_for_others
 from sfnode.storage import STATUS_FILE, is_locked, read_bytes, read_manifest, write_json
@@ -41,6 +42,7 @@ class Status:
         ledger_root, state_digest: hex; empty while updates wait to be summed.
         bytes_in, bytes_out: frames of the wire protocol since the start.
         payload_bytes: of the records held: what the updates weigh without frames and copies.
+        model: how far the model is on its way into the worker; None once it is there, and for a relay.
         join: what others give to `sfnode join`; empty where they cannot dial this node.
         admission: who may contribute to the run, in words.
         is_admitted: whether this node's key may contribute; exclusions are another matter.
@@ -79,6 +81,7 @@ class Status:
     payload_bytes: int
     rejected: int
     ignored: int
+    model: ModelProgress | None
     join: str
     admission: str
     is_admitted: bool
@@ -98,9 +101,11 @@ class StatusWriter:
         self._is_written = True
         self._previous: Status | None = None
 
-    def write(self, node: Node, network: Network, trainer: Trainer | None) -> tuple[Status, str]:
+    def write(
+        self, node: Node, network: Network, trainer: Trainer | None, model: ModelProgress | None
+    ) -> tuple[Status, str]:
         """Take a snapshot and write the file where that can be done; returns the snapshot and its line for people."""
-        status = self._snapshot(node, network, trainer)
+        status = self._snapshot(node, network, trainer, model)
         line = _line(status, self._previous)
         self._previous = status
         self._write_file(status)
@@ -120,7 +125,7 @@ class StatusWriter:
             self._reporter.event("status_file", f"{self._path} is written again", is_written=True)
         self._is_written = True
 
-    def _snapshot(self, node: Node, network: Network, trainer: Trainer | None) -> Status:
+    def _snapshot(self, node: Node, network: Network, trainer: Trainer | None, model: ModelProgress | None) -> Status:
         ledger, totals, ending = node.replica.ledger, network.statistics, node.end.ending
         training = trainer.statistics if trainer else None
         return Status(
@@ -153,6 +158,7 @@ class StatusWriter:
             payload_bytes=ledger.updates * ledger.codec.record_bytes,
             rejected=node.rejected.total(),
             ignored=node.ignored.total(),
+            model=model,
             join=str(address_for_others(node.manifest.run_id, network.addresses)),
             admission=describe_admission(node.manifest),
             is_admitted=ledger.roster.is_admitted(node.author),
@@ -229,6 +235,8 @@ def describe_memory(memory: MemoryState) -> str:
 def _line(status: Status, previous: Status | None) -> str:
     """The progress line: "step 120/500, loss 0.52, 7 peers, 3.1 kB/s"."""
     parts = [_stage(status)]
+    if status.model is not None:
+        parts.append(status.model.text)
     if status.loss is not None:
         parts.append(f"loss {status.loss:.3f}")
     parts.append(f"{status.updates} updates")

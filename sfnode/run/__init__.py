@@ -3,9 +3,16 @@
 from sfnode.run.builder import BEST, OPEN, RANK, MethodOptions, RunDraft, build_manifest, method_of, read_toml
 from sfnode.run.builtin_tasks import BUILTIN_TASKS
 from sfnode.run.data_directory import HOME, find_data_directory
-from sfnode.run.model_reference import find_model
+from sfnode.run.model_reference import find_model, joiner_model
 from sfnode.run.node_key import claim_invitation, node_seed
-from sfnode.run.node_options import JoinOptions, NetworkOptions, RunSource, SnapshotOptions, TrainingOptions
+from sfnode.run.node_options import (
+    JoinOptions,
+    NetworkOptions,
+    RunSource,
+    SharingOptions,
+    SnapshotOptions,
+    TrainingOptions,
+)
 from sfnode.run.owner_key import check_owner, new_invitation
 from sfnode.run.run_address import RunAddress, address_for_others, parse_run_addresses
 from sfnode.run.run_source import find_basis, find_manifest
@@ -24,6 +31,7 @@ __all__ = [
     "RunAddress",
     "RunDraft",
     "RunSource",
+    "SharingOptions",
     "SnapshotOptions",
     "TaskOptions",
     "TrainingOptions",
@@ -35,6 +43,7 @@ __all__ = [
     "find_data_directory",
     "find_manifest",
     "find_model",
+    "joiner_model",
     "method_of",
     "new_invitation",
     "node_seed",

@@ -8,9 +8,16 @@ from pathlib import Path
 from protocol.errors import OperatorError
 from protocol.run import Manifest
 from sfnode.model_files import is_same_package
+from sfnode.run.node_options import TrainingOptions
 from sfnode.storage import EMBEDDED
 
 _LOCAL = "local:"
+
+
+def joiner_model(manifest: Manifest, training: TrainingOptions, *, may_fetch: bool) -> str | None:
+    """As `find_model`; None where the model is nowhere but at the neighbours, and may be fetched from them."""
+    is_theirs = training.model is None and may_fetch and manifest.model.id.startswith(_LOCAL)
+    return None if is_theirs else find_model(manifest, training.model, training.revision)
 
 
 def find_model(manifest: Manifest, model: str | None, revision: str | None = None) -> str:

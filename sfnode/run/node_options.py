@@ -91,6 +91,23 @@ class SnapshotOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SharingOptions:
+    """How this node and its neighbours share the model's files, unless the run's owner forbids it.
+
+    Attributes:
+        no_share_model: give none.
+        share_rate: MiB/s that are given to all together; 0: as fast as they are taken.
+        no_fetch_model: take none.
+        fetch_rate: MiB/s that are taken from all together; 0: as fast as they come.
+    """
+
+    no_share_model: bool = False
+    share_rate: int = 4
+    no_fetch_model: bool = False
+    fetch_rate: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JoinOptions:
     """All of ``sfnode join``.
 
@@ -104,6 +121,7 @@ class JoinOptions:
     training: TrainingOptions = field(default_factory=TrainingOptions)
     devices: DeviceOptions = field(default_factory=DeviceOptions)
     snapshots: SnapshotOptions = field(default_factory=SnapshotOptions)
+    sharing: SharingOptions = field(default_factory=SharingOptions)
     invite: str | None = None
     is_relay: bool = False
     is_exiting_when_finished: bool = False

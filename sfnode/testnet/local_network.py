@@ -152,7 +152,7 @@ class LocalNetwork:
     def _arguments(self, socket: Path, *, is_late: bool) -> list[str]:
         training, is_first = self._config.training, not self.nodes
         arguments = ["--listen", "/ip4/127.0.0.1/tcp/0", "--no-mdns"]
-        arguments += ["--model", training.model, "--data", str(training.data), "--worker-socket", str(socket)]
+        arguments += ["--model", str(training.model), "--data", str(training.data), "--worker-socket", str(socket)]
         arguments += ["--device", training.device, "--dtype", training.dtype]
         if is_first:
             arguments += ["--run", str(self._config.folder / RUN_FILE)]

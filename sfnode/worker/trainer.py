@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import trio
@@ -50,6 +51,7 @@ class TrainingStatistics:
     forward_rows: int = 0
     restarts: int = 0
     failures: int = 0
+    loading_since_s: float | None = None  # by trio's clock; None once the model is in the worker
 
 
 class Trainer:
@@ -78,13 +80,19 @@ class Trainer:
         self._opened_with: tuple[RenewedBasis, ...] = ()
         self._estimating: int | None = None
 
-    async def run(self, jobs: trio.MemoryReceiveChannel[Job], inbox: trio.MemorySendChannel[Event]) -> None:
-        """Work until cancelled. Raises OperatorError when the model, the data or the device cannot be used."""
+    async def run(
+        self, model: Path, jobs: trio.MemoryReceiveChannel[Job], inbox: trio.MemorySendChannel[Event]
+    ) -> None:
+        """Work on the model in this folder until cancelled. Raises OperatorError when it, the data or the device cannot
+        be used."""
+        self._config = replace(self._config, model=str(model))
+        self.statistics.loading_since_s = trio.current_time()
         serve = partial(self._serve, jobs=jobs, inbox=inbox)
         await supervise(self._config, serve, partial(self._tell_lost, inbox=inbox))
 
     async def _tell_lost(self, error: WorkerError, pause_s: float, inbox: trio.MemorySendChannel[Event]) -> None:
         self.statistics.restarts += 1
+        self.statistics.loading_since_s = trio.current_time()
         text = f"training worker lost: {error}. Starting it again in {pause_s:.0f} s; the network goes on"
         self._reporter.event("worker_lost", text, reason=str(error), pause_s=pause_s)
         if self._estimating is not None:
@@ -119,10 +127,13 @@ class Trainer:
         except WorkerMemoryError as error:
             raise OperatorError(str(error)) from None
         self._sent, self._opened_with, self._old_rest_until_s = {}, renewals, 0.0
+        since_s, self.statistics.loading_since_s = self.statistics.loading_since_s, None
+        seconds = 0.0 if since_s is None else trio.current_time() - since_s
         self._reporter.event(
             "worker_ready",
-            f"model ready: {opened.model_parameters:,} parameters, {opened.dtype} on {opened.device}, "
-            f"{opened.data_rows} training rows",
+            f"model ready after {seconds:.0f} s: {opened.model_parameters:,} parameters, {opened.dtype} on "
+            f"{opened.device}, {opened.data_rows} training rows",
+            seconds=round(seconds, 3),
             device=opened.device,
             dtype=opened.dtype,
             data_rows=opened.data_rows,

@@ -16,10 +16,11 @@ NOBODY: Final = Author(bytes(32))  # the author in a session that signs nothing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingConfig:
-    """Local choices for training; see the options of ``sfnode join`` of the same names. ``basis``: a file, for a run
-    whose basis is published; ``renewals``: those that took its place."""
+    """Local choices for training; see the options of ``sfnode join`` of the same names. ``model``: None while only the
+    neighbours have it; ``basis``: a file, for a run whose basis is published; ``renewals``: those that took its place.
+    """
 
-    model: str
+    model: str | None
     data: str | None
     eval_data: str | None = None
     device: str = "auto"
@@ -31,6 +32,7 @@ class TrainingConfig:
 
     def open_session(self, signed: SignedManifest, author: Author = NOBODY) -> OpenSession:
         """The request that opens a session for this run; to leave one of the data files out, `replace` it first."""
+        assert self.model is not None, "it is found before a worker is asked for anything"
         return OpenSession(
             manifest=signed.encode(),
             basis=None if self.basis is None else str(self.basis),

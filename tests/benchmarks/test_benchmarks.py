@@ -81,3 +81,11 @@ def test_author_burst__rate_for_each_author__stops_what_is_pushed_and_not_what_i
 def test_log_files__few_updates__tells_every_command() -> None:
     result = run("log_files", "--updates", "300", "--authors", "3")
     assert len(result) == 6 and all(found["peak_mib"] > 10 for found in result.values())
+
+
+def test_model_from_peers__one_lies_and_one_stalls__costs_few_bytes_and_the_liar_is_dropped() -> None:
+    result = run("model_from_peers", "--megabytes", "12", "--quiet", "0.5")
+    bad = result["honest, liar, staller"]
+    assert bad["neighbours_left"] == 2 and result["three honest"]["neighbours_left"] == 3
+    assert result["three honest"]["bytes_ratio"] < 1.02 and bad["bytes_ratio"] < 1.4  # two pieces of each, at most
+    assert {"quiet_updates_per_s", "during_delay_ms"} <= result["with updates"].keys()

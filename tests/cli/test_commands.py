@@ -34,7 +34,7 @@ STATUS = Status(
     is_finished=False, is_over=False, equal_peers=0, differing_peers=0, awaited_authors=0,
     updates=13, void_slots=0, authors=2, own_updates=7, skipped_steps=1, catching_up=0, peers=3,
     loss=0.5, accuracy=None, forward_rows=112, worker_restarts=0, ledger_root="aa" * 32, state_digest="bb" * 32,
-    bytes_in=1_234, bytes_out=56_789, payload_bytes=999, rejected=0, ignored=2, time=0.0, join="",
+    bytes_in=1_234, bytes_out=56_789, payload_bytes=999, rejected=0, ignored=2, time=0.0, model=None, join="",
     admission="open", is_admitted=True, excluded_from=None, authors_excluded=0,
     memory=MemoryState(bytes_max=512 << 20, resident_bytes=97 << 20),
 )  # fmt: skip

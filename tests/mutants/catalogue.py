@@ -12,6 +12,7 @@ from tests.mutants import (
     of_network,
     of_node,
     of_peers,
+    of_pieces,
     of_snapshots,
     of_storage,
     of_sync,
@@ -52,6 +53,7 @@ MUTANTS = (
     *of_peers.RATE_LIMITS,
     *of_peers.PLACES,
     *of_peers.REPUTATION,
+    *of_pieces.PIECES,
 )
 
 

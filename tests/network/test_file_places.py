@@ -159,7 +159,7 @@ async def test_place__asks_for_the_manifests_last_byte_again_and_again__is_answe
         nursery.cancel_scope.cancel()
 
 
-async def test_neighbour__strangers_hold_all_places__gets_its_file_and_no_more_than_two(
+async def test_neighbour__strangers_hold_all_places__gets_its_files_and_no_more_than_it_may(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(bounds, "OBSERVERS_MAX", 1)
@@ -171,11 +171,11 @@ async def test_neighbour__strangers_hold_all_places__gets_its_file_and_no_more_t
         assert session is not None
         async with observer(11, CROWDED, node):
             answers = []
-            for _ in range(3):
+            for _ in range(bounds.FILES_PER_NEIGHBOUR_MAX + 1):
                 link = await neighbour.network._host.open_beside(session.channel.link, FILES_PROTOCOL)
                 assert link is not None
                 channel = Channel(link, CALM, Traffic())
                 channel.trust()
                 answers.append(await answer(channel, BASIS))
-        assert [type(each) for each in answers] == [FilePart, FilePart, Bye]
+        assert [type(each) for each in answers] == [*[FilePart] * bounds.FILES_PER_NEIGHBOUR_MAX, Bye]
         nursery.cancel_scope.cancel()

@@ -33,8 +33,10 @@ MODEL = "embedded:tiny-opt"
 DATA = "embedded:reviews"
 
 
-def demo_run(*, steps: int, batch_rows: int = 8, name: str = "test", admission: str = "open") -> SignedManifest:
-    """A signed run that trains the embedded model."""
+def demo_run(
+    *, steps: int, batch_rows: int = 8, name: str = "test", admission: str = "open", model: str = MODEL
+) -> SignedManifest:
+    """A signed run that trains the embedded model, or a copy of it."""
     from sfnode.training.describe import describe_run
 
     data, sha256 = data_spec(DATA, is_private=False)
@@ -49,7 +51,7 @@ def demo_run(*, steps: int, batch_rows: int = 8, name: str = "test", admission: 
         max_tokens=48,
         batch_rows=batch_rows,
     )
-    described = describe_run(resolve_model(MODEL), "linear", task, DATA)
+    described = describe_run(resolve_model(model), "linear", task, DATA)
     method, schedule = method_of(MethodOptions(rank=8, directions=4))
     draft = RunDraft(
         name=name,

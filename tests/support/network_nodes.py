@@ -16,7 +16,7 @@ from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.policy.address_book import PeerRow
 from sfnode.network.policy.addresses import Address, parse_address, parse_listen
 from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Origins
-from sfnode.network.sessions.file_download import FileSource
+from sfnode.network.sessions.file_answers import FileSource
 from sfnode.network.sessions.file_server import ServedRun
 from sfnode.network.sessions.handshake import own_hello
 from sfnode.network.transport.host import Host, SessionHandler
@@ -54,6 +54,13 @@ def network(
 ) -> ReadableNetwork:
     """A network that does not run yet; by default it listens on a free port of loopback."""
     run = ServedRun(run_id=run_id, manifest_bytes=MANIFEST, record_bytes=record_bytes, find_file=lambda _: basis)
+    return network_of(number, run, config, known_peers=known_peers)
+
+
+def network_of(
+    number: int, run: ServedRun, config: NetworkConfig | None = None, *, known_peers: tuple[PeerRow, ...] = ()
+) -> ReadableNetwork:
+    """The same of a run of the test's own."""
     return ReadableNetwork(
         config=config or NetworkConfig(listen=(LOOPBACK,)),
         identity_seed=seed(number),

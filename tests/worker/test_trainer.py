@@ -79,12 +79,12 @@ async def running(folder: Path, script: Script = healthy) -> AsyncIterator[Bench
     jobs_in, jobs_out = trio.open_memory_channel[Job](8)
     inbox_in, inbox_out = trio.open_memory_channel[Event](8)
     async with fake_worker(folder, script) as worker:
-        config = TrainingConfig(model="local:none", data="train.jsonl", worker_socket=worker.path)
+        config = TrainingConfig(model=None, data="train.jsonl", worker_socket=worker.path)
         reporter = Reporter(is_json=True, stream=output)
         trainer = Trainer(config, SIGNED, AUTHOR.author, lambda: bench.coefficients, reporter)
         bench = Bench(worker, trainer, coefficients, jobs_in, inbox_out, output)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(trainer.run, jobs_out, inbox_in)
+            nursery.start_soon(trainer.run, Path("model"), jobs_out, inbox_in)
             yield bench
             nursery.cancel_scope.cancel()
 
@@ -107,7 +107,7 @@ async def test_trainer__estimates__come_back_with_what_they_were_asked(tmp_path:
         (opened,) = bench.worker.asked(OpenSession)
         assert opened == OpenSession(
             basis=None, renewals=(),
-            manifest=SIGNED.encode(), model="local:none", data="train.jsonl", eval_data=None,
+            manifest=SIGNED.encode(), model="model", data="train.jsonl", eval_data=None,
             author=AUTHOR.author, device="auto", dtype="fp32",
         )  # fmt: skip
         asked = bench.worker.asked(EstimateRequest)

@@ -4,10 +4,12 @@ from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_download import (
     Download,
     OtherRunError,
+    Wanted,
     basis_of,
     fetch,
     fetch_manifest,
     manifest_of,
+    piece_of,
     snapshot_of,
 )
 from sfnode.network.sessions.file_server import FILES_PROTOCOL, FileServer, ServedRun
@@ -25,10 +27,16 @@ from sfnode.network.sessions.handshake import (
     own_hello,
     refuse,
 )
+from sfnode.network.sessions.neighbour_files import Ask, NeighbourFiles
 from sfnode.network.sessions.open_sessions import OpenSessions, info
+from sfnode.network.sessions.pace import Pace
 from sfnode.network.sessions.session import Session
 
 __all__ = [
+    "Ask",
+    "NeighbourFiles",
+    "Pace",
+    "piece_of",
     "snapshot_of",
     "fetch_manifest",
     "basis_of",
@@ -50,6 +58,7 @@ __all__ = [
     "Session",
     "SilentError",
     "Traffic",
+    "Wanted",
     "await_hello",
     "exchange_hello",
     "info",

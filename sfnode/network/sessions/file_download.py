@@ -1,4 +1,4 @@
-"""Manifest and files (published bases, snapshots) in parts: served to peers that ask, and fetched from peers."""
+"""Manifest and files (published bases, snapshots, pieces of a model) in parts, fetched from peers."""
 
 from __future__ import annotations
 
@@ -7,122 +7,22 @@ import itertools
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 import trio
 
 from protocol.errors import OperatorError, Reject, RejectReason
 from protocol.limits import BASIS_BYTES_MAX, MANIFEST_BYTES_MAX, PART_BYTES_MAX, SNAPSHOT_BYTES_MAX
 from protocol.run import Manifest, basis_bytes, decode_run_untrusted
-from protocol.wire import Bye, FilePart, FileRequest, ManifestPart, ManifestRequest, Message, Ping, Pong
+from protocol.wire import Bye, FilePart, FileRequest, ManifestPart, ManifestRequest
 from sfnode.network import bounds
 from sfnode.network.network_config import Timings
-from sfnode.network.policy import Address, TokenBucket, parse_bootstrap
+from sfnode.network.policy import Address, parse_bootstrap
 from sfnode.network.reports import DialReport
 from sfnode.network.sessions.channel import Channel, Traffic
-from sfnode.network.sessions.handshake import NO_BASIS, OBSERVER_RUN_ID, RefusedError, exchange_hello, own_hello, refuse
+from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, RefusedError, exchange_hello, own_hello
+from sfnode.network.sessions.pace import Pace
 from sfnode.network.transport import DialError, Host, Link, LinkBrokenError
-
-# --- serving
-
-
-class FileSource(Protocol):
-    """A file that is read where it lies: it may be larger than what a node keeps in memory."""
-
-    @property
-    def total(self) -> int:
-        """Its length in bytes."""
-
-    def read(self, offset: int, bytes_max: int) -> bytes:
-        """Bytes from ``offset`` on, none beyond the end. OSError."""
-
-
-FindFile = Callable[[str], FileSource | None]  # by SHA-256, 64 hex digits
-
-
-def no_file(_sha256: str) -> FileSource | None:
-    """For a node that has no files."""
-    return None
-
-
-def manifest_part(manifest_bytes: bytes, offset: int) -> ManifestPart:
-    """The answer to a ManifestRequest."""
-    data = manifest_bytes[offset : offset + PART_BYTES_MAX]
-    return ManifestPart(total=len(manifest_bytes), offset=offset, data=data)
-
-
-def file_part(file: FileSource | None, offset: int) -> FilePart | None:
-    """The answer to a FileRequest; None when this node has no such file, or cannot read it."""
-    if file is None:
-        return None
-    try:
-        return FilePart(total=file.total, offset=offset, data=file.read(offset, PART_BYTES_MAX))
-    except OSError:
-        return None
-
-
-async def serve_files(channel: Channel, manifest_bytes: bytes, find_file: FindFile = no_file) -> None:
-    """Answer an observer's requests until it leaves, its time is over or it has had enough. LinkBrokenError, Reject.
-
-    Its time is OBSERVER_S, and more for what it takes of a file at OBSERVER_BYTES_PER_S_MIN. Each file once.
-    It is over at once when nothing is asked for during OBSERVER_IDLE_S; pings do not count.
-    """
-    observer = _Observer(channel)
-    found: dict[bytes, FileSource | None] = {}
-    with trio.move_on_after(bounds.OBSERVER_S) as scope:
-        while observer.allowed_bytes > 0:
-            match await observer.next_message():
-                case ManifestRequest(offset=offset):
-                    answer: Message | None = manifest_part(manifest_bytes, offset)
-                case FileRequest(sha256=sha256, offset=offset):
-                    is_new = sha256 not in found
-                    file = found[sha256] = find_file(sha256.hex()) if is_new else found[sha256]
-                    observer.allowed_bytes += file.total if file and is_new else 0
-                    answer = file_part(file, offset)
-                    scope.deadline += PART_BYTES_MAX / bounds.OBSERVER_BYTES_PER_S_MIN
-                case Ping(nonce=nonce):
-                    answer = Pong(nonce=nonce)
-                case None | Bye():
-                    return
-                case other:
-                    raise Reject(RejectReason.UNREQUESTED, f"{type(other).__name__} from an observer")
-            if answer is None:
-                await refuse(channel, NO_BASIS)
-                return
-            await observer.send(answer)
-
-
-class _Observer:
-    """What one observer may still have, and how long it has asked for nothing."""
-
-    def __init__(self, channel: Channel) -> None:
-        self.allowed_bytes = bounds.OBSERVER_BYTES_MAX
-        self._channel = channel
-        self._asked_s = trio.current_time()
-        self._short_answers = TokenBucket(bounds.SHORT_ANSWERS_BURST, self._asked_s)
-
-    async def next_message(self) -> Message | None:
-        """The next message; None when it has left, or has asked for nothing during OBSERVER_IDLE_S."""
-        received = None
-        with trio.move_on_at(self._asked_s + bounds.OBSERVER_IDLE_S):
-            received = await self._channel.receive_untrusted()
-        return received[0] if received else None
-
-    async def send(self, answer: Message) -> None:
-        """Answer, and book it: its bytes, and where they are few the work. A pong answers no request."""
-        sent_before = self._channel.traffic.bytes_out
-        await self._channel.send_now(answer)
-        sent_bytes = self._channel.traffic.bytes_out - sent_before
-        self.allowed_bytes -= sent_bytes + bounds.FRAME_COST_BYTES
-        if sent_bytes < PART_BYTES_MAX:
-            wait_s = self._short_answers.take(1, bounds.SHORT_ANSWERS_PER_S, trio.current_time())
-            if wait_s > 0:
-                await trio.sleep(wait_s)
-        if not isinstance(answer, Pong):
-            self._asked_s = trio.current_time()
-
-
-# --- fetching
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +35,8 @@ class Wanted:
         bytes_max: of the whole.
         total, sha256: length and hash where they are known before; then it may come from several peers in turn.
         run_id: of the run whose manifest it must be; None: of any.
+        is_of_one_peer: all of it comes from one peer, who answers for its hash.
+        parts_ahead: asked for at once.
     """
 
     name: str
@@ -144,6 +46,8 @@ class Wanted:
     total: int | None = None
     sha256: str | None = None
     run_id: bytes | None = None
+    is_of_one_peer: bool = False
+    parts_ahead: int = bounds.PARTS_AHEAD_MAX
 
 
 MANIFEST: Final = Wanted(
@@ -184,6 +88,20 @@ def snapshot_of(sha256: str, file_bytes: int) -> Wanted:
     )
 
 
+def piece_of(sha256: str, piece_bytes: int) -> Wanted:
+    """A piece of a model's file, or the list of its pieces."""
+    return Wanted(
+        name="piece",
+        request=lambda offset: FileRequest(sha256=bytes.fromhex(sha256), offset=offset),
+        part=FilePart,
+        bytes_max=piece_bytes,
+        total=piece_bytes,
+        sha256=sha256,
+        is_of_one_peer=True,
+        parts_ahead=bounds.PIECE_PARTS_AHEAD,
+    )
+
+
 class OtherRunError(Exception):
     """The node is in another run than the one that is meant. Its text goes on after "it" or the node's address."""
 
@@ -194,9 +112,16 @@ class OtherRunError(Exception):
 class Download:
     """What has come of one document. It is kept when a connection breaks off, if the document's hash is known."""
 
-    def __init__(self, wanted: Wanted, on_progress: Callable[[int, int], None] | None = None) -> None:
-        """``on_progress`` is told, after each part, how many bytes have come and how many there are."""
+    def __init__(
+        self, wanted: Wanted, on_progress: Callable[[int, int], None] | None = None, pace: Pace | None = None
+    ) -> None:
+        """``on_progress`` is told, after each part, how many bytes have come and how many there are. ``pace``: of all
+        that are to come no faster together."""
         self.wanted = wanted
+        self._pace = pace
+        self._ahead_bytes = PART_BYTES_MAX * (
+            bounds.PIECE_PARTS_AHEAD if wanted.is_of_one_peer else bounds.PARTS_AHEAD_MAX
+        )
         self._on_progress = on_progress
         self._received = bytearray()
         self._total = wanted.total
@@ -211,6 +136,8 @@ class Download:
             self._restart()
         self._asked = len(self._received)
         while self._total is None or len(self._received) < self._total:
+            if self._pace is not None:
+                await self._pace.wait(PART_BYTES_MAX)
             with trio.move_on_after(channel.timings.hello_s) as scope:
                 await self._ask(channel)
                 self._add_untrusted(await self._next(channel))
@@ -219,9 +146,14 @@ class Download:
         return self._checked()
 
     async def _ask(self, channel: Channel) -> None:
-        """Keep some requests in flight, so that the distance does not set the pace; one while the end is not known."""
-        start = len(self._received)
-        end = start + 1 if self._total is None else min(self._total, start + bounds.PARTS_AHEAD_MAX * PART_BYTES_MAX)
+        """Keep some requests in flight, so that the distance does not set the pace; one while the end is not known.
+
+        Several are asked for at once: a write costs more than a request.
+        """
+        start, ahead = len(self._received), self.wanted.parts_ahead * PART_BYTES_MAX
+        if self._asked - start > ahead // 2:
+            return
+        end = start + 1 if self._total is None else min(self._total, start + ahead)
         offsets = range(self._asked, end, PART_BYTES_MAX)
         if offsets:
             self._asked += len(offsets) * PART_BYTES_MAX
@@ -257,6 +189,9 @@ class Download:
         data = bytes(self._received)
         if self.wanted.sha256 is not None and hashlib.sha256(data).hexdigest() != self.wanted.sha256:
             self._restart()
+            if self.wanted.is_of_one_peer:
+                # [REJECT] SPEC 8.1.5: a piece that is not what its hash says is the fault of the peer that sent it
+                raise Reject(RejectReason.MESSAGE_FIELD, f"a {self.wanted.name} with another hash than was asked for")
             raise RefusedError(f"what came is not the run's {self.wanted.name}: another hash. Starting again")
         if self.wanted.run_id is not None:
             found = decode_run_untrusted(data).manifest.run_id  # a hash of its content: what hello says may be a lie

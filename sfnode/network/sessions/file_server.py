@@ -1,11 +1,10 @@
-"""A node's files for others, and others' files for it.
+"""A node's files for others.
 
 Strangers ask on a connection of their own, neighbours on a stream beside their session: no file holds up the flood.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,14 +13,22 @@ from typing import Final
 from libp2p.custom_types import TProtocol
 
 from protocol.errors import Reject
-from protocol.wire import Hello, ManifestPart
+from protocol.wire import Hello, ManifestPart, PeerId
 from sfnode.network import bounds
 from sfnode.network.policy import DEFAULT_ORIGINS, Fault, Origins, Places
 from sfnode.network.sessions.channel import Channel
-from sfnode.network.sessions.file_download import Download, FileSource, FindFile, manifest_part, no_file, serve_files
+from sfnode.network.sessions.file_answers import (
+    FileSource,
+    FindFile,
+    PacedFile,
+    manifest_part,
+    no_file,
+    serve_files,
+)
 from sfnode.network.sessions.handshake import FULL, RefusedError, refuse
 from sfnode.network.sessions.open_sessions import OpenSessions
-from sfnode.network.transport import Host, Link, LinkBrokenError
+from sfnode.network.sessions.pace import Pace
+from sfnode.network.transport import Link, LinkBrokenError
 
 FILES_PROTOCOL: Final = TProtocol("/sfnode/files/1")
 
@@ -35,6 +42,8 @@ class ServedRun:
         record_bytes: of one record; 0 while that is not known.
         head_step: the step at which the node is, told to new neighbours.
         find_file: a published basis or a snapshot by its hash.
+        find_piece: a piece of the model, or the list of a file's pieces, by its hash: for neighbours only.
+        pieces_bytes_per_s: that these are given at, to all together; 0: as fast as they are taken.
     """
 
     run_id: bytes
@@ -42,13 +51,15 @@ class ServedRun:
     record_bytes: int = 0
     head_step: Callable[[], int] = lambda: 0
     find_file: FindFile = no_file
+    find_piece: FindFile = no_file
+    pieces_bytes_per_s: float = 0.0
 
 
 class FileServer:
     """Serves strangers and neighbours in places of their own, so that strangers never keep neighbours waiting.
 
     Those who count together get two of the strangers' places, and one is left for whoever wants the manifest only:
-    nobody can keep newcomers out by downloading.
+    nobody can keep newcomers out by downloading. Neighbours that fetch a model, for minutes, leave the others theirs.
     """
 
     def __init__(
@@ -60,6 +71,8 @@ class FileServer:
         self._strangers = Places(bounds.OBSERVERS_MAX, bounds.OBSERVERS_PER_CROWD_MAX)
         self._downloads = Places(bounds.OBSERVERS_MAX - bounds.MANIFEST_PLACES, bounds.OBSERVERS_PER_CROWD_MAX)
         self._neighbours = Places(bounds.NEIGHBOURS_SERVED_MAX, bounds.FILES_PER_NEIGHBOUR_MAX)
+        self._givings = Places(bounds.NEIGHBOURS_GIVEN_MAX, bounds.PIECE_STREAMS_PER_NEIGHBOUR_MAX)
+        self._pace = Pace(run.pieces_bytes_per_s)
 
     def has_room_for(self, host: str) -> bool:
         """Whether a stranger from that IP address gets a place now."""
@@ -96,29 +109,29 @@ class FileServer:
             if not self._neighbours.has_room(link.peer) or open_sessions.get(link.peer) is None:
                 await refuse(channel, FULL)
                 return
-            with self._neighbours.taken(link.peer):
-                await serve_files(channel, self._run.manifest_bytes, self._run.find_file)
+            with self._neighbours.taken(link.peer), ExitStack() as places:
+                await serve_files(channel, self._run.manifest_bytes, self._files_for(link.peer, places))
+        except RefusedError as error:
+            await refuse(channel, error.reason)
         except LinkBrokenError:
             pass  # the peer's own affair
         except Reject as error:
             open_sessions.penalise(link.peer, Fault.GARBAGE, str(error))
 
-    async def fetch(self, download: Download, host: Host, open_sessions: OpenSessions) -> bytes | None:
-        """The document from one neighbour after the other, in random order; None when none has it now."""
-        sessions = list(open_sessions.all())
-        random.shuffle(sessions)
-        for session in sessions:
-            link = await host.open_beside(session.channel.link, FILES_PROTOCOL)
-            if link is None:
-                continue
-            channel = self._open_channel(link)
-            channel.trust()
-            try:
-                return await download.run(channel)
-            except (LinkBrokenError, RefusedError):
-                continue
-            except Reject as error:
-                open_sessions.penalise(session.peer, Fault.GARBAGE, str(error))
-            finally:
-                await link.reset()
-        return None
+    def _files_for(self, peer: PeerId, places: ExitStack) -> FindFile:
+        """What a neighbour may have. The first piece of the model takes one of the places for those."""
+        is_given = False
+
+        def find(sha256: str) -> FileSource | None:
+            nonlocal is_given
+            piece = self._run.find_piece(sha256)
+            if piece is None:
+                return self._run.find_file(sha256)
+            if not is_given:
+                if not self._givings.has_room(peer):
+                    raise RefusedError(FULL)
+                places.enter_context(self._givings.taken(peer))
+                is_given = True
+            return PacedFile(source=piece, pace=self._pace)
+
+        return find

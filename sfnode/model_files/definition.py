@@ -1,0 +1,60 @@
+"""The small files of a model, config.json and the tokenizer's: everybody has the run's very bytes of them.
+
+Where a machine has the run's weights and other small files, a folder is put together of both.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from protocol.errors import OperatorError
+from protocol.run import ModelSpec
+from sfnode.model_files.folder import CONFIG_FILE, INDEX_FILE, TOKENIZER_FILES, tokenizer_files
+from sfnode.model_files.verify import check_definition
+
+_WEIGHTS = ".safetensors"
+
+
+def lacks_of_definition(folder: Path, spec: ModelSpec) -> str:
+    """Why the small files in ``folder`` will not do, in words; empty when they are the run's. OperatorError."""
+    if not _weights_in(folder):
+        return ""  # nothing here to complete: whoever loads it says what is wrong
+    try:
+        check_definition(folder, spec)
+    except OperatorError as error:
+        return str(error)
+    return ""
+
+
+def check_names(spec: ModelSpec) -> None:
+    """OperatorError unless each file is one that a model consists of: a stranger's manifest may name anything."""
+    weights = {file.name for file in spec.weights}
+    others = {spec.config.name, *(file.name for file in spec.tokenizer)}
+    unknown = [name for name in sorted(weights) if not name.endswith(_WEIGHTS) and name != INDEX_FILE]
+    unknown += sorted(others - {CONFIG_FILE, *TOKENIZER_FILES})
+    if unknown:
+        raise OperatorError(
+            f"the run's model {spec.id} has a file {unknown[0]}, which this sfnode does not fetch: it is none that a "
+            "model is loaded from. Ask the run's owner, or give a folder with the model: --model FOLDER"
+        )
+
+
+def link_weights(source: Path, folder: Path) -> None:
+    """Let the weights of ``source`` lie in ``folder``, too, and no others. OSError."""
+    for name in _weights_in(folder):
+        (folder / name).unlink()
+    for name in _weights_in(source):
+        os.symlink(source.resolve() / name, folder / name)
+
+
+def remove_others(folder: Path, spec: ModelSpec) -> None:
+    """Remove tokenizer files that the run's model does not have: they would be loaded with it. OSError."""
+    named = {file.name for file in spec.tokenizer}
+    for name in tokenizer_files(folder):
+        if name not in named:
+            (folder / name).unlink()
+
+
+def _weights_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.name.endswith(_WEIGHTS) or path.name == INDEX_FILE)

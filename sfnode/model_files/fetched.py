@@ -1,0 +1,26 @@
+"""The folders in the model cache for what comes from peers."""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from protocol.run import ModelSpec
+from sfnode.model_files.model_cache import cache_folder
+
+_CONTENT_DIGITS: Final = 16
+_FILES_DIGITS: Final = 8
+
+
+def fetched_folder(spec: ModelSpec) -> Path:
+    """Where the run's own files go. Two runs may have the same weights and not the same tokenizer."""
+    files = sha256("".join(f"{file.name}\n{file.sha256}\n" for file in spec.files).encode("utf-8")).hexdigest()
+    return cache_folder() / f"{spec.content[:_CONTENT_DIGITS]}-{files[:_FILES_DIGITS]}"
+
+
+def assembled_folder(spec: ModelSpec, weights: Path) -> Path:
+    """Where the run's small files lie beside links to the weights that this machine has in another folder."""
+    place = sha256(os.fsencode(weights)).hexdigest()
+    return Path(f"{fetched_folder(spec)}-{place[:_FILES_DIGITS]}")

@@ -1,0 +1,133 @@
+"""Manifest and files (published bases, snapshots, pieces of a model) in parts, for a peer that asks: within bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import trio
+
+from protocol.errors import Reject, RejectReason
+from protocol.limits import PART_BYTES_MAX
+from protocol.wire import Bye, FilePart, FileRequest, ManifestPart, ManifestRequest, Message, Ping, Pong
+from sfnode.network import bounds
+from sfnode.network.policy import TokenBucket
+from sfnode.network.sessions.channel import Channel
+from sfnode.network.sessions.handshake import NO_BASIS, refuse
+from sfnode.network.sessions.pace import Pace
+
+
+class FileSource(Protocol):
+    """A file that is read where it lies: it may be larger than what a node keeps in memory."""
+
+    @property
+    def total(self) -> int:
+        """Its length in bytes."""
+
+    def read(self, offset: int, bytes_max: int) -> bytes:
+        """Bytes from ``offset`` on, none beyond the end. OSError."""
+
+
+FindFile = Callable[[str], FileSource | None]  # by SHA-256, 64 hex digits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PacedFile:
+    """A file that is given no faster than ``pace`` allows, to all who ask for such files together."""
+
+    source: FileSource
+    pace: Pace
+
+    @property
+    def total(self) -> int:
+        """As of `FileSource`."""
+        return self.source.total
+
+    def read(self, offset: int, bytes_max: int) -> bytes:
+        """As of `FileSource`."""
+        return self.source.read(offset, bytes_max)
+
+
+def no_file(_sha256: str) -> FileSource | None:
+    """For a node that has no files."""
+    return None
+
+
+def manifest_part(manifest_bytes: bytes, offset: int) -> ManifestPart:
+    """The answer to a ManifestRequest."""
+    data = manifest_bytes[offset : offset + PART_BYTES_MAX]
+    return ManifestPart(total=len(manifest_bytes), offset=offset, data=data)
+
+
+def file_part(file: FileSource | None, offset: int) -> FilePart | None:
+    """The answer to a FileRequest; None when this node has no such file, or cannot read it."""
+    if file is None:
+        return None
+    try:
+        return FilePart(total=file.total, offset=offset, data=file.read(offset, PART_BYTES_MAX))
+    except OSError:
+        return None
+
+
+async def serve_files(channel: Channel, manifest_bytes: bytes, find_file: FindFile = no_file) -> None:
+    """Answer an observer's requests until it leaves, its time is over or it has had enough. LinkBrokenError, Reject.
+
+    Its time is OBSERVER_S, and more for what it takes of a file at OBSERVER_BYTES_PER_S_MIN, and for what we make it
+    wait. Each file once.
+    It is over at once when nothing is asked for during OBSERVER_IDLE_S; pings do not count.
+    """
+    observer = _Observer(channel)
+    found: dict[bytes, FileSource | None] = {}
+    with trio.move_on_after(bounds.OBSERVER_S) as scope:
+        while observer.allowed_bytes > 0:
+            match await observer.next_message():
+                case ManifestRequest(offset=offset):
+                    answer: Message | None = manifest_part(manifest_bytes, offset)
+                case FileRequest(sha256=sha256, offset=offset):
+                    is_new = sha256 not in found
+                    file = found[sha256] = find_file(sha256.hex()) if is_new else found[sha256]
+                    observer.allowed_bytes += file.total if file and is_new else 0
+                    answer = file_part(file, offset)
+                    waited_s = await file.pace.wait(PART_BYTES_MAX) if isinstance(file, PacedFile) else 0.0
+                    scope.deadline += PART_BYTES_MAX / bounds.OBSERVER_BYTES_PER_S_MIN + waited_s
+                case Ping(nonce=nonce):
+                    answer = Pong(nonce=nonce)
+                case None | Bye():
+                    return
+                case other:
+                    raise Reject(RejectReason.UNREQUESTED, f"{type(other).__name__} from an observer")
+            if answer is None:
+                await refuse(channel, NO_BASIS)
+                return
+            await observer.send(answer)
+
+
+class _Observer:
+    """What one observer may still have, and how long it has asked for nothing."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.allowed_bytes = bounds.OBSERVER_BYTES_MAX
+        self._channel = channel
+        self._asked_s = trio.current_time()
+        self._short_answers = TokenBucket(bounds.SHORT_ANSWERS_BURST, self._asked_s)
+
+    async def next_message(self) -> Message | None:
+        """The next message; None when it has left, or has asked for nothing during OBSERVER_IDLE_S."""
+        received = None
+        with trio.move_on_at(self._asked_s + bounds.OBSERVER_IDLE_S):
+            received = await self._channel.receive_untrusted()
+        return received[0] if received else None
+
+    async def send(self, answer: Message) -> None:
+        """Answer, and book it: its bytes, and where they are few the work. A pong answers no request."""
+        sent_before = self._channel.traffic.bytes_out
+        await self._channel.send_now(answer)
+        sent_bytes = self._channel.traffic.bytes_out - sent_before
+        self.allowed_bytes -= sent_bytes + bounds.FRAME_COST_BYTES
+        if sent_bytes < PART_BYTES_MAX:
+            wait_s = self._short_answers.take(1, bounds.SHORT_ANSWERS_PER_S, trio.current_time())
+            if wait_s > 0:
+                await trio.sleep(wait_s)
+        if not isinstance(answer, Pong):
+            self._asked_s = trio.current_time()

@@ -1,0 +1,68 @@
+"""Files that neighbours have for this node, each asked for on a stream beside the session."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from protocol.errors import Reject
+from protocol.wire import PeerId
+from sfnode.network.policy import Fault
+from sfnode.network.sessions.channel import Channel
+from sfnode.network.sessions.file_download import Download
+from sfnode.network.sessions.file_server import FILES_PROTOCOL
+from sfnode.network.sessions.handshake import RefusedError
+from sfnode.network.sessions.open_sessions import OpenSessions
+from sfnode.network.transport import Host, Link, LinkBrokenError
+
+Ask = Callable[[Download], Awaitable[bytes]]  # RefusedError: the stream gives no more
+
+
+class NeighbourFiles:
+    """Asks one neighbour or another. Whoever answers with what no honest node sends is penalised."""
+
+    def __init__(self, host: Host, open_sessions: OpenSessions, open_channel: Callable[[Link], Channel]) -> None:
+        self._host = host
+        self._open_sessions = open_sessions
+        self._open_channel = open_channel
+
+    def peers(self) -> frozenset[PeerId]:
+        """Those who can be asked now."""
+        return self._open_sessions.peers()
+
+    async def fetch(self, download: Download) -> bytes | None:
+        """The document from one neighbour after the other, in random order; None when none has it now."""
+        peers = [session.peer for session in self._open_sessions.all()]
+        random.shuffle(peers)
+        for peer in peers:
+            try:
+                async with self.asking(peer) as ask:
+                    return await ask(download)
+            except RefusedError:
+                continue
+        return None
+
+    @asynccontextmanager
+    async def asking(self, peer: PeerId) -> AsyncIterator[Ask]:
+        """A stream to this neighbour, for one download after the other. RefusedError: there is none."""
+        session = self._open_sessions.get(peer)
+        link = None if session is None else await self._host.open_beside(session.channel.link, FILES_PROTOCOL)
+        if link is None:
+            raise RefusedError("it has no stream for files")
+        channel = self._open_channel(link)
+        channel.trust()
+
+        async def ask(download: Download) -> bytes:
+            try:
+                return await download.run(channel)
+            except LinkBrokenError as error:
+                raise RefusedError(str(error)) from None
+            except Reject as error:
+                self._open_sessions.penalise(peer, Fault.GARBAGE, str(error))
+                raise RefusedError(str(error)) from None
+
+        try:
+            yield ask
+        finally:
+            await link.reset()

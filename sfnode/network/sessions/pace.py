@@ -1,0 +1,32 @@
+"""How fast files may flow, all of one kind together: whoever gives or takes waits for its turn."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import trio
+
+from protocol.limits import PART_BYTES_MAX
+from sfnode.network.policy import TokenBucket
+
+_BURST_BYTES: Final = 8 * PART_BYTES_MAX  # what a stream has in flight: a short file is never delayed
+
+
+class Pace:
+    """So many bytes a second in all; 0: as many as there are."""
+
+    def __init__(self, bytes_per_s: float) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._bucket: TokenBucket | None = None
+
+    async def wait(self, size: int) -> float:
+        """Wait until so many bytes may flow; returns for how many seconds."""
+        if not self._bytes_per_s:
+            return 0.0
+        now_s = trio.current_time()
+        if self._bucket is None:  # the clock runs inside trio only
+            self._bucket = TokenBucket(_BURST_BYTES, now_s)
+        wait_s = self._bucket.take(size, self._bytes_per_s, now_s)
+        if wait_s > 0:
+            await trio.sleep(wait_s)
+        return wait_s

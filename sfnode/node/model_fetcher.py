@@ -1,0 +1,144 @@
+"""Fetches a model's files from the neighbours into this machine's cache, in pieces that are checked as they come."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+import trio
+
+from protocol.run import FileSpec, ModelSpec, piece_count
+from sfnode.model_files import HASH_BYTES, PartialFile, check_names, is_there, piece_bytes
+from sfnode.network import Pace, Wanted, piece_of
+from sfnode.node.model_progress import ModelProgress, ModelStage, described_bytes
+from sfnode.node.piece_fetcher import PieceFetcher, PieceSources
+from sfnode.reporter import Reporter, format_rate
+from sfnode.storage import describe_os_error
+
+RETRY_S: Final = 30.0  # a disk is full, or a folder cannot be written: somebody may do something about it
+SILENCE_S: Final = 15.0  # without a piece: then it is said that nobody gives any
+_RATE_S: Final = 5.0  # over which the pace is measured
+
+_T = TypeVar("_T")
+
+
+class ModelFetcher:
+    """Fetches files of one model. Until it is done the node relays, and says how far it is."""
+
+    def __init__(self, spec: ModelSpec, sources: PieceSources, pace: Pace, reporter: Reporter) -> None:
+        self._spec = spec
+        self._reporter = reporter
+        self._pieces = PieceFetcher(sources, pace)
+        self._done_bytes = 0
+        self._total_bytes = 0
+        self._seen: deque[tuple[float, int]] = deque()  # (time, bytes received until then)
+        self._told: set[str] = set()
+
+    async def fetch(self, files: Sequence[FileSpec], folder: Path) -> None:
+        """Put these files into ``folder``, with the run's bytes. Waits for ever for neighbours and for the disk.
+
+        OperatorError: the manifest names what is no part of a model, or contradicts itself.
+        """
+        check_names(self._spec)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch)
+            while (failure := await self._try(files, folder)) is not None:
+                text = f"the model cannot be stored in {folder}: {describe_os_error(failure)}"
+                self._tell_once("model_not_stored", f"{text}. This is tried again and again", folder=str(folder))
+                await trio.sleep(RETRY_S)
+            nursery.cancel_scope.cancel()
+
+    def look(self) -> ModelProgress:
+        """Where it stands now, and how fast it went since the looks of the last seconds."""
+        now_s, received = trio.current_time(), self._pieces.received_bytes
+        self._seen.append((now_s, received))
+        while self._seen[0][0] < now_s - _RATE_S:
+            self._seen.popleft()
+        span_s = now_s - self._seen[0][0]
+        rate = (received - self._seen[0][1]) / span_s if span_s > 0 else 0.0
+        givers, sizes = self._pieces.givers(), described_bytes(self._done_bytes, self._total_bytes)
+        peers = f"from {givers} peer{'s' if givers != 1 else ''}: {sizes}, {format_rate(rate)}"
+        return ModelProgress(
+            stage=ModelStage.FETCHING,
+            text=f"fetching the model {peers}" if givers else f"waiting for a peer that has the model: {sizes}",
+            done_bytes=self._done_bytes,
+            total_bytes=self._total_bytes,
+            givers=givers,
+            bytes_per_s=round(rate),
+        )
+
+    async def _try(self, files: Sequence[FileSpec], folder: Path) -> OSError | None:
+        """What keeps the disk from taking the files; None when all are there."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            missing = [file for file in files if not await _in_thread(is_there, folder, file)]
+            self._done_bytes, self._total_bytes = 0, sum(file.bytes for file in missing)
+            if missing:
+                await self._fetch_all(missing, folder)
+        except OSError as error:
+            return error
+        return None
+
+    async def _fetch_all(self, files: Sequence[FileSpec], folder: Path) -> None:
+        started_s, before = trio.current_time(), self._pieces.received_bytes
+        text = f"fetching the model, {self._total_bytes / 1e6:.1f} MB, from the neighbours into {folder}"
+        self._tell_once("model_fetching", text, folder=str(folder), bytes=self._total_bytes)
+        lists = await self._fetch_lists(files)
+        parts = [PartialFile(folder, file, hashes) for file, hashes in zip(files, lists, strict=True)]
+        jobs: list[tuple[PartialFile, int]] = []
+        for part in parts:
+            missing = await _in_thread(part.missing)
+            self._done_bytes += part.file.bytes - sum(piece_bytes(part.file, number) for number in missing)
+            jobs += [(part, number) for number in missing]
+
+        async def keep(number: int, data: bytes) -> None:
+            part, piece = jobs[number]
+            await trio.to_thread.run_sync(part.write, piece, data)
+            self._done_bytes += len(data)
+
+        def wanted(number: int) -> Wanted:
+            part, piece = jobs[number]
+            return piece_of(part.hash_of(piece), piece_bytes(part.file, piece))
+
+        await self._pieces.fetch(len(jobs), wanted, keep)
+        for part in parts:
+            await _in_thread(part.finish)
+        received, seconds = self._pieces.received_bytes - before, trio.current_time() - started_s
+        text = f"the model is in {folder}: {received / 1e6:.1f} MB came from peers in {seconds:.1f} s"
+        self._reporter.event("model_fetched", text, folder=str(folder), bytes=received, seconds=round(seconds, 3))
+
+    async def _fetch_lists(self, files: Sequence[FileSpec]) -> list[bytes]:
+        """The hashes of each file's pieces. A file of one piece is its own."""
+        found = [bytes.fromhex(file.sha256) if piece_count(file) == 1 else b"" for file in files]
+        long = [number for number, file in enumerate(files) if piece_count(file) > 1]
+
+        async def keep(number: int, data: bytes) -> None:
+            found[long[number]] = data
+
+        def wanted(number: int) -> Wanted:
+            file = files[long[number]]
+            return piece_of(file.pieces, HASH_BYTES * piece_count(file))
+
+        await self._pieces.fetch(len(long), wanted, keep)
+        return found
+
+    async def _watch(self) -> None:
+        """Say it when nobody gives a piece for a while."""
+        while True:
+            before = self._pieces.received_bytes
+            await trio.sleep(SILENCE_S)
+            if self._pieces.received_bytes == before and not self._pieces.givers():
+                text = "no neighbour gives pieces of the model now; they are asked again until one does"
+                self._tell_once("model_missing", f"{text}. A copy on this machine will do, too: --model FOLDER")
+
+    def _tell_once(self, name: str, text: str, **fields: str | int) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._reporter.event(name, text, **fields)
+
+
+async def _in_thread(work: Callable[..., _T], *arguments: object) -> _T:
+    """What reads much from the disk. A node that stops does not wait for it."""
+    return await trio.to_thread.run_sync(work, *arguments, abandon_on_cancel=True)  # type: ignore[call-arg]  # old stubs

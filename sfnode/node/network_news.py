@@ -1,0 +1,61 @@
+"""What an operator is told of the network: who comes and goes, what cannot be reached, and what is short."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from protocol.events import Event, PeerJoined, PeerLeft
+from sfnode.network import MappingReport, Network
+from sfnode.node.status_file import describe_memory
+from sfnode.reporter import Reporter
+
+
+class NetworkNews:
+    """Says each thing when it changes."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._dials: set[tuple[str, str]] = set()
+        self._mapping: MappingReport | None = None
+        self._is_memory_full = False
+
+    def tell_of_peer(self, event: Event) -> None:
+        """Say who comes and goes."""
+        match event:
+            case PeerJoined():
+                self._reporter.event("peer_joined", f"peer {event.peer} joined", peer=event.peer)
+            case PeerLeft():
+                text = f"peer {event.peer} left: {event.reason}"
+                self._reporter.event("peer_left", text, peer=event.peer, reason=event.reason)
+            case _:
+                pass
+
+    def look(self, network: Network) -> None:
+        """Say what has changed since the last look."""
+        self._tell_of_dials(network)
+        self._tell_of_mapping(network)
+        self._tell_of_memory(network)
+
+    def _tell_of_dials(self, network: Network) -> None:
+        """Say why an address cannot be reached, each reason once while it lasts."""
+        reports = {(report.address, report.reason): report for report in network.dial_reports}
+        for key in sorted(reports.keys() - self._dials):
+            report = reports[key]
+            text = f"cannot reach {report.address}: {report.reason}; next try in {report.retry_in_s:.0f} s"
+            self._reporter.event("dial_failed", text, address=report.address, reason=report.reason)
+        self._dials = set(reports)
+
+    def _tell_of_mapping(self, network: Network) -> None:
+        """Say what came of asking the router for a port, and when that changes."""
+        report = network.mapping_report
+        if report is not None and report != self._mapping:
+            address = None if report.address is None else report.address.transport
+            self._reporter.event("port_mapping", report.text, address=address)
+            self._mapping = report
+
+    def _tell_of_memory(self, network: Network) -> None:
+        """Say when inbound neighbours are let go for memory, and when that is over."""
+        memory = network.statistics.memory
+        if memory.is_full != self._is_memory_full:
+            self._is_memory_full = memory.is_full
+            self._reporter.event("memory", describe_memory(memory), **asdict(memory))

@@ -1,0 +1,69 @@
+"""Which pieces are missing, and who is asked for which. Pure: no clock, no sockets."""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+from typing import Final
+
+from protocol.wire import PeerId
+
+WAIT_START_S: Final = 5.0  # for a piece while no pace is known: 200 kB/s
+WAIT_MIN_S: Final = 1.0  # however fast the others were: a neighbour may be busy for a moment
+WAIT_FACTOR: Final = 4  # times the median of the last pieces: a neighbour may be slower than the others
+ASKED_MAX: Final = 2  # peers for one piece at once: a duplicate costs a piece, and only at the end
+_TIMES_KEPT: Final = 16  # pieces whose times tell the pace now
+
+
+class PieceBoard:
+    """Each piece is asked of one peer; of a second one when it takes far longer than the others did, and no piece is
+    left that nobody is asked for."""
+
+    def __init__(self, count: int) -> None:
+        self._missing = deque(range(count))
+        self._asked: dict[int, dict[PeerId, float]] = {}  # piece -> who is asked for it, and since when
+        self._left = set(range(count))
+        self._times_s: deque[float] = deque(maxlen=_TIMES_KEPT)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every piece has come."""
+        return not self._left
+
+    def take(self, peer: PeerId, now_s: float) -> int | None:
+        """A piece to ask this peer for; None: nothing now."""
+        piece = self._missing.popleft() if self._missing else self._overdue(peer, now_s)
+        if piece is not None:
+            self._asked.setdefault(piece, {})[peer] = now_s
+        return piece
+
+    def came(self, piece: int, peer: PeerId, now_s: float) -> None:
+        """The piece is here, from this peer."""
+        asked = self._asked.pop(piece, {})
+        if peer in asked:
+            self._times_s.append(now_s - asked[peer])
+        self._left.discard(piece)
+
+    def failed(self, piece: int, peer: PeerId) -> None:
+        """This peer does not bring the piece. Another may be at it, or may have brought it."""
+        asked = self._asked.get(piece, {})
+        asked.pop(peer, None)
+        if piece in self._asked and not asked:
+            del self._asked[piece]
+            self._missing.appendleft(piece)
+
+    def patience_s(self) -> float:
+        """For how long one peer alone may take for a piece, by the pace of the last ones."""
+        if not self._times_s:
+            return WAIT_START_S
+        return max(WAIT_MIN_S, WAIT_FACTOR * median(self._times_s))
+
+    def _overdue(self, peer: PeerId, now_s: float) -> int | None:
+        """The piece that has been waited for longest, where that is too long."""
+        before_s = now_s - self.patience_s()
+        waits = [
+            (min(asked.values()), piece)
+            for piece, asked in self._asked.items()
+            if len(asked) < ASKED_MAX and peer not in asked and min(asked.values()) <= before_s
+        ]
+        return min(waits)[1] if waits else None

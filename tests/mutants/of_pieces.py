@@ -1,0 +1,108 @@
+"""Bugs of a model's pieces: what is taken for right, who may have them, and who is waited for."""
+
+from __future__ import annotations
+
+from tests.mutants.detectors import Tests
+from tests.mutants.mutant import Mutant
+from tests.mutants.patch import Edit
+
+_DOWNLOAD, _NEIGHBOURS = "sfnode.network.sessions.file_download", "sfnode.network.sessions.neighbour_files"
+_SERVER, _ANSWERS = "sfnode.network.sessions.file_server", "sfnode.network.sessions.file_answers"
+_FILES, _DEFINITION = "sfnode.model_files.pieces", "sfnode.model_files.definition"
+_BOARD, _FETCHER = "sfnode.node.piece_board", "sfnode.node.piece_fetcher"
+_FINDER, _SHARING = "sfnode.node.model_finder", "sfnode.node.model_sharing"
+_WIRE = "tests/network/test_pieces.py::"
+_TIME = "tests/node/test_piece_fetcher.py::"
+_DISK = "tests/node/test_model_fetcher.py::"
+
+
+def _mutant(name: str, breaks: str, edit: Edit, test: str) -> Mutant:
+    return Mutant(name=name, breaks=breaks, edits=(edit,), detector=Tests((test,)))
+
+
+PIECES = (
+    _mutant(
+        "any-bytes-are-the-piece",
+        "a piece is written whatever its hash is",
+        Edit(_DOWNLOAD, "Download._checked", "if self.wanted.sha256 is not None and", "if False and"),
+        _WIRE + "test_liar__piece_is_not_what_its_hash_says__is_refused_by_name_and_the_session_ends",
+    ),
+    _mutant(
+        "liar-stays",
+        "a neighbour that sends wrong pieces is asked for more of them",
+        Edit(_NEIGHBOURS, "NeighbourFiles.asking", "self._open_sessions.penalise(", "str("),
+        _WIRE + "test_liar__piece_list_of_another_length__is_refused_and_the_session_ends",
+    ),
+    _mutant(
+        "strangers-get-the-model",
+        "whoever finds a node's address downloads the model from it",
+        Edit(_SERVER, "FileServer.serve_stranger", "self._run.find_file(", "self._run.find_piece("),
+        _WIRE + "test_piece__stranger_asks__gets_none",
+    ),
+    _mutant(
+        "one-neighbour-takes-all-places",
+        "a neighbour that opens many streams keeps others from the model",
+        Edit(_SERVER, "FileServer._files_for", "if not self._givings.has_room(peer):", "if False:"),
+        _WIRE + "test_pieces__one_neighbour_wants_many_streams__gets_two_and_room_for_other_files_is_left",
+    ),
+    _mutant(
+        "given-without-limit",
+        "what the operator allows to be given is not kept to",
+        Edit(_ANSWERS, "serve_files", "isinstance(file, PacedFile)", "False"),
+        _WIRE + "test_pieces__given_at_a_rate__all_streams_together_keep_to_it",
+    ),
+    _mutant(
+        "staller-waited-for-ever",
+        "who takes a question and says nothing keeps its piece",
+        Edit(_BOARD, "PieceBoard.take", "else self._overdue(peer, now_s)", "else None"),
+        _TIME + "test_pieces__one_stalls__its_pieces_come_from_others_in_a_time_that_follows_the_pace",
+    ),
+    _mutant(
+        "everybody-asked-for-the-last-piece",
+        "a slow piece is asked of all neighbours at once",
+        Edit(_BOARD, "PieceBoard._overdue", "len(asked) < ASKED_MAX and ", ""),
+        _TIME + "test_board__piece_takes_too_long__a_second_one_is_asked_and_no_third",
+    ),
+    _mutant(
+        "lost-pieces-stay-lost",
+        "what a neighbour that left was asked for is asked of nobody else",
+        Edit(_BOARD, "PieceBoard.failed", "self._missing.appendleft(piece)", "pass"),
+        _TIME + "test_pieces__all_leave_in_the_middle__goes_on_when_one_comes",
+    ),
+    _mutant(
+        "no-rest-for-those-without",
+        "neighbours that lack the model are asked all the time",
+        Edit(_FETCHER, "PieceFetcher._rest", "2 * last.pause_s", "0.0"),
+        _TIME + "test_pieces__neighbour_has_none_yet__is_asked_again_more_and_more_rarely",
+    ),
+    _mutant(
+        "owner-is-not-asked",
+        "a node gives files of a model whose owner forbids it",
+        Edit(_SHARING, "ModelSharing.__init__", "spec.sharing is Sharing.PEERS and ", ""),
+        _DISK + "test_sharing__owner_or_operator_forbids_it__gives_nothing",
+    ),
+    _mutant(
+        "taken-against-the-owners-will",
+        "a node asks for files of a model whose owner forbids it",
+        Edit(_FINDER, "may_fetch", "manifest.model.sharing is Sharing.PEERS and ", ""),
+        _DISK + "test_finder__owner_or_operator_forbids_it__nobody_is_asked",
+    ),
+    _mutant(
+        "own-file-taken-on-trust",
+        "a file that has changed since is given, and the honest node is cut for a liar",
+        Edit(_FILES, "PieceIndex.find", "return piece if is_right else None", "return piece"),
+        "tests/node/test_model_fetcher.py::test_pieces__file_changes_after_it_was_looked_at__what_changed_is_not_given",
+    ),
+    _mutant(
+        "old-pieces-taken-on-trust",
+        "what an earlier life has written is not looked at again",
+        Edit(_FILES, "PartialFile.missing", "is_new or self._is_other(", "is_new and self._is_other("),
+        _DISK + "test_fetch__a_piece_of_an_earlier_life_is_damaged__that_one_comes_again",
+    ),
+    _mutant(
+        "manifest-names-any-file",
+        "a stranger's manifest puts programs into the folder that a model is loaded from",
+        Edit(_DEFINITION, "check_names", "if unknown:", "if False:"),
+        _DISK + "test_fetch__manifest_names_what_is_no_part_of_a_model__is_refused",
+    ),
+)

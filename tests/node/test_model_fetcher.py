@@ -1,0 +1,323 @@
+"""A model's files from neighbours onto the disk: whole or not there, kept over a restart, and said in words."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from protocol.errors import OperatorError
+from protocol.limits import MODEL_PIECE_BYTES
+from protocol.run.model import ModelSpec, Sharing
+from sfnode.model_files.fetched import assembled_folder, fetched_folder
+from sfnode.model_files.pieces import HASH_BYTES, FilePiece, PieceIndex, hashes_of
+from sfnode.network.sessions.pace import Pace
+from sfnode.node import model_fetcher
+from sfnode.node.model_fetcher import ModelFetcher
+from sfnode.node.model_finder import ModelFinder
+from sfnode.node.model_sharing import ModelSharing
+from sfnode.reporter import Reporter
+from sfnode.run.node_options import SharingOptions
+from tests.support.piece_givers import Givers, honest, leaving
+from tests.support.small_disk import remount, small_disk
+from tests.support.split_models import (
+    CONFIG,
+    FILES,
+    SIZE,
+    TOKENIZER,
+    WEIGHTS,
+    all_pieces,
+    made_up_model,
+    pieces_of,
+    run_with,
+    write_model,
+)
+
+PIECES = sum(len(pieces_of(data)) for data in FILES.values())
+NEW_PART = f"{WEIGHTS}.part"
+
+
+@dataclass
+class Joiner:
+    """A node without the model, and what it says."""
+
+    givers: Givers
+    spec: ModelSpec = field(default_factory=made_up_model)
+    lines: io.StringIO = field(default_factory=io.StringIO)
+
+    def fetcher(self) -> ModelFetcher:
+        return ModelFetcher(self.spec, self.givers, Pace(0.0), Reporter(is_json=True, stream=self.lines))
+
+    def finder(self, reference: str | None, **options: Any) -> ModelFinder:
+        reporter = Reporter(is_json=True, stream=self.lines)
+        return ModelFinder(run_with(self.spec), reference, SharingOptions(**options), reporter)
+
+    async def fetch(self, folder: Path, limit_s: float = 10.0) -> None:
+        with trio.fail_after(limit_s):
+            await self.fetcher().fetch(self.spec.files, folder)
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        said = [json.loads(line) for line in self.lines.getvalue().splitlines()]
+        return [event for event in said if event["event"] == name]
+
+
+@pytest.fixture
+def joiner() -> Joiner:
+    return Joiner(Givers(all_pieces(), {"alice": honest(0.0), "bob": honest(0.0)}))
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(model_fetcher, "RETRY_S", 0.1)
+    monkeypatch.setenv("SFNODE_MODELS", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+async def until(condition: Callable[[], object]) -> None:
+    with trio.fail_after(5.0):
+        while not condition():
+            await trio.sleep(0.01)
+
+
+# --- fetching
+
+
+async def test_fetch__neighbours_have_it__every_file_is_there_and_nothing_else(tmp_path: Path, joiner: Joiner) -> None:
+    await joiner.fetch(tmp_path / "model")
+    assert contents(tmp_path / "model") == FILES
+    (told,) = joiner.events("model_fetched")
+    assert told["bytes"] == SIZE + HASH_BYTES * len(pieces_of(FILES[WEIGHTS])) == joiner.givers.given_bytes
+    assert joiner.events("model_fetching")[0]["bytes"] == SIZE
+
+
+async def test_fetch__all_is_there__nobody_is_asked(tmp_path: Path, joiner: Joiner) -> None:
+    await joiner.fetch(write_model(tmp_path / "model"))
+    assert not joiner.givers.asked and not joiner.events("model_fetched")
+
+
+async def test_fetch__restarted_in_the_middle__only_what_is_missing_comes(tmp_path: Path, joiner: Joiner) -> None:
+    joiner.givers.behaviours = {"alice": leaving(5, 0.0)}  # the list, two small files, two pieces of the weights
+    with pytest.raises(trio.TooSlowError):
+        await joiner.fetch(tmp_path / "model", limit_s=1.0)
+    assert (tmp_path / "model" / NEW_PART).stat().st_size == len(FILES[WEIGHTS])
+    joiner.givers.behaviours, joiner.givers.asked = {"bob": honest(0.0)}, []
+    await joiner.fetch(tmp_path / "model")
+    assert contents(tmp_path / "model") == FILES
+    assert len(joiner.givers.asked) == 1 + PIECES - 4
+
+
+async def test_fetch__a_piece_of_an_earlier_life_is_damaged__that_one_comes_again(
+    tmp_path: Path, joiner: Joiner
+) -> None:
+    write_model(tmp_path / "model")
+    damaged = bytearray(FILES[WEIGHTS])
+    damaged[MODEL_PIECE_BYTES + 5] ^= 1
+    (tmp_path / "model" / WEIGHTS).unlink()
+    (tmp_path / "model" / NEW_PART).write_bytes(damaged)
+    await joiner.fetch(tmp_path / "model")
+    assert contents(tmp_path / "model") == FILES and len(joiner.givers.asked) == 2  # the list, and one piece
+
+
+async def test_fetch__a_file_of_the_cache_is_damaged__comes_again(tmp_path: Path, joiner: Joiner) -> None:
+    folder = write_model(tmp_path / "model")
+    (folder / TOKENIZER).write_bytes(FILES[TOKENIZER][:-1] + b"!")
+    await joiner.fetch(folder)
+    assert contents(folder) == FILES and len(joiner.givers.asked) == 1
+
+
+async def test_fetch__part_is_a_link_to_elsewhere__is_not_written_through(tmp_path: Path, joiner: Joiner) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "model" / NEW_PART).symlink_to(tmp_path / "mine")
+    with pytest.raises(trio.TooSlowError):
+        await joiner.fetch(tmp_path / "model", limit_s=1.0)
+    assert (tmp_path / "mine").read_text() == "mine" and len(joiner.events("model_not_stored")) == 1
+
+
+async def test_fetch__folder_cannot_be_made__is_said_once_and_tried_again(tmp_path: Path, joiner: Joiner) -> None:
+    folder = tmp_path / "file" / "model"
+    folder.parent.write_text("in the way")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(joiner.fetch, folder)
+        await until(lambda: joiner.events("model_not_stored"))
+        await trio.sleep(0.3)
+        folder.parent.unlink()
+    assert contents(folder) == FILES and len(joiner.events("model_not_stored")) == 1
+
+
+async def test_fetch__disk_is_full__is_said_and_goes_on_once_there_is_room(tmp_path: Path, joiner: Joiner) -> None:
+    with small_disk(tmp_path / "disk", kilobytes=2_000) as disk:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(joiner.fetch, disk / "model")
+            await until(lambda: joiner.events("model_not_stored"))
+            remount(disk, "size=8m")
+        assert contents(disk / "model") == FILES
+    assert len(joiner.events("model_not_stored")) == 1
+
+
+async def test_fetch__nobody_has_it__is_said_once_and_the_progress_says_it(
+    tmp_path: Path, joiner: Joiner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_fetcher, "SILENCE_S", 0.05)
+    joiner.givers.behaviours = {}
+    fetcher = joiner.fetcher()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fetcher.fetch, joiner.spec.files, tmp_path / "model")
+        await until(lambda: joiner.events("model_missing"))
+        await trio.sleep(0.2)
+        nursery.cancel_scope.cancel()
+    assert len(joiner.events("model_missing")) == 1
+    assert fetcher.look().text.startswith("waiting for a peer that has the model: 0 of 3 MB")
+
+
+async def test_fetch__pieces_come__progress_says_from_how_many_and_how_fast(tmp_path: Path, joiner: Joiner) -> None:
+    joiner.givers.behaviours = {"alice": honest(0.2), "bob": honest(0.2)}
+    fetcher = joiner.fetcher()
+    fetcher.look()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fetcher.fetch, joiner.spec.files, tmp_path / "model")
+        await until(lambda: fetcher.look().givers == 2 and fetcher.look().done_bytes)
+        found = fetcher.look()
+        nursery.cancel_scope.cancel()
+    assert found.text.startswith("fetching the model from 2 peers: ") and found.bytes_per_s > 0
+    assert 0 < found.done_bytes < found.total_bytes == SIZE
+
+
+@pytest.mark.parametrize("name", ["run.py", "model.bin", "modeling_opt.py", "model.safetensors.part"])
+async def test_fetch__manifest_names_what_is_no_part_of_a_model__is_refused(
+    tmp_path: Path, joiner: Joiner, name: str
+) -> None:
+    for changed in (
+        replace(joiner.spec, weights=(replace(joiner.spec.weights[0], name=name),)),
+        replace(joiner.spec, tokenizer=(replace(joiner.spec.tokenizer[0], name=name),)),
+        replace(joiner.spec, config=replace(joiner.spec.config, name=name)),
+    ):
+        joiner.spec = changed
+        with pytest.raises(OperatorError, match="which this sfnode does not fetch"):
+            await joiner.fetch(tmp_path / "model")
+    assert not joiner.givers.asked and not (tmp_path / "model").exists()
+
+
+async def test_fetch__manifest_contradicts_itself__is_refused_and_nothing_is_left(
+    tmp_path: Path, joiner: Joiner
+) -> None:
+    joiner.spec = replace(joiner.spec, weights=(replace(joiner.spec.weights[0], sha256="0" * 64),))
+    with pytest.raises(ExceptionGroup) as caught:
+        await joiner.fetch(tmp_path / "model")
+    assert caught.group_contains(OperatorError, match="although each of its pieces is")
+    assert not (tmp_path / "model" / WEIGHTS).exists() and not (tmp_path / "model" / NEW_PART).exists()
+
+
+# --- where the model comes from
+
+
+async def test_finder__model_of_nobody_but_the_neighbours__comes_into_the_cache(cache: Path, joiner: Joiner) -> None:
+    folder = await joiner.finder(None).find(joiner.givers)
+    assert folder == fetched_folder(joiner.spec) and folder.parent == cache and contents(folder) == FILES
+
+
+async def test_finder__folder_has_all__is_taken_as_it_is(tmp_path: Path, joiner: Joiner) -> None:
+    folder = write_model(tmp_path / "model")
+    assert await joiner.finder(str(folder)).find(joiner.givers) == folder
+    assert not joiner.givers.asked
+
+
+@pytest.mark.parametrize("fault", ["missing", "another", "surplus"])
+async def test_finder__folder_has_the_weights_and_other_small_files__these_come_and_the_weights_are_linked(
+    tmp_path: Path, joiner: Joiner, fault: str
+) -> None:
+    folder = write_model(tmp_path / "model")
+    if fault == "missing":
+        (folder / CONFIG).unlink()
+    elif fault == "another":
+        (folder / TOKENIZER).write_text("{}")
+    else:
+        (folder / "vocab.txt").write_text("")
+    found = await joiner.finder(str(folder)).find(joiner.givers)
+    assert found == assembled_folder(joiner.spec, folder) and contents(found) == FILES
+    assert (found / WEIGHTS).is_symlink() and len(joiner.givers.asked) == 2
+    assert len(joiner.events("model_incomplete")) == 1
+
+
+async def test_finder__hub_does_not_give_it__neighbours_do_and_the_next_time_nobody_is_asked(joiner: Joiner) -> None:
+    joiner.spec = made_up_model(model_id="nobody/has-this")
+    assert contents(await joiner.finder("nobody/has-this").find(joiner.givers)) == FILES
+    assert len(joiner.events("model_not_found")) == 1
+    joiner.givers.asked = []
+    await joiner.finder("nobody/has-this").find(joiner.givers)
+    assert not joiner.givers.asked and len(joiner.events("model_not_found")) == 1
+
+
+@pytest.mark.parametrize(("sharing", "no_fetch_model"), [(Sharing.NONE, False), (Sharing.PEERS, True)])
+async def test_finder__owner_or_operator_forbids_it__nobody_is_asked(
+    tmp_path: Path, joiner: Joiner, sharing: Sharing, no_fetch_model: bool
+) -> None:
+    joiner.spec = made_up_model(sharing, "nobody/has-this")
+    with pytest.raises(OperatorError, match="nobody/has-this"):
+        await joiner.finder("nobody/has-this", no_fetch_model=no_fetch_model).find(joiner.givers)
+    folder = write_model(tmp_path / "model")
+    (folder / CONFIG).unlink()
+    assert await joiner.finder(str(folder), no_fetch_model=no_fetch_model).find(joiner.givers) == folder
+    assert not joiner.givers.asked
+
+
+# --- giving
+
+
+def sharing_of(spec: ModelSpec, **options: Any) -> ModelSharing:
+    return ModelSharing(spec, SharingOptions(**options), Reporter(is_json=True, stream=io.StringIO()))
+
+
+async def test_sharing__folder_of_the_run__gives_every_piece_and_list(tmp_path: Path) -> None:
+    sharing = sharing_of(made_up_model())
+    await sharing.share(write_model(tmp_path / "model"))
+    for digest, data in all_pieces().items():
+        found = sharing.pieces.find(digest)
+        assert found is not None and found.total == len(data)
+        assert found.read(0, len(data) + 1) == data and found.read(7, 9) == data[7:16]
+        assert found.read(len(data), 10) == found.read(len(data) + 5, 10) == b""
+
+
+async def test_sharing__other_weights_under_the_runs_name__are_not_given(tmp_path: Path) -> None:
+    sharing, folder = sharing_of(made_up_model()), write_model(tmp_path / "model")
+    (folder / WEIGHTS).write_bytes(FILES[WEIGHTS][:-1] + b"!")
+    (folder / CONFIG).unlink()
+    await sharing.share(folder)
+    first = hashlib.sha256(pieces_of(FILES[WEIGHTS])[0]).hexdigest()
+    assert sharing.pieces.find(first) is None
+    assert sharing.pieces.find(hashlib.sha256(FILES[TOKENIZER]).hexdigest()) is not None
+
+
+@pytest.mark.parametrize(("sharing", "no_share_model"), [(Sharing.NONE, False), (Sharing.PEERS, True)])
+async def test_sharing__owner_or_operator_forbids_it__gives_nothing(
+    tmp_path: Path, sharing: Sharing, no_share_model: bool
+) -> None:
+    found = sharing_of(made_up_model(sharing), no_share_model=no_share_model)
+    await found.share(write_model(tmp_path / "model"))
+    assert all(found.pieces.find(digest) is None for digest in all_pieces())
+
+
+def test_pieces__file_changes_after_it_was_looked_at__what_changed_is_not_given(tmp_path: Path) -> None:
+    folder, index, spec = write_model(tmp_path / "model"), PieceIndex(), made_up_model().weights[0]
+    hashes = hashes_of(folder / WEIGHTS, spec)
+    assert hashes is not None
+    index.add(folder / WEIGHTS, spec, hashes)
+    with (folder / WEIGHTS).open("r+b") as file:
+        file.seek(10)
+        file.write(b"changed")
+    digests = [hashlib.sha256(piece).hexdigest() for piece in pieces_of(FILES[WEIGHTS])]
+    assert index.find(digests[0]) is None
+    assert isinstance(index.find(digests[1]), FilePiece)
+    (folder / WEIGHTS).unlink()
+    assert index.find(digests[1]) is None

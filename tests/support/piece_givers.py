@@ -1,0 +1,108 @@
+"""Neighbours with pieces, in virtual time and without a network: each behaves in its own way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import trio
+
+from protocol.wire import PeerId
+from sfnode.network.sessions.file_download import Download
+from sfnode.network.sessions.handshake import RefusedError
+from sfnode.network.sessions.neighbour_files import Ask
+
+Behaviour = Callable[["Givers", PeerId, str], Awaitable[bytes]]
+
+
+@dataclass
+class Givers:
+    """Neighbours by name, each with what it does when it is asked for a hash; ``held``: what the honest ones have."""
+
+    held: dict[str, bytes]
+    behaviours: dict[str, Behaviour]
+    asked: list[tuple[float, str, str]] = field(default_factory=list)  # when, whom, for what
+    streams: Counter[str] = field(default_factory=Counter)
+    at_once: int = 0
+    given_bytes: int = 0
+
+    def peers(self) -> frozenset[PeerId]:
+        return frozenset(map(PeerId, self.behaviours))
+
+    @asynccontextmanager
+    async def asking(self, peer: PeerId) -> AsyncIterator[Ask]:
+        if peer not in self.behaviours:
+            raise RefusedError("it has no stream for files")
+        self.streams[peer] += 1
+        self.at_once = max(self.at_once, len(+self.streams))
+
+        async def ask(download: Download) -> bytes:
+            sha256 = download.wanted.sha256
+            assert sha256 is not None
+            self.asked.append((trio.current_time(), peer, sha256))
+            if peer not in self.behaviours:
+                raise RefusedError("the connection was lost")
+            data = await self.behaviours[peer](self, peer, sha256)
+            self.given_bytes += len(data)
+            assert len(data) == download.wanted.total
+            return data
+
+        try:
+            yield ask
+        finally:
+            self.streams[peer] -= 1
+
+    def of(self, peer: str) -> list[float]:
+        """When that one was asked."""
+        return [when for when, whom, _ in self.asked if whom == peer]
+
+
+def honest(piece_s: float = 0.1) -> Behaviour:
+    """Gives what it has, each piece in that time."""
+
+    async def give(givers: Givers, _peer: PeerId, sha256: str) -> bytes:
+        await trio.sleep(piece_s)
+        if sha256 not in givers.held:
+            raise RefusedError("it said bye instead of sending the piece")
+        return givers.held[sha256]
+
+    return give
+
+
+def lying(piece_s: float = 0.1) -> Behaviour:
+    """What the network makes of a piece with another hash: the peer is gone."""
+
+    async def give(givers: Givers, peer: PeerId, _sha256: str) -> bytes:
+        await trio.sleep(piece_s)
+        givers.behaviours.pop(peer, None)
+        raise RefusedError("message_field: a piece with another hash than was asked for")
+
+    return give
+
+
+async def stalling(_givers: Givers, _peer: PeerId, _sha256: str) -> bytes:
+    """Takes the question and says nothing, for as long as anybody would listen."""
+    await trio.sleep_forever()
+
+
+async def lacking(_givers: Givers, _peer: PeerId, _sha256: str) -> bytes:
+    """Says that it has nothing."""
+    await trio.sleep(0.05)
+    raise RefusedError("it said bye instead of sending the piece: no basis here")
+
+
+def leaving(pieces: int, piece_s: float = 0.1) -> Behaviour:
+    """Gives so many pieces, then is gone."""
+    left = pieces
+
+    async def give(givers: Givers, peer: PeerId, sha256: str) -> bytes:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            givers.behaviours.pop(peer, None)
+            raise RefusedError("the connection was lost")
+        return await honest(piece_s)(givers, peer, sha256)
+
+    return give
