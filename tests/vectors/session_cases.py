@@ -33,7 +33,8 @@ from protocol.wire import (
 from sfnode.network.network_config import Timings
 from sfnode.network.sessions import RefusedError
 from sfnode.network.sessions.channel import Channel
-from sfnode.network.sessions.file_download import MANIFEST, Download, FileSource, Wanted
+from sfnode.network.sessions.file_answers import FileSource
+from sfnode.network.sessions.file_download import MANIFEST, Download, Wanted
 from tests.vectors.notation import Case, Document, case, document
 from tests.vectors.session_nodes import ASK_PEERS, Served, in_short, played
 
