@@ -21,6 +21,31 @@ export const SWITCHES_OF_RUNS = [
       "Array.isArray(value)",
     ],
   ]),
+  ...of("model.mjs", "models.json", [
+    [
+      "1.5",
+      "tensors come as they lie in the file",
+      "  named.sort((one, other) => Buffer.compare(one.bytes, other.bytes));\n",
+    ],
+    [
+      "1.5",
+      "names are sorted by UTF-16 units",
+      "Buffer.compare(one.bytes, other.bytes)",
+      "(one.name < other.name ? -1 : 1)",
+    ],
+    ["1.5", "a shape does not count", "Buffer.concat(shape.map(u32))", "Buffer.alloc(0)"],
+    ["1.5", "values are big-endian", "data.writeFloatLE", "data.writeFloatBE"],
+    ["1.5", "values are hashed as they are", "sha256(littleEndian(values))", "littleEndian(values)"],
+    ["1.5", "another tag in the content", '"sfnode/weights/1"', '"sfnode/weights/2"'],
+    ["1.5", "pieces of half a mebibyte", "2 ** 20", "2 ** 19"],
+    [
+      "1.5",
+      "the last piece has the length of the others",
+      "data.subarray(start, start + PIECE_BYTES)",
+      "Buffer.concat([data, Buffer.alloc(PIECE_BYTES)]).subarray(start, start + PIECE_BYTES)",
+    ],
+    ["1.5", "pieces are not hashed before they are listed", "sha256(Buffer.concat(digests))", "sha256(data)"],
+  ]),
   ...of("json.mjs", "manifests.json", [
     ["1.2", "keys are not sorted", "Object.keys(value).sort()", "Object.keys(value).reverse()"],
     ["1.2", "no short escapes", "SHORT_ESCAPES[unit] ?? "],
