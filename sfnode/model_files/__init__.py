@@ -2,7 +2,7 @@
 
 from sfnode.model_files.conversion import REFUSED, WeightForm
 from sfnode.model_files.definition import check_names, lacks_of_definition, link_weights, remove_others
-from sfnode.model_files.fetched import assembled_folder, fetched_folder
+from sfnode.model_files.fetched import assembled_folder, fetched_folder, is_fetched
 from sfnode.model_files.folder import (
     CONFIG_FILE,
     INDEX_FILE,
@@ -37,6 +37,7 @@ __all__ = [
     "check_names",
     "describe_files",
     "fetched_folder",
+    "is_fetched",
     "find_model_folder",
     "has_weight_files",
     "hashes_of",

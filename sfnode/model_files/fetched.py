@@ -20,6 +20,11 @@ def fetched_folder(spec: ModelSpec) -> Path:
     return cache_folder() / f"{spec.content[:_CONTENT_DIGITS]}-{files[:_FILES_DIGITS]}"
 
 
+def is_fetched(spec: ModelSpec) -> bool:
+    """Whether a node has fetched all of the run's files to `fetched_folder`."""
+    return all((fetched_folder(spec) / file.name).is_file() for file in spec.files)
+
+
 def assembled_folder(spec: ModelSpec, weights: Path) -> Path:
     """Where the run's small files lie beside links to the weights that this machine has in another folder."""
     place = sha256(os.fsencode(weights)).hexdigest()

@@ -12,6 +12,7 @@ from sfnode.model_files import (
     assembled_folder,
     fetched_folder,
     find_model_folder,
+    is_fetched,
     lacks_of_definition,
     link_weights,
     remove_others,
@@ -86,7 +87,7 @@ class ModelFinder:
         """Whether an earlier life of a node has fetched it: then neither the hub nor anybody else is asked."""
         spec = self._manifest.model
         is_meant = self._reference == spec.id and self._may_fetch
-        return is_meant and all((fetched_folder(spec) / file.name).is_file() for file in spec.files)
+        return is_meant and is_fetched(spec)
 
     async def _fetch(self, sources: PieceSources, folder: Path, *, is_whole: bool) -> Path:
         spec = self._manifest.model

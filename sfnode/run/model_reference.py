@@ -7,7 +7,7 @@ from pathlib import Path
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
-from sfnode.model_files import is_same_package
+from sfnode.model_files import fetched_folder, is_fetched, is_same_package
 from sfnode.run.node_options import TrainingOptions
 from sfnode.storage import EMBEDDED
 
@@ -23,6 +23,8 @@ def joiner_model(manifest: Manifest, training: TrainingOptions, *, may_fetch: bo
 def find_model(manifest: Manifest, model: str | None, revision: str | None = None) -> str:
     """The model's reference for the worker, which checks what it is; a plainly different name fails here.
 
+    Where nobody says: the files that a node has fetched from its neighbours, or else what the manifest says.
+
     ``revision``: what the operator takes the manifest's to be. OperatorError.
     """
     wanted = manifest.model.id
@@ -32,6 +34,8 @@ def find_model(manifest: Manifest, model: str | None, revision: str | None = Non
             f"{f'revision {manifest.model.revision}' if manifest.model.revision else 'no revision'}. Leave it out"
         )
     if model is None:
+        if is_fetched(manifest.model):
+            return str(fetched_folder(manifest.model))
         if wanted.startswith(_LOCAL):
             raise OperatorError(
                 f"--model is missing: the run's model is a local folder, {wanted.removeprefix(_LOCAL)}. Give the path "

@@ -8,6 +8,7 @@ import pytest
 
 from protocol.errors import OperatorError
 from protocol.run.manifest import Manifest, checked
+from sfnode.model_files.fetched import fetched_folder
 from sfnode.run.model_reference import find_model
 from tests.support.manifests import manifest_data
 
@@ -26,6 +27,21 @@ def test_model__not_named__is_the_manifests(model: str) -> None:
 def test_model__local_and_not_named__path_is_asked_for() -> None:
     with pytest.raises(OperatorError, match="--model is missing: the run's model is a local folder, none"):
         find_model(run_of("local:none"), None)
+
+
+@pytest.mark.parametrize("model", ["local:none", "facebook/opt-125m"])
+def test_model__fetched_from_neighbours_and_not_named__is_found_in_the_cache(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault once: after `join` had fetched a model, `eval` and `export` asked for the path of it."""
+    monkeypatch.setenv("SFNODE_MODELS", str(tmp_path))
+    run = run_of(model)
+    folder = fetched_folder(run.model)
+    folder.mkdir()
+    for file in run.model.files:
+        assert model.startswith("local:") or find_model(run, None) == model
+        (folder / file.name).touch()
+    assert find_model(run, None) == str(folder)
 
 
 @pytest.mark.parametrize(
