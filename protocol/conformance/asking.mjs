@@ -1,7 +1,7 @@
 // The asking side of anti-entropy (SPEC 8.4.1 to 8.4.6): which requests follow which answers, and when a node is live.
-// There is no clock here: when a request is sent again, and when a session is given up, is not the question.
+// There is no clock here: node_sync.mjs sends a request again, and gives a session up.
 
-import { bucketDigest, payloadHash } from "./digests.mjs";
+import { bucketDigest, payloadHash, shardOf } from "./digests.mjs";
 import { recordBytes, splitRecords } from "./envelope.mjs";
 import { addTo } from "./ledger.mjs";
 import { PULL_BYTES_MAX, bitmapOf, checkAnswer, demand, stepsOf } from "./sync.mjs";
@@ -21,7 +21,7 @@ export class Asker {
   #horizon;
   #lastRequest;
   #neighbours = new Map(); // name -> {mismatches, session: null or Session}
-  #taken = new Set(); // buckets that some session is pulling
+  #shared = { taken: new Set(), compared: new Set() }; // by all sessions
 
   constructor(run, held, { horizon = Infinity, lastRequest = 0 }) {
     this.#run = run;
@@ -55,14 +55,14 @@ export class Asker {
     neighbour.mismatches += 1;
     const isLasting = neighbour.mismatches >= MISMATCHES_BEFORE_SESSION || !this.isLive;
     if (neighbour.session !== null || !isLasting) return [];
-    neighbour.session = new Session(this.#run, this.#held, this.#taken, this.#horizon);
+    neighbour.session = new Session(this.#run, this.#held, this.#shared, { horizon: this.#horizon });
     return [neighbour.session.start(this.#nextRequest())];
   }
 
   #takeRecords(session, { request, data }) {
     const records = splitRecords(this.#run.manifest, data);
     const isAnswer = session?.number === request;
-    if (isAnswer) session.received += records.length;
+    if (isAnswer) session.count(records.length);
     const { ledger, coefficients } = this.#held;
     for (const record of records) {
       const { verdict, reason } = addTo(ledger, coefficients, record, isAnswer ? session.horizon : this.#horizon);
@@ -93,24 +93,43 @@ export class Asker {
   }
 }
 
-class Session {
+/** One dialogue with one neighbour, from its spans to the last pull. */
+export class Session {
   number = null; // of the request in flight
+  sent = null; // the request in flight, as it was sent
   received = 0; // records that came in answer to the pull in flight
   isFailed = false;
-  hasSkipped = false; // a bucket that another session pulls
+  hasProgressed = false; // a record came that was asked for
+  hasOwn = false; // all that the neighbour holds of `author` is here
+  spans = []; // those that it holds
   #run;
   #ledger;
   #taken;
+  #compared;
+  #author;
+  #pullBytesMax;
   #own = []; // buckets that this session has taken
+  #skipped = 0; // those that another session pulls
   #dialogue;
   #request; // in flight, as checkAnswer wants it
 
-  constructor(run, { ledger }, taken, horizon) {
+  /**
+   * shared: {taken: buckets that some session is pulling, compared: spans that some session has taken in}.
+   * author: of whom all is asked for first, and then the newest spans (9.5), or null.
+   */
+  constructor(run, { ledger }, shared, { horizon, author = null, pullBytesMax = PULL_BYTES_MAX }) {
     this.#run = run;
     this.#ledger = ledger;
-    this.#taken = taken;
+    this.#taken = shared.taken;
+    this.#compared = shared.compared;
+    this.#author = author;
+    this.#pullBytesMax = pullBytesMax;
     this.horizon = horizon;
     this.#dialogue = this.#compare();
+  }
+
+  get hasSkipped() {
+    return this.#skipped > 0;
   }
 
   start(number) {
@@ -123,6 +142,12 @@ class Session {
     return this.#send(this.#dialogue.next(reply.fields), number);
   }
 
+  /** So many records came under the number in flight. */
+  count(records) {
+    this.received += records;
+    this.hasProgressed ||= records > 0;
+  }
+
   release() {
     for (const bucket of this.#own) this.#taken.delete(bucket);
     this.#own = [];
@@ -133,16 +158,32 @@ class Session {
     const [name, fields] = value;
     this.number = number;
     this.#request = { name, fields: { request: number, ...fields } };
-    return encodeMessage(name, number, ...Object.values(fields));
+    this.sent = encodeMessage(name, number, ...Object.values(fields));
+    return this.sent;
   }
 
   *#compare() {
     const theirs = yield ["SpansRequest", {}];
     const isSame = [NO_STATEMENTS, this.#ledger.roster.digest()].some((digest) => digest.equals(theirs.statements));
     if (!isSame) yield* this.#fetchStatements();
-    for (const [span] of differing(this.#ledger.spans(), theirs.spans)) {
+    this.spans = theirs.spans.map(([span]) => span);
+    if (this.#author !== null) yield* this.#askForAuthor();
+    const wanted = differing(this.#ledger.spans(), theirs.spans).map(([span]) => span);
+    for (const span of this.spans) if (!wanted.includes(span)) this.#compared.add(span);
+    for (const span of this.#author === null ? wanted : wanted.reverse()) {
       if (!this.isFailed) yield* this.#compareSpan(span);
     }
+  }
+
+  /** The newest spans first. */
+  *#askForAuthor() {
+    const author = this.#author;
+    const before = Buffer.from((BigInt(`0x${author.toString("hex")}`) - 1n).toString(16).padStart(64, "0"), "hex");
+    for (const span of [...this.spans].reverse()) {
+      const page = yield ["AuthorsRequest", { span, shards: [shardOf(author)], after: before }];
+      yield* this.#pullPage(span, page.authors.filter(([each]) => each.equals(author)));
+    }
+    this.hasOwn = !this.isFailed && !this.hasSkipped;
   }
 
   *#fetchStatements() {
@@ -158,6 +199,7 @@ class Session {
   *#compareSpan(span) {
     const theirs = yield ["ShardsRequest", { span }];
     const shards = differing(this.#ledger.shards(span), theirs.shards).map(([shard]) => shard);
+    const skippedBefore = this.#skipped;
     let [after, isLast, listed] = [Buffer.alloc(32), shards.length === 0, 0];
     while (!isLast && !this.isFailed) {
       const page = yield ["AuthorsRequest", { span, shards, after }];
@@ -166,6 +208,7 @@ class Session {
       yield* this.#pullPage(span, page.authors);
       [after, isLast] = [page.authors.at(-1)?.[0] ?? after, page.is_last];
     }
+    if (!this.isFailed && this.#skipped === skippedBefore) this.#compared.add(span);
   }
 
   *#pullPage(span, authors) {
@@ -188,7 +231,7 @@ class Session {
   #take(span, author) {
     const bucket = `${span} ${author.toString("hex")}`;
     if (this.#taken.has(bucket)) {
-      this.hasSkipped = true;
+      this.#skipped += 1;
       return false;
     }
     this.#taken.add(bucket);
@@ -232,7 +275,7 @@ class Session {
 
   /** A void slot has two records, and all slots may be void. */
   #slotsPerPull() {
-    return Math.max(1, Math.floor(PULL_BYTES_MAX / (2 * recordBytes(this.#run.manifest))));
+    return Math.max(1, Math.floor(this.#pullBytesMax / (2 * recordBytes(this.#run.manifest))));
   }
 }
 

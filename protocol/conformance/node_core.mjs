@@ -37,7 +37,7 @@ export class Node {
     this.#author = publicKeyOf(secretSeed);
     this.#config = config;
     this.#limits = limits;
-    this.state = new State(run);
+    this.state = new State(run, limits);
     for (const statement of disk.statements) this.state.state(statement);
     for (const record of disk.records) this.state.load(record);
     this.clock = new StepClock(run, this.#author.toString("hex"), limits);
@@ -115,7 +115,8 @@ export class Node {
 
   #sendHead(peer) {
     this.sync.headSent(peer, this.#nowMs);
-    const told = [this.state.root(), this.state.digest(), this.state.ledger.updates, this.#frontier(), this.end.workDistance];
+    const { state, end } = this;
+    const told = [state.root(), state.digest(), state.ledger.updates, this.#frontier(), end.workDistance];
     this.#send([[peer, encodeMessage("Head", ...told)]]);
   }
 
@@ -219,8 +220,8 @@ export class Node {
       this.recounts.claimed(peer, this.#nowMs); // SPEC 7.6
       return;
     }
-    const own = this.snapshots.isOwnFirst(Number(head.updates)) ? this.#author : null;
-    const options = { horizon: this.#pulledHorizon(head.step), own };
+    const author = this.snapshots.isOwnFirst(Number(head.updates)) ? this.#author : null;
+    const options = { horizon: this.#pulledHorizon(head.step), author };
     this.#send(this.sync.receiveHead(peer, head, this.#nowMs, options));
   }
 

@@ -18,7 +18,7 @@ export class EndOfRun {
     [this.workDistance, this.isOver, this.isGivenUp, this.#finishedMs] = [0, false, false, null];
   }
 
-  /** It has none. agreement: of the Synchroniser; isAwaiting: 9.6.2; expected: whether it had or expected a neighbour. */
+  /** It has none. agreement: of the Synchroniser; isAwaiting: 9.6.2; hadNeighbour: it had or expected one. */
   look({ agreement, peers, isAwaiting, isFinished, hadNeighbour }, nowMs) {
     const { equal, differing, nearest } = agreement;
     const isHeld = isAwaiting || differing > 0;

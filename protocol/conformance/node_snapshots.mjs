@@ -1,4 +1,4 @@
-// A node's part in snapshots (SPEC 9.5): it makes and attests them, and as a joiner uses one until its replay is through.
+// A node's part in snapshots (SPEC 9.5): it makes and attests them, and as a joiner uses one until its replay is done.
 
 import { createHash } from "node:crypto";
 import { AttestationTable } from "./attestations.mjs";

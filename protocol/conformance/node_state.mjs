@@ -9,9 +9,9 @@ export class State {
   #root = null;
   #digest = null;
 
-  constructor(run) {
+  constructor(run, { STATEMENTS_MAX: statementsMax }) {
     this.run = run;
-    this.ledger = new Ledger(run);
+    this.ledger = new Ledger(run, statementsMax);
     this.coefficients = new Coefficients(run);
   }
 

@@ -1,6 +1,6 @@
 // With which neighbour a node compares ledgers, and when (SPEC 8.4): heads, sessions, rests, time limits, being live.
 
-import { Session, SharedWork } from "./node_session.mjs";
+import { Session } from "./asking.mjs";
 import { answer } from "./sync.mjs";
 import { rejectUnless } from "./verdicts.mjs";
 import { lowerMedian } from "./node_limits.mjs";
@@ -15,7 +15,7 @@ const REQUEST_MAX = 0xffffffff;
 export class Synchroniser {
   #state;
   #limits;
-  #shared = new SharedWork();
+  #shared = { taken: new Set(), compared: new Set() }; // by all sessions
   #neighbours = new Map(); // peer -> {session, askedMs, heardMs, isAskedAgain, restUntilMs, headSentMs, head, ...}
   #lastRequest;
   #left = new Set(); // peers that left with #leftRoot
@@ -83,7 +83,7 @@ export class Synchroniser {
   close(peer) {
     const neighbour = this.#neighbours.get(peer);
     this.#neighbours.delete(peer);
-    neighbour?.session?.close();
+    neighbour?.session?.release();
     const root = this.#state.root();
     if (neighbour?.head?.root.equals(root)) this.#leftWith(root).add(peer);
   }
@@ -97,7 +97,7 @@ export class Synchroniser {
     return [...this.#neighbours].filter(([, neighbour]) => isDue(neighbour)).map(([peer]) => peer);
   }
 
-  /** A head came. options: {horizon, own} of a session that may begin. List of [peer, request]. */
+  /** A head came. options: {horizon, author} of a session that may begin. List of [peer, request]. */
   receiveHead(peer, head, nowMs, options) {
     const neighbour = this.#neighbours.get(peer);
     neighbour.head = head;
@@ -109,20 +109,23 @@ export class Synchroniser {
     neighbour.mismatches += 1;
     const isLasting = !this.isLive || neighbour.mismatches >= MISMATCHES_MIN;
     if (neighbour.session !== null || nowMs < neighbour.restUntilMs || !isLasting) return [];
-    neighbour.session = new Session(this.#state, this.#shared, this.#limits, options);
+    const { run } = this.#state;
+    const { PULL_BYTES_MAX: pullBytesMax } = this.#limits;
+    neighbour.session = new Session(run, this.#state, this.#shared, { ...options, pullBytesMax });
     return this.#ask(peer, neighbour, neighbour.session.start(this.#nextRequest()), nowMs);
   }
 
   /** Any other message. Rejects UNREQUESTED. List of [peer, message]. */
   receive(peer, message, nowMs) {
-    if (REQUESTS.has(message.name)) return answer(this.#state.run, this.#state.ledger, message).map((part) => [peer, part]);
+    const { run, ledger } = this.#state;
+    if (REQUESTS.has(message.name)) return answer(run, ledger, message).map((part) => [peer, part]);
     rejectUnless(ANSWERS.has(message.name), "UNREQUESTED", message.name);
     return this.#continue(peer, message, nowMs);
   }
 
   #continue(peer, reply, nowMs) {
     const neighbour = this.#neighbours.get(peer);
-    if (!neighbour?.session?.isAnswer(reply.fields.request)) return []; // SPEC 8.4.1: late
+    if (neighbour?.session?.number !== reply.fields.request) return []; // SPEC 8.4.1: late
     this.answeredMs = nowMs;
     const request = neighbour.session.receive(reply, this.#nextRequest());
     this.hasOwn ||= neighbour.session.hasOwn;
@@ -131,18 +134,17 @@ export class Synchroniser {
 
   #ask(peer, neighbour, request, nowMs) {
     if (request === null) {
-      this.#end(neighbour, nowMs, neighbour.session.isShort);
+      this.#end(neighbour, nowMs, neighbour.session.isFailed);
       return [];
     }
     neighbour.askedMs = neighbour.heardMs = nowMs;
     neighbour.isAskedAgain = false;
-    neighbour.request = request;
     return [[peer, request]];
   }
 
   #end(neighbour, nowMs, isFailed) {
     const { session } = neighbour;
-    session.close();
+    session.release();
     neighbour.session = null;
     neighbour.mismatches = 0;
     neighbour.failures = isFailed && !session.hasProgressed ? neighbour.failures + 1 : 0;
@@ -154,15 +156,15 @@ export class Synchroniser {
   /** Records came, under this request number. */
   countRecords(peer, request, count, nowMs) {
     const neighbour = this.#neighbours.get(peer);
-    if (!neighbour.session?.isAnswer(request)) return;
-    neighbour.session.countRecords(count);
+    if (neighbour.session?.number !== request) return;
+    neighbour.session.count(count);
     neighbour.heardMs = nowMs;
   }
 
   /** The horizon of records under this request number. */
   horizonOf(peer, request, otherwise) {
     const { session } = this.#neighbours.get(peer);
-    return session?.isAnswer(request) ? session.horizon : otherwise;
+    return session?.number === request ? session.horizon : otherwise;
   }
 
   /** SPEC 8.4.7. */
@@ -175,7 +177,7 @@ export class Synchroniser {
       if (silentMs >= timeoutMs || nowMs - neighbour.askedMs >= answerMs) this.#end(neighbour, nowMs, true);
       else if (silentMs >= timeoutMs / 2 && !neighbour.isAskedAgain) {
         neighbour.isAskedAgain = true;
-        again.push([peer, neighbour.request]);
+        again.push([peer, neighbour.session.sent]);
       }
     }
     return again;

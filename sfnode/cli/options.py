@@ -271,7 +271,7 @@ def run_address_options(command: Command) -> Command:
 
 _revision_option = click.option(
     "--revision",
-    help="Refuse a run whose model is not of this commit or version.  [default: what the manifest says]",
+    help="Check that the run's model is of this commit or version.  [default: what the manifest says]",
 )
 local_model_option = together(
     click.option("--model", help="Read the model from this folder or GGUF file, when the run's model is a local one."),

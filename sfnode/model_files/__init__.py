@@ -1,6 +1,6 @@
 """Door: `resolve_model`. A model's files on this disk: found, fetched, and held against a run's manifest. No torch."""
 
-from sfnode.model_files.conversion import WeightForm
+from sfnode.model_files.conversion import REFUSED, WeightForm
 from sfnode.model_files.definition import check_names, lacks_of_definition, link_weights, remove_others
 from sfnode.model_files.fetched import assembled_folder, fetched_folder
 from sfnode.model_files.folder import (
@@ -29,6 +29,7 @@ __all__ = [
     "PICKLE_INDEX_FILE",
     "PartialFile",
     "PieceIndex",
+    "REFUSED",
     "SINGLE_FILE",
     "WeightForm",
     "assembled_folder",

@@ -15,7 +15,7 @@ from sfnode.model_files.watched import OnProgress, StoodStill, run_watched
 
 _PROCESS: Final = "sfnode.training.conversion"
 _STALL_S: Final = 300.0  # torch starts in 30 s from a cold disk; then there is a file every few seconds, or a GB of it
-_REFUSED: Final = 3  # the exit code with which the process says why
+REFUSED: Final = 3  # the exit code with which the process says why
 
 
 class WeightForm(StrEnum):
@@ -73,7 +73,7 @@ def _show(form: WeightForm, source: Path, seen: Path, out: Path) -> Path:
 
 def _reason(source: Path, code: int, said: str) -> str:
     last = said.splitlines()[-1][:1_000] if said else "it ended without a word"
-    if code == _REFUSED:
+    if code == REFUSED:
         return last
     if code < 0:
         return f"{source}: the process that converted it was killed by signal {-code}; it may need more memory"

@@ -23,6 +23,7 @@ from sfnode.network.memory_guard import MemoryState
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.node import status_file as status_module
+from sfnode.node.model_progress import ModelProgress, ModelStage
 from sfnode.node.status_file import Status, read_status
 from sfnode.storage.store import LEDGER_FILE, read_records, replay
 from sfnode.worker_protocol import messages as worker_messages
@@ -102,6 +103,7 @@ def status_seeds() -> Iterator[bytes]:
     values.update(run="r", run_id="00", author="00", ledger_root="", state_digest="", admission="open", loss=0.5)
     values.update(join="", is_finished=False, is_over=False, is_admitted=True, accuracy=None)
     values.update(memory=MemoryState(bytes_max=1 << 29))
+    values.update(model=ModelProgress(stage=ModelStage.FETCHING, text="fetching", done_bytes=1, total_bytes=2))
     status = Status(**{**values, "time": 1e12, "step": 3, "steps": 40})  # type: ignore[arg-type]
     plain = asdict(status)
     yield json.dumps(plain).encode()
@@ -110,6 +112,7 @@ def status_seeds() -> Iterator[bytes]:
     yield json.dumps({**plain, "time": "5"}).encode()
     yield json.dumps({**plain, "loss": "0.5"}).encode()
     yield json.dumps({**plain, "x": 5}).encode()
+    yield json.dumps({**plain, "model": None}).encode()
     yield b"{}"
     yield b"[]"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,16 +135,16 @@ def test_hub__fetches_weights__tells_how_many_bytes_of_how_many(
 ) -> None:
     made = serve(pickled_folder(tmp_path / "model", demo_tensors()), tmp_path, monkeypatch)
     monkeypatch.setattr("sfnode.model_files.watched._LOOK_S", 0.01)
+    length = (made.folder / "pytorch_model.bin").stat().st_size
     told: list[tuple[str, int, int]] = []
     arrived = made.hf_hub_download
 
     def slow(reference: str, name: str, *, revision: str) -> str:
         path = arrived(reference, name, revision=revision)
-        while name.endswith(".bin") and not told:
-            pass
+        while name.endswith(".bin") and (not told or told[-1][1] < length):
+            time.sleep(0.01)
         return path
 
     monkeypatch.setattr("huggingface_hub.hf_hub_download", slow)
     hub.fetch_from_hub(HUB_ID, "", lambda *progress: told.append(progress))
-    length = (made.folder / "pytorch_model.bin").stat().st_size
     assert told[-1] == (f"fetching {HUB_ID} from the hub", length, length)

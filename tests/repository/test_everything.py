@@ -63,7 +63,7 @@ def test_driver__interrupted__phase_has_time_to_end_in_good_order_and_nothing_mo
     tmp_path: Path, number: signal.Signals
 ) -> None:
     """Once all three signals were sent at a stroke: to Python, a thread whose join was interrupted is a dead one."""
-    tidy = 'trap \'sleep 0.3; touch "$1"; exit 1\' INT; echo $$ > "$0"; while :; do sleep 0.01; done'
+    tidy = 'trap \'sleep 0.3; touch "$1"; exit 1\' INT; echo $$ > "$0"; for _ in $(seq 3000); do sleep 0.01; done'
     assert not is_alive(interrupt(tmp_path, number, tidy, stop_s=10.0))
     assert {path.name for path in tmp_path.iterdir()} == {"pid", "ended"}
 

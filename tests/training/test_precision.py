@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -231,3 +233,11 @@ def test_precision__int4_without_cuda__is_refused() -> None:
 def test_precision__no_layer_to_quantise__is_refused() -> None:
     with pytest.raises(OperatorError, match="GPT2LMHeadModel has no linear layer that can be quantised"):
         quantise(tiny_model("gpt2"), "int8", CPU)
+
+
+@needs_torchao
+def test_quantising__library_is_imported__says_nothing_to_the_operator() -> None:
+    """A fault once: five lines of warnings about kernels for cards that the machine did not have."""
+    script = "import sfnode.training; from sfnode.training.model import quantised; quantised._library()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stderr == ""

@@ -105,9 +105,9 @@ export const SWITCHES_OF_NODE_LATE = [
       "ledger.hasSuspended",
     ],
   ]),
-  ...of("node_session.mjs", "traces_snapshots.json", [
-    ["9.5", "the own key first", "if (this.#own !== null) yield* this.#askForOwn();"],
-    ["9.5", "then the newest spans", "this.#own === null ? spans : [...spans].reverse()", "spans"],
+  ...of("asking.mjs", "traces_snapshots.json", [
+    ["9.5", "the own key first", "if (this.#author !== null) yield* this.#askForAuthor();"],
+    ["9.5", "then the newest spans", "this.#author === null ? wanted : wanted.reverse()", "wanted"],
   ]),
   ...of("node_end.mjs", "traces_end.json", [
     ["9.6", "one more than the nearest neighbour's", "Math.min(most, nearest + 1)", "Math.min(most, nearest)"],

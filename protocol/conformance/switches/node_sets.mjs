@@ -46,7 +46,7 @@ export const SWITCHES_OF_NODE_SETS = [
     [
       "7.3.3",
       "a session keeps the horizon of its beginning",
-      "session?.isAnswer(request) ? session.horizon : otherwise",
+      "session?.number === request ? session.horizon : otherwise",
       "otherwise",
     ],
   ]),

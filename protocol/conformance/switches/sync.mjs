@@ -176,7 +176,7 @@ const ASKING = [
       "return slot?.isVoid === false && !payloadHash(slot.payload)",
       "return slot === undefined || slot.isVoid || !payloadHash(slot.payload)",
     ],
-    ["8.4.5", "pulls of any length", "Math.floor(PULL_BYTES_MAX / (2 * recordBytes(this.#run.manifest)))", "1024"],
+    ["8.4.5", "pulls of any length", "Math.floor(this.#pullBytesMax / (2 * recordBytes(this.#run.manifest)))", "1024"],
     ["8.4.5", "too few records are enough", "this.isFailed ||= this.received < slotsIn(group);"],
     [
       "8.4.5",

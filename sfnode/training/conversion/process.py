@@ -7,17 +7,14 @@ import os
 import sys
 import threading
 from pathlib import Path
-from typing import Final
 
 from safetensors import SafetensorError
 
 from protocol.errors import OperatorError
-from sfnode.model_files import WeightForm
+from sfnode.model_files import REFUSED, WeightForm
 from sfnode.training.conversion.from_gguf import convert_gguf
 from sfnode.training.conversion.from_pickles import convert_pickles
 from sfnode.training.write_errors import describe_write_error
-
-_REFUSED: Final = 3  # exit code; others are those of a process that was killed, or that has a bug
 
 
 def convert(form: WeightForm, source: Path, out: Path) -> None:
@@ -49,7 +46,7 @@ def main() -> None:
         convert(options.form, options.source, options.out)
     except OperatorError as error:
         sys.stderr.write(f"{error}\n")
-        raise SystemExit(_REFUSED) from None
+        raise SystemExit(REFUSED) from None
 
 
 def _end_with_parent() -> None:

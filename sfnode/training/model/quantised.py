@@ -9,6 +9,7 @@ nothing of this: nodes of any precision share one run.
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from sfnode.training.model.loading import compute_dtype, load_causal_lm, output_
 from sfnode.worker_protocol import PRECISIONS
 
 _LIBRARY: Final = "torchao.quantization"
+_CHATTY: Final = ("torchao", "torch.utils._pytree")  # at import they warn of kernels for cards that are not here
 _INT4_GROUP: Final = 32  # weights that share a scale: the finest, 5 bits a weight with it
 _INT4_LAYOUT: Final = "tile_packed_to_4d"  # PyTorch's own int4 product, on CUDA only
 
@@ -92,6 +94,8 @@ def load_in(precision: str, folder: Path, device: torch.device) -> PreTrainedMod
 
 def _library() -> Any:
     """torchao. Only those who ask for it need it, and it has no types."""
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(logging.ERROR)
     if cast(Any, sys.modules).get("torchao", ...) is None:  # hidden from transformers: `sfnode.training`
         del sys.modules["torchao"]
     return importlib.import_module(_LIBRARY)
