@@ -1,4 +1,4 @@
-// One stream with a peer (SPEC 8.1.1 to 8.1.4): who may say what, and what a node answers by itself.
+// One stream with a peer (SPEC 8.1.1 to 8.1.5): who may say what, and what a node answers by itself.
 
 import { createHash } from "node:crypto";
 import { FrameReader } from "./frames.mjs";
@@ -18,7 +18,8 @@ export class Session {
   isOver = false;
   #hello; // the node's own, as bytes
   #own; // and decoded
-  #documents; // {manifest, fileWith: SHA-256 -> bytes or undefined}
+  #documents; // {manifest; fileWith and, for neighbours, pieceWith: SHA-256 -> bytes or undefined}
+  #isNeighbour; // of one who asks for documents
   #frames = new FrameReader();
   #hear; // what the next message goes to: a method that returns what is said, or {handedOn: true}
   #peersAwaited = 0;
@@ -30,7 +31,8 @@ export class Session {
     this.#documents = documents;
     const first = { dialler: this.#hearAnswer, dialled: this.#hearStranger, beside: this.#serve };
     this.#hear = first[role];
-    this.#frames.isIntroduced = role === "beside";
+    this.#isNeighbour = role === "beside";
+    this.#frames.isIntroduced = this.#isNeighbour;
     this.firstWords = role === "dialler" ? [hello] : [];
   }
 
@@ -110,7 +112,9 @@ export class Session {
     if (name === "Ping") return [encodeMessage("Pong", fields.nonce)];
     if (name === "ManifestRequest") return [this.#manifestPart(fields)];
     demand(name === "FileRequest", `${name} from an observer`);
-    const file = this.#documents.fileWith(fields.sha256);
+    const { fileWith, pieceWith } = this.#documents;
+    const piece = this.#isNeighbour ? pieceWith(fields.sha256) : undefined;
+    const file = piece ?? fileWith(fields.sha256);
     return file === undefined ? this.#end(BYE) : [part("FilePart", file, fields.offset)];
   }
 
@@ -123,10 +127,11 @@ function part(name, document, offset) {
   return encodeMessage(name, document.length, offset, document.subarray(offset, offset + PART_BYTES_MAX));
 }
 
-/** A document that comes in parts. total, sha256 (hex): null where they are not known before. */
+/** A "manifest", "file" or "piece" that comes in parts. total, sha256 (hex): null where they are not known before. */
 export class Download {
   received = 0;
   #kind; // of the messages that bring it
+  #isPiece;
   #total;
   #sha256;
   #bytesMax;
@@ -134,6 +139,7 @@ export class Download {
 
   constructor(document, total, sha256) {
     this.#kind = document === "manifest" ? "ManifestPart" : "FilePart";
+    this.#isPiece = document === "piece";
     this.#total = total;
     this.#sha256 = sha256;
     this.#bytesMax = total ?? MANIFEST_BYTES_MAX;
@@ -151,6 +157,8 @@ export class Download {
     this.#total = total;
     this.#parts.push(data);
     this.received += data.length;
+    const isLie = this.#isPiece && this.received === total && !this.isWhole;
+    rejectUnless(!isLie, "MESSAGE_FIELD", "a piece with another hash");
     return true;
   }
 

@@ -36,10 +36,12 @@ export const FRAMES = {
 const sha256 = (data) => createHash("sha256").update(data).digest();
 
 export const SESSIONS = {
-  session({ role, hello, manifest, files, steps }, _, expected) {
-    const held = files.map((file) => fromBytesStar(file));
-    const fileWith = (hash) => held.find((file) => sha256(file).equals(hash));
-    const session = new Session(role, fromHex(hello), { manifest: fromBytesStar(manifest), fileWith });
+  session({ role, hello, manifest, files, pieces, steps }, _, expected) {
+    const [fileWith, pieceWith] = [files, pieces].map((listed) => {
+      const held = listed.map((document) => fromBytesStar(document));
+      return (hash) => held.find((document) => sha256(document).equals(hash));
+    });
+    const session = new Session(role, fromHex(hello), { manifest: fromBytesStar(manifest), fileWith, pieceWith });
     const begin = playStep(session, expected.begin, () => ({ said: session.firstWords, isHandedOn: false }));
     const played = steps.map((step, index) =>
       playStep(session, expected.steps[index], () => ("ask" in step ? ask(session) : hear(session, step.message))),

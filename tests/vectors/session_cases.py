@@ -1,4 +1,4 @@
-"""Vectors of the session rules (SPEC 8.1.1 to 8.1.4): a peer's messages in, verdicts and the node's own words out."""
+"""Vectors of the session rules (SPEC 8.1.1 to 8.1.5): a peer's messages in, verdicts and the node's own words out."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ from protocol.wire import (
 from sfnode.network.network_config import Timings
 from sfnode.network.sessions import RefusedError
 from sfnode.network.sessions.channel import Channel
-from sfnode.network.sessions.file_answers import FileSource
-from sfnode.network.sessions.file_download import MANIFEST, Download, Wanted
+from sfnode.network.sessions.file_download import MANIFEST, Download, Wanted, piece_of
 from tests.vectors.notation import Case, Document, case, document
 from tests.vectors.session_nodes import ASK_PEERS, Served, in_short, played
 
@@ -42,6 +41,8 @@ _RUN_ID = bytes(range(32))
 _MANIFEST = b"m" * (PART_BYTES_MAX + 5)
 _FILE = b"f" * (PART_BYTES_MAX + 3)
 _FILE_HASH = hashlib.sha256(_FILE).digest()
+_PIECE = b"a piece of the model"
+_PIECE_HASH = hashlib.sha256(_PIECE).digest()
 _HELLO = Hello(version=VERSION, run_id=_RUN_ID, agent="other", listen=(), head_step=3)
 _OBSERVER = replace(_HELLO, run_id=bytes(32))
 _HEAD = Head(root=bytes(32), state_digest=bytes(32), updates=0, step=0, work_distance=0)
@@ -51,18 +52,18 @@ _PEERS = Peers(peers=(PeerAddress(peer="12D3KooW", addresses=("/ip4/192.0.2.9/tc
 def sessions() -> Document:
     """sessions.json"""
     groups = (_dialled, _dialler, _neighbour, _observer, _beside, _parts)
-    about = "The handshake, what is said in which session, and documents in parts: SPEC 8.1.1 to 8.1.4"
+    about = "The handshake, what is said in which session, and documents in parts: SPEC 8.1.1 to 8.1.5"
     return document(about, [made for group in groups for made in group()])
 
 
 def _session(name: str, role: str, *steps: Message | bytes, expect: str | None = None, is_over: bool = False) -> Case:
     """``expect``, ``is_over``: the reason for which the last step is refused, and whether the node has ended it all."""
     sent = [step if isinstance(step, bytes) else encode(step) for step in steps]
-    files: dict[str, FileSource] = {_FILE_HASH.hex(): Served(_FILE)}
-    hello, found = played(role, sent, run_id=_RUN_ID, manifest=_MANIFEST, files=files)
+    files, pieces = ({hashlib.sha256(data).hexdigest(): Served(data)} for data in (_FILE, _PIECE))
+    hello, found = played(role, sent, run_id=_RUN_ID, manifest=_MANIFEST, files=files, pieces=pieces)
     last = found[-1]
     assert (last["reason"], last["is_over"]) == (expect, is_over or expect is not None), (name, last)
-    documents = {"manifest": in_short(_MANIFEST), "files": [in_short(_FILE)]}
+    documents = {"manifest": in_short(_MANIFEST), "files": [in_short(_FILE)], "pieces": [in_short(_PIECE)]}
     told = [{"ask": "peers"} if step == ASK_PEERS else {"message": in_short(step)} for step in sent]
     given = {"role": role, "hello": encode(hello).hex(), **documents, "steps": told}
     return case(f"{role}: {name}", "session", given, {"begin": found[0], "steps": found[1:]})
@@ -147,6 +148,7 @@ def _observer() -> Iterator[Case]:
     yield _session("an observer takes a file", role, _OBSERVER, _asked(), _asked(offset=PART_BYTES_MAX))
     yield _session("an observer asks beyond the end", role, _OBSERVER, ManifestRequest(offset=len(_MANIFEST)))
     yield _session("an observer asks for a file that is not there", role, _OBSERVER, _asked(_NO_FILE), is_over=True)
+    yield _session("an observer asks for a piece of the model", role, _OBSERVER, _asked(_PIECE_HASH), is_over=True)
     yield _session("an observer pings", role, _OBSERVER, Ping(nonce=5))
     yield _session("an observer says Bye", role, _OBSERVER, Bye(reason="thank you"), is_over=True)
     for name, message in _WRONG.items():
@@ -162,6 +164,7 @@ def _beside() -> Iterator[Case]:
     yield _session("the manifest", "beside", ManifestRequest(offset=0))
     yield _session("Ping", "beside", Ping(nonce=5))
     yield _session("Bye", "beside", Bye(reason="thank you"), is_over=True)
+    yield _session("a piece of the model", "beside", _asked(_PIECE_HASH), _asked())
     yield _session("a file that is not there", "beside", _asked(_NO_FILE), is_over=True)
     for name, message in {**_WRONG, "Hello": _HELLO}.items():
         yield _session(name, "beside", message, expect="UNREQUESTED")
@@ -211,7 +214,7 @@ def _document(name: str, wanted: Wanted, *messages: Message, expect: str | None 
     reason, is_whole = trio.run(main)
     assert reason == expect, (name, reason)
     found = {"verdict": "REJECT" if reason else "ACCEPT", "reason": reason, "is_whole": is_whole, "received": received}
-    kind = "manifest" if wanted.part is ManifestPart else "file"
+    kind = "manifest" if wanted.part is ManifestPart else "piece" if wanted.is_of_one_peer else "file"
     given: dict[str, object] = {"document": kind, "total": wanted.total, "sha256": wanted.sha256}
     given |= {"messages": [in_short(data) for data in sent]}
     return case(f"{kind}: {name}", "parts", given, found)
@@ -257,3 +260,8 @@ def _parts() -> Iterator[Case]:
         other = FilePart(total=size, offset=0, data=bytes(size))
         yield _document(f"{size} bytes instead of 5", wanted, other, expect="MESSAGE_FIELD")
     yield _document("ManifestPart instead", wanted, _part(0, 5), expect="UNREQUESTED")
+    piece = piece_of(_PIECE_HASH.hex(), len(_PIECE))
+    right = FilePart(total=len(_PIECE), offset=0, data=_PIECE)
+    yield _document("as asked", piece, right)
+    yield _document("another hash", piece, replace(right, data=_PIECE[::-1]), expect="MESSAGE_FIELD")
+    yield _document("another length", piece, FilePart(total=5, offset=0, data=bytes(5)), expect="MESSAGE_FIELD")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 from unittest.mock import patch
 
@@ -167,12 +167,24 @@ def in_short(data: bytes) -> object:
 
 
 def played(
-    role: str, steps: Sequence[bytes], *, run_id: bytes, manifest: bytes, files: dict[str, FileSource]
+    role: str,
+    steps: Sequence[bytes],
+    *,
+    run_id: bytes,
+    manifest: bytes,
+    files: Mapping[str, FileSource],
+    pieces: Mapping[str, FileSource],
 ) -> tuple[Hello, list[dict[str, object]]]:
     """The hello of a node with these documents, and what it does at once and after each step."""
 
     async def main() -> tuple[Hello, list[dict[str, object]]]:
-        run = ServedRun(run_id=run_id, manifest_bytes=manifest, head_step=lambda: 7, find_file=files.get)
+        run = ServedRun(
+            run_id=run_id,
+            manifest_bytes=manifest,
+            head_step=lambda: 7,
+            find_file=files.get,
+            find_piece=pieces.get,
+        )
         node = SessionNode(run)
         return node.hello, await node.play(role, steps)
 

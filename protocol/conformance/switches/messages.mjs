@@ -142,6 +142,19 @@ const SESSIONS = [
     ["8.1.4 MESSAGE_FIELD", "parts without a byte", " && length > 0"],
     ["8.1.4 MESSAGE_FIELD", "totals that change", "total === (this.#total ?? total) && total", "total"],
     ["8.1.4 MESSAGE_FIELD", "documents of any length", " && total <= this.#bytesMax"],
+    [
+      "8.1.5",
+      "observers are given pieces",
+      "this.#isNeighbour ? pieceWith(fields.sha256) : undefined",
+      "pieceWith(fields.sha256)",
+    ],
+    [
+      "8.1.5",
+      "neighbours are given no pieces",
+      "this.#isNeighbour ? pieceWith(fields.sha256) : undefined",
+      "undefined",
+    ],
+    ["8.1.5 MESSAGE_FIELD", "a piece of another hash", "this.#isPiece && this.received", "false && this.received"],
     ["8.1.4", "a file of another hash", "digest === (this.#sha256 ?? digest)", "digest !== null"],
   ]),
 ];
