@@ -207,17 +207,26 @@ class Daemon:
             nursery.start_soon(self._take_statements)
             nursery.start_soon(self._snapshot_files.run, self.network, self._snapshots_out, self._inbox_in)
             nursery.start_soon(self._basis_fetcher.run, self.network, self._bases_out, self._inbox_in)
-            if self.trainer is not None:
-                nursery.start_soon(self._train, self.trainer)
+            if self.trainer is not None and self.config.training is not None:
+                nursery.start_soon(self._train, self.trainer, self.config.training)
             task_status.started(addresses)
             await self._handle_all()
 
-    async def _train(self, trainer: Trainer) -> None:
-        """Find the model, then train with it, and give its files to others."""
-        folder = await self._model_finder.find(self.network.neighbour_files)
+    async def _train(self, trainer: Trainer, training: TrainingConfig) -> None:
+        """Find the model, then train with it, and give its files to others.
+
+        A worker that is not this node's own finds it itself, once for all the nodes that share it.
+        """
+        finder, model = self._model_finder, training.model
+        if training.worker_socket is None or model is None:
+            folder: Path | None = await finder.find(self.network.neighbour_files)
+            model = str(folder)
+        else:
+            folder = finder.find_ready()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._model_sharing.share, folder)
-            nursery.start_soon(trainer.run, folder, self._jobs_out, self._inbox_in)
+            if folder is not None:
+                nursery.start_soon(self._model_sharing.share, folder)
+            nursery.start_soon(trainer.run, model, self._jobs_out, self._inbox_in)
 
     def _model_progress(self) -> ModelProgress | None:
         """How far the model is on its way into the worker."""

@@ -66,6 +66,13 @@ class ModelFinder:
             raise OperatorError(f"cannot link the weights into {own}: {describe_os_error(error)}") from None
         return own
 
+    def find_ready(self) -> Path | None:
+        """The folder that is ready to be loaded, for who only gives its files to others; None where there is none."""
+        try:
+            return find_model_folder(self._reference, self._manifest.model.revision) if self._reference else None
+        except OperatorError:
+            return None  # whoever loads it says what is wrong with it
+
     async def _find_here(self) -> Path | None:
         """The model without the neighbours; None where they are to be asked. OperatorError."""
         if self._reference is None or self._is_fetched():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import trio
@@ -80,12 +79,12 @@ class Trainer:
         self._opened_with: tuple[RenewedBasis, ...] = ()
         self._estimating: int | None = None
 
-    async def run(
-        self, model: Path, jobs: trio.MemoryReceiveChannel[Job], inbox: trio.MemorySendChannel[Event]
-    ) -> None:
-        """Work on the model in this folder until cancelled. Raises OperatorError when it, the data or the device cannot
-        be used."""
-        self._config = replace(self._config, model=str(model))
+    async def run(self, model: str, jobs: trio.MemoryReceiveChannel[Job], inbox: trio.MemorySendChannel[Event]) -> None:
+        """Work on ``model``, a folder or what the worker resolves itself, until cancelled.
+
+        OperatorError when it, the data or the device cannot be used.
+        """
+        self._config = replace(self._config, model=model)
         self.statistics.loading_since_s = trio.current_time()
         serve = partial(self._serve, jobs=jobs, inbox=inbox)
         await supervise(self._config, serve, partial(self._tell_lost, inbox=inbox))

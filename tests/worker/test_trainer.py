@@ -84,7 +84,7 @@ async def running(folder: Path, script: Script = healthy) -> AsyncIterator[Bench
         trainer = Trainer(config, SIGNED, AUTHOR.author, lambda: bench.coefficients, reporter)
         bench = Bench(worker, trainer, coefficients, jobs_in, inbox_out, output)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(trainer.run, Path("model"), jobs_out, inbox_in)
+            nursery.start_soon(trainer.run, "model", jobs_out, inbox_in)
             yield bench
             nursery.cancel_scope.cancel()
 
