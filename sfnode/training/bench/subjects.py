@@ -17,7 +17,7 @@ from transformers import OPTConfig, OPTForCausalLM, PreTrainedModel
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from protocol.ledger import Envelope, EnvelopeCodec
-from protocol.run import BasisKind, CoreKind, Manifest, TensorKind, TensorSpec, checked
+from protocol.run import FORMAT, BasisKind, CoreKind, Manifest, TensorKind, TensorSpec, checked, no_model
 from protocol.schema import to_plain
 from protocol.state import CoefficientLayout
 from protocol.subspace import Bases, decode_basis_untrusted, encode_basis, seed_of, words
@@ -108,13 +108,12 @@ def bench_manifest(
     """A run at rank 32 with raw scalars, and as many directions as divide the rows, at most ``directions``."""
     while rows % directions:
         directions //= 2
-    file = {"name": "none", "sha256": "0" * 64}
     return checked(
         {
-            "format": 1,
+            "format": FORMAT,
             "name": "bench",
             "owner": SIGNER.author.hex(),
-            "model": {"id": "local:bench", "revision": "", "weights": [file], "tokenizer": [file]},
+            "model": to_plain(no_model("local:bench"), as_rows=False),
             "tensors": [to_plain(tensor, as_rows=False) for tensor in tensors],
             "task": {
                 "kind": "classification",
