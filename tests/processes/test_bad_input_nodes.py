@@ -98,7 +98,7 @@ def without_tokenizer(model: Path) -> None:
     [
         (shutil.rmtree, ("no such folder", "*.safetensors", "facebook/opt-125m")),
         (without_safetensors, ("model.safetensors is missing", "convert the model")),
-        (pickle_only, ("model.safetensors is missing", "never pickles", "convert the model")),
+        (pickle_only, ("pytorch_model.bin", "is not a file that torch.save has written", "convert the model")),
         (truncated, ("cannot be loaded", "header")),
         (lacking_a_tensor, ("lack 1 tensors", "model.decoder.layers.0.fc1.weight")),
         (without_config, ("config.json is missing", "not a model folder")),
@@ -127,8 +127,8 @@ def changed_weight(model: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "parts"),
     [
-        (changed_weight, ("model.safetensors is not the run's file", "SHA-256", "use the run's model")),
-        (without_safetensors, ("model.safetensors is missing", "use the run's model")),
+        (changed_weight, ("the weights in", "are not the run's: their content is", "use the run's model")),
+        (without_safetensors, ("model.safetensors is missing", "convert the model")),
         (bad_config, ("config.json is not the run's file", "use the run's model")),
         (without_tokenizer, ("tokenizer", "is missing", "use the run's model")),
     ],
@@ -144,7 +144,8 @@ def test_join__model_that_differs_from_the_run__stops_with_the_file_named(
 
 def test_join__local_model_not_given_or_absent__says_which_one_is_meant(local_run: Path, join: Join) -> None:
     data = demo.data_file("reviews")
-    assert_teaches(join("--run", local_run, "--data", data), "--model is missing", "local folder, model")
+    alone = join("--run", local_run, "--data", data, "--no-fetch-model")  # it may not ask its neighbours
+    assert_teaches(alone, "--model is missing", "local folder, model")
     outcome = join("--run", local_run, "--data", data, "--model", "/absent/model")
     assert_teaches(outcome, "--model /absent/model", "local:model", "nor a folder with a copy of it")
 
