@@ -147,7 +147,7 @@ def test_join__local_model_not_given_or_absent__says_which_one_is_meant(local_ru
     alone = join("--run", local_run, "--data", data, "--no-fetch-model")  # it may not ask its neighbours
     assert_teaches(alone, "--model is missing", "local folder, model")
     outcome = join("--run", local_run, "--data", data, "--model", "/absent/model")
-    assert_teaches(outcome, "--model /absent/model", "local:model", "nor a folder with a copy of it")
+    assert_teaches(outcome, "--model /absent/model", "local:model", "with a copy of it")
 
 
 # --- data -------------------------------------------------------------------------------------------------------
