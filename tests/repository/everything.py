@@ -16,10 +16,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import click
 
@@ -63,6 +63,7 @@ class Driver:
     ended: list[Ended] = field(default_factory=list)
     _running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _is_stopped: bool = False
+    _change: threading.Condition = field(default_factory=threading.Condition)  # of what runs
     _screen: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, *lanes: Sequence[Phase]) -> bool:
@@ -71,11 +72,11 @@ class Driver:
         A phase that fails stops no other: one run shows all that is wrong.
         """
         with ThreadPoolExecutor(max_workers=len(lanes)) as pool:
-            running = [pool.submit(self._run_lane, lane) for lane in lanes]
             try:
+                running = [pool.submit(self._run_lane, lane) for lane in lanes]
                 wait(running)
             except KeyboardInterrupt:
-                self._stop(running)
+                self._stop()
                 raise
         for lane in running:
             lane.result()
@@ -84,21 +85,18 @@ class Driver:
 
     def _run_lane(self, lane: Sequence[Phase]) -> None:
         for phase in lane:
-            if not self._is_stopped:
-                self._run_phase(phase)
+            self._run_phase(phase)
 
     def _run_phase(self, phase: Phase) -> None:
-        self._say(f"==> {phase.name}: started")
         started_s = time.monotonic()
         with tempfile.TemporaryFile() as output:
-            process = subprocess.Popen(
-                phase.command, cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-            )
-            self._running[phase.name] = process
-            if self._is_stopped:  # between the look at it and the start
-                _send(process, signal.SIGTERM)
+            process = self._start(phase, output)
+            if process is None:
+                return
             computed_s = _wait(process)
-            del self._running[phase.name]
+            with self._change:
+                del self._running[phase.name]
+                self._change.notify_all()
             output.seek(0)
             said = output.read().decode(errors="replace").rstrip()
         wall_s = time.monotonic() - started_s
@@ -106,21 +104,34 @@ class Driver:
         self.ended.append(ended)
         self._say(f"==> {phase.name}\n{said}\n==> {ended}" if said else f"==> {ended}")
 
+    def _start(self, phase: Phase, output: IO[bytes]) -> subprocess.Popen[bytes] | None:
+        """None once the driver is stopped. Under the lock, so that `_stop` sees every process that was started."""
+        with self._change:
+            if self._is_stopped:
+                return None
+            self._say(f"==> {phase.name}: started")
+            process = self._running[phase.name] = subprocess.Popen(
+                phase.command, cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
+        return process
+
     def _say(self, text: str) -> None:
         with self._screen:
             click.echo(text)
 
-    def _stop(self, running: Sequence[Future[None]]) -> None:
+    def _stop(self) -> None:
         """Start nothing more and end what runs; at Ctrl-C pytest ends its own processes, but may have it ignored.
 
-        Waits for futures and not for threads: a join that Ctrl-C has interrupted leaves a thread that says it is dead.
+        Waits for processes and not for lanes: Ctrl-C may come before all lanes are listed.
         """
-        self._is_stopped = True
+        with self._change:
+            self._is_stopped = True
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             for process in list(self._running.values()):
                 _send(process, number)
-            if not wait(running, timeout=STOP_S).not_done:
-                return
+            with self._change:
+                if self._change.wait_for(lambda: not self._running, timeout=STOP_S):
+                    return
 
 
 def _send(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
