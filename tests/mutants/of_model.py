@@ -197,10 +197,8 @@ MEMORY = (
             Edit(
                 "sfnode.training.model.quantised",
                 "load_in",
-                "compute_dtype(precision), as_read)\n"
-                "    for layer in _chosen_layers(precision, model):\n"
-                "        _adopt(layer)",
-                "compute_dtype(precision))\n    quantise(model, precision, device)",
+                "dtype, as_read)\n    for layer in _chosen_layers(precision, model):\n        _adopt(layer)",
+                "dtype)\n    quantise(model, precision, device)",
             ),
         ),
         detector=Tests((_READING_TESTS + "test_int8__first_weight_is_quantised__no_other_one_is_in_memory",)),

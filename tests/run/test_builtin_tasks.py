@@ -191,7 +191,7 @@ def test_worker__task_of_each_kind__answers_every_request(name: str, tmp_path: P
     service = Service(ModelPool())
     opening = OpenSession(
         manifest=sign_manifest(run, OWNER).encode(), basis=None, renewals=(), model="embedded:tiny-opt",
-        data=data, eval_data=data, author=b"a" * 32, device="cpu", dtype="fp32",
+        data=data, eval_data=data, author=b"a" * 32, device="cpu", dtype="fp32", device_memory=None,
     )  # fmt: skip
     opened = service.answer(opening)
     estimated, evaluated = service.answer(EstimateRequest(step=1, seed=5)), service.answer(EvaluateRequest(rows_max=2))

@@ -64,6 +64,7 @@ def opening(run: Manifest, **changes: object) -> OpenSession:
         "author": b"a" * 32,
         "device": "cpu",
         "dtype": "fp32",
+        "device_memory": None,
         **changes,
     }
     return OpenSession(**fields)  # type: ignore[arg-type]
