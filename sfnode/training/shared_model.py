@@ -141,7 +141,7 @@ class SharedModel:
 
 def load_shared(precision: str, folder: Path, device: torch.device, device_memory: int | None = None) -> SharedModel:
     """The model in ``folder`` (`load_in`), and nothing else: what its loading took besides is given back."""
-    with giving_back_freed_memory():
+    with giving_back_freed_memory(for_good=device_memory is not None):
         return SharedModel(load_in(precision, folder, device, device_memory))
 
 

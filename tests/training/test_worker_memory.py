@@ -65,6 +65,8 @@ def test_loading__is_over__what_is_free_was_given_back_and_from_now_on_is_kept(
     monkeypatch.setattr(shared_model, "load_in", load)
     shared_model.load_shared("bf16", tiny, CPU)
     assert done == ["maps 65536 times", "loads", "gives back", "maps 0 times"]
+    shared_model.load_shared("bf16", tiny, CPU, 1_000)  # memory is short
+    assert done[4:] == ["maps 65536 times", "loads", "gives back"]
 
 
 def size_of(weights: Iterable[Weight]) -> int:

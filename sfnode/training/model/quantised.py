@@ -87,13 +87,12 @@ def load_in(precision: str, folder: Path, device: torch.device, device_memory: i
         OperatorError: as `load_causal_lm`; torchao is not installed, or cannot do this on ``device`` or this model;
             there is no room for the weights, which is said before any is read.
     """
-    dtype, is_quantised = compute_dtype(precision), PRECISIONS[precision].is_quantised
-    if is_quantised:
-        _check(precision, device)
+    dtype = compute_dtype(precision)
     if waiting := plan_for(folder, precision, device, device_memory).waiting:
         return load_offloaded(folder, device, dtype, waiting)
-    if not is_quantised:
+    if not PRECISIONS[precision].is_quantised:
         return load_causal_lm(folder, device, dtype)
+    _check(precision, device)
     as_read = AsRead(partial(_chosen_names, precision), partial(_quantised, precision, device))
     model = load_causal_lm(folder, device, dtype, as_read)
     for layer in _chosen_layers(precision, model):
