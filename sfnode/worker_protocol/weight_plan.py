@@ -96,13 +96,18 @@ def check_room(plan: WeightPlan, device: str, card_free: int | None) -> None:
         raise OperatorError(_too_large(plan, device, free))
     if not plan.waiting:
         return
-    folder = temporary_folder()
-    room = free_disk(folder) if waits_in_files(device) else memory
-    if room is not None and plan.waiting_bytes > room:
-        where = f"on the disk of {folder} (TMPDIR names another)" if waits_in_files(device) else "in main memory"
+    if waits_in_files(device):
+        folder = temporary_folder()
+        _check_elsewhere(plan.waiting_bytes, free_disk(folder), f"wait on the disk of {folder} (TMPDIR names another)")
+    else:  # the others come through it, too
+        _check_elsewhere(plan.waiting_bytes + plan.on_device, memory, "be read into main memory")
+
+
+def _check_elsewhere(needed: int, free: int | None, what: str) -> None:
+    if free is not None and needed > free:
         raise OperatorError(
-            f"{_mib(plan.waiting_bytes)} MiB of weights are to wait {where}, where {room >> 20} MiB are free: make "
-            f"room there, give a larger --device-memory, or {_SMALLER}"
+            f"{_mib(needed)} MiB of weights are to {what}, where {free >> 20} MiB are free: make room there, or "
+            f"{_SMALLER}"
         )
 
 

@@ -351,22 +351,6 @@ def test_doctor__memory_plan__is_held_against_what_is_free(running: Running) -> 
     assert memory_plan.plan_memory(long, model_folder(), "fp32").closed > plans["fp32"].closed == 0
 
 
-def test_doctor__weights_that_wait__are_planned_on_the_disk_or_beside_the_card(
-    running: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    manifest = replace(running.signed.manifest, steps=10 * running.signed.manifest.method.epoch_steps)
-    whole, split = (memory_plan.plan_memory(manifest, model_folder(), "fp32", limit) for limit in (None, 1))
-    assert whole.waiting == 0 < split.waiting and split.weights <= 1 << 20 < whole.weights
-    assert split.weights + split.waiting > whole.weights and split.closed < whole.closed
-    assert "weights that wait elsewhere 4 MB" in str(split)
-    assert memory_plan.judge_memory(whole, split.weights, None).advice.endswith("--device-memory 1 or more")
-    assert memory_plan.judge_memory(split, 1 << 40, 10 << 20).verdict is Verdict.OK
-    monkeypatch.setattr(memory_plan, "free_disk", lambda _folder: split.waiting - 1)
-    finding = memory_plan.judge_memory(split, 1 << 40, None)
-    assert finding.verdict is Verdict.FAIL and "on the disk of" in finding.text and "TMPDIR" in finding.advice
-    assert memory_plan.judge_memory(split, 1 << 40, 10 << 20).verdict is Verdict.OK  # a card: the disk is not asked
-
-
 # --- what peers' answers mean -----------------------------------------------------------------------------------
 
 

@@ -175,18 +175,29 @@ def test_plan__quantised_weights__do_not_wait() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "device", "memory", "card", "disk", "says"),
+    ("limit", "device", "free", "says"),
     [
-        (None, "cpu", 119, None, 999, "take 120 MiB, and 119 MiB are free in main memory: --device-memory 30 or some"),
-        (None, "cpu", 29, None, 999, "30 MiB must be there, and the rest can wait on the disk"),
-        (None, "cuda", 999, 119, 0, "119 MiB are free on the card: --device-memory 30 or somewhat more lets the rest"),
-        (30, "cpu", 999, None, 99, "100 MiB of weights are to wait on the disk of .*TMPDIR.* 99 MiB are free"),
-        (30, "cuda", 99, 999, 999, "100 MiB of weights are to wait in main memory, where 99 MiB are free"),
+        (
+            None,
+            "cpu",
+            (119, None, 999),
+            "take 120 MiB, and 119 MiB are free in main memory: --device-memory 30 or some",
+        ),
+        (None, "cpu", (29, None, 999), "30 MiB must be there, and the rest can wait on the disk"),
+        (
+            None,
+            "cuda",
+            (999, 119, 0),
+            "119 MiB are free on the card: --device-memory 30 or somewhat more lets the rest",
+        ),
+        (30, "cpu", (999, None, 99), "100 MiB of weights are to wait on the disk of .*TMPDIR.* 99 MiB are free"),
+        (30, "cuda", (129, 999, 999), "130 MiB of weights are to be read into main memory, where 129 MiB are free"),
     ],
 )
 def test_room__weights_larger_than_what_is_free__is_refused_with_what_would_do(
-    limit: int | None, device: str, memory: int, card: int | None, disk: int, says: str, monkeypatch: pytest.MonkeyPatch
+    limit: int | None, device: str, free: tuple[int, int | None, int], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    memory, card, disk = free
     monkeypatch.setattr(weight_plan, "free_memory", lambda: memory * MIB)
     monkeypatch.setattr(weight_plan, "free_disk", lambda _folder: disk * MIB)
     with pytest.raises(OperatorError, match=says):
@@ -198,7 +209,7 @@ def test_room__just_enough_of_everything__is_enough(
     limit: int | None, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_device, waiting = (120, 0) if limit is None else (30, 100)
-    memory, disk = (waiting, 0) if device == "cuda" else (on_device, waiting)
+    memory, disk = (on_device + waiting, 0) if device == "cuda" else (on_device, waiting)
     monkeypatch.setattr(weight_plan, "free_memory", lambda: memory * MIB)
     monkeypatch.setattr(weight_plan, "free_disk", lambda _folder: disk * MIB)
     check_room(plan_of(limit), device, on_device * MIB if device == "cuda" else None)
