@@ -24,11 +24,11 @@ def test_memory_plan__weights_that_wait__are_planned_on_the_disk_or_beside_the_c
     assert split.weights + split.waiting > whole.weights and split.closed < whole.closed
     assert "weights that wait elsewhere 4 MB" in str(split)
     assert memory_plan.judge_memory(whole, split.weights, None).advice.endswith("--device-memory 1 or more")
-    assert memory_plan.judge_memory(split, 1 << 40, 10 << 20).verdict is Verdict.OK
+    assert memory_plan.judge_memory(split, 1 << 40, 64 << 20).verdict is Verdict.OK
     monkeypatch.setattr(memory_plan, "free_disk", lambda _folder: split.waiting - 1)
     finding = memory_plan.judge_memory(split, 1 << 40, None)
     assert finding.verdict is Verdict.FAIL and "on the disk of" in finding.text and "TMPDIR" in finding.advice
-    assert memory_plan.judge_memory(split, 1 << 40, 10 << 20).verdict is Verdict.OK  # a card: the disk is not asked
+    assert memory_plan.judge_memory(split, 1 << 40, 64 << 20).verdict is Verdict.OK  # a card: the disk is not asked
 
 
 def test_memory_plan__limit_that_cannot_be_kept__says_what_can() -> None:

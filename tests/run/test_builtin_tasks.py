@@ -206,7 +206,7 @@ def test_run__choices_and_accuracy__trains_and_is_evaluated_from_the_command_lin
     made = call("init", "--model", "embedded:tiny-opt", *task, "--steps", 4, "--out", out)
     assert made.code == 0, made
     training = ("--data", data, "--exit-when-finished", "--threads", 1, "--json")
-    joined = call("join", "--run", out, "--data-dir", node, *training)
+    joined = call("join", "--run", out, "--data-dir", node, "--device-memory", 1, *training)
     assert joined.code == 0, joined
     told = json.loads(call("eval", "--data-dir", node, "--eval-data", data, "--json").stdout)["after"]
     assert (told["rows"], told["accuracy"]) in ((4, 0.0), (4, 1.0))  # four times the same row
