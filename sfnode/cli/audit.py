@@ -84,6 +84,7 @@ def audit(
             data=training_file(signed.manifest.task, data),
             device=devices.device,
             dtype=devices.dtype,
+            device_memory=devices.device_memory,
             basis=basis_in(directory, signed.manifest),
             renewals=renewals_for(directory, replica),
         )

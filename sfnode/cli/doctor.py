@@ -91,6 +91,7 @@ def doctor(
         revision=revision,
         device=devices.device,
         dtype=devices.dtype,
+        device_memory=devices.device_memory,
         is_relay=relay,
     )
     findings = trio.run(_collect, question, is_json)

@@ -54,6 +54,7 @@ def evaluate(
         eval_data=data,
         device=devices.device,
         dtype=devices.dtype,
+        device_memory=devices.device_memory,
         basis=state.basis,
         renewals=state.renewals,
     )

@@ -26,7 +26,7 @@ from sfnode.cli.options import (
     run_address_options,
     run_file_option,
 )
-from sfnode.doctor import foresee_memory, free_memory
+from sfnode.doctor import foresee_memory
 from sfnode.event_log import LEVELS, show_log
 from sfnode.node import Daemon, prepare
 from sfnode.reporter import Reporter
@@ -40,6 +40,7 @@ from sfnode.run import (
     TrainingOptions,
     address_for_others,
 )
+from sfnode.worker_protocol import free_memory
 
 _NETWORK = NetworkOptions()
 _SNAPSHOTS = SnapshotOptions()
@@ -237,7 +238,7 @@ def _tell_memory(daemon: Daemon) -> None:
     training = daemon.config.training
     if training is None or training.model is None or training.worker_socket is not None:
         return
-    plan, free = foresee_memory(daemon.manifest, training.model, training.dtype), free_memory()
+    plan, free = foresee_memory(daemon.manifest, training.model, training.dtype, training.device_memory), free_memory()
     if plan is not None:
         there = "" if free is None else f"; {free / 1e9:.1f} GB are free"
         sizes = {"load_peak": plan.load_peak, "training_peak": plan.training_peak, "node": plan.node, "free": free}

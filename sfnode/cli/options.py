@@ -241,7 +241,18 @@ quantised_dtype_option = _dtype_option(
     "extra `quantised` (in a clone: `python deploy/install.py --extras train,quantised`), and int4 a CUDA card.",
     *(name for name in PRECISIONS if name not in FLOATS),
 )
-device_options = group("devices", DeviceOptions, device_option, quantised_dtype_option)
+device_options = group(
+    "devices",
+    DeviceOptions,
+    device_option,
+    quantised_dtype_option,
+    number_option(
+        "--device-memory",
+        _DEVICE.device_memory,
+        "Let the model's weights take this many MiB of the device's memory. The others wait in main memory or, without "
+        "a CUDA card, on the disk, and make each step slower.  [default: all stay on the device]",
+    ),
+)
 
 json_option = click.option("--json", "is_json", is_flag=True, help="Print JSON, for programs to read.")
 data_dir_option = click.option(

@@ -109,6 +109,7 @@ def testnet(
         eval_data=evaluation_file(signed.manifest.task, eval_data),
         device=devices.device,
         dtype=devices.dtype,
+        device_memory=devices.device_memory,
     )
     config = LocalNetworkConfig(
         folder=folder, signed=signed, nodes=nodes, late_nodes=late, training=training, timeout_s=timeout_s

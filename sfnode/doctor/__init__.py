@@ -5,7 +5,7 @@ Starts no node.
 
 from sfnode.doctor.diagnosis import Examination, Question, summary_of
 from sfnode.doctor.findings import Finding, Verdict
-from sfnode.doctor.memory_plan import MemoryPlan, foresee_memory, free_memory, plan_memory
+from sfnode.doctor.memory_plan import MemoryPlan, foresee_memory, plan_memory
 
 __all__ = [
     "Examination",
@@ -14,7 +14,6 @@ __all__ = [
     "Question",
     "Verdict",
     "foresee_memory",
-    "free_memory",
     "plan_memory",
     "summary_of",
 ]

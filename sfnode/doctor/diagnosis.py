@@ -18,7 +18,7 @@ from sfnode.model_files import find_model_folder
 from sfnode.network import decode_peers
 from sfnode.node import read_status
 from sfnode.storage import MANIFEST_FILE, is_locked, read_known_peers, read_manifest, size_of_run
-from sfnode.worker_protocol import DeviceReport
+from sfnode.worker_protocol import DeviceReport, free_memory
 
 _QUICK_S: Final = 20.0
 _LEDGER_S: Final = 60.0
@@ -47,6 +47,7 @@ class Question:
     revision: str | None
     device: str
     dtype: str
+    device_memory: int | None
     is_relay: bool
 
 
@@ -176,10 +177,11 @@ class Examination:
         return model_check.check_device(self._devices, self._question.device, self._question.dtype)
 
     def _plan(self, manifest: Manifest, folder: Path) -> Finding:
-        plan = memory_plan.plan_memory(manifest, folder, self._question.dtype)
+        question = self._question
+        plan = memory_plan.plan_memory(manifest, folder, question.dtype, question.device_memory)
         cards = () if isinstance(self._devices, str) else self._devices.cuda
-        is_on_card = bool(cards) and self._question.device in ("auto", "cuda")
-        return memory_plan.judge_memory(plan, memory_plan.free_memory(), cards[0].free if is_on_card else None)
+        is_on_card = bool(cards) and question.device in ("auto", "cuda")
+        return memory_plan.judge_memory(plan, free_memory(), cards[0].free if is_on_card else None)
 
 
 def _remembered(directory: Path | None) -> tuple[str, ...]:

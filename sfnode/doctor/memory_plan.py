@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -15,7 +14,7 @@ from protocol.limits import RECORDS_IN_MEMORY_MAX, SPAN_STEPS
 from protocol.run import BasisKind, Manifest, TaskKind, TensorSpec, coefficient_count
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
 from sfnode.model_files import INDEX_FILE, find_model_folder, weight_files
-from sfnode.worker_protocol import PRECISIONS, Precision
+from sfnode.worker_protocol import PRECISIONS, Precision, free_disk, plan_weights, temporary_folder
 
 _HEADER_BYTES_MAX: Final = 100 << 20  # safetensors' own bound
 _NODE_BYTES: Final = 120 << 20  # the daemon with its libraries, before the ledger (docs/testing.md: 114 MiB at most)
@@ -32,7 +31,9 @@ class MemoryPlan:
     """Bytes that a node will take at most, by purpose. All but the weights are estimates.
 
     Attributes:
-        weights: of the model, as they stay.
+        weights: of the model, as they stay on the device, with room for the largest of those that do not.
+        waiting: weights that do not stay there, and what the closed epochs make of them.
+        least: what ``weights`` can be brought down to by --device-memory; None: it cannot.
         staged: those that wait in main memory until the model is complete, before they move to a card.
         reading: what is beside the weights while the last of them is being read.
         closed: what the closed epochs of the run have become at its end: copies of weights, or thin matrices.
@@ -42,6 +43,8 @@ class MemoryPlan:
     """
 
     weights: int
+    waiting: int
+    least: int | None
     staged: int
     reading: int
     closed: int
@@ -72,7 +75,7 @@ class MemoryPlan:
     @property
     def peak_beside_card(self) -> int:
         """The same in main memory, where it trains on a card."""
-        return _WORKER_BYTES + self.staged + self.reading
+        return _WORKER_BYTES + max(self.staged + self.reading, self.waiting)
 
     @property
     def node(self) -> int:
@@ -82,6 +85,7 @@ class MemoryPlan:
     def __str__(self) -> str:
         parts = {
             "weights": self.weights,
+            "weights that wait elsewhere": self.waiting,
             "closed epochs": self.closed,
             "bases": self.bases,
             "activations": self.activations,
@@ -92,30 +96,39 @@ class MemoryPlan:
         return f"{_gb(self.load_peak)} while the model is loaded, {_gb(self.training_peak)} in training ({listed})"
 
 
-def plan_memory(manifest: Manifest, folder: Path, dtype: str) -> MemoryPlan:
-    """What training takes; reads the headers of the weight files and config.json. OperatorError for unreadable ones.
+def plan_memory(manifest: Manifest, folder: Path, dtype: str, device_memory: int | None = None) -> MemoryPlan:
+    """What training takes; reads the headers of the weight files and config.json.
+
+    OperatorError for unreadable ones, and where the weights cannot be brought down to ``device_memory`` MiB.
 
     Against what was measured: docs/models.md.
     """
     precision = PRECISIONS[dtype]
     stored = _stored(folder)
     largest = max((each.count for each in stored if each.is_linear), default=0)
+    linear = {each.name: int(each.count * precision.linear_bytes) for each in stored if each.is_linear}
+    others = int(sum(each.count for each in stored if not each.is_linear) * precision.compute_bytes)
+    split = plan_weights(linear, others, dtype, device_memory)
+    closed = int(_closed_bytes(manifest, precision))
+    closed_waiting = closed * split.waiting_bytes // max(1, others + sum(linear.values()))
     return MemoryPlan(
-        weights=int(sum(each.count * _weight_bytes(each, precision) for each in stored)),
+        weights=split.on_device,
+        waiting=split.waiting_bytes + closed_waiting,
+        least=split.least,
         staged=int(sum(each.count * precision.compute_bytes for each in stored if _is_staged(each, precision))),
-        reading=largest * (_READING_BYTES if precision.is_quantised else 0),
-        closed=int(_closed_bytes(manifest, precision)),
+        reading=int(largest * _reading_bytes(precision, is_set_aside=bool(split.waiting))),
+        closed=closed - closed_waiting,
         bases=int(_epochs_kept(manifest) * _basis_entries(manifest.tensors, manifest) * precision.compute_bytes),
         activations=int(_activation_bytes(manifest, _config(folder), largest, precision)),
         ledger=_ledger_memory_bytes(manifest) + 16 * coefficient_count(manifest),
     )
 
 
-def foresee_memory(manifest: Manifest, model: str, dtype: str) -> MemoryPlan | None:
+def foresee_memory(manifest: Manifest, model: str, dtype: str, device_memory: int | None = None) -> MemoryPlan | None:
     """`plan_memory` of the model that is called so; None while it is not on this disk, or cannot be read."""
     try:
         folder = find_model_folder(model, manifest.model.revision)
-        return None if folder is None else plan_memory(manifest, folder, dtype)
+        return None if folder is None else plan_memory(manifest, folder, dtype, device_memory)
     except OperatorError:
         return None  # whoever loads it says what is wrong with it
 
@@ -138,6 +151,7 @@ def _ledger_memory_bytes(manifest: Manifest) -> int:
 class _Stored:
     """A tensor of the weight files."""
 
+    name: str
     count: int
     is_linear: bool
 
@@ -151,11 +165,14 @@ def _stored(folder: Path) -> list[_Stored]:
 def _tensor(key: str, shape: Any) -> _Stored:
     sizes = [size for size in shape if isinstance(size, int)] if isinstance(shape, list) else [0]
     is_linear = len(sizes) == 2 and not any(part in key for part in ("embed", "lm_head", "wte", "wpe"))
-    return _Stored(prod(sizes), is_linear)
+    return _Stored(key, prod(sizes), is_linear)
 
 
-def _weight_bytes(tensor: _Stored, precision: Precision) -> float:
-    return precision.linear_bytes if tensor.is_linear else precision.compute_bytes
+def _reading_bytes(precision: Precision, *, is_set_aside: bool) -> float:
+    """Of a weight that does not stay as it is read."""
+    if precision.is_quantised:
+        return _READING_BYTES
+    return 2 * precision.compute_bytes if is_set_aside else 0
 
 
 def _is_staged(tensor: _Stored, precision: Precision) -> bool:
@@ -226,26 +243,18 @@ def _activation_bytes(manifest: Manifest, config: dict[str, int], largest: int, 
     return (numbers + unpacked) * precision.compute_bytes + scores
 
 
-def free_memory() -> int | None:
-    """Bytes that new programs can have: what the system calls available, within the limit of a container."""
-    free = None
-    with suppress(OSError, ValueError, IndexError):
-        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        free = next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-    with suppress(OSError, ValueError):
-        limit = int(Path("/sys/fs/cgroup/memory.max").read_text("ascii"))
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text("ascii"))
-        free = min(free or limit, limit - used)
-    return free
-
-
 def judge_memory(plan: MemoryPlan, free: int | None, device_free: int | None) -> Finding:
     """The plan against what is free, on the machine and, with CUDA, on the card (``device_free``)."""
     here = plan.node + (plan.peak if device_free is None else plan.peak_beside_card)
     advice = "use a smaller --dtype (bf16, int8), close other programs, or join a run with a smaller model or batch"
+    if plan.least is not None and plan.least < plan.weights:
+        advice = f"{advice}; or let weights wait elsewhere: --device-memory {-(-plan.least >> 20)} or more"
     if device_free is not None and plan.on_device > device_free:
         text = f"{_gb(plan.on_device)} needed on the card, {_gb(device_free)} free there: {plan}"
         return fail("memory plan", text, advice)
+    if device_free is None and plan.waiting > (room := free_disk(folder := temporary_folder())):
+        text = f"{_gb(plan.waiting)} of weights are to wait on the disk of {folder}, {_gb(room)} free there: {plan}"
+        return fail("memory plan", text, f"name another folder with TMPDIR, or give more --device-memory; {advice}")
     if free is None:
         return unknown("memory plan", f"about {_gb(here)}: {plan}; this system does not say what is free")
     text = f"about {_gb(here)} of {_gb(free)} free: {plan}"

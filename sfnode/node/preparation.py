@@ -113,6 +113,7 @@ def _training_config(manifest: Manifest, options: JoinOptions) -> TrainingConfig
         eval_data=eval_data,
         device=options.devices.device,
         dtype=options.devices.dtype,
+        device_memory=options.devices.device_memory,
         threads=training.threads,
         worker_socket=training.worker_socket,
     )

@@ -154,6 +154,8 @@ class LocalNetwork:
         arguments = ["--listen", "/ip4/127.0.0.1/tcp/0", "--no-mdns"]
         arguments += ["--model", str(training.model), "--data", str(training.data), "--worker-socket", str(socket)]
         arguments += ["--device", training.device, "--dtype", training.dtype]
+        if training.device_memory is not None:
+            arguments += ["--device-memory", str(training.device_memory)]
         if is_first:
             arguments += ["--run", str(self._config.folder / RUN_FILE)]
             steps = self._signed.manifest.steps
@@ -262,6 +264,7 @@ class LocalNetwork:
             eval_data=training.eval_data,
             device=training.device,
             dtype=training.dtype,
+            device_memory=training.device_memory,
             worker_socket=socket,
         )
         states = [Coefficients(self._signed.manifest), after]

@@ -131,7 +131,7 @@ class Estimator:
         key = (self._manifest.run_id, state, hashlib.sha256(repr(examples).encode()).digest())
         known = self._shared.evaluations
         if key not in known:
-            weights = closed_weights(self._bases, self._epochs, self._shared.switch.base)
+            weights = self._folded(self._epochs)
             with self._shared.switch.using(weights):
                 known[key] = self._evaluate(examples)
         known.move_to_end(key)
@@ -188,10 +188,14 @@ class Estimator:
             self._fold = None  # frees the old copies before the new ones are made, unless another session holds them
             fold = self._shared.folds.get(key)
             if fold is None:
-                fold = FoldedWeights(closed_weights(self._bases, closed, self._shared.switch.base))
+                fold = FoldedWeights(self._folded(closed))
                 self._shared.folds[key] = fold
             self._fold, self._fold_key = fold, key
         return self._fold.weights
+
+    def _folded(self, epochs: dict[int, Int64Array]) -> dict[str, Weight]:
+        switch = self._shared.switch
+        return closed_weights(self._bases, epochs, switch.base, switch.placed)
 
 
 def live_terms(

@@ -139,10 +139,10 @@ class SharedModel:
         return score_candidates(hidden_RTH, self._scored_head, rows, self.loss_dtype)
 
 
-def load_shared(precision: str, folder: Path, device: torch.device) -> SharedModel:
+def load_shared(precision: str, folder: Path, device: torch.device, device_memory: int | None = None) -> SharedModel:
     """The model in ``folder`` (`load_in`), and nothing else: what its loading took besides is given back."""
-    with giving_back_freed_memory():
-        return SharedModel(load_in(precision, folder, device))
+    with giving_back_freed_memory(for_good=device_memory is not None):
+        return SharedModel(load_in(precision, folder, device, device_memory))
 
 
 @torch.inference_mode()

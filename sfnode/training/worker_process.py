@@ -68,10 +68,10 @@ SEND_TIMEOUT_S: Final = 10.0  # replies are small; a node that does not read one
 
 
 class ModelPool:
-    """Models in memory, one per (folder, device, dtype), for as long as the worker lives."""
+    """Models in memory, one per (folder, device, dtype, limit of its weights), for as long as the worker lives."""
 
     def __init__(self) -> None:
-        self._models: dict[tuple[Path, str, str], tuple[SharedModel, PreTrainedTokenizerBase]] = {}
+        self._models: dict[tuple[Path, str, str, int | None], tuple[SharedModel, PreTrainedTokenizerBase]] = {}
         self._checked: set[tuple[Path, RunId]] = set()
 
     def open(self, request: OpenSession) -> tuple[SharedModel, Estimator]:
@@ -84,9 +84,10 @@ class ModelPool:
             check_positions(folder.path, manifest.task.max_tokens)
             self._checked.add((folder.path, manifest.run_id))
         device, precision = choose_device(request.device), choose_precision(request.dtype)
-        key = (folder.path, str(device), request.dtype)
+        limit = request.device_memory
+        key = (folder.path, str(device), request.dtype, limit)
         if key not in self._models:
-            self._models[key] = load_shared(precision, folder.path, device), load_tokenizer(folder.path)
+            self._models[key] = load_shared(precision, folder.path, device, limit), load_tokenizer(folder.path)
         shared, tokenizer = self._models[key]
         data, evaluation_data = (Path(name) if name else None for name in (request.data, request.eval_data))
         bases = read_bases(manifest, Path(request.basis) if request.basis else None, request.renewals)

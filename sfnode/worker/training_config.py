@@ -25,6 +25,7 @@ class TrainingConfig:
     eval_data: str | None = None
     device: str = "auto"
     dtype: str = "fp32"
+    device_memory: int | None = None
     threads: int | None = None
     worker_socket: Path | None = None
     basis: Path | None = None
@@ -43,4 +44,5 @@ class TrainingConfig:
             author=author,
             device=self.device,
             dtype=self.dtype,
+            device_memory=self.device_memory,
         )

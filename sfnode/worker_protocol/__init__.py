@@ -24,6 +24,8 @@ from sfnode.worker_protocol.messages import (
     next_body,
 )
 from sfnode.worker_protocol.precisions import FLOATS, PRECISIONS, Precision
+from sfnode.worker_protocol.room import free_disk, free_memory, temporary_folder
+from sfnode.worker_protocol.weight_plan import WeightPlan, check_room, plan_weights, waits_in_files
 
 __all__ = [
     "CalibrationOptions",
@@ -47,9 +49,16 @@ __all__ = [
     "SessionOpened",
     "SetCoefficients",
     "Source",
+    "WeightPlan",
     "WorkerFailure",
+    "check_room",
     "decode_body",
     "encode_frame",
+    "free_disk",
+    "free_memory",
     "new_parser",
     "next_body",
+    "plan_weights",
+    "temporary_folder",
+    "waits_in_files",
 ]

@@ -12,7 +12,9 @@ class DeviceOptions:
     Attributes:
         device: "auto", "cpu", "cuda" or "mps".
         dtype: of the weights: "fp32", "bf16", "fp16", "int8", "int8-fp32" or "int4".
+        device_memory: MiB that the weights may take on the device, while the others wait elsewhere; None: no limit.
     """
 
     device: str = "auto"
     dtype: str = "fp32"
+    device_memory: int | None = None

@@ -44,6 +44,7 @@ class OpenSession:
         author: 32-byte public key of the node (for log lines only: seeds come with each request).
         device: "auto", "cpu", "cuda" or "mps".
         dtype: one of PRECISIONS: of the base weights and the forward pass.
+        device_memory: MiB that the weights may take on the device; None: no limit.
     """
 
     manifest: bytes
@@ -55,6 +56,7 @@ class OpenSession:
     author: bytes
     device: str
     dtype: str
+    device_memory: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -162,6 +162,7 @@ def worker_seeds() -> Iterator[bytes]:
             author=bytes(32),
             device="cpu",
             dtype="fp32",
+            device_memory=300,
         ),
         worker_messages.SetCoefficients(epochs=(worker_messages.EpochCoefficients(epoch=1, values=bytes(16)),)),
         worker_messages.EstimateRequest(step=3, seed=2**63),

@@ -32,6 +32,7 @@ MUTANTS = (
     *of_model.SUMS,
     *of_model.MEANING,
     *of_model.MEMORY,
+    *of_model.OFFLOAD,
     *of_model_files.HOSTILE_FILES,
     *of_model_files.MODEL_CACHE,
     *of_node.RECORDS,

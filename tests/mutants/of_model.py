@@ -10,6 +10,9 @@ _COEFFICIENTS = "protocol.state.coefficients"
 _CHUNK = "Coefficients._accumulate_chunk"
 _MEMORY = "tests/protocol/test_coefficient_memory.py::"
 _READING_TESTS = "tests/training/test_reading_weights.py::"
+_OFFLOAD = "sfnode.training.model.offload"
+_OFFLOAD_TESTS = "tests/training/test_offload.py::"
+_SAME_GRADIENTS = _OFFLOAD_TESTS + "test_offload__every_group_trained_and_epochs_closed__gradients_are_the_same"
 _CONTENT_TESTS = "tests/training/test_content.py::"
 
 SUMS = (
@@ -197,10 +200,8 @@ MEMORY = (
             Edit(
                 "sfnode.training.model.quantised",
                 "load_in",
-                "compute_dtype(precision), as_read)\n"
-                "    for layer in _chosen_layers(precision, model):\n"
-                "        _adopt(layer)",
-                "compute_dtype(precision))\n    quantise(model, precision, device)",
+                "dtype, as_read)\n    for layer in _chosen_layers(precision, model):\n        _adopt(layer)",
+                "dtype)\n    quantise(model, precision, device)",
             ),
         ),
         detector=Tests((_READING_TESTS + "test_int8__first_weight_is_quantised__no_other_one_is_in_memory",)),
@@ -272,5 +273,64 @@ MEMORY = (
                 "test_memory_plan__weights_bases_and_closed_epochs__are_what_a_worker_holds",
             )
         ),
+    ),
+)
+
+OFFLOAD = (
+    Mutant(
+        name="hook-of-the-plain-layer",
+        breaks="a layer whose weight waits computes without perturbation: its class changed after the hook came",
+        edits=(Edit(_OFFLOAD, "_add_hook", 'vars(layer)["_old_forward"] =', "_ ="),),
+        detector=Tests(
+            (_OFFLOAD_TESTS + "test_offload__every_group_trained_and_epochs_closed__gradients_are_the_same",)
+        ),
+    ),
+    Mutant(
+        name="closed-epochs-beside-the-hook",
+        breaks="a layer whose weight waits computes with the base's, whatever the closed epochs did to it",
+        edits=(
+            Edit(
+                "sfnode.training.model.tensors",
+                "WeightSwitch._put",
+                "(waiting := waiting_weights(module)) is not None",
+                "(waiting := {}) is None",
+            ),
+        ),
+        detector=Tests(
+            (_OFFLOAD_TESTS + "test_offload__every_group_trained_and_epochs_closed__gradients_are_the_same",)
+        ),
+    ),
+    Mutant(
+        name="folded-weights-in-memory",
+        breaks="a closed epoch puts copies of all weights that wait into memory",
+        edits=(
+            Edit(
+                "sfnode.training.model.tensors",
+                "WeightSwitch.placed",
+                "laid_aside(weight, self._device) if waits else weight",
+                "weight",
+            ),
+        ),
+        detector=Tests((_OFFLOAD_TESTS + "test_offload__folded_weights__wait_where_the_base_waits",)),
+    ),
+    Mutant(
+        name="no-room-for-the-layer-at-work",
+        breaks="weights that stay take all of the limit, and the one that is brought in exceeds it",
+        edits=(
+            Edit("sfnode.worker_protocol.weight_plan", "plan_weights", "budget - others - largest", "budget - others"),
+        ),
+        detector=Tests((_OFFLOAD_TESTS + "test_plan__limit__first_layers_stay_and_room_for_one_more_is_kept",)),
+    ),
+    Mutant(
+        name="weight-that-is-not-there",
+        breaks="a model that uses a waiting weight without calling its layer is trained on garbage",
+        edits=(Edit(_OFFLOAD, "_OnlyNumbers.__torch_dispatch__", "> 1", "> 2"),),
+        detector=Tests((_OFFLOAD_TESTS + "test_offload__model_that_uses_a_weight_without_its_layer__is_refused",)),
+    ),
+    Mutant(
+        name="disk-in-memory",
+        breaks="weights wait on a disk that lies in memory itself",
+        edits=(Edit("sfnode.worker_protocol.room", "free_disk", "in _IN_MEMORY", "in ()"),),
+        detector=Tests((_OFFLOAD_TESTS + "test_free_disk__file_system_in_memory__is_no_room",)),
     ),
 )

@@ -177,6 +177,7 @@ async def test_doctor__peers_cannot_reach_the_port__asks_the_router(monkeypatch:
         revision=None,
         device="",
         dtype="",
+        device_memory=None,
         is_relay=True,
     )
     asked = Examination(question, told.append)

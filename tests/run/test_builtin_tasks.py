@@ -191,7 +191,7 @@ def test_worker__task_of_each_kind__answers_every_request(name: str, tmp_path: P
     service = Service(ModelPool())
     opening = OpenSession(
         manifest=sign_manifest(run, OWNER).encode(), basis=None, renewals=(), model="embedded:tiny-opt",
-        data=data, eval_data=data, author=b"a" * 32, device="cpu", dtype="fp32",
+        data=data, eval_data=data, author=b"a" * 32, device="cpu", dtype="fp32", device_memory=None,
     )  # fmt: skip
     opened = service.answer(opening)
     estimated, evaluated = service.answer(EstimateRequest(step=1, seed=5)), service.answer(EvaluateRequest(rows_max=2))
@@ -206,7 +206,7 @@ def test_run__choices_and_accuracy__trains_and_is_evaluated_from_the_command_lin
     made = call("init", "--model", "embedded:tiny-opt", *task, "--steps", 4, "--out", out)
     assert made.code == 0, made
     training = ("--data", data, "--exit-when-finished", "--threads", 1, "--json")
-    joined = call("join", "--run", out, "--data-dir", node, *training)
+    joined = call("join", "--run", out, "--data-dir", node, "--device-memory", 1, *training)
     assert joined.code == 0, joined
     told = json.loads(call("eval", "--data-dir", node, "--eval-data", data, "--json").stdout)["after"]
     assert (told["rows"], told["accuracy"]) in ((4, 0.0), (4, 1.0))  # four times the same row

@@ -61,6 +61,16 @@ def demo_session(precision: str, device: str, manifest: Manifest) -> Estimator:
     return Estimator(SharedModel(load_in(precision, model_folder(), torch.device(device))), Bases(manifest), data)
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_cuda__weights_wait_in_main_memory__gradients_are_the_same(precision: str) -> None:
+    run = demo_run(MethodOptions(), 100)
+    cuda = torch.device("cuda")
+    whole, offloaded = (SharedModel(load_in(precision, model_folder(), cuda, limit)) for limit in (None, 1))
+    sessions = [Estimator(shared, Bases(run.manifest), run.session.data) for shared in (whole, offloaded)]
+    expected, found = (session.projected_gradients(seed=5, step=0) for session in sessions)
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
 def digest_of(weights: dict[str, torch.Tensor]) -> str:
     hasher = hashlib.sha256()
     for name in sorted(weights):

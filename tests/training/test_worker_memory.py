@@ -58,13 +58,15 @@ def test_loading__is_over__what_is_free_was_given_back_and_from_now_on_is_kept(
     monkeypatch.setattr(allocator, "_set", lambda options: done.append(f"maps {options[allocator._MMAP_MAX]} times"))
     monkeypatch.setattr(allocator, "trim", lambda: done.append("gives back"))
 
-    def load(precision: str, folder: Path, device: torch.device) -> PreTrainedModel:
+    def load(precision: str, folder: Path, device: torch.device, limit: int | None) -> PreTrainedModel:
         done.append("loads")
-        return load_in(precision, folder, device)
+        return load_in(precision, folder, device, limit)
 
     monkeypatch.setattr(shared_model, "load_in", load)
     shared_model.load_shared("bf16", tiny, CPU)
     assert done == ["maps 65536 times", "loads", "gives back", "maps 0 times"]
+    shared_model.load_shared("bf16", tiny, CPU, 1_000)  # memory is short
+    assert done[4:] == ["maps 65536 times", "loads", "gives back"]
 
 
 def size_of(weights: Iterable[Weight]) -> int:

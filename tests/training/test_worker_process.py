@@ -64,6 +64,7 @@ def opening(run: Manifest, **changes: object) -> OpenSession:
         "author": b"a" * 32,
         "device": "cpu",
         "dtype": "fp32",
+        "device_memory": None,
         **changes,
     }
     return OpenSession(**fields)  # type: ignore[arg-type]
@@ -112,6 +113,16 @@ def test_worker__whole_session__answers_what_the_session_computes(client: Worker
     assert (evaluated.accuracy, evaluated.rows) == (accuracy.accuracy, 64)
 
 
+def test_worker__part_of_the_weights_waits__answers_the_same(client: WorkerClient, manifest: Manifest) -> None:
+    found = []
+    for limit in (None, 1):
+        assert isinstance(client.ask(opening(manifest, device_memory=limit)), SessionOpened)
+        reply = client.ask(EstimateRequest(step=3, seed=99))
+        assert isinstance(reply, Estimated)
+        found.append((reply.scalars, reply.loss))
+    assert found[0] == found[1]
+
+
 def test_worker__two_nodes__do_not_see_each_others_state(
     worker: WorkerProcess, client: WorkerClient, manifest: Manifest
 ) -> None:
@@ -137,6 +148,7 @@ def test_worker__two_nodes__do_not_see_each_others_state(
         ({"data": "/no/such.jsonl"}, "cannot be read"),
         ({"device": "tpu"}, "allowed are"),
         ({"dtype": "int3"}, "allowed are"),
+        ({"dtype": "int8", "device_memory": 1}, "do not go together"),
         ({"manifest": b"{}\n\n"}, "manifest_format"),
     ],
 )

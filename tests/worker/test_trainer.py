@@ -108,7 +108,7 @@ async def test_trainer__estimates__come_back_with_what_they_were_asked(tmp_path:
         assert opened == OpenSession(
             basis=None, renewals=(),
             manifest=SIGNED.encode(), model="model", data="train.jsonl", eval_data=None,
-            author=AUTHOR.author, device="auto", dtype="fp32",
+            author=AUTHOR.author, device="auto", dtype="fp32", device_memory=None,
         )  # fmt: skip
         asked = bench.worker.asked(EstimateRequest)
         assert asked == [EstimateRequest(step=0, seed=100), EstimateRequest(step=3, seed=103)]

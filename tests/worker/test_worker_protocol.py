@@ -38,6 +38,7 @@ MESSAGES: list[Message] = [
         author=b"a" * 32,
         device="cpu",
         dtype="fp32",
+        device_memory=300,
     ),
     SetCoefficients(epochs=(EpochCoefficients(epoch=3, values=b"\x01" * 16), EpochCoefficients(epoch=4, values=b""))),
     EstimateRequest(step=7, seed=(1 << 64) - 1),

@@ -28,6 +28,7 @@ from sfnode.training.model import (
     WEIGHT,
     ParameterPlace,
     check_model,
+    check_whole_fits,
     fold_weights,
     load_causal_lm,
     places,
@@ -53,10 +54,11 @@ def export_model(
     4 bytes of memory per parameter.
 
     Raises:
-        OperatorError: the base model is not the run's, `out_folder` is not empty (and no `force`), or cannot be
-            written; it is then left as it was.
+        OperatorError: the base model is not the run's, or larger than main memory; `out_folder` is not empty (and no
+            `force`), or cannot be written; it is then left as it was.
     """
     manifest = bases.manifest
+    check_whole_fits(base_folder)
     check_model(base_folder, manifest.model)
     with fresh_folder(out_folder, force=force) as part:
         model = load_causal_lm(base_folder, torch.device("cpu"), torch.float32)

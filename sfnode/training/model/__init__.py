@@ -15,6 +15,7 @@ from sfnode.training.model.loading import (
     skeleton,
 )
 from sfnode.training.model.model_view import check_configs
+from sfnode.training.model.offload import check_whole_fits
 from sfnode.training.model.perturbed import WEIGHT, MatrixTerm, PassContext, Term, VectorTerm, is_norm, with_spare_row
 from sfnode.training.model.probe import layers_read_at_last
 from sfnode.training.model.quantised import Weight, choose_precision, closed_weights, load_in
@@ -44,6 +45,7 @@ __all__ = [
     "check_configs",
     "check_model",
     "check_positions",
+    "check_whole_fits",
     "choose_device",
     "choose_dtype",
     "choose_precision",

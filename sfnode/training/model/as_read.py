@@ -16,6 +16,8 @@ from transformers.quantizers.auto import register_quantizer
 from transformers.quantizers.base import HfQuantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
+from protocol.errors import OperatorError
+
 _METHOD: Final = "sfnode"  # its name within transformers
 
 Choose: TypeAlias = Callable[[PreTrainedModel], Iterable[str]]
@@ -78,7 +80,7 @@ class _Change(ConversionOps):
         """``input_dict``: what one tensor or several of the file have become, by name."""
         try:
             return {name: self._changed(model, name, value) for name, value in input_dict.items()}
-        except (ValueError, RuntimeError) as error:
+        except (ValueError, RuntimeError, OperatorError) as error:
             self._told.fault = self._told.fault or error
             raise
 

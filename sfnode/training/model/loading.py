@@ -7,8 +7,8 @@ The files are read tensor by tensor: beside the model there is never more in mem
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -105,26 +105,38 @@ def _load_weights(
     view: Path, folder: Path, dtype: torch.dtype, as_read: AsRead | None
 ) -> tuple[Any, Mapping[str, Any]]:
     """The model in ``view``, which shows files of ``folder``, and what transformers says of the loading."""
-    try:
+    with _named_errors(view, folder, as_read), ExitStack() as files:
         empty: Any = skeleton(view)
-        with ExitStack() as files:
-            loaded: tuple[Any, Mapping[str, Any]] = empty.from_pretrained(
-                None,
-                config=empty.config,
-                state_dict=_unread(view, files),
-                dtype=dtype,
-                quantization_config=as_read,
-                local_files_only=True,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,  # they are listed, where otherwise only their number would be told
-            )
+        loaded: tuple[Any, Mapping[str, Any]] = empty.from_pretrained(
+            None,
+            config=empty.config,
+            state_dict=_unread(view, files),
+            dtype=dtype,
+            quantization_config=as_read,
+            local_files_only=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # they are listed, where otherwise only their number would be told
+        )
+    return loaded
+
+
+@contextmanager
+def _named_errors(view: Path, folder: Path, as_read: AsRead | None = None) -> Iterator[None]:
+    """OperatorError for what transformers raises within the block."""
+    try:
+        yield
     except (OSError, ValueError, KeyError, TypeError, ImportError, RuntimeError, SafetensorError) as error:
         cause = (as_read and as_read.fault) or error
-        if isinstance(cause, torch.OutOfMemoryError):
+        if isinstance(cause, torch.OutOfMemoryError | OperatorError):
             raise cause from None
         reason = _first_line(cause).replace(str(view), str(folder))
         raise OperatorError(f"{folder} cannot be loaded as a causal language model: {reason}") from cause
-    return loaded
+
+
+def empty_model(folder: Path) -> PreTrainedModel:
+    """`skeleton`, of a folder of which nothing is known yet; OperatorError where it is no causal language model's."""
+    with only_these(folder, (CONFIG_FILE,)) as view, _named_errors(view, folder):
+        return skeleton(view)
 
 
 def skeleton(folder: Path) -> PreTrainedModel:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from protocol.subspace import Bases
 from sfnode.training.model.as_read import AsRead
 from sfnode.training.model.folding import Int64Array, factors_of, fold_tensor, is_quantised, moved_tensors
 from sfnode.training.model.loading import compute_dtype, load_causal_lm, output_embedding
+from sfnode.training.model.offload import load_offloaded, plan_for
 from sfnode.worker_protocol import PRECISIONS
 
 _LIBRARY: Final = "torchao.quantization"
@@ -73,20 +74,27 @@ def choose_precision(name: str) -> str:
     return name
 
 
-def load_in(precision: str, folder: Path, device: torch.device) -> PreTrainedModel:
+def load_in(precision: str, folder: Path, device: torch.device, device_memory: int | None = None) -> PreTrainedModel:
     """The causal language model in ``folder`` with weights of ``precision`` (`choose_precision`).
 
     A linear layer's weight is quantised when it has been read, and before the next one is: what is in memory is the
     quantised model and one weight in the dtype of the activations.
 
+    Args:
+        device_memory: MiB that the weights may take on ``device``, while others wait (`offload`); None: no limit.
+
     Raises:
-        OperatorError: as `load_causal_lm`; torchao is not installed, or cannot do this on ``device`` or this model.
+        OperatorError: as `load_causal_lm`; torchao is not installed, or cannot do this on ``device`` or this model;
+            there is no room for the weights, which is said before any is read.
     """
+    dtype = compute_dtype(precision)
+    if waiting := plan_for(folder, precision, device, device_memory).waiting:
+        return load_offloaded(folder, device, dtype, waiting)
     if not PRECISIONS[precision].is_quantised:
-        return load_causal_lm(folder, device, compute_dtype(precision))
+        return load_causal_lm(folder, device, dtype)
     _check(precision, device)
     as_read = AsRead(partial(_chosen_names, precision), partial(_quantised, precision, device))
-    model = load_causal_lm(folder, device, compute_dtype(precision), as_read)
+    model = load_causal_lm(folder, device, dtype, as_read)
     for layer in _chosen_layers(precision, model):
         _adopt(layer)
     return model
@@ -171,14 +179,22 @@ def _config(precision: str) -> tuple[Any, int]:
     return config, _INT4_GROUP
 
 
-def closed_weights(bases: Bases, epochs: Mapping[int, Int64Array], base: Mapping[str, Tensor]) -> dict[str, Weight]:
-    """`fold_weights`, but a quantised weight's change comes as a correction while that is smaller than the weight."""
+def closed_weights(
+    bases: Bases,
+    epochs: Mapping[int, Int64Array],
+    base: Mapping[str, Tensor],
+    placed: Callable[[str, Tensor], Tensor] = lambda _, weight: weight,
+) -> dict[str, Weight]:
+    """`fold_weights`, but a quantised weight's change comes as a correction while that is smaller than the weight.
+
+    ``placed(name, weight)``: a folded weight where it is to be, before the next one is folded.
+    """
     names = [tensor.name for tensor in bases.manifest.tensors]
     result: dict[str, Weight] = {}
     for index, moved in moved_tensors(bases, epochs).items():
         weight = base[names[index]]
         correction = _correction(bases, index, moved, weight) if is_quantised(weight) else None
-        result[names[index]] = correction or fold_tensor(bases, index, moved, weight)
+        result[names[index]] = correction or placed(names[index], fold_tensor(bases, index, moved, weight))
     return result
 
 

@@ -17,6 +17,7 @@ from transformers.pytorch_utils import Conv1D
 from protocol.errors import OperatorError
 from protocol.run import TensorKind, TensorSpec
 from sfnode.training.model.loading import output_embedding
+from sfnode.training.model.offload import laid_aside, waiting_weights
 from sfnode.training.model.perturbed import BIAS, WEIGHT, PassContext, Slot, batch_normal, is_norm, perturbed_class
 from sfnode.training.model.probe import faults_of_use
 from sfnode.training.model.quantised import Correction, Weight
@@ -183,13 +184,14 @@ class WeightSwitch:
 
     def __init__(self, model: PreTrainedModel) -> None:
         names = {id(parameter): name for name, parameter in model.named_parameters()}
+        self._device = model.device
         self._owners: dict[str, list[tuple[nn.Module, str]]] = {}
         self.base: dict[str, Tensor] = {}
         for module in model.modules():
             for attribute, parameter in module.named_parameters(recurse=False):
                 name = names[id(parameter)]
                 self._owners.setdefault(name, []).append((module, attribute))  # tied: all of them
-                self.base[name] = parameter
+                self.base[name] = (waiting_weights(module) or {}).get(attribute, parameter)
 
     @contextmanager
     def using(self, weights: Mapping[str, Weight]) -> Iterator[None]:
@@ -208,10 +210,19 @@ class WeightSwitch:
                 else:
                     self._put(name, self.base[name])
 
+    def placed(self, name: str, weight: Tensor) -> Tensor:
+        """``weight``, which is to take the place of the base's of that name, where that one waits if it does."""
+        module, attribute = self._owners[name][0]
+        waits = attribute == WEIGHT and waiting_weights(module) is not None
+        return laid_aside(weight, self._device) if waits else weight
+
     def _correct(self, name: str, correction: Correction | None) -> None:
         for module, _ in self._owners[name]:
             vars(module)["sfnode_correction"] = correction
 
     def _put(self, name: str, weight: Tensor) -> None:
         for module, attribute in self._owners[name]:
-            setattr(module, attribute, weight)
+            if (waiting := waiting_weights(module)) is not None:
+                waiting[attribute] = weight
+            else:
+                setattr(module, attribute, weight)

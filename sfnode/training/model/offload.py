@@ -1,0 +1,161 @@
+"""Weights that wait outside the device until their layer is computed: accelerate's hooks bring them in and let them go.
+
+On a card they wait in main memory; elsewhere in temporary files without a name, mapped, so that the system reads them
+when they are used and drops them when it needs the room (`weight_plan`). Nothing else of a model changes: the layers
+compute with the same numbers in the same order, whoever brought them.
+"""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from accelerate.hooks import AlignDevicesHook, add_hook_to_module
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
+
+from protocol.errors import OperatorError
+from sfnode.storage import describe_os_error
+from sfnode.training.model.as_read import AsRead
+from sfnode.training.model.loading import empty_model, load_causal_lm, output_embedding
+from sfnode.training.model.probe import probe_tokens
+from sfnode.worker_protocol import PRECISIONS, WeightPlan, check_room, plan_weights, temporary_folder, waits_in_files
+
+_ROWS, _TOKENS = 2, 3  # of the pass that shows how the model uses its weights
+
+
+def plan_for(folder: Path, precision: str, device: torch.device, device_memory: int | None) -> WeightPlan:
+    """Where the weights of the model in ``folder`` go; nothing of them is read.
+
+    OperatorError where there is no room for them, with what would do.
+    """
+    plan = _plan(folder, precision, device_memory)
+    check_room(plan, device.type, torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None)
+    return plan
+
+
+def check_whole_fits(folder: Path) -> None:
+    """OperatorError unless main memory has room for the whole model in fp32, for those who let nothing wait."""
+    check_room(replace(_plan(folder, "fp32", None), least=None), "cpu", None)
+
+
+def _plan(folder: Path, precision: str, device_memory: int | None) -> WeightPlan:
+    model = empty_model(folder)
+    numbers, linear = PRECISIONS[precision], _linear_weights(model)
+    whole = sum(weight.numel() for weight in model.parameters())
+    sizes = {name: int(weight.numel() * numbers.linear_bytes) for name, weight in linear.items()}
+    others = int((whole - sum(weight.numel() for weight in linear.values())) * numbers.compute_bytes)
+    return plan_weights(sizes, others, precision, device_memory)
+
+
+def _linear_weights(model: PreTrainedModel) -> dict[str, Tensor]:
+    """The weights that can wait, by name: of linear layers but the head, and of one layer only."""
+    head = output_embedding(model)
+    users = Counter(id(weight) for _, weight in model.named_parameters(remove_duplicate=False))
+    return {
+        f"{name}.weight": cast(Tensor, layer.weight)
+        for name, layer in model.named_modules()
+        if type(layer) in (nn.Linear, Conv1D) and layer is not head and users[id(layer.weight)] == 1
+    }
+
+
+def load_offloaded(folder: Path, device: torch.device, dtype: torch.dtype, waiting: tuple[str, ...]) -> PreTrainedModel:
+    """`load_causal_lm`, but the weights named ``waiting`` never are on ``device`` all at once.
+
+    OperatorError as there; or the model uses such a weight without calling its layer, or a file cannot be written.
+    """
+    as_read = AsRead(lambda _: waiting, lambda _, weight: laid_aside(weight, device))
+    model = load_causal_lm(folder, torch.device("cpu"), dtype, as_read if waits_in_files(device.type) else None)
+    offload(model, device, waiting)
+    return model
+
+
+def offload(model: PreTrainedModel, device: torch.device, waiting: Iterable[str]) -> None:
+    """Move ``model``, which is in main memory, to ``device``; the weights named ``waiting`` wait where they are.
+
+    OperatorError where the model does not compute so.
+    """
+    layers = [model.get_submodule(name.rpartition(".")[0]) for name in waiting]
+    weights = [cast(nn.Parameter, layer.weight) for layer in layers]
+    for layer in layers:
+        layer.weight = None  # type: ignore[assignment]  # the place in the order stays
+    cast(Any, model).to(device)
+    for layer, weight in zip(layers, weights, strict=True):
+        layer.weight = weight
+        _add_hook(layer, device)
+    _check_use(model)
+
+
+def _add_hook(layer: nn.Module, device: torch.device) -> None:
+    weights = dict(layer.named_parameters(recurse=False))  # a bias among them is on the device, and stays there
+    add_hook_to_module(layer, AlignDevicesHook(execution_device=device, offload=True, weights_map=weights))
+    # accelerate would keep calling the forward of today's class; `attach` gives the layer another one
+    vars(layer)["_old_forward"] = functools.partial(_forward, layer)
+
+
+def _forward(layer: nn.Module, *arguments: object, **named: object) -> object:
+    return type(layer).forward(layer, *arguments, **named)
+
+
+class _OnlyNumbers(TorchDispatchMode):  # type: ignore[no-untyped-call]  # the base has no types
+    """RuntimeError where an operation takes a tensor without numbers beside one with them.
+
+    PyTorch itself computes such a product on the CPU, from whatever lies in its memory, and says nothing (2.13).
+    """
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
+        if len({each.is_meta for each in tensors}) > 1:
+            raise RuntimeError(f"{func} computes with a weight that is not there")
+        return func(*args, **(kwargs or {}))
+
+
+@torch.inference_mode()
+def _check_use(model: PreTrainedModel) -> None:
+    """OperatorError where the model uses a weight without calling its layer: nobody brings it in then."""
+    try:
+        with _OnlyNumbers():  # type: ignore[no-untyped-call]
+            model(input_ids=probe_tokens(model, _ROWS, _TOKENS), use_cache=False)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        raise OperatorError(
+            f"{type(model).__name__} cannot be used with --device-memory: it uses the weight of a layer without "
+            "calling the layer. Leave the option out, or use another model"
+        ) from error
+
+
+def waiting_weights(module: nn.Module) -> dict[str, Tensor] | None:
+    """What the hook of ``module`` brings in, by attribute: to be read and replaced here. None: it has no hook."""
+    hook = vars(module).get("_hf_hook")
+    return cast(dict[str, Tensor], hook.weights_map) if isinstance(hook, AlignDevicesHook) else None
+
+
+def laid_aside(weight: Tensor, device: torch.device) -> Tensor:
+    """``weight`` where it can wait for its use on ``device``; OperatorError when its file cannot be written."""
+    return _mapped(weight) if waits_in_files(device.type) else weight.cpu()
+
+
+def _mapped(weight: Tensor) -> Tensor:
+    """A copy in a file that ends with the tensor."""
+    plain = weight.detach().cpu().contiguous()
+    try:
+        with tempfile.NamedTemporaryFile(prefix="sfnode-weight-") as file:  # written, so that no later write can fail
+            file.write(plain.view(-1).view(torch.uint8).numpy().data)
+            file.flush()
+            flat = torch.from_file(file.name, shared=True, size=plain.numel(), dtype=plain.dtype)
+    except OSError as error:
+        reason = describe_os_error(error)
+        raise OperatorError(
+            f"cannot write the weights that wait to {temporary_folder()}: {reason}. TMPDIR names another folder"
+        ) from None
+    return flat.view(plain.shape)

@@ -1,0 +1,126 @@
+"""Which weights stay on the device, and which wait elsewhere until their layer is computed: the node's plan and what
+the worker does follow from the same sizes.
+
+On a card the others wait in main memory. Where the device computes in main memory, they wait in temporary files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.errors import OperatorError
+from sfnode.worker_protocol.precisions import PRECISIONS
+from sfnode.worker_protocol.room import free_disk, free_memory, temporary_folder
+
+_OWN_MEMORY: Final = "cuda"  # the one kind of device that does not compute in main memory
+_SMALLER: Final = "use a smaller --dtype (bf16) or another model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightPlan:
+    """Sizes in bytes.
+
+    Attributes:
+        on_device: at most at a time: what stays, and the largest of those that wait.
+        waiting: names of the weights that wait.
+        waiting_bytes: of all of them.
+        least: what ``on_device`` can be brought down to; None where nothing can wait (quantised weights).
+    """
+
+    on_device: int
+    waiting: tuple[str, ...]
+    waiting_bytes: int
+    least: int | None
+
+
+def plan_weights(linear: Mapping[str, int], others: int, dtype: str, device_memory: int | None) -> WeightPlan:
+    """The weights of linear layers wait, from the first one on that does not fit; the ``others`` always stay.
+
+    Args:
+        linear: bytes by name, in the model's order.
+        device_memory: MiB that the weights may take on the device; None: as many as they are.
+
+    Raises:
+        OperatorError: the weights cannot be brought down to ``device_memory``; the text says to what.
+    """
+    whole, largest = others + sum(linear.values()), max(linear.values(), default=0)
+    is_quantised = PRECISIONS[dtype].is_quantised
+    if device_memory is None:
+        least = None if is_quantised else others + largest
+        return WeightPlan(on_device=whole, waiting=(), waiting_bytes=0, least=least)
+    if is_quantised:
+        raise OperatorError(
+            f"--device-memory and --dtype {dtype} do not go together: quantised weights cannot wait outside the "
+            "device. Use --dtype bf16, or leave --device-memory out"
+        )
+    budget = device_memory << 20
+    if whole > budget < others + largest:
+        raise OperatorError(
+            f"--device-memory {device_memory}: embeddings, norms and the largest layer take {_mib(others + largest)} "
+            f"MiB in {dtype}: give at least that, or {_SMALLER}"
+        )
+    waiting = () if whole <= budget else _waiting(linear, budget - others - largest)
+    beside = largest if waiting else 0
+    waiting_bytes = sum(linear[name] for name in waiting)
+    return WeightPlan(
+        on_device=whole - waiting_bytes + beside, waiting=waiting, waiting_bytes=waiting_bytes, least=others + largest
+    )
+
+
+def _waiting(linear: Mapping[str, int], room: int) -> tuple[str, ...]:
+    """The names from the first one on that does not fit into ``room``."""
+    for index, size in enumerate(linear.values()):
+        room -= size
+        if room < 0:
+            return tuple(linear)[index:]
+    return ()
+
+
+def waits_in_files(device: str) -> bool:
+    """Whether weights wait in temporary files: main memory is where a device of this kind computes."""
+    return device != _OWN_MEMORY
+
+
+def check_room(plan: WeightPlan, device: str, card_free: int | None) -> None:
+    """OperatorError where the weights are larger than what is free for them.
+
+    Args:
+        device: "cpu", "cuda" or "mps".
+        card_free: bytes of a card's own memory.
+    """
+    memory = free_memory()
+    free = memory if waits_in_files(device) else card_free
+    if free is not None and plan.on_device > free:
+        raise OperatorError(_too_large(plan, device, free))
+    if not plan.waiting:
+        return
+    if waits_in_files(device):
+        folder = temporary_folder()
+        _check_elsewhere(plan.waiting_bytes, free_disk(folder), f"wait on the disk of {folder} (TMPDIR names another)")
+    else:  # the others come through it, too
+        _check_elsewhere(plan.waiting_bytes + plan.on_device, memory, "be read into main memory")
+
+
+def _check_elsewhere(needed: int, free: int | None, what: str) -> None:
+    if free is not None and needed > free:
+        raise OperatorError(
+            f"{_mib(needed)} MiB of weights are to {what}, where {free >> 20} MiB are free: make room there, or "
+            f"{_SMALLER}"
+        )
+
+
+def _too_large(plan: WeightPlan, device: str, free: int) -> str:
+    where, others = ("in main memory", "on the disk") if waits_in_files(device) else ("on the card", "in main memory")
+    text = f"the weights take {_mib(plan.on_device)} MiB, and {free >> 20} MiB are free {where}: "
+    if plan.least is None:
+        return text + "use another model or a larger machine"
+    if plan.least > free:
+        return text + f"{_mib(plan.least)} MiB must be there, and the rest can wait {others}. Or {_SMALLER}"
+    return text + f"--device-memory {_mib(plan.least)} or somewhat more lets the rest wait {others}. Or {_SMALLER}"
+
+
+def _mib(size: int) -> int:
+    """Bytes as whole MiB that hold them."""
+    return -(-size >> 20)

@@ -1,0 +1,38 @@
+"""The memory plan of a node whose weights do not all stay on the device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from protocol.errors import OperatorError
+from sfnode.demo import model_folder
+from sfnode.doctor import memory_plan
+from sfnode.doctor.findings import Verdict
+from sfnode.run.builder import MethodOptions
+from tests.support.demo_run import demo_run
+
+
+def test_memory_plan__weights_that_wait__are_planned_on_the_disk_or_beside_the_card(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = demo_run(MethodOptions(), 10).manifest
+    manifest = replace(made, steps=10 * made.method.epoch_steps)
+    whole, split = (memory_plan.plan_memory(manifest, model_folder(), "fp32", limit) for limit in (None, 1))
+    assert whole.waiting == 0 < split.waiting and split.weights <= 1 << 20 < whole.weights
+    assert split.weights + split.waiting > whole.weights and split.closed < whole.closed
+    assert "weights that wait elsewhere 4 MB" in str(split)
+    assert memory_plan.judge_memory(whole, split.weights, None).advice.endswith("--device-memory 1 or more")
+    assert memory_plan.judge_memory(split, 1 << 40, 64 << 20).verdict is Verdict.OK
+    monkeypatch.setattr(memory_plan, "free_disk", lambda _folder: split.waiting - 1)
+    finding = memory_plan.judge_memory(split, 1 << 40, None)
+    assert finding.verdict is Verdict.FAIL and "on the disk of" in finding.text and "TMPDIR" in finding.advice
+    assert memory_plan.judge_memory(split, 1 << 40, 64 << 20).verdict is Verdict.OK  # a card: the disk is not asked
+
+
+def test_memory_plan__limit_that_cannot_be_kept__says_what_can() -> None:
+    manifest = demo_run(MethodOptions(), 10).manifest
+    with pytest.raises(OperatorError, match="--device-memory and --dtype int8 do not go together"):
+        memory_plan.plan_memory(manifest, model_folder(), "int8", 1)
+    assert memory_plan.foresee_memory(manifest, "embedded:tiny-opt", "int8", 1) is None  # the worker says it
