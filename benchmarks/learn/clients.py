@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from transformers import PreTrainedModel
@@ -34,14 +34,13 @@ from protocol.state import Coefficients
 from protocol.subspace import Bases, Basis, Published, decode_basis_untrusted, encode_basis, seed_of
 from sfnode.run import MethodOptions, RunDraft, build_manifest, method_of
 from sfnode.storage import UNIT_EXP, BasisSpec
-from sfnode.training.calibration import forward_basis, gradient_basis
+from sfnode.training.calibration import basis_of
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import TensorGroup, fold_weights, trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import TaskData
-from sfnode.worker_protocol import Source
+from sfnode.worker_protocol import CalibrationOptions, Source
 
-_CALIBRATION_BATCH = 16  # examples back-propagated at once
 _BACKWARD_ROWS = 2  # a backward pass costs about two forward passes
 _SEEDS_BETWEEN = 1_000  # author numbers of one seed: more than clients
 
@@ -215,13 +214,8 @@ def _published(
         return None
     first = seed * recipe.calibration_rows % len(data.examples)
     examples = data.examples[first : first + recipe.calibration_rows]
-    match Source(recipe.basis):
-        case Source.GRADIENT:
-            size = _CALIBRATION_BATCH
-            batches = [examples[start : start + size] for start in range(0, len(examples), size)]
-            return gradient_basis(shared, tensors, batches, data, recipe.rank)
-        case Source.FORWARD:
-            return forward_basis(shared, tensors, examples, data, recipe.rank)
+    options = CalibrationOptions(data="", source=Source(recipe.basis), examples=recipe.calibration_rows)
+    return basis_of(shared, tensors, replace(data, examples=examples), options, recipe.rank).bases
 
 
 def _manifest(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -45,6 +45,9 @@ from sfnode.storage import (
 )
 from sfnode.worker_protocol import CalibrationOptions, Source
 
+if TYPE_CHECKING:
+    from sfnode.training.calibration import Found  # imports torch
+
 _EPOCHS_AHEAD: Final = 2  # the run goes on while the basis is made and fetched
 
 
@@ -57,10 +60,14 @@ _calibration_options = group(
     choice_option(
         "--source",
         Source,
-        "Look at a gradient, which needs memory for one back-propagation, or at forward passes alone.",
-        Source.GRADIENT,
+        "Look at forward passes alone, or at a gradient, which needs memory for one back-propagation.  [default: "
+        "forward where every label word is one token, else gradient]",
     ),
-    number_option("--examples", 128, "Use this many examples, from the start of the data."),
+    number_option(
+        "--examples",
+        None,
+        "Use this many examples, from the start of the data.  [default: 128 for a gradient, 512 for forward passes]",
+    ),
     device_options,
 )
 
@@ -74,7 +81,12 @@ def basis() -> None:
 @model_option("Make the basis for this model")
 @task_options
 @_calibration_options
-@number_option("--rank", 16, "Keep this many directions on each side of a tensor, a power of two.")
+@number_option(
+    "--rank",
+    None,
+    "Keep this many directions on each side of a tensor, a power of two.  [default: 16 of a gradient, 1 of forward "
+    "passes]",
+)
 @trainable_option
 @click.option("--out", type=FilePath, required=True, help="Write the basis to this file.")
 @json_option
@@ -83,7 +95,7 @@ def make(
     revision: str | None,
     task: TaskOptions,
     calibration: CalibrationOptions,
-    rank: int,
+    rank: int | None,
     trainable: str,
     out: Path,
     is_json: bool,
@@ -103,14 +115,25 @@ def make(
 
     folder = new_model(model, revision)
     spec = task_of(task, DataOptions(data=calibration.data), folder=folder)
-    data = encode_basis(rank, calibrate(calibration, folder=folder, trainable=trainable, task=spec, rank=rank))
+    found = calibrate(calibration, folder=folder, trainable=trainable, task=spec, rank=rank)
+    data = encode_basis(found.rank, found.bases)
     write_durably(out, data)
     if is_json:
-        click.echo(json.dumps({**_fields(out, data), "rank": rank}))
+        hints = {"learning_rate": found.learning_rate, "epsilon_exp": found.epsilon_exp, "accuracy": found.accuracy}
+        click.echo(json.dumps({**_fields(out, data), "rank": found.rank, **hints}))
         return
-    click.echo(f"basis    {_described(data)}, rank {rank}")
+    click.echo(f"basis    {_described(data)}, rank {found.rank}")
+    if found.accuracy is not None:
+        click.echo(f"expects  {found.accuracy:.0%} on such data, judged by examples that it was not fitted to")
     click.echo(f"written  {out}")
-    click.echo(f"next     sfnode init --basis {out} ...  (same model, task and --trainable)")
+    click.echo(f"next     sfnode init --basis {out}{_hints(found)} ...  (same model, task and --trainable)")
+
+
+def _hints(found: Found) -> str:
+    """The options of `sfnode init` that suit the basis."""
+    if found.learning_rate is None:
+        return ""
+    return f" --learning-rate {found.learning_rate:.3g} --epsilon-exp {found.epsilon_exp}"
 
 
 @basis.command()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from protocol.ledger import EnvelopeCodec
 from protocol.run import AdmissionSpec, Sharing, SignedManifest, TaskSpec, sign_manifest
+from protocol.subspace import encode_basis
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.found_model import found_model
 from sfnode.model_files import ModelFolder
@@ -24,7 +25,8 @@ from sfnode.run import (
     read_toml,
     texts_of,
 )
-from sfnode.storage import data_spec, load_or_create_seed, read_bases, read_basis_spec
+from sfnode.storage import data_spec, load_or_create_seed, read_bases, read_basis_spec, write_durably
+from sfnode.worker_protocol import CalibrationOptions
 
 _BATCH_ROWS = 16  # where a command does not train, and so has no such option
 
@@ -39,7 +41,8 @@ class RunOptions:
         revision: hub commit or version of the package; None: the newest.
         sharing: whether nodes give the model's files to each other.
         trainable: groups of tensors, separated by commas.
-        basis: file of a published basis; None: random ones.
+        basis: file of a published basis; None: see `with_basis`, else random ones.
+        is_plain: no basis is made.
         settings: TOML file with fields of the manifest, which replace what everything else says.
     """
 
@@ -55,6 +58,7 @@ class RunOptions:
     steps: int
     admission: AdmissionSpec = OPEN
     basis: Path | None = None
+    is_plain: bool = False
     settings: Path | None = None
 
 
@@ -98,6 +102,32 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str) -> NewRu
     if options.basis is not None:
         read_bases(manifest, options.basis)  # made for these tensors?
     return NewRun(signed=sign_manifest(manifest, signer), left_out=described.left_out)
+
+
+def with_basis(options: RunOptions, out: Path) -> tuple[RunOptions, float | None]:
+    """The options with a basis, which is made and written to ``out``; and the accuracy that it lets one expect.
+
+    As they are where the owner has chosen, or where there are no data to make it from. OperatorError.
+    """
+    data, method = options.data.named(options.task), options.method
+    chosen = (options.basis, method.rank, method.core, method.scalar, options.settings)
+    if options.is_plain or data is None or options.data.is_private or any(each is not None for each in chosen):
+        return options, None
+    if out.exists():
+        raise OperatorError(f"{out} exists: give it with --basis, choose another --out, or remove it")
+    check_can_train()
+    from sfnode.training.calibration import calibrate  # imports torch
+
+    folder = new_model(options.model, options.revision)
+    task = task_of(options.task, options.data, folder=folder)
+    found = calibrate(CalibrationOptions(data=data), folder=folder, trainable=options.trainable, task=task)
+    write_durably(out, encode_basis(found.rank, found.bases))
+    suited = replace(
+        method,
+        learning_rate=found.learning_rate if method.learning_rate is None else method.learning_rate,
+        epsilon_exp=found.epsilon_exp if method.epsilon_exp is None else method.epsilon_exp,
+    )
+    return replace(options, basis=out, method=suited), found.accuracy
 
 
 def new_model(reference: str, revision: str | None) -> ModelFolder:

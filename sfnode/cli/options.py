@@ -161,6 +161,12 @@ method_options = group(
         "when the loss jumps or rises.  "
         f"[default: {_RANDOM.learning_rate:g}; with --basis {_PUBLISHED.learning_rate:g}]",
     ),
+    click.option(
+        "--epsilon-exp",
+        type=click.IntRange(-30, 0),
+        help="Measure each direction this far from the weights, as a power of two.  [default: -10, or what suits the "
+        "basis]",
+    ),
     choice_option(
         "--schedule",
         ScheduleKind,

@@ -34,6 +34,7 @@ from sfnode.storage import BasisSpec, read_bytes
 
 _AUTHORS_MAX = 1_024
 _STALENESS = 1
+_EPSILON_EXP: Final = -10
 _WEIGHT_BITS_MAX = 10  # the first weight lies in 512 ... 1,023: the learning rate is met to 0.1 %
 _WEIGHT_BITS_MIN = 4  # 8 ... 15: to 6 %, and a schedule goes down in as many levels
 # Raw projected gradients in steps of 1/32, bounded by 32: on SST-2 with a 4 M parameter OPT their median is 4 and 6 %
@@ -72,7 +73,7 @@ class MethodOptions:
             lr x mean of (g / rms g) z, so that it is a length and not a rate. None: `BEST` for the run's basis.
         schedule: to zero, or constant.
         directions, sides, shares, local_steps, epoch_steps: as in the manifest.
-        epsilon_exp: epsilon = 2^epsilon_exp.
+        epsilon_exp: epsilon = 2^epsilon_exp; None: -10, a thousandth of a weight's change of unit size.
     """
 
     rank: int | None = None
@@ -85,7 +86,7 @@ class MethodOptions:
     learning_rate: float | None = None
     schedule: ScheduleKind = ScheduleKind.LINEAR
     epoch_steps: int = 1_024
-    epsilon_exp: int = -10
+    epsilon_exp: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +131,7 @@ def method_of(options: MethodOptions, basis: BasisSpec | None = None) -> tuple[M
         shares=options.shares,
         core=options.core or best.core,
         scalar=scalar,
-        epsilon_exp=options.epsilon_exp,
+        epsilon_exp=_EPSILON_EXP if options.epsilon_exp is None else options.epsilon_exp,
         directions=options.directions,
         local_steps=options.local_steps,
         alpha_exp=0,

@@ -21,10 +21,11 @@ class CalibrationOptions:
 
     Attributes:
         data: a JSONL file or "embedded:NAME".
-        examples: how many, from the start of ``data``.
+        source: None: forward passes alone, where the task has label words of one token each; else a gradient.
+        examples: how many, from the start of ``data``; None: what suits the source.
     """
 
     data: str
-    source: Source = Source.GRADIENT
-    examples: int = 128
+    source: Source | None = None
+    examples: int | None = None
     devices: DeviceOptions = field(default_factory=DeviceOptions)

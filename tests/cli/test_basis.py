@@ -14,7 +14,8 @@ from sfnode.storage.store import decode_run_file
 from tests.support.cli_calls import assert_teaches, call
 
 DEMO = ("--model", "embedded:tiny-opt", "--task", "embedded:reviews")
-MAKE = ("basis", "make", *DEMO, "--data", "embedded:reviews", "--examples", 32, "--rank", 8)
+GRADIENT = ("--source", "gradient", "--rank", 8)
+MAKE = ("basis", "make", *DEMO, "--data", "embedded:reviews", "--examples", 32, *GRADIENT)
 
 
 @pytest.fixture(scope="module")

@@ -12,18 +12,15 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from protocol.errors import OperatorError
 from protocol.run.manifest import TensorKind, TensorSpec
 from protocol.subspace.directions import Basis
 from sfnode.storage.stored_bases import UNIT_EXP
-from sfnode.training.calibration import (
-    ENTRY_MAX,
-    forward_basis,
-    gradient_basis,
-    label_directions,
-    leading,
-    output_directions,
-)
-from sfnode.training.model.tensors import TensorGroup, places, trainable_tensors
+from sfnode.training.calibration.entries import ENTRY_MAX
+from sfnode.training.calibration.forward import forward_basis
+from sfnode.training.calibration.gradient import balanced, gradient_basis, leading
+from sfnode.training.calibration.readout import Seen, fit_readout
+from sfnode.training.model.tensors import TensorGroup, trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import TaskData, read_task, row_batch
 from tests.support.tiny_models import model_manifest, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer, write_reviews
@@ -40,7 +37,8 @@ def opened(model: PreTrainedModel, folder: Path) -> tuple[SharedModel, TaskData]
 def gradient_of(shared: SharedModel, data: TaskData, tensor: TensorSpec) -> Tensor:
     parameter = shared.switch.base[tensor.name].requires_grad_(True)
     rows = row_batch(data.examples, data.pad, shared.device)
-    loss = functional.cross_entropy(shared.label_logits(rows, data.label_tokens), rows.labels)
+    logits_NL = shared.label_logits(rows, data.label_tokens)
+    loss = functional.cross_entropy(logits_NL + balanced(logits_NL.detach(), rows.labels), rows.labels)
     (gradient,) = torch.autograd.grad(loss, [parameter])
     parameter.requires_grad_(False)
     return gradient
@@ -95,49 +93,64 @@ def test_gradient_basis__vector__its_first_column_is_the_gradient(tmp_path: Path
     assert set(np.unique(basis.u[:, 1:])) == {-(1 << UNIT_EXP), 1 << UNIT_EXP}
 
 
+def test_balanced__model_that_prefers_a_label__mean_prediction_has_the_frequencies() -> None:
+    logits_NL = torch.randn(64, 3, generator=torch.Generator().manual_seed(0)) + torch.tensor([3.0, 0.0, -2.0])
+    labels_N = torch.arange(64) % 2  # the third does not occur
+    mean_L = (logits_NL + balanced(logits_NL, labels_N)).softmax(dim=1).mean(dim=0)
+    assert mean_L.tolist() == pytest.approx([32 / 64.5, 32 / 64.5, 0.5 / 64.5], abs=1e-3)
+
+
+def inputs_that_tell(labels_N: Tensor, size: int, seed: int) -> Tensor:
+    """Noise about a large mean, and one direction of it that says the label."""
+    numbers = torch.Generator().manual_seed(seed)
+    noise_NI = torch.randn(len(labels_N), size, generator=numbers)
+    direction_I = torch.nn.functional.normalize(torch.randn(size, generator=numbers), dim=0)
+    return noise_NI + 20 + 6.0 * (labels_N - labels_N.float().mean())[:, None] * direction_I
+
+
+def test_fit_readout__inputs_that_tell_the_labels_apart__new_ones_are_told_apart_as_it_says() -> None:
+    """More inputs than examples: the mean is no help, and what is fitted has to be judged by others."""
+    labels_N = torch.arange(240) % 2
+    inputs_NI = inputs_that_tell(labels_N, 200, seed=1)
+    known, new = slice(0, 120), slice(120, 240)
+    readout = fit_readout(Seen(logits=torch.zeros(120, 2), labels=labels_N[known], inputs=[inputs_NI[known]]))
+    (weight_I,) = readout.weights
+    moved_N = (inputs_NI[new] - inputs_NI[known].mean(dim=0)) @ weight_I + readout.bias
+    right = ((moved_N * (readout.contrasts[1] - readout.contrasts[0]) > 0) == (labels_N[new] == 1)).float().mean()
+    assert float(right) > 0.8 and readout.accuracy == pytest.approx(float(right), abs=0.08)
+    assert abs(float(weight_I @ inputs_NI[known].mean(dim=0))) < 1e-3 * float(weight_I.norm() * inputs_NI[0].norm())
+
+
+def test_fit_readout__labels_that_nothing_tells__chance() -> None:
+    labels_N = (torch.arange(200) * 7919 % 13) % 2
+    noise_NI = torch.randn(200, 50, generator=torch.Generator().manual_seed(2))
+    assert fit_readout(Seen(logits=torch.zeros(200, 2), labels=labels_N, inputs=[noise_NI])).accuracy < 0.65
+
+
+def test_fit_readout__three_labels__each_layer_has_its_contrast() -> None:
+    labels_N = torch.arange(150) % 3
+    layers = [inputs_that_tell((labels_N == label).long(), 30, seed=label) for label in (0, 1)]
+    readout = fit_readout(Seen(logits=torch.zeros(150, 3), labels=labels_N, inputs=layers))
+    assert readout.accuracy > 0.8 and len(readout.weights) == len(readout.bias) == 2
+    assert torch.allclose(readout.contrasts.T @ readout.contrasts, torch.eye(2), atol=1e-6)
+    assert torch.allclose(readout.contrasts.sum(dim=0), torch.zeros(2), atol=1e-6)
+
+
 @pytest.mark.parametrize("name", MODELS)
-def test_forward_basis__inputs__lie_in_its_input_side(name: str, tmp_path: Path) -> None:
+def test_forward_basis__two_labels__two_columns_that_move_the_logits_as_fitted(name: str, tmp_path: Path) -> None:
     shared, data = opened(MODELS[name](), tmp_path)
     tensors = trainable_tensors(shared.model)
-    place = places(shared.model)[tensors[-1].name]
-    seen: list[Tensor] = []
-    place.module.register_forward_pre_hook(lambda _module, arguments: seen.append(arguments[0]))
-    found = forward_basis(shared, tensors, data.examples[:1], data, 16)[-1]  # one row without padding, < 16 tokens
-    inputs = seen[0].reshape(-1, seen[0].shape[-1]).double()
-    is_transposed = name == "gpt2"
-    assert found.v is not None
-    side = torch.linalg.qr(torch.from_numpy(found.u if is_transposed else found.v).double()).Q
-    assert float((inputs @ side).square().sum() / inputs.square().sum()) > 0.99
+    found = forward_basis(shared, tensors, data.examples, data, 2)
+    live = [index for index, basis in enumerate(found.bases) if basis.u.any()]
+    assert len(live) == 2 and found.rank == 2
+    assert all(basis.v is not None and basis.u[:, 0].any() == basis.v[:, 0].any() for basis in found.bases)
+    assert not any(basis.u[:, 1:].any() for basis in found.bases)
+    assert found.learning_rate is not None and found.epsilon_exp is not None and found.accuracy is not None
+    assert -30 <= found.epsilon_exp <= 0 and 0 <= found.accuracy <= 1
 
 
-def test_forward_basis__two_labels__one_output_column_and_zeros(tmp_path: Path) -> None:
+def test_forward_basis__examples_of_one_label__says_so(tmp_path: Path) -> None:
     shared, data = opened(tiny_opt(), tmp_path)
-    tensors = trainable_tensors(shared.model)
-    found = dict(
-        zip([tensor.name for tensor in tensors], forward_basis(shared, tensors, data.examples, data, RANK), strict=True)
-    )
-    for name in ("model.decoder.layers.1.fc2.weight", "model.decoder.layers.1.fc1.weight"):
-        assert found[name].u[:, 0].any() and not found[name].u[:, 1:].any()
-
-
-def test_output_directions__layer_before_a_writer__carried_back_through_its_weight(tmp_path: Path) -> None:
-    shared, data = opened(tiny_opt(), tmp_path)
-    known, labels = places(shared.model), label_directions(shared, data)
-    first, second = (known[f"model.decoder.layers.0.{name}.weight"] for name in ("fc1", "fc2"))
-    through = output_directions(first, known, labels)
-    assert through is not None
-    assert torch.allclose(through, second.module.weight.float().T @ labels)  # type: ignore[operator]
-    assert output_directions(second, known, labels) is labels
-    fused = places(tiny_gpt2())
-    assert output_directions(fused["transformer.h.0.attn.c_attn.weight"], fused, labels) is None
-
-
-def test_label_directions__moving_along_them__moves_the_labels_apart(tmp_path: Path) -> None:
-    shared, data = opened(tiny_llama(), tmp_path)
-    labels = label_directions(shared, data)
-    assert labels.shape == (16, 1)
-    words = (
-        shared.head.weight[list(data.label_tokens)].float() * shared.model.get_parameter("model.norm.weight").float()
-    )
-    apart = words @ labels
-    assert abs(float(apart[0] - apart[1])) == pytest.approx(float((words[0] - words[1]).norm()), rel=1e-4)
+    alike = [example for example in data.examples if example.label == data.examples[0].label]
+    with pytest.raises(OperatorError, match="same label"):
+        forward_basis(shared, trainable_tensors(shared.model), alike, data, 1)

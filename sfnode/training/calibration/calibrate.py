@@ -1,0 +1,106 @@
+"""From an owner's examples to a published basis, before a run (`sfnode basis make`, `sfnode init`) and when its model
+has moved (`sfnode basis renew`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from transformers import PreTrainedModel
+
+from protocol import limits
+from protocol.errors import OperatorError
+from protocol.run import TaskSpec, TensorSpec
+from protocol.state import Coefficients
+from protocol.subspace import Bases, Basis
+from sfnode.model_files import ModelFolder
+from sfnode.storage import UNIT_EXP, locate
+from sfnode.training.calibration.forward import forward_basis
+from sfnode.training.calibration.found import Found
+from sfnode.training.calibration.gradient import gradient_basis
+from sfnode.training.describe import chosen_groups
+from sfnode.training.model import (
+    check_model,
+    check_positions,
+    choose_device,
+    choose_dtype,
+    fold_weights,
+    load_causal_lm,
+    load_tokenizer,
+    trainable_tensors,
+)
+from sfnode.training.shared_model import SharedModel
+from sfnode.training.task import TaskData, read_task
+from sfnode.worker_protocol import CalibrationOptions, DeviceOptions, Source
+
+_BATCH_ROWS: Final = 16  # back-propagated through at once: as many as a step's, so it fits where training fits
+_GRADIENT_RANK: Final = 16
+_EXAMPLES: Final = {Source.GRADIENT: 128, Source.FORWARD: 512}
+
+
+def calibrate(
+    options: CalibrationOptions, *, folder: ModelFolder, trainable: str, task: TaskSpec, rank: int | None = None
+) -> Found:
+    """The basis of every tensor of the groups ``trainable``, in the order in which a manifest lists them.
+
+    ``rank``: columns of each side, a power of two: the run's. None: what suits the source.
+
+    Raises:
+        OperatorError: rank, model, data, device or groups cannot be used, or there is not enough memory.
+    """
+    if rank is not None and (rank & (rank - 1) or rank > limits.RANK_MAX):
+        raise OperatorError(f"--rank {rank}: must be a power of two, at most {limits.RANK_MAX}")
+    check_positions(folder.path, task.max_tokens)
+    data = read_task(load_tokenizer(folder.path), task, locate(options.data), None)
+    loaded = _load(folder.path, options.devices)
+    tensors = trainable_tensors(loaded, chosen_groups(trainable))
+    return basis_of(SharedModel(loaded), tensors, data, options, rank)
+
+
+def recalibrate(
+    options: CalibrationOptions, bases: Bases, coefficients: Coefficients, folder: ModelFolder
+) -> tuple[Basis, ...]:
+    """The basis of every tensor of a run, taken at the weights that it has reached, and within its bounds.
+
+    ``folder``: where the run's model is.
+
+    Raises:
+        OperatorError: as `calibrate`; or the run's basis is in other units than those of `sfnode basis make`.
+    """
+    manifest = bases.manifest
+    if manifest.method.basis_unit_exp != UNIT_EXP:
+        raise OperatorError(f"the run's basis has units of 2^-{manifest.method.basis_unit_exp}, not 2^-{UNIT_EXP}")
+    check_model(folder.path, manifest.model)
+    data = read_task(load_tokenizer(folder.path), manifest.task, locate(options.data), None)
+    shared = SharedModel(_load(folder.path, options.devices))
+    epochs = {epoch: coefficients.flat(epoch) for epoch in coefficients.epochs()}
+    for name, weight in fold_weights(bases, epochs, shared.switch.base).items():
+        shared.switch.base[name].copy_(weight)
+    found = basis_of(shared, manifest.tensors, data, options, manifest.method.rank)
+    return tuple(_within(basis, manifest.method.basis_max) for basis in found.bases)
+
+
+def _load(folder: Path, devices: DeviceOptions) -> PreTrainedModel:
+    return load_causal_lm(folder, choose_device(devices.device), choose_dtype(devices.dtype))
+
+
+def basis_of(
+    shared: SharedModel, tensors: Sequence[TensorSpec], data: TaskData, options: CalibrationOptions, rank: int | None
+) -> Found:
+    """The basis of a loaded model, from the first ``options.examples`` of ``data``."""
+    source = options.source or (Source.FORWARD if data.label_tokens else Source.GRADIENT)
+    examples = data.examples[: options.examples or _EXAMPLES[source]]
+    if source is Source.FORWARD:
+        if not data.label_tokens:
+            raise OperatorError("--source forward needs label words of one token each; use --source gradient")
+        return forward_basis(shared, tensors, examples, data, rank or 1)
+    batches = [examples[start : start + _BATCH_ROWS] for start in range(0, len(examples), _BATCH_ROWS)]
+    return Found(bases=gradient_basis(shared, tensors, batches, data, rank or _GRADIENT_RANK))
+
+
+def _within(basis: Basis, entry_max: int) -> Basis:
+    u, v = (None if side is None else side.clip(-entry_max, entry_max) for side in (basis.u, basis.v))
+    assert u is not None
+    return Basis(u=u, v=v)

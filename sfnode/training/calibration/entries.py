@@ -1,0 +1,40 @@
+"""From directions in floats to the int8 entries of a published basis (SPEC 4.6)."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from protocol.crypto import key_of, u32
+from protocol.run import TensorKind, TensorSpec
+from protocol.subspace import Basis, Int8Array, signs
+from sfnode.storage import UNIT_EXP
+
+ENTRY_MAX: Final = 31  # almost four times the unit: larger entries are cut, and the bound of SPEC 4.5 stays loose
+
+
+def filled(index: int, tensor: TensorSpec, left: Tensor | None, right: Tensor | None, rank: int) -> Basis:
+    """Both sides as int8 in columns of unit variance, completed to ``rank`` columns by random signs."""
+    u = _side(index, 0, tensor.rows, left, rank)
+    return Basis(u=u, v=_side(index, 1, tensor.cols, right, rank) if tensor.kind is TensorKind.MATRIX else None)
+
+
+def _side(index: int, side: int, size: int, columns: Tensor | None, rank: int) -> Int8Array:
+    drawn = signs(key_of("sfnode/calibration/1", u32(index), u32(side)), size * rank, 0).reshape(size, rank)
+    entries = drawn.astype(np.float64)
+    if columns is not None:
+        lengths = columns.norm(dim=0).clamp_min(torch.finfo(torch.float32).tiny)
+        known = (columns / lengths * math.sqrt(size))[:, :rank].cpu().double().numpy()
+        entries[:, : known.shape[1]] = known
+    return np.clip(np.rint(entries * (1 << UNIT_EXP)), -ENTRY_MAX, ENTRY_MAX).astype(np.int8)
+
+
+def nothing(tensor: TensorSpec, rank: int) -> Basis:
+    """A tensor that is not searched: zeros, which cost a step next to nothing."""
+    zeros = np.zeros((tensor.rows, rank), dtype=np.int8)
+    is_matrix = tensor.kind is TensorKind.MATRIX
+    return Basis(u=zeros, v=np.zeros((tensor.cols, rank), dtype=np.int8) if is_matrix else None)

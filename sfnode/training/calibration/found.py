@@ -1,0 +1,28 @@
+"""What a calibration finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.subspace import Basis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A basis, and what it says of the run that would use it.
+
+    Attributes:
+        bases: of every tensor, in the order of the manifest.
+        learning_rate, epsilon_exp: that suit the size of its entries; None: those of `sfnode init`.
+        accuracy: what to expect, measured on examples that the basis was not fitted to; None: not known.
+    """
+
+    bases: tuple[Basis, ...]
+    learning_rate: float | None = None
+    epsilon_exp: int | None = None
+    accuracy: float | None = None
+
+    @property
+    def rank(self) -> int:
+        """Columns of each side."""
+        return int(self.bases[0].u.shape[1])
