@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests import REPOSITORY
-from tests.conformance import __main__ as conformance
 from tests.conformance.spec_rules import items, sections, verdict_rules
+from tests.conformance.switched import need_node, rules_switched_off
 
 # Sections that say how something is computed. Those of the node (7.6, 8.3, 9.1, 9.2, 9.6) are not in the reader.
 COMPUTING = (
@@ -26,13 +25,7 @@ NUMBERED = "2.3.1 2.3.2 2.3.3 2.3.4 8.1.2 8.4.4 8.4.5 8.4.6 9.4.4".split()
 @pytest.fixture(scope="module")
 def switched() -> list[str]:
     """The rules of all switches, each of which a vector has noticed."""
-    if fault := conformance.node_fault():
-        pytest.skip(fault)
-    finished = conformance.run_reader("switches.mjs")
-    assert finished.returncode == 0, re.findall(r"^.*(?:NOT NOTICED|BROKEN).*$", finished.stdout, re.MULTILINE)
-    *table, last = finished.stdout.splitlines()
-    assert last == f"switches: {len(table)} of {len(table)} are noticed by a vector"
-    return [line.split(" | ")[0] for line in table]
+    return rules_switched_off("switches.mjs")
 
 
 def test_switches__every_rule_that_ends_in_a_verdict__is_switched_off(switched: list[str]) -> None:
@@ -55,8 +48,7 @@ def test_switches__rules_that_they_name__are_in_the_specification(switched: list
 
 def test_switches__no_vector_notices__is_said(tmp_path: Path) -> None:
     """Without the vectors of its rule, a switch is not noticed, and the command says so."""
-    if fault := conformance.node_fault():
-        pytest.skip(fault)
+    need_node()
     shutil.copytree(REPOSITORY / "protocol" / "conformance", tmp_path / "conformance")
     (tmp_path / "vectors").mkdir()
     whole = json.loads((REPOSITORY / "protocol" / "vectors" / "frames.json").read_text("utf-8"))
