@@ -30,13 +30,8 @@ def handled() -> list[dict[str, Any]]:
     return [event for file in TRACES.values() for case in file["cases"] for event in case["expected"]["events"]]
 
 
-@pytest.fixture(scope="module")
-def switched() -> list[str]:
-    """The rules of all switches of the node machine, each of which a trace has noticed."""
-    return rules_switched_off("node_switches.mjs")
-
-
-def test_switches__rules_of_the_node_machine__each_is_switched_off(switched: list[str]) -> None:
+def test_switches__rules_of_the_node_machine__each_is_switched_off() -> None:
+    switched = rules_switched_off("node_switches.mjs")
     assert set(switched) == {rule for section in SECTIONS for rule in rules_of(section)} | OTHERS
 
 
