@@ -3,23 +3,26 @@
 
 import { createPrivateKey, createPublicKey, sign as opensslSign, verify as opensslVerify } from "node:crypto";
 import { GROUP_ORDER, decodePoint, decodeScalar, hasSmallOrder, isCanonical, isInPrimeSubgroup } from "./curve.mjs";
+import { hashFields } from "./hashing.mjs";
 
 const PUBLIC_PREFIX = Buffer.from("302a300506032b6570032100", "hex"); // SubjectPublicKeyInfo of RFC 8410
 const SECRET_PREFIX = Buffer.from("302e020100300506032b657004220420", "hex"); // PKCS#8 of RFC 8410
-const KEYS_CACHED_MAX = 65536; // one run's author table
+const REMEMBERED_MAX = 65536; // one run's author table
 
-const checkedKeys = new Map();
+const [checkedKeys, checkedSignatures, secretHandles] = [new Map(), new Map(), new Map()];
+
+/** What `compute` gives, which depends on the name alone: it is computed once. */
+function remembered(known, name, compute) {
+  if (!known.has(name)) {
+    if (known.size >= REMEMBERED_MAX) known.clear();
+    known.set(name, compute());
+  }
+  return known.get(name);
+}
 
 /** What is known of a key: {isSigner: usable by `verify`, isAuthor: valid as an author, handle: OpenSSL's}. */
 function checkKey(key) {
-  const name = key.toString("hex");
-  let checked = checkedKeys.get(name);
-  if (checked === undefined) {
-    checked = inspectKey(key);
-    if (checkedKeys.size >= KEYS_CACHED_MAX) checkedKeys.clear();
-    checkedKeys.set(name, checked);
-  }
-  return checked;
+  return remembered(checkedKeys, key.toString("hex"), () => inspectKey(key));
 }
 
 function inspectKey(key) {
@@ -36,6 +39,11 @@ export function isValidAuthorKey(key) {
 
 /** Verdict on a 64-byte signature; an author key's own validity is another question (isValidAuthorKey). */
 export function verify(key, message, signature) {
+  const name = hashFields("signature", key, message, signature).toString("hex");
+  return remembered(checkedSignatures, name, () => isSigned(key, message, signature));
+}
+
+function isSigned(key, message, signature) {
   if (signature.length !== 64 || decodeScalar(signature.subarray(32)) >= GROUP_ORDER) return false;
   const { isSigner, handle } = checkKey(Buffer.from(key));
   if (!isSigner || !opensslVerify(null, message, handle, signature)) return false;
@@ -43,15 +51,11 @@ export function verify(key, message, signature) {
   return !hasSmallOrder(commitment);
 }
 
-const secretHandles = new Map(); // by the hex of the secret seed
-
 function secretHandle(secretSeed) {
-  const name = secretSeed.toString("hex");
-  if (!secretHandles.has(name)) {
+  return remembered(secretHandles, secretSeed.toString("hex"), () => {
     const key = Buffer.concat([SECRET_PREFIX, secretSeed]);
-    secretHandles.set(name, createPrivateKey({ key, format: "der", type: "pkcs8" }));
-  }
-  return secretHandles.get(name);
+    return createPrivateKey({ key, format: "der", type: "pkcs8" });
+  });
 }
 
 export function publicKeyOf(secretSeed) {

@@ -69,12 +69,12 @@ def test_heads__few_authors__tells_root_state_and_frontier() -> None:
 
 
 def test_author_burst__rate_for_each_author__stops_what_is_pushed_and_not_what_is_asked_for() -> None:
-    result = run("author_burst", "--steps", "300", "--seconds", "20")
+    result = run("author_burst", "--steps", "120", "--seconds", "14")
     assert {name: found["held_of_attacker"] for name, found in result.items()} == {
-        "pushed, no rate": "300 to 300",
-        "asked for, no rate": "300 to 300",
+        "pushed, no rate": "120 to 120",
+        "asked for, no rate": "120 to 120",
         "pushed, rate of 5/s": "50 to 50",
-        "asked for, rate of 5/s": "300 to 300",
+        "asked for, rate of 5/s": "120 to 120",
     }
 
 

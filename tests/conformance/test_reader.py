@@ -13,14 +13,14 @@ from protocol.run.manifest import Manifest, sign_manifest
 from protocol.state.replica import Replica
 from tests import REPOSITORY
 from tests.conformance import __main__ as conformance
+from tests.conformance.switched import need_node
 from tests.support.ledgers import seal
 from tests.support.manifests import OWNER, small_manifest
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _needs_node() -> None:
-    if fault := conformance.node_fault():
-        pytest.skip(fault)
+    need_node()
 
 
 def test_reader__every_vector__agrees() -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from tests import REPOSITORY
-from tests.conformance import __main__ as conformance
 from tests.conformance.spec_rules import items, sections, verdict_rules
+from tests.conformance.switched import need_node, rules_switched_off
 
 # Sections that say how something is computed. Those of the node (7.6, 8.3, 9.1, 9.2, 9.6) are not in the reader.
 COMPUTING = (
@@ -23,40 +20,26 @@ COMPUTING = (
 NUMBERED = "2.3.1 2.3.2 2.3.3 2.3.4 8.1.2 8.4.4 8.4.5 8.4.6 9.4.4".split()
 
 
-@pytest.fixture(scope="module")
-def switched() -> list[str]:
-    """The rules of all switches, each of which a vector has noticed."""
-    if fault := conformance.node_fault():
-        pytest.skip(fault)
-    finished = conformance.run_reader("switches.mjs")
-    assert finished.returncode == 0, re.findall(r"^.*(?:NOT NOTICED|BROKEN).*$", finished.stdout, re.MULTILINE)
-    *table, last = finished.stdout.splitlines()
-    assert last == f"switches: {len(table)} of {len(table)} are noticed by a vector"
-    return [line.split(" | ")[0] for line in table]
-
-
-def test_switches__every_rule_that_ends_in_a_verdict__is_switched_off(switched: list[str]) -> None:
-    assert verdict_rules() - set(switched) == set()
-
-
-def test_switches__every_section_that_computes__is_switched_off(switched: list[str]) -> None:
+def test_switches__every_rule_and_every_section_that_computes__is_switched_off() -> None:
+    """One test: the table takes many seconds, and tests of one file may run in several processes."""
+    switched = set(rules_switched_off("switches.mjs"))
     begun = {rule.split(" ")[0] for rule in switched}
     beginnings = {section for rule in begun for section in COMPUTING if f"{rule}.".startswith(f"{section}.")}
+    assert verdict_rules() - switched == set()
     assert set(COMPUTING) - beginnings == set()
     assert set(NUMBERED) - begun == set()
+    assert unknown(switched) == set()
 
 
-def test_switches__rules_that_they_name__are_in_the_specification(switched: list[str]) -> None:
-    """A rule that was renumbered is named anew here."""
+def unknown(switched: set[str]) -> set[str]:
+    """Rules that the specification does not have. One that was renumbered is named anew in its switch."""
     with_reason = {rule for rule in switched if " " in rule}
-    assert with_reason - verdict_rules() == set()
-    assert set(switched) - with_reason - items() - sections() == set()
+    return (with_reason - verdict_rules()) | (switched - with_reason - items() - sections())
 
 
 def test_switches__no_vector_notices__is_said(tmp_path: Path) -> None:
     """Without the vectors of its rule, a switch is not noticed, and the command says so."""
-    if fault := conformance.node_fault():
-        pytest.skip(fault)
+    need_node()
     shutil.copytree(REPOSITORY / "protocol" / "conformance", tmp_path / "conformance")
     (tmp_path / "vectors").mkdir()
     whole = json.loads((REPOSITORY / "protocol" / "vectors" / "frames.json").read_text("utf-8"))

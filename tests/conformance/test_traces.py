@@ -12,6 +12,7 @@ import pytest
 
 from protocol.events import Effect, Event
 from tests.conformance import __main__ as conformance
+from tests.conformance.switched import need_node, rules_switched_off
 from tests.vectors.catalogue import FILES, FOLDER
 from tests.vectors.runs import EXAMPLE
 from tests.vectors.trace_recorder import Story
@@ -29,23 +30,8 @@ def handled() -> list[dict[str, Any]]:
     return [event for file in TRACES.values() for case in file["cases"] for event in case["expected"]["events"]]
 
 
-@pytest.fixture(scope="module")
-def switched() -> list[str]:
-    """The rules of all switches of the node machine, each of which a trace has noticed."""
-    _need_node()
-    finished = conformance.run_reader("node_switches.mjs")
-    *table, last = finished.stdout.splitlines()
-    assert finished.returncode == 0, [line for line in table if "NOT NOTICED" in line or "BROKEN" in line]
-    assert last == f"switches: {len(table)} of {len(table)} are noticed by a vector"
-    return [line.split(" | ")[0] for line in table]
-
-
-def _need_node() -> None:
-    if fault := conformance.node_fault():
-        pytest.skip(fault)
-
-
-def test_switches__rules_of_the_node_machine__each_is_switched_off(switched: list[str]) -> None:
+def test_switches__rules_of_the_node_machine__each_is_switched_off() -> None:
+    switched = rules_switched_off("node_switches.mjs")
     assert set(switched) == {rule for section in SECTIONS for rule in rules_of(section)} | OTHERS
 
 
@@ -71,7 +57,7 @@ def test_switches__text_that_the_reader_has_no_more__is_said(tmp_path: Path) -> 
 
 def _switched_in(folder: Path, instead: str) -> list[str]:
     """The table of one rule, with the trace of a node that is alone, and another text in the reader."""
-    _need_node()
+    need_node()
     shutil.copytree(conformance.READER, folder / "conformance")
     (folder / "vectors").mkdir()
     file = TRACES["traces_steps.json"]

@@ -14,7 +14,7 @@ _PATCHES, _GUARD, _HOST, _SESSION = (
 )
 _OF_PATCHES, _OF_HOST = "tests/network/test_libp2p_patches.py::", "tests/network/test_host.py::"
 _OF_SESSIONS, _OF_DOORS = "tests/network/test_sessions.py::", "tests/network/test_doorkeeper.py::"
-_DIRECT = "sfnode.network.transport.direct_session"
+_DIRECT, _LINK = "sfnode.network.transport.direct_session", "sfnode.network.transport.link"
 _FRAMES_THAT_SAY_NOTHING = (
     "tests/network/test_direct_session.py::test_read__frames_that_say_nothing__are_read_no_faster_than_they_may_be"
 )
@@ -277,6 +277,18 @@ YAMUX = (
         "after a cancelled write the connection goes on with half a Noise message",
         Edit(_PATCHES, "BoundedYamux._write_frame", "if not is_written:", "if False:"),
         _OF_PATCHES + "test_yamux_write__cancelled_half_way__connection_is_aborted",
+    ),
+    _mutant(
+        "cut-without-a-word",
+        "who is cancelled while it waits for its turn to write loses the connection",
+        Edit(_PATCHES, "BoundedYamux._write_frame", "await trio.lowlevel.checkpoint_if_cancelled()", "pass"),
+        _OF_PATCHES + "test_yamux_write__cancelled_before_its_turn__connection_stays",
+    ),
+    _mutant(
+        "given-up-in-silence",
+        "a stream that a cancelled task gives up: the peer is not told, and goes on sending",
+        Edit(_LINK, "Link.reset", "shield=True", "shield=False"),
+        _OF_PATCHES + "test_stream__given_up_by_a_task_that_is_cancelled__peer_is_told",
     ),
     _mutant(
         "connection-errors-spread",

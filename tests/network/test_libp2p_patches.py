@@ -16,7 +16,7 @@ from libp2p.network.connection.raw_connection import RawConnection
 from libp2p.peer.id import ID
 from libp2p.stream_muxer.exceptions import MuxedStreamError
 from libp2p.stream_muxer.yamux import yamux
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from sfnode.network import bounds
 from sfnode.network.policy.addresses import parse_listen
@@ -251,6 +251,41 @@ async def test_yamux_write__cancelled_half_way__connection_is_aborted() -> None:
         with trio.fail_after(1.0):
             await connection.event_closed.wait()
             await link.aclose()
+
+
+async def test_yamux_write__cancelled_before_its_turn__connection_stays() -> None:
+    """A node that fetches from several neighbours gives up all streams once it has everything: none may be lost."""
+    async with running_host(1, echo) as server, running_host(2, is_listening=False) as client:
+        link = await client.dial(address_of(server))
+        (connection,) = connections(client)
+        async with trio.open_nursery() as nursery:
+            async with connection._write_lock:
+                nursery.start_soon(link.send_all, b"never sent")
+                await wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()  # now it is its turn, and it has not run since
+        await link.send_all(b"still there?")
+        with trio.fail_after(2.0):
+            assert await link.receive_some(100) == b"still there?"
+
+
+async def test_stream__given_up_by_a_task_that_is_cancelled__peer_is_told() -> None:
+    told = trio.Event()
+
+    async def give(link: Link) -> None:
+        with suppress(LinkBrokenError):
+            while True:
+                await link.send_all(bytes(1_000))
+        told.set()
+
+    async with running_host(1, give) as server, running_host(2, is_listening=False) as client:
+        link = await client.dial(address_of(server))
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await link.reset()
+        with trio.fail_after(5.0):
+            await told.wait()
+        (connection,) = connections(client)
+        assert not connection.is_closed
 
 
 async def test_connection__its_own_task_fails__host_survives(monkeypatch: pytest.MonkeyPatch) -> None:

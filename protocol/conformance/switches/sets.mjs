@@ -69,8 +69,10 @@ const LEDGER = [
     ["7.5", "the shard's number is left out", "[Buffer.of(shard), digest]", "[digest]"],
     ["7.5", "the span's number is left out", "[u32(span), digest]", "[digest]"],
     ["7.5", "the run id is left out", "[runId, ...fields, ...statements]", "[...fields, ...statements]"],
-    ["7.5", "statements are in no root", "[runId, ...fields, ...statements]", "[runId, ...fields]"],
     ["7.5", "the payload hash of 16 bytes", "subarray(0, 8)", "subarray(0, 16)"],
+  ]),
+  ...of("digests.mjs", "statements.json", [
+    ["7.5", "statements are in no root", "[runId, ...fields, ...statements]", "[runId, ...fields]"],
   ]),
   ...of("ledger.mjs", "statements.json", [
     [

@@ -28,7 +28,6 @@ const ANSWERS = [
       "Math.min(RECORDS_PER_FRAME_MAX, Math.floor(RECORDS_DATA_MAX / size))",
       "Math.floor(RECORDS_DATA_MAX / size)",
     ],
-    ["8.4", "no statements' digest", "ledger.roster.digest(), ledger.spans()", "Buffer.alloc(16), ledger.spans()"],
     [
       "8.4.1 UNREQUESTED",
       "an answer of another kind",
@@ -100,6 +99,9 @@ const ANSWERS = [
       "Buffer.compare(keys[index - 1], keys[index]) <= 0",
       "Buffer.compare(keys[index - 1], keys[index]) < 0",
     ],
+  ]),
+  ...of("sync.mjs", "statements.json", [
+    ["8.4", "no statements' digest", "ledger.roster.digest(), ledger.spans()", "Buffer.alloc(16), ledger.spans()"],
   ]),
   ...of("statements.mjs", "statements.json", [
     ["8.4", "statements from `after` itself on", "Buffer.compare(key, after) > 0", "Buffer.compare(key, after) >= 0"],

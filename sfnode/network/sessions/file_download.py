@@ -66,39 +66,28 @@ def manifest_of(run_id: bytes | None) -> Wanted:
 def basis_of(manifest: Manifest, sha256: str | None = None) -> Wanted:
     """A published basis of a run: the manifest's, or the one with this hash."""
     wanted = sha256 or manifest.method.basis_sha256
-    return Wanted(
-        name="basis",
-        request=lambda offset: FileRequest(sha256=bytes.fromhex(wanted), offset=offset),
-        part=FilePart,
-        bytes_max=BASIS_BYTES_MAX,
-        total=basis_bytes(manifest.tensors, manifest.method.rank),
-        sha256=wanted,
-    )
+    return _file_of("basis", wanted, basis_bytes(manifest.tensors, manifest.method.rank), BASIS_BYTES_MAX)
 
 
 def snapshot_of(sha256: str, file_bytes: int) -> Wanted:
     """The snapshot that authors attest under this hash."""
-    return Wanted(
-        name="snapshot",
-        request=lambda offset: FileRequest(sha256=bytes.fromhex(sha256), offset=offset),
-        part=FilePart,
-        bytes_max=SNAPSHOT_BYTES_MAX,
-        total=file_bytes,
-        sha256=sha256,
-    )
+    return _file_of("snapshot", sha256, file_bytes, SNAPSHOT_BYTES_MAX)
 
 
 def piece_of(sha256: str, piece_bytes: int) -> Wanted:
     """A piece of a model's file, or the list of its pieces."""
+    piece = _file_of("piece", sha256, piece_bytes, piece_bytes)
+    return replace(piece, is_of_one_peer=True, parts_ahead=bounds.PIECE_PARTS_AHEAD)
+
+
+def _file_of(name: str, sha256: str, file_bytes: int, bytes_max: int) -> Wanted:
     return Wanted(
-        name="piece",
+        name=name,
         request=lambda offset: FileRequest(sha256=bytes.fromhex(sha256), offset=offset),
         part=FilePart,
-        bytes_max=piece_bytes,
-        total=piece_bytes,
+        bytes_max=bytes_max,
+        total=file_bytes,
         sha256=sha256,
-        is_of_one_peer=True,
-        parts_ahead=bounds.PIECE_PARTS_AHEAD,
     )
 
 
@@ -119,9 +108,6 @@ class Download:
         that are to come no faster together."""
         self.wanted = wanted
         self._pace = pace
-        self._ahead_bytes = PART_BYTES_MAX * (
-            bounds.PIECE_PARTS_AHEAD if wanted.is_of_one_peer else bounds.PARTS_AHEAD_MAX
-        )
         self._on_progress = on_progress
         self._received = bytearray()
         self._total = wanted.total

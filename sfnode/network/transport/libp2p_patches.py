@@ -252,8 +252,12 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types th
             await self._cleanup_on_error()
 
     async def _write_frame(self, data: bytes) -> None:
-        """Write one frame. A cancelled or failed write leaves half a Noise message behind: the connection is over."""
+        """Write one frame. A cancelled or failed write leaves half a Noise message behind: the connection is over.
+
+        Unless it was cancelled before its turn: then nothing is written, and nothing lost.
+        """
         async with self._write_lock:
+            await trio.lowlevel.checkpoint_if_cancelled()
             is_written = False
             try:
                 await self.secured_conn.write(data)

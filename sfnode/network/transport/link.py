@@ -10,6 +10,7 @@ from libp2p.exceptions import BaseLibp2pError
 from libp2p.stream_muxer.exceptions import MuxedStreamEOF
 
 from protocol.wire import PeerId
+from sfnode.network import bounds
 from sfnode.network.transport.libp2p_patches import drop_connection
 
 # What the library raises when a stream or its connection is gone. Anything else is a bug and shows itself.
@@ -65,8 +66,8 @@ class Link:
             raise LinkBrokenError("the connection was lost while closing") from error
 
     async def reset(self) -> None:
-        """Give up this stream only; the connection stays."""
-        with suppress(*_GONE):
+        """Give up this stream only; the connection stays. Shielded: a peer that is not told goes on sending."""
+        with suppress(*_GONE), trio.CancelScope(shield=True, deadline=trio.current_time() + bounds.WRITE_S):
             await self._stream.reset()
 
     def introduced(self) -> None:
