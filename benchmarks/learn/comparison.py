@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from benchmarks.learn.curves import Job, Point, settled
 from benchmarks.learn.jobs import Curves
 from benchmarks.learn.problems import Task
-from benchmarks.learn.recipes import Recipe
+from benchmarks.learn.recipes import Study
+from benchmarks.learn.trials import Recipe
 from benchmarks.measures import say
-
-TUNING_SEED = 100  # none of those reported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,31 +18,35 @@ class Compared:
     """One recipe on one task.
 
     Attributes:
-        rate: learning rate, and for each that was tried (none where there was no choice) its settled loss.
+        rate: learning rate; None: what the calibration suggests.
+        tried: settled loss of each rate that was tried; empty where there was no choice.
         curves: one for each seed, on the test file.
     """
 
     task: str
     name: str
-    rate: float
+    rate: float | None
     tried: dict[float, float]
     curves: tuple[tuple[Point, ...], ...]
 
 
-def compare(
-    recipes: Mapping[str, Recipe], tasks: Sequence[Task], seeds: Sequence[int], curves: Curves
-) -> list[Compared]:
-    """Every recipe on every task. All trials are computed first, then all reported runs, so that no process idles."""
-    trials = [job for task in tasks for name, recipe in recipes.items() for job in _trials(task, name, recipe)]
+def compare(recipes: Mapping[str, Recipe], tasks: Sequence[Task], study: Study, curves: Curves) -> list[Compared]:
+    """Every recipe on every task, with the model and the seeds of ``study``.
+
+    All trials are computed first, then all reported runs, so that no process idles.
+    """
+    trials = [job for task in tasks for name, recipe in recipes.items() for job in _trials(study, task, name, recipe)]
     tried: dict[tuple[str, str], dict[float, float]] = {}
     for job, points in zip(trials, curves.of(trials), strict=True):
-        tried.setdefault((job.task.name, job.name), {})[job.rate] = settled(points)
+        if job.rate is not None:
+            tried.setdefault((job.task.name, job.name), {})[job.rate] = settled(points)
     jobs = []
     for task in tasks:
         for name, recipe in recipes.items():
             rate = _best(recipe, tried.get((task.name, name), {}))
-            say(f"{task.name} {name}: learning rate {rate:g}")
-            jobs += [Job(task=task, name=name, recipe=recipe, rate=rate, seed=seed, is_test=True) for seed in seeds]
+            say(f"{task.name} {name}: learning rate {rate_title(rate)}")
+            job = study.job(task, name, recipe, rate)
+            jobs += [replace(job, seed=seed, is_test=True) for seed in study.seeds]
     found: dict[tuple[str, str], list[tuple[Point, ...]]] = {}
     for job, points in zip(jobs, curves.of(jobs), strict=True):
         found.setdefault((job.task.name, job.name), []).append(tuple(points))
@@ -54,14 +57,19 @@ def compare(
     ]
 
 
-def _trials(task: Task, name: str, recipe: Recipe) -> list[Job]:
-    if len(recipe.rates) == 1:
+def _trials(study: Study, task: Task, name: str, recipe: Recipe) -> list[Job]:
+    if len(recipe.rates) < 2:
         return []
     short = replace(recipe, steps=recipe.tune_steps)
-    return [
-        Job(task=task, name=name, recipe=short, rate=rate, seed=TUNING_SEED, is_test=False) for rate in recipe.rates
-    ]
+    return [study.job(task, name, short, rate) for rate in recipe.rates]
 
 
-def _best(recipe: Recipe, tried: Mapping[float, float]) -> float:
-    return min(tried, key=tried.__getitem__) if tried else recipe.rates[0]
+def _best(recipe: Recipe, tried: Mapping[float, float]) -> float | None:
+    return min(tried, key=tried.__getitem__) if tried else next(iter(recipe.rates), None)
+
+
+def rate_title(rate: float | None, factor: float = 1.0) -> str:
+    """For people."""
+    if rate is not None:
+        return f"{rate:g}"
+    return "suggested" if factor == 1 else f"{factor:g} x suggested"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmarks.learn.clients import Clients, NetworkTrial
-from benchmarks.learn.plain import BackPropagation, Measured, Mezo, measure, train_back, train_mezo
-from benchmarks.learn.problems import Folders, Task, load, read
-from benchmarks.learn.recipes import Recipe
+from benchmarks.learn.clients import Clients
+from benchmarks.learn.plain import Measured, measure, train_back, train_mezo
+from benchmarks.learn.problems import SMALL, Folders, ModelChoice, Task, load, read
+from benchmarks.learn.trained_core import TrainedCore
+from benchmarks.learn.trials import BackPropagation, CoreTrial, Mezo, NetworkTrial, Recipe
 from benchmarks.measures import say
 
 EVALUATED_AT = (0, 6, 12, 25, 50, 75, 100, 150, 200, 250, 350, 500, 700, 1_000, 1_400, 2_000)
@@ -25,24 +26,28 @@ class Job:
         task: what is learnt.
         name: of the recipe, for people.
         recipe: how it trains.
-        rate: learning rate.
+        rate: learning rate; None: what the calibration suggests.
         seed: of batches and directions.
         is_test: evaluate on the test file, else on the tuning file.
         evaluated_at: after which steps; after the last one in any case.
+        model: what learns it.
     """
 
     task: Task
     name: str
     recipe: Recipe
-    rate: float
+    rate: float | None
     seed: int
     is_test: bool
     evaluated_at: tuple[int, ...] = EVALUATED_AT
+    model: ModelChoice = SMALL
 
     @property
     def title(self) -> str:
         """For people, and for a file's name."""
-        return f"{self.task.name} {self.name} {self.rate:g} {'test' if self.is_test else 'tune'} seed {self.seed}"
+        model = "" if self.model == SMALL else f"{self.model.title} "
+        rate = "suggested" if self.rate is None else f"{self.rate:g}"
+        return f"{model}{self.task.name} {self.name} {rate} {'test' if self.is_test else 'tune'} seed {self.seed}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,16 +74,24 @@ def play(job: Job, folders: Folders) -> list[Point]:
 
 def _begin(job: Job, folders: Folders) -> Training:
     """The forward rows spent, step by step as they are trained, and a look at the model between the steps."""
-    data, model = read(folders, job.task, is_test=job.is_test), load(folders)
+    data, model = read(folders, job.model, job.task, is_test=job.is_test), load(folders, job.model)
     match job.recipe:
         case Mezo() as recipe:
-            rows_spent = train_mezo(recipe, model, data, job.rate, job.seed)
+            rows_spent = train_mezo(recipe, model, data, _given(job), job.seed)
         case BackPropagation() as recipe:
-            rows_spent = train_back(recipe, model, data, job.rate, job.seed)
+            rows_spent = train_back(recipe, model, data, _given(job), job.seed)
         case NetworkTrial() as recipe:
             clients = Clients(recipe, job.task, data, model, rate=job.rate, seed=job.seed)
             return clients.train(), clients.measure
+        case CoreTrial() as recipe:
+            core = TrainedCore(recipe, job.task, data, model, seed=job.seed)
+            return core.train(job.rate), core.measure
     return rows_spent, lambda rows: measure(model, data, rows)
+
+
+def _given(job: Job) -> float:
+    assert job.rate is not None, "only a calibration suggests a rate"
+    return job.rate
 
 
 def settled(points: Sequence[Point]) -> float:

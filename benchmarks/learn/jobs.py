@@ -1,7 +1,7 @@
 """Runs in processes of one thread each, and their curves on disk: what was computed once is not computed again.
 
-A kept curve is used where task, recipe, rate and seed are the same; after a change of the program, or of
-a default, remove the folder.
+A kept curve is used where model, task, recipe, rate and seed are the same; after a change of the program, of a default,
+or of a user's data, remove the folder.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import torch
 
 from benchmarks.learn.curves import Job, Point, play
 from benchmarks.learn.problems import Folders
-from benchmarks.learn.recipes import Recipe
+from benchmarks.learn.trials import Recipe
+from benchmarks.measures import Stopwatch, say
 
 _DIGEST_LETTERS = 12
 
@@ -57,8 +58,11 @@ def _kept_or_played(job: Job, *, folders: Folders, kept: Path) -> list[Point]:
     path = kept / f"{re.sub(r'[^a-zA-Z0-9.]+', '-', job.title)}-{_digest(description)}.json"
     if path.exists():
         return [Point(**point) for point in json.loads(path.read_text("utf-8"))["points"]]
-    points = play(job, folders)
-    document = {"job": description, "points": [asdict(point) for point in points]}
+    watch = Stopwatch()
+    with watch.part(job.name):
+        points = play(job, folders)
+    say(f"{job.title}: {watch.total:,.0f} s of computing")
+    document = {"job": description, "cpu_s": round(watch.total, 1), "points": [asdict(point) for point in points]}
     unfinished = path.with_suffix(".part")
     unfinished.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
     unfinished.replace(path)
@@ -72,6 +76,8 @@ def _describe(job: Job) -> dict[str, object]:
     """
     recipe = {name: value for name, value in _not_defaults(job.recipe).items() if name not in ("rates", "tune_steps")}
     described = {name: value for name, value in _not_defaults(job).items() if name != "name"}
+    if "model" in described:
+        described["model"] = asdict(job.model)
     return {**described, "kind": type(job.recipe).__name__, "recipe": recipe, "task": asdict(job.task)}
 
 

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 import torch
 
 from benchmarks.learn.plain import mean_loss
-from benchmarks.learn.problems import Folders, Task, load, read
+from benchmarks.learn.problems import Folders, ModelChoice, Task, load, read
 from sfnode.training.model import trainable_tensors
-
-NOISE_EXAMPLES = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,19 +28,19 @@ class Noise:
     linear: float
 
 
-def measure_noise(folders: Folders, task: Task, examples: int = NOISE_EXAMPLES) -> Noise:
+def measure_noise(folders: Folders, choice: ModelChoice, task: Task, examples: int) -> Noise:
     """By back-propagation of one example after the other."""
-    model, data = load(folders), read(folders, task, is_test=False)
+    model, data = load(folders, choice), read(folders, choice, task, is_test=False)
     linear = {tensor.name for tensor in trainable_tensors(model)}
     parameters = dict(model.requires_grad_(True).named_parameters())
-    sums = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
+    sums = {name: torch.zeros_like(parameter, dtype=torch.float32) for name, parameter in parameters.items()}
     squares = dict.fromkeys(parameters, 0.0)
     chosen = data.examples[:examples]
     for example in chosen:
         gradients = torch.autograd.grad(mean_loss(model, [example], data), list(parameters.values()))
         for name, gradient in zip(parameters, gradients, strict=True):
             sums[name] += gradient
-            squares[name] += float(gradient.square().sum())
+            squares[name] += float(gradient.float().square().sum())
     of_single = {name: square / len(chosen) for name, square in squares.items()}
     of_mean = {name: float((total / len(chosen)).square().sum()) for name, total in sums.items()}
     names = list(parameters)

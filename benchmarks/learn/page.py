@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
-from benchmarks.learn.comparison import Compared
+from benchmarks.learn.comparison import Compared, rate_title
 from benchmarks.learn.curves import Point, first_reach
-from benchmarks.learn.pictures import TITLES
+from benchmarks.learn.pictures import task_title
 from benchmarks.learn.results import Reached, Results, at_end, is_first_order, reached, targets
 from benchmarks.learn.scaling import Scaled
 
 Row = Sequence[str]
 
 
-def fill(page: str, results: Results) -> str:
+def fill(page: str, measured: Mapping[str, Sequence[str]]) -> str:
     """``page`` with every measured part renewed; ValueError when it has no place for one."""
-    for name, lines in parts(results).items():
+    for name, lines in measured.items():
         pattern = re.compile(rf"(<!-- measured: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
         body = "\n".join(lines) + "\n"
         page, count = pattern.subn(lambda found, body=body: found[1] + body + found[2], page)  # type: ignore[misc]
@@ -27,19 +27,64 @@ def fill(page: str, results: Results) -> str:
 
 
 def parts(results: Results) -> dict[str, list[str]]:
-    """Lines of Markdown by the name of the mark."""
+    """Of the small model: lines of Markdown by the name of the mark."""
     return {
         "noise": _noise(results),
         "reach": _reach(results),
         "rates": _rates(results),
-        "clients": _clients(results),
+        "clients": _clients(results.scaled, targets(results.compared).get("sst2")),
         "cheats": _ends(results.cheats),
         "metric": _ends(results.metric),
     }
 
 
+def real_parts(results: Results) -> dict[str, list[str]]:
+    """The same of a real model."""
+    if not results.compared:
+        names = ("real courses", "real rates", "real noise", "real clients")
+        return {name: ["Not measured yet."] for name in names}
+    single = next((each for each in results.scaled if each.clients == 1), None)
+    goal = None if single is None else median(curve[-1].accuracy for curve in single.curves)
+    return {
+        "real courses": _courses(results),
+        "real rates": _rates(results),
+        "real noise": [*_noise(results), *_dimensions(results)],
+        "real clients": _clients(results.scaled, goal),
+    }
+
+
+def _courses(results: Results) -> list[str]:
+    lines = [f"Model: {results.model}; seeds: {', '.join(map(str, results.seeds))}."]
+    for task in dict.fromkeys(each.task for each in results.compared):
+        compared = [each for each in results.compared if each.task == task]
+        start = compared[0].curves[0][0]
+        rows = [(_name(each), rate_title(each.rate), _course(each)) for each in compared]
+        lines += ["", f"**{task_title(task)}**: from {_percent(start.accuracy)} (loss {start.loss:.2f}).", ""]
+        lines += _table(("", "rate", "forward rows: accuracy in % (loss)"), rows)
+        lines += ["", f"![{task_title(task)}: accuracy against forward rows](learning/real-{task}.svg)"]
+    return lines
+
+
+def _course(compared: Compared) -> str:
+    """Medians of the seeds at each evaluation after the start."""
+    return ", ".join(
+        f"{points[0].rows:,}: {_percent(median(point.accuracy for point in points), '')} "
+        f"({median(point.loss for point in points):.3f})"
+        for points in zip(*(curve[1:] for curve in compared.curves), strict=True)
+    )
+
+
+def _dimensions(results: Results) -> list[str]:
+    rows = [
+        (task_title(task), basis, f"{each.numbers:,}", f"{each.effective:,.1f}")
+        for task, found in results.dimensions.items()
+        for basis, each in found.items()
+    ]
+    return ["", *_table(("task", "basis", "numbers that matter", "effective dimension"), rows)] if rows else []
+
+
 def _noise(results: Results) -> list[str]:
-    rows = [(TITLES[task], f"{noise.all:.1f}", f"{noise.linear:.1f}") for task, noise in results.noise.items()]
+    rows = [(task_title(task), f"{noise.all:.1f}", f"{noise.linear:.1f}") for task, noise in results.noise.items()]
     return _table(("task", "all parameters", "linear layers' weights"), rows)
 
 
@@ -51,7 +96,7 @@ def _reach(results: Results) -> list[str]:
         compared = [each for each in results.compared if each.task == task]
         rows = [_reach_row(each, by_name[task, each.name]) for each in compared]
         start = _percent(_start(compared[0]))
-        lines += [f"**{TITLES[task]}**: from {start} to {_percent(goal)}, MeZO's last accuracy.", ""]
+        lines += [f"**{task_title(task)}**: from {start} to {_percent(goal)}, MeZO's last accuracy.", ""]
         heads = (
             "",
             f"forward rows to {_percent(goal)}",
@@ -66,10 +111,9 @@ def _reach(results: Results) -> list[str]:
 
 def _reach_row(compared: Compared, found: Reached) -> Row:
     ends = ", ".join(_percent(curve[-1].accuracy, "") for curve in compared.curves)
-    name = f"*{compared.name}*" if is_first_order(compared.name) else compared.name
     middle = median(float("inf") if row is None else row for row in found.rows)
     return (
-        name,
+        _name(compared),
         _rows(None if middle == float("inf") else middle),
         ", ".join(_rows(row) for row in found.rows),
         "-" if not found.share else f"**{1 / found.share:.1f}**",
@@ -78,28 +122,31 @@ def _reach_row(compared: Compared, found: Reached) -> Row:
     )
 
 
+def _name(compared: Compared) -> str:
+    return f"*{compared.name}*" if is_first_order(compared.name) else compared.name
+
+
 def _rates(results: Results) -> list[str]:
     names = dict.fromkeys(each.name for each in results.compared)
     tasks = dict.fromkeys(each.task for each in results.compared)
     found = {(each.name, each.task): each for each in results.compared}
     rows = [(name, *(_tried(found[name, task]) if (name, task) in found else "-" for task in tasks)) for name in names]
-    return _table(("", *(TITLES[task] for task in tasks)), rows)
+    return _table(("", *map(task_title, tasks)), rows)
 
 
 def _tried(compared: Compared) -> str:
     if not compared.tried:
-        return f"{compared.rate:g}"
+        return rate_title(compared.rate)
     return ", ".join(
         f"**{rate:g}**: {loss:.3f}" if rate == compared.rate else f"{rate:g}: {loss:.3f}"
         for rate, loss in compared.tried.items()
     )
 
 
-def _clients(results: Results) -> list[str]:
-    goal = targets(results.compared).get("sst2")
-    if goal is None or not results.scaled:
+def _clients(scaled: Sequence[Scaled], goal: float | None) -> list[str]:
+    if goal is None or not scaled:
         return ["Not measured."]
-    rows = [_clients_row(each, goal) for each in results.scaled]
+    rows = [_clients_row(each, goal) for each in scaled]
     heads = ("clients", "rate", f"steps to {_percent(goal)}", "each seed", "rows of all", "best", "last", "last loss")
     return _table(heads, rows)
 
@@ -110,7 +157,7 @@ def _clients_row(scaled: Scaled, goal: float) -> Row:
     bests = [max(point.accuracy for point in curve) for curve in scaled.curves]
     return (
         str(scaled.clients),
-        f"{scaled.rate:g}",
+        rate_title(scaled.rate, scaled.factor),
         _middle([None if point is None else point.step for point in points]),
         ", ".join(_rows(None if point is None else point.step) for point in points),
         _middle([None if point is None else point.rows for point in points]),
@@ -123,7 +170,7 @@ def _clients_row(scaled: Scaled, goal: float) -> Row:
 def _ends(compared: Sequence[Compared]) -> list[str]:
     rows = [
         (
-            TITLES[each.task],
+            task_title(each.task),
             each.name,
             _percent(_start(each)),
             f"{_percent(at_end(each))} ({', '.join(_percent(curve[-1].accuracy, '') for curve in each.curves)})",

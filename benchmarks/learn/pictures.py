@@ -6,16 +6,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.charts import DASHED, Axis, Chart, Line, render_chart
-from benchmarks.learn.comparison import Compared
+from benchmarks.learn.comparison import Compared, rate_title
 from benchmarks.learn.results import Results, is_first_order, median_curve, targets
 from benchmarks.learn.scaling import Scaled
 from sfnode import svg
 
 COLOURS = (svg.MUTED, svg.OCHRE, svg.TEAL, svg.BLUE, svg.ORANGE, svg.PURPLE, svg.PINK)
-TITLES = {"sst2": "SST-2", "trec": "TREC", "agnews": "AG News"}
+TITLES = {"sst2": "SST-2", "rte": "RTE", "trec": "TREC", "agnews": "AG News"}
 
 
-def draw_pictures(results: Results, folder: Path) -> list[str]:
+def task_title(name: str) -> str:
+    """For people."""
+    return TITLES.get(name, name)
+
+
+def draw_pictures(results: Results, folder: Path, prefix: str = "") -> list[str]:
     """Write a picture for each task, and one of the clients if there are any; returns the names of the files."""
     folder.mkdir(parents=True, exist_ok=True)
     goals = targets(results.compared)
@@ -26,8 +31,8 @@ def draw_pictures(results: Results, folder: Path) -> list[str]:
     if results.scaled:
         charts["clients"] = _clients_chart(results.scaled)
     for name, chart in charts.items():
-        (folder / f"{name}.svg").write_text(render_chart(chart), "utf-8")
-    return [f"{name}.svg" for name in charts]
+        (folder / f"{prefix}{name}.svg").write_text(render_chart(chart), "utf-8")
+    return [f"{prefix}{name}.svg" for name in charts]
 
 
 def _task_chart(task: str, compared: Sequence[Compared], goal: float | None) -> Chart:
@@ -43,7 +48,7 @@ def _task_chart(task: str, compared: Sequence[Compared], goal: float | None) -> 
         level = ((min(ends), 100 * goal), (max(ends), 100 * goal))
         lines.append(Line(name="", points=level, colour=COLOURS[0], dashes="2 6"))
     return Chart(
-        title=f"{TITLES.get(task, task)}: accuracy against forward rows",
+        title=f"{task_title(task)}: accuracy against forward rows",
         note="%, median of the seeds; dashed: back-propagation; dotted: MeZO after its last step",
         x=Axis(name="forward rows", is_log=True),
         y=Axis(name="%", is_log=False),
@@ -52,8 +57,8 @@ def _task_chart(task: str, compared: Sequence[Compared], goal: float | None) -> 
 
 
 def _clients_chart(scaled: Sequence[Scaled]) -> Chart:
-    rate = scaled[0].rate
-    chosen = [each for each in scaled if each.rate == rate]
+    first = scaled[0]
+    chosen = [each for each in scaled if (each.rate, each.factor) == (first.rate, first.factor)]
     lines = []
     for colour, each in zip(COLOURS, chosen, strict=False):
         steps = [point.step for point in each.curves[0]]
@@ -62,7 +67,7 @@ def _clients_chart(scaled: Sequence[Scaled]) -> Chart:
         lines.append(Line(name=_clients(each.clients), points=points, colour=colour))
     return Chart(
         title="More clients, the same learning rate for every message",
-        note=f"accuracy in % against steps, SST-2, gradient basis, rate {rate:g}; median of the seeds",
+        note=f"accuracy in % against steps, rate {rate_title(first.rate, first.factor)}; median of the seeds",
         x=Axis(name="steps", is_log=True),
         y=Axis(name="%", is_log=False),
         lines=tuple(lines),

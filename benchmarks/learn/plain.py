@@ -13,11 +13,12 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from benchmarks.learn.trials import BackPropagation, Mezo
 from sfnode.training.model import output_embedding
 from sfnode.training.task import Example, TaskData, row_batch
 
 EPSILON = 1e-3  # MeZO's, for every task of its paper (table 15)
-LORA_RANK, LORA_ALPHA = 8, 16  # of the queries' and values' projections, as in MeZO's comparison
+LORA_RANK, LORA_ALPHA = 8, 16  # as in MeZO's comparison
 _CHUNK_ROWS = 8  # in order of length: a batch of 16 has a third fewer padded tokens, and torch is as fast
 
 
@@ -29,54 +30,29 @@ class Measured:
     loss: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mezo:
-    """Plain MeZO: all parameters, normal directions, one direction and two passes a step, a constant rate.
-
-    Attributes:
-        steps: how many; tune_steps: of each trial of a learning rate.
-        rates: learning rates to choose from.
-        rows: examples a side of a step.
-    """
-
-    steps: int
-    tune_steps: int
-    rates: tuple[float, ...]
-    rows: int = 16
-
-    @property
-    def rows_each_step(self) -> int:
-        """Forward rows: both sides."""
-        return 2 * self.rows
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackPropagation:
-    """AdamW, of all parameters or of a LoRA adapter; what a first-order method does with the same rows.
-
-    Attributes: as in Mezo. Only forward rows are counted: the backward pass costs about two more of each.
-    """
-
-    steps: int
-    tune_steps: int
-    rates: tuple[float, ...]
-    is_lora: bool
-    rows: int = 16
-
-    @property
-    def rows_each_step(self) -> int:
-        """Forward rows."""
-        return self.rows
-
-
 def train_mezo(recipe: Mezo, model: PreTrainedModel, data: TaskData, rate: float, seed: int) -> Iterator[int]:
-    """Train in place; yields the forward rows spent so far, first 0, then after every step."""
-    parameters = list(model.parameters())
+    """Train in place; yields the forward rows spent so far, first 0, then after every step.
+
+    The weights move in fp32, beside a model of another dtype: bf16 would round a step away.
+    """
+    held = list(model.parameters())
+    moved = [parameter.float() for parameter in held]  # the very same where the model is fp32
+
+    def loss_of(batch: Sequence[Example]) -> Tensor:
+        _put(moved, held)
+        return mean_loss(model, batch, data)
+
     yield 0
-    for step, batch in enumerate(_batches(data, recipe.rows, seed)):
+    for step, batch in enumerate(batches(data, recipe.rows, seed)):
         with torch.inference_mode():
-            quick_mezo_step(parameters, partial(mean_loss, model, batch, data), seed << 32 | step, EPSILON, rate)
+            quick_mezo_step(moved, partial(loss_of, batch), seed << 32 | step, EPSILON, rate)
+            _put(moved, held)
         yield (step + 1) * recipe.rows_each_step
+
+
+def _put(weights: Sequence[Tensor], parameters: Sequence[Tensor]) -> None:
+    for parameter, weight in zip(parameters, weights, strict=True):
+        parameter.copy_(weight)
 
 
 def quick_mezo_step(
@@ -106,17 +82,24 @@ def quick_mezo_step(
 def train_back(
     recipe: BackPropagation, model: PreTrainedModel, data: TaskData, rate: float, seed: int
 ) -> Iterator[int]:
-    """Train in place; yields the forward rows spent so far, first 0, then after every step."""
+    """Train in place; yields the forward rows spent so far, first 0, then after every step.
+
+    What is trained becomes fp32; what is frozen stays what it is.
+    """
     if recipe.is_lora:
         torch.manual_seed(seed)  # the adapter's first matrix
-        config = LoraConfig(r=LORA_RANK, lora_alpha=LORA_ALPHA, target_modules=["q_proj", "v_proj"])
+        targets = recipe.lora_targets
+        names = targets if isinstance(targets, str) else [*targets]
+        config = LoraConfig(r=LORA_RANK, lora_alpha=LORA_ALPHA, target_modules=names)
         inject_adapter_in_model(config, model)
     else:
         model.requires_grad_(True)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for parameter in parameters:
+        parameter.data = parameter.data.float()
     optimiser = torch.optim.AdamW(parameters, lr=rate, weight_decay=0.0)
     yield 0
-    for step, batch in enumerate(_batches(data, recipe.rows, seed)):
+    for step, batch in enumerate(batches(data, recipe.rows, seed)):
         optimiser.zero_grad()
         for chunk in chunks(batch, _CHUNK_ROWS):
             torch.autograd.backward(_loss_sum(model, chunk, data) / len(batch))
@@ -153,15 +136,15 @@ def _loss_sum(model: PreTrainedModel, examples: Sequence[Example], data: TaskDat
 
 
 def _label_logits(model: PreTrainedModel, examples: Sequence[Example], data: TaskData) -> tuple[Tensor, Tensor]:
-    """Logits of the label words after each prompt, [N, labels], and the labels, int64[N]. Right-padded: no mask."""
+    """Logits of the label words after each prompt, fp32[N, labels], and the labels, int64[N]. Right-padded: no mask."""
     rows = row_batch(examples, data.pad, model.device)
     hidden_NTC: Tensor = model.base_model(input_ids=rows.tokens, use_cache=False).last_hidden_state
-    hidden_NC = hidden_NTC[torch.arange(len(examples)), rows.last]
-    weight = output_embedding(model).weight[list(data.label_tokens)]
+    hidden_NC = hidden_NTC[torch.arange(len(examples)), rows.last].float()
+    weight = output_embedding(model).weight[list(data.label_tokens)].float()
     return functional.linear(hidden_NC, weight), rows.labels
 
 
-def _batches(data: TaskData, rows: int, seed: int) -> Iterator[list[Example]]:
+def batches(data: TaskData, rows: int, seed: int) -> Iterator[list[Example]]:
     """Batches without end, drawn with replacement as a node draws them."""
     generator = np.random.default_rng(seed)
     while True:

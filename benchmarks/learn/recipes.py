@@ -1,4 +1,5 @@
-"""What takes part in the comparison, by name. To add a configuration: one entry in NETWORKS.
+"""What takes part in the comparison, by name, and with which model. To add a configuration: one entry in NETWORKS, or
+in REAL_RECIPES.
 
 Every recipe has a list of learning rates. With more than one, the best is chosen for each task on its tuning file with
 a seed of its own, by the mean loss of the last three evaluations, before the reported seeds run.
@@ -6,11 +7,23 @@ a seed of its own, by the mean loss of the last three evaluations, before the re
 
 from __future__ import annotations
 
-from benchmarks.learn.clients import NetworkTrial
-from benchmarks.learn.plain import BackPropagation, Mezo
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
-Recipe = Mezo | BackPropagation | NetworkTrial
+from benchmarks.learn.curves import EVALUATED_AT, Job
+from benchmarks.learn.problems import REAL_TASKS, SMALL, SMOLLM2, TASKS, ModelChoice, Task
+from benchmarks.learn.scaling import Scaling
+from benchmarks.learn.trials import BackPropagation, CoreTrial, Mezo, NetworkTrial, Recipe
+from protocol.errors import OperatorError
 
+T = TypeVar("T")
+
+QUICK_STEPS = 4
+QUICK_ROWS = 32
+
+TUNING_SEED = 100  # none of those reported
+EXTRAS_TASK = "sst2"
 MEZO = "MeZO"
 MEZO_STEPS = 1_000
 
@@ -30,20 +43,33 @@ REFERENCES: dict[str, Recipe] = {
     "LoRA": BackPropagation(steps=150, tune_steps=75, rates=(1e-3, 3e-3), is_lora=True),
 }
 
+FORWARD_ROWS = 512
+
+
+def forward(steps: int) -> NetworkTrial:
+    """What an owner gets who says nothing: the rate and epsilon are those of the calibration."""
+    return NetworkTrial(
+        steps=steps,
+        tune_steps=steps,
+        rates=(),
+        basis="forward",
+        rank=1,
+        calibration_rows=FORWARD_ROWS,
+        epsilon_exp=None,
+    )
+
+
 NETWORKS: dict[str, NetworkTrial] = {
     "random basis": NetworkTrial(steps=300, tune_steps=150, rates=(1e-3, 3e-3), rank=32, directions=16),
-    "forward basis": NetworkTrial(steps=150, tune_steps=150, rates=(2e-3, 5e-3), directions=16, basis="forward"),
+    "forward basis": NetworkTrial(
+        steps=150, tune_steps=150, rates=(), basis="forward", rank=1, calibration_rows=512, epsilon_exp=None
+    ),
     "gradient basis": NetworkTrial(steps=150, tune_steps=150, rates=(1e-3, 3e-3), basis="gradient"),
 }
 
 RECIPES: dict[str, Recipe] = {**REFERENCES, **NETWORKS}
 
-# More clients, at the learning rate that was chosen for one.
-SCALED = "gradient basis"
-SCALED_TASK = "sst2"
-
 # Ten clients at a rate that bears them, some of which send the opposite of what they measured.
-CHEATS_TASK = "sst2"
 CHEATS: dict[str, Recipe] = {
     f"{cheats} of 10 cheat": NetworkTrial(
         steps=24,
@@ -59,7 +85,6 @@ CHEATS: dict[str, Recipe] = {
 
 # The objective is the accuracy on the step's rows itself. At the start every row is far on one side: a difference of
 # accuracies is other than zero only with a wide step and many rows, so all directions share one batch of 32.
-METRIC_TASK = "sst2"
 METRICS: dict[str, Recipe] = {
     "accuracy itself": NetworkTrial(
         steps=80,
@@ -69,7 +94,132 @@ METRICS: dict[str, Recipe] = {
         directions=8,
         shares=8,
         epsilon_exp=-6,
-        basis="forward",
+        basis="gradient",
         objective="accuracy",
     ),
 }
+
+# A step of a real model takes the better part of a second on one core, so the runs are short. The rate of the forward
+# basis is what an owner gets who says nothing.
+CORE_RATES = (3e-5, 1e-4, 3e-4)  # Adam moves every number at once: the more there are, the lower the best rate
+REAL_RECIPES: dict[str, Recipe] = {
+    MEZO: Mezo(steps=200, tune_steps=100, rates=(3e-7, 1e-6, 3e-6)),
+    "LoRA": BackPropagation(steps=100, tune_steps=100, rates=(1e-3,), is_lora=True, lora_targets="all-linear"),
+    "forward basis": NetworkTrial(
+        steps=50, tune_steps=50, rates=(), basis="forward", rank=1, calibration_rows=512, epsilon_exp=None
+    ),
+    "gradient basis": NetworkTrial(steps=100, tune_steps=100, rates=(3e-4, 1e-3), basis="gradient"),
+    "core of forward basis": CoreTrial(
+        steps=50, tune_steps=50, rates=CORE_RATES, basis="forward", rank=1, calibration_rows=512
+    ),
+    "core of gradient basis": CoreTrial(steps=50, tune_steps=50, rates=CORE_RATES, basis="gradient"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """A model, and what is measured with it.
+
+    Attributes:
+        tasks, recipes: what is compared, by name.
+        seeds: to report.
+        evaluated_at: after which steps.
+        noise_rows: examples from which noise and dimensions are measured.
+        scaling: more clients.
+        cheats, metrics: further recipes, on EXTRAS_TASK alone.
+    """
+
+    model: ModelChoice
+    tasks: Mapping[str, Task]
+    recipes: Mapping[str, Recipe]
+    seeds: tuple[int, ...]
+    evaluated_at: tuple[int, ...]
+    noise_rows: int
+    scaling: Scaling
+    cheats: Mapping[str, Recipe]
+    metrics: Mapping[str, Recipe]
+
+    def job(self, task: Task, name: str, recipe: Recipe, rate: float | None) -> Job:
+        """A run to choose the rate by."""
+        return Job(
+            task=task,
+            name=name,
+            recipe=recipe,
+            rate=rate,
+            seed=TUNING_SEED,
+            is_test=False,
+            evaluated_at=self.evaluated_at,
+            model=self.model,
+        )
+
+    def only(self, tasks: str | None, recipes: str | None, clients: str | None) -> Study:
+        """What is named, separated by commas; None: all. OperatorError for a name that is not known."""
+        by_name = {str(number): steps for number, steps in self.scaling.steps.items()}
+        steps = {int(number): count for number, count in _named("clients", clients, by_name).items()}
+        return replace(
+            self,
+            tasks=_named("tasks", tasks, self.tasks),
+            recipes=_named("recipes", recipes, self.recipes),
+            scaling=replace(self.scaling, steps=steps),
+        )
+
+    def quick(self) -> Study:
+        """So short that only the program is tried: nothing is learnt. One task, one seed."""
+        name, task = next(iter(self.tasks.items()))
+        return replace(
+            self,
+            tasks={name: replace(task, test_rows=QUICK_ROWS)},
+            recipes=_shortened(self.recipes),
+            seeds=(0,),
+            noise_rows=QUICK_ROWS,
+            scaling=replace(self.scaling, steps=dict.fromkeys([*self.scaling.steps][:2], QUICK_STEPS)),
+            cheats=_shortened(self.cheats),
+            metrics=_shortened(self.metrics),
+        )
+
+
+def _named(option: str, names: str | None, known: Mapping[str, T]) -> dict[str, T]:
+    chosen = [*known] if names is None else [name for name in names.split(",") if name]
+    if unknown := [name for name in chosen if name not in known]:
+        raise OperatorError(f"--{option} {unknown[0]!r}: known are {', '.join(known)}")
+    return {name: known[name] for name in chosen}
+
+
+def _shortened(recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
+    return {name: replace(recipe, steps=QUICK_STEPS, rates=recipe.rates[:1]) for name, recipe in recipes.items()}
+
+
+SMALL_STUDY = Study(
+    model=SMALL,
+    tasks=TASKS,
+    recipes=RECIPES,
+    seeds=(0, 1, 2),
+    evaluated_at=EVALUATED_AT,
+    noise_rows=256,
+    scaling=Scaling(
+        recipe="gradient basis",
+        task=EXTRAS_TASK,
+        steps={1: 128, 4: 64, 16: 32, 64: 16},
+        factors=(0.25, 1),
+        evaluated_at=(0, 1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 80, 96, 128),
+    ),
+    cheats=CHEATS,
+    metrics=METRICS,
+)
+REAL_STUDY = Study(
+    model=SMOLLM2,
+    tasks=REAL_TASKS,
+    recipes=REAL_RECIPES,
+    seeds=(0,),
+    evaluated_at=(0, 6, 12, 25, 50, 75, 100, 150, 200),
+    noise_rows=64,
+    scaling=Scaling(
+        recipe="forward basis",
+        task=None,
+        steps={1: 48, 4: 24, 16: 12, 64: 6, 256: 3},
+        factors=(0.25,),
+        evaluated_at=(0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 48),
+    ),
+    cheats={},
+    metrics={},
+)

@@ -1,4 +1,4 @@
-"""All that was measured, as plain data for docs/learning/results.json, and the figures that follow from it."""
+"""All that was measured, as plain data for the files in docs/learning, and the figures that follow from it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import TypeAlias, TypedDict
 from benchmarks.learn.comparison import Compared
 from benchmarks.learn.curves import Point, first_reach
 from benchmarks.learn.noise import Noise
-from benchmarks.learn.recipes import MEZO, RECIPES
+from benchmarks.learn.recipes import MEZO, REAL_RECIPES, RECIPES
 from benchmarks.learn.scaling import Scaled
+from benchmarks.learn.trained_core import Dimension
+from benchmarks.learn.trials import BackPropagation, CoreTrial
 
 Curve = Sequence[Point]
 PlainCurves: TypeAlias = list[list[list[float]]]  # a point is [step, rows, accuracy, loss]
@@ -22,16 +24,20 @@ class Results:
     """Everything of one call.
 
     Attributes:
+        model: title of what learnt.
         seeds: of the reported runs.
         noise: by task.
+        dimensions: by task and basis.
         compared: every recipe on every task.
         scaled: more clients, on one task.
         cheats: runs in which some of the clients cheat.
         metric: the run whose objective is the accuracy itself, and what it is compared with.
     """
 
+    model: str
     seeds: tuple[int, ...]
     noise: dict[str, Noise]
+    dimensions: dict[str, dict[str, Dimension]]
     compared: tuple[Compared, ...]
     scaled: tuple[Scaled, ...]
     cheats: tuple[Compared, ...]
@@ -43,7 +49,7 @@ class PlainCompared(TypedDict):
 
     task: str
     name: str
-    rate: float
+    rate: float | None
     tried: dict[str, float]
     curves: PlainCurves
 
@@ -52,15 +58,18 @@ class PlainScaled(TypedDict):
     """`Scaled` in JSON."""
 
     clients: int
-    rate: float
+    rate: float | None
+    factor: float
     curves: PlainCurves
 
 
 class PlainResults(TypedDict):
     """`Results` in JSON."""
 
+    model: str
     seeds: list[int]
     noise: dict[str, dict[str, float]]
+    dimensions: dict[str, dict[str, list[float]]]
     compared: list[PlainCompared]
     scaled: list[PlainScaled]
     cheats: list[PlainCompared]
@@ -70,11 +79,21 @@ class PlainResults(TypedDict):
 def to_plain(results: Results) -> PlainResults:
     """For JSON."""
     return {
+        "model": results.model,
         "seeds": list(results.seeds),
         "noise": {task: asdict(noise) for task, noise in results.noise.items()},
+        "dimensions": {
+            task: {basis: [each.numbers, each.effective] for basis, each in found.items()}
+            for task, found in results.dimensions.items()
+        },
         "compared": [_compared_plain(each) for each in results.compared],
         "scaled": [
-            {"clients": each.clients, "rate": each.rate, "curves": _curves_plain(each.curves)}
+            {
+                "clients": each.clients,
+                "rate": each.rate,
+                "factor": each.factor,
+                "curves": _curves_plain(each.curves),
+            }
             for each in results.scaled
         ],
         "cheats": [_compared_plain(each) for each in results.cheats],
@@ -85,11 +104,16 @@ def to_plain(results: Results) -> PlainResults:
 def from_plain(plain: PlainResults) -> Results:
     """The inverse of `to_plain`."""
     return Results(
+        model=plain["model"],
         seeds=tuple(plain["seeds"]),
         noise={task: Noise(**noise) for task, noise in plain["noise"].items()},
+        dimensions={
+            task: {basis: Dimension(numbers=int(each[0]), effective=each[1]) for basis, each in found.items()}
+            for task, found in plain["dimensions"].items()
+        },
         compared=tuple(_compared(each) for each in plain["compared"]),
         scaled=tuple(
-            Scaled(clients=each["clients"], rate=each["rate"], curves=_curves(each["curves"]))
+            Scaled(clients=each["clients"], rate=each["rate"], factor=each["factor"], curves=_curves(each["curves"]))
             for each in plain["scaled"]
         ),
         cheats=tuple(_compared(each) for each in plain["cheats"]),
@@ -175,4 +199,4 @@ def median_curve(curves: Sequence[Curve]) -> list[tuple[int, float]]:
 
 def is_first_order(name: str) -> bool:
     """Whether the recipe back-propagates at every step: a ceiling, not a competitor."""
-    return type(RECIPES.get(name)).__name__ == "BackPropagation"
+    return isinstance({**REAL_RECIPES, **RECIPES}.get(name), BackPropagation | CoreTrial)

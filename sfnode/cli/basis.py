@@ -46,7 +46,7 @@ from sfnode.storage import (
 from sfnode.worker_protocol import CalibrationOptions, Source
 
 if TYPE_CHECKING:
-    from sfnode.training.calibration import Found  # imports torch
+    from sfnode.training.calibration import FoundBasis  # imports torch
 
 _EPOCHS_AHEAD: Final = 2  # the run goes on while the basis is made and fetched
 
@@ -129,7 +129,7 @@ def make(
     click.echo(f"next     sfnode init --basis {out}{_hints(found)} ...  (same model, task and --trainable)")
 
 
-def _hints(found: Found) -> str:
+def _hints(found: FoundBasis) -> str:
     """The options of `sfnode init` that suit the basis."""
     if found.learning_rate is None:
         return ""

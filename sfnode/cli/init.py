@@ -10,7 +10,7 @@ import click
 from protocol.errors import OperatorError
 from protocol.limits import POW_BITS_MAX
 from protocol.run import AdmissionKind, AdmissionSpec, Manifest, Sharing
-from sfnode.cli.new_run import NewRun, RunOptions, make_run, with_basis
+from sfnode.cli.new_run import NewRun, RunOptions, make_run
 from sfnode.cli.options import (
     FilePath,
     choice_option,
@@ -111,15 +111,13 @@ def init(out: Path, owner_key: Path | None, options: RunOptions, is_json: bool) 
     if options.admission.pow_bits and options.admission.kind is not AdmissionKind.OPEN:
         raise OperatorError("--pow-bits is the price of a key in an open run: add --admission open, or leave it out")
     key_path = owner_key or out.with_suffix(".key")
-    options, accuracy = with_basis(options, out.with_suffix(".basis"))
-    run = make_run(options, key_path, default_name=out.stem)
+    run = make_run(options, key_path, default_name=out.stem, basis_out=out.with_suffix(".basis"))
     write_durably(out, run.signed.encode())
     invitation = _invitation(run, key_path)
     if is_json:
-        basis = None if options.basis is None else str(options.basis)
-        click.echo(json.dumps({**_as_json(run, out, invitation), "basis": basis, "expected_accuracy": accuracy}))
+        click.echo(json.dumps(_as_json(run, out, invitation)))
     else:
-        _say(run, out, key_path, options.basis, invitation, accuracy)
+        _say(run, out, key_path, invitation)
 
 
 def _invitation(run: NewRun, key_path: Path) -> str:
@@ -141,19 +139,21 @@ def _as_json(run: NewRun, out: Path, invitation: str) -> dict[str, object]:
         "admission": manifest.admission.kind.value,
         "invitation": invitation,
         "record_bytes": run.record_bytes,
+        "basis": None if run.basis is None else str(run.basis),
+        "expected_accuracy": run.accuracy,
         "file": str(out),
     }
 
 
-def _say(run: NewRun, out: Path, key_path: Path, basis: Path | None, invitation: str, accuracy: float | None) -> None:
+def _say(run: NewRun, out: Path, key_path: Path, invitation: str) -> None:
     manifest = run.signed.manifest
-    given = (f" --basis {basis}" if basis else "") + (f" --invite {invitation}" if invitation else "")
+    given = (f" --basis {run.basis}" if run.basis else "") + (f" --invite {invitation}" if invitation else "")
     click.echo(f"run      {manifest.name} ({manifest.run_id.hex()[:16]})")
     click.echo(f"model    {manifest.model.id}, {len(manifest.tensors)} trainable tensors")
     for tensor, why in run.left_out.items():
         click.echo(f"left out {tensor}: {why}")
-    if accuracy is not None:
-        click.echo(f"expects  {accuracy:.0%}, judged by examples of the data that the basis was not fitted to")
+    if run.accuracy is not None:
+        click.echo(f"expects  {run.accuracy:.0%}, judged by examples of the data that the basis was not fitted to")
     click.echo(f"update   {run.record_bytes} bytes per step and node")
     click.echo(f"written  {out}, signed with {key_path}")
     click.echo(f"next     sfnode join --run {out}{given} --listen /ip4/0.0.0.0/tcp/4001")

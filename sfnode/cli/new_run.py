@@ -9,7 +9,7 @@ from pathlib import Path
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from protocol.ledger import EnvelopeCodec
-from protocol.run import AdmissionSpec, Sharing, SignedManifest, TaskSpec, sign_manifest
+from protocol.run import AdmissionSpec, Manifest, Sharing, SignedManifest, TaskSpec, sign_manifest
 from protocol.subspace import encode_basis
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.found_model import found_model
@@ -41,8 +41,8 @@ class RunOptions:
         revision: hub commit or version of the package; None: the newest.
         sharing: whether nodes give the model's files to each other.
         trainable: groups of tensors, separated by commas.
-        basis: file of a published basis; None: see `with_basis`, else random ones.
-        is_plain: no basis is made.
+        basis: file of a published basis; None: one may be made (`make_run`), else random ones.
+        is_plain: none is made.
         settings: TOML file with fields of the manifest, which replace what everything else says.
     """
 
@@ -64,10 +64,17 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRun:
-    """A signed run, and what no choice of --trainable could train in its model, with the reasons."""
+    """A signed run, and what came with it.
+
+    Attributes:
+        left_out: what no choice of --trainable could train in its model, with the reasons.
+        basis: file of its basis; None: random ones. accuracy: what a basis that was made now lets one expect.
+    """
 
     signed: SignedManifest
     left_out: Mapping[str, str]
+    basis: Path | None = None
+    accuracy: float | None = None
 
     @property
     def record_bytes(self) -> int:
@@ -75,53 +82,67 @@ class NewRun:
         return EnvelopeCodec(self.signed.manifest).record_bytes
 
 
-def make_run(options: RunOptions, key_path: Path, *, default_name: str) -> NewRun:
-    """Sign a new run with the key in ``key_path``, which is made when it is missing. OperatorError."""
+def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_out: Path | None = None) -> NewRun:
+    """Sign a new run with the key in ``key_path``, which is made when it is missing.
+
+    ``basis_out``: where a basis is written that is made for the run, unless the owner has chosen (`RunOptions`). None:
+    none is made.
+
+    Raises:
+        OperatorError: what is wrong with the options is told before a basis is made.
+    """
     check_can_train()
     from sfnode.training.describe import describe_run  # imports torch
 
     folder = new_model(options.model, options.revision)
     task = task_of(options.task, options.data, folder=folder, batch_rows=options.batch_rows)
-    basis = None if options.basis is None else read_basis_spec(options.basis)
-    method, schedule = method_of(options.method, basis)
-    settings = None if options.settings is None else read_toml(options.settings)
     described = describe_run(folder, options.trainable, task, options.data.named(options.task), options.sharing)
     signer = Signer(load_or_create_seed(key_path))
-    draft = RunDraft(
-        name=options.name or default_name,
-        owner=signer.author,
-        model=described.spec,
-        tensors=described.tensors,
-        task=task,
-        method=method,
-        schedule=schedule,
-        steps=options.steps,
-        admission=options.admission,
-    )
-    manifest = build_manifest(draft, settings)
+
+    def manifest_of(options: RunOptions) -> Manifest:
+        basis = None if options.basis is None else read_basis_spec(options.basis)
+        method, schedule = method_of(options.method, basis)
+        draft = RunDraft(
+            name=options.name or default_name,
+            owner=signer.author,
+            model=described.spec,
+            tensors=described.tensors,
+            task=task,
+            method=method,
+            schedule=schedule,
+            steps=options.steps,
+            admission=options.admission,
+        )
+        return build_manifest(draft, None if options.settings is None else read_toml(options.settings))
+
+    manifest, accuracy = manifest_of(options), None
+    if basis_out is not None and _makes_basis(options):
+        options, accuracy = _made_basis(options, folder, task, basis_out)
+        manifest = manifest_of(options)
     if options.basis is not None:
         read_bases(manifest, options.basis)  # made for these tensors?
-    return NewRun(signed=sign_manifest(manifest, signer), left_out=described.left_out)
+    signed = sign_manifest(manifest, signer)
+    return NewRun(signed=signed, left_out=described.left_out, basis=options.basis, accuracy=accuracy)
 
 
-def with_basis(options: RunOptions, out: Path) -> tuple[RunOptions, float | None]:
-    """The options with a basis, which is made and written to ``out``; and the accuracy that it lets one expect.
-
-    As they are where the owner has chosen, or where there are no data to make it from. OperatorError.
-    """
-    data, method = options.data.named(options.task), options.method
+def _makes_basis(options: RunOptions) -> bool:
+    """Whether the owner has left the choice of directions to us, and there are data to choose them by."""
+    method = options.method
     chosen = (options.basis, method.rank, method.core, method.scalar, options.settings)
-    if options.is_plain or data is None or options.data.is_private or any(each is not None for each in chosen):
-        return options, None
-    if out.exists():
-        raise OperatorError(f"{out} exists: give it with --basis, choose another --out, or remove it")
-    check_can_train()
+    has_data = options.data.named(options.task) is not None and not options.data.is_private
+    return has_data and not options.is_plain and all(each is None for each in chosen)
+
+
+def _made_basis(options: RunOptions, folder: ModelFolder, task: TaskSpec, out: Path) -> tuple[RunOptions, float | None]:
+    """The options with a basis, which is written to ``out``; and the accuracy that it lets one expect."""
     from sfnode.training.calibration import calibrate  # imports torch
 
-    folder = new_model(options.model, options.revision)
-    task = task_of(options.task, options.data, folder=folder)
-    found = calibrate(CalibrationOptions(data=data), folder=folder, trainable=options.trainable, task=task)
+    if out.exists():
+        raise OperatorError(f"{out} exists: give it with --basis, choose another --out, or remove it")
+    calibration = CalibrationOptions(data=options.data.named(options.task) or "")
+    found = calibrate(calibration, folder=folder, trainable=options.trainable, task=task)
     write_durably(out, encode_basis(found.rank, found.bases))
+    method = options.method
     suited = replace(
         method,
         learning_rate=found.learning_rate if method.learning_rate is None else method.learning_rate,

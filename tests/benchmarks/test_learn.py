@@ -13,19 +13,21 @@ import torch
 from click.testing import CliRunner
 
 from benchmarks.learn import __main__ as command
-from benchmarks.learn import jobs
-from benchmarks.learn.clients import NetworkTrial, opposite
+from benchmarks.learn import jobs, recipes
+from benchmarks.learn.clients import opposite
 from benchmarks.learn.comparison import Compared, compare
 from benchmarks.learn.curves import Job, Point, first_reach, play
 from benchmarks.learn.jobs import Curves
 from benchmarks.learn.noise import Noise, measure_noise
-from benchmarks.learn.page import fill, parts
+from benchmarks.learn.page import fill, parts, real_parts
 from benchmarks.learn.pictures import draw_pictures
-from benchmarks.learn.plain import BackPropagation, Mezo, quick_mezo_step
-from benchmarks.learn.problems import MODEL, TASKS, Folders, read
-from benchmarks.learn.recipes import MEZO, RECIPES, Recipe
+from benchmarks.learn.plain import quick_mezo_step
+from benchmarks.learn.problems import MODEL, SMALL, TASKS, Folders, read
+from benchmarks.learn.recipes import MEZO, RECIPES, SMALL_STUDY
 from benchmarks.learn.results import Results, from_plain, reached, to_plain
 from benchmarks.learn.scaling import Scaled
+from benchmarks.learn.trained_core import Dimension
+from benchmarks.learn.trials import BackPropagation, Mezo, NetworkTrial, Recipe
 from protocol.errors import OperatorError
 from sfnode.demo import data_file, model_folder
 from sfnode.training.bench.mezo import mezo_step
@@ -73,7 +75,14 @@ def some_results() -> Results:
     scaled = (Scaled(clients=1, rate=2e-3, curves=ours), Scaled(clients=4, rate=2e-3, curves=ours))
     noise = {"sst2": Noise(all=2.0, linear=3.0)}
     return Results(
-        seeds=(0, 1, 2), noise=noise, compared=compared, scaled=scaled, cheats=compared[1:], metric=compared[1:]
+        model="any fp32",
+        seeds=(0, 1, 2),
+        noise=noise,
+        dimensions={"sst2": {"forward": Dimension(numbers=150, effective=12.5)}},
+        compared=compared,
+        scaled=scaled,
+        cheats=compared[1:],
+        metric=compared[1:],
     )
 
 
@@ -86,7 +95,7 @@ class Player:
 
     def __call__(self, job: Job, _folders: Folders) -> list[Point]:
         self.played.append(job)
-        return [replace(point, loss=self._loss[job.rate]) for point in points(0.5, 0.6)]
+        return [replace(point, loss=self._loss[job.rate or 0]) for point in points(0.5, 0.6)]
 
 
 def test_opposite__either_kind_of_scalar__is_valid_and_points_the_other_way() -> None:
@@ -159,7 +168,7 @@ def test_compare__several_rates__takes_the_one_with_the_lowest_loss(
     losses = {1e-3: 0.9, 1e-2: 0.5}
     player = Player(losses)
     monkeypatch.setattr(jobs, "play", player)
-    (found,) = compare({MEZO: MEZO_RECIPE}, [TASK], (3, 4), Curves(folders, tmp_path, 1))
+    (found,) = compare({MEZO: MEZO_RECIPE}, [TASK], replace(SMALL_STUDY, seeds=(3, 4)), Curves(folders, tmp_path, 1))
     assert (found.rate, found.tried, len(found.curves)) == (1e-2, losses, 2)
     assert [(job.is_test, job.rate, job.seed, job.recipe.steps) for job in player.played] == [
         (False, 1e-3, 100, 1),
@@ -199,7 +208,7 @@ def test_reached__some_seeds_never__median_counts_them_as_infinite() -> None:
 
 
 def test_noise__few_examples__is_a_ratio_above_one(folders: Folders) -> None:
-    found = measure_noise(folders, TASK, 32)
+    found = measure_noise(folders, SMALL, TASK, 32)
     assert found.all > 1 and found.linear > 1
 
 
@@ -219,36 +228,37 @@ def test_pictures__some_results__one_for_each_task_and_the_clients(tmp_path: Pat
 def test_page__marks__hold_the_figures_and_the_rest_stays() -> None:
     results = some_results()
     marks = "\n".join(f"<!-- measured: {name} -->\nold\n<!-- end -->" for name in parts(results))
-    page = fill(f"before\n{marks}\nafter\n", results)
+    page = fill(f"before\n{marks}\nafter\n", parts(results))
     assert "old" not in page and page.startswith("before\n") and page.endswith("\nafter\n")
     assert "| gradient basis | 640 | 320, 640, not reached | **2.0** | 70.0 % (70.0, 70.0, 60.0) | 640 |" in page
-    assert fill(page, results) == page
+    assert fill(page, parts(results)) == page
 
 
 def test_page__a_mark_is_missing__is_refused() -> None:
     with pytest.raises(ValueError, match="0 places for noise"):
-        fill("nothing", some_results())
+        fill("nothing", {"noise": ["none"]})
 
 
 def test_learning_page__in_the_repository__tells_what_results_json_holds() -> None:
-    results = from_plain(json.loads((REPOSITORY / "docs/learning/results.json").read_text("utf-8")))
     page = (REPOSITORY / "docs/learning.md").read_text("utf-8")
-    assert fill(page, results) == page
+    for name, parts_of in (("results", parts), ("real", real_parts)):
+        results = from_plain(json.loads((REPOSITORY / f"docs/learning/{name}.json").read_text("utf-8")))
+        assert fill(page, parts_of(results)) == page
 
 
 def test_folders__a_file_is_missing__is_named_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match=r"sst2/train_1024\.jsonl is missing.*--data and --models"):
-        Folders(data=tmp_path, models=tmp_path).check([TASK])
+        Folders(data=tmp_path, models=tmp_path).check(SMALL, [TASK])
 
 
 def test_tasks__label_words__are_one_token_each(folders: Folders) -> None:
-    assert len(read(folders, TASK, is_test=True).label_tokens) == 2
+    assert len(read(folders, SMALL, TASK, is_test=True).label_tokens) == 2
 
 
 def test_command__quick__writes_json_pictures_and_page(
     folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "QUICK_STEPS", 2)
+    monkeypatch.setattr(recipes, "QUICK_STEPS", 2)
     (tmp_path / "docs").mkdir()
     page = (REPOSITORY / "docs/learning.md").read_text("utf-8")
     (tmp_path / "docs" / "learning.md").write_text(page, "utf-8")

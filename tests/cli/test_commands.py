@@ -223,7 +223,7 @@ def test_run__from_init_to_export__tells_the_same_in_json(tmp_path: Path) -> Non
     made = json.loads(call("init", *arguments).stdout)
     assert made["file"] == str(out) and made["name"] == "a" and made["model"] == "embedded:tiny-opt"
     node = tmp_path / "node"
-    own = ("--run", out, "--invite", made["invitation"], "--data-dir", node)
+    own = ("--run", out, "--basis", made["basis"], "--invite", made["invitation"], "--data-dir", node)
     joined = call("join", *own, "--exit-when-finished", "--threads", 1, "--json")
     assert joined.code == 0, joined
     events = [json.loads(line) for line in joined.stdout.splitlines()]

@@ -164,7 +164,7 @@ def test_join__loss_that_is_not_finite__skips_steps_and_goes_on(joins: Joins, wo
     tensors["model.decoder.layers.0.fc1.weight"][:] = float("inf")
     save_file(tensors, model / "model.safetensors", {"format": "pt"})
     run = tmp_path / "nan.run"
-    task = ("--task", "embedded:reviews", "--steps", "10000", "--admission", "open")
+    task = ("--task", "embedded:reviews", "--steps", "10000", "--admission", "open", "--plain")
     assert call("init", "--model", model, *task, "--out", run).code == 0
     node = joins("node", "--run", run, "--model", model, "--data", demo.data_file("reviews"), "--worker-socket", worker)
     skipped = node.wait_for_event("step_skipped")

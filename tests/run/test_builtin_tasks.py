@@ -203,7 +203,7 @@ def test_worker__task_of_each_kind__answers_every_request(name: str, tmp_path: P
 def test_run__choices_and_accuracy__trains_and_is_evaluated_from_the_command_line(tmp_path: Path) -> None:
     data, out, node = write_rows(tmp_path / "a.jsonl", [row_in("copa")] * 4), tmp_path / "a.run", tmp_path / "node"
     task = ("--task", "copa", "--objective", "accuracy", "--data", data, "--batch-rows", 8, "--admission", "open")
-    made = call("init", "--model", "embedded:tiny-opt", *task, "--steps", 4, "--out", out)
+    made = call("init", "--model", "embedded:tiny-opt", *task, "--plain", "--steps", 4, "--out", out)
     assert made.code == 0, made
     training = ("--data", data, "--exit-when-finished", "--threads", 1, "--json")
     joined = call("join", "--run", out, "--data-dir", node, "--device-memory", 1, *training)

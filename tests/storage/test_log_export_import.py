@@ -383,7 +383,7 @@ def test_log__disk_that_is_full__leaves_neither_file_nor_directory(node: Path, t
 
 def test_log_import__machine_with_the_model_only__evaluates_and_exports_the_same_bits(tmp_path: Path) -> None:
     run, node, copy = tmp_path / "a.run", tmp_path / "node", tmp_path / "copy"
-    task = ("--model", MODEL, "--task", "embedded:reviews", "--steps", 6, "--admission", "open")
+    task = ("--model", MODEL, "--task", "embedded:reviews", "--steps", 6, "--admission", "open", "--plain")
     assert call("init", *task, "--out", run).code == 0
     assert call("join", "--run", run, "--data-dir", node, "--exit-when-finished", "--threads", 1).code == 0
     assert call("log", "export", tmp_path / "x.log", "--data-dir", node).code == 0

@@ -19,7 +19,7 @@ from sfnode.storage.stored_bases import UNIT_EXP
 from sfnode.training.calibration.entries import ENTRY_MAX
 from sfnode.training.calibration.forward import forward_basis
 from sfnode.training.calibration.gradient import balanced, gradient_basis, leading
-from sfnode.training.calibration.readout import Seen, fit_readout
+from sfnode.training.calibration.readout import Passed, fit_readout
 from sfnode.training.model.tensors import TensorGroup, trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import TaskData, read_task, row_batch
@@ -113,7 +113,7 @@ def test_fit_readout__inputs_that_tell_the_labels_apart__new_ones_are_told_apart
     labels_N = torch.arange(240) % 2
     inputs_NI = inputs_that_tell(labels_N, 200, seed=1)
     known, new = slice(0, 120), slice(120, 240)
-    readout = fit_readout(Seen(logits=torch.zeros(120, 2), labels=labels_N[known], inputs=[inputs_NI[known]]))
+    readout = fit_readout(Passed(logits=torch.zeros(120, 2), labels=labels_N[known], inputs=[inputs_NI[known]]))
     (weight_I,) = readout.weights
     moved_N = (inputs_NI[new] - inputs_NI[known].mean(dim=0)) @ weight_I + readout.bias
     right = ((moved_N * (readout.contrasts[1] - readout.contrasts[0]) > 0) == (labels_N[new] == 1)).float().mean()
@@ -124,13 +124,13 @@ def test_fit_readout__inputs_that_tell_the_labels_apart__new_ones_are_told_apart
 def test_fit_readout__labels_that_nothing_tells__chance() -> None:
     labels_N = (torch.arange(200) * 7919 % 13) % 2
     noise_NI = torch.randn(200, 50, generator=torch.Generator().manual_seed(2))
-    assert fit_readout(Seen(logits=torch.zeros(200, 2), labels=labels_N, inputs=[noise_NI])).accuracy < 0.65
+    assert fit_readout(Passed(logits=torch.zeros(200, 2), labels=labels_N, inputs=[noise_NI])).accuracy < 0.65
 
 
 def test_fit_readout__three_labels__each_layer_has_its_contrast() -> None:
     labels_N = torch.arange(150) % 3
     layers = [inputs_that_tell((labels_N == label).long(), 30, seed=label) for label in (0, 1)]
-    readout = fit_readout(Seen(logits=torch.zeros(150, 3), labels=labels_N, inputs=layers))
+    readout = fit_readout(Passed(logits=torch.zeros(150, 3), labels=labels_N, inputs=layers))
     assert readout.accuracy > 0.8 and len(readout.weights) == len(readout.bias) == 2
     assert torch.allclose(readout.contrasts.T @ readout.contrasts, torch.eye(2), atol=1e-6)
     assert torch.allclose(readout.contrasts.sum(dim=0), torch.zeros(2), atol=1e-6)

@@ -6,7 +6,7 @@ examples behind it: docs/learning.md says what. No digest and no other node depe
 and libraries may do here what they like.
 """
 
-from sfnode.training.calibration.calibrate import basis_of, calibrate, recalibrate
-from sfnode.training.calibration.found import Found
+from sfnode.training.calibration.found_basis import FoundBasis
+from sfnode.training.calibration.sources import basis_of, calibrate, recalibrate
 
-__all__ = ["Found", "basis_of", "calibrate", "recalibrate"]
+__all__ = ["FoundBasis", "basis_of", "calibrate", "recalibrate"]

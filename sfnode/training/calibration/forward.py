@@ -24,8 +24,8 @@ from protocol.run import TensorSpec
 from protocol.subspace import Basis, Int8Array
 from sfnode.storage import UNIT_EXP
 from sfnode.training.calibration.entries import nothing
-from sfnode.training.calibration.found import Found
-from sfnode.training.calibration.readout import MIDDLE, Readout, Seen, fit_readout
+from sfnode.training.calibration.found_basis import FoundBasis
+from sfnode.training.calibration.readout import MIDDLE, Passed, Readout, fit_readout
 from sfnode.training.estimator import EVALUATION_TOKENS
 from sfnode.training.model import ParameterPlace, is_norm, places
 from sfnode.training.shared_model import SharedModel
@@ -41,7 +41,7 @@ _TINY: Final = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Layer:
+class _Writer:
     """A layer that writes to the residual stream, the number of its tensor in the run, and its inputs: [N, I]."""
 
     index: int
@@ -51,7 +51,7 @@ class _Layer:
 
 def forward_basis(
     shared: SharedModel, tensors: Sequence[TensorSpec], examples: Sequence[Example], data: TaskData, rank: int
-) -> Found:
+) -> FoundBasis:
     """One column on each side of a few tensors; all other columns are zero.
 
     Args:
@@ -64,6 +64,8 @@ def forward_basis(
     if len({example.label for example in examples}) < 2:
         raise OperatorError("--data: all calibration examples have the same label; give others, or more --examples")
     layers, seen, size = _look(shared, tensors, examples, data)
+    if not seen.logits.isfinite().all() or not all(inputs.isfinite().all() for inputs in seen.inputs):
+        raise OperatorError("the model gives numbers that are not finite on the calibration examples; try --dtype fp32")
     readout, chosen = _best_readout(layers, seen)
     directions_HK = _label_directions(shared, data) @ readout.contrasts * size
     return _packed(tensors, _columns(layers, chosen, readout), directions_HK.float(), rank, readout.accuracy)
@@ -71,7 +73,7 @@ def forward_basis(
 
 def _look(
     shared: SharedModel, tensors: Sequence[TensorSpec], examples: Sequence[Example], data: TaskData
-) -> tuple[list[_Layer], Seen, float]:
+) -> tuple[list[_Writer], Passed, float]:
     """The last writing layers with their inputs; logits and labels; the mean size of the residual stream's end."""
     known = places(shared.model)
     hidden = shared.head.weight.shape[1]
@@ -109,12 +111,12 @@ def _look(
         for hook in hooks:
             hook.remove()
     layers = [
-        _Layer(index=index, is_transposed=isinstance(place.module, Conv1D), inputs=torch.cat(seen[index]))
+        _Writer(index=index, is_transposed=isinstance(place.module, Conv1D), inputs=torch.cat(seen[index]))
         for index, place in writers
     ]
     size = float(torch.cat(ends).std(dim=1).mean()) if ends else 1.0
     inputs = [layer.inputs for layer in layers]
-    return layers, Seen(logits=torch.cat(logits).clone(), labels=torch.cat(labels), inputs=inputs), size
+    return layers, Passed(logits=torch.cat(logits).clone(), labels=torch.cat(labels), inputs=inputs), size
 
 
 def _last_of(x: Tensor, last_N: Tensor) -> Tensor:
@@ -123,7 +125,7 @@ def _last_of(x: Tensor, last_N: Tensor) -> Tensor:
     return x_NTI[torch.arange(len(last_N), device=x.device), last_N].float().cpu()
 
 
-def _best_readout(layers: Sequence[_Layer], seen: Seen) -> tuple[Readout, list[_Layer]]:
+def _best_readout(layers: Sequence[_Writer], seen: Passed) -> tuple[Readout, list[_Writer]]:
     """One layer for each contrast between the labels, those by which the labels are best told apart; best first.
 
     More layers say much the same: their numbers cannot be told from each other, and cost the run rows.
@@ -150,10 +152,10 @@ def _label_directions(shared: SharedModel, data: TaskData) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Column:
+class _LabelColumn:
     """One number of the run: a layer, what its input is multiplied with, [I], and the contrast that this moves."""
 
-    layer: _Layer
+    layer: _Writer
     weight: Tensor
     contrast: int
 
@@ -163,32 +165,35 @@ class _Column:
         return max(float(self.weight.square().mean().sqrt()), _TINY)
 
 
-def _columns(layers: Sequence[_Layer], chosen: Sequence[_Layer], readout: Readout) -> list[_Column]:
+def _columns(layers: Sequence[_Writer], chosen: Sequence[_Writer], readout: Readout) -> list[_LabelColumn]:
     """Two columns for each contrast: what tells examples apart, and, in another layer, what moves all of them alike."""
     telling = [
-        _Column(layer=layer, weight=weight * _UNDONE, contrast=contrast)
+        _LabelColumn(layer=layer, weight=weight * _UNDONE, contrast=contrast)
         for contrast, (layer, weight) in enumerate(zip(chosen, readout.weights, strict=True))
     ]
     others = [layer for layer in layers if layer not in chosen]
     moving = []
     for column, bias in zip(telling, readout.bias.tolist(), strict=True):
         amount = math.copysign(max(abs(bias), _BIAS_MIN), bias)
-        found = [_Column(layer=layer, weight=_bias_weight(layer, amount), contrast=column.contrast) for layer in others]
+        found = [
+            _LabelColumn(layer=layer, weight=_bias_weight(layer, amount), contrast=column.contrast) for layer in others
+        ]
         moving.append(min(found, key=lambda each: abs(math.log(each.size / column.size))))
         others.remove(moving[-1].layer)
     return telling + moving
 
 
-def _bias_weight(layer: _Layer, amount: float) -> Tensor:
-    """What makes ``amount`` of the layer's mean input, [I]."""
+def _bias_weight(layer: _Writer, bias: float) -> Tensor:
+    """What makes ``bias``, or at least `_BIAS_MIN`, of the layer's mean input, [I]."""
+    amount = math.copysign(max(abs(bias), _BIAS_MIN), bias)
     mean_I = layer.inputs.mean(dim=0)
     weight_I: Tensor = mean_I * (amount / float(mean_I.square().sum().clamp_min(_TINY)))
     return weight_I
 
 
 def _packed(
-    tensors: Sequence[TensorSpec], columns: Sequence[_Column], directions_HK: Tensor, rank: int, accuracy: float
-) -> Found:
+    tensors: Sequence[TensorSpec], columns: Sequence[_LabelColumn], directions_HK: Tensor, rank: int, accuracy: float
+) -> FoundBasis:
     """Entries such that one and the same coefficient in every column is about what was fitted.
 
     Columns of very different sizes are drawn together (`_SIZES`), or the int8 entries of the least would be zero.
@@ -201,10 +206,10 @@ def _packed(
         direction = directions_HK[:, column.contrast] / lengths_K[column.contrast]
         weight = column.weight / column.size * min(max(size / unit, _SIZES[0]), _SIZES[1])
         _put(found[column.layer.index], *((weight, direction) if column.layer.is_transposed else (direction, weight)))
-    return Found(
+    return FoundBasis(
         bases=tuple(found),
-        learning_rate=unit / _STEPS_TO_FIT,
-        epsilon_exp=round(math.log2(unit * _EPSILON)),
+        learning_rate=min(unit / _STEPS_TO_FIT, 1.0),
+        epsilon_exp=min(max(round(math.log2(unit * _EPSILON)), -30), 0),
         accuracy=accuracy,
     )
 

@@ -25,7 +25,7 @@ _ITERATIONS: Final = 60  # of L-BFGS, which needs about 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Passed:
     """What a forward pass over the examples says.
 
     Attributes:
@@ -57,7 +57,7 @@ class Readout:
     accuracy: float
 
 
-def fit_readout(seen: Seen, ridges: Sequence[float] = RIDGES) -> Readout:
+def fit_readout(seen: Passed, ridges: Sequence[float] = RIDGES) -> Readout:
     """The weights of all layers together, at the ridge that cross-validation prefers. Layer i has contrast i mod K."""
     contrasts_LK = _contrasts(seen.logits.shape[1])
     contrasts = contrasts_LK.shape[1]
@@ -104,7 +104,7 @@ def _kernels(inputs: Sequence[Tensor], scales: Sequence[float], contrasts: int) 
     return result
 
 
-def _cross_validated(kernels_KNN: Tensor, seen: Seen, contrasts_LK: Tensor, ridge: float) -> tuple[float, float]:
+def _cross_validated(kernels_KNN: Tensor, seen: Passed, contrasts_LK: Tensor, ridge: float) -> tuple[float, float]:
     """Loss and accuracy of the examples of each fold by a fit to the others."""
     fold_N = torch.arange(len(seen.labels)) % _FOLDS
     loss, right = 0.0, 0.0

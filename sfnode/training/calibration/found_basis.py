@@ -8,7 +8,7 @@ from protocol.subspace import Basis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundBasis:
     """A basis, and what it says of the run that would use it.
 
     Attributes:

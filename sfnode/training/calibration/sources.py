@@ -18,7 +18,7 @@ from protocol.subspace import Bases, Basis
 from sfnode.model_files import ModelFolder
 from sfnode.storage import UNIT_EXP, locate
 from sfnode.training.calibration.forward import forward_basis
-from sfnode.training.calibration.found import Found
+from sfnode.training.calibration.found_basis import FoundBasis
 from sfnode.training.calibration.gradient import gradient_basis
 from sfnode.training.describe import chosen_groups
 from sfnode.training.model import (
@@ -42,7 +42,7 @@ _EXAMPLES: Final = {Source.GRADIENT: 128, Source.FORWARD: 512}
 
 def calibrate(
     options: CalibrationOptions, *, folder: ModelFolder, trainable: str, task: TaskSpec, rank: int | None = None
-) -> Found:
+) -> FoundBasis:
     """The basis of every tensor of the groups ``trainable``, in the order in which a manifest lists them.
 
     ``rank``: columns of each side, a power of two: the run's. None: what suits the source.
@@ -88,7 +88,7 @@ def _load(folder: Path, devices: DeviceOptions) -> PreTrainedModel:
 
 def basis_of(
     shared: SharedModel, tensors: Sequence[TensorSpec], data: TaskData, options: CalibrationOptions, rank: int | None
-) -> Found:
+) -> FoundBasis:
     """The basis of a loaded model, from the first ``options.examples`` of ``data``."""
     source = options.source or (Source.FORWARD if data.label_tokens else Source.GRADIENT)
     examples = data.examples[: options.examples or _EXAMPLES[source]]
@@ -97,7 +97,7 @@ def basis_of(
             raise OperatorError("--source forward needs label words of one token each; use --source gradient")
         return forward_basis(shared, tensors, examples, data, rank or 1)
     batches = [examples[start : start + _BATCH_ROWS] for start in range(0, len(examples), _BATCH_ROWS)]
-    return Found(bases=gradient_basis(shared, tensors, batches, data, rank or _GRADIENT_RANK))
+    return FoundBasis(bases=gradient_basis(shared, tensors, batches, data, rank or _GRADIENT_RANK))
 
 
 def _within(basis: Basis, entry_max: int) -> Basis:
