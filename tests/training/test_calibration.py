@@ -17,7 +17,7 @@ from protocol.run.manifest import TensorKind, TensorSpec
 from protocol.subspace.directions import Basis
 from sfnode.storage.stored_bases import UNIT_EXP
 from sfnode.training.calibration.entries import ENTRY_MAX
-from sfnode.training.calibration.forward import forward_basis
+from sfnode.training.calibration.forward import forward_basis, last_of
 from sfnode.training.calibration.gradient import balanced, gradient_basis, leading
 from sfnode.training.calibration.readout import Passed, fit_readout
 from sfnode.training.model.tensors import TensorGroup, trainable_tensors
@@ -154,3 +154,11 @@ def test_forward_basis__examples_of_one_label__says_so(tmp_path: Path) -> None:
     alike = [example for example in data.examples if example.label == data.examples[0].label]
     with pytest.raises(OperatorError, match="same label"):
         forward_basis(shared, trainable_tensors(shared.model), alike, data, 1)
+
+
+def test_last_of__rows_flattened_or_not__the_same_inputs() -> None:
+    x_NTI = torch.arange(3 * 4 * 2, dtype=torch.float32).view(3, 4, 2)
+    last_N = torch.tensor([3, 0, 2])
+    assert (
+        last_of(x_NTI, last_N).tolist() == last_of(x_NTI.flatten(0, 1), last_N).tolist() == [[6, 7], [8, 9], [20, 21]]
+    )

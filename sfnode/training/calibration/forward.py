@@ -34,7 +34,7 @@ from sfnode.training.task import Example, TaskData, chunks_of, row_batch
 _BIAS_MIN: Final = 0.5  # of a logit: a bias that is hardly needed at the start can be learnt all the same
 _DEPTH: Final = 2 / 3  # of the layers are tried, the last ones: the first do not know what a text says
 _UNDONE: Final = 2.5  # the best length is 2 to 3 times the fitted one, for later layers undo a part (SmolLM2-135M)
-_STEPS_TO_FIT: Final = 3
+_STEPS_TO_FIT: Final = 2
 _EPSILON: Final = 1 / 4  # of the fitted length
 _SIZES: Final = (0.5, 4.0)  # of columns, beside that of their geometric mean: entries are multiples of 1/8, below 16
 _TINY: Final = 1e-12
@@ -94,7 +94,7 @@ def _look(
     last_N = torch.empty(0)
 
     def keep(into: list[Tensor]) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
-        return lambda _module, arguments: into.append(_last_of(arguments[0], last_N))
+        return lambda _module, arguments: into.append(last_of(arguments[0], last_N))
 
     hooks = [place.module.register_forward_pre_hook(keep(seen[index])) for index, place in writers]
     norm = final_norm(shared)
@@ -119,7 +119,7 @@ def _look(
     return layers, Passed(logits=torch.cat(logits).clone(), labels=torch.cat(labels), inputs=inputs), size
 
 
-def _last_of(x: Tensor, last_N: Tensor) -> Tensor:
+def last_of(x: Tensor, last_N: Tensor) -> Tensor:
     """The inputs at the token that is read, fp32 on the CPU, [N, I]. x: [N, T, I], or [N T, I] as in OPT's MLP."""
     x_NTI = x.reshape(len(last_N), -1, x.shape[-1])
     return x_NTI[torch.arange(len(last_N), device=x.device), last_N].float().cpu()

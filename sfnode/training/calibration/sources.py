@@ -37,7 +37,8 @@ from sfnode.worker_protocol import CalibrationOptions, DeviceOptions, Source
 
 _BATCH_ROWS: Final = 16  # back-propagated through at once: as many as a step's, so it fits where training fits
 _GRADIENT_RANK: Final = 16
-_EXAMPLES: Final = {Source.GRADIENT: 128, Source.FORWARD: 512}
+_EXAMPLES: Final = 128  # of each label for forward passes; in all for a gradient, whose rows cost three times as much
+_EXAMPLES_MAX: Final = 1_024
 
 
 def calibrate(
@@ -91,13 +92,18 @@ def basis_of(
 ) -> FoundBasis:
     """The basis of a loaded model, from the first ``options.examples`` of ``data``."""
     source = options.source or (Source.FORWARD if data.label_tokens else Source.GRADIENT)
-    examples = data.examples[: options.examples or _EXAMPLES[source]]
+    examples = data.examples[: options.examples or _examples(source, data)]
     if source is Source.FORWARD:
         if not data.label_tokens:
             raise OperatorError("--source forward needs label words of one token each; use --source gradient")
         return forward_basis(shared, tensors, examples, data, rank or 1)
     batches = [examples[start : start + _BATCH_ROWS] for start in range(0, len(examples), _BATCH_ROWS)]
     return FoundBasis(bases=gradient_basis(shared, tensors, batches, data, rank or _GRADIENT_RANK))
+
+
+def _examples(source: Source, data: TaskData) -> int:
+    labels = len(data.label_tokens) if source is Source.FORWARD else 1
+    return min(_EXAMPLES * labels, _EXAMPLES_MAX)
 
 
 def _within(basis: Basis, entry_max: int) -> Basis:

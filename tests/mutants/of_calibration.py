@@ -1,0 +1,54 @@
+"""Bugs of the basis that an owner makes: directions that say less of the labels than they seem to."""
+
+from __future__ import annotations
+
+from tests.mutants.detectors import Tests
+from tests.mutants.mutant import Mutant
+from tests.mutants.patch import Edit
+
+_READOUT = "sfnode.training.calibration.readout"
+_TELLING = "test_fit_readout__inputs_that_tell_the_labels_apart__new_ones_are_told_apart_as_it_says"
+_TESTS = "tests/training/test_calibration.py::"
+
+BASES = (
+    Mutant(
+        name="labels-moved-by-the-mean",
+        breaks="a column that should tell examples apart moves all of them alike, which drowns what it says",
+        edits=(Edit(_READOUT, "_differing", "centred_NI - (centred_NI @ along_I)[:, None] * along_I", "inputs_NI"),),
+        detector=Tests(
+            (_TESTS + "test_fit_readout__inputs_that_tell_the_labels_apart__new_ones_are_told_apart_as_it_says",)
+        ),
+    ),
+    Mutant(
+        name="judged-by-what-it-was-fitted-to",
+        breaks="`sfnode init` promises an accuracy that only its own examples have",
+        edits=(Edit(_READOUT, "_cross_validated", "torch.where(fold_N != fold)[0]", "torch.arange(len(fold_N))"),),
+        detector=Tests((_TESTS + "test_fit_readout__labels_that_nothing_tells__chance",)),
+    ),
+    Mutant(
+        name="prior-taken-for-a-gradient",
+        breaks="the leading direction of a gradient is how often each label occurs",
+        edits=(
+            Edit(
+                "sfnode.training.calibration.gradient",
+                "balanced",
+                "(logits_NL + shift_L).softmax(dim=1).mean(dim=0).log()",
+                "wanted_L",
+            ),
+        ),
+        detector=Tests((_TESTS + "test_balanced__model_that_prefers_a_label__mean_prediction_has_the_frequencies",)),
+    ),
+    Mutant(
+        name="flattened-rows-mixed-up",
+        breaks="of OPT's MLP, which sees all tokens in one row, the wrong tokens are read",
+        edits=(
+            Edit(
+                "sfnode.training.calibration.forward",
+                "last_of",
+                "x_NTI[torch.arange(len(last_N), device=x.device), last_N]",
+                "x_NTI.flatten(0, 1)[last_N]",
+            ),
+        ),
+        detector=Tests((_TESTS + "test_last_of__rows_flattened_or_not__the_same_inputs",)),
+    ),
+)
