@@ -20,7 +20,7 @@ from sfnode.cli.options import (
     model_option,
     number_option,
 )
-from sfnode.run import DataOptions, check_owner, new_invitation
+from sfnode.run import BASIS_ENDING, DataOptions, check_owner, new_invitation
 from sfnode.storage import write_durably
 
 _data_options = group(
@@ -111,7 +111,7 @@ def init(out: Path, owner_key: Path | None, options: RunOptions, is_json: bool) 
     if options.admission.pow_bits and options.admission.kind is not AdmissionKind.OPEN:
         raise OperatorError("--pow-bits is the price of a key in an open run: add --admission open, or leave it out")
     key_path = owner_key or out.with_suffix(".key")
-    run = make_run(options, key_path, default_name=out.stem, basis_out=out.with_suffix(".basis"))
+    run = make_run(options, key_path, default_name=out.stem, basis_out=out.with_suffix(BASIS_ENDING))
     write_durably(out, run.signed.encode())
     invitation = _invitation(run, key_path)
     if is_json:

@@ -3,10 +3,12 @@ operator's files, from the data directory, or from a bootstrap, in this order.""
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from protocol.errors import OperatorError, Reject
 from protocol.run import BasisKind, Manifest, SignedManifest, decode_run_untrusted
@@ -17,6 +19,7 @@ from sfnode.storage import MANIFEST_FILE, basis_in, decode_run_file, read_bases,
 
 _SEED_BYTES = 32  # fetching needs an identity, but none that is known: a new one each time
 _PROGRESS_S = 1.0
+BASIS_ENDING: Final = ".basis"  # of the file that `sfnode init` writes beside the run's
 
 
 async def find_manifest(source: RunSource, reporter: Reporter) -> SignedManifest:
@@ -59,9 +62,10 @@ async def find_basis(manifest: Manifest, source: RunSource, data_dir: Path, repo
         if source.basis is not None:
             raise OperatorError("--basis does not apply: the run's basis is random. Leave it out")
         return None
-    if source.basis is not None:
-        data = read_bytes(source.basis, "the basis")
-        return store_basis(manifest, data, origin=str(source.basis), data_dir=data_dir)
+    given = source.basis or _basis_beside(manifest, source.run_file)
+    if given is not None:
+        data = read_bytes(given, "the basis")
+        return store_basis(manifest, data, origin=str(given), data_dir=data_dir)
     held = basis_in(data_dir, manifest)
     try:
         read_bases(manifest, held)
@@ -72,6 +76,15 @@ async def find_basis(manifest: Manifest, source: RunSource, data_dir: Path, repo
         if held is not None:
             reporter.event("basis_damaged", f"{error}: asking the bootstrap", file=str(held))
     return await _fetch_basis(manifest, source.bootstrap.nodes, data_dir, reporter)
+
+
+def _basis_beside(manifest: Manifest, run_file: Path | None) -> Path | None:
+    """Where `sfnode init` wrote the run's basis, if it is there: the run's file with another ending."""
+    path = None if run_file is None else run_file.with_suffix(BASIS_ENDING)
+    if path is None or not path.is_file():
+        return None
+    digest = hashlib.sha256(read_bytes(path, "the basis")).hexdigest()
+    return path if digest == manifest.method.basis_sha256 else None
 
 
 async def _fetch_basis(manifest: Manifest, bootstrap: tuple[str, ...], data_dir: Path, reporter: Reporter) -> Path:

@@ -1,0 +1,58 @@
+"""Where a node finds its run's basis: what `sfnode init` wrote beside the run needs no option."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from pathlib import Path
+
+import pytest
+import trio
+
+from protocol.errors import OperatorError
+from sfnode.reporter import Reporter
+from sfnode.run import RunSource, find_basis
+from sfnode.storage import decode_run_file
+from tests.support.cli_calls import call
+
+DEMO = ("--model", "embedded:tiny-opt", "--task", "embedded:reviews")
+
+
+def find(run: Path, directory: Path) -> Path | None:
+    directory.mkdir()
+    manifest, source = decode_run_file(run).manifest, RunSource(run_file=run)
+    return trio.run(find_basis, manifest, source, directory, Reporter(stream=io.StringIO()))
+
+
+def test_find_basis__run_as_init_wrote_it__the_file_beside_it(tmp_path: Path) -> None:
+    run = tmp_path / "a.run"
+    outcome = call("init", *DEMO, "--out", run)
+    assert outcome.code == 0, outcome
+    assert "expects" in outcome.stdout and f"--basis {tmp_path / 'a.basis'}" in outcome.stdout
+    found = find(run, tmp_path / "node")
+    assert found is not None and found.parent == tmp_path / "node"
+    digest = hashlib.sha256(found.read_bytes()).hexdigest()
+    assert digest == decode_run_file(run).manifest.method.basis_sha256
+
+
+def test_find_basis__another_file_of_that_name__is_not_taken(tmp_path: Path) -> None:
+    run = tmp_path / "a.run"
+    assert call("init", *DEMO, "--out", run).code == 0
+    (tmp_path / "a.basis").write_bytes(b"of another run")
+    with pytest.raises(OperatorError, match="--basis"):
+        find(run, tmp_path / "node")
+
+
+def test_init__plain_or_own_method_or_private_data__makes_no_basis(tmp_path: Path) -> None:
+    for number, options in enumerate((("--plain",), ("--rank", 8), ("--core", "canonical"), ("--private-data",))):
+        run = tmp_path / f"{number}.run"
+        outcome = call("init", *DEMO, *options, "--out", run)
+        assert outcome.code == 0, outcome
+        assert decode_run_file(run).manifest.method.basis_sha256 == "" and not run.with_suffix(".basis").exists()
+
+
+def test_init__file_of_the_basis_is_there__says_so_and_leaves_it(tmp_path: Path) -> None:
+    (tmp_path / "a.basis").write_bytes(b"mine")
+    outcome = call("init", *DEMO, "--out", tmp_path / "a.run")
+    assert outcome.code == 1 and "a.basis exists" in outcome.stderr
+    assert (tmp_path / "a.basis").read_bytes() == b"mine" and not (tmp_path / "a.run").exists()
