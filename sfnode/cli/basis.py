@@ -66,7 +66,7 @@ _calibration_options = group(
     number_option(
         "--examples",
         None,
-        "Use this many examples, from the start of the data.  [default: 128 for a gradient; for forward passes 128 "
+        "Use this many examples, spread over the data.  [default: 128 for a gradient; for forward passes 128 "
         "times the labels]",
     ),
     device_options,

@@ -22,7 +22,7 @@ class CalibrationOptions:
     Attributes:
         data: a JSONL file or "embedded:NAME".
         source: None: forward passes alone, where the task has label words of one token each; else a gradient.
-        examples: how many, from the start of ``data``; None: what suits the source.
+        examples: how many, spread over ``data``; None: what suits the source.
     """
 
     data: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +17,15 @@ from protocol.errors import OperatorError
 from protocol.run.manifest import TensorKind, TensorSpec
 from protocol.subspace.directions import Basis
 from sfnode.storage.stored_bases import UNIT_EXP
+from sfnode.training.calibration import basis_of
 from sfnode.training.calibration.entries import ENTRY_MAX
-from sfnode.training.calibration.forward import forward_basis, last_of
+from sfnode.training.calibration.forward import forward_basis, last_of, writers_of
 from sfnode.training.calibration.gradient import balanced, gradient_basis, leading
 from sfnode.training.calibration.readout import Passed, fit_readout
 from sfnode.training.model.tensors import TensorGroup, trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import TaskData, read_task, row_batch
+from sfnode.worker_protocol import CalibrationOptions
 from tests.support.tiny_models import model_manifest, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer, write_reviews
 
 RANK = 4
@@ -162,3 +165,28 @@ def test_last_of__rows_flattened_or_not__the_same_inputs() -> None:
     assert (
         last_of(x_NTI, last_N).tolist() == last_of(x_NTI.flatten(0, 1), last_N).tolist() == [[6, 7], [8, 9], [20, 21]]
     )
+
+
+def test_writers_of__attention_whose_queries_have_the_streams_width__output_projection_alone() -> None:
+    for model, names in (
+        (tiny_opt(), ("self_attn.out_proj", "fc2")),
+        (tiny_gpt2(), ("attn.c_proj", "mlp.c_proj")),
+        (tiny_llama(), ("self_attn.o_proj", "mlp.down_proj")),
+    ):
+        found = writers_of(SharedModel(model), trainable_tensors(model))
+        assert len(found) == 4
+        assert all(place.name.removesuffix(".weight").endswith(names) for _, place in found)
+
+
+def test_basis_of__file_sorted_by_label__examples_of_all_labels(tmp_path: Path) -> None:
+    shared, data = opened(tiny_opt(), tmp_path)
+    ordered = replace(data, examples=tuple(sorted(data.examples * 8, key=lambda example: example.label)))
+    found = basis_of(shared, trainable_tensors(shared.model), ordered, CalibrationOptions(data="", examples=16), None)
+    assert found.accuracy is not None
+
+
+def test_basis_of__more_labels_than_layers__from_a_gradient(tmp_path: Path) -> None:
+    shared, data = opened(tiny_opt(), tmp_path)
+    many = replace(data, label_tokens=tuple(range(3, 12)))
+    found = basis_of(shared, trainable_tensors(shared.model), many, CalibrationOptions(data=""), None)
+    assert found.accuracy is None and found.rank == 16

@@ -75,13 +75,7 @@ def _look(
     shared: SharedModel, tensors: Sequence[TensorSpec], examples: Sequence[Example], data: TaskData
 ) -> tuple[list[_Writer], Passed, float]:
     """The last writing layers with their inputs; logits and labels; the mean size of the residual stream's end."""
-    known = places(shared.model)
-    hidden = shared.head.weight.shape[1]
-    writers = [
-        (index, place)
-        for index, tensor in enumerate(tensors)
-        if is_linear(place := known[tensor.name]) and sizes_of(place)[1] == hidden
-    ]
+    writers = writers_of(shared, tensors)
     contrasts = len(data.label_tokens) - 1
     if len(writers) < contrasts:
         raise OperatorError(
@@ -117,6 +111,23 @@ def _look(
     size = float(torch.cat(ends).std(dim=1).mean()) if ends else 1.0
     inputs = [layer.inputs for layer in layers]
     return layers, Passed(logits=torch.cat(logits).clone(), labels=torch.cat(labels), inputs=inputs), size
+
+
+def writers_of(shared: SharedModel, tensors: Sequence[TensorSpec]) -> list[tuple[int, ParameterPlace]]:
+    """The linear layers that write to the residual stream, with the number of their tensor in the run.
+
+    Their outputs have its width, and no later layer of the same module takes them in, as the output projection of an
+    attention takes those of its values.
+    """
+    known = {name: place for name, place in places(shared.model).items() if is_linear(place)}
+    hidden = shared.head.weight.shape[1]
+    last = {_parent(place): place.name for place in known.values() if sizes_of(place)[1] == hidden}
+    chosen = [(index, known[tensor.name]) for index, tensor in enumerate(tensors) if tensor.name in known]
+    return [(index, place) for index, place in chosen if last.get(_parent(place)) == place.name]
+
+
+def _parent(place: ParameterPlace) -> str:
+    return place.name.rsplit(".", 2)[0]
 
 
 def last_of(x: Tensor, last_N: Tensor) -> Tensor:
@@ -173,11 +184,8 @@ def _columns(layers: Sequence[_Writer], chosen: Sequence[_Writer], readout: Read
     ]
     others = [layer for layer in layers if layer not in chosen]
     moving = []
-    for column, bias in zip(telling, readout.bias.tolist(), strict=True):
-        amount = math.copysign(max(abs(bias), _BIAS_MIN), bias)
-        found = [
-            _LabelColumn(layer=layer, weight=_bias_weight(layer, amount), contrast=column.contrast) for layer in others
-        ]
+    for column, bias in zip(telling[: len(others)], readout.bias.tolist(), strict=False):  # a small model has few
+        found = [replace(column, layer=layer, weight=_bias_weight(layer, bias)) for layer in others]
         moving.append(min(found, key=lambda each: abs(math.log(each.size / column.size))))
         others.remove(moving[-1].layer)
     return telling + moving

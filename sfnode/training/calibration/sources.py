@@ -17,7 +17,7 @@ from protocol.state import Coefficients
 from protocol.subspace import Bases, Basis
 from sfnode.model_files import ModelFolder
 from sfnode.storage import UNIT_EXP, locate
-from sfnode.training.calibration.forward import forward_basis
+from sfnode.training.calibration.forward import forward_basis, writers_of
 from sfnode.training.calibration.found_basis import FoundBasis
 from sfnode.training.calibration.gradient import gradient_basis
 from sfnode.training.describe import chosen_groups
@@ -32,7 +32,7 @@ from sfnode.training.model import (
     trainable_tensors,
 )
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import TaskData, read_task
+from sfnode.training.task import Example, TaskData, read_task
 from sfnode.worker_protocol import CalibrationOptions, DeviceOptions, Source
 
 _BATCH_ROWS: Final = 16  # back-propagated through at once: as many as a step's, so it fits where training fits
@@ -90,15 +90,27 @@ def _load(folder: Path, devices: DeviceOptions) -> PreTrainedModel:
 def basis_of(
     shared: SharedModel, tensors: Sequence[TensorSpec], data: TaskData, options: CalibrationOptions, rank: int | None
 ) -> FoundBasis:
-    """The basis of a loaded model, from the first ``options.examples`` of ``data``."""
-    source = options.source or (Source.FORWARD if data.label_tokens else Source.GRADIENT)
-    examples = data.examples[: options.examples or _examples(source, data)]
+    """The basis of a loaded model, from ``options.examples`` that are spread over ``data``."""
+    source = options.source or _source(shared, tensors, data)
+    examples = _spread(data.examples, options.examples or _examples(source, data))
     if source is Source.FORWARD:
         if not data.label_tokens:
             raise OperatorError("--source forward needs label words of one token each; use --source gradient")
         return forward_basis(shared, tensors, examples, data, rank or 1)
     batches = [examples[start : start + _BATCH_ROWS] for start in range(0, len(examples), _BATCH_ROWS)]
     return FoundBasis(bases=gradient_basis(shared, tensors, batches, data, rank or _GRADIENT_RANK))
+
+
+def _source(shared: SharedModel, tensors: Sequence[TensorSpec], data: TaskData) -> Source:
+    """Forward passes where they will do."""
+    contrasts = len(data.label_tokens) - 1
+    return Source.FORWARD if 0 < contrasts <= len(writers_of(shared, tensors)) else Source.GRADIENT
+
+
+def _spread(examples: Sequence[Example], count: int) -> Sequence[Example]:
+    """So many of them, evenly over all: files are often sorted by label."""
+    count = min(count, len(examples))
+    return [examples[number * len(examples) // count] for number in range(count)]
 
 
 def _examples(source: Source, data: TaskData) -> int:
