@@ -186,7 +186,12 @@ def _named(option: str, names: str | None, known: Mapping[str, T]) -> dict[str, 
 
 
 def _shortened(recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
-    return {name: replace(recipe, steps=QUICK_STEPS, rates=recipe.rates[:1]) for name, recipe in recipes.items()}
+    return {name: _short(recipe) for name, recipe in recipes.items()}
+
+
+def _short(recipe: Recipe) -> Recipe:
+    short = replace(recipe, steps=QUICK_STEPS, rates=recipe.rates[:1])
+    return replace(short, calibration_rows=QUICK_ROWS) if isinstance(short, NetworkTrial | CoreTrial) else short
 
 
 SMALL_STUDY = Study(

@@ -141,9 +141,7 @@ def _made_basis(options: RunOptions, folder: ModelFolder, task: TaskSpec, out: P
 
     if out.exists():
         raise OperatorError(f"{out} exists: give it with --basis, choose another --out, or remove it")
-    click.echo(
-        "looking at the model with examples of the data, by forward passes: a minute for each 100 M weights", err=True
-    )
+    click.echo("making a basis from some of the data; with a large model this takes minutes", err=True)
     calibration = CalibrationOptions(data=options.data.named(options.task) or "")
     found = calibrate(calibration, folder=folder, trainable=options.trainable, task=task)
     write_durably(out, encode_basis(found.rank, found.bases))

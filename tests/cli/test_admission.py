@@ -156,7 +156,7 @@ def test_run_submit__bad_file__names_the_line(content: bytes, parts: tuple[str, 
 
 # --- a new run
 
-INIT = ("init", "--model", "embedded:tiny-opt", "--task", "embedded:reviews")
+INIT = ("init", "--model", "embedded:tiny-opt", "--task", "embedded:reviews", "--plain")
 
 
 def test_init__nothing_said__is_by_invitation_with_one_for_the_owners_node(tmp_path: Path) -> None:
