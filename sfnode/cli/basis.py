@@ -125,7 +125,7 @@ def make(
         return
     click.echo(f"basis    {_described(data)}, rank {found.rank}")
     if found.accuracy is not None:
-        click.echo(f"expects  {found.accuracy:.0%} on such data, judged by examples that it was not fitted to")
+        click.echo(f"tells    the labels of {found.accuracy:.0%} of other examples; a run may reach less")
     click.echo(f"written  {out}")
     click.echo(f"next     sfnode init --basis {out}{_hints(found)} ...  (same model, task and --trainable)")
 

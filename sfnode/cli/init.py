@@ -140,7 +140,7 @@ def _as_json(run: NewRun, out: Path, invitation: str) -> dict[str, object]:
         "invitation": invitation,
         "record_bytes": run.record_bytes,
         "basis": None if run.basis is None else str(run.basis),
-        "expected_accuracy": run.accuracy,
+        "basis_accuracy": run.accuracy,
         "file": str(out),
     }
 
@@ -153,7 +153,7 @@ def _say(run: NewRun, out: Path, key_path: Path, invitation: str) -> None:
     for tensor, why in run.left_out.items():
         click.echo(f"left out {tensor}: {why}")
     if run.accuracy is not None:
-        click.echo(f"expects  {run.accuracy:.0%}, judged by examples of the data that the basis was not fitted to")
+        click.echo(f"basis    tells the labels of {run.accuracy:.0%} of other examples; the run may reach less")
     click.echo(f"update   {run.record_bytes} bytes per step and node")
     click.echo(f"written  {out}, signed with {key_path}")
     click.echo(f"next     sfnode join --run {out}{given} --listen /ip4/0.0.0.0/tcp/4001")

@@ -70,7 +70,7 @@ class NewRun:
 
     Attributes:
         left_out: what no choice of --trainable could train in its model, with the reasons.
-        basis: file of its basis; None: random ones. accuracy: what a basis that was made now lets one expect.
+        basis: file of its basis; None: random ones. accuracy: `FoundBasis.accuracy` of one that was made now.
     """
 
     signed: SignedManifest
@@ -136,7 +136,7 @@ def _makes_basis(options: RunOptions) -> bool:
 
 
 def _made_basis(options: RunOptions, folder: ModelFolder, task: TaskSpec, out: Path) -> tuple[RunOptions, float | None]:
-    """The options with a basis, which is written to ``out``; and the accuracy that it lets one expect."""
+    """The options with a basis, which is written to ``out``; and its `FoundBasis.accuracy`."""
     from sfnode.training.calibration import calibrate  # imports torch
 
     if out.exists():

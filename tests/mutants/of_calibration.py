@@ -21,7 +21,7 @@ BASES = (
     ),
     Mutant(
         name="judged-by-what-it-was-fitted-to",
-        breaks="`sfnode init` promises an accuracy that only its own examples have",
+        breaks="`sfnode init` tells an accuracy that only its own examples have",
         edits=(Edit(_READOUT, "_cross_validated", "torch.where(fold_N != fold)[0]", "torch.arange(len(fold_N))"),),
         detector=Tests((_TESTS + "test_fit_readout__labels_that_nothing_tells__chance",)),
     ),

@@ -28,7 +28,7 @@ def test_find_basis__run_as_init_wrote_it__the_file_beside_it(tmp_path: Path) ->
     run = tmp_path / "a.run"
     outcome = call("init", *DEMO, "--out", run)
     assert outcome.code == 0, outcome
-    assert "expects" in outcome.stdout and f"--basis {tmp_path / 'a.basis'}" in outcome.stdout
+    assert "tells the labels of" in outcome.stdout and f"--basis {tmp_path / 'a.basis'}" in outcome.stdout
     found = find(run, tmp_path / "node")
     assert found is not None and found.parent == tmp_path / "node"
     digest = hashlib.sha256(found.read_bytes()).hexdigest()

@@ -14,7 +14,8 @@ class FoundBasis:
     Attributes:
         bases: of every tensor, in the order of the manifest.
         learning_rate, epsilon_exp: that suit the size of its entries; None: those of `sfnode init`.
-        accuracy: what to expect, measured on examples that the basis was not fitted to; None: not known.
+        accuracy: of the labels that its columns tell, of examples that it was not fitted to; None: not known. A run may
+            reach less, for the layers after a column change what it adds.
     """
 
     bases: tuple[Basis, ...]
