@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from protocol.crypto import key_of, u32
@@ -30,7 +31,13 @@ def _side(index: int, side: int, size: int, columns: Tensor | None, rank: int) -
         lengths = columns.norm(dim=0).clamp_min(torch.finfo(torch.float32).tiny)
         known = (columns / lengths * math.sqrt(size))[:, :rank].cpu().double().numpy()
         entries[:, : known.shape[1]] = known
-    return np.clip(np.rint(entries * (1 << UNIT_EXP)), -ENTRY_MAX, ENTRY_MAX).astype(np.int8)
+    return as_entries(entries, ENTRY_MAX)
+
+
+def as_entries(values: NDArray[np.float64], entry_max: int) -> Int8Array:
+    """Values in ones as int8 multiples of the unit, at most ``entry_max`` of them."""
+    entries: Int8Array = np.clip(np.rint(values * (1 << UNIT_EXP)), -entry_max, entry_max).astype(np.int8)
+    return entries
 
 
 def nothing(tensor: TensorSpec, rank: int) -> Basis:

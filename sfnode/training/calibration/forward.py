@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
@@ -21,9 +20,8 @@ from transformers.pytorch_utils import Conv1D
 from protocol.errors import OperatorError
 from protocol.limits import BASIS_ENTRY_MAX
 from protocol.run import TensorSpec
-from protocol.subspace import Basis, Int8Array
-from sfnode.storage import UNIT_EXP
-from sfnode.training.calibration.entries import nothing
+from protocol.subspace import Basis
+from sfnode.training.calibration.entries import as_entries, nothing
 from sfnode.training.calibration.found_basis import FoundBasis
 from sfnode.training.calibration.readout import MIDDLE, Passed, Readout, fit_readout
 from sfnode.training.estimator import EVALUATION_TOKENS
@@ -225,13 +223,8 @@ def _packed(
 def _put(basis: Basis, left: Tensor, right: Tensor) -> None:
     """Fill the first columns."""
     assert basis.v is not None
-    basis.u[:, 0], basis.v[:, 0] = _entries(left), _entries(right)
-
-
-def _entries(column: Tensor) -> Int8Array:
-    scaled = np.rint(column.double().numpy() * (1 << UNIT_EXP))
-    entries: Int8Array = np.clip(scaled, -BASIS_ENTRY_MAX, BASIS_ENTRY_MAX).astype(np.int8)
-    return entries
+    for side, column in ((basis.u, left), (basis.v, right)):
+        side[:, 0] = as_entries(column.double().numpy(), BASIS_ENTRY_MAX)
 
 
 def final_norm(shared: SharedModel) -> nn.Module | None:
