@@ -18,10 +18,17 @@ _shape_option = click.option(
     "--shape",
     default="opt-125m",
     show_default=True,
-    help="Measure a model of this shape, with random weights: opt-125m, opt-1.3b, opt-2.7b.",
+    help="Measure a model of this shape, with random weights: opt-125m, opt-1.3b, opt-2.7b, smollm2-135m.",
 )
 _rows_option = number_option("--rows", 16, "Use this many examples in each forward pass.")
 _tokens_option = number_option("--tokens", 64, "Use this many tokens per example.")
+_basis_option = click.option(
+    "--basis",
+    type=click.Choice(["random", "published"]),
+    default="random",
+    show_default=True,
+    help="Train in random bases of rank 32, as the paper does, or in a published one of rank 1, as `sfnode init` does.",
+)
 
 
 @click.group()
@@ -36,18 +43,22 @@ def bench() -> None:
 @_tokens_option
 @dtype_option
 @device_option
+@_basis_option
 @number_option("--repeats", 9, "Measure this many rounds; the median is reported.")
 @json_option
-def step(shape: str, rows: int, tokens: int, dtype: str, device: str, repeats: int, is_json: bool) -> None:
+def step(shape: str, rows: int, tokens: int, dtype: str, device: str, basis: str, repeats: int, is_json: bool) -> None:
     """Compare one step with forward passes, MeZO in place, AdamW and LoRA; and the peak memory of each.
 
     \b
     Example: sfnode bench step --shape opt-125m --rows 16 --tokens 64 --dtype fp32
     """
     check_can_train()
-    from sfnode.training.bench import bench_step
+    from sfnode.training.bench import BenchBasis, bench_step
 
-    _print(bench_step(shape, rows=rows, tokens=tokens, dtype=dtype, repeats=repeats, device=device), is_json)
+    found = bench_step(
+        shape, rows=rows, tokens=tokens, dtype=dtype, basis=BenchBasis(basis), repeats=repeats, device=device
+    )
+    _print(found, is_json)
 
 
 @bench.command()
@@ -134,20 +145,20 @@ def audit(shape: str, rows: int, tokens: int, dtype: str, other_dtype: str, devi
 @_rows_option
 @_tokens_option
 @quantised_dtype_option
+@_basis_option
 @json_option
-def memory(shape: str, rows: int, tokens: int, dtype: str, is_json: bool) -> None:
+def memory(shape: str, rows: int, tokens: int, dtype: str, basis: str, is_json: bool) -> None:
     """Measure what a training process takes at most, loading and training, and compare it with the plan of `doctor`.
 
     \b
     Example: sfnode bench memory --shape opt-1.3b --dtype int8
     """
     check_can_train()
-    from sfnode.training.bench import random_files, run_of, worker_peaks
+    from sfnode.training.bench import BenchBasis, random_files, run_of, worker_peaks
 
     with random_files(shape) as folder:
-        manifest = run_of(folder, shape, (rows, tokens))
-        plan = plan_memory(manifest, folder, dtype)
-        found = worker_peaks(folder, shape, (rows, tokens), dtype)
+        plan = plan_memory(run_of(shape, (rows, tokens), BenchBasis(basis)).manifest, folder, dtype)
+        found = worker_peaks(folder, shape, (rows, tokens), dtype, BenchBasis(basis))
     planned = {"load_peak": plan.load_peak, "training_peak": plan.training_peak}
     measured = {"load_peak": found.load_peak, "training_peak": found.training_peak}
     fields = {
@@ -155,6 +166,7 @@ def memory(shape: str, rows: int, tokens: int, dtype: str, is_json: bool) -> Non
         "rows": rows,
         "tokens": tokens,
         "dtype": dtype,
+        "basis": basis,
         "program": found.program,
         "planned": planned,
         "measured": measured,

@@ -1,9 +1,11 @@
 """Whether nodes that leave when the run is over hold the same bits, however unequal their speeds.
 
     python -m tests.processes.endings --networks 20
+    python -m tests.processes.endings --networks 20 --testnet
 
-Each network is of real `sfnode join --exit-when-finished` processes on loopback, in a chain, with workers that answer
-after a set time: by turns paces of 1 : 10, and one worker that needs 30 s for a step while the others need one.
+Each network is of real `sfnode join` processes on loopback, with workers that answer after a set time: by turns paces
+of 1 : 10, and one worker that needs 30 s for a step while the others need one. They stand in a chain and leave by
+themselves (`--exit-when-finished`), or `sfnode testnet` runs them and stops them when all say that the run is over.
 """
 
 from __future__ import annotations
@@ -19,10 +21,13 @@ from pathlib import Path
 from typing import Final
 
 import click
+import trio
 
 from benchmarks.measures import say
 from benchmarks.sample_runs import OWNER, Shape, manifest_of, tiny_tensors
 from protocol.run import Manifest, sign_manifest
+from sfnode.testnet import LocalNetwork, LocalNetworkConfig
+from sfnode.worker import TrainingConfig
 from tests.netlab.tables import table
 from tests.support.daemons import JoinProcess, free_ports
 from tests.support.running_nodes import address_in, running
@@ -49,7 +54,7 @@ NETWORKS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How one network ended; ``digests``: what each node said when it left, with how many peers it was equal."""
+    """How one network ended; ``digests``: what each node said at its end, with how many peers it was equal."""
 
     network: UnequalNetwork
     exit_codes: tuple[int | None, ...]
@@ -60,9 +65,9 @@ class Ended:
 
     @property
     def is_equal(self) -> bool:
-        """Whether all left by themselves, all said so, and all held the same."""
+        """Whether all ended with exit code 0, all had said what they held, and it was the same."""
         count = len(self.network.paces_ms)
-        return self.exit_codes == (0,) * count and len(self.digests) == count and len(set(self.digests)) == 1
+        return self.exit_codes == (0,) * count and len(self.digests) >= count and len(set(self.digests)) == 1
 
 
 def run_network(network: UnequalNetwork, folder: Path) -> Ended:
@@ -81,6 +86,45 @@ def run_network(network: UnequalNetwork, folder: Path) -> Ended:
         equal_peers=tuple(event["equal_peers"] for event in said),
         own_updates=tuple(int(node.status().get("own_updates", 0)) for node in nodes),
         seconds=time.monotonic() - started,
+    )
+
+
+class _UnequalTestnet(LocalNetwork):
+    """What `sfnode testnet` runs, but each node has a worker of its own."""
+
+    def __init__(self, config: LocalNetworkConfig, sockets: list[Path]) -> None:
+        super().__init__(config, lambda _: None)
+        self._sockets = sockets
+
+    def _arguments(self, socket: Path, *, is_late: bool) -> list[str]:
+        return super()._arguments(self._sockets[len(self.nodes)], is_late=is_late)
+
+
+def run_testnet(network: UnequalNetwork, folder: Path) -> Ended:
+    """As `run_network`, with the class behind `sfnode testnet`; the digests include that of its offline replay."""
+    signed = sign_manifest(
+        manifest_of(Shape(authors=len(network.paces_ms), steps=network.steps), tiny_tensors()), OWNER
+    )
+    data = folder / "data.jsonl"  # any file: the worker reads no examples
+    data.write_text("{}\n", encoding="utf-8")
+    config = LocalNetworkConfig(
+        folder=folder,
+        signed=signed,
+        nodes=len(network.paces_ms),
+        late_nodes=0,
+        training=TrainingConfig(model="local:none", data=str(data)),
+        timeout_s=_LIMIT_S,
+    )
+    testnet = _UnequalTestnet(config, _sockets(network, folder))
+    with _workers(signed.manifest, network, folder):
+        result = trio.run(testnet.run)
+    return Ended(
+        network=network,
+        exit_codes=tuple(node.process.exit_code for node in testnet.nodes),
+        digests=(*result.state_digests, result.replayed_digest),
+        equal_peers=tuple(status.equal_peers for status in result.statuses),
+        own_updates=tuple(status.own_updates for status in result.statuses),
+        seconds=result.seconds,
     )
 
 
@@ -135,12 +179,13 @@ def _nodes(network: UnequalNetwork, folder: Path) -> list[JoinProcess]:
 
 @click.command()
 @click.option("--networks", "count", default=20, show_default=True, help="How many, of both kinds by turns.")
-def main(count: int) -> None:
+@click.option("--testnet", "is_testnet", is_flag=True, help="As `sfnode testnet` runs them.")
+def main(count: int, is_testnet: bool) -> None:
     """Run networks to their end; exit code 1 when nodes of one have left with different models."""
     rows, is_all_equal = [], True
     for number in range(count):
         with tempfile.TemporaryDirectory() as folder:
-            ended = run_network(NETWORKS[number % len(NETWORKS)], Path(folder))
+            ended = (run_testnet if is_testnet else run_network)(NETWORKS[number % len(NETWORKS)], Path(folder))
         is_all_equal = is_all_equal and ended.is_equal
         updates, peers = (" ".join(map(str, each)) for each in (ended.own_updates, ended.equal_peers))
         verdict = "equal" if ended.is_equal else f"NOT EQUAL: {ended.exit_codes}, {ended.digests}"

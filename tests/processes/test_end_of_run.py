@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.endings import UnequalNetwork, run_network
+from tests.processes.endings import UnequalNetwork, run_network, run_testnet
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
 
@@ -18,4 +18,11 @@ def test_join__exit_when_finished__waits_for_the_slowest_and_all_leave_with_equa
     ended = run_network(NETWORK, tmp_path)
 
     assert ended.is_equal, ended
+    assert min(ended.equal_peers) >= 1 and min(ended.own_updates) >= 1, ended
+
+
+def test_testnet__unequal_paces__stops_only_when_all_hold_what_the_slowest_made(tmp_path: Path) -> None:
+    ended = run_testnet(UnequalNetwork(name="short", steps=10, paces_ms=(100, 1_000, 6_000)), tmp_path)
+
+    assert ended.is_equal and len(ended.digests) == 4, ended
     assert min(ended.equal_peers) >= 1 and min(ended.own_updates) >= 1, ended

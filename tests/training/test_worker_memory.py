@@ -40,7 +40,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterable[Path]:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_memory_plan__weights_bases_and_closed_epochs__are_what_a_worker_holds(dtype: str, tiny: Path) -> None:
-    manifest = run_of(tiny, "opt-tiny", (4, 8))
+    manifest = run_of("opt-tiny", (4, 8)).manifest
     plan, bases = plan_memory(manifest, tiny, dtype), Bases(manifest)
     shared = SharedModel(load_in(dtype, tiny, CPU))
     assert plan.weights == pytest.approx(size_of(shared.switch.base.values()), rel=0.01)
@@ -86,7 +86,7 @@ def test_memory_plan__shape_of_opt_125m__is_what_a_process_takes(dtype: str) -> 
     """A fault once: int8 took as much as bf16 when it was loaded, and kept it."""
     size = (16, 64)
     with random_files("opt-125m") as folder:
-        plan = plan_memory(run_of(folder, "opt-125m", size), folder, dtype)
+        plan = plan_memory(run_of("opt-125m", size).manifest, folder, dtype)
         found = worker_peaks(folder, "opt-125m", size, dtype)
     # Without the program, which is most of it here
     assert plan.load_peak - found.program == pytest.approx(found.load_peak - found.program, rel=WITHIN)

@@ -8,10 +8,12 @@ from sfnode.training.bench.apply_cost import bench_apply
 from sfnode.training.bench.audit_cost import bench_audit
 from sfnode.training.bench.replay_cost import bench_replay
 from sfnode.training.bench.step_cost import bench_step
+from sfnode.training.bench.subjects import BenchBasis
 from sfnode.training.bench.view_cost import bench_view
 from sfnode.training.bench.worker_memory import WorkerPeaks, random_files, run_of, worker_peaks
 
 __all__ = [
+    "BenchBasis",
     "WorkerPeaks",
     "bench_apply",
     "bench_audit",

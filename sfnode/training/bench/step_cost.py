@@ -7,12 +7,12 @@ from typing import Final
 import torch
 from transformers import PreTrainedModel
 
-from protocol.run import Manifest
 from protocol.subspace import Bases
 from sfnode.training.bench import references
 from sfnode.training.bench.peak_memory import peaks
 from sfnode.training.bench.subjects import (
-    bench_manifest,
+    BenchBasis,
+    bench_bases,
     random_data,
     random_model,
     shared_copy,
@@ -28,8 +28,8 @@ from sfnode.training.task import RowBatch, row_batch
 REPEATS: Final = 9
 SLOW_REPEATS: Final = 3  # of what takes several times as long
 COMPARED: Final = {
-    "step": "one estimate: both signs of all directions, rows examples a side, linear layers at rank 32, an epoch "
-    "under way and one folded; head and loss included",
+    "step": "one estimate: both signs of all directions, rows examples a side, linear layers, an epoch under way "
+    "and an earlier one; head and loss included",
     "forward": "the unmodified model over the same 2 x rows rows in one pass, without its head",
     "full_forward": "the same with logits at every token",
     "mezo": "MeZO's in-place step on all parameters as published: two passes over rows examples, four over the weights",
@@ -41,7 +41,14 @@ COMPARED: Final = {
 
 
 def bench_step(
-    shape: str, *, rows: int, tokens: int, dtype: str, repeats: int = REPEATS, device: str = "auto"
+    shape: str,
+    *,
+    rows: int,
+    tokens: int,
+    dtype: str,
+    basis: BenchBasis = BenchBasis.RANDOM,
+    repeats: int = REPEATS,
+    device: str = "auto",
 ) -> dict[str, object]:
     """One step (both signs, ``rows`` rows each) against all references of `COMPARED`, in one process, in turn.
 
@@ -56,8 +63,8 @@ def bench_step(
     """
     where = choose_device(device)
     model = random_model(shape, where, choose_dtype(dtype))
-    manifest = bench_manifest(trainable_tensors(model), rows=rows, tokens=tokens)
-    quick, slow = _actions(model, manifest, (rows, tokens))
+    bases = bench_bases(trainable_tensors(model), basis, rows=rows, tokens=tokens, epochs=2)
+    quick, slow = _actions(model, bases, (rows, tokens))
     times = timed_in_turn(quick, where, repeats)
     slow_times = timed_in_turn(slow | {"step": quick["step"]}, where, min(repeats, SLOW_REPEATS))
     return {
@@ -65,9 +72,10 @@ def bench_step(
         "rows": rows,
         "tokens": tokens,
         "dtype": dtype,
+        "basis": basis.value,
         "device": where.type,
         "threads": torch.get_num_threads(),
-        "trained_parameters": weights_of(manifest.tensors),
+        "trained_parameters": weights_of(bases.manifest.tensors),
         **_ratios(times, slow_times),
         **_memory(peaks(shape, (rows, tokens), dtype, where.type)),
         "compared": COMPARED,
@@ -75,9 +83,10 @@ def bench_step(
 
 
 def _actions(
-    model: PreTrainedModel, manifest: Manifest, size: tuple[int, int]
+    model: PreTrainedModel, bases: Bases, size: tuple[int, int]
 ) -> tuple[dict[str, Action], dict[str, Action]]:
     """Those that are timed often, and the slow ones."""
+    manifest = bases.manifest
     plain, scratch, data = shared_copy(model), references.scratch_copy(model), random_data(*size)
     rows: RowBatch = row_batch(data.examples, 0, model.device)
     slow = {
@@ -89,7 +98,7 @@ def _actions(
         "lora": references.lora(plain, rows, data.label_tokens),
         "full_forward": references.full_forward_twice(plain, rows),
     }
-    session = Estimator(SharedModel(model), Bases(manifest), data)
+    session = Estimator(SharedModel(model), bases, data)
     for epoch in (0, 1):
         session.set_coefficients(epoch, some_coefficients(manifest, epoch))
     step = manifest.method.epoch_steps  # the first of epoch 1

@@ -6,13 +6,20 @@ import copy
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
+from enum import StrEnum
 from typing import Any, Final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from transformers import OPTConfig, OPTForCausalLM, PreTrainedModel
+from transformers import (
+    AutoModelForCausalLM,
+    LlamaConfig,
+    OPTConfig,
+    PretrainedConfig,
+    PreTrainedModel,
+)
 
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
@@ -31,15 +38,25 @@ SHAPES: Final = {
     "opt-2.7b": (2_560, 32, 32, 10_240),
     "opt-6.7b": (4_096, 32, 32, 16_384),
 }
+SMOLLM2: Final = "smollm2-135m"  # Ben Allal et al., arXiv 2502.02737
 VOCABULARY: Final = 50_272
+_VOCABULARY_SMOLLM2: Final = 49_152
 POSITIONS: Final = 2_048
 SIGNER: Final = Signer(b"benchmark".ljust(32, b"."))
-RANK: Final = 32
+RANK: Final = 32  # of random bases
+_RANK_PUBLISHED: Final = 1
 DIRECTIONS: Final = 8
 CLIP: Final = 1 << 10
 _WEIGHTS_STD: Final = 0.02  # OPT's own initialisation
 _STREAM: Final = 0  # of the generator; keys below keep uses apart
 _LABELS: Final = (4, 5)
+
+
+class BenchBasis(StrEnum):
+    """What the run trains in."""
+
+    RANDOM = "random"  # bases drawn anew in each epoch, rank 32, as `sfnode init --plain` and the paper have it
+    PUBLISHED = "published"  # one basis of rank 1 for the whole run, as `sfnode init` makes it
 
 
 def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> PreTrainedModel:
@@ -61,10 +78,27 @@ def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> PreTra
 
 
 def _meta_model(shape: str) -> Any:
+    models: Any = AutoModelForCausalLM
+    with torch.device("meta"):
+        return models.from_config(_config(shape))
+
+
+def _config(shape: str) -> PretrainedConfig:
+    if shape == SMOLLM2:
+        return LlamaConfig(
+            vocab_size=_VOCABULARY_SMOLLM2,
+            hidden_size=576,
+            num_hidden_layers=30,
+            num_attention_heads=9,
+            num_key_value_heads=3,
+            intermediate_size=1_536,
+            max_position_embeddings=POSITIONS,
+            tie_word_embeddings=True,
+        )
     if shape not in SHAPES:
-        raise OperatorError(f"shape {shape!r}: known are {', '.join(SHAPES)}")
+        raise OperatorError(f"shape {shape!r}: known are {', '.join([*SHAPES, SMOLLM2])}")
     hidden, layers, heads, ffn = SHAPES[shape]
-    config = OPTConfig(
+    return OPTConfig(
         vocab_size=VOCABULARY,
         hidden_size=hidden,
         word_embed_proj_dim=hidden,
@@ -73,8 +107,6 @@ def _meta_model(shape: str) -> Any:
         ffn_dim=ffn,
         max_position_embeddings=POSITIONS,
     )
-    with torch.device("meta"):
-        return OPTForCausalLM(config)
 
 
 def shape_tensors(shape: str) -> tuple[TensorSpec, ...]:
@@ -104,8 +136,9 @@ def bench_manifest(
     tokens: int = 64,
     directions: int = DIRECTIONS,
     core: CoreKind = CoreKind.CANONICAL,
+    rank: int = RANK,
 ) -> Manifest:
-    """A run at rank 32 with raw scalars, and as many directions as divide the rows, at most ``directions``."""
+    """A run at rank ``rank`` with raw scalars, and as many directions as divide the rows, at most ``directions``."""
     while rows % directions:
         directions //= 2
     return checked(
@@ -127,7 +160,7 @@ def bench_manifest(
                 "batch_rows": rows,
             },
             "method": {
-                "rank": RANK,
+                "rank": rank,
                 "epoch_steps": 1 << 10,
                 "basis": "random",
                 "basis_sha256": "",
@@ -153,6 +186,16 @@ def bench_manifest(
     )
 
 
+def bench_bases(tensors: Sequence[TensorSpec], basis: BenchBasis, *, rows: int, tokens: int, epochs: int = 1) -> Bases:
+    """A run of so many epochs in ``basis``, with as many directions as divide the rows."""
+    if basis is BenchBasis.PUBLISHED:
+        manifest = bench_manifest(tensors, rows=rows, tokens=tokens, core=CoreKind.RADEMACHER, rank=_RANK_PUBLISHED)
+    else:
+        manifest = bench_manifest(tensors, rows=rows, tokens=tokens)
+    manifest = replace(manifest, steps=epochs * manifest.method.epoch_steps)
+    return published(Bases(manifest)) if basis is BenchBasis.PUBLISHED else Bases(manifest)
+
+
 def published(bases: Bases) -> Bases:
     """The same run with its first epoch's bases published for all epochs."""
     method = bases.manifest.method
@@ -164,7 +207,7 @@ def published(bases: Bases) -> Bases:
 
 def random_data(rows: int, tokens: int) -> TaskData:
     """``rows`` prompts of ``tokens`` tokens each."""
-    drawn = 4 + words(1, rows * tokens, _STREAM).astype(np.int64) % (VOCABULARY - 4)
+    drawn = 4 + words(1, rows * tokens, _STREAM).astype(np.int64) % (_VOCABULARY_SMOLLM2 - 4)
     lines = drawn.reshape(rows, tokens).tolist()
     examples = tuple(Example(tokens=tuple(line), label=index % 2) for index, line in enumerate(lines))
     return TaskData(label_tokens=_LABELS, examples=examples)

@@ -1,6 +1,6 @@
 """What a worker's process takes: while it loads a model from files, and while it trains. In a process of its own.
 
-``python -m sfnode.training.bench.worker_memory FOLDER SHAPE ROWS TOKENS DTYPE`` prints `WorkerPeaks` as JSON;
+``python -m sfnode.training.bench.worker_memory FOLDER SHAPE ROWS TOKENS DTYPE BASIS`` prints `WorkerPeaks` as JSON;
 `worker_peaks` writes the files, runs it and removes them. Resident memory, as a user sees it.
 """
 
@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -19,10 +19,16 @@ from typing import Final
 import torch
 
 from protocol.errors import OperatorError
-from protocol.run import Manifest
 from protocol.subspace import Bases
 from sfnode.training.allocator import giving_back_freed_memory
-from sfnode.training.bench.subjects import bench_manifest, random_data, random_model, shape_tensors, some_coefficients
+from sfnode.training.bench.subjects import (
+    BenchBasis,
+    bench_bases,
+    random_data,
+    random_model,
+    shape_tensors,
+    some_coefficients,
+)
 from sfnode.training.bench.timing import peak_bytes, reset_peak, resident_bytes
 from sfnode.training.estimator import Estimator
 from sfnode.training.shared_model import load_shared
@@ -59,11 +65,13 @@ def random_files(shape: str) -> Iterator[Path]:
         yield Path(folder)
 
 
-def worker_peaks(folder: Path, shape: str, size: tuple[int, int], dtype: str) -> WorkerPeaks:
+def worker_peaks(
+    folder: Path, shape: str, size: tuple[int, int], dtype: str, basis: BenchBasis = BenchBasis.RANDOM
+) -> WorkerPeaks:
     """Loads the model in ``folder``, of ``shape``, in a new process, and trains with ``size`` = (rows, tokens)."""
     if resident_bytes() is None:
         raise OperatorError("this system does not say what memory a process takes: run it on Linux")
-    command = [sys.executable, "-m", __name__, str(folder), shape, *map(str, size), dtype]
+    command = [sys.executable, "-m", __name__, str(folder), shape, *map(str, size), dtype, basis.value]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS_MAX, check=False)
     if done.returncode != 0:
         last = (done.stderr.strip() or "no message").splitlines()[-1]
@@ -71,24 +79,21 @@ def worker_peaks(folder: Path, shape: str, size: tuple[int, int], dtype: str) ->
     return WorkerPeaks(**json.loads(done.stdout))
 
 
-def run_of(folder: Path, shape: str, size: tuple[int, int]) -> Manifest:
-    """Trains the linear layers of the model in ``folder``, of ``shape``, at rank 32, in two epochs of random bases.
-
-    ``size``: rows and tokens of a batch.
-    """
+def run_of(shape: str, size: tuple[int, int], basis: BenchBasis = BenchBasis.RANDOM) -> Bases:
+    """Trains the linear layers of a model of ``shape`` in two epochs; ``size``: rows and tokens of a batch."""
     rows, tokens = size
-    manifest = bench_manifest(shape_tensors(shape), rows=rows, tokens=tokens)
-    return replace(manifest, steps=_EPOCHS * manifest.method.epoch_steps)
+    return bench_bases(shape_tensors(shape), basis, rows=rows, tokens=tokens, epochs=_EPOCHS)
 
 
-def measure(folder: Path, manifest: Manifest, dtype: str) -> WorkerPeaks:
+def measure(folder: Path, bases: Bases, dtype: str) -> WorkerPeaks:
     """The peaks of this process, which must be fresh."""
     program = _resident()
     reset_peak(_CPU)
     shared = load_shared(dtype, folder, _CPU)
     load_peak, loaded = _peak(), _resident()
     reset_peak(_CPU)
-    session = Estimator(shared, Bases(manifest), random_data(manifest.task.batch_rows, manifest.task.max_tokens))
+    manifest = bases.manifest
+    session = Estimator(shared, bases, random_data(manifest.task.batch_rows, manifest.task.max_tokens))
     for epoch in range(_EPOCHS):
         for step in range(_STEPS):
             session.estimate(seed=1 + step, step=epoch * manifest.method.epoch_steps + step)
@@ -109,6 +114,6 @@ def _peak() -> int:
 
 
 if __name__ == "__main__":
-    _folder, _shape, _rows, _tokens, _dtype = sys.argv[1:]
-    _found = measure(Path(_folder), run_of(Path(_folder), _shape, (int(_rows), int(_tokens))), _dtype)
+    _folder, _shape, _rows, _tokens, _dtype, _basis = sys.argv[1:]
+    _found = measure(Path(_folder), run_of(_shape, (int(_rows), int(_tokens)), BenchBasis(_basis)), _dtype)
     sys.stdout.write(json.dumps(asdict(_found)) + "\n")
