@@ -20,7 +20,7 @@ from protocol.errors import NumericError
 from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import Method, ScalarKind
 from protocol.state import Coefficients
-from protocol.subspace import Bases, Published, seed_of
+from protocol.subspace import Bases, BasisContent, Published, seed_of
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import fold_weights
 from sfnode.training.shared_model import SharedModel
@@ -76,7 +76,8 @@ class Clients:
         assert found is not None, "a random basis is drawn anew in every epoch"
         self._renewals[epoch] = Published(sha256=f"{epoch:064x}", bases=found.bases)
         self.rows += recipe.rows_of_basis
-        self._bases = Bases(manifest, [self._bases.of(0, index) for index in range(len(found.bases))], self._renewals)
+        first = tuple(self._bases.of(0, index) for index in range(len(found.bases)))
+        self._bases = Bases(manifest, BasisContent(bases=first, start=self._bases.start), self._renewals)
         self._session = Estimator(shared, self._bases, self._data)
         for each, flat in held.items():
             self._session.set_coefficients(each, flat)

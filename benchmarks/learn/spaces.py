@@ -6,8 +6,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from benchmarks.learn.problems import Task, task_spec
 from benchmarks.learn.trials import NetworkTrial
 from benchmarks.sample_runs import OWNER
@@ -23,7 +21,7 @@ from protocol.run import (
     TensorSpec,
     no_model,
 )
-from protocol.subspace import Bases, decode_basis_untrusted, encode_basis
+from protocol.subspace import Bases, decode_basis_untrusted, encode_basis, shape_of_basis
 from sfnode.run import BEST, MethodOptions, RunDraft, build_manifest, method_of
 from sfnode.storage import UNIT_EXP, BasisSpec
 from sfnode.training.calibration import FoundBasis, basis_of
@@ -56,13 +54,14 @@ def bases_of(
     """The bases of a new run, and with them its manifest. ``rate`` None: what is suggested."""
     if found is None:
         return Bases(_manifest(recipe, task, tensors, method_of(_options(recipe, found, rate))))
-    file = encode_basis(found.rank, found.bases)
-    sides = [side for each in found.bases for side in (each.u, each.v) if side is not None]
+    file = encode_basis(found.rank, found.content)
+    shape = shape_of_basis(file)
     basis = BasisSpec(
-        rank=found.rank,
+        rank=shape.rank,
         sha256=hashlib.sha256(file).hexdigest(),
         unit_exp=UNIT_EXP,
-        entry_max=max(int(np.abs(side).max()) for side in sides),
+        entry_max=shape.entry_max,
+        start_rank=shape.start_rank,
     )
     manifest = _manifest(recipe, task, tensors, method_of(_options(recipe, found, rate), basis))
     return Bases(manifest, decode_basis_untrusted(manifest, file))

@@ -1,6 +1,6 @@
 // A whole run as one file (SPEC 9.4). Rejects.
 
-import { basisFileBytes, readBasisFile } from "./basis_file.mjs";
+import { basisFileBytes, namedBasis, readBasisFile } from "./basis_file.mjs";
 import { Coefficients } from "./coefficients.mjs";
 import { isValidAuthorKey, verify } from "./ed25519.mjs";
 import { splitRecords } from "./envelope.mjs";
@@ -72,7 +72,6 @@ class Log {
   records = 0;
   #reader;
   #blockBytesMax;
-  #basisBytes;
   #lastKey = Buffer.alloc(0);
   #lastPlace = Buffer.alloc(0);
 
@@ -82,13 +81,12 @@ class Log {
     this.coefficients = new Coefficients(run);
     this.#reader = reader;
     this.#blockBytesMax = blockBytesMax;
-    this.#basisBytes = basisFileBytes(run.manifest);
   }
 
   readBasis() {
     if (this.run.manifest.method.basis === "random") return;
     const parts = [];
-    for (let rest = this.#basisBytes; rest > 0; rest -= parts.at(-1).length) {
+    for (let rest = basisFileBytes(this.run.manifest); rest > 0; rest -= parts.at(-1).length) {
       parts.push(this.#reader.block({ [BASIS]: Math.min(rest, BLOCK_BYTES_MAX) }).body);
     }
     this.basis = Buffer.concat(parts);
@@ -135,14 +133,13 @@ class Log {
   readRenewals(block) {
     let next = block;
     for (const sha256 of this.#renewalsNeeded()) {
+      const named = namedBasis(this.run.manifest, sha256);
       const parts = [];
-      for (let rest = this.#basisBytes; rest > 0; rest -= parts.at(-1).length) {
+      for (let rest = basisFileBytes(named); rest > 0; rest -= parts.at(-1).length) {
         demand(next.kind === RENEWED, "a renewed basis is missing");
         parts.push(next.body);
         next = this.#reader.block({ [RENEWED]: this.#blockBytesMax, [END]: END_BYTES });
       }
-      const { manifest } = this.run;
-      const named = { ...manifest, method: { ...manifest.method, basis_sha256: sha256 } };
       readBasisFile(named, Buffer.concat(parts));
       this.renewals.push(sha256);
     }

@@ -94,6 +94,7 @@ const MANIFEST = object({
     basis_sha256: text(0, 64),
     basis_unit_exp: integer(0, 6),
     basis_max: integer(1, 127),
+    start_rank: integer(0, 128),
     core: choice("canonical", "rademacher"),
     scalar: choice("raw", "normalised"),
     epsilon_exp: integer(-30, 0),

@@ -55,7 +55,8 @@ function checkMethod({ method, steps, task }) {
 
 function checkBasis(manifest) {
   const { basis, basis_sha256: digest, basis_unit_exp: unitExponent, basis_max: largest } = manifest.method;
-  if (basis === "random") demand(digest === "" && unitExponent === 0 && largest === 1, 7);
+  const startRank = manifest.method.start_rank;
+  if (basis === "random") demand(digest === "" && unitExponent === 0 && largest === 1 && startRank === 0, 7);
   else demand(LOWER_HEX_64.test(digest) && basisFileBytes(manifest) <= BASIS_BYTES_MAX, 7);
 }
 

@@ -81,14 +81,15 @@ function checkModel() {
 }
 
 function checkBasisFile() {
-  const digest = "de2b5a6f95ea47b898d7524152262b040e64f5a7ebf6df72d99e23a6c5bd4436";
-  const method = { rank: 2, basis_sha256: digest, basis_max: 8 };
+  const digest = "c48d100e5ac53df62157ba266725bc345e59642dcf093385cf60526b3b60bfc1";
+  const method = { rank: 2, basis_sha256: digest, basis_max: 8, start_rank: 1 };
   const tensors = [
     { rows: 2, cols: 1 },
     { rows: 1, cols: 0 },
   ];
-  const bases = readBasisFile({ method, tensors }, EXAMPLE_BASIS);
+  const { bases, start } = readBasisFile({ method, tensors }, EXAMPLE_BASIS);
   check("4.6", bases.map(({ u, v }) => `${u} ${v}`).join(" "), "1,-2,3,-4 5,-6 7,-8 null");
+  check("4.6", `${start.exp} ${start.products[0].u} ${start.products[0].v} ${start.products[1]}`, "-3 2,-1 4 null");
 }
 
 function checkScalars(manifest) {
@@ -103,7 +104,7 @@ function checkScalars(manifest) {
 }
 
 function checkRecordAndLedger(run) {
-  check("1.2 run id", hex(run.runId), "d6ff5e430ae63e92401b0277d93d675adc7372d3aa6d7f83021f63b8f06961de");
+  check("1.2 run id", hex(run.runId), "890e92657ea2d74796f69abc1e82b6fc0705b8f655006bc6128a7181193bd0b8");
   check("6.1", hex(makeRecord(run.runId, Buffer.alloc(32), 7, [-300])), hex(EXAMPLE_RECORD));
   check("6.2", checkRecord(run, EXAMPLE_RECORD).scalars, "-300");
   const [ledger, coefficients] = [new Ledger(run), new Coefficients(run)];
@@ -117,29 +118,29 @@ function checkRecordAndLedger(run) {
   checkVoid(ledger, coefficients);
 }
 
-const EMPTY_STATE = "033ad4d808a8ff6c0209d967dca7ec595f30e72ef97567f124f2ab4b134c35e5";
+const EMPTY_STATE = "d906a26844ec37c909ee45c6dd3bc53d8491e8dd09a884df0317c5cbc0ead374";
 
 function checkEmpty(ledger, coefficients) {
   check("7.4 empty", hex(coefficients.digest()), EMPTY_STATE);
-  check("7.5 empty", hex(ledger.root()), "d79464f24e7ed225181f1c112d5267dd873bf4be14f095f84bdb6f866ca96c4e");
+  check("7.5 empty", hex(ledger.root()), "65bd92344d472f5e500cc2c70b5382e06327a26ecf142ce5833f24812593f442");
 }
 
 function checkOne(ledger, coefficients) {
   const flat = coefficients.flat(0);
   const nonZero = [...flat.entries()].filter(([, value]) => value !== 0).join(" ");
-  check("7.4 flat", nonZero, "10,128400 69,-128400 118,128400");
-  check("7.4 epoch", hex(epochDigest(flat)), "7a50abd0347372de8879781aeb3455bf8a97ae1a61c5c0cc4861849ad7eefd29");
-  check("7.4", hex(coefficients.digest()), "4daa80b694953e6fd9bae16d93a1bfd93d8b821f87904bdaa02bc29dc0c5c105");
-  check("7.5 payload", hex(payloadHash(EXAMPLE_RECORD.subarray(0, 46))), "e347825bb0a52d8a");
-  check("7.5 bucket", hex(ledger.buckets(0)[0][1]), "b5f94f409e1461dc12627b08f0e02719");
-  check("7.5 shard", hex(ledger.shards(0)[0][1]), "0d5c2035f9ea548163e34b18e0c9dbb6");
-  check("7.5 span", hex(ledger.spans()[0][1]), "6a38cfe0e2760a3dae60bb73f1ac0d3c");
-  check("7.5 root", hex(ledger.root()), "9a17b0bcb176ccb39db267c7c856b4a141d630fdd713e1b72f5abd607ef8fe66");
+  check("7.4 flat", nonZero, "5,-128400 68,128400 88,128400");
+  check("7.4 epoch", hex(epochDigest(flat)), "90079fc711ef95de24705d0e628782d5f25b5f83bfda851b30949c4e75fe68c3");
+  check("7.4", hex(coefficients.digest()), "3d1b3967990eeb45b0b04006d66e1dd07dc757bfe659daa38a1b3f817c856e41");
+  check("7.5 payload", hex(payloadHash(EXAMPLE_RECORD.subarray(0, 46))), "2bd6e24ae5ddebbd");
+  check("7.5 bucket", hex(ledger.buckets(0)[0][1]), "c18071c9e16341bd5419aaff372d6f7f");
+  check("7.5 shard", hex(ledger.shards(0)[0][1]), "58133270176bc9bcd216561554065862");
+  check("7.5 span", hex(ledger.spans()[0][1]), "68803f084784bee8c7ac398601bfe405");
+  check("7.5 root", hex(ledger.root()), "a6546c4c4c6444a6cd1968ae3d7dae021d0a0d68df8832b73f8305a075bde300");
 }
 
 function checkVoid(ledger, coefficients) {
   check("7.5 void bucket", hex(ledger.buckets(0)[0][1]), "8c80b05cbd8041603da4e8e7a0b0be05");
-  check("7.5 void root", hex(ledger.root()), "2d98b51aaa16b7a01f1b791fc411c4227cff8364810cdc4512d39a219db454d9");
+  check("7.5 void root", hex(ledger.root()), "e4568c080ab11274f54ace8890d90e31a9f628d12e681e4facfc03eb1dae3499");
   check("7.5 void state", hex(coefficients.digest()), EMPTY_STATE);
 }
 
@@ -150,7 +151,7 @@ function checkStatements(run) {
   check("7.7", ledger.state(EXAMPLE_STATEMENT, coefficients).verdict, "counts");
   check("7.7 state", hex(coefficients.digest()), EMPTY_STATE);
   check("7.7 digest", hex(ledger.roster.digest()), "9d4940a37bfca8a308bd96dbf2f3aef2");
-  check("7.7 root", hex(ledger.root()), "63d9a28898afb66e894b3655d9492cb4594db26b8025feded79c951e478b12cd");
+  check("7.7 root", hex(ledger.root()), "118557ff2a26954c498e87b01a3db72e8cf7cd4a668bf3dec8cd2a9fea3681b7");
   check("7.7 record", addTo(ledger, coefficients, EXAMPLE_RECORD).reason, "EXCLUDED");
 }
 

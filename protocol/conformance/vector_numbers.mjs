@@ -40,10 +40,15 @@ export const SUBSPACE = {
   scale: ({ kind, ...method }) => ({ scale_exp: scaleExponent(method, kind) }),
   direction: weightDirection,
   basis_file({ method, tensors, data }) {
-    const rows = (flat) => rowsOf([...flat], method.rank);
+    const inRows = (rank) => (found) => {
+      if (found === null) return null;
+      return { u: rowsOf([...found.u], rank), v: found.v === null ? null : rowsOf([...found.v], rank) };
+    };
     return verdictOf(() => {
-      const bases = readBasisFile({ method, tensors }, fromBytesStar(data));
-      return { bases: bases.map(({ u, v }) => ({ u: rows(u), v: v === null ? null : rows(v) })) };
+      const { bases, start } = readBasisFile({ method, tensors }, fromBytesStar(data));
+      const found = { bases: bases.map(inRows(method.rank)) };
+      if (start === null) return found;
+      return { ...found, start: { exp: start.exp, products: start.products.map(inRows(method.start_rank)) } };
     });
   },
 };

@@ -1,20 +1,23 @@
 // From coefficients to weights (SPEC 4.5), in whole multiples of a power of two.
 
 import { createHash } from "node:crypto";
-import { readBasisFile } from "./basis_file.mjs";
+import { namedBasis, readBasisFile } from "./basis_file.mjs";
 import { randomBasis, scaleExponent } from "./subspace.mjs";
 
-/** The bases of a run by epoch: (epoch, p) -> {u, v}. file, renewals ([first epoch, bytes]): where it is published. */
+/**
+ * The bases of a run: of: (epoch, p) -> {u, v}; start: as `readBasisFile` gives it.
+ * file, renewals ([first epoch, bytes]): where it is published.
+ */
 export function basesOf({ manifest, runId }, file, renewals) {
   const { method, tensors } = manifest;
   if (method.basis === "random") {
-    return (epoch, p) => randomBasis(runId, epoch, p, { ...tensors[p], rank: method.rank });
+    return { of: (epoch, p) => randomBasis(runId, epoch, p, { ...tensors[p], rank: method.rank }), start: null };
   }
   const published = [[0, file], ...renewals].map(([from, data]) => {
-    const named = { ...method, basis_sha256: createHash("sha256").update(data).digest("hex") };
-    return { from, bases: readBasisFile({ method: named, tensors }, data) };
+    const named = namedBasis(manifest, createHash("sha256").update(data).digest("hex"));
+    return { from, ...readBasisFile(named, data) };
   });
-  return (epoch, p) => published.findLast(({ from }) => from <= epoch).bases[p];
+  return { of: (epoch, p) => published.findLast(({ from }) => from <= epoch).bases[p], start: published[0].start };
 }
 
 /** {scale_exp, entries} of every tensor: W_p = 2^scale_exp x entries. base: W0; epochs: [epoch, flat as BigInt]. */
@@ -26,13 +29,23 @@ export function view({ manifest }, bases, base, epochs) {
     const place = [offset, (offset += size)];
     const exponent = method.alpha_exp + scaleExponent(method, kind);
     const scaled = [base[p]].flat(2).map((weight) => BigInt(weight) << BigInt(-exponent));
+    if (bases.start && kind === "matrix") {
+      const shift = BigInt(bases.start.exp - 2 * method.basis_unit_exp - exponent);
+      const moved = product(bases.start.products[p], unitCore(method.start_rank), { rank: method.start_rank, rows, cols });
+      moved.forEach((entry, index) => (scaled[index] += entry << shift));
+    }
     for (const [epoch, flat] of epochs) {
-      const moved = product(bases(epoch, p), flat.slice(...place), { rank: method.rank, rows, cols });
+      const moved = product(bases.of(epoch, p), flat.slice(...place), { rank: method.rank, rows, cols });
       moved.forEach((entry, index) => (scaled[index] -= entry));
     }
     const entries = scaled.map(Number);
     return { scale_exp: exponent, entries: kind === "vector" ? entries : inRows(entries, cols) };
   });
+}
+
+/** Ones on the diagonal: U I V^T = U V^T. */
+function unitCore(rank) {
+  return Array.from({ length: rank ** 2 }, (_, place) => (place % (rank + 1) === 0 ? 1n : 0n));
 }
 
 /** U C V^T, for a vector U C, row by row. */

@@ -227,7 +227,7 @@ class _Loader:
         """The parts of the published basis, put together; None for a random one."""
         if manifest.method.basis is BasisKind.RANDOM:
             return None
-        start, total = self._offset, basis_bytes(manifest.tensors, manifest.method.rank)
+        start, total = self._offset, basis_bytes(manifest)
         parts = bytearray()
         while len(parts) < total:
             parts += self._block({BASIS: min(limits.LOG_BLOCK_BYTES_MAX, total - len(parts))}).body
@@ -239,9 +239,9 @@ class _Loader:
     def _renewals(self, replica: Replica, block: _Block) -> tuple[dict[str, bytes], _Block]:
         """The renewed bases, of which ``block`` is the first part, if there is any; and the block after them."""
         manifest, found = replica.manifest, {}
-        total = basis_bytes(manifest.tensors, manifest.method.rank)
         for sha256 in replica.renewals_needed():
             parts, start = bytearray(), block.start
+            total = basis_bytes(manifest, sha256)
             while len(parts) < total:
                 # [REJECT] SPEC 9.4.2: every basis in whose epochs something is held, whole
                 if block.kind != RENEWED:

@@ -7,7 +7,6 @@ ignored one would compute another model.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -194,7 +193,7 @@ def _broken_rules(manifest: Manifest) -> list[tuple[bool, str]]:
             "task.batch_rows: not a multiple of method.directions / method.shares",
         ),
         (
-            method.basis is BasisKind.PUBLISHED and basis_bytes(manifest.tensors, method.rank) > limits.BASIS_BYTES_MAX,
+            method.basis is BasisKind.PUBLISHED and basis_bytes(manifest) > limits.BASIS_BYTES_MAX,
             f"method.basis: the file of a published basis would exceed {limits.BASIS_BYTES_MAX} bytes: lower the rank",
         ),
         *broken_task_rules(task),
@@ -237,6 +236,14 @@ def coefficient_max(manifest: Manifest) -> int:
     return manifest.authors_max * steps * manifest.method.scalar_mass_max * weight
 
 
-def basis_bytes(tensors: Sequence[TensorSpec], rank: int) -> int:
-    """Length of a published basis of ``tensors`` (SPEC 4.6): magic, two numbers, two per tensor, int8 entries."""
-    return 24 + sum(8 + rank * (tensor.rows + tensor.cols) for tensor in tensors)
+def basis_bytes(manifest: Manifest, sha256: str | None = None) -> int:
+    """Length of the run's published basis with this hash, None for the manifest's (SPEC 4.6): magic, four numbers, two
+    per tensor, int8 entries."""
+    rank, start_rank = manifest.method.rank, start_rank_of(manifest, sha256)
+    columns = {TensorKind.MATRIX: rank + start_rank, TensorKind.VECTOR: rank}
+    return 32 + sum(8 + columns[tensor.kind] * (tensor.rows + tensor.cols) for tensor in manifest.tensors)
+
+
+def start_rank_of(manifest: Manifest, sha256: str | None) -> int:
+    """The rank of the start in the run's published basis with this hash: a renewal has none."""
+    return manifest.method.start_rank if sha256 in (None, manifest.method.basis_sha256) else 0

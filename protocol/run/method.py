@@ -48,6 +48,7 @@ class Method:
         basis, basis_sha256: the subspace's source; the hash only for a published one.
         basis_unit_exp: entries of the basis are multiples of 2^-basis_unit_exp; 0 for a random one.
         basis_max: largest |entry|, in those multiples; 1 for a random one.
+        start_rank: of the product from which the weights start, which a published basis may hold; 0: from W0 itself.
         core, scalar: see the enums.
         epsilon_exp: epsilon = 2^epsilon_exp, width of the finite difference to one side.
         sides: 2: central differences; 1: forward differences from one pass without perturbation.
@@ -65,6 +66,7 @@ class Method:
     basis_sha256: OptionalHex32
     basis_unit_exp: Annotated[int, Bound(0, limits.BASIS_UNIT_EXP_MAX)]
     basis_max: Annotated[int, Bound(1, limits.BASIS_ENTRY_MAX)]
+    start_rank: Annotated[int, Bound(0, limits.RANK_MAX)]
     core: CoreKind
     scalar: ScalarKind
     epsilon_exp: Annotated[int, Bound(-30, 0)]
@@ -120,7 +122,7 @@ def broken_method_rules(method: Method) -> list[tuple[bool, str]]:
             "method.basis_sha256: 64 lower-case hex digits with a published basis, else empty",
         ),
         (
-            not is_published and (method.basis_unit_exp, method.basis_max) != (0, 1),
-            "method.basis_unit_exp, method.basis_max: must be 0 and 1 with a random basis",
+            not is_published and (method.basis_unit_exp, method.basis_max, method.start_rank) != (0, 1, 0),
+            "method.basis_unit_exp, method.basis_max, method.start_rank: must be 0, 1 and 0 with a random basis",
         ),
     ]

@@ -1,7 +1,14 @@
 """Door: `Bases` and `direction_factors`. From a seed to numbers: bases, directions, examples, scalars."""
 
 from protocol.subspace.bases import Bases, Published
-from protocol.subspace.basis_file import decode_basis_untrusted, encode_basis, rank_and_max
+from protocol.subspace.basis_file import (
+    BasisContent,
+    BasisShape,
+    Start,
+    decode_basis_untrusted,
+    encode_basis,
+    shape_of_basis,
+)
 from protocol.subspace.directions import (
     Basis,
     DirectionFactors,
@@ -20,10 +27,13 @@ from protocol.subspace.sampling import example_indices
 __all__ = [
     "Bases",
     "Basis",
+    "BasisContent",
+    "BasisShape",
     "DirectionFactors",
     "Int8Array",
     "NORMALISED_UNIT",
     "Published",
+    "Start",
     "canonical_coordinates",
     "core_exp",
     "decode_basis_untrusted",
@@ -32,9 +42,9 @@ __all__ = [
     "example_indices",
     "quantise",
     "rademacher_signs",
-    "rank_and_max",
     "scale_exp",
     "seed_of",
+    "shape_of_basis",
     "signs",
     "words",
 ]

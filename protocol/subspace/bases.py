@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from protocol.run import BasisKind, Manifest
+from protocol.subspace.basis_file import BasisContent, Start
 from protocol.subspace.directions import Basis, basis
 
 
@@ -24,25 +25,28 @@ class Published:
 
 
 class Bases:
-    """The basis of every tensor in every epoch of one run.
+    """The basis of every tensor in every epoch of one run, and the start.
 
     Args:
         manifest: of the run.
-        published: by tensor number; given exactly when the manifest's basis is published (`decode_basis_untrusted`).
+        published: given exactly when the manifest's basis is published (`decode_basis_untrusted`).
         renewals: later ones, by the first epoch that has them (`Roster.renewals`).
     """
 
     def __init__(
         self,
         manifest: Manifest,
-        published: Sequence[Basis] | None = None,
+        published: BasisContent | None = None,
         renewals: Mapping[int, Published] | None = None,
     ) -> None:
         assert (published is not None) == (manifest.method.basis is BasisKind.PUBLISHED)
         self.manifest = manifest
         self._published: dict[int, Published] = {}
+        self.start: Start | None = None
         if published is not None:
-            self._published = {0: Published(sha256=manifest.method.basis_sha256, bases=published), **(renewals or {})}
+            first = Published(sha256=manifest.method.basis_sha256, bases=published.bases)
+            self._published = {0: first, **(renewals or {})}
+            self.start = published.start
         self._starts = sorted(self._published)
 
     def name(self, epoch: int) -> str:

@@ -3,66 +3,130 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from protocol.errors import Reject, RejectReason
-from protocol.run import Manifest, TensorSpec, basis_bytes
+from protocol.run import Manifest, TensorKind, TensorSpec, basis_bytes, start_rank_of
 from protocol.subspace.directions import Basis, Int8Array
 
-MAGIC = b"sfnode/basis/1" + b"\n\0"
+MAGIC = b"sfnode/basis/2" + b"\n\0"
+START_EXP_MIN: Final = -60
 _NUMBERS = np.dtype(">u4")
+_EXPONENT = np.dtype(">i4")
+_FIRST: Final = 32  # bytes before the shapes: magic, rank, tensors, start rank, start exponent
 
 
-def encode_basis(rank: int, bases: Sequence[Basis]) -> bytes:
-    """The file: magic, rank, number of tensors, rows and cols of each, then per tensor U and V, row by row, int8."""
-    shapes = [(len(each.u), 0 if each.v is None else len(each.v)) for each in bases]
-    entries = [matrix.tobytes() for each in bases for matrix in (each.u, each.v) if matrix is not None]
-    numbers = np.array([rank, len(bases), *(size for shape in shapes for size in shape)], dtype=_NUMBERS)
-    return b"".join([MAGIC, numbers.tobytes(), *entries])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """From where a run sets out: each matrix begins at W0 + 2^(exp - 2 basis_unit_exp) U V^T.
+
+    Attributes:
+        products: U and V of each tensor, int8 with as many columns as the start's rank; None for a vector.
+    """
+
+    exp: int
+    products: tuple[Basis | None, ...]
 
 
-def rank_and_max(data: bytes) -> tuple[int, int]:
-    """Rank and largest |entry| of a basis file, whatever its tensors; Reject when ``data`` is not a basis file."""
-    start = len(MAGIC)
-    if not data.startswith(MAGIC) or len(data) < start + 2 * _NUMBERS.itemsize:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BasisContent:
+    """What a file holds: the basis of each tensor by its number, and the start if there is one."""
+
+    bases: tuple[Basis, ...]
+    start: Start | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BasisShape:
+    """What a manifest says of a file: ranks (the start's is 0 without one), and the largest |entry|."""
+
+    rank: int
+    start_rank: int
+    entry_max: int
+
+
+def encode_basis(rank: int, content: BasisContent) -> bytes:
+    """The file: magic, rank, number of tensors, rank and exponent of the start, rows and cols of each tensor, then per
+    tensor U and V, row by row, int8; then per matrix those of the start."""
+    start = content.start
+    products = [] if start is None else [each for each in start.products if each is not None]
+    start_rank = products[0].u.shape[1] if products else 0
+    shapes = [(len(each.u), 0 if each.v is None else len(each.v)) for each in content.bases]
+    head = _header(rank, shapes, start_rank, 0 if start is None else start.exp)
+    return b"".join([head, *_entries(content.bases), *_entries(products)])
+
+
+def _header(rank: int, shapes: Sequence[tuple[int, int]], start_rank: int, start_exp: int) -> bytes:
+    numbers = np.array([rank, len(shapes), start_rank], dtype=_NUMBERS).tobytes()
+    sizes = np.array([size for shape in shapes for size in shape], dtype=_NUMBERS).tobytes()
+    return b"".join([MAGIC, numbers, np.array([start_exp], dtype=_EXPONENT).tobytes(), sizes])
+
+
+def _entries(bases: Iterable[Basis]) -> list[bytes]:
+    return [matrix.tobytes() for each in bases for matrix in (each.u, each.v) if matrix is not None]
+
+
+def shape_of_basis(data: bytes) -> BasisShape:
+    """What a manifest says of a basis file, whatever its tensors; Reject when ``data`` is not a basis file."""
+    if not data.startswith(MAGIC) or len(data) < _FIRST:
         raise Reject(RejectReason.BASIS, "not a basis file: it begins differently")
-    rank, tensors = np.frombuffer(data, dtype=_NUMBERS, count=2, offset=start).tolist()
-    entries = np.frombuffer(data[start + _NUMBERS.itemsize * (2 + 2 * tensors) :], dtype=np.int8)
+    rank, tensors, start_rank = np.frombuffer(data, dtype=_NUMBERS, count=3, offset=len(MAGIC)).tolist()
+    entries = np.frombuffer(data[_FIRST + 2 * _NUMBERS.itemsize * tensors :], dtype=np.int8)
     if not len(entries):
         raise Reject(RejectReason.BASIS, "not a basis file: it has no entries")
-    return rank, max(1, int(entries.max()), -int(entries.min()))
+    return BasisShape(rank=rank, start_rank=start_rank, entry_max=max(1, _largest(entries)))
 
 
-def decode_basis_untrusted(manifest: Manifest, data: bytes, sha256: str | None = None) -> tuple[Basis, ...]:
-    """A published basis of ``manifest``, by tensor number. Reject when ``data`` is not the file that the owner names.
+def decode_basis_untrusted(manifest: Manifest, data: bytes, sha256: str | None = None) -> BasisContent:
+    """A published basis of ``manifest``. Reject when ``data`` is not the file that the owner names.
 
     Args:
-        sha256: the hash that a renewal names; None: that of the manifest.
+        sha256: the hash that a renewal names; None: that of the manifest, whose file alone may hold a start.
     """
     tensors, method = manifest.tensors, manifest.method
     # [REJECT] SPEC 4.6.1: the file's hash is the one that the owner names
     if hashlib.sha256(data).hexdigest() != (sha256 or method.basis_sha256):
         raise Reject(RejectReason.BASIS, "the SHA-256 is not the one that the run's owner names")
-    # [REJECT] SPEC 4.6.2: magic, rank and shapes are those of the run, and nothing follows
-    numbers = [method.rank, len(tensors), *(size for tensor in tensors for size in (tensor.rows, tensor.cols))]
-    header = MAGIC + np.array(numbers, dtype=_NUMBERS).tobytes()
-    if not data.startswith(header) or len(data) != basis_bytes(tensors, method.rank):
-        raise Reject(RejectReason.BASIS, "rank or shapes are not those of the run's tensors")
+    # [REJECT] SPEC 4.6.2: magic, ranks and shapes are those of the run, and nothing follows
+    start_rank = start_rank_of(manifest, sha256)
+    start_exp = int.from_bytes(data[_FIRST - 4 : _FIRST], "big", signed=True)
+    header = _header(method.rank, [(tensor.rows, tensor.cols) for tensor in tensors], start_rank, start_exp)
+    if not data.startswith(header) or len(data) != basis_bytes(manifest, sha256):
+        raise Reject(RejectReason.BASIS, "ranks or shapes are not those of the run's tensors")
+    # [REJECT] SPEC 4.6.3: the start's exponent is within its bounds
+    if not (START_EXP_MIN if start_rank else 0) <= start_exp <= 0:
+        raise Reject(RejectReason.BASIS, f"the start's exponent {start_exp} is out of bounds")
     entries = np.frombuffer(data, dtype=np.int8, offset=len(header)).copy()  # torch warns of memory it may not write
-    # [REJECT] SPEC 4.6.3: no entry exceeds basis_max
-    if max(int(entries.max()), -int(entries.min())) > method.basis_max:
+    # [REJECT] SPEC 4.6.4: no entry exceeds basis_max
+    if _largest(entries) > method.basis_max:
         raise Reject(RejectReason.BASIS, f"an entry exceeds basis_max, which is {method.basis_max}")
-    return tuple(_cut(entries, tensors, method.rank))
+    cut = _Cut(entries)
+    bases = tuple(cut.basis(tensor, method.rank) for tensor in tensors)
+    if not start_rank:
+        return BasisContent(bases=bases)
+    products = [cut.basis(tensor, start_rank) if tensor.kind is TensorKind.MATRIX else None for tensor in tensors]
+    return BasisContent(bases=bases, start=Start(exp=start_exp, products=tuple(products)))
 
 
-def _cut(entries: Int8Array, tensors: Sequence[TensorSpec], rank: int) -> list[Basis]:
-    found, start = [], 0
-    for tensor in tensors:
-        middle = start + tensor.rows * rank
-        end = middle + tensor.cols * rank
-        v = entries[middle:end].reshape(tensor.cols, rank) if tensor.cols else None
-        found.append(Basis(u=entries[start:middle].reshape(tensor.rows, rank), v=v))
-        start = end
-    return found
+def _largest(entries: Int8Array) -> int:
+    return max(int(entries.max()), -int(entries.min()))
+
+
+class _Cut:
+    """Takes matrices off the front of a file's entries."""
+
+    def __init__(self, entries: Int8Array) -> None:
+        self._rest = entries
+
+    def basis(self, tensor: TensorSpec, rank: int) -> Basis:
+        """U, and V of a matrix."""
+        u = self._matrix(tensor.rows, rank)
+        return Basis(u=u, v=self._matrix(tensor.cols, rank) if tensor.cols else None)
+
+    def _matrix(self, rows: int, rank: int) -> Int8Array:
+        found, self._rest = self._rest[: rows * rank], self._rest[rows * rank :]
+        return found.reshape(rows, rank)

@@ -13,7 +13,7 @@ from protocol.errors import OperatorError
 from protocol.ledger import StatementCodec
 from protocol.run import BasisKind
 from protocol.state import Replica
-from protocol.subspace import encode_basis
+from protocol.subspace import BasisContent, encode_basis
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.found_model import found_model
 from sfnode.cli.new_run import new_model, task_of
@@ -117,7 +117,7 @@ def make(
     folder = new_model(model, revision)
     spec = task_of(task, DataOptions(data=calibration.data), folder=folder)
     found = calibrate(calibration, folder=folder, trainable=trainable, task=spec, rank=rank)
-    data = encode_basis(found.rank, found.bases)
+    data = encode_basis(found.rank, found.content)
     write_durably(out, data)
     if is_json:
         hints = {"learning_rate": found.learning_rate, "epsilon_exp": found.epsilon_exp, "accuracy": found.accuracy}
@@ -181,7 +181,7 @@ def renew(
     found = recalibrate(calibration, bases, reached, folder)
     with replayed(directory, manifest) as replica:  # the run has gone on meanwhile
         first = _first_epoch(replica, from_epoch)
-    data = encode_basis(manifest.method.rank, found)
+    data = encode_basis(manifest.method.rank, BasisContent(bases=found))
     path = store_basis(manifest, data, origin="the new basis", data_dir=directory, sha256=_sha256(data))
     submit(directory, [StatementCodec(manifest).renew(owner, first, _sha256(data))])
     if is_json:

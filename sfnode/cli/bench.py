@@ -55,9 +55,7 @@ def step(shape: str, rows: int, tokens: int, dtype: str, device: str, basis: str
     check_can_train()
     from sfnode.training.bench import BenchBasis, bench_step
 
-    found = bench_step(
-        shape, rows=rows, tokens=tokens, dtype=dtype, basis=BenchBasis(basis), repeats=repeats, device=device
-    )
+    found = bench_step(shape, size=(rows, tokens), dtype=dtype, basis=BenchBasis(basis), repeats=repeats, device=device)
     _print(found, is_json)
 
 

@@ -144,7 +144,7 @@ def _made_basis(options: RunOptions, folder: ModelFolder, task: TaskSpec, out: P
     click.echo("making a basis from some of the data; with a large model this takes minutes", err=True)
     calibration = CalibrationOptions(data=options.data.named(options.task) or "")
     found = calibrate(calibration, folder=folder, trainable=options.trainable, task=task)
-    write_durably(out, encode_basis(found.rank, found.bases))
+    write_durably(out, encode_basis(found.rank, found.content))
     method = options.method
     suited = replace(
         method,

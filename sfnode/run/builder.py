@@ -127,6 +127,7 @@ def method_of(options: MethodOptions, basis: BasisSpec | None = None) -> tuple[M
         basis_sha256=used.sha256,
         basis_unit_exp=used.unit_exp,
         basis_max=used.entry_max,
+        start_rank=used.start_rank,
         sides=options.sides,
         shares=options.shares,
         core=options.core or best.core,

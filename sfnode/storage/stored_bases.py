@@ -11,7 +11,7 @@ from typing import Final
 from protocol.errors import OperatorError, Reject
 from protocol.run import BasisKind, Manifest
 from protocol.state import Replica
-from protocol.subspace import Bases, Basis, Published, decode_basis_untrusted, rank_and_max
+from protocol.subspace import Bases, BasisContent, Published, decode_basis_untrusted, shape_of_basis
 from sfnode.storage.files import read_bytes, write_durably
 
 BASIS_FILE: Final = "basis.bin"  # in a node's data directory: the one that the manifest names
@@ -34,23 +34,31 @@ class BasisSpec:
     Attributes:
         sha256: of the file, 64 hex digits.
         unit_exp, entry_max: entries are multiples of 2^-unit_exp, and the largest is entry_max of them.
+        start_rank: of the start that the file holds; 0 without one.
     """
 
     rank: int
     sha256: str
     unit_exp: int
     entry_max: int
+    start_rank: int = 0
 
 
 def read_basis_spec(path: Path) -> BasisSpec:
     """What the method says of the published basis in ``path``; OperatorError when there is none."""
     data = read_bytes(path, "the basis")
     try:
-        rank, entry_max = rank_and_max(data)
+        shape = shape_of_basis(data)
     except Reject as reject:
         raise OperatorError(f"--basis {path}: {reject.detail}. `sfnode basis make` writes one") from None
     digest = hashlib.sha256(data).hexdigest()
-    return BasisSpec(rank=rank, sha256=digest, unit_exp=UNIT_EXP, entry_max=entry_max)
+    return BasisSpec(
+        rank=shape.rank,
+        sha256=digest,
+        unit_exp=UNIT_EXP,
+        entry_max=shape.entry_max,
+        start_rank=shape.start_rank,
+    )
 
 
 def basis_in(data_dir: Path, manifest: Manifest) -> Path | None:
@@ -100,8 +108,8 @@ def read_bases(manifest: Manifest, path: Path | None, renewals: Sequence[Renewed
     first = _decode(manifest, read_bytes(path, "the basis"), str(path))
     later = {}
     for each in renewals:
-        tensors = _decode(manifest, read_bytes(Path(each.file), "the basis"), each.file, each.sha256)
-        later[each.from_epoch] = Published(sha256=each.sha256, bases=tensors)
+        content = _decode(manifest, read_bytes(Path(each.file), "the basis"), each.file, each.sha256)
+        later[each.from_epoch] = Published(sha256=each.sha256, bases=content.bases)
     return Bases(manifest, first, later)
 
 
@@ -116,7 +124,7 @@ def store_basis(manifest: Manifest, data: bytes, *, origin: str, data_dir: Path,
     return path
 
 
-def _decode(manifest: Manifest, data: bytes, origin: str, sha256: str | None = None) -> tuple[Basis, ...]:
+def _decode(manifest: Manifest, data: bytes, origin: str, sha256: str | None = None) -> BasisContent:
     try:
         return decode_basis_untrusted(manifest, data, sha256)
     except Reject as reject:

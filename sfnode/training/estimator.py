@@ -180,7 +180,7 @@ class Estimator:
     def _closed_weights(self, live_epoch: int) -> dict[str, Weight]:
         name = self._bases.name(live_epoch)
         closed = {epoch: flat for epoch, flat in self._epochs.items() if self._bases.name(epoch) != name and flat.any()}
-        if not closed:
+        if not closed and self._bases.start is None:
             self._fold = None
             return {}
         key = self._manifest.run_id + _digest(self._bases, closed)

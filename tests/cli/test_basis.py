@@ -35,7 +35,7 @@ def test_basis_make__then_init__a_run_that_names_the_file(made: Path, tmp_path: 
     assert (method.basis, method.rank) == (BasisKind.PUBLISHED, 8)
     assert method.basis_sha256 == hashlib.sha256(made.read_bytes()).hexdigest()
     assert (method.core, method.scalar) == (CoreKind.RADEMACHER, ScalarKind.NORMALISED)  # what learns best with one
-    assert len(decode_basis_untrusted(manifest, made.read_bytes())) == len(manifest.tensors)
+    assert len(decode_basis_untrusted(manifest, made.read_bytes()).bases) == len(manifest.tensors)
 
 
 def test_init__basis_and_own_choices__are_kept(made: Path, tmp_path: Path) -> None:

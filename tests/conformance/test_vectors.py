@@ -180,9 +180,9 @@ def test_readme__worked_numbers_of_the_specification__stand_in_the_vectors() -> 
     for number in (
         "b815b1ad7a7f43eac254eb73b66057b6d8ab3e7e8648b71df4a06c1794dcf3fe",
         "669780d2e34f4b19",
-        "4daa80b694953e6fd9bae16d93a1bfd93d8b821f87904bdaa02bc29dc0c5c105",
-        "9a17b0bcb176ccb39db267c7c856b4a141d630fdd713e1b72f5abd607ef8fe66",
-        "2d98b51aaa16b7a01f1b791fc411c4227cff8364810cdc4512d39a219db454d9",
+        "3d1b3967990eeb45b0b04006d66e1dd07dc757bfe659daa38a1b3f817c856e41",
+        "a6546c4c4c6444a6cd1968ae3d7dae021d0a0d68df8832b73f8305a075bde300",
+        "e4568c080ab11274f54ace8890d90e31a9f628d12e681e4facfc03eb1dae3499",
         "9201cd012c",
     ):
         assert number in SPEC and number in vectors

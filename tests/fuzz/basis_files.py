@@ -10,21 +10,29 @@ import numpy as np
 
 from protocol.errors import Reject
 from protocol.run.manifest import Manifest, checked
-from protocol.subspace.basis_file import decode_basis_untrusted, encode_basis
+from protocol.subspace.basis_file import BasisContent, Start, decode_basis_untrusted, encode_basis
 from protocol.subspace.directions import Basis
 from tests.fuzz.catalogue import Target
 from tests.fuzz.verdicts import reason_of
 from tests.support.manifests import manifest_data
 
-_RANK, _LARGEST = 2, 8
+_RANK, _LARGEST, _START_RANK = 2, 8, 1
 _TENSORS = (
     {"name": "a", "kind": "matrix", "rows": 2, "cols": 1},
     {"name": "b", "kind": "vector", "rows": 1, "cols": 0},
 )
-_HEADER = b"sfnode/basis/1\n\0" + b"".join(n.to_bytes(4, "big") for n in (2, 2, 2, 1, 1, 0))
+_HEADER = b"sfnode/basis/2\n\0" + b"".join(n.to_bytes(4, "big") for n in (2, 2, 1))
+_SHAPES = b"".join(n.to_bytes(4, "big") for n in (2, 1, 1, 0))
+_ENTRIES = len(_HEADER) + 4 + len(_SHAPES)  # the start's exponent is between them
 
 
-_METHOD = {"rank": _RANK, "basis": "published", "basis_sha256": "0" * 64, "basis_max": _LARGEST}
+_METHOD = {
+    "rank": _RANK,
+    "basis": "published",
+    "basis_sha256": "0" * 64,
+    "basis_max": _LARGEST,
+    "start_rank": _START_RANK,
+}
 _RUN = checked({**manifest_data(**_METHOD), "tensors": list(_TENSORS)})
 
 
@@ -35,8 +43,11 @@ def _manifest(data: bytes) -> Manifest:
 
 def check_basis(data: bytes) -> None:
     """Once as the file that the manifest names, once as another."""
-    expected = data[: len(_HEADER)] == _HEADER and len(data) == len(_HEADER) + 8
-    entries = [byte - 256 if byte > 127 else byte for byte in data[len(_HEADER) :]]
+    expected = data.startswith(_HEADER) and data[_ENTRIES - len(_SHAPES) : _ENTRIES] == _SHAPES
+    expected = expected and len(data) == _ENTRIES + 8 + 3
+    exponent = int.from_bytes(data[len(_HEADER) : len(_HEADER) + 4], "big", signed=True)
+    expected = expected and -60 <= exponent <= 0
+    entries = [byte - 256 if byte > 127 else byte for byte in data[_ENTRIES:]]
     expected = expected and all(-_LARGEST <= entry <= _LARGEST for entry in entries)
     manifest = _manifest(data)
     assert _is_accepted(manifest, data) is expected
@@ -45,13 +56,14 @@ def check_basis(data: bytes) -> None:
 
 def _is_accepted(manifest: Manifest, data: bytes) -> bool:
     try:
-        bases = decode_basis_untrusted(manifest, data)
+        content = decode_basis_untrusted(manifest, data)
     except Reject as reject:
         reason = reason_of(reject)
     else:
         reason = ""
-        assert encode_basis(_RANK, bases) == data
-        assert [each.u.shape for each in bases] == [(2, 2), (1, 2)] and bases[1].v is None
+        assert encode_basis(_RANK, content) == data
+        assert [each.u.shape for each in content.bases] == [(2, 2), (1, 2)] and content.bases[1].v is None
+        assert content.start is not None and content.start.products[1] is None
     assert reason in ("", "BASIS")
     return not reason
 
@@ -59,15 +71,17 @@ def _is_accepted(manifest: Manifest, data: bytes) -> bool:
 def basis_seeds() -> Iterator[bytes]:
     """A good file, its largest entries, and each fault."""
     u, v = np.array([[1, -2], [3, -4]], np.int8), np.array([[5, -6]], np.int8)
-    good = encode_basis(_RANK, [Basis(u=u, v=v), Basis(u=np.array([[8, -8]], np.int8), v=None)])
+    bases = (Basis(u=u, v=v), Basis(u=np.array([[8, -8]], np.int8), v=None))
+    start = Start(exp=-7, products=(Basis(u=u[:, :1], v=v[:, :1]), None))
+    good = encode_basis(_RANK, BasisContent(bases=bases, start=start))
     yield good
     yield good[:-1]
     yield good + b"\0"
     yield good[:-1] + b"\xf7"
     yield good[:-1] + b"\x09"
     yield good[:-1] + b"\x80"
-    yield good.replace(b"basis/1", b"basis/2")
-    for offset in range(19, 40, 4):
+    yield good.replace(b"basis/2", b"basis/1")
+    for offset in range(19, 48, 4):
         yield good[:offset] + bytes([good[offset] ^ 3]) + good[offset + 1 :]
     yield b""
 

@@ -142,9 +142,10 @@ def _check_promises_of_kinds(manifest: Manifest) -> None:
     method, task = manifest.method, manifest.task
     if method.basis is BasisKind.PUBLISHED:
         assert len(bytes.fromhex(method.basis_sha256)) == 32
-        assert basis_bytes(manifest.tensors, method.rank) <= limits.BASIS_BYTES_MAX
+        assert basis_bytes(manifest) <= limits.BASIS_BYTES_MAX
     else:
-        assert (method.basis_sha256, method.basis_unit_exp, method.basis_max) == ("", 0, 1)
+        found = (method.basis_sha256, method.basis_unit_exp, method.basis_max, method.start_rank)
+        assert found == ("", 0, 1, 0)
     assert (len(task.label_words) >= 2) is (task.completion == "") is (task.kind is TaskKind.CLASSIFICATION)
     assert task.kind is not TaskKind.COMPLETION or task.objective is Objective.LOSS
 

@@ -51,10 +51,10 @@ def test_envelope__example_of_the_specification__has_these_bytes() -> None:
     assert envelope.record.hex() == (
         "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29"
         "00000007"
-        "a8fcd859002c0563"
+        "123218c327f6528c"
         "fed4"
-        "1c1d3f2c5253f4507ef760ff8efeff89b451266b997af982d418b1db0ceb86cd"
-        "2fb42e71e9df33f4653d0f96e08305a7c7b7aa27e28f98665e5122ac383f3b0c"
+        "b5ec4184a4de6f03b63a50befa73af7898d07bd9771e51f433ae207c909b3f0a"
+        "0fbf3cebd40cb783a36e14c815c7d6e2c24c3947173d70cb98ad31b66b8b6000"
     )
     assert EnvelopeCodec(RAW).decode_untrusted(envelope.record) == envelope
 

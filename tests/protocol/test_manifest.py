@@ -21,7 +21,7 @@ from protocol.run.manifest import (
 from protocol.schema import to_plain
 from tests.support.manifests import OWNER, manifest_data, small_manifest
 
-RUN_ID = "d6ff5e430ae63e92401b0277d93d675adc7372d3aa6d7f83021f63b8f06961de"
+RUN_ID = "890e92657ea2d74796f69abc1e82b6fc0705b8f655006bc6128a7181193bd0b8"
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
@@ -107,6 +107,8 @@ BROKEN_FIELDS = [
     ("method.basis_unit_exp", 1, "method.basis_unit_exp"),
     ("method.basis_unit_exp", 7, "manifest.method.basis_unit_exp"),
     ("method.basis_max", 2, "method.basis_max"),
+    ("method.start_rank", 1, "method.start_rank"),
+    ("method.start_rank", 129, "manifest.method.start_rank"),
     ("method.basis_max", 128, "manifest.method.basis_max"),
     ("method.sides", 3, "manifest.method.sides"),
     ("method.shares", 2, "method.shares"),
@@ -176,7 +178,7 @@ def test_manifest__any_field_missing__is_refused_by_name() -> None:
         return found
 
     cases = missing_one(manifest_data())
-    assert len(cases) == 53
+    assert len(cases) == 54
     for name, data in cases:
         check_refused(data, RejectReason.MANIFEST_FIELD, f"field '{name}' is missing")
 
@@ -240,13 +242,13 @@ def test_manifest__task_of_mixed_kinds__is_refused(task: dict[str, Any], text: s
 
 
 def test_manifest__file_of_a_published_basis_too_large_to_serve__is_refused() -> None:
-    published = {"basis": "published", "basis_sha256": "a" * 64, "rank": 16, "clip": 1}
-    largest = {"name": "a", "kind": "matrix", "rows": (1 << 24) - 18, "cols": 16}
+    published = {"basis": "published", "basis_sha256": "a" * 64, "rank": 8, "start_rank": 8, "clip": 1}
+    largest = {"name": "a", "kind": "matrix", "rows": (1 << 24) - 19, "cols": 16}  # 32 + 8 + 16 (rows + cols)
     data = {**manifest_data(**published), "tensors": [largest]}
-    assert basis_bytes(checked(data).tensors, 16) == limits.BASIS_BYTES_MAX
+    assert limits.BASIS_BYTES_MAX - basis_bytes(checked(data)) == 8
     above = {**data, "tensors": [{**largest, "cols": 17}]}
     check_refused(above, RejectReason.MANIFEST_FIELD, "published basis would exceed")
-    random = {"basis": "random", "basis_sha256": ""}
+    random = {"basis": "random", "basis_sha256": "", "start_rank": 0}
     checked({**above, "method": {**above["method"], **random}})
 
 

@@ -19,7 +19,7 @@ from protocol.run.method import BasisKind
 from protocol.schema import to_plain
 from protocol.state.coefficients import CoefficientLayout, view_exp
 from protocol.subspace.bases import Bases, Published
-from protocol.subspace.basis_file import decode_basis_untrusted, encode_basis
+from protocol.subspace.basis_file import BasisContent, decode_basis_untrusted, encode_basis
 from protocol.subspace.directions import Basis, direction_factors, scale_exp
 from protocol.subspace.sampling import example_indices
 from sfnode.training.estimator import Estimator
@@ -126,7 +126,7 @@ def renewed_basis(manifest: Manifest) -> Published:
     """Another basis of a run whose basis is published."""
     data = basis_data(manifest, 41)
     sha256 = hashlib.sha256(data).hexdigest()
-    return Published(sha256=sha256, bases=decode_basis_untrusted(manifest, data, sha256))
+    return Published(sha256=sha256, bases=decode_basis_untrusted(manifest, data, sha256).bases)
 
 
 def basis_data(manifest: Manifest, stride: int) -> bytes:
@@ -136,4 +136,4 @@ def basis_data(manifest: Manifest, stride: int) -> bytes:
         sides = [np.arange(size * rank) * stride + index for size in (tensor.rows, tensor.cols)]
         u, v = (((side % 23) - 11).astype(np.int8).reshape(-1, rank) for side in sides)
         chosen.append(Basis(u=u, v=v if tensor.kind is TensorKind.MATRIX else None))
-    return encode_basis(rank, chosen)
+    return encode_basis(rank, BasisContent(bases=tuple(chosen)))

@@ -53,6 +53,7 @@ def manifest_data(**method: Any) -> dict[str, Any]:
             "basis_sha256": "",
             "basis_unit_exp": 0,
             "basis_max": 1,
+            "start_rank": 0,
             "sides": 2,
             "shares": 1,
             "core": "canonical",

@@ -9,7 +9,7 @@ import numpy as np
 from protocol.run.manifest import Manifest, SignedManifest, checked, sign_manifest
 from protocol.run.method import BasisKind
 from protocol.schema import to_plain
-from protocol.subspace.basis_file import encode_basis
+from protocol.subspace.basis_file import BasisContent, encode_basis
 from protocol.subspace.directions import Basis, Int8Array
 from sfnode.run.builder import BEST, MethodOptions, method_of
 from sfnode.storage.stored_bases import BasisSpec
@@ -26,8 +26,8 @@ def basis_for(manifest: Manifest, number: int = 7) -> bytes:
     def signs(rows: int) -> Int8Array:
         return (16 * generator.integers(0, 2, (rows, RANK)) - 8).astype(np.int8)
 
-    bases = [Basis(u=signs(each.rows), v=signs(each.cols) if each.cols else None) for each in manifest.tensors]
-    return encode_basis(RANK, bases)
+    bases = tuple(Basis(u=signs(each.rows), v=signs(each.cols) if each.cols else None) for each in manifest.tensors)
+    return encode_basis(RANK, BasisContent(bases=bases))
 
 
 def published_demo_run(*, steps: int, epoch_steps: int = 1_024) -> tuple[SignedManifest, bytes]:

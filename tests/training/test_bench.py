@@ -45,7 +45,7 @@ def tiny_rows() -> RowBatch:
 def test_bench_step__tiny_shape__reports_every_ratio(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     peak = {alternative.value: 100 + 10 * index for index, alternative in enumerate(Alternative)}
     monkeypatch.setattr("sfnode.training.bench.step_cost.peaks", lambda *settings: peak)  # its own test is below
-    found = bench_step("opt-tiny", rows=4, tokens=8, dtype=dtype, repeats=2, device="cpu")
+    found = bench_step("opt-tiny", size=(4, 8), dtype=dtype, repeats=2, device="cpu")
     for name in ("forward", "full_forward", "mezo", "mezo_same_tensors", "backprop", "lora"):
         ratio = found[f"ratio_to_{name}"]
         assert isinstance(ratio, float)
@@ -124,7 +124,7 @@ def test_bench_replay__few_updates__parts_make_the_whole() -> None:
 
 def test_bench__unknown_shape__is_refused() -> None:
     with pytest.raises(OperatorError, match="shape 'opt-9b': known are"):
-        bench_step("opt-9b", rows=4, tokens=8, dtype="fp32")
+        bench_step("opt-9b", size=(4, 8), dtype="fp32")
 
 
 def test_bench_runs__shape_without_model__has_the_models_tensors() -> None:

@@ -74,6 +74,7 @@ class Shuffled(Bases):
 
     def __init__(self, bases: Bases, order: NDArray[np.int64]) -> None:
         self.manifest = bases.manifest
+        self.start = bases.start
         self._bases = bases
         self._order = order
 

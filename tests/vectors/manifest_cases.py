@@ -32,6 +32,7 @@ NUMBERS: tuple[tuple[str, int, int, Data], ...] = (
     ("method.epoch_steps", 1, 1 << 20, {}),
     ("method.basis_unit_exp", 0, 6, PUBLISHED),
     ("method.basis_max", 1, 127, PUBLISHED),
+    ("method.start_rank", 0, 128, PUBLISHED),
     ("method.epsilon_exp", -30, 0, {}),
     ("method.sides", 1, 2, {}),
     ("method.directions", 1, 256, {"task.batch_rows": 512}),
@@ -324,6 +325,7 @@ def _broken_rules() -> Iterator[tuple[int, str, Data]]:
     yield 7, "random basis with a hash", {"method.basis_sha256": "a" * 64}
     yield 7, "random basis with units", {"method.basis_unit_exp": 1}
     yield 7, "random basis with larger entries", {"method.basis_max": 2}
+    yield 7, "random basis with a start", {"method.start_rank": 1}
     yield 8, "private data with a hash", {"task.data_sha256": "a" * 64}
     yield 8, "public data without a hash", {"task.data": "file:x"}
     yield 12, "classification with a completion", {"task.completion": "x"}
@@ -374,10 +376,10 @@ def _work_bounds() -> Iterator[Case]:
 
 def _basis_bounds() -> Iterator[Case]:
     """What a published basis makes of 1.4.7 and 1.4.11."""
-    file = {**PUBLISHED, "method.rank": 16}
-    for rows in ((1 << 24) - 18, (1 << 24) - 17):  # 24 + 8 + 16 x (rows + 16): 2^28, and 16 more
+    file = {**PUBLISHED, "method.rank": 8, "method.start_rank": 8}
+    for rows in ((1 << 24) - 19, (1 << 24) - 18):  # 32 + 8 + 16 x (rows + 16): 8 less than 2^28, and 8 more
         row = {**file, "tensors.0.rows": rows, "tensors.0.cols": 16}
-        yield _field(f"rule 1.4.7: a file for {rows} x 16", row, is_valid=rows == (1 << 24) - 18)
+        yield _field(f"rule 1.4.7: a file for {rows} x 16", row, is_valid=rows == (1 << 24) - 19)
     yield _field("rule 1.4.7: no file, no bound", {"tensors.0.rows": 1 << 24, "method.rank": 64}, is_valid=True)
     long: Data = {"method.rank": 1, "method.epoch_steps": 1 << 20, "steps": 1 << 20, "authors_max": 1 << 16}
     for largest in (7, 8):  # 2^16 x 2^20 x 2^11 x largest^2

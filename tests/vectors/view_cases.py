@@ -15,7 +15,7 @@ from protocol.subspace.bases import Bases, Published
 from protocol.subspace.basis_file import decode_basis_untrusted
 from sfnode.training.model.folding import fold_weights
 from tests.vectors.basis_file_cases import EXAMPLE as SIDES
-from tests.vectors.basis_file_cases import encoded, manifest_for
+from tests.vectors.basis_file_cases import START, encoded, manifest_for
 from tests.vectors.notation import Case, Document, case, document
 from tests.vectors.runs import run, texts
 
@@ -28,9 +28,17 @@ _SMALL = {"rank": 4, "alpha_exp": -3, "clip": 1}
 _CANONICAL = run(_SMALL, tensors=_TENSORS)
 _RADEMACHER = run(_SMALL | {"core": "rademacher"}, tensors=_TENSORS)
 _ODD = run(_SMALL | {"core": "rademacher", "rank": 2, "alpha_exp": 0}, tensors=_TENSORS)
-_FILE, _LATER = encoded(SIDES), encoded([(([[2, 2], [3, 3]]), [[5, 5]]), ([[7, 7]], None)])
-_PUBLISHED = manifest_for(SIDES, _FILE, 8)
-_RUNS = {"canonical": _CANONICAL, "Rademacher": _RADEMACHER, "Rademacher, r = 2": _ODD, "published": _PUBLISHED}
+_LATER = encoded([(([[2, 2], [3, 3]]), [[5, 5]]), ([[7, 7]], None)])
+_FILES = {"published": encoded(SIDES), "published with a start": encoded(SIDES, START)}
+_STARTED = "published with a start"
+_PUBLISHED = manifest_for(SIDES, _FILES["published"], 8)
+_RUNS = {
+    "canonical": _CANONICAL,
+    "Rademacher": _RADEMACHER,
+    "Rademacher, r = 2": _ODD,
+    "published": _PUBLISHED,
+    _STARTED: manifest_for(SIDES, _FILES[_STARTED], 8, 1),
+}
 
 Epochs: TypeAlias = Mapping[int, list[int]]
 
@@ -46,14 +54,14 @@ def _view(
     manifest = _RUNS[manifest_name]
     plain = {each.name: _base(each.rows, each.cols, base) for each in manifest.tensors}
     folded = fold_weights(
-        _bases(manifest, renewals or {}), {epoch: np.array(flat) for epoch, flat in epochs.items()}, plain
+        _bases(manifest_name, renewals or {}), {epoch: np.array(flat) for epoch, flat in epochs.items()}, plain
     )
     weights = [folded.get(each.name, plain[each.name]) for each in manifest.tensors]
     given = {
         "manifest": manifest_name,
         "base": [each.to(torch.int64).tolist() for each in plain.values()],
         "epochs": [[epoch, [str(value) for value in flat]] for epoch, flat in epochs.items()],
-        "basis": _FILE.hex() if manifest is _PUBLISHED else "",
+        "basis": _FILES[manifest_name].hex() if manifest_name in _FILES else "",
         "renewals": [[epoch, data.hex()] for epoch, data in (renewals or {}).items()],
     }
     return case(name, "view", given, {"tensors": [_exact(manifest, *each) for each in enumerate(weights)]})
@@ -65,14 +73,15 @@ def _base(rows: int, cols: int, value: int) -> torch.Tensor:
     return value * (1 + torch.arange(rows * max(cols, 1), dtype=torch.float64).view(shape))
 
 
-def _bases(manifest: Manifest, renewals: Mapping[int, bytes]) -> Bases:
-    if manifest is not _PUBLISHED:
+def _bases(manifest_name: str, renewals: Mapping[int, bytes]) -> Bases:
+    manifest = _RUNS[manifest_name]
+    if manifest_name not in _FILES:
         return Bases(manifest)
     later: dict[int, Published] = {}
     for epoch, data in renewals.items():
         sha256 = hashlib.sha256(data).hexdigest()
-        later[epoch] = Published(sha256=sha256, bases=decode_basis_untrusted(manifest, data, sha256))
-    return Bases(manifest, decode_basis_untrusted(manifest, _FILE), later)
+        later[epoch] = Published(sha256=sha256, bases=decode_basis_untrusted(manifest, data, sha256).bases)
+    return Bases(manifest, decode_basis_untrusted(manifest, _FILES[manifest_name]), later)
 
 
 def _exact(manifest: Manifest, index: int, weights: torch.Tensor) -> dict[str, object]:
@@ -111,5 +120,10 @@ def _published() -> Iterator[Case]:
     yield _view("published: one basis for all epochs", "published", {0: flat, 1: flat, 2: _ramp(_PUBLISHED, -2)})
     yield _view("published: another basis from epoch 1 on", "published", {0: flat}, {1: _LATER})
     yield _view("published: coefficients from epoch 1 on", "published", {1: flat, 2: flat}, {1: _LATER})
-    again = {1: _LATER, 2: _FILE}
+    again = {1: _LATER, 2: _FILES["published"]}
     yield _view("published: the first basis again from epoch 2 on", "published", {1: flat, 2: flat}, again)
+    yield _view("start: no coefficients", _STARTED, {})
+    yield _view("start: and coefficients of two epochs", _STARTED, {0: flat, 1: flat})
+    yield _view("start: a renewal has none, and keeps it", _STARTED, {0: flat, 1: flat}, {1: _LATER})
+    again = {1: _LATER, 2: _FILES[_STARTED]}
+    yield _view("start: once, although the first basis comes again", _STARTED, {1: flat, 2: flat}, again)

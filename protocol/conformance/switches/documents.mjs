@@ -72,8 +72,8 @@ const LOGS = of("log_file.mjs", "logs.json", [
     "renewed bases may be missing",
     'demand(next.kind === RENEWED, "a renewed basis is missing");',
     "if (next.kind !== RENEWED) break;",
-    "const named =",
-    "if (parts.length === 0) continue;\n      const named =",
+    "      readBasisFile(named, Buffer.concat(parts));",
+    "      if (parts.length === 0) continue;\n      readBasisFile(named, Buffer.concat(parts));",
   ],
   [
     "9.4.2 LOG_FORMAT",

@@ -70,15 +70,25 @@ const SUBSPACE = [
       "for (const [epoch, flat] of epochs.slice(0, 1))",
     ],
     ["4.5", "a matrix is transposed", "core[i * rank + j]", "core[j * rank + i]"],
+    ["4.5", "no start", "bases.start && kind", "false && kind"],
+    ["4.5", "a start of the wrong sign", "scaled[index] += entry << shift", "scaled[index] -= entry << shift"],
+    ["4.5", "a start without its exponent", "bases.start.exp - 2", "-2"],
     ["4.6", "renewed bases are not used", "[[0, file], ...renewals]", "[[0, file]]"],
     ["4.6", "a renewed basis from the next epoch on", "from <= epoch", "from < epoch || from === 0"],
+  ]),
+  ...of("basis_file.mjs", "views.json", [
+    ["4.6", "a renewal has a start", "sha256 === method.basis_sha256 ? method.start_rank : 0", "method.start_rank"],
   ]),
   ...of("basis_file.mjs", "subspace.json", [
     ["4.6", "entries without a sign", "new Int8Array(data", "new Uint8Array(data"],
     ["4.6.1 BASIS", "any file", 'createHash("sha256").update(data).digest("hex") === digest', "true"],
-    ["4.6.2 BASIS", "any beginning", "data.subarray(0, start.length).equals(start) && data.length", "data.length"],
-    ["4.6.2 BASIS", "any length", " && data.length === basisFileBytes(manifest)"],
-    ["4.6.3 BASIS", "entries beyond basis_max", "Math.abs(entry) <= largest", "true"],
+    ["4.6.2 BASIS", "any beginning", "isHead && isShaped", "isShaped"],
+    ["4.6.2 BASIS", "any shapes", "isHead && isShaped", "isHead"],
+    ["4.6.2 BASIS", "any length", " && data.length === basisFileBytes({ method, tensors })"],
+    ["4.6.3 BASIS", "a start that grows", "exp <= 0 && exp >=", "exp >="],
+    ["4.6.3 BASIS", "a start of any size", " && exp >= (startRank === 0 ? 0 : START_EXP_MIN)"],
+    ["4.6.3 BASIS", "an exponent without a start", "startRank === 0 ? 0 : START_EXP_MIN", "START_EXP_MIN"],
+    ["4.6.4 BASIS", "entries beyond basis_max", "Math.abs(entry) <= largest", "true"],
   ]),
 ];
 

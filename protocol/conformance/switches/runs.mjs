@@ -123,6 +123,7 @@ export const SWITCHES_OF_RUNS = [
     ],
     ["1.4.7 MANIFEST_FIELD", "a hash of a random basis", 'digest === "" && unitExponent', "unitExponent"],
     ["1.4.7 MANIFEST_FIELD", "a unit of a random basis", "unitExponent === 0 && largest === 1", "largest === 1"],
+    ["1.4.7 MANIFEST_FIELD", "a start of a random basis", " && startRank === 0"],
     [
       "1.4.7 MANIFEST_FIELD",
       "large entries of a random basis",

@@ -43,14 +43,15 @@ COMPARED: Final = {
 def bench_step(
     shape: str,
     *,
-    rows: int,
-    tokens: int,
+    size: tuple[int, int],
     dtype: str,
     basis: BenchBasis = BenchBasis.RANDOM,
     repeats: int = REPEATS,
     device: str = "auto",
 ) -> dict[str, object]:
-    """One step (both signs, ``rows`` rows each) against all references of `COMPARED`, in one process, in turn.
+    """One step (both signs) against all references of `COMPARED`, in one process, in turn.
+
+    ``size``: rows on each side, and tokens of a row.
 
     Returns:
         ratio_to_forward: step / forward; ratio_to_full_forward alike.
@@ -61,10 +62,10 @@ def bench_step(
         All are ratios of medians; `ratios` has the quartiles of neighbouring runs, `seconds` medians, `spread` the
         middle half's width as a share of the median.
     """
-    where = choose_device(device)
+    (rows, tokens), where = size, choose_device(device)
     model = random_model(shape, where, choose_dtype(dtype))
     bases = bench_bases(trainable_tensors(model), basis, rows=rows, tokens=tokens, epochs=2)
-    quick, slow = _actions(model, bases, (rows, tokens))
+    quick, slow = _actions(model, bases, size)
     times = timed_in_turn(quick, where, repeats)
     slow_times = timed_in_turn(slow | {"step": quick["step"]}, where, min(repeats, SLOW_REPEATS))
     return {
@@ -77,7 +78,7 @@ def bench_step(
         "threads": torch.get_num_threads(),
         "trained_parameters": weights_of(bases.manifest.tensors),
         **_ratios(times, slow_times),
-        **_memory(peaks(shape, (rows, tokens), dtype, where.type)),
+        **_memory(peaks(shape, size, dtype, where.type)),
         "compared": COMPARED,
     }
 

@@ -27,7 +27,7 @@ from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import FORMAT, BasisKind, CoreKind, Manifest, TensorKind, TensorSpec, checked, no_model
 from protocol.schema import to_plain
 from protocol.state import CoefficientLayout
-from protocol.subspace import Bases, decode_basis_untrusted, encode_basis, seed_of, words
+from protocol.subspace import Bases, BasisContent, decode_basis_untrusted, encode_basis, seed_of, words
 from sfnode.training.task import Example, TaskData
 
 # name -> (hidden, layers, heads, ffn) of OPT (Zhang et al., arXiv 2205.01068, table 1)
@@ -166,6 +166,7 @@ def bench_manifest(
                 "basis_sha256": "",
                 "basis_unit_exp": 0,
                 "basis_max": 1,
+                "start_rank": 0,
                 "sides": 2,
                 "shares": 1,
                 "core": str(core),
@@ -199,7 +200,8 @@ def bench_bases(tensors: Sequence[TensorSpec], basis: BenchBasis, *, rows: int, 
 def published(bases: Bases) -> Bases:
     """The same run with its first epoch's bases published for all epochs."""
     method = bases.manifest.method
-    data = encode_basis(method.rank, [bases.of(0, index) for index in range(len(bases.manifest.tensors))])
+    content = BasisContent(bases=tuple(bases.of(0, index) for index in range(len(bases.manifest.tensors))))
+    data = encode_basis(method.rank, content)
     method = replace(method, basis=BasisKind.PUBLISHED, basis_sha256=hashlib.sha256(data).hexdigest())
     manifest = checked(to_plain(replace(bases.manifest, method=method), as_rows=False))
     return Bases(manifest, decode_basis_untrusted(manifest, data))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.subspace import Basis
+from protocol.subspace import Basis, BasisContent, Start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,6 +13,7 @@ class FoundBasis:
 
     Attributes:
         bases: of every tensor, in the order of the manifest.
+        start: from where the run sets out; None: from the model as it is.
         learning_rate, epsilon_exp: that suit the size of its entries; None: those of `sfnode init`.
         accuracy: of the labels that its columns tell, of examples that it was not fitted to; None: not known. A run may
             reach less, for the layers after a column change what it adds.
@@ -22,6 +23,12 @@ class FoundBasis:
     learning_rate: float | None = None
     epsilon_exp: int | None = None
     accuracy: float | None = None
+    start: Start | None = None
+
+    @property
+    def content(self) -> BasisContent:
+        """What its file holds."""
+        return BasisContent(bases=self.bases, start=self.start)
 
     @property
     def rank(self) -> int:

@@ -1,4 +1,4 @@
-"""The float view of the integer state: W = W0 - sum over epochs of 2^k U C V^T, folded exactly (SPEC 4.5).
+"""The float view of the integer state: W = W0 + start - sum over epochs of 2^k U C V^T, folded exactly (SPEC 4.5).
 
 Each epoch's product is an integer matrix in units of the bases, and exact in fp64 whatever the order of summation,
 thread count or device, because the manifest bounds it below 2^53; epochs are added one after the other, one rounding
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from protocol.state import CoefficientLayout, view_exp
-from protocol.subspace import Bases, Int8Array
+from protocol.subspace import Bases, Basis, Int8Array
 
 Int64Array: TypeAlias = NDArray[np.int64]
 
@@ -32,7 +32,7 @@ _DROPPED_BITS: Final = {torch.bfloat16: 16, torch.float16: 13}  # of fp32's frac
 
 
 def fold_weights(bases: Bases, epochs: Mapping[int, Int64Array], base: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights that the coefficients change, by name; tensors whose coefficients are all zero are left out.
+    """The weights that the start or the coefficients change, by name; the others are left out.
 
     Args:
         bases: of the run.
@@ -49,14 +49,23 @@ def fold_weights(bases: Bases, epochs: Mapping[int, Int64Array], base: Mapping[s
 
 
 def moved_tensors(bases: Bases, epochs: Mapping[int, Int64Array]) -> dict[int, dict[int, Int64Array]]:
-    """Tensor number -> epoch -> its coefficients, in ascending order of both; without what is zero."""
+    """Tensor number -> epoch -> its coefficients, in ascending order of both; without what is zero.
+
+    A tensor that the start alone moves has no epochs.
+    """
     layout, result = CoefficientLayout(bases.manifest), {}
     for index in range(len(bases.manifest.tensors)):
         values = {epoch: layout.tensor(flat, index) for epoch, flat in sorted(epochs.items())}
         moved = {epoch: core for epoch, core in values.items() if core.any()}
-        if moved:
+        if moved or _started(bases, index) is not None:
             result[index] = moved
     return result
+
+
+def _started(bases: Bases, index: int) -> Basis | None:
+    """The start's factors of a tensor; None where it does not move it."""
+    found = None if bases.start is None else bases.start.products[index]
+    return found if found is not None and found.u.any() and found.v is not None and found.v.any() else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +80,25 @@ class Factors:
 
 
 def factors_of(bases: Bases, index: int, moved: Mapping[int, Int64Array], device: torch.device) -> list[Factors]:
-    """The products whose sum, times -2^view_exp, is the tensor's change; one per epoch, or one for all epochs with the
-    same basis where the sum of their coefficients is exact."""
-    result = []
+    """The products whose sum, times -2^view_exp, is the tensor's change.
+
+    The start's comes first; then one per epoch, or one for all epochs with the same basis where the sum of their
+    coefficients is exact.
+    """
+    result = [] if (start := _started(bases, index)) is None else [_start_factors(bases, index, start, device)]
     for epoch, core in _summed(bases, moved):
         found = bases.of(epoch, index)
         left = _wide(found.u, device) @ torch.from_numpy(core.astype(np.float64)).to(device)
         result.append(Factors(left=left, right=None if found.v is None else _wide(found.v, device)))
     return result
+
+
+def _start_factors(bases: Bases, index: int, start: Basis, device: torch.device) -> Factors:
+    """In the units of the coefficients' products, which differ by a power of two."""
+    method = bases.manifest.method
+    assert bases.start is not None and start.v is not None
+    exp = bases.start.exp - 2 * method.basis_unit_exp - view_exp(bases.manifest, index)
+    return Factors(left=_wide(start.u, device) * -(2.0**exp), right=_wide(start.v, device))
 
 
 def _summed(bases: Bases, moved: Mapping[int, Int64Array]) -> Iterator[tuple[int, Int64Array]]:
