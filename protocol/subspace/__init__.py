@@ -2,6 +2,7 @@
 
 from protocol.subspace.bases import Bases, Published
 from protocol.subspace.basis_file import (
+    START_EXP_MIN,
     BasisContent,
     BasisShape,
     Start,
@@ -33,6 +34,7 @@ __all__ = [
     "Int8Array",
     "NORMALISED_UNIT",
     "Published",
+    "START_EXP_MIN",
     "Start",
     "canonical_coordinates",
     "core_exp",

@@ -7,17 +7,42 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
 _READOUT = "sfnode.training.calibration.readout"
-_TELLING = "test_fit_readout__inputs_that_tell_the_labels_apart__new_ones_are_told_apart_as_it_says"
+_FORWARD = "sfnode.training.calibration.forward"
 _TESTS = "tests/training/test_calibration.py::"
 
 BASES = (
     Mutant(
         name="labels-moved-by-the-mean",
-        breaks="a column that should tell examples apart moves all of them alike, which drowns what it says",
+        breaks="what should tell examples apart moves all of them alike, which drowns what it says",
         edits=(Edit(_READOUT, "_differing", "centred_NI - (centred_NI @ along_I)[:, None] * along_I", "inputs_NI"),),
         detector=Tests(
             (_TESTS + "test_fit_readout__inputs_that_tell_the_labels_apart__new_ones_are_told_apart_as_it_says",)
         ),
+    ),
+    Mutant(
+        name="start-of-the-wrong-sign",
+        breaks="a run sets out from weights that tell the labels the other way round",
+        edits=(Edit("sfnode.training.model.folding", "_start_factors", "-(2.0**exp)", "2.0**exp"),),
+        detector=Tests((_TESTS + "test_forward_basis__start_in_the_weights__labels_are_told_as_it_says[llama]",)),
+    ),
+    Mutant(
+        name="estimates-without-the-start",
+        breaks="while no epoch is closed, slopes are measured at the model as it was published",
+        edits=(Edit("sfnode.training.estimator", "Estimator._closed_weights", " and self._bases.start is None", ""),),
+        detector=Tests((_TESTS + "test_forward_basis__start_in_the_weights__labels_are_told_as_it_says[llama]",)),
+    ),
+    Mutant(
+        name="examples-in-another-order",
+        breaks="the length of a start is judged by the labels of other examples",
+        edits=(
+            Edit(
+                _FORWARD,
+                "forward_basis",
+                "for members in chunks_of(examples, EVALUATION_TOKENS)",
+                "for members in [examples]",
+            ),
+        ),
+        detector=Tests((_TESTS + "test_forward_basis__start_in_the_weights__labels_are_told_as_it_says[llama]",)),
     ),
     Mutant(
         name="judged-by-what-it-was-fitted-to",
@@ -43,7 +68,7 @@ BASES = (
         breaks="of OPT's MLP, which sees all tokens in one row, the wrong tokens are read",
         edits=(
             Edit(
-                "sfnode.training.calibration.forward",
+                "sfnode.training.calibration.residual_stream",
                 "last_of",
                 "x_NTI[torch.arange(len(last_N), device=x.device), last_N]",
                 "x_NTI.flatten(0, 1)[last_N]",

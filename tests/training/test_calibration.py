@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,14 +15,20 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from protocol.errors import OperatorError
-from protocol.run.manifest import TensorKind, TensorSpec
+from protocol.run.manifest import TensorKind, TensorSpec, checked
+from protocol.run.method import BasisKind
+from protocol.schema import to_plain
+from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import decode_basis_untrusted, encode_basis
 from protocol.subspace.directions import Basis
 from sfnode.storage.stored_bases import UNIT_EXP
 from sfnode.training.calibration import basis_of
-from sfnode.training.calibration.entries import ENTRY_MAX
-from sfnode.training.calibration.forward import forward_basis, last_of, writers_of
+from sfnode.training.calibration.entries import ENTRY_MAX, as_start
+from sfnode.training.calibration.forward import forward_basis
 from sfnode.training.calibration.gradient import balanced, gradient_basis, leading
 from sfnode.training.calibration.readout import Passed, fit_readout
+from sfnode.training.calibration.residual_stream import last_of, writers_of
+from sfnode.training.estimator import Estimator
 from sfnode.training.model.tensors import TensorGroup, trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import TaskData, read_task, row_batch
@@ -117,11 +124,12 @@ def test_fit_readout__inputs_that_tell_the_labels_apart__new_ones_are_told_apart
     inputs_NI = inputs_that_tell(labels_N, 200, seed=1)
     known, new = slice(0, 120), slice(120, 240)
     readout = fit_readout(Passed(logits=torch.zeros(120, 2), labels=labels_N[known], inputs=[inputs_NI[known]]))
-    (weight_I,) = readout.weights
-    moved_N = (inputs_NI[new] - inputs_NI[known].mean(dim=0)) @ weight_I + readout.bias
-    right = ((moved_N * (readout.contrasts[1] - readout.contrasts[0]) > 0) == (labels_N[new] == 1)).float().mean()
-    assert float(right) > 0.8 and readout.accuracy == pytest.approx(float(right), abs=0.08)
-    assert abs(float(weight_I @ inputs_NI[known].mean(dim=0))) < 1e-3 * float(weight_I.norm() * inputs_NI[0].norm())
+    (weight_IL,) = readout.weights
+    right = float(((inputs_NI[new] @ weight_IL).argmax(dim=1) == labels_N[new]).float().mean())
+    assert right > 0.8 and readout.accuracy == pytest.approx(right, abs=0.08)
+    assert float(weight_IL.sum(dim=1).abs().max()) < 1e-6
+    told_NL = (inputs_NI[known] - inputs_NI[known].mean(dim=0)) @ weight_IL
+    assert float((inputs_NI[known] @ weight_IL).mean(dim=0).abs().max()) < float(told_NL.abs().mean())
 
 
 def test_fit_readout__labels_that_nothing_tells__chance() -> None:
@@ -130,17 +138,67 @@ def test_fit_readout__labels_that_nothing_tells__chance() -> None:
     assert fit_readout(Passed(logits=torch.zeros(200, 2), labels=labels_N, inputs=[noise_NI])).accuracy < 0.65
 
 
-def test_fit_readout__three_labels__each_layer_has_its_contrast() -> None:
+def test_fit_readout__three_labels__the_layers_tell_them_together() -> None:
     labels_N = torch.arange(150) % 3
     layers = [inputs_that_tell((labels_N == label).long(), 30, seed=label) for label in (0, 1)]
     readout = fit_readout(Passed(logits=torch.zeros(150, 3), labels=labels_N, inputs=layers))
-    assert readout.accuracy > 0.8 and len(readout.weights) == len(readout.bias) == 2
-    assert torch.allclose(readout.contrasts.T @ readout.contrasts, torch.eye(2), atol=1e-6)
-    assert torch.allclose(readout.contrasts.sum(dim=0), torch.zeros(2), atol=1e-6)
+    assert readout.accuracy > 0.8 and [weight.shape for weight in readout.weights] == [(30, 3), (30, 3)]
+
+
+def test_as_start__products_of_different_sizes__are_what_was_asked_for() -> None:
+    tensors = [
+        TensorSpec(name="a", kind=TensorKind.MATRIX, rows=20, cols=30),
+        TensorSpec(name="b", kind=TensorKind.VECTOR, rows=20, cols=0),
+        TensorSpec(name="c", kind=TensorKind.MATRIX, rows=4, cols=5),
+        TensorSpec(name="d", kind=TensorKind.MATRIX, rows=20, cols=30),
+    ]
+    numbers = torch.Generator().manual_seed(0)
+    wide, narrow = (torch.randn(size, 2, generator=numbers) for size in (20, 30))
+    moved = {0: (wide * 1e-3, narrow), 3: (wide * 3e-4, narrow.flip(0))}
+    start = as_start(tensors, moved)
+    assert start.products[1] is None and start.products[2] is not None and not start.products[2].u.any()
+    for index, (left, right) in moved.items():
+        product = start.products[index]
+        assert product is not None and product.v is not None
+        u, v = (torch.from_numpy(side).float() for side in (product.u, product.v))
+        made = 2.0 ** (start.exp - 2 * UNIT_EXP) * u @ v.T
+        assert float((made - left @ right.T).norm() / (left @ right.T).norm()) < 0.03
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_forward_basis__two_labels__two_columns_that_move_the_logits_as_fitted(name: str, tmp_path: Path) -> None:
+def test_forward_basis__start_in_the_weights__labels_are_told_as_it_says(name: str, tmp_path: Path) -> None:
+    """The start is fitted with hooks at work; the run puts it into the weights."""
+    shared, data = opened(MODELS[name](), tmp_path)
+    many = replace(data, examples=data.examples * 6)  # each is among the held-back ones and among the others
+    tensors = trainable_tensors(shared.model)
+    found = forward_basis(shared, tensors, many.examples, data, 1)
+    plain = model_manifest(shared.model, [TensorGroup.LINEAR])
+    file = encode_basis(1, found.content)
+    method = replace(
+        plain.method,
+        rank=1,
+        clip=1,
+        basis=BasisKind.PUBLISHED,
+        basis_sha256=hashlib.sha256(file).hexdigest(),
+        basis_unit_exp=UNIT_EXP,
+        basis_max=127,
+        start_rank=1,
+    )
+    manifest = checked(to_plain(replace(plain, method=method), as_rows=False))
+    session = Estimator(shared, Bases(manifest, decode_basis_untrusted(manifest, file)), evaluated(data))
+    unmoved = Estimator(shared, Bases(plain), evaluated(data))
+    before, after = (each.evaluate(len(data.examples)) for each in (unmoved, session))
+    assert after.loss < before.loss - 0.05
+    assert session.estimate(1, 0).loss < unmoved.estimate(1, 0).loss - 0.05
+    assert found.accuracy is not None and after.accuracy >= found.accuracy - 0.15
+
+
+def evaluated(data: TaskData) -> TaskData:
+    return replace(data, evaluation_examples=data.examples)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_forward_basis__two_labels__two_columns_and_a_start(name: str, tmp_path: Path) -> None:
     shared, data = opened(MODELS[name](), tmp_path)
     tensors = trainable_tensors(shared.model)
     found = forward_basis(shared, tensors, data.examples, data, 2)
@@ -148,6 +206,9 @@ def test_forward_basis__two_labels__two_columns_that_move_the_logits_as_fitted(n
     assert len(live) == 2 and found.rank == 2
     assert all(basis.v is not None and basis.u[:, 0].any() == basis.v[:, 0].any() for basis in found.bases)
     assert not any(basis.u[:, 1:].any() for basis in found.bases)
+    assert (
+        found.start is not None and sum(each is not None and bool(each.u.any()) for each in found.start.products) == 1
+    )
     assert found.learning_rate is not None and found.epsilon_exp is not None and found.accuracy is not None
     assert -30 <= found.epsilon_exp <= 0 and 0 <= found.accuracy <= 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -11,10 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from protocol.crypto import key_of, u32
+from protocol.limits import BASIS_ENTRY_MAX
 from protocol.run import TensorKind, TensorSpec
-from protocol.subspace import Basis, Int8Array, signs
+from protocol.subspace import START_EXP_MIN, Basis, Int8Array, Start, signs
 from sfnode.storage import UNIT_EXP
 
+_LARGEST: Final = BASIS_ENTRY_MAX / (1 << UNIT_EXP)  # entry, in ones
+_TINY: Final = 1e-30
 ENTRY_MAX: Final = 31  # almost four times the unit: larger entries are cut, and the bound of SPEC 4.5 stays loose
 
 
@@ -38,6 +42,29 @@ def as_entries(values: NDArray[np.float64], entry_max: int) -> Int8Array:
     """Values in ones as int8 multiples of the unit, at most ``entry_max`` of them."""
     entries: Int8Array = np.clip(np.rint(values * (1 << UNIT_EXP)), -entry_max, entry_max).astype(np.int8)
     return entries
+
+
+def as_start(tensors: Sequence[TensorSpec], moved: Mapping[int, tuple[Tensor, Tensor]]) -> Start:
+    """The start that moves each tensor by ``left right^T``; ``moved``: tensor number -> left [O, K], right [I, K].
+
+    Each column has entries up to the largest that int8 has, or half of that: its own size is in the left side.
+    """
+    peaks = {index: left.abs().amax(dim=0) * right.abs().amax(dim=0) for index, (left, right) in moved.items()}
+    largest = max(float(peak_K.max()) for peak_K in peaks.values())
+    exp = min(max(math.ceil(math.log2(max(largest, _TINY) / _LARGEST**2)), START_EXP_MIN), 0)
+    rank = len(next(iter(peaks.values())))
+    products: list[Basis | None] = []
+    for index, tensor in enumerate(tensors):
+        if tensor.kind is not TensorKind.MATRIX:
+            products.append(None)
+        elif index not in moved:
+            products.append(nothing(tensor, rank))
+        else:
+            left, right = (side / side.abs().amax(dim=0).clamp_min(_TINY) * _LARGEST for side in moved[index])
+            left = left * (peaks[index] / (2.0**exp * _LARGEST**2))
+            u, v = (as_entries(side.double().numpy(), BASIS_ENTRY_MAX) for side in (left, right))
+            products.append(Basis(u=u, v=v))
+    return Start(exp=exp, products=tuple(products))
 
 
 def nothing(tensor: TensorSpec, rank: int) -> Basis:

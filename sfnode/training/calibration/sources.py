@@ -17,9 +17,10 @@ from protocol.state import Coefficients
 from protocol.subspace import Bases, Basis
 from sfnode.model_files import ModelFolder
 from sfnode.storage import UNIT_EXP, locate
-from sfnode.training.calibration.forward import forward_basis, writers_of
+from sfnode.training.calibration.forward import forward_basis
 from sfnode.training.calibration.found_basis import FoundBasis
 from sfnode.training.calibration.gradient import gradient_basis
+from sfnode.training.calibration.residual_stream import writers_of
 from sfnode.training.describe import chosen_groups
 from sfnode.training.model import (
     check_model,
@@ -37,8 +38,11 @@ from sfnode.worker_protocol import CalibrationOptions, DeviceOptions, Source
 
 _BATCH_ROWS: Final = 16  # back-propagated through at once: as many as a step's, so it fits where training fits
 _GRADIENT_RANK: Final = 16
-_EXAMPLES: Final = 128  # of each label for forward passes; in all for a gradient, whose rows cost three times as much
-_EXAMPLES_MAX: Final = 1_024
+_EXAMPLES: Final = {
+    Source.FORWARD: 352,
+    Source.GRADIENT: 128,
+}  # of each label for forward passes; in all for a gradient
+_EXAMPLES_MAX: Final = 1_536
 
 
 def calibrate(
@@ -115,7 +119,7 @@ def _spread(examples: Sequence[Example], count: int) -> Sequence[Example]:
 
 def _examples(source: Source, data: TaskData) -> int:
     labels = len(data.label_tokens) if source is Source.FORWARD else 1
-    return min(_EXAMPLES * labels, _EXAMPLES_MAX)
+    return min(_EXAMPLES[source] * labels, _EXAMPLES_MAX)
 
 
 def _within(basis: Basis, entry_max: int) -> Basis:

@@ -1,0 +1,205 @@
+"""The layers that write to a model's residual stream: what they read of examples, and what the logits become when they
+write more. Forward passes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+from transformers.pytorch_utils import Conv1D
+
+from protocol.errors import OperatorError
+from protocol.run import TensorSpec
+from sfnode.training.calibration.readout import Passed, Readout
+from sfnode.training.estimator import EVALUATION_TOKENS
+from sfnode.training.model import ParameterPlace, is_norm, places
+from sfnode.training.shared_model import SharedModel
+from sfnode.training.task import Example, RowBatch, TaskData, chunks_of, row_batch
+
+_LOOKED_AT: Final = 1 / 2  # of the layers, the last ones
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Writer:
+    """A layer that writes to the residual stream, the number of its tensor in the run, and its inputs: [N, I]."""
+
+    index: int
+    module: nn.Module
+    inputs: Tensor
+
+    @property
+    def is_transposed(self) -> bool:
+        """Whether its weight is stored as inputs x outputs."""
+        return isinstance(self.module, Conv1D)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What one pass over the examples has shown.
+
+    Attributes:
+        layers: the last writing ones, in their order.
+        directions: what moves each contrast's logits by one at the end of the residual stream, [H, K].
+        contrasts: [L, K], orthonormal columns that sum to zero: all else that logits do moves no probability.
+    """
+
+    layers: Sequence[Writer]
+    seen: Passed
+    directions: Tensor
+    contrasts: Tensor
+
+    def weights(self, readout: Readout) -> list[Tensor]:
+        """Of the readout, for each contrast: [I, K]."""
+        return [weight_IL @ self.contrasts for weight_IL in readout.weights]
+
+
+def look_at(shared: SharedModel, tensors: Sequence[TensorSpec], examples: Sequence[Example], data: TaskData) -> Look:
+    """One pass over the examples, which come by length."""
+    writers = writers_of(shared, tensors)
+    contrasts = len(data.label_tokens) - 1
+    if len(writers) < contrasts:
+        raise OperatorError(
+            f"--source forward: {contrasts + 1} labels need {contrasts} layers, and {len(writers)} of this run are "
+            "known to write to the residual stream; use --source gradient"
+        )
+    writers = writers[-max(2 * contrasts, round(_LOOKED_AT * len(writers))) :]
+    seen: dict[int, list[Tensor]] = {index: [] for index, _ in writers}
+    ends: list[Tensor] = []
+    last_N = torch.empty(0)
+
+    def keep(into: list[Tensor]) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        return lambda _module, arguments: into.append(last_of(arguments[0], last_N))
+
+    hooks = [place.module.register_forward_pre_hook(keep(seen[index])) for index, place in writers]
+    norm = final_norm(shared)
+    hooks += [norm.register_forward_pre_hook(keep(ends))] if norm else []
+
+    def note(rows: RowBatch) -> None:
+        nonlocal last_N
+        last_N = rows.last
+
+    logits_NL = _logits_of(shared, examples, data, hooks, note)
+    size = float(torch.cat(ends).std(dim=1).mean()) if ends else 1.0
+    inputs = [torch.cat(seen[index]) for index, _ in writers]
+    contrasts_LK = _contrasts(len(data.label_tokens))
+    return Look(
+        layers=[
+            Writer(index=index, module=place.module, inputs=each)
+            for (index, place), each in zip(writers, inputs, strict=True)
+        ],
+        seen=Passed(logits=logits_NL, labels=torch.tensor([each.label for each in examples]), inputs=inputs),
+        directions=(_label_directions(shared, data) @ contrasts_LK * size).float(),
+        contrasts=contrasts_LK,
+    )
+
+
+def _logits_of(
+    shared: SharedModel,
+    examples: Sequence[Example],
+    data: TaskData,
+    hooks: Sequence[RemovableHandle],
+    before: Callable[[RowBatch], None] = lambda _: None,
+) -> Tensor:
+    """Logits of examples that come by length, [N, L]; the hooks are removed then. ``before`` is told of each batch."""
+    found = []
+    try:
+        for members in chunks_of(examples, EVALUATION_TOKENS):
+            rows = row_batch(members, data.pad, shared.device)
+            before(rows)
+            with torch.inference_mode():
+                found.append(shared.label_logits(rows, data.label_tokens).float().cpu())
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return torch.cat(found).clone()
+
+
+def _contrasts(labels: int) -> Tensor:
+    """An orthonormal basis of the logits that sum to zero, [L, L - 1]."""
+    steps = torch.eye(labels)[:, :-1] - torch.eye(labels)[:, 1:]
+    result: Tensor = torch.linalg.qr(steps).Q
+    return result
+
+
+def moved_logits(
+    shared: SharedModel, moves: dict[nn.Module, tuple[Tensor, Tensor]], examples: Sequence[Example], data: TaskData
+) -> Tensor:
+    """Logits of the examples, [N, L], when each layer adds ``directions (weight^T x)`` to its output."""
+
+    def adding(weight_IK: Tensor, direction_HK: Tensor) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
+        def hook(_module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
+            weight, direction = (each.to(output.device, output.dtype) for each in (weight_IK, direction_HK))
+            return output + (arguments[0] @ weight) @ direction.T
+
+        return hook
+
+    return _logits_of(
+        shared, examples, data, [module.register_forward_hook(adding(*move)) for module, move in moves.items()]
+    )
+
+
+def writers_of(shared: SharedModel, tensors: Sequence[TensorSpec]) -> list[tuple[int, ParameterPlace]]:
+    """The linear layers that write to the residual stream, with the number of their tensor in the run.
+
+    Their outputs have its width, and no later layer of the same module takes them in, as the output projection of an
+    attention takes those of its values.
+    """
+    known = {name: place for name, place in places(shared.model).items() if is_linear(place)}
+    hidden = shared.head.weight.shape[1]
+    last = {_parent(place): place.name for place in known.values() if sizes_of(place)[1] == hidden}
+    chosen = [(index, known[tensor.name]) for index, tensor in enumerate(tensors) if tensor.name in known]
+    return [(index, place) for index, place in chosen if last.get(_parent(place)) == place.name]
+
+
+def _parent(place: ParameterPlace) -> str:
+    return place.name.rsplit(".", 2)[0]
+
+
+def last_of(x: Tensor, last_N: Tensor) -> Tensor:
+    """The inputs at the token that is read, fp32 on the CPU, [N, I]. x: [N, T, I], or [N T, I] as in OPT's MLP."""
+    x_NTI = x.reshape(len(last_N), -1, x.shape[-1])
+    return x_NTI[torch.arange(len(last_N), device=x.device), last_N].float().cpu()
+
+
+def _label_directions(shared: SharedModel, data: TaskData) -> Tensor:
+    """What raises one label word's logit by one and lowers the others' together by as much: columns of [H, L].
+
+    At the end of the residual stream and for a stream of size one: the least vectors that do so.
+    """
+    words_LH = shared.head.weight[list(data.label_tokens)].float().cpu()
+    norm = final_norm(shared)
+    weight = None if norm is None else norm.weight
+    if isinstance(weight, Tensor):
+        words_LH = words_LH * weight.float().cpu()
+    result: Tensor = torch.linalg.pinv(words_LH - words_LH.mean(dim=0))
+    return result
+
+
+def final_norm(shared: SharedModel) -> nn.Module | None:
+    """The norm between the residual stream and the head; None where a model has none."""
+    hidden = shared.head.weight.shape[1:]
+    norms = [module for name, module in shared.model.named_modules() if is_norm(module) and not _is_in_a_stack(name)]
+    weights = [norm.weight for norm in norms[-1:]]
+    return norms[-1] if weights and isinstance(weights[0], Tensor) and weights[0].shape == hidden else None
+
+
+def _is_in_a_stack(name: str) -> bool:
+    return any(part.isdigit() for part in name.split("."))
+
+
+def is_linear(place: ParameterPlace) -> bool:
+    """Whether the parameter is the weight of a linear layer."""
+    return isinstance(place.module, nn.Linear | Conv1D) and place.attribute == "weight"
+
+
+def sizes_of(place: ParameterPlace) -> tuple[int, int]:
+    """Inputs and outputs of a linear layer."""
+    weight = place.module.weight
+    assert isinstance(weight, Tensor)
+    rows, cols = weight.shape
+    return (rows, cols) if isinstance(place.module, Conv1D) else (cols, rows)
