@@ -13,6 +13,7 @@ class Source(StrEnum):
 
     GRADIENT = "gradient"
     FORWARD = "forward"
+    TRAJECTORY = "trajectory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,8 @@ class CalibrationOptions:
 
     Attributes:
         data: a JSONL file or "embedded:NAME".
-        source: None: forward passes alone, where the task has label words of one token each; else a gradient.
+        source: None: forward passes alone, where the task has label words of one token each; else a short run with
+            back-propagation.
         examples: how many, spread over ``data``; None: what suits the source.
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -16,9 +17,13 @@ from protocol.limits import BASIS_ENTRY_MAX
 from protocol.run import TensorKind, TensorSpec
 from protocol.subspace import START_EXP_MIN, Basis, Int8Array, Start, signs
 from sfnode.storage import UNIT_EXP
+from sfnode.training.calibration.found_basis import FoundBasis
 
 _LARGEST: Final = BASIS_ENTRY_MAX / (1 << UNIT_EXP)  # entry, in ones
 _TINY: Final = 1e-30
+_STEPS_TO_FIT: Final = 20  # of one author, each as long as its scalars are large: until a column has its whole length
+_EPSILON: Final = 1 / 4  # of that length
+_SIZES: Final = (0.5, 4.0)  # of columns, beside that of their geometric mean: entries are multiples of 1/8, below 16
 ENTRY_MAX: Final = 31  # almost four times the unit: larger entries are cut, and the bound of SPEC 4.5 stays loose
 
 
@@ -65,6 +70,45 @@ def as_start(tensors: Sequence[TensorSpec], moved: Mapping[int, tuple[Tensor, Te
             u, v = (as_entries(side.double().numpy(), BASIS_ENTRY_MAX) for side in (left, right))
             products.append(Basis(u=u, v=v))
     return Start(exp=exp, products=tuple(products))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Column:
+    """One number of the run: at one it moves the tensor of this number by ``left right^T``, [O] and [I]."""
+
+    index: int
+    left: Tensor
+    right: Tensor
+
+    @property
+    def size(self) -> float:
+        """Root mean square of what it moves, above zero."""
+        return max(float(self.left.square().mean().sqrt() * self.right.square().mean().sqrt()), _TINY)
+
+
+def packed(tensors: Sequence[TensorSpec], columns: Sequence[Column], rank: int) -> FoundBasis:
+    """A basis of at most one column a side for each tensor, in which one and the same coefficient moves every column by
+    about its whole length; and the learning rate and epsilon that suit it.
+
+    Columns of very different sizes are drawn together (`_SIZES`), or the int8 entries of the least would be zero.
+    """
+    unit = math.exp(sum(math.log(column.size) for column in columns) / len(columns))
+    found = [nothing(tensor, rank) for tensor in tensors]
+    for column in columns:
+        grown = min(max(column.size / unit, _SIZES[0]), _SIZES[1])
+        basis, left = found[column.index], _of_size_one(column.left)
+        assert basis.v is not None
+        for side, values in ((basis.u, left), (basis.v, _of_size_one(column.right) * grown)):
+            side[:, 0] = as_entries(values.double().numpy(), BASIS_ENTRY_MAX)
+    return FoundBasis(
+        bases=tuple(found),
+        learning_rate=min(unit / _STEPS_TO_FIT, 1.0),
+        epsilon_exp=min(max(round(math.log2(unit * _EPSILON)), -30), 0),
+    )
+
+
+def _of_size_one(column: Tensor) -> Tensor:
+    return column / column.square().mean().sqrt().clamp_min(_TINY)
 
 
 def nothing(tensor: TensorSpec, rank: int) -> Basis:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import torch
@@ -21,10 +21,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from protocol.errors import OperatorError
-from protocol.limits import BASIS_ENTRY_MAX
 from protocol.run import TensorSpec
-from protocol.subspace import Basis
-from sfnode.training.calibration.entries import as_entries, as_start, nothing
+from sfnode.training.calibration.entries import Column, as_start, packed
 from sfnode.training.calibration.found_basis import FoundBasis
 from sfnode.training.calibration.readout import fit_readout
 from sfnode.training.calibration.residual_stream import Look, Writer, look_at, moved_logits, writers_of
@@ -36,9 +34,6 @@ _DEPTHS: Final = (1 / 5, 1 / 3)  # of the layers that are tried as the ones that
 _HELD_MAX: Final = 96
 _LENGTHS: Final = tuple(0.25 * quarters for quarters in range(1, 11))  # of a start, in those of what was fitted
 _BIAS_MIN: Final = 0.5  # of a logit: a bias that is hardly needed at the start can be learnt all the same
-_STEPS_TO_FIT: Final = 20
-_EPSILON: Final = 1 / 4  # of the fitted length
-_SIZES: Final = (0.5, 4.0)  # of columns, beside that of their geometric mean: entries are multiples of 1/8, below 16
 _TINY: Final = 1e-12
 
 
@@ -63,7 +58,13 @@ def forward_basis(
     trial = _chosen(shared, look, examples, data, len(writers_of(shared, tensors)))
     _, length, accuracy = trial.best()
     readout = fit_readout(look.seen.only(torch.arange(len(examples)), slice(-trial.depth, None)), (trial.ridge,))
-    return _packed(tensors, look, [weight * length for weight in look.weights(readout)], rank, accuracy)
+    weights = [weight * length for weight in look.weights(readout)]
+    moving = zip(look.layers[-trial.depth :], weights, strict=True)
+    return replace(
+        packed(tensors, _columns(look, weights), rank),
+        start=as_start(tensors, {layer.index: layer.sides(look.directions, weight) for layer, weight in moving}),
+        accuracy=accuracy,
+    )
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -132,34 +133,24 @@ def _chosen(shared: SharedModel, look: Look, examples: Sequence[Example], data: 
     return chosen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _LabelColumn:
-    """One number of the run: a layer, what its input is multiplied with, [I], and the contrast that this moves."""
-
-    layer: Writer
-    weight: Tensor
-    contrast: int
-
-    @property
-    def size(self) -> float:
-        """Root mean square of the weights, above zero."""
-        return max(float(self.weight.square().mean().sqrt()), _TINY)
-
-
-def _columns(look: Look, weights: Sequence[Tensor]) -> list[_LabelColumn]:
+def _columns(look: Look, weights: Sequence[Tensor]) -> list[Column]:
     """One for each layer that moves, by turns of the contrasts; and for each contrast, in another layer, what moves all
-    examples alike."""
+    examples alike.
+
+    Args:
+        weights: of the layers that move, as long as they are to be, [I, K] each.
+    """
     contrasts, moving = look.directions.shape[1], look.layers[-len(weights) :]
     found = [
-        _LabelColumn(layer=layer, weight=weight_IK[:, number % contrasts], contrast=number % contrasts)
+        layer.column(look.directions[:, number % contrasts], weight_IK[:, number % contrasts])
         for number, (layer, weight_IK) in enumerate(zip(moving, weights, strict=True))
     ]
     others = list(look.layers[: -len(weights)])
     typical = math.exp(sum(math.log(column.size) for column in found) / len(found))
     for contrast in range(min(contrasts, len(others))):  # a small model has few
-        alike = [_LabelColumn(layer=layer, weight=_bias_weight(layer), contrast=contrast) for layer in others]
+        alike = {layer.column(look.directions[:, contrast], _bias_weight(layer)): layer for layer in others}
         found.append(min(alike, key=lambda each: abs(math.log(each.size / typical))))
-        others.remove(found[-1].layer)
+        others.remove(alike[found[-1]])
     return found
 
 
@@ -168,42 +159,3 @@ def _bias_weight(layer: Writer) -> Tensor:
     mean_I = layer.inputs.mean(dim=0)
     weight_I: Tensor = mean_I * (_BIAS_MIN / float(mean_I.square().sum().clamp_min(_TINY)))
     return weight_I
-
-
-def _packed(
-    tensors: Sequence[TensorSpec], look: Look, weights: Sequence[Tensor], rank: int, accuracy: float
-) -> FoundBasis:
-    """Entries such that one and the same coefficient in every column is about what was fitted.
-
-    Columns of very different sizes are drawn together (`_SIZES`), or the int8 entries of the least would be zero.
-
-    Args:
-        weights: of the last layers, as long as they are to be, [I, K] each.
-    """
-    columns = _columns(look, weights)
-    lengths_K = look.directions.norm(dim=0) / math.sqrt(len(look.directions))
-    sizes = [column.size * float(lengths_K[column.contrast]) for column in columns]
-    unit = math.exp(sum(map(math.log, sizes)) / len(sizes))
-    found = [nothing(tensor, rank) for tensor in tensors]
-    for column, size in zip(columns, sizes, strict=True):
-        direction = look.directions[:, column.contrast] / lengths_K[column.contrast]
-        weight = column.weight / column.size * min(max(size / unit, _SIZES[0]), _SIZES[1])
-        _put(found[column.layer.index], *((weight, direction) if column.layer.is_transposed else (direction, weight)))
-    moved = {
-        layer.index: (weight, look.directions) if layer.is_transposed else (look.directions, weight)
-        for layer, weight in zip(look.layers[-len(weights) :], weights, strict=True)
-    }
-    return FoundBasis(
-        bases=tuple(found),
-        learning_rate=min(unit / _STEPS_TO_FIT, 1.0),
-        epsilon_exp=min(max(round(math.log2(unit * _EPSILON)), -30), 0),
-        accuracy=accuracy,
-        start=as_start(tensors, moved),
-    )
-
-
-def _put(basis: Basis, left: Tensor, right: Tensor) -> None:
-    """Fill the first columns."""
-    assert basis.v is not None
-    for side, column in ((basis.u, left), (basis.v, right)):
-        side[:, 0] = as_entries(column.double().numpy(), BASIS_ENTRY_MAX)

@@ -15,6 +15,7 @@ from transformers.pytorch_utils import Conv1D
 
 from protocol.errors import OperatorError
 from protocol.run import TensorSpec
+from sfnode.training.calibration.entries import Column
 from sfnode.training.calibration.readout import Passed, Readout
 from sfnode.training.estimator import EVALUATION_TOKENS
 from sfnode.training.model import ParameterPlace, is_norm, places
@@ -32,10 +33,14 @@ class Writer:
     module: nn.Module
     inputs: Tensor
 
-    @property
-    def is_transposed(self) -> bool:
-        """Whether its weight is stored as inputs x outputs."""
-        return isinstance(self.module, Conv1D)
+    def sides(self, outputs: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Both sides of a product as the weight is stored: GPT-2's are inputs x outputs."""
+        return (inputs, outputs) if is_stored_transposed(self.module) else (outputs, inputs)
+
+    def column(self, outputs_H: Tensor, inputs_I: Tensor) -> Column:
+        """A number of the run that moves this layer."""
+        left, right = self.sides(outputs_H, inputs_I)
+        return Column(index=self.index, left=left, right=right)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,4 +207,9 @@ def sizes_of(place: ParameterPlace) -> tuple[int, int]:
     weight = place.module.weight
     assert isinstance(weight, Tensor)
     rows, cols = weight.shape
-    return (rows, cols) if isinstance(place.module, Conv1D) else (cols, rows)
+    return (rows, cols) if is_stored_transposed(place.module) else (cols, rows)
+
+
+def is_stored_transposed(module: nn.Module) -> bool:
+    """Whether a linear layer's weight is inputs x outputs, as GPT-2's are."""
+    return isinstance(module, Conv1D)

@@ -21,6 +21,7 @@ from sfnode.training.calibration.forward import forward_basis
 from sfnode.training.calibration.found_basis import FoundBasis
 from sfnode.training.calibration.gradient import gradient_basis
 from sfnode.training.calibration.residual_stream import writers_of
+from sfnode.training.calibration.trajectory import trajectory_basis
 from sfnode.training.describe import chosen_groups
 from sfnode.training.model import (
     check_model,
@@ -38,10 +39,8 @@ from sfnode.worker_protocol import CalibrationOptions, DeviceOptions, Source
 
 _BATCH_ROWS: Final = 16  # back-propagated through at once: as many as a step's, so it fits where training fits
 _GRADIENT_RANK: Final = 16
-_EXAMPLES: Final = {
-    Source.FORWARD: 352,
-    Source.GRADIENT: 128,
-}  # of each label for forward passes; in all for a gradient
+# Of each label for forward passes; in all for the others, whose rows cost three times as much
+_EXAMPLES: Final = {Source.FORWARD: 352, Source.GRADIENT: 128, Source.TRAJECTORY: 480}
 _EXAMPLES_MAX: Final = 1_536
 
 
@@ -101,14 +100,17 @@ def basis_of(
         if not data.label_tokens:
             raise OperatorError("--source forward needs label words of one token each; use --source gradient")
         return forward_basis(shared, tensors, examples, data, rank or 1)
-    batches = [examples[start : start + _BATCH_ROWS] for start in range(0, len(examples), _BATCH_ROWS)]
+    count = -(-len(examples) // _BATCH_ROWS)
+    batches = [examples[number::count] for number in range(count)]  # each from all over the file
+    if source is Source.TRAJECTORY:
+        return trajectory_basis(shared, tensors, batches, data, rank or 1)
     return FoundBasis(bases=gradient_basis(shared, tensors, batches, data, rank or _GRADIENT_RANK))
 
 
 def _source(shared: SharedModel, tensors: Sequence[TensorSpec], data: TaskData) -> Source:
     """Forward passes where they will do."""
     contrasts = len(data.label_tokens) - 1
-    return Source.FORWARD if 0 < contrasts <= len(writers_of(shared, tensors)) else Source.GRADIENT
+    return Source.FORWARD if 0 < contrasts <= len(writers_of(shared, tensors)) else Source.TRAJECTORY
 
 
 def _spread(examples: Sequence[Example], count: int) -> Sequence[Example]:

@@ -1,0 +1,108 @@
+"""A start and a basis from a short first-order run of the owner: low-rank adapters on every trained matrix.
+
+LoRA (Hu et al., arXiv 2106.09685) by AdamW on the owner's own examples. Where it ends is the start; each matrix's
+leading direction of what it moved is the run's number for that matrix. It needs the memory of back-propagation, once,
+and works for every kind of task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+
+from protocol.crypto import key_of, u32
+from protocol.errors import OperatorError
+from protocol.run import TensorKind, TensorSpec
+from protocol.subspace import signs
+from sfnode.training.calibration.entries import Column, as_start, packed
+from sfnode.training.calibration.found_basis import FoundBasis
+from sfnode.training.calibration.residual_stream import is_linear, is_stored_transposed, sizes_of
+from sfnode.training.model import places
+from sfnode.training.shared_model import SharedModel
+from sfnode.training.task import Example, TaskData, batch_of
+
+_RANK: Final = 8  # as in MeZO's comparison (Malladi et al., arXiv 2305.17333)
+_SCALE: Final = 2.0  # alpha / rank, the same
+_RATE: Final = 1e-3  # falling linearly to zero
+
+
+class _Adapter:
+    """Adds ``2 B A^T x`` to what a linear layer puts out; A: [I, r], B: [O, r], fp32, B zero at first."""
+
+    def __init__(self, index: int, module: nn.Module, sizes: tuple[int, int], device: torch.device) -> None:
+        inputs, outputs = sizes
+        drawn = signs(key_of("sfnode/calibration/1", u32(index), u32(2)), inputs * _RANK, 0).reshape(inputs, _RANK)
+        self.index = index
+        self.is_transposed = is_stored_transposed(module)
+        self.a = (torch.from_numpy(drawn).to(device, torch.float32) / inputs**0.5).requires_grad_(True)
+        self.b = torch.zeros(outputs, _RANK, device=device, requires_grad=True)
+        self._hook = module.register_forward_hook(self._add)
+
+    def _add(self, _module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        a, b = self.a.to(output.dtype), self.b.to(output.dtype)
+        result: Tensor = output + (arguments[0] @ a) @ (b.T * _SCALE)
+        return result
+
+    def remove(self) -> tuple[Tensor, Tensor]:
+        """Take it off; what it has come to, as the weight is stored: the product of left [., r] and right [., r]."""
+        self._hook.remove()
+        outputs, inputs = (self.b.detach() * _SCALE).cpu(), self.a.detach().cpu()
+        return (inputs, outputs) if self.is_transposed else (outputs, inputs)
+
+
+def trajectory_basis(
+    shared: SharedModel, tensors: Sequence[TensorSpec], batches: Sequence[Sequence[Example]], data: TaskData, rank: int
+) -> FoundBasis:
+    """One step of AdamW on each of ``batches``; tensors that are no weights of linear layers stay as they are.
+
+    Memory: what back-propagation through one batch takes, and adapters with their moments.
+
+    OperatorError: none of ``tensors`` is the weight of a linear layer.
+    """
+    known = {name: place for name, place in places(shared.model).items() if is_linear(place)}
+    adapters = [
+        _Adapter(index, known[tensor.name].module, sizes_of(known[tensor.name]), shared.device)
+        for index, tensor in enumerate(tensors)
+        if tensor.kind is TensorKind.MATRIX and tensor.name in known
+    ]
+    if not adapters:
+        raise OperatorError("--source trajectory: no linear layer is trained; use --source gradient")
+    try:
+        _train(
+            adapters,
+            batches,
+            lambda batch: shared.scores(batch_of(data, batch, 1, shared.device), data.label_tokens).loss.mean(),
+        )
+    finally:
+        moved = {adapter.index: adapter.remove() for adapter in adapters}
+    columns = [_leading(index, *sides) for index, sides in moved.items() if sides[0].any() and sides[1].any()]
+    return replace(packed(tensors, columns, rank), start=as_start(tensors, moved))
+
+
+def _train(
+    adapters: Sequence[_Adapter], batches: Sequence[Sequence[Example]], loss_of: Callable[[Sequence[Example]], Tensor]
+) -> None:
+    parameters = [side for adapter in adapters for side in (adapter.a, adapter.b)]
+    optimiser = torch.optim.AdamW(parameters, lr=_RATE, weight_decay=0.0)
+    falling = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, total_iters=len(batches))
+    for batch in batches:
+        optimiser.zero_grad()
+        torch.autograd.backward(loss_of(batch))
+        optimiser.step()
+        falling.step()
+
+
+def _mean_loss(shared: SharedModel, batch: Sequence[Example], data: TaskData) -> Tensor:
+    return shared.scores(batch_of(data, batch, 1, shared.device), data.label_tokens).loss.mean()
+
+
+def _leading(index: int, left: Tensor, right: Tensor) -> Column:
+    """The largest of a product's singular directions, as long as it is."""
+    left_q, left_r = torch.linalg.qr(left)
+    right_q, right_r = torch.linalg.qr(right)
+    small = torch.linalg.svd(left_r @ right_r.T)
+    return Column(index=index, left=left_q @ small.U[:, 0] * small.S[0], right=right_q @ small.Vh[0])
