@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from protocol.errors import Reject, RejectReason
-from protocol.run import Manifest, TensorKind, TensorSpec, basis_bytes, start_rank_of
+from protocol.run import Manifest, Method, TensorKind, TensorSpec, basis_bytes, start_rank_of
 from protocol.subspace.directions import Basis, Int8Array
 
 MAGIC = b"sfnode/basis/2" + b"\n\0"
@@ -30,6 +30,10 @@ class Start:
 
     exp: int
     products: tuple[Basis | None, ...]
+
+    def view_exp(self, method: Method) -> int:
+        """A matrix begins at W0 + 2^this U V^T, in the integers U and V."""
+        return self.exp - 2 * method.basis_unit_exp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

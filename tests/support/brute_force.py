@@ -19,7 +19,7 @@ from protocol.run.method import BasisKind
 from protocol.schema import to_plain
 from protocol.state.coefficients import CoefficientLayout, view_exp
 from protocol.subspace.bases import Bases, Published
-from protocol.subspace.basis_file import BasisContent, decode_basis_untrusted, encode_basis
+from protocol.subspace.basis_file import BasisContent, Start, decode_basis_untrusted, encode_basis
 from protocol.subspace.directions import Basis, direction_factors, scale_exp
 from protocol.subspace.sampling import example_indices
 from sfnode.training.estimator import Estimator
@@ -37,11 +37,15 @@ def some_coefficients(manifest: Manifest, epoch: int) -> NDArray[np.int64]:
 
 
 def dense_weights(bases: Bases, base: dict[str, Tensor], epochs: Iterable[int] = EPOCHS) -> dict[str, Tensor]:
-    """W0 - sum of 2^k U C V^T in fp64, one dense product after the other."""
+    """W0 + start - sum of 2^k U C V^T in fp64, one dense product after the other."""
     manifest = bases.manifest
     layout = CoefficientLayout(manifest)
     weights = {name: weight.double() for name, weight in base.items()}
     for index, tensor in enumerate(manifest.tensors):
+        if bases.start is not None and (product := bases.start.products[index]) is not None and product.v is not None:
+            moved = product.u.astype(float) @ product.v.T.astype(float)
+            amount = 2.0 ** (bases.start.exp - 2 * manifest.method.basis_unit_exp)
+            weights[tensor.name] = weights[tensor.name] + amount * torch.from_numpy(moved)
         for epoch in epochs:
             space = bases.of(epoch, index)
             core = layout.tensor(some_coefficients(manifest, epoch), index)
@@ -106,16 +110,19 @@ def dense_gradients(model: PreTrainedModel, bases: Bases, session: Estimator) ->
 
 
 def bases_of(kind: str, manifest: Manifest) -> Bases:
-    """``kind``: "random"; "published", with entries that differ in size; "renewed": other ones from epoch 1 on."""
+    """``kind``: "random"; "published", with entries that differ in size; "started": with a start, too; "renewed": other
+    ones from epoch 1 on."""
     if kind == "random":
         return Bases(manifest)
-    data = basis_data(manifest, 37)
+    start_rank = 3 if kind == "started" else 0
+    data = basis_data(manifest, 37, start_rank)
     method = dataclasses.replace(
         manifest.method,
         basis=BasisKind.PUBLISHED,
         basis_sha256=hashlib.sha256(data).hexdigest(),
         basis_unit_exp=3,
         basis_max=11,
+        start_rank=start_rank,
     )
     published = checked(to_plain(dataclasses.replace(manifest, method=method), as_rows=False))
     first = decode_basis_untrusted(published, data)
@@ -129,11 +136,18 @@ def renewed_basis(manifest: Manifest) -> Published:
     return Published(sha256=sha256, bases=decode_basis_untrusted(manifest, data, sha256).bases)
 
 
-def basis_data(manifest: Manifest, stride: int) -> bytes:
+def basis_data(manifest: Manifest, stride: int, start_rank: int = 0) -> bytes:
     """A basis file with entries of -11 ... 11."""
-    rank, chosen = manifest.method.rank, []
-    for index, tensor in enumerate(manifest.tensors):
-        sides = [np.arange(size * rank) * stride + index for size in (tensor.rows, tensor.cols)]
-        u, v = (((side % 23) - 11).astype(np.int8).reshape(-1, rank) for side in sides)
-        chosen.append(Basis(u=u, v=v if tensor.kind is TensorKind.MATRIX else None))
-    return encode_basis(rank, BasisContent(bases=tuple(chosen)))
+    rank, start = manifest.method.rank, None
+
+    def sides(index: int, columns: int) -> Basis:
+        tensor = manifest.tensors[index]
+        numbers = [np.arange(size * columns) * stride + index for size in (tensor.rows, tensor.cols)]
+        u, v = (((side % 23) - 11).astype(np.int8).reshape(-1, columns) for side in numbers)
+        return Basis(u=u, v=v if tensor.kind is TensorKind.MATRIX else None)
+
+    every = range(len(manifest.tensors))
+    if start_rank:
+        matrices = [tensor.kind is TensorKind.MATRIX for tensor in manifest.tensors]
+        start = Start(exp=-9, products=tuple(sides(index, start_rank) if matrices[index] else None for index in every))
+    return encode_basis(rank, BasisContent(bases=tuple(sides(index, rank) for index in every), start=start))

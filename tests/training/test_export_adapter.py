@@ -21,7 +21,9 @@ from protocol.state.coefficients import view_exp
 from protocol.subspace.bases import Bases
 from sfnode.training.export.adapter import float32_parts
 from sfnode.training.export.model_folder import export_adapter, export_model
+from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.tensors import TensorGroup
+from tests.support.brute_force import bases_of
 from tests.support.exports import CONFIGS, TrainedRun, save_base, trained_run
 
 TOKENS = torch.arange(20).view(2, 10) * 17 + 3
@@ -60,6 +62,21 @@ def test_export_adapter__product_of_its_factors__is_exactly_the_update(family: s
         assert np.array_equal(stored_way, -run.integer_update(index).astype(np.int64)), tensor.name
         signs = b if family == "gpt2" else a
         assert set(signs.flatten().tolist()) == {-1.0, 1.0}
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_export_adapter__run_with_a_start__holds_it_too(family: str, tmp_path: Path) -> None:
+    run = trained_run(save_base(family, tmp_path / "base"))
+    bases = bases_of("started", run.manifest)
+    export_adapter(bases, run.coefficients, run.base, tmp_path / "out")
+    factors = load_file(tmp_path / "out" / "adapter_model.safetensors")
+    zeros = {each.name: torch.zeros(each.rows, each.cols, dtype=torch.float64) for each in run.manifest.tensors}
+    epochs = {epoch: run.coefficients.flat(epoch) for epoch in run.coefficients.epochs()}
+    for name, expected in fold_weights(bases, epochs, zeros).items():
+        prefix = f"base_model.model.{name.removesuffix('.weight')}"
+        a, b = (factors[f"{prefix}.lora_{letter}.weight"].double() for letter in "AB")
+        assert a.shape[0] == 3 + 2 * 4
+        assert torch.equal(b @ a, expected.T if family == "gpt2" else expected), name
 
 
 def _exact_product(b: torch.Tensor, a: torch.Tensor, exponent: int) -> NDArray[np.int64]:

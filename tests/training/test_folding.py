@@ -39,6 +39,10 @@ def exact_entry(bases: Bases, index: int, base: float, epochs: dict[int, NDArray
     """W[0, 0] of a matrix, in rational arithmetic."""
     manifest = bases.manifest
     value, layout = Fraction(base), CoefficientLayout(manifest)
+    if bases.start is not None and (product := bases.start.products[index]) is not None:
+        rank = manifest.method.start_rank
+        unit = Fraction(2) ** (bases.start.exp - 2 * manifest.method.basis_unit_exp)
+        value += Fraction(whole_entry(product, np.eye(rank, dtype=np.int64))) * unit
     for epoch, flat in epochs.items():
         value -= Fraction(whole_entry(bases.of(epoch, index), layout.tensor(flat, index))) * Fraction(2) ** view_exp(
             manifest, index
@@ -53,7 +57,7 @@ def whole_entry(space: Basis, core: NDArray[np.int64]) -> int:
     return sum(u[i] * c * v[j] for i, row in enumerate(core.tolist()) for j, c in enumerate(row))
 
 
-@pytest.mark.parametrize("kind", ["random", "published", "renewed"])
+@pytest.mark.parametrize("kind", ["random", "published", "renewed", "started"])
 @pytest.mark.parametrize("size", [2_000, 1 << 38])
 def test_fold__any_coefficients__is_the_nearest_float(size: int, kind: str) -> None:
     model = tiny_opt()
@@ -67,6 +71,18 @@ def test_fold__any_coefficients__is_the_nearest_float(size: int, kind: str) -> N
         exact = exact_entry(bases, index, base[tensor.name][0, 0].item(), epochs)
         assert folded[tensor.name].dtype == torch.float32
         assert folded[tensor.name][0, 0].item() == np.float32(float(exact))
+
+
+def test_fold__start_without_coefficients__is_in_the_weights() -> None:
+    model = tiny_opt()
+    bases = bases_of("started", model_manifest(model, list(TensorGroup), alpha_exp=-20, clip=10))
+    base = base_weights(model, torch.float32)
+    folded = fold_weights(bases, {}, base)
+    assert set(folded) == {each.name for each in bases.manifest.tensors if each.cols}
+    for index, tensor in enumerate(bases.manifest.tensors):
+        if tensor.name in folded:
+            exact = exact_entry(bases, index, base[tensor.name][0, 0].item(), {})
+            assert folded[tensor.name][0, 0].item() == np.float32(float(exact))
 
 
 class Shuffled(Bases):

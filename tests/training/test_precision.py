@@ -156,16 +156,17 @@ def own_dequantised(base: dict[str, Any]) -> dict[str, Tensor]:
 
 
 @needs_torchao
-def test_int8__published_basis__many_epochs_are_one_correction() -> None:
+@pytest.mark.parametrize(("kind", "columns"), [("published", 4), ("started", 3 + 4)])
+def test_int8__published_basis__many_epochs_are_one_correction(kind: str, columns: int) -> None:
     model = int8_model("llama")
     manifest = model_manifest(model, [TensorGroup.LINEAR], rank=4, alpha_exp=-24, epoch_steps=4, clip=10)
-    bases = bases_of("published", manifest)
+    bases = bases_of(kind, manifest)
     base = dict(model.named_parameters())
     name = "model.layers.0.mlp.up_proj.weight"
     epochs = {epoch: some_coefficients(bases.manifest, epoch) for epoch in range(8)}
     found = closed_weights(bases, epochs, base)[name]
     assert isinstance(found, Correction)
-    assert found.right.shape == (16, 4)
+    assert found.right.shape == (16, columns)
     change = dense_weights(bases, own_dequantised(base), epochs)[name] - own_dequantised(base)[name]
     error = (found.left.double() @ found.right.double().t() - change).abs().max()
     assert error < 1e-6 * change.abs().max()

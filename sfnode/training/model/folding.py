@@ -65,7 +65,7 @@ def moved_tensors(bases: Bases, epochs: Mapping[int, Int64Array]) -> dict[int, d
 def _started(bases: Bases, index: int) -> Basis | None:
     """The start's factors of a tensor; None where it does not move it."""
     found = None if bases.start is None else bases.start.products[index]
-    return found if found is not None and found.u.any() and found.v is not None and found.v.any() else None
+    return found if found is not None and found.u.any() else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +95,8 @@ def factors_of(bases: Bases, index: int, moved: Mapping[int, Int64Array], device
 
 def _start_factors(bases: Bases, index: int, start: Basis, device: torch.device) -> Factors:
     """In the units of the coefficients' products, which differ by a power of two."""
-    method = bases.manifest.method
     assert bases.start is not None and start.v is not None
-    exp = bases.start.exp - 2 * method.basis_unit_exp - view_exp(bases.manifest, index)
+    exp = bases.start.view_exp(bases.manifest.method) - view_exp(bases.manifest, index)
     return Factors(left=_wide(start.u, device) * -(2.0**exp), right=_wide(start.v, device))
 
 
