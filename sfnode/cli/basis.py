@@ -16,7 +16,7 @@ from protocol.state import Replica
 from protocol.subspace import BasisContent, encode_basis
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.found_model import found_model
-from sfnode.cli.new_run import new_model, task_of
+from sfnode.cli.new_run import describe_start, new_model, task_of
 from sfnode.cli.options import (
     POSITIVE,
     FilePath,
@@ -60,14 +60,15 @@ _calibration_options = group(
     choice_option(
         "--source",
         Source,
-        "Look at forward passes alone, or at a gradient, which needs memory for one back-propagation.  [default: "
-        "forward where every label word is one token, else gradient]",
+        "Make the basis from forward passes alone, from a short run with back-propagation (trajectory), or from one "
+        "gradient. The first two find a start for the run, too; the last two need the memory of back-propagation.  "
+        "[default: forward where every label word is one token, else trajectory]",
     ),
     number_option(
         "--examples",
         None,
-        "Use this many examples, spread over the data.  [default: 128 for a gradient; for forward passes 128 "
-        "times the labels]",
+        "Use this many examples, spread over the data.  [default: forward 352 for each label, at most 1,536; "
+        "trajectory 480; gradient 128]",
     ),
     device_options,
 )
@@ -85,8 +86,7 @@ def basis() -> None:
 @number_option(
     "--rank",
     None,
-    "Keep this many directions on each side of a tensor, a power of two.  [default: 16 of a gradient, 1 of forward "
-    "passes]",
+    "Keep this many directions on each side of a tensor, a power of two.  [default: 16 of a gradient, else 1]",
 )
 @trainable_option
 @click.option("--out", type=FilePath, required=True, help="Write the basis to this file.")
@@ -121,11 +121,12 @@ def make(
     write_durably(out, data)
     if is_json:
         hints = {"learning_rate": found.learning_rate, "epsilon_exp": found.epsilon_exp, "accuracy": found.accuracy}
+        hints["accuracy_alone"] = found.accuracy_alone
         click.echo(json.dumps({**_fields(out, data), "rank": found.rank, **hints}))
         return
     click.echo(f"basis    {_described(data)}, rank {found.rank}")
     if found.accuracy is not None:
-        click.echo(f"tells    the labels of {found.accuracy:.0%} of other examples; a run may reach less")
+        click.echo(f"start    {describe_start(found.accuracy, found.accuracy_alone)}")
     click.echo(f"written  {out}")
     click.echo(f"next     sfnode init --basis {out}{_hints(found)} ...  (same model, task and --trainable)")
 

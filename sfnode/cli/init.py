@@ -10,7 +10,7 @@ import click
 from protocol.errors import OperatorError
 from protocol.limits import POW_BITS_MAX
 from protocol.run import AdmissionKind, AdmissionSpec, Manifest, Sharing
-from sfnode.cli.new_run import NewRun, RunOptions, make_run
+from sfnode.cli.new_run import NewRun, RunOptions, describe_start, make_run
 from sfnode.cli.options import (
     FilePath,
     choice_option,
@@ -34,7 +34,8 @@ _data_options = group(
         "--private-data",
         "is_private",
         is_flag=True,
-        help="Let every node train on a file of its own, which never leaves its machine.",
+        help="Let every node train on a file of its own, which never leaves its machine. The start and the basis that "
+        "--data makes still tell something about these data.",
     ),
 )
 _admission_options = group(
@@ -89,8 +90,8 @@ _admission_options = group(
         "--plain",
         "is_plain",
         is_flag=True,
-        help="Search in random directions, as SeedFlood does; so does a run of private data, and one of a given "
-        "--rank, --core or --scalar.",
+        help="Start at the model as it is and search in random directions, as SeedFlood does; so does a run of a given "
+        "--rank, --core or --scalar, and one without --data.",
     ),
     _admission_options,
     click.option(
@@ -140,7 +141,8 @@ def _as_json(run: NewRun, out: Path, invitation: str) -> dict[str, object]:
         "invitation": invitation,
         "record_bytes": run.record_bytes,
         "basis": None if run.basis is None else str(run.basis),
-        "basis_accuracy": run.accuracy,
+        "start_accuracy": run.accuracy,
+        "model_accuracy": run.accuracy_alone,
         "file": str(out),
     }
 
@@ -153,7 +155,7 @@ def _say(run: NewRun, out: Path, key_path: Path, invitation: str) -> None:
     for tensor, why in run.left_out.items():
         click.echo(f"left out {tensor}: {why}")
     if run.accuracy is not None:
-        click.echo(f"basis    tells the labels of {run.accuracy:.0%} of other examples; the run may reach less")
+        click.echo(f"start    {describe_start(run.accuracy, run.accuracy_alone)}")
     click.echo(f"update   {run.record_bytes} bytes per step and node")
     click.echo(f"written  {out}, signed with {key_path}")
     click.echo(f"next     sfnode join --run {out}{given} --listen /ip4/0.0.0.0/tcp/4001")

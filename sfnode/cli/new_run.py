@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -29,6 +30,9 @@ from sfnode.run import (
 )
 from sfnode.storage import data_spec, load_or_create_seed, read_bases, read_basis_spec, write_durably
 from sfnode.worker_protocol import CalibrationOptions
+
+if TYPE_CHECKING:
+    from sfnode.training.calibration import FoundBasis  # imports torch
 
 _BATCH_ROWS = 16  # where a command does not train, and so has no such option
 
@@ -70,13 +74,15 @@ class NewRun:
 
     Attributes:
         left_out: what no choice of --trainable could train in its model, with the reasons.
-        basis: file of its basis; None: random ones. accuracy: `FoundBasis.accuracy` of one that was made now.
+        basis: file of its basis; None: random ones.
+        accuracy, accuracy_alone: as in `FoundBasis`, of one that was made now.
     """
 
     signed: SignedManifest
     left_out: Mapping[str, str]
     basis: Path | None = None
     accuracy: float | None = None
+    accuracy_alone: float | None = None
 
     @property
     def record_bytes(self) -> int:
@@ -117,31 +123,38 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
         )
         return build_manifest(draft, None if options.settings is None else read_toml(options.settings))
 
-    manifest, accuracy = manifest_of(options), None
+    manifest, found = manifest_of(options), None
     if basis_out is not None and _makes_basis(options):
-        options, accuracy = _made_basis(options, folder, task, basis_out)
+        options, found = _made_basis(options, folder, task, basis_out)
         manifest = manifest_of(options)
     if options.basis is not None:
         read_bases(manifest, options.basis)  # made for these tensors?
     signed = sign_manifest(manifest, signer)
-    return NewRun(signed=signed, left_out=described.left_out, basis=options.basis, accuracy=accuracy)
+    return NewRun(
+        signed=signed,
+        left_out=described.left_out,
+        basis=options.basis,
+        accuracy=None if found is None else found.accuracy,
+        accuracy_alone=None if found is None else found.accuracy_alone,
+    )
 
 
 def _makes_basis(options: RunOptions) -> bool:
     """Whether the owner has left the choice of directions to us, and there are data to choose them by."""
     method = options.method
     chosen = (options.basis, method.rank, method.core, method.scalar, options.settings)
-    has_data = options.data.named(options.task) is not None and not options.data.is_private
-    return has_data and not options.is_plain and all(each is None for each in chosen)
+    return (
+        options.data.named(options.task) is not None and not options.is_plain and all(each is None for each in chosen)
+    )
 
 
-def _made_basis(options: RunOptions, folder: ModelFolder, task: TaskSpec, out: Path) -> tuple[RunOptions, float | None]:
-    """The options with a basis, which is written to ``out``; and its `FoundBasis.accuracy`."""
+def _made_basis(options: RunOptions, folder: ModelFolder, task: TaskSpec, out: Path) -> tuple[RunOptions, FoundBasis]:
+    """The options with a basis, which is written to ``out``; and what it is."""
     from sfnode.training.calibration import calibrate  # imports torch
 
     if out.exists():
         raise OperatorError(f"{out} exists: give it with --basis, choose another --out, or remove it")
-    click.echo("making a basis from some of the data; with a large model this takes minutes", err=True)
+    click.echo("making a start and a basis from some of the data; with a large model this takes minutes", err=True)
     calibration = CalibrationOptions(data=options.data.named(options.task) or "")
     found = calibrate(calibration, folder=folder, trainable=options.trainable, task=task)
     write_durably(out, encode_basis(found.rank, found.content))
@@ -151,7 +164,7 @@ def _made_basis(options: RunOptions, folder: ModelFolder, task: TaskSpec, out: P
         learning_rate=found.learning_rate if method.learning_rate is None else method.learning_rate,
         epsilon_exp=found.epsilon_exp if method.epsilon_exp is None else method.epsilon_exp,
     )
-    return replace(options, basis=out, method=suited), found.accuracy
+    return replace(options, basis=out, method=suited), found
 
 
 def new_model(reference: str, revision: str | None) -> ModelFolder:
@@ -179,3 +192,9 @@ def task_of(task: TaskOptions, data: DataOptions, *, folder: ModelFolder, batch_
         max_tokens=task.max_tokens or default_max_tokens(folder),
         batch_rows=batch_rows,
     )
+
+
+def describe_start(accuracy: float, alone: float | None) -> str:
+    """How good the model is before any training, in words; both 0...1, on examples that were held back."""
+    before = "" if alone is None else f"; the model alone {alone:.0%}"
+    return f"{accuracy:.0%} of held-back examples right before any training{before}"

@@ -27,7 +27,7 @@ from sfnode.cli.options import (
     model_option,
     number_option,
 )
-from sfnode.run import DataOptions
+from sfnode.run import BASIS_ENDING, DataOptions
 from sfnode.storage import EMBEDDED, evaluation_file, training_file
 from sfnode.testnet import LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode, NodeOutcome
 from sfnode.worker import TrainingConfig
@@ -51,6 +51,9 @@ _PRINT_S = 2.0
         "data",
         DataOptions,
         click.option("--data", help="Train on this JSONL file.  [default: the data of the demo]"),
+        click.option(
+            "--private-data", "is_private", is_flag=True, help="Give each node a part of --data for itself alone."
+        ),
     ),
 )
 @click.option(
@@ -102,17 +105,26 @@ def testnet(
         raise OperatorError(f"{folder} holds an earlier test network: choose another --dir")
     if not options.task.says_what:
         options = replace(options, task=replace(options.task, task=_TASK))
-    signed = make_run(options, folder / "owner.key", default_name=_NAME).signed
+        options = replace(options, is_plain=True)  # the demo shows what the network learns, not what its owner knows
+    run = make_run(options, folder / "owner.key", default_name=_NAME, basis_out=folder / f"{_NAME}{BASIS_ENDING}")
+    signed = run.signed
     training = TrainingConfig(
         model=options.model,
-        data=training_file(signed.manifest.task, options.data.data),
+        data=training_file(signed.manifest.task, options.data.named(options.task)),
         eval_data=evaluation_file(signed.manifest.task, eval_data),
         device=devices.device,
         dtype=devices.dtype,
         device_memory=devices.device_memory,
+        basis=run.basis,
     )
     config = LocalNetworkConfig(
-        folder=folder, signed=signed, nodes=nodes, late_nodes=late, training=training, timeout_s=timeout_s
+        folder=folder,
+        signed=signed,
+        nodes=nodes,
+        late_nodes=late,
+        training=training,
+        timeout_s=timeout_s,
+        shards=_shards(Path(str(training.data)), nodes + late, folder) if options.data.is_private else (),
     )
     result = _run(config)
     if is_json:
@@ -120,6 +132,17 @@ def testnet(
     else:
         _print_result(result)
     _check(result, folder, points_min)
+
+
+def _shards(data: Path, count: int, folder: Path) -> tuple[Path, ...]:
+    """The lines of ``data`` dealt out to so many files in ``folder``."""
+    lines = [line for line in data.read_text(encoding="utf-8").splitlines(keepends=True) if line.strip()]
+    if len(lines) < count:
+        raise OperatorError(f"{data} has {len(lines)} examples for {count} nodes: give more, or fewer --nodes")
+    paths = tuple(folder / f"data{number}.jsonl" for number in range(count))
+    for number, path in enumerate(paths):
+        path.write_text("".join(lines[number::count]), encoding="utf-8")
+    return paths
 
 
 def _run(config: LocalNetworkConfig) -> LocalNetworkResult:

@@ -36,6 +36,8 @@ class LocalNetworkConfig:
 
     Attributes:
         nodes, late_nodes: processes at the start, and those that join when half of the steps are done.
+        training: with the file of the run's basis, if it has one; the first node gives it to the others.
+        shards: a file of examples for each node, in place of that of ``training``; empty: all train on that.
         timeout_s: give up when the nodes do not agree by then.
     """
 
@@ -45,6 +47,7 @@ class LocalNetworkConfig:
     late_nodes: int
     training: TrainingConfig
     timeout_s: float
+    shards: tuple[Path, ...] = ()
 
 
 @dataclass(slots=True)
@@ -152,12 +155,14 @@ class LocalNetwork:
     def _arguments(self, socket: Path, *, is_late: bool) -> list[str]:
         training, is_first = self._config.training, not self.nodes
         arguments = ["--listen", "/ip4/127.0.0.1/tcp/0", "--no-mdns"]
-        arguments += ["--model", str(training.model), "--data", str(training.data), "--worker-socket", str(socket)]
+        data = self._config.shards[len(self.nodes)] if self._config.shards else training.data
+        arguments += ["--model", str(training.model), "--data", str(data), "--worker-socket", str(socket)]
         arguments += ["--device", training.device, "--dtype", training.dtype]
         if training.device_memory is not None:
             arguments += ["--device-memory", str(training.device_memory)]
         if is_first:
             arguments += ["--run", str(self._config.folder / RUN_FILE)]
+            arguments += [] if training.basis is None else ["--basis", str(training.basis)]
             steps = self._signed.manifest.steps
             if training.eval_data is not None:
                 every = max(1, steps // _CURVE_POINTS)
@@ -266,6 +271,7 @@ class LocalNetwork:
             dtype=training.dtype,
             device_memory=training.device_memory,
             worker_socket=socket,
+            basis=training.basis,
         )
         states = [Coefficients(self._signed.manifest), after]
         results = await evaluate_states(self._signed, config, states)

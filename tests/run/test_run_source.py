@@ -28,7 +28,8 @@ def test_find_basis__run_as_init_wrote_it__the_file_beside_it(tmp_path: Path) ->
     run = tmp_path / "a.run"
     outcome = call("init", *DEMO, "--out", run)
     assert outcome.code == 0, outcome
-    assert "tells the labels of" in outcome.stdout and f"--basis {tmp_path / 'a.basis'}" in outcome.stdout
+    assert "of held-back examples right before any training; the model alone" in outcome.stdout
+    assert f"--basis {tmp_path / 'a.basis'}" in outcome.stdout
     found = find(run, tmp_path / "node")
     assert found is not None and found.parent == tmp_path / "node"
     digest = hashlib.sha256(found.read_bytes()).hexdigest()
@@ -43,12 +44,19 @@ def test_find_basis__another_file_of_that_name__is_not_taken(tmp_path: Path) -> 
         find(run, tmp_path / "node")
 
 
-def test_init__plain_or_own_method_or_private_data__makes_no_basis(tmp_path: Path) -> None:
-    for number, options in enumerate((("--plain",), ("--rank", 8), ("--core", "canonical"), ("--private-data",))):
+def test_init__plain_or_own_method__makes_no_basis(tmp_path: Path) -> None:
+    for number, options in enumerate((("--plain",), ("--rank", 8), ("--core", "canonical"))):
         run = tmp_path / f"{number}.run"
         outcome = call("init", *DEMO, *options, "--out", run)
         assert outcome.code == 0, outcome
         assert decode_run_file(run).manifest.method.basis_sha256 == "" and not run.with_suffix(".basis").exists()
+
+
+def test_init__private_data_and_an_own_file__start_from_that_file(tmp_path: Path) -> None:
+    outcome = call("init", *DEMO, "--private-data", "--data", "embedded:reviews", "--out", tmp_path / "a.run")
+    assert outcome.code == 0, outcome
+    manifest = decode_run_file(tmp_path / "a.run").manifest
+    assert (manifest.task.data, manifest.method.start_rank) == ("private", 1)
 
 
 def test_init__file_of_the_basis_is_there__says_so_and_leaves_it(tmp_path: Path) -> None:

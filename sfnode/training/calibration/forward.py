@@ -56,14 +56,15 @@ def forward_basis(
     if not look.seen.logits.isfinite().all() or not all(inputs.isfinite().all() for inputs in look.seen.inputs):
         raise OperatorError("the model gives numbers that are not finite on the calibration examples; try --dtype fp32")
     trial = _chosen(shared, look, examples, data, len(writers_of(shared, tensors)))
-    _, length, accuracy = trial.best()
+    _, length = trial.best()
     readout = fit_readout(look.seen.only(torch.arange(len(examples)), slice(-trial.depth, None)), (trial.ridge,))
     weights = [weight * length for weight in look.weights(readout)]
     moving = zip(look.layers[-trial.depth :], weights, strict=True)
     return replace(
         packed(tensors, _columns(look, weights), rank),
         start=as_start(tensors, {layer.index: layer.sides(look.directions, weight) for layer, weight in moving}),
-        accuracy=accuracy,
+        accuracy=trial.accuracy_at(length),
+        accuracy_alone=trial.accuracy_at(0.0),
     )
 
 
@@ -82,14 +83,14 @@ class _FittedStart:
     measured: dict[float, Tensor]
     labels: Tensor
 
-    def best(self) -> tuple[float, float, float]:
-        """Least loss, its length, and the accuracy there; between the lengths that were measured."""
-        found = []
-        for length in _LENGTHS:
-            logits_NL = _between(self.measured, length)
-            accuracy = float((logits_NL.argmax(dim=1) == self.labels).float().mean())
-            found.append((float(functional.cross_entropy(logits_NL, self.labels)), length, accuracy))
-        return min(found)
+    def best(self) -> tuple[float, float]:
+        """Least loss, and its length, between and beyond those that were measured."""
+        losses = [float(functional.cross_entropy(_between(self.measured, each), self.labels)) for each in _LENGTHS]
+        return min(zip(losses, _LENGTHS, strict=True))
+
+    def accuracy_at(self, length: float) -> float:
+        """At any length."""
+        return float((_between(self.measured, length).argmax(dim=1) == self.labels).float().mean())
 
 
 def _between(measured: Mapping[float, Tensor], length: float) -> Tensor:

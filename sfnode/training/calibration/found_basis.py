@@ -15,14 +15,15 @@ class FoundBasis:
         bases: of every tensor, in the order of the manifest.
         start: from where the run sets out; None: from the model as it is.
         learning_rate, epsilon_exp: that suit the size of its entries; None: those of `sfnode init`.
-        accuracy: of the labels that its columns tell, of examples that it was not fitted to; None: not known. A run may
-            reach less, for the layers after a column change what it adds.
+        accuracy: 0...1, of the start in the model, on examples that it was not fitted to; None: not known.
+        accuracy_alone: on the same examples, of the model as it is.
     """
 
     bases: tuple[Basis, ...]
     learning_rate: float | None = None
     epsilon_exp: int | None = None
     accuracy: float | None = None
+    accuracy_alone: float | None = None
     start: Start | None = None
 
     @property

@@ -70,7 +70,7 @@ def look_at(shared: SharedModel, tensors: Sequence[TensorSpec], examples: Sequen
     if len(writers) < contrasts:
         raise OperatorError(
             f"--source forward: {contrasts + 1} labels need {contrasts} layers, and {len(writers)} of this run are "
-            "known to write to the residual stream; use --source gradient"
+            "known to write to the residual stream; use --source trajectory"
         )
     writers = writers[-max(2 * contrasts, round(_LOOKED_AT * len(writers))) :]
     seen: dict[int, list[Tensor]] = {index: [] for index, _ in writers}

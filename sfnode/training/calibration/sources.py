@@ -98,7 +98,7 @@ def basis_of(
     examples = _spread(data.examples, options.examples or _examples(source, data))
     if source is Source.FORWARD:
         if not data.label_tokens:
-            raise OperatorError("--source forward needs label words of one token each; use --source gradient")
+            raise OperatorError("--source forward needs label words of one token each; use --source trajectory")
         return forward_basis(shared, tensors, examples, data, rank or 1)
     count = -(-len(examples) // _BATCH_ROWS)
     batches = [examples[number::count] for number in range(count)]  # each from all over the file
