@@ -43,7 +43,7 @@ REFERENCES: dict[str, Recipe] = {
     "LoRA": BackPropagation(steps=150, tune_steps=75, rates=(1e-3, 3e-3), is_lora=True),
 }
 
-FORWARD_ROWS = 512
+FORWARD_ROWS = 800  # those of `sfnode basis make`, with two labels
 
 
 def forward(steps: int) -> NetworkTrial:
@@ -62,7 +62,7 @@ def forward(steps: int) -> NetworkTrial:
 NETWORKS: dict[str, NetworkTrial] = {
     "random basis": NetworkTrial(steps=300, tune_steps=150, rates=(1e-3, 3e-3), rank=32, directions=16),
     "forward basis": NetworkTrial(
-        steps=150, tune_steps=150, rates=(), basis="forward", rank=1, calibration_rows=512, epsilon_exp=None
+        steps=150, tune_steps=150, rates=(), basis="forward", rank=1, calibration_rows=FORWARD_ROWS, epsilon_exp=None
     ),
     "gradient basis": NetworkTrial(steps=150, tune_steps=150, rates=(1e-3, 3e-3), basis="gradient"),
 }
@@ -105,12 +105,11 @@ CORE_RATES = (3e-5, 1e-4, 3e-4)  # Adam moves every number at once: the more the
 REAL_RECIPES: dict[str, Recipe] = {
     MEZO: Mezo(steps=200, tune_steps=100, rates=(3e-7, 1e-6, 3e-6)),
     "LoRA": BackPropagation(steps=100, tune_steps=100, rates=(1e-3,), is_lora=True, lora_targets="all-linear"),
-    "forward basis": NetworkTrial(
-        steps=50, tune_steps=50, rates=(), basis="forward", rank=1, calibration_rows=512, epsilon_exp=None
-    ),
+    "forward start": forward(100),
+    "trajectory start": replace(forward(100), basis="trajectory", calibration_rows=480),
     "gradient basis": NetworkTrial(steps=100, tune_steps=100, rates=(3e-4, 1e-3), basis="gradient"),
     "core of forward basis": CoreTrial(
-        steps=50, tune_steps=50, rates=CORE_RATES, basis="forward", rank=1, calibration_rows=512
+        steps=50, tune_steps=50, rates=CORE_RATES, basis="forward", rank=1, calibration_rows=FORWARD_ROWS
     ),
     "core of gradient basis": CoreTrial(steps=50, tune_steps=50, rates=CORE_RATES, basis="gradient"),
 }
@@ -219,10 +218,10 @@ REAL_STUDY = Study(
     evaluated_at=(0, 6, 12, 25, 50, 75, 100, 150, 200),
     noise_rows=64,
     scaling=Scaling(
-        recipe="forward basis",
+        recipe="forward start",
         task=None,
         steps={1: 48, 4: 24, 16: 12, 64: 6, 256: 3},
-        factors=(0.25,),
+        factors=(1,),
         evaluated_at=(0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 48),
     ),
     cheats={},

@@ -15,7 +15,7 @@ from benchmarks.learn.plain import Measured, batches, chunks
 from benchmarks.learn.problems import Folders, ModelChoice, Task, load, read
 from benchmarks.learn.spaces import bases_of, calibrated, suggested_rate, tensors_of
 from benchmarks.learn.trials import CoreTrial
-from sfnode.training.model import MatrixTerm, Term, VectorTerm, attach
+from sfnode.training.model import MatrixTerm, Term, VectorTerm, attach, fold_weights
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, Scores, TaskData, batch_of
 
@@ -46,7 +46,10 @@ class TrainedCore:
         tensors = tensors_of(recipe.network, self._shared)
         found = calibrated(recipe.network, data, self._shared, tensors, seed)
         self._suggested = suggested_rate(found)
-        sides = self._shared.bases(bases_of(recipe.network, task, tensors, found, None), 0)
+        bases = bases_of(recipe.network, task, tensors, found, None)
+        for name, weight in fold_weights(bases, {}, self._shared.switch.base).items():  # the start
+            self._shared.switch.base[name].copy_(weight)
+        sides = self._shared.bases(bases, 0)
         self._sides = {tensor.name: each for tensor, each in zip(tensors, sides, strict=True)}
         attach(model, tensors, self._shared.pass_context)
         self._cores = {name: self._zeros(name) for name in self._sides}

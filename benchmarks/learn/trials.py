@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sfnode.worker_protocol import Source
 
+_HELD_BACK_ROWS = 3 * 64  # examples that judge a start, in each of its trials
 _BACKWARD_ROWS = 2  # a backward pass costs about two forward passes
 
 
@@ -102,7 +103,9 @@ class NetworkTrial:
         """What the owner spends on one basis, in forward rows."""
         if self.basis == "random":
             return 0
-        return self.calibration_rows * (1 + (_BACKWARD_ROWS if self.basis == Source.GRADIENT else 0))
+        if self.basis == Source.FORWARD:
+            return self.calibration_rows + min(_HELD_BACK_ROWS, 3 * self.calibration_rows // 4)
+        return self.calibration_rows * (1 + _BACKWARD_ROWS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,7 +67,7 @@ _calibration_options = group(
     number_option(
         "--examples",
         None,
-        "Use this many examples, spread over the data.  [default: forward 352 for each label, at most 1,536; "
+        "Use this many examples, spread over the data.  [default: forward 400 for each label, at most 1,536; "
         "trajectory 480; gradient 128]",
     ),
     device_options,

@@ -276,7 +276,7 @@ def test_command__a_model_and_a_users_task__writes_results_of_their_own(
         "real.json",
     ]
     page = (docs / "learning.md").read_text("utf-8")
-    assert "| forward basis | suggested | " in page and "| 4 | 0.25 x suggested | " in page
+    assert "| forward start | suggested | " in page and "| 4 | 1 x suggested | " in page
     assert "![mine: accuracy against forward rows](learning/real-mine.svg)" in page
 
 

@@ -1,9 +1,9 @@
-"""Door: `calibrate` and `recalibrate`. A published basis from a look at the model and some examples.
+"""Door: `calibrate` and `recalibrate`. A start and a published basis from a look at the model and some examples.
 
-A zeroth-order estimate is as noisy as the space it searches is large. Two sources make that space small: one
-back-propagation (`gradient`), or forward passes alone (`forward`). Whoever reads the basis learns something of the
-examples behind it: docs/learning.md says what. No digest and no other node depends on how a basis was made, so floats
-and libraries may do here what they like.
+A zeroth-order estimate is as noisy as the space it searches is large. Three sources make that space small: forward
+passes alone (`forward`), a short run with back-propagation (`trajectory`), or one gradient (`gradient`); the first two
+also find a start. Whoever reads the file learns something of the examples behind it: docs/learning.md says what. No
+digest and no other node depends on how it was made, so floats and libraries may do here what they like.
 """
 
 from sfnode.training.calibration.found_basis import FoundBasis

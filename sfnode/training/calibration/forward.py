@@ -31,7 +31,7 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData, chunks_of
 
 _DEPTHS: Final = (1 / 5, 1 / 3)  # of the layers that are tried as the ones that move
-_HELD_MAX: Final = 96
+_HELD_MAX: Final = 64
 _LENGTHS: Final = tuple(0.25 * quarters for quarters in range(1, 11))  # of a start, in those of what was fitted
 _BIAS_MIN: Final = 0.5  # of a logit: a bias that is hardly needed at the start can be learnt all the same
 _TINY: Final = 1e-12
@@ -102,13 +102,22 @@ def _between(measured: Mapping[float, Tensor], length: float) -> Tensor:
     return result
 
 
+def held_back(count: int) -> tuple[Tensor, Tensor]:
+    """Numbers of the examples to fit, three quarters, and of some of the others, which judge the fit.
+
+    Examples come by length: those that judge are of all lengths.
+    """
+    is_left_out = torch.arange(count) % 4 == 3
+    left_out = torch.where(is_left_out)[0]
+    return torch.where(~is_left_out)[0], left_out[:: -(-len(left_out) // _HELD_MAX)]
+
+
 def _chosen(shared: SharedModel, look: Look, examples: Sequence[Example], data: TaskData, layers: int) -> _FittedStart:
     """The best number of layers: each is run at the length that was fitted, and the best one at twice that, too.
 
     ``layers``: how many write to the residual stream.
     """
-    quarter_N = torch.arange(len(examples)) % 4 == 3
-    held_N, kept_N = torch.where(quarter_N)[0][:_HELD_MAX], torch.where(~quarter_N)[0]
+    kept_N, held_N = held_back(len(examples))
     held = [examples[number] for number in held_N.tolist()]
 
     def measure(trial: _FittedStart, length: float) -> None:

@@ -40,7 +40,7 @@ from sfnode.worker_protocol import CalibrationOptions, DeviceOptions, Source
 _BATCH_ROWS: Final = 16  # back-propagated through at once: as many as a step's, so it fits where training fits
 _GRADIENT_RANK: Final = 16
 # Of each label for forward passes; in all for the others, whose rows cost three times as much
-_EXAMPLES: Final = {Source.FORWARD: 352, Source.GRADIENT: 128, Source.TRAJECTORY: 480}
+_EXAMPLES: Final = {Source.FORWARD: 400, Source.GRADIENT: 128, Source.TRAJECTORY: 480}
 _EXAMPLES_MAX: Final = 1_536
 
 
