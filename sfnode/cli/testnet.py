@@ -36,6 +36,7 @@ from sfnode.worker_protocol import DeviceOptions
 _NAME = "testnet"
 _TASK = EMBEDDED + demo.DATA_NAME
 _PRINT_S = 2.0
+_PROMPT_MAX = 76
 
 
 @click.command()
@@ -52,7 +53,10 @@ _PRINT_S = 2.0
         DataOptions,
         click.option("--data", help="Train on this JSONL file.  [default: the data of the demo]"),
         click.option(
-            "--private-data", "is_private", is_flag=True, help="Give each node a part of --data for itself alone."
+            "--private-data",
+            "is_private",
+            is_flag=True,
+            help="Give each node a part of --data for itself alone; the start is made from all of it.",
         ),
     ),
 )
@@ -230,10 +234,21 @@ def _print_result(result: LocalNetworkResult) -> None:
     click.echo(f"traffic    {wire:,} bytes sent by all nodes; the updates themselves weigh {payload:,}")
     click.echo(f"replay     {result.replayed_digest} (offline, from one node's log)")
     if result.after:
-        before, after = 100 * result.before["accuracy"], 100 * result.after["accuracy"]
-        click.echo(f"accuracy   {before:.1f} % before, {after:.1f} % after ({after - before:+.1f} points, held-out)")
+        before, started, after = (100 * each["accuracy"] for each in (result.before, result.started, result.after))
+        start = f", {started:.1f} % at the start" if result.started != result.before else ""
+        gain = f"{after - before:+.1f} points, held-out"
+        click.echo(f"accuracy   {before:.1f} % before{start}, {after:.1f} % after ({gain})")
+    for answer in result.answers:
+        verdict = "right" if answer.after == answer.right else f"wrong, it is {answer.right}"
+        click.echo(f"answer     {_shortened(answer.prompt)} {answer.before} -> {answer.after} ({verdict})")
     click.echo(f"picture    {result.picture}")
     click.echo(f"all equal  {'yes' if result.is_agreed else 'NO'}")
+
+
+def _shortened(text: str) -> str:
+    """One line, at most `_PROMPT_MAX` characters, the end of it."""
+    line = " ".join(text.split())
+    return line if len(line) <= _PROMPT_MAX else "..." + line[3 - _PROMPT_MAX :]
 
 
 def _updates(result: LocalNetworkResult) -> int:
@@ -255,7 +270,8 @@ def _as_json(result: LocalNetworkResult) -> dict[str, object]:
         "agree": result.is_agreed,
         "state_digests": result.state_digests,
         "replayed_digest": result.replayed_digest,
-        "eval": {"before": dict(result.before), "after": dict(result.after)},
+        "eval": {"before": dict(result.before), "start": dict(result.started), "after": dict(result.after)},
+        "answers": [asdict(answer) for answer in result.answers],
         "updates": _updates(result),
         "forward_rows": _forward_rows(result),
         "wire_bytes": _wire_bytes(result),

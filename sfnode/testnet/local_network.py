@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 import trio
 
+from protocol.crypto import Signer
 from protocol.errors import OperatorError
-from protocol.run import SignedManifest
+from protocol.run import BasisKind, Manifest, SignedManifest, sign_manifest
 from protocol.schema import from_plain_untrusted
 from protocol.state import Coefficients
 from sfnode.node import Status
@@ -18,6 +22,7 @@ from sfnode.storage import replayed, write_durably
 from sfnode.testnet.node_process import NodeEvent, NodeProcess
 from sfnode.testnet.picture import CurvePoint, draw_training_curve
 from sfnode.worker import TrainingConfig, evaluate_states, worker_process
+from sfnode.worker_protocol import Evaluated
 
 RUN_FILE = "testnet.run"
 PICTURE_FILE = "training.svg"
@@ -94,8 +99,24 @@ class NodeOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the model says to a held-out prompt: the right label's word, and its own before and after."""
+
+    prompt: str
+    right: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalNetworkResult:
-    """The outcome; ``is_agreed`` only if all nodes and the offline replay hold the same state."""
+    """The outcome; ``is_agreed`` only if all nodes and the offline replay hold the same state.
+
+    Attributes:
+        before, started, after: accuracy, loss and rows of the model alone, of the run's start, and at the end; empty
+            without evaluation data.
+        answers: to the first held-out prompts, where labels are words.
+    """
 
     is_agreed: bool
     is_stopped_cleanly: bool
@@ -103,7 +124,9 @@ class LocalNetworkResult:
     state_digests: list[str]
     replayed_digest: str
     before: Mapping[str, float]
+    started: Mapping[str, float]
     after: Mapping[str, float]
+    answers: tuple[Answer, ...]
     curve: list[CurvePoint]
     seconds: float
     picture: Path
@@ -240,8 +263,9 @@ class LocalNetwork:
         with replayed(self.nodes[-1].process.directory, self._signed.manifest) as replica:
             ledger, state = replica.ledger, replica.coefficients()
         digest = state.digest().hex()
-        before, after = await self._accuracy(socket, state)
-        curve = self._curve(before, after)
+        measured = await self._measured(socket, state)
+        before, started, after = map(_plain, measured or (None, None, None))
+        curve = self._curve(started, after)
         picture = self._config.folder / PICTURE_FILE
         draw_training_curve(curve, f"{self._signed.manifest.name}: {len(self.nodes)} nodes", picture)
         digests = [node.status.state_digest if node.status else "" for node in self.nodes]
@@ -252,17 +276,20 @@ class LocalNetwork:
             state_digests=digests,
             replayed_digest=digest,
             before=before,
+            started=started,
             after=after,
+            answers=self._answers(measured[0], measured[2]) if measured else (),
             curve=curve,
             seconds=seconds,
             picture=picture,
             payload_bytes=ledger.updates * ledger.codec.record_bytes,
         )
 
-    async def _accuracy(self, socket: Path, after: Coefficients) -> tuple[dict[str, float], dict[str, float]]:
-        training = self._config.training
+    async def _measured(self, socket: Path, after: Coefficients) -> tuple[Evaluated, Evaluated, Evaluated] | None:
+        """The model alone, at the run's start, and at its end; None without evaluation data."""
+        training, signed = self._config.training, self._signed
         if training.eval_data is None:
-            return {}, {}
+            return None
         config = TrainingConfig(
             model=training.model,
             data=None,
@@ -273,10 +300,28 @@ class LocalNetwork:
             worker_socket=socket,
             basis=training.basis,
         )
-        states = [Coefficients(self._signed.manifest), after]
-        results = await evaluate_states(self._signed, config, states)
-        named = [{"accuracy": r.accuracy, "loss": r.loss, "rows": r.rows} for r in results]
-        return named[0], named[1]
+        started, ended = await evaluate_states(signed, config, [Coefficients(signed.manifest), after])
+        if not signed.manifest.method.start_rank:
+            return started, started, ended
+        plain = _without_basis(signed.manifest)
+        (alone,) = await evaluate_states(plain, replace(config, basis=None), [Coefficients(plain.manifest)])
+        return alone, started, ended
+
+    def _answers(self, before: Evaluated, after: Evaluated) -> tuple[Answer, ...]:
+        task, data = self._signed.manifest.task, self._config.training.eval_data
+        if not task.label_words or data is None:
+            return ()
+        with Path(data).open(encoding="utf-8") as lines:
+            rows = [json.loads(line) for line in islice(lines, len(after.predictions))]
+        return tuple(
+            Answer(
+                prompt=task.template.format(**row),
+                right=task.label_words[row["label"]].strip(),
+                before=task.label_words[old].strip(),
+                after=task.label_words[new].strip(),
+            )
+            for row, old, new in zip(rows, before.predictions, after.predictions, strict=True)
+        )
 
     def _curve(self, before: dict[str, float], after: dict[str, float]) -> list[CurvePoint]:
         """Held-out accuracy as the first node measured it on its way, and the mean of all nodes' training losses."""
@@ -295,3 +340,18 @@ class LocalNetwork:
             )
             for step in sorted(accuracies.keys() | losses.keys())
         ]
+
+
+def _plain(evaluated: Evaluated | None) -> dict[str, float]:
+    if evaluated is None:
+        return {}
+    return {"accuracy": evaluated.accuracy, "loss": evaluated.loss, "rows": evaluated.rows}
+
+
+def _without_basis(manifest: Manifest) -> SignedManifest:
+    """A run on the same model and task that starts at the model as it is."""
+    owner = Signer(secrets.token_bytes(32))
+    method = replace(
+        manifest.method, basis=BasisKind.RANDOM, basis_sha256="", basis_unit_exp=0, basis_max=1, start_rank=0
+    )
+    return sign_manifest(replace(manifest, owner=owner.author.hex(), method=method), owner)

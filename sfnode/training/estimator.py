@@ -45,6 +45,7 @@ Int64Array = NDArray[np.int64]
 
 EVALUATION_TOKENS: Final = 8_192  # per pass: bounds activation memory, and large enough for full speed
 EVALUATIONS_KEPT: Final = 64
+_PREDICTIONS_KEPT: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,8 +151,17 @@ class Estimator:
             predictions.append(found.prediction.cpu())
             labels.append(rows.labels.cpu())
         is_completion = self._manifest.task.kind is TaskKind.COMPLETION
-        f1 = None if is_completion else float(macro_f1(torch.cat(predictions)[None], torch.cat(labels)[None]))
-        return Evaluation(accuracy=right / len(examples), f1=f1, loss=loss / len(examples), rows=len(examples))
+        predicted = torch.cat(predictions)
+        by_length = sorted(range(len(examples)), key=lambda number: examples[number].width)  # as `chunks_of` has them
+        places = {number: place for place, number in enumerate(by_length)}
+        first = [int(predicted[places[number]]) for number in range(min(_PREDICTIONS_KEPT, len(examples)))]
+        return Evaluation(
+            accuracy=right / len(examples),
+            f1=None if is_completion else float(macro_f1(predicted[None], torch.cat(labels)[None])),
+            loss=loss / len(examples),
+            rows=len(examples),
+            predictions=() if is_completion else tuple(first),
+        )
 
     def _live(self, epoch: int) -> Int64Array:
         """Coefficients of all epochs with the basis of ``epoch``, a copy."""

@@ -54,12 +54,14 @@ class Evaluation:
         f1: mean over the labels (`macro_f1`), 0 ... 1; None of completions.
         loss: mean.
         rows: how many.
+        predictions: likeliest label of each of the first rows; empty of completions.
     """
 
     accuracy: float
     f1: float | None
     loss: float
     rows: int
+    predictions: tuple[int, ...]
 
 
 class FoldedWeights:

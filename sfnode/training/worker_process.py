@@ -145,7 +145,14 @@ def _serve(session: Estimator, request: SetCoefficients | EstimateRequest | Eval
         case EvaluateRequest(rows_max=rows_max):
             found = session.evaluate(rows_max)
             seconds = time.perf_counter() - start
-            return Evaluated(accuracy=found.accuracy, f1=found.f1, loss=found.loss, rows=found.rows, seconds=seconds)
+            return Evaluated(
+                accuracy=found.accuracy,
+                f1=found.f1,
+                loss=found.loss,
+                rows=found.rows,
+                seconds=seconds,
+                predictions=found.predictions,
+            )
         case _:
             assert_never(request)
 

@@ -118,13 +118,17 @@ class Estimated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
-    """Share of rows whose likeliest label word is the right one (0 ... 1), macro F1 (None: completions), mean loss."""
+    """Share of rows whose likeliest label word is the right one (0 ... 1), macro F1 (None: completions), mean loss.
+
+    ``predictions``: likeliest label of each of the first rows; empty of completions.
+    """
 
     accuracy: float
     f1: float | None
     loss: float
     rows: int
     seconds: float
+    predictions: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -170,7 +170,7 @@ def worker_seeds() -> Iterator[bytes]:
         worker_messages.SessionOpened(device="cpu", dtype="fp32", data_rows=1, eval_rows=0, model_parameters=5),
         worker_messages.CoefficientsSet(),
         worker_messages.Estimated(step=1, scalars=(5, -5), loss=0.5, rows=2, seconds=0.1),
-        worker_messages.Evaluated(accuracy=0.5, f1=None, loss=0.7, rows=2, seconds=0.1),
+        worker_messages.Evaluated(accuracy=0.5, f1=None, loss=0.7, rows=2, seconds=0.1, predictions=(1,)),
         worker_messages.WorkerFailure(kind=worker_messages.FailureKind.MEMORY, message="text"),
     )
     for message in messages:

@@ -41,7 +41,7 @@ def healthy(request: Message) -> Reply:
         case EstimateRequest(step=step):
             return Estimated(step=step, scalars=(step + 1,), loss=0.5, rows=32, seconds=0.0)
         case EvaluateRequest():
-            return Evaluated(accuracy=0.75, f1=0.5, loss=0.25, rows=8, seconds=0.0)
+            return Evaluated(accuracy=0.75, f1=0.5, loss=0.25, rows=8, seconds=0.0, predictions=(0, 1))
         case _:
             raise AssertionError(request)
 

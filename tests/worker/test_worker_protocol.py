@@ -46,7 +46,7 @@ MESSAGES: list[Message] = [
     SessionOpened(device="cpu", dtype="fp32", data_rows=1, eval_rows=0, model_parameters=10**10),
     CoefficientsSet(),
     Estimated(step=7, scalars=(-127, 0, 127), loss=0.5, rows=32, seconds=0.25),
-    Evaluated(accuracy=0.5, f1=None, loss=1.5, rows=872, seconds=0.5),
+    Evaluated(accuracy=0.5, f1=None, loss=1.5, rows=872, seconds=0.5, predictions=(1, 0)),
     WorkerFailure(kind=FailureKind.NUMERIC, message="not finite"),
 ]
 
