@@ -27,9 +27,9 @@ from sfnode.cli.options import (
     model_option,
     number_option,
 )
-from sfnode.run import BASIS_ENDING, DataOptions
+from sfnode.run import BASIS_ENDING, DataOptions, without_start
 from sfnode.storage import EMBEDDED, evaluation_file, training_file
-from sfnode.testnet import LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode, NodeOutcome
+from sfnode.testnet import Learnt, LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode, NodeOutcome
 from sfnode.worker import TrainingConfig
 from sfnode.worker_protocol import DeviceOptions
 
@@ -128,6 +128,7 @@ def testnet(
         late_nodes=late,
         training=training,
         timeout_s=timeout_s,
+        alone=without_start(signed.manifest) if signed.manifest.method.start_rank else None,
         shards=_shards(Path(str(training.data)), nodes + late, folder) if options.data.is_private else (),
     )
     result = _run(config)
@@ -167,13 +168,12 @@ def _check(result: LocalNetworkResult, folder: Path, points_min: float | None) -
         raise SfnodeError(f"a node did not stop cleanly; see the logs in {folder}")
     if points_min is None:
         return
-    if not result.after:
+    if result.learnt is None:
         raise OperatorError("--points-min needs held-out data: give --eval-data")
-    points = 100 * (result.after["accuracy"] - result.before["accuracy"])
-    if points < points_min:
+    if result.learnt.points < points_min:
         raise SfnodeError(
-            f"held-out accuracy changed by {points:+.1f} points, at least {points_min:+.1f} were asked for: try more "
-            "--steps or another --learning-rate"
+            f"held-out accuracy changed by {result.learnt.points:+.1f} points, at least {points_min:+.1f} were asked "
+            "for: try more --steps or another --learning-rate"
         )
 
 
@@ -233,16 +233,19 @@ def _print_result(result: LocalNetworkResult) -> None:
     wire, payload = _wire_bytes(result), result.payload_bytes
     click.echo(f"traffic    {wire:,} bytes sent by all nodes; the updates themselves weigh {payload:,}")
     click.echo(f"replay     {result.replayed_digest} (offline, from one node's log)")
-    if result.after:
-        before, started, after = (100 * each["accuracy"] for each in (result.before, result.started, result.after))
-        start = f", {started:.1f} % at the start" if result.started != result.before else ""
-        gain = f"{after - before:+.1f} points, held-out"
-        click.echo(f"accuracy   {before:.1f} % before{start}, {after:.1f} % after ({gain})")
-    for answer in result.answers:
-        verdict = "right" if answer.after == answer.right else f"wrong, it is {answer.right}"
-        click.echo(f"answer     {_shortened(answer.prompt)} {answer.before} -> {answer.after} ({verdict})")
+    if result.learnt is not None:
+        _print_learnt(result.learnt)
     click.echo(f"picture    {result.picture}")
     click.echo(f"all equal  {'yes' if result.is_agreed else 'NO'}")
+
+
+def _print_learnt(learnt: Learnt) -> None:
+    before, started, after = (100 * each.accuracy for each in (learnt.before, learnt.started, learnt.after))
+    start = f", {started:.1f} % at the start" if learnt.started != learnt.before else ""
+    click.echo(f"accuracy   {before:.1f} % before{start}, {after:.1f} % after ({learnt.points:+.1f} points, held-out)")
+    for answer in learnt.answers:
+        verdict = "right" if answer.after == answer.right else f"wrong, it is {answer.right}"
+        click.echo(f"answer     {_shortened(answer.prompt)} {answer.before} -> {answer.after} ({verdict})")
 
 
 def _shortened(text: str) -> str:
@@ -270,8 +273,7 @@ def _as_json(result: LocalNetworkResult) -> dict[str, object]:
         "agree": result.is_agreed,
         "state_digests": result.state_digests,
         "replayed_digest": result.replayed_digest,
-        "eval": {"before": dict(result.before), "start": dict(result.started), "after": dict(result.after)},
-        "answers": [asdict(answer) for answer in result.answers],
+        "learnt": None if result.learnt is None else asdict(result.learnt),
         "updates": _updates(result),
         "forward_rows": _forward_rows(result),
         "wire_bytes": _wire_bytes(result),

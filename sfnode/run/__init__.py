@@ -1,6 +1,16 @@
 """Door: `find_manifest`. What an owner or a joiner prepares before a node starts: options, manifest, key, basis."""
 
-from sfnode.run.builder import BEST, OPEN, RANK, MethodOptions, RunDraft, build_manifest, method_of, read_toml
+from sfnode.run.builder import (
+    BEST,
+    OPEN,
+    RANK,
+    MethodOptions,
+    RunDraft,
+    build_manifest,
+    method_of,
+    read_toml,
+    without_start,
+)
 from sfnode.run.builtin_tasks import BUILTIN_TASKS
 from sfnode.run.data_directory import HOME, find_data_directory
 from sfnode.run.model_reference import find_model, joiner_model
@@ -51,4 +61,5 @@ __all__ = [
     "parse_run_addresses",
     "read_toml",
     "texts_of",
+    "without_start",
 ]

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 
 import trio
 
-from protocol.crypto import Signer
 from protocol.errors import OperatorError
-from protocol.run import BasisKind, Manifest, SignedManifest, sign_manifest
+from protocol.run import SignedManifest
 from protocol.schema import from_plain_untrusted
-from protocol.state import Coefficients
 from sfnode.node import Status
 from sfnode.storage import replayed, write_durably
+from sfnode.testnet.learnt import Learnt, measure
 from sfnode.testnet.node_process import NodeEvent, NodeProcess
 from sfnode.testnet.picture import CurvePoint, draw_training_curve
-from sfnode.worker import TrainingConfig, evaluate_states, worker_process
-from sfnode.worker_protocol import Evaluated
+from sfnode.worker import TrainingConfig, worker_process
 
 RUN_FILE = "testnet.run"
 PICTURE_FILE = "training.svg"
@@ -30,6 +25,7 @@ _START_S = 90.0
 _STOP_S = 10.0
 _POLL_S = 0.25
 _CURVE_POINTS = 12
+_EVAL_EVERY_MIN = 4  # steps: measuring a real model takes as long as several of them
 _NEIGHBOURS_MIN = 3
 
 Watcher = Callable[["list[LocalNode]"], None]
@@ -42,6 +38,7 @@ class LocalNetworkConfig:
     Attributes:
         nodes, late_nodes: processes at the start, and those that join when half of the steps are done.
         training: with the file of the run's basis, if it has one; the first node gives it to the others.
+        alone: a run on the same model that starts at the model as it is, to compare with; None: this one does.
         shards: a file of examples for each node, in place of that of ``training``; empty: all train on that.
         timeout_s: give up when the nodes do not agree by then.
     """
@@ -52,6 +49,7 @@ class LocalNetworkConfig:
     late_nodes: int
     training: TrainingConfig
     timeout_s: float
+    alone: SignedManifest | None = None
     shards: tuple[Path, ...] = ()
 
 
@@ -99,23 +97,11 @@ class NodeOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What the model says to a held-out prompt: the right label's word, and its own before and after."""
-
-    prompt: str
-    right: str
-    before: str
-    after: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalNetworkResult:
     """The outcome; ``is_agreed`` only if all nodes and the offline replay hold the same state.
 
     Attributes:
-        before, started, after: accuracy, loss and rows of the model alone, of the run's start, and at the end; empty
-            without evaluation data.
-        answers: to the first held-out prompts, where labels are words.
+        learnt: how good the model was and is; None without evaluation data.
     """
 
     is_agreed: bool
@@ -123,10 +109,7 @@ class LocalNetworkResult:
     nodes: list[NodeOutcome]
     state_digests: list[str]
     replayed_digest: str
-    before: Mapping[str, float]
-    started: Mapping[str, float]
-    after: Mapping[str, float]
-    answers: tuple[Answer, ...]
+    learnt: Learnt | None
     curve: list[CurvePoint]
     seconds: float
     picture: Path
@@ -188,7 +171,7 @@ class LocalNetwork:
             arguments += [] if training.basis is None else ["--basis", str(training.basis)]
             steps = self._signed.manifest.steps
             if training.eval_data is not None:
-                every = max(1, steps // _CURVE_POINTS)
+                every = max(_EVAL_EVERY_MIN, steps // _CURVE_POINTS)
                 arguments += ["--eval-data", training.eval_data, "--eval-every", str(every)]
         else:
             arguments += ["--bootstrap", self.nodes[0].address]
@@ -263,9 +246,10 @@ class LocalNetwork:
         with replayed(self.nodes[-1].process.directory, self._signed.manifest) as replica:
             ledger, state = replica.ledger, replica.coefficients()
         digest = state.digest().hex()
-        measured = await self._measured(socket, state)
-        before, started, after = map(_plain, measured or (None, None, None))
-        curve = self._curve(started, after)
+        learnt = await measure(
+            self._signed, self._config.alone, replace(self._config.training, worker_socket=socket), state
+        )
+        curve = self._curve(learnt)
         picture = self._config.folder / PICTURE_FILE
         draw_training_curve(curve, f"{self._signed.manifest.name}: {len(self.nodes)} nodes", picture)
         digests = [node.status.state_digest if node.status else "" for node in self.nodes]
@@ -275,59 +259,18 @@ class LocalNetwork:
             nodes=[NodeOutcome(name=node.name, status=node.status) for node in self.nodes],
             state_digests=digests,
             replayed_digest=digest,
-            before=before,
-            started=started,
-            after=after,
-            answers=self._answers(measured[0], measured[2]) if measured else (),
+            learnt=learnt,
             curve=curve,
             seconds=seconds,
             picture=picture,
             payload_bytes=ledger.updates * ledger.codec.record_bytes,
         )
 
-    async def _measured(self, socket: Path, after: Coefficients) -> tuple[Evaluated, Evaluated, Evaluated] | None:
-        """The model alone, at the run's start, and at its end; None without evaluation data."""
-        training, signed = self._config.training, self._signed
-        if training.eval_data is None:
-            return None
-        config = TrainingConfig(
-            model=training.model,
-            data=None,
-            eval_data=training.eval_data,
-            device=training.device,
-            dtype=training.dtype,
-            device_memory=training.device_memory,
-            worker_socket=socket,
-            basis=training.basis,
-        )
-        started, ended = await evaluate_states(signed, config, [Coefficients(signed.manifest), after])
-        if not signed.manifest.method.start_rank:
-            return started, started, ended
-        plain = _without_basis(signed.manifest)
-        (alone,) = await evaluate_states(plain, replace(config, basis=None), [Coefficients(plain.manifest)])
-        return alone, started, ended
-
-    def _answers(self, before: Evaluated, after: Evaluated) -> tuple[Answer, ...]:
-        task, data = self._signed.manifest.task, self._config.training.eval_data
-        if not task.label_words or data is None:
-            return ()
-        with Path(data).open(encoding="utf-8") as lines:
-            rows = [json.loads(line) for line in islice(lines, len(after.predictions))]
-        return tuple(
-            Answer(
-                prompt=task.template.format(**row),
-                right=task.label_words[row["label"]].strip(),
-                before=task.label_words[old].strip(),
-                after=task.label_words[new].strip(),
-            )
-            for row, old, new in zip(rows, before.predictions, after.predictions, strict=True)
-        )
-
-    def _curve(self, before: dict[str, float], after: dict[str, float]) -> list[CurvePoint]:
+    def _curve(self, learnt: Learnt | None) -> list[CurvePoint]:
         """Held-out accuracy as the first node measured it on its way, and the mean of all nodes' training losses."""
         accuracies = dict(self.nodes[0].accuracies)
-        if before:
-            accuracies |= {0: before["accuracy"], self._signed.manifest.steps: after["accuracy"]}
+        if learnt is not None:
+            accuracies |= {0: learnt.started.accuracy, self._signed.manifest.steps: learnt.after.accuracy}
         losses: dict[int, list[float]] = {}
         for node in self.nodes:
             for step, loss in node.losses.items():
@@ -340,18 +283,3 @@ class LocalNetwork:
             )
             for step in sorted(accuracies.keys() | losses.keys())
         ]
-
-
-def _plain(evaluated: Evaluated | None) -> dict[str, float]:
-    if evaluated is None:
-        return {}
-    return {"accuracy": evaluated.accuracy, "loss": evaluated.loss, "rows": evaluated.rows}
-
-
-def _without_basis(manifest: Manifest) -> SignedManifest:
-    """A run on the same model and task that starts at the model as it is."""
-    owner = Signer(secrets.token_bytes(32))
-    method = replace(
-        manifest.method, basis=BasisKind.RANDOM, basis_sha256="", basis_unit_exp=0, basis_max=1, start_rank=0
-    )
-    return sign_manifest(replace(manifest, owner=owner.author.hex(), method=method), owner)

@@ -9,8 +9,14 @@ import pytest
 
 from protocol.errors import SfnodeError
 from sfnode.cli.testnet import _check
+from sfnode.testnet.learnt import Learnt
 from sfnode.testnet.local_network import LocalNetworkResult
+from sfnode.worker_protocol import Evaluated
 from tests.support.daemons import run_sfnode
+
+
+def evaluated(accuracy: float) -> Evaluated:
+    return Evaluated(accuracy=accuracy, f1=None, loss=1.0, rows=8, seconds=0.0, predictions=())
 
 
 def result(
@@ -22,10 +28,7 @@ def result(
         nodes=[],
         state_digests=["aa", "bb"],
         replayed_digest="aa",
-        before={"accuracy": before, "loss": 1.0},
-        started={"accuracy": before, "loss": 1.0},
-        after={"accuracy": after, "loss": 0.5},
-        answers=(),
+        learnt=Learnt(before=evaluated(before), started=evaluated(before), after=evaluated(after), answers=()),
         curve=[],
         seconds=1.0,
         picture=Path("training.svg"),
@@ -63,5 +66,5 @@ def test_testnet__two_nodes_and_a_late_one__agree_with_the_offline_replay(tmp_pa
     assert said["nodes"][2]["own_updates"] > 0
     assert said["forward_rows"] == 2 * 16 * said["updates"]
     assert said["payload_bytes"] == 124 * said["updates"] < said["wire_bytes"]
-    assert said["eval"]["after"]["rows"] == 512
+    assert said["learnt"]["after"]["rows"] == 512 and len(said["learnt"]["answers"]) == 8
     assert (tmp_path / "training.svg").read_text().startswith("<svg")

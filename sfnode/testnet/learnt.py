@@ -1,0 +1,69 @@
+"""What a test network's model knew before, at the run's start, and at its end."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from protocol.run import SignedManifest, TaskSpec
+from protocol.state import Coefficients
+from sfnode.worker import Evaluated, TrainingConfig, evaluate_states
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the model says to a held-out prompt: the right label's word, and its own before and after."""
+
+    prompt: str
+    right: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learnt:
+    """Measured on the evaluation data.
+
+    Attributes:
+        before, started, after: the model alone, at the run's start, at its end.
+        answers: to the first prompts, where labels are words.
+    """
+
+    before: Evaluated
+    started: Evaluated
+    after: Evaluated
+    answers: tuple[Answer, ...]
+
+    @property
+    def points(self) -> float:
+        """By how much the accuracy has risen, in percentage points."""
+        return 100 * (self.after.accuracy - self.before.accuracy)
+
+
+async def measure(
+    signed: SignedManifest, alone: SignedManifest | None, config: TrainingConfig, state: Coefficients
+) -> Learnt | None:
+    """None without evaluation data. ``alone``: `LocalNetworkConfig.alone`; ``state``: at the end."""
+    if config.eval_data is None:
+        return None
+    config = replace(config, data=None)
+    started, after = await evaluate_states(signed, config, [Coefficients(signed.manifest), state])
+    before = started
+    if alone is not None:
+        (before,) = await evaluate_states(alone, replace(config, basis=None), [Coefficients(alone.manifest)])
+    answers = _answers(signed.manifest.task, Path(config.eval_data), before, after)
+    return Learnt(before=before, started=started, after=after, answers=answers)
+
+
+def _answers(task: TaskSpec, data: Path, before: Evaluated, after: Evaluated) -> tuple[Answer, ...]:
+    if not task.label_words:
+        return ()
+    words = [word.strip() for word in task.label_words]
+    with data.open(encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in islice(lines, len(after.predictions))]
+    return tuple(
+        Answer(prompt=task.template.format(**row), right=words[row["label"]], before=words[old], after=words[new])
+        for row, old, new in zip(rows, before.predictions, after.predictions, strict=True)
+    )
