@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
 from protocol.run import SignedManifest, TaskSpec
 from protocol.state import Coefficients
-from sfnode.worker import Evaluated, TrainingConfig, evaluate_states
+from sfnode.worker import TrainingConfig, evaluate_states
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knowledge:
+    """How good a model is on so many held-out rows; ``predictions``: labels of the first ones."""
+
+    accuracy: float
+    loss: float
+    rows: int
+    predictions: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +42,9 @@ class Learnt:
         answers: to the first prompts, where labels are words.
     """
 
-    before: Evaluated
-    started: Evaluated
-    after: Evaluated
+    before: Knowledge
+    started: Knowledge
+    after: Knowledge
     answers: tuple[Answer, ...]
 
     @property
@@ -46,18 +57,26 @@ async def measure(
     signed: SignedManifest, alone: SignedManifest | None, config: TrainingConfig, state: Coefficients
 ) -> Learnt | None:
     """None without evaluation data. ``alone``: `LocalNetworkConfig.alone`; ``state``: at the end."""
-    if config.eval_data is None:
+    data = config.eval_data
+    if data is None:
         return None
     config = replace(config, data=None)
-    started, after = await evaluate_states(signed, config, [Coefficients(signed.manifest), state])
+    started, after = await _known(signed, config, [Coefficients(signed.manifest), state])
     before = started
     if alone is not None:
-        (before,) = await evaluate_states(alone, replace(config, basis=None), [Coefficients(alone.manifest)])
-    answers = _answers(signed.manifest.task, Path(config.eval_data), before, after)
+        (before,) = await _known(alone, replace(config, basis=None), [Coefficients(alone.manifest)])
+    answers = _answers(signed.manifest.task, Path(data), before, after)
     return Learnt(before=before, started=started, after=after, answers=answers)
 
 
-def _answers(task: TaskSpec, data: Path, before: Evaluated, after: Evaluated) -> tuple[Answer, ...]:
+async def _known(signed: SignedManifest, config: TrainingConfig, states: Sequence[Coefficients]) -> list[Knowledge]:
+    return [
+        Knowledge(accuracy=found.accuracy, loss=found.loss, rows=found.rows, predictions=found.predictions)
+        for found in await evaluate_states(signed, config, states)
+    ]
+
+
+def _answers(task: TaskSpec, data: Path, before: Knowledge, after: Knowledge) -> tuple[Answer, ...]:
     if not task.label_words:
         return ()
     words = [word.strip() for word in task.label_words]

@@ -5,12 +5,10 @@ from sfnode.worker.remeasuring import Audit, audit_messages, check_auditable, ch
 from sfnode.worker.supervisor import worker_process
 from sfnode.worker.trainer import Evaluate, Job, Trainer
 from sfnode.worker.training_config import TrainingConfig
-from sfnode.worker_protocol import Evaluated
 
 __all__ = [
     "Audit",
     "Evaluate",
-    "Evaluated",
     "Job",
     "Trainer",
     "TrainingConfig",

@@ -9,14 +9,13 @@ import pytest
 
 from protocol.errors import SfnodeError
 from sfnode.cli.testnet import _check
-from sfnode.testnet.learnt import Learnt
+from sfnode.testnet.learnt import Knowledge, Learnt
 from sfnode.testnet.local_network import LocalNetworkResult
-from sfnode.worker_protocol import Evaluated
 from tests.support.daemons import run_sfnode
 
 
-def evaluated(accuracy: float) -> Evaluated:
-    return Evaluated(accuracy=accuracy, f1=None, loss=1.0, rows=8, seconds=0.0, predictions=())
+def known(accuracy: float) -> Knowledge:
+    return Knowledge(accuracy=accuracy, loss=1.0, rows=8, predictions=())
 
 
 def result(
@@ -28,7 +27,7 @@ def result(
         nodes=[],
         state_digests=["aa", "bb"],
         replayed_digest="aa",
-        learnt=Learnt(before=evaluated(before), started=evaluated(before), after=evaluated(after), answers=()),
+        learnt=Learnt(before=known(before), started=known(before), after=known(after), answers=()),
         curve=[],
         seconds=1.0,
         picture=Path("training.svg"),
