@@ -121,9 +121,9 @@ def test_real_tasks__are_those_of_sfnode_init__with_test_files_of_their_own() ->
     [
         (Mezo(steps=2, tune_steps=1, rates=(1e-3,), rows=4), 2e-2, [0, 8, 16]),
         (LORA, 2e-2, [0, 4, 8]),
-        (replace(NETWORK, calibration_rows=10), None, [10, 18, 26]),
+        (replace(NETWORK, calibration_rows=16, rate_factor=64.0), None, [28, 36, 44]),
         (CORE, 2e-2, [48, 52, 56]),
-        (replace(CORE, basis="forward"), None, [16, 20, 24]),
+        (replace(CORE, basis="forward"), 0.5, [28, 32, 36]),
     ],
 )
 def test_play__every_real_recipe_in_bf16__counts_forward_rows_and_moves_the_model(
@@ -276,7 +276,7 @@ def test_command__a_model_and_a_users_task__writes_results_of_their_own(
         "real.json",
     ]
     page = (docs / "learning.md").read_text("utf-8")
-    assert "| forward start | suggested | " in page and "| 4 | 1 x suggested | " in page
+    assert "| forward start | suggested | " in page and "| 4 | suggested | " in page
     assert "![mine: accuracy against forward rows](learning/real-mine.svg)" in page
 
 

@@ -226,7 +226,13 @@ def test_forward_basis__examples_of_one_label__says_so(tmp_path: Path) -> None:
     shared, data = opened(tiny_opt(), tmp_path)
     alike = [example for example in data.examples if example.label == data.examples[0].label]
     with pytest.raises(OperatorError, match="same label"):
-        forward_basis(shared, trainable_tensors(shared.model), alike, data, 1)
+        forward_basis(shared, trainable_tensors(shared.model), alike * 16, data, 1)
+
+
+def test_forward_basis__few_examples__says_how_many_it_needs(tmp_path: Path) -> None:
+    shared, data = opened(tiny_opt(), tmp_path)
+    with pytest.raises(OperatorError, match="at least 8 examples, and there are 6"):
+        forward_basis(shared, trainable_tensors(shared.model), data.examples[:6], data, 1)
 
 
 def test_last_of__rows_flattened_or_not__the_same_inputs() -> None:

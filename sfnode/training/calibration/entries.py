@@ -52,7 +52,7 @@ def as_entries(values: NDArray[np.float64], entry_max: int) -> Int8Array:
 def as_start(tensors: Sequence[TensorSpec], moved: Mapping[int, tuple[Tensor, Tensor]]) -> Start:
     """The start that moves each tensor by ``left right^T``; ``moved``: tensor number -> left [O, K], right [I, K].
 
-    Each column has entries up to the largest that int8 has, or half of that: its own size is in the left side.
+    The right side of each column has entries up to the largest that int8 has; how large the product is, is in the left.
     """
     peaks = {index: left.abs().amax(dim=0) * right.abs().amax(dim=0) for index, (left, right) in moved.items()}
     largest = max(float(peak_K.max()) for peak_K in peaks.values())

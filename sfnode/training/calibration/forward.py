@@ -31,6 +31,7 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData, chunks_of
 
 _DEPTHS: Final = (1 / 5, 1 / 3)  # of the layers that are tried as the ones that move
+_EXAMPLES_MIN: Final = 8
 _HELD_MAX: Final = 64
 _LENGTHS: Final = tuple(0.25 * quarters for quarters in range(1, 11))  # of a start, in those of what was fitted
 _BIAS_MIN: Final = 0.5  # of a logit: a bias that is hardly needed at the start can be learnt all the same
@@ -47,8 +48,11 @@ def forward_basis(
         rank: of the run; 1 will do.
 
     Raises:
-        OperatorError: too few layers are known to write to the residual stream, or the labels are all alike.
+        OperatorError: too few examples, or all with one label; too few layers are known to write to the residual
+            stream.
     """
+    if len(examples) < _EXAMPLES_MIN:
+        raise OperatorError(f"--data: a start needs at least {_EXAMPLES_MIN} examples, and there are {len(examples)}")
     if len({example.label for example in examples}) < 2:
         raise OperatorError("--data: all calibration examples have the same label; give others, or more --examples")
     examples = [example for members in chunks_of(examples, EVALUATION_TOKENS) for example in members]  # by length
