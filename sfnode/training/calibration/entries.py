@@ -21,7 +21,7 @@ from sfnode.training.calibration.found_basis import FoundBasis
 
 _LARGEST: Final = BASIS_ENTRY_MAX / (1 << UNIT_EXP)  # entry, in ones
 _TINY: Final = 1e-30
-_STEPS_TO_FIT: Final = 160  # of one author, until a column has its whole length: good for 16 authors, not for 256
+_STEPS_TO_FIT: Final = 160  # of one author, until a column has its whole length; 256 authors can just bear it
 _EPSILON: Final = 1 / 4  # of that length
 _SIZES: Final = (0.5, 4.0)  # of columns, beside that of their geometric mean: entries are multiples of 1/8, below 16
 ENTRY_MAX: Final = 31  # almost four times the unit: larger entries are cut, and the bound of SPEC 4.5 stays loose
