@@ -40,7 +40,7 @@ from tests.support.network_nodes import (
 )
 
 ROWS = 40_000
-BASIS = hashlib.shake_256(b"basis").digest(24 + 8 + 8 * ROWS)  # ten parts
+BASIS = hashlib.shake_256(b"basis").digest(32 + 8 + 8 * ROWS)  # ten parts
 PARTS = -(-len(BASIS) // PART_BYTES_MAX)
 
 
