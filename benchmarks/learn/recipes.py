@@ -61,9 +61,7 @@ def forward(steps: int) -> NetworkTrial:
 
 NETWORKS: dict[str, NetworkTrial] = {
     "random basis": NetworkTrial(steps=300, tune_steps=150, rates=(1e-3, 3e-3), rank=32, directions=16),
-    "forward basis": NetworkTrial(
-        steps=150, tune_steps=150, rates=(), basis="forward", rank=1, calibration_rows=FORWARD_ROWS, epsilon_exp=None
-    ),
+    "forward basis": forward(150),
     "gradient basis": NetworkTrial(steps=150, tune_steps=150, rates=(1e-3, 3e-3), basis="gradient"),
 }
 

@@ -141,12 +141,13 @@ def testnet(
 
 def _shards(data: Path, count: int, folder: Path) -> tuple[Path, ...]:
     """The lines of ``data`` dealt out to so many files in ``folder``."""
-    lines = [line for line in data.read_text(encoding="utf-8").splitlines(keepends=True) if line.strip()]
+    with data.open(encoding="utf-8", newline="\n") as file:  # JSON may hold the other characters that end a line
+        lines = [line.rstrip("\n") + "\n" for line in file if line.strip()]
     if len(lines) < count:
         raise OperatorError(f"{data} has {len(lines)} examples for {count} nodes: give more, or fewer --nodes")
     paths = tuple(folder / f"data{number}.jsonl" for number in range(count))
     for number, path in enumerate(paths):
-        path.write_text("".join(lines[number::count]), encoding="utf-8")
+        path.write_text("".join(lines[number::count]), encoding="utf-8", newline="\n")
     return paths
 
 

@@ -80,8 +80,8 @@ def _answers(task: TaskSpec, data: Path, before: Knowledge, after: Knowledge) ->
     if not task.label_words:
         return ()
     words = [word.strip() for word in task.label_words]
-    with data.open(encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in islice(lines, len(after.predictions))]
+    with data.open(encoding="utf-8", newline="\n") as lines:
+        rows = [json.loads(line) for line in islice(filter(str.strip, lines), len(after.predictions))]
     return tuple(
         Answer(prompt=task.template.format(**row), right=words[row["label"]], before=words[old], after=words[new])
         for row, old, new in zip(rows, before.predictions, after.predictions, strict=True)

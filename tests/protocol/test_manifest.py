@@ -242,11 +242,11 @@ def test_manifest__task_of_mixed_kinds__is_refused(task: dict[str, Any], text: s
 
 
 def test_manifest__file_of_a_published_basis_too_large_to_serve__is_refused() -> None:
-    published = {"basis": "published", "basis_sha256": "a" * 64, "rank": 8, "start_rank": 8, "clip": 1}
-    largest = {"name": "a", "kind": "matrix", "rows": (1 << 24) - 19, "cols": 16}  # 32 + 8 + 16 (rows + cols)
+    published = {"basis": "published", "basis_sha256": "a" * 64, "rank": 4, "start_rank": 4, "clip": 1}
+    largest = {"name": "a", "kind": "matrix", "rows": (1 << 24) - 3, "cols": (1 << 24) - 2}  # 32 + 8 + 8 (rows + cols)
     data = {**manifest_data(**published), "tensors": [largest]}
-    assert limits.BASIS_BYTES_MAX - basis_bytes(checked(data)) == 8
-    above = {**data, "tensors": [{**largest, "cols": 17}]}
+    assert basis_bytes(checked(data)) == limits.BASIS_BYTES_MAX
+    above = {**data, "tensors": [{**largest, "cols": (1 << 24) - 1}]}
     check_refused(above, RejectReason.MANIFEST_FIELD, "published basis would exceed")
     random = {"basis": "random", "basis_sha256": "", "start_rank": 0}
     checked({**above, "method": {**above["method"], **random}})

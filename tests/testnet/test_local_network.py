@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import SfnodeError
-from sfnode.cli.testnet import _check
+from protocol.errors import OperatorError, SfnodeError
+from sfnode.cli.testnet import _check, _shards
 from sfnode.testnet.learnt import Knowledge, Learnt
 from sfnode.testnet.local_network import LocalNetworkResult
 from tests.support.daemons import run_sfnode
@@ -52,6 +52,15 @@ def test_verdict__equal_digests_and_enough_points__is_none() -> None:
 def test_verdict__anything_short_of_that__fails_with_the_figure(outcome: LocalNetworkResult, complaint: str) -> None:
     with pytest.raises(SfnodeError, match=complaint):
         _check(outcome, Path("folder"), 20.0)
+
+
+def test_shards__characters_that_end_a_line_elsewhere__do_not_cut_an_example(tmp_path: Path) -> None:
+    rows = ['{"sentence": "one\u2028two"}', "", '{"sentence": "three"}', '{"sentence": "four"}']
+    (tmp_path / "data.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    shards = [path.read_text("utf-8") for path in _shards(tmp_path / "data.jsonl", 2, tmp_path)]
+    assert shards == [f"{rows[0]}\n{rows[3]}\n", f"{rows[2]}\n"]
+    with pytest.raises(OperatorError, match="3 examples for 4 nodes"):
+        _shards(tmp_path / "data.jsonl", 4, tmp_path)
 
 
 @pytest.mark.process

@@ -376,10 +376,11 @@ def _work_bounds() -> Iterator[Case]:
 
 def _basis_bounds() -> Iterator[Case]:
     """What a published basis makes of 1.4.7 and 1.4.11."""
-    file = {**PUBLISHED, "method.rank": 8, "method.start_rank": 8}
-    for rows in ((1 << 24) - 19, (1 << 24) - 18):  # 32 + 8 + 16 x (rows + 16): 8 less than 2^28, and 8 more
-        row = {**file, "tensors.0.rows": rows, "tensors.0.cols": 16}
-        yield _field(f"rule 1.4.7: a file for {rows} x 16", row, is_valid=rows == (1 << 24) - 19)
+    file = {**PUBLISHED, "method.rank": 4, "method.start_rank": 4}
+    cols = (1 << 24) - 2
+    for rows in ((1 << 24) - 3, (1 << 24) - 2):  # 32 + 8 + 8 x (rows + cols): 2^28, and 8 more
+        row = {**file, "tensors.0.rows": rows, "tensors.0.cols": cols}
+        yield _field(f"rule 1.4.7: a file for {rows} x {cols}", row, is_valid=rows == (1 << 24) - 3)
     yield _field("rule 1.4.7: no file, no bound", {"tensors.0.rows": 1 << 24, "method.rank": 64}, is_valid=True)
     long: Data = {"method.rank": 1, "method.epoch_steps": 1 << 20, "steps": 1 << 20, "authors_max": 1 << 16}
     for largest in (7, 8):  # 2^16 x 2^20 x 2^11 x largest^2
