@@ -65,10 +65,11 @@ def _scaled(compared: Sequence[Compared], study: Study, curves: Curves) -> list[
 
 def _dimensions(folders: Folders, study: Study) -> dict[str, dict[str, Dimension]]:
     """Of the spaces in which cores were trained."""
-    spaces = [recipe for recipe in study.recipes.values() if isinstance(recipe, CoreTrial)]
     return {
         task.name: {
-            space.basis: measure_dimension(folders, study.model, task, space, study.noise_rows) for space in spaces
+            recipe.basis: measure_dimension(folders, study.model, task, recipe, study.noise_rows)
+            for name, recipe in study.recipes.items()
+            if isinstance(recipe, CoreTrial) and study.seeds_of(task, name)
         }
         for task in study.tasks.values()
     }

@@ -37,9 +37,10 @@ class Clients:
     ):
         shared = SharedModel(model)
         tensors = tensors_of(recipe, shared)
-        self._bases = bases_of(recipe, task, tensors, calibrated(recipe, data, shared, tensors, seed), rate)
+        found = calibrated(recipe, data, shared, tensors, seed)
+        self._bases = bases_of(recipe, task, tensors, found, rate)
         self.manifest = self._bases.manifest
-        self.rows = recipe.rows_of_basis
+        self.rows = 0 if found is None else found.rows
         self._recipe, self._seed, self._shared, self._data = recipe, seed, shared, data
         self._renewals: dict[int, Published] = {}
         self._session = Estimator(shared, self._bases, data)
@@ -75,7 +76,7 @@ class Clients:
             shared.switch.base[name].copy_(weight)
         assert found is not None, "a random basis is drawn anew in every epoch"
         self._renewals[epoch] = Published(sha256=f"{epoch:064x}", bases=found.bases)
-        self.rows += recipe.rows_of_basis
+        self.rows += found.rows
         first = tuple(self._bases.of(0, index) for index in range(len(found.bases)))
         self._bases = Bases(manifest, BasisContent(bases=first, start=self._bases.start), self._renewals)
         self._session = Estimator(shared, self._bases, self._data)

@@ -35,18 +35,18 @@ def compare(recipes: Mapping[str, Recipe], tasks: Sequence[Task], study: Study, 
 
     All trials are computed first, then all reported runs, so that no process idles.
     """
-    trials = [job for task in tasks for name, recipe in recipes.items() for job in _trials(study, task, name, recipe)]
+    chosen = [(task, name) for task in tasks for name in recipes if study.seeds_of(task, name)]
+    trials = [job for task, name in chosen for job in _trials(study, task, name, recipes[name])]
     tried: dict[tuple[str, str], dict[float, float]] = {}
     for job, points in zip(trials, curves.of(trials), strict=True):
         if job.rate is not None:
             tried.setdefault((job.task.name, job.name), {})[job.rate] = settled(points)
     jobs = []
-    for task in tasks:
-        for name, recipe in recipes.items():
-            rate = _best(recipe, tried.get((task.name, name), {}))
-            say(f"{task.name} {name}: learning rate {rate_title(rate)}")
-            job = study.job(task, name, recipe, rate)
-            jobs += [replace(job, seed=seed, is_test=True) for seed in study.seeds]
+    for task, name in chosen:
+        rate = _best(recipes[name], tried.get((task.name, name), {}))
+        say(f"{task.name} {name}: learning rate {rate_title(rate)}")
+        job = study.job(task, name, recipes[name], rate)
+        jobs += [replace(job, seed=seed, is_test=True) for seed in study.seeds_of(task, name)]
     found: dict[tuple[str, str], list[tuple[Point, ...]]] = {}
     for job, points in zip(jobs, curves.of(jobs), strict=True):
         found.setdefault((job.task.name, job.name), []).append(tuple(points))

@@ -9,6 +9,7 @@ from statistics import median
 from benchmarks.learn.comparison import Compared, rate_title
 from benchmarks.learn.curves import Point, first_reach
 from benchmarks.learn.pictures import task_title
+from benchmarks.learn.recipes import LORA
 from benchmarks.learn.results import Reached, Results, at_end, is_first_order, reached, targets
 from benchmarks.learn.scaling import Scaled
 
@@ -54,24 +55,41 @@ def real_parts(results: Results) -> dict[str, list[str]]:
 
 
 def _courses(results: Results) -> list[str]:
-    lines = [f"Model: {results.model}; seeds: {', '.join(map(str, results.seeds))}."]
+    lines = [f"Model: {results.model}; seeds: {', '.join(map(str, results.seeds))}; medians, and each seed's end."]
     for task in dict.fromkeys(each.task for each in results.compared):
         compared = [each for each in results.compared if each.task == task]
-        start = compared[0].curves[0][0]
-        rows = [(_name(each), rate_title(each.rate), _course(each)) for each in compared]
-        lines += ["", f"**{task_title(task)}**: from {_percent(start.accuracy)} (loss {start.loss:.2f}).", ""]
-        lines += _table(("", "rate", "forward rows: accuracy in % (loss)"), rows)
+        alone = [curve[0] for each in compared for curve in each.curves if curve[0].rows == 0]
+        rows = [
+            (_name(each), rate_title(each.rate), _course(each), _ends_of(each), _share(each, compared))
+            for each in compared
+        ]
+        of_model = f": the model alone has {_percent(alone[0].accuracy)} (loss {alone[0].loss:.2f})" if alone else ""
+        lines += ["", f"**{task_title(task)}**{of_model}.", ""]
+        lines += _table(("", "rate", "forward rows: accuracy in % (loss)", "ends", "of LoRA's gain"), rows)
         lines += ["", f"![{task_title(task)}: accuracy against forward rows](learning/real-{task}.svg)"]
     return lines
 
 
 def _course(compared: Compared) -> str:
-    """Medians of the seeds at each evaluation after the start."""
+    """Medians of the seeds at each evaluation for which rows were spent."""
     return ", ".join(
         f"{points[0].rows:,}: {_percent(median(point.accuracy for point in points), '')} "
         f"({median(point.loss for point in points):.3f})"
-        for points in zip(*(curve[1:] for curve in compared.curves), strict=True)
+        for points in zip(*compared.curves, strict=True)
+        if points[0].rows
     )
+
+
+def _ends_of(compared: Compared) -> str:
+    return ", ".join(_percent(curve[-1].accuracy, "") for curve in compared.curves)
+
+
+def _share(compared: Compared, others: Sequence[Compared]) -> str:
+    """How much of what LoRA gains over the model alone, by medians at the ends."""
+    lora = next((each for each in others if each.name == LORA), None)
+    if lora is None or (gain := at_end(lora) - (alone := median(curve[0].accuracy for curve in lora.curves))) <= 0:
+        return "-"
+    return f"{(at_end(compared) - alone) / gain:.0%}"
 
 
 def _dimensions(results: Results) -> list[str]:
@@ -80,7 +98,18 @@ def _dimensions(results: Results) -> list[str]:
         for task, found in results.dimensions.items()
         for basis, each in found.items()
     ]
-    return ["", *_table(("task", "basis", "numbers that matter", "effective dimension"), rows)] if rows else []
+    if not rows:
+        return []
+    lines = ["", *_table(("task", "basis", "numbers that matter", "effective dimension"), rows)]
+    for task, found in results.dimensions.items():
+        if found:
+            heads = (f"a step on {task_title(task)}", *(f"{basis} basis" for basis in found))
+            designs = [
+                (name, *(_percent(each.captured[name]) for each in found.values()))
+                for name in next(iter(found.values())).captured
+            ]
+            lines += ["", *_table(heads, designs)]
+    return lines
 
 
 def _noise(results: Results) -> list[str]:

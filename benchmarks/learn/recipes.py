@@ -26,6 +26,7 @@ TUNING_SEED = 100  # none of those reported
 EXTRAS_TASK = "sst2"
 MEZO = "MeZO"
 MEZO_STEPS = 1_000
+LORA = "LoRA"
 
 REFERENCES: dict[str, Recipe] = {
     MEZO: Mezo(steps=MEZO_STEPS, tune_steps=400, rates=(1e-4, 2e-4, 3e-4)),
@@ -40,10 +41,8 @@ REFERENCES: dict[str, Recipe] = {
         schedule="constant",
     ),
     "AdamW": BackPropagation(steps=150, tune_steps=75, rates=(1e-4, 3e-4), is_lora=False),
-    "LoRA": BackPropagation(steps=150, tune_steps=75, rates=(1e-3, 3e-3), is_lora=True),
+    LORA: BackPropagation(steps=150, tune_steps=75, rates=(1e-3, 3e-3), is_lora=True),
 }
-
-FORWARD_ROWS = 800  # those of `sfnode basis make`, with two labels
 
 
 def forward(steps: int) -> NetworkTrial:
@@ -54,7 +53,7 @@ def forward(steps: int) -> NetworkTrial:
         rates=(),
         basis="forward",
         rank=1,
-        calibration_rows=FORWARD_ROWS,
+        calibration_rows=None,
         epsilon_exp=None,
     )
 
@@ -101,13 +100,14 @@ METRICS: dict[str, Recipe] = {
 # basis is what an owner gets who says nothing.
 CORE_RATES = (3e-5, 1e-4, 3e-4)  # Adam moves every number at once: the more there are, the lower the best rate
 REAL_RECIPES: dict[str, Recipe] = {
-    MEZO: Mezo(steps=200, tune_steps=100, rates=(3e-7, 1e-6, 3e-6)),
-    "LoRA": BackPropagation(steps=100, tune_steps=100, rates=(1e-3,), is_lora=True, lora_targets="all-linear"),
+    MEZO: Mezo(steps=MEZO_STEPS, tune_steps=100, rates=(3e-7, 1e-6, 3e-6)),
+    LORA: BackPropagation(steps=100, tune_steps=50, rates=(3e-4, 1e-3), is_lora=True, lora_targets="all-linear"),
     "forward start": forward(100),
-    "trajectory start": replace(forward(100), basis="trajectory", calibration_rows=480),
+    "trajectory start": replace(forward(50), basis="trajectory"),
+    "trajectory start, 480 examples": replace(forward(50), basis="trajectory", calibration_rows=480),
     "gradient basis": NetworkTrial(steps=100, tune_steps=100, rates=(3e-4, 1e-3), basis="gradient"),
     "core of forward basis": CoreTrial(
-        steps=50, tune_steps=50, rates=CORE_RATES, basis="forward", rank=1, calibration_rows=FORWARD_ROWS
+        steps=50, tune_steps=50, rates=CORE_RATES, basis="forward", rank=1, calibration_rows=None
     ),
     "core of gradient basis": CoreTrial(steps=50, tune_steps=50, rates=CORE_RATES, basis="gradient"),
 }
@@ -121,6 +121,7 @@ class Study:
         tasks, recipes: what is compared, by name.
         seeds: to report.
         evaluated_at: after which steps.
+        once: recipes that take long: on the first task with the first seed alone.
         noise_rows: examples from which noise and dimensions are measured.
         scaling: more clients.
         cheats, metrics: further recipes, on EXTRAS_TASK alone.
@@ -130,6 +131,7 @@ class Study:
     tasks: Mapping[str, Task]
     recipes: Mapping[str, Recipe]
     seeds: tuple[int, ...]
+    once: frozenset[str]
     evaluated_at: tuple[int, ...]
     noise_rows: int
     scaling: Scaling
@@ -148,6 +150,12 @@ class Study:
             evaluated_at=self.evaluated_at,
             model=self.model,
         )
+
+    def seeds_of(self, task: Task, recipe: str) -> tuple[int, ...]:
+        """With which the recipe runs on this task; none where it does not."""
+        if recipe not in self.once:
+            return self.seeds
+        return self.seeds[:1] if task == next(iter(self.tasks.values())) else ()
 
     def only(self, tasks: str | None, recipes: str | None, clients: str | None) -> Study:
         """What is named, separated by commas; None: all. OperatorError for a name that is not known."""
@@ -196,12 +204,14 @@ SMALL_STUDY = Study(
     tasks=TASKS,
     recipes=RECIPES,
     seeds=(0, 1, 2),
+    once=frozenset(),
     evaluated_at=EVALUATED_AT,
     noise_rows=256,
     scaling=Scaling(
         recipe="gradient basis",
         task=EXTRAS_TASK,
         steps={1: 128, 4: 64, 16: 32, 64: 16},
+        once=64,
         factors=(0.25, 1),
         evaluated_at=(0, 1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64, 80, 96, 128),
     ),
@@ -212,13 +222,17 @@ REAL_STUDY = Study(
     model=SMOLLM2,
     tasks=REAL_TASKS,
     recipes=REAL_RECIPES,
-    seeds=(0,),
-    evaluated_at=(0, 6, 12, 25, 50, 75, 100, 150, 200),
+    seeds=(0, 1, 2),
+    once=frozenset(
+        {MEZO, "trajectory start, 480 examples", "gradient basis", "core of forward basis", "core of gradient basis"}
+    ),
+    evaluated_at=(0, 25, 50, 100, 250, 500, 750, 1_000),
     noise_rows=64,
     scaling=Scaling(
         recipe="forward start",
         task=None,
         steps={1: 48, 4: 24, 16: 12, 64: 6, 256: 3},
+        once=16,
         factors=(1,),
         evaluated_at=(0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 48),
     ),

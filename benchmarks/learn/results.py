@@ -63,13 +63,21 @@ class PlainScaled(TypedDict):
     curves: PlainCurves
 
 
+class PlainDimension(TypedDict):
+    """`Dimension` in JSON."""
+
+    numbers: int
+    effective: float
+    captured: dict[str, float]
+
+
 class PlainResults(TypedDict):
     """`Results` in JSON."""
 
     model: str
     seeds: list[int]
     noise: dict[str, dict[str, float]]
-    dimensions: dict[str, dict[str, list[float]]]
+    dimensions: dict[str, dict[str, PlainDimension]]
     compared: list[PlainCompared]
     scaled: list[PlainScaled]
     cheats: list[PlainCompared]
@@ -83,7 +91,10 @@ def to_plain(results: Results) -> PlainResults:
         "seeds": list(results.seeds),
         "noise": {task: asdict(noise) for task, noise in results.noise.items()},
         "dimensions": {
-            task: {basis: [each.numbers, each.effective] for basis, each in found.items()}
+            task: {
+                basis: {"numbers": each.numbers, "effective": each.effective, "captured": each.captured}
+                for basis, each in found.items()
+            }
             for task, found in results.dimensions.items()
         },
         "compared": [_compared_plain(each) for each in results.compared],
@@ -108,7 +119,7 @@ def from_plain(plain: PlainResults) -> Results:
         seeds=tuple(plain["seeds"]),
         noise={task: Noise(**noise) for task, noise in plain["noise"].items()},
         dimensions={
-            task: {basis: Dimension(numbers=int(each[0]), effective=each[1]) for basis, each in found.items()}
+            task: {basis: Dimension(**each) for basis, each in found.items()}
             for task, found in plain["dimensions"].items()
         },
         compared=tuple(_compared(each) for each in plain["compared"]),

@@ -30,6 +30,8 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import TaskData
 from sfnode.worker_protocol import CalibrationOptions, Source
 
+_SEEDS_APART = 1_600  # rows of the training file: more than a calibration takes
+
 
 def tensors_of(recipe: NetworkTrial, shared: SharedModel) -> tuple[TensorSpec, ...]:
     """What the recipe trains."""
@@ -42,10 +44,10 @@ def calibrated(
     """What the owner makes before the run; None for a random basis."""
     if recipe.basis == "random":
         return None
-    first = seed * recipe.calibration_rows % len(data.examples)
-    examples = data.examples[first : first + recipe.calibration_rows]
+    first = seed * _SEEDS_APART % len(data.examples)
+    others = replace(data, examples=(data.examples[first:] + data.examples[:first])[:_SEEDS_APART])
     options = CalibrationOptions(data="", source=Source(recipe.basis), examples=recipe.calibration_rows)
-    return basis_of(shared, tensors, replace(data, examples=examples), options, recipe.rank)
+    return basis_of(shared, tensors, others, options, recipe.rank)
 
 
 def bases_of(

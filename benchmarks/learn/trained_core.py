@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from benchmarks.learn.designs import DESIGNS, captured
 from benchmarks.learn.plain import Measured, batches, chunks
 from benchmarks.learn.problems import Folders, ModelChoice, Task, load, read
 from benchmarks.learn.spaces import bases_of, calibrated, suggested_rate, tensors_of
@@ -31,10 +32,12 @@ class Dimension:
         numbers: those on which the loss depends at all.
         effective: participation ratio of the gradient g in them, (sum g^2)^2 / sum g^4: all if they count alike, 1 if
             only one counts.
+        captured: by the name of each of `DESIGNS`, the share of the gradient's gain that one step finds.
     """
 
     numbers: int
     effective: float
+    captured: dict[str, float]
 
 
 class TrainedCore:
@@ -46,6 +49,7 @@ class TrainedCore:
         tensors = tensors_of(recipe.network, self._shared)
         found = calibrated(recipe.network, data, self._shared, tensors, seed)
         self._suggested = suggested_rate(found)
+        self._rows_of_basis = 0 if found is None else found.rows
         bases = bases_of(recipe.network, task, tensors, found, None)
         for name, weight in fold_weights(bases, {}, self._shared.switch.base).items():  # the start
             self._shared.switch.base[name].copy_(weight)
@@ -56,7 +60,7 @@ class TrainedCore:
 
     def train(self, rate: float | None) -> Iterator[int]:
         """Yields the forward rows spent so far, first those of the basis, then after every step."""
-        rows = self._recipe.network.rows_of_basis
+        rows = self._rows_of_basis
         optimiser = torch.optim.Adam(self._cores.values(), lr=self._suggested if rate is None else rate)
         yield rows
         for batch in batches(self._data, self._recipe.rows, self._seed):
@@ -104,8 +108,13 @@ def measure_dimension(folders: Folders, model: ModelChoice, task: Task, recipe: 
     """At the start, from the first ``examples`` training examples."""
     data = read(folders, model, task, is_test=False)
     core = TrainedCore(recipe, task, data, load(folders, model), seed=0)
-    gradient = core.gradient(data.examples[:examples])
-    return Dimension(numbers=int(gradient.count_nonzero()), effective=participation(gradient))
+    single_ND = torch.stack([core.gradient([example]) for example in data.examples[:examples]])
+    single_ND = single_ND[:, single_ND.any(dim=0)]
+    return Dimension(
+        numbers=single_ND.shape[1],
+        effective=participation(single_ND.mean(dim=0)),
+        captured={name: round(captured(single_ND, design), 4) for name, design in DESIGNS.items()},
+    )
 
 
 def participation(gradient: Tensor) -> float:

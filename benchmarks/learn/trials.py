@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sfnode.worker_protocol import Source
-
-_HELD_BACK_ROWS = 3 * 64  # examples that judge a start, in each of its trials
-_BACKWARD_ROWS = 2  # a backward pass costs about two forward passes
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mezo:
@@ -62,7 +57,7 @@ class NetworkTrial:
             calibration suggests, or else `sfnode init`, times ``rate_factor``.
         rows: examples a step and client, shared by the directions (`Method.shares`).
         basis: "random", or the `calibration.Source` of a published one, made from ``calibration_rows``
-            training examples, others for every seed.
+            training examples, others for every seed; None: as many as `sfnode init` takes.
         is_renewed: the owner makes another one at the start of every later epoch, at the weights as they are then.
         trainable: groups of tensors, comma-separated.
         epsilon_exp: as in the manifest; None: what the calibration suggests.
@@ -84,7 +79,7 @@ class NetworkTrial:
     schedule: str = "linear"
     epsilon_exp: int | None = -10
     basis: str = "random"
-    calibration_rows: int = 128
+    calibration_rows: int | None = 128
     is_renewed: bool = False
     trainable: str = "linear"
     objective: str = "loss"
@@ -97,15 +92,6 @@ class NetworkTrial:
         """Forward rows of all clients: every direction's share on one or both sides; one-sided, the shared pass too."""
         perturbed = self.rows * self.shares * self.sides
         return self.clients * (perturbed if self.sides == 2 else perturbed + self.rows)
-
-    @property
-    def rows_of_basis(self) -> int:
-        """What the owner spends on one basis, in forward rows."""
-        if self.basis == "random":
-            return 0
-        if self.basis == Source.FORWARD:
-            return self.calibration_rows + min(_HELD_BACK_ROWS, 3 * self.calibration_rows // 4)
-        return self.calibration_rows * (1 + _BACKWARD_ROWS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +111,7 @@ class CoreTrial:
     rows: int = 16
     basis: str = "forward"
     rank: int = 16
-    calibration_rows: int = 128
+    calibration_rows: int | None = 128
 
     @property
     def rows_each_step(self) -> int:

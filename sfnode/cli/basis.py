@@ -68,7 +68,7 @@ _calibration_options = group(
         "--examples",
         None,
         "Use this many examples, spread over the data.  [default: forward 400 for each label, at most 1,536; "
-        "trajectory 480; gradient 128]",
+        "trajectory 960; gradient 128]",
     ),
     device_options,
 )

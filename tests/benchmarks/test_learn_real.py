@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from transformers import PreTrainedModel
 from benchmarks.learn import __main__ as command
 from benchmarks.learn import plain, recipes
 from benchmarks.learn.curves import Job, play
+from benchmarks.learn.designs import Design, captured
 from benchmarks.learn.noise import measure_noise
 from benchmarks.learn.page import real_parts
 from benchmarks.learn.plain import train_mezo
@@ -122,7 +124,7 @@ def test_real_tasks__are_those_of_sfnode_init__with_test_files_of_their_own() ->
         (Mezo(steps=2, tune_steps=1, rates=(1e-3,), rows=4), 2e-2, [0, 8, 16]),
         (LORA, 2e-2, [0, 4, 8]),
         (replace(NETWORK, calibration_rows=16, rate_factor=64.0), None, [28, 36, 44]),
-        (CORE, 2e-2, [48, 52, 56]),
+        (CORE, 2e-2, [64, 68, 72]),
         (replace(CORE, basis="forward"), 0.5, [28, 32, 36]),
     ],
 )
@@ -195,12 +197,12 @@ def test_scale__rate_is_suggested__clients_take_the_factor_of_it(task: Task) -> 
             self.jobs += jobs
             return [[] for _ in jobs]
 
-    scaling = Scaling(recipe="any", task=None, steps={1: 9, 256: 1}, factors=(0.25,), evaluated_at=(0, 1))
+    scaling = Scaling(recipe="any", task=None, steps={1: 9, 256: 1}, once=1, factors=(0.25,), evaluated_at=(0, 1))
     noted = Noted()
     found = scale(scaling, job(task, NETWORK, rate=None), (0, 1), noted)  # type: ignore[arg-type]
     assert [(each.clients, each.rate, each.factor, len(each.curves)) for each in found] == [
         (1, None, 0.25, 2),
-        (256, None, 0.25, 2),
+        (256, None, 0.25, 1),
     ]
     assert [(each.recipe.steps, each.recipe.rows_each_step, each.rate) for each in noted.jobs[:1]] == [(1, 2048, None)]
 
@@ -283,3 +285,44 @@ def test_command__a_model_and_a_users_task__writes_results_of_their_own(
 def test_page__nothing_was_measured_of_a_real_model__says_so() -> None:
     nothing = Results(model="", seeds=(), noise={}, dimensions={}, compared=(), scaled=(), cheats=(), metric=())
     assert set(map(tuple, real_parts(nothing).values())) == {("Not measured yet.",)}
+
+
+def test_study__recipe_that_takes_long__runs_once() -> None:
+    first, second = REAL_TASKS["sst2"], REAL_TASKS["rte"]
+    assert (REAL_STUDY.seeds_of(first, "MeZO"), REAL_STUDY.seeds_of(second, "MeZO")) == ((0,), ())
+    assert REAL_STUDY.seeds_of(second, "LoRA") == (0, 1, 2)
+
+
+def test_designs__known_gradients__capture_what_theory_says() -> None:
+    numbers = 20
+    same = torch.randn(numbers, generator=torch.Generator().manual_seed(1)).repeat(64, 1)  # examples without noise
+
+    def of(**fields: object) -> float:
+        return captured(same, Design(**{"directions": 1, "examples": 1, **fields}))  # type: ignore[arg-type]
+
+    # D random signs in d numbers: E |estimate|^2 = |g|^2 (D - 1 + d) / D, for Rademacher directions; D / d for a frame.
+    assert of() == pytest.approx(1 / 20, rel=0.05)
+    assert of(directions=8) == pytest.approx(8 / 27, rel=0.05)
+    assert of(directions=8, is_orthogonal=True) == pytest.approx(8 / 20, rel=0.05)
+    assert of(directions=40, is_orthogonal=True) == pytest.approx(1.0)
+    assert of(directions=8, has_variate=True) > of(directions=8)
+
+
+def test_designs__noisy_examples__more_of_them_help_common_ones_do_not() -> None:
+    noisy = torch.randn(256, 4, generator=torch.Generator().manual_seed(1)) + 0.5
+    own, common = (captured(noisy, Design(directions=8, examples=2, is_common=common)) for common in (False, True))
+    assert own > 1.5 * common
+
+
+def test_pool__packed_training_file__holds_no_row_of_the_others(tmp_path: Path) -> None:
+    rows = [json.dumps({"sentence": f"film {number} was good", "label": number % 2}) for number in range(40)]
+    with gzip.open(tmp_path / "all.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.write("\n".join(rows))
+    (tmp_path / "tune.jsonl").write_text("\n".join(rows[:10]), "utf-8")
+    (tmp_path / "test.jsonl").write_text("\n".join(rows[10:20]), "utf-8")
+    names = {"train": "all.jsonl.gz", "tune": "tune.jsonl", "test": "test.jsonl"}
+    packed = replace(REAL_TASKS["sst2"], label_words=(" no", " yes"), **names)  # type: ignore[arg-type]
+    data = read(Folders(data=tmp_path, models=Path("none")), EXACT, packed, is_test=True)
+    training, held = ({each.tokens for each in examples} for examples in (data.examples, data.evaluation_examples))
+    assert len(training) == 20
+    assert not training & held

@@ -60,12 +60,16 @@ class BenchBasis(StrEnum):
 
 
 def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> PreTrainedModel:
-    """An OPT of the given shape with random weights, made where it stays: no memory but its own.
+    """A model of the given shape with random weights, made where it stays: no memory but its own.
 
     OperatorError for an unknown shape.
     """
     made: Any = _meta_model(shape).to(dtype).to_empty(device=device)
     made.tie_weights()
+    rotary = getattr(made.base_model, "rotary_emb", None)
+    if rotary is not None:  # its frequencies are in no file, so they are lost with the meta device
+        with torch.device(device):
+            made.base_model.rotary_emb = type(rotary)(made.config)
     generator = torch.Generator(device=device).manual_seed(0)
     with torch.no_grad():
         for name, parameter in made.named_parameters():

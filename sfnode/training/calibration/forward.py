@@ -66,6 +66,7 @@ def forward_basis(
     moving = zip(look.layers[-trial.depth :], weights, strict=True)
     return replace(
         packed(tensors, _columns(look, weights), rank),
+        rows=len(examples) + trial.rows_of_trials,
         start=as_start(tensors, {layer.index: layer.sides(look.directions, weight) for layer, weight in moving}),
         accuracy=trial.accuracy_at(length),
         accuracy_alone=trial.accuracy_at(0.0),
@@ -79,6 +80,7 @@ class _FittedStart:
     Attributes:
         weights: of these layers, [I, K] each.
         measured: logits of the held-back examples at the lengths at which the model was run, [N, L] each.
+        rows_of_trials: how many examples went through the model to compare the depths and lengths.
     """
 
     depth: int
@@ -86,6 +88,7 @@ class _FittedStart:
     weights: list[Tensor]
     measured: dict[float, Tensor]
     labels: Tensor
+    rows_of_trials: int = 0
 
     def best(self) -> tuple[float, float]:
         """Least loss, and its length, between and beyond those that were measured."""
@@ -144,6 +147,7 @@ def _chosen(shared: SharedModel, look: Look, examples: Sequence[Example], data: 
         measure(trials[-1], 1.0)
     chosen = min(trials, key=lambda trial: trial.best()[0])
     measure(chosen, 2.0)
+    chosen.rows_of_trials = len(held) * (len(trials) + 1)
     return chosen
 
 

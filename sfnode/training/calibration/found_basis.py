@@ -13,6 +13,7 @@ class FoundBasis:
 
     Attributes:
         bases: of every tensor, in the order of the manifest.
+        rows: examples that went through the model to find it, each time they did; a backward pass counts as two.
         start: from where the run sets out; None: from the model as it is.
         learning_rate, epsilon_exp: that suit the size of its entries; None: those of `sfnode init`.
         accuracy: 0...1, of the start in the model, on examples that it was not fitted to; None: not known.
@@ -20,6 +21,7 @@ class FoundBasis:
     """
 
     bases: tuple[Basis, ...]
+    rows: int = 0
     learning_rate: float | None = None
     epsilon_exp: int | None = None
     accuracy: float | None = None

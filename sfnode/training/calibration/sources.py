@@ -5,6 +5,7 @@ has moved (`sfnode basis renew`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -39,8 +40,9 @@ from sfnode.worker_protocol import CalibrationOptions, DeviceOptions, Source
 
 _BATCH_ROWS: Final = 16  # back-propagated through at once: as many as a step's, so it fits where training fits
 _GRADIENT_RANK: Final = 16
+_BACKWARD_ROWS: Final = 2  # a backward pass costs about two forward passes
 # Of each label for forward passes; in all for the others, whose rows cost three times as much
-_EXAMPLES: Final = {Source.FORWARD: 400, Source.GRADIENT: 128, Source.TRAJECTORY: 480}
+_EXAMPLES: Final = {Source.FORWARD: 400, Source.GRADIENT: 128, Source.TRAJECTORY: 960}
 _EXAMPLES_MAX: Final = 1_536
 
 
@@ -103,8 +105,11 @@ def basis_of(
     count = -(-len(examples) // _BATCH_ROWS)
     batches = [examples[number::count] for number in range(count)]  # each from all over the file
     if source is Source.TRAJECTORY:
-        return trajectory_basis(shared, tensors, batches, data, rank or 1)
-    return FoundBasis(bases=gradient_basis(shared, tensors, batches, data, rank or _GRADIENT_RANK))
+        found = trajectory_basis(shared, tensors, batches, data, rank or 1)
+        return replace(found, rows=len(examples) * (1 + _BACKWARD_ROWS))
+    bases = gradient_basis(shared, tensors, batches, data, rank or _GRADIENT_RANK)
+    looks = 2 if data.label_tokens else 1  # the first one balances the labels
+    return FoundBasis(bases=bases, rows=len(examples) * (looks + _BACKWARD_ROWS))
 
 
 def _source(shared: SharedModel, tensors: Sequence[TensorSpec], data: TaskData) -> Source:
