@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import click
 
 from benchmarks.learn.comparison import Compared, compare
 from benchmarks.learn.jobs import Curves
-from benchmarks.learn.noise import measure_noise
+from benchmarks.learn.noise import Noise, measure_noise
 from benchmarks.learn.page import fill, parts, real_parts
 from benchmarks.learn.pictures import draw_pictures
-from benchmarks.learn.problems import Folders, ModelChoice, read_user_task
+from benchmarks.learn.problems import Folders, ModelChoice, Task, read_user_task
 from benchmarks.learn.recipes import EXTRAS_TASK, REAL_STUDY, SMALL_STUDY, Study
 from benchmarks.learn.results import Results, to_plain
 from benchmarks.learn.scaling import Scaled, scale
@@ -47,8 +47,8 @@ def measure_all(folders: Folders, curves: Curves, study: Study) -> Results:
         scaled=tuple(_scaled(compared, study, curves)),
         cheats=tuple(compare(study.cheats, extras, study, curves)),
         metric=tuple(compare(study.metrics, extras, study, curves)),
-        noise={task.name: measure_noise(folders, study.model, task, study.noise_rows) for task in tasks},
-        dimensions=_dimensions(folders, study),
+        noise={task.name: _noise(task, folders, curves, study) for task in tasks},
+        dimensions=_dimensions(folders, curves, study),
     )
 
 
@@ -63,11 +63,27 @@ def _scaled(compared: Sequence[Compared], study: Study, curves: Curves) -> list[
     return scale(scaling, replace(single, is_test=True), study.seeds, curves)
 
 
-def _dimensions(folders: Folders, study: Study) -> dict[str, dict[str, Dimension]]:
+def _noise(task: Task, folders: Folders, curves: Curves, study: Study) -> Noise:
+    rows = study.noise_rows
+    subject = {"task": asdict(task), "model": asdict(study.model), "rows": rows}
+    title = f"{study.model.title} {task.name} noise"
+    return curves.measured(title, subject, lambda: measure_noise(folders, study.model, task, rows), Noise)
+
+
+def _dimension(task: Task, recipe: CoreTrial, folders: Folders, curves: Curves, study: Study) -> Dimension:
+    rows = study.noise_rows
+    subject = {"task": asdict(task), "model": asdict(study.model), "rows": rows, "space": asdict(recipe.network)}
+    title = f"{study.model.title} {task.name} {recipe.basis} dimension"
+    return curves.measured(
+        title, subject, lambda: measure_dimension(folders, study.model, task, recipe, rows), Dimension
+    )
+
+
+def _dimensions(folders: Folders, curves: Curves, study: Study) -> dict[str, dict[str, Dimension]]:
     """Of the spaces in which cores were trained."""
     return {
         task.name: {
-            recipe.basis: measure_dimension(folders, study.model, task, recipe, study.noise_rows)
+            recipe.basis: _dimension(task, recipe, folders, curves, study)
             for name, recipe in study.recipes.items()
             if isinstance(recipe, CoreTrial) and study.seeds_of(task, name)
         }

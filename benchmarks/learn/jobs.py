@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import multiprocessing
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, fields
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
@@ -23,11 +24,16 @@ from benchmarks.learn.problems import Folders
 from benchmarks.learn.trials import Recipe
 from benchmarks.measures import Stopwatch, say
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
+
 _DIGEST_LETTERS = 12
 
 
 class Curves:
-    """The curves of jobs, from disk or computed.
+    """The curves of jobs, and other figures, from disk or computed.
 
     Args:
         folders: of data and models.
@@ -37,7 +43,7 @@ class Curves:
 
     def __init__(self, folders: Folders, kept: Path, processes: int) -> None:
         self._play = partial(_kept_or_played, folders=folders, kept=kept)
-        self._processes = processes
+        self._kept, self._processes = kept, processes
         kept.mkdir(parents=True, exist_ok=True)
 
     def of(self, jobs: Sequence[Job]) -> list[list[Point]]:
@@ -48,6 +54,14 @@ class Curves:
         with ProcessPoolExecutor(self._processes, mp_context=context, initializer=_one_thread) as pool:
             return list(pool.map(self._play, jobs))
 
+    def measured(self, title: str, subject: Mapping[str, object], measure: Callable[[], T], kind: type[T]) -> T:
+        """What ``measure`` finds of ``subject``, an instance of the dataclass ``kind``."""
+        path = self._kept / f"{_as_name(title)}-{_digest(subject)}.json"
+        if not path.exists():
+            say(f"{title}: measuring")
+            _write(path, asdict(measure()))
+        return kind(**json.loads(path.read_text("utf-8")))
+
 
 def _one_thread() -> None:
     torch.set_num_threads(1)
@@ -55,18 +69,25 @@ def _one_thread() -> None:
 
 def _kept_or_played(job: Job, *, folders: Folders, kept: Path) -> list[Point]:
     description = _describe(job)
-    path = kept / f"{re.sub(r'[^a-zA-Z0-9.]+', '-', job.title)}-{_digest(description)}.json"
+    path = kept / f"{_as_name(job.title)}-{_digest(description)}.json"
     if path.exists():
         return [Point(**point) for point in json.loads(path.read_text("utf-8"))["points"]]
     watch = Stopwatch()
     with watch.part(job.name):
         points = play(job, folders)
     say(f"{job.title}: {watch.total:,.0f} s of computing")
-    document = {"job": description, "cpu_s": round(watch.total, 1), "points": [asdict(point) for point in points]}
+    _write(path, {"job": description, "cpu_s": round(watch.total, 1), "points": [asdict(point) for point in points]})
+    return points
+
+
+def _as_name(title: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9.]+", "-", title)
+
+
+def _write(path: Path, document: Mapping[str, object]) -> None:
     unfinished = path.with_suffix(".part")
     unfinished.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
     unfinished.replace(path)
-    return points
 
 
 def _describe(job: Job) -> dict[str, object]:

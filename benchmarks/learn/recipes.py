@@ -98,14 +98,14 @@ METRICS: dict[str, Recipe] = {
 
 # A step of a real model takes the better part of a second on one core, so the runs are short. The rate of the forward
 # basis is what an owner gets who says nothing.
-CORE_RATES = (3e-5, 1e-4, 3e-4)  # Adam moves every number at once: the more there are, the lower the best rate
+CORE_RATES = (1e-4, 3e-4)  # Adam moves every number at once: the more there are, the lower the best rate
 REAL_RECIPES: dict[str, Recipe] = {
     MEZO: Mezo(steps=MEZO_STEPS, tune_steps=100, rates=(3e-7, 1e-6, 3e-6)),
-    LORA: BackPropagation(steps=100, tune_steps=50, rates=(3e-4, 1e-3), is_lora=True, lora_targets="all-linear"),
-    "forward start": forward(100),
+    LORA: BackPropagation(steps=100, tune_steps=100, rates=(1e-3,), is_lora=True, lora_targets="all-linear"),
+    "forward start": forward(50),
     "trajectory start": replace(forward(50), basis="trajectory"),
     "trajectory start, 480 examples": replace(forward(50), basis="trajectory", calibration_rows=480),
-    "gradient basis": NetworkTrial(steps=100, tune_steps=100, rates=(3e-4, 1e-3), basis="gradient"),
+    "gradient basis": NetworkTrial(steps=100, tune_steps=50, rates=(3e-4, 1e-3), basis="gradient"),
     "core of forward basis": CoreTrial(
         steps=50, tune_steps=50, rates=CORE_RATES, basis="forward", rank=1, calibration_rows=None
     ),
@@ -121,7 +121,8 @@ class Study:
         tasks, recipes: what is compared, by name.
         seeds: to report.
         evaluated_at: after which steps.
-        once: recipes that take long: on the first task with the first seed alone.
+        once: recipes on the first task with the first seed alone, for they take long.
+        briefly: recipes with the first seed alone on all tasks but the first.
         noise_rows: examples from which noise and dimensions are measured.
         scaling: more clients.
         cheats, metrics: further recipes, on EXTRAS_TASK alone.
@@ -132,6 +133,7 @@ class Study:
     recipes: Mapping[str, Recipe]
     seeds: tuple[int, ...]
     once: frozenset[str]
+    briefly: frozenset[str]
     evaluated_at: tuple[int, ...]
     noise_rows: int
     scaling: Scaling
@@ -153,9 +155,10 @@ class Study:
 
     def seeds_of(self, task: Task, recipe: str) -> tuple[int, ...]:
         """With which the recipe runs on this task; none where it does not."""
-        if recipe not in self.once:
-            return self.seeds
-        return self.seeds[:1] if task == next(iter(self.tasks.values())) else ()
+        is_first = task == next(iter(self.tasks.values()))
+        if recipe in self.once:
+            return self.seeds[:1] if is_first else ()
+        return self.seeds[:1] if recipe in self.briefly and not is_first else self.seeds
 
     def only(self, tasks: str | None, recipes: str | None, clients: str | None) -> Study:
         """What is named, separated by commas; None: all. OperatorError for a name that is not known."""
@@ -205,6 +208,7 @@ SMALL_STUDY = Study(
     recipes=RECIPES,
     seeds=(0, 1, 2),
     once=frozenset(),
+    briefly=frozenset(),
     evaluated_at=EVALUATED_AT,
     noise_rows=256,
     scaling=Scaling(
@@ -226,6 +230,7 @@ REAL_STUDY = Study(
     once=frozenset(
         {MEZO, "trajectory start, 480 examples", "gradient basis", "core of forward basis", "core of gradient basis"}
     ),
+    briefly=frozenset({LORA, "trajectory start"}),
     evaluated_at=(0, 25, 50, 100, 250, 500, 750, 1_000),
     noise_rows=64,
     scaling=Scaling(
@@ -234,7 +239,7 @@ REAL_STUDY = Study(
         steps={1: 48, 4: 24, 16: 12, 64: 6, 256: 3},
         once=16,
         factors=(1,),
-        evaluated_at=(0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 48),
+        evaluated_at=(1, 3, 6, 12, 24, 48),
     ),
     cheats={},
     metrics={},
