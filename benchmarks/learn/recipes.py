@@ -100,7 +100,7 @@ METRICS: dict[str, Recipe] = {
 # basis is what an owner gets who says nothing.
 CORE_RATES = (1e-4, 3e-4)  # Adam moves every number at once: the more there are, the lower the best rate
 REAL_RECIPES: dict[str, Recipe] = {
-    MEZO: Mezo(steps=MEZO_STEPS, tune_steps=100, rates=(3e-7, 1e-6, 3e-6)),
+    MEZO: Mezo(steps=MEZO_STEPS, tune_steps=100, rates=(3e-7, 1e-6, 3e-6, 1e-5, 3e-5)),
     LORA: BackPropagation(steps=100, tune_steps=100, rates=(1e-3,), is_lora=True, lora_targets="all-linear"),
     "forward start": forward(50),
     "trajectory start": replace(forward(50), basis="trajectory"),
@@ -122,7 +122,7 @@ class Study:
         seeds: to report.
         evaluated_at: after which steps.
         once: recipes on the first task with the first seed alone, for they take long.
-        briefly: recipes with the first seed alone on all tasks but the first.
+        briefly: recipes with the first seed alone.
         noise_rows: examples from which noise and dimensions are measured.
         scaling: more clients.
         cheats, metrics: further recipes, on EXTRAS_TASK alone.
@@ -155,10 +155,9 @@ class Study:
 
     def seeds_of(self, task: Task, recipe: str) -> tuple[int, ...]:
         """With which the recipe runs on this task; none where it does not."""
-        is_first = task == next(iter(self.tasks.values()))
-        if recipe in self.once:
-            return self.seeds[:1] if is_first else ()
-        return self.seeds[:1] if recipe in self.briefly and not is_first else self.seeds
+        if recipe in self.once and task != next(iter(self.tasks.values())):
+            return ()
+        return self.seeds[:1] if recipe in self.once | self.briefly else self.seeds
 
     def only(self, tasks: str | None, recipes: str | None, clients: str | None) -> Study:
         """What is named, separated by commas; None: all. OperatorError for a name that is not known."""
@@ -230,7 +229,7 @@ REAL_STUDY = Study(
     once=frozenset(
         {MEZO, "trajectory start, 480 examples", "gradient basis", "core of forward basis", "core of gradient basis"}
     ),
-    briefly=frozenset({LORA, "trajectory start"}),
+    briefly=frozenset({LORA}),
     evaluated_at=(0, 25, 50, 100, 250, 500, 750, 1_000),
     noise_rows=64,
     scaling=Scaling(
