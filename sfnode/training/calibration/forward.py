@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from protocol.errors import OperatorError
+from protocol.limits import RANK_MAX
 from protocol.run import TensorSpec
 from sfnode.training.calibration.entries import Column, as_start, packed
 from sfnode.training.calibration.found_basis import FoundBasis
@@ -30,6 +31,7 @@ from sfnode.training.estimator import EVALUATION_TOKENS
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData, chunks_of
 
+LABELS_MAX: Final = RANK_MAX + 1  # the start of a layer has a column for each contrast between them
 _DEPTHS: Final = (1 / 5, 1 / 3)  # of the layers that are tried as the ones that move
 _EXAMPLES_MIN: Final = 8
 _HELD_MAX: Final = 64
@@ -48,9 +50,14 @@ def forward_basis(
         rank: of the run; 1 will do.
 
     Raises:
-        OperatorError: too few examples, or all with one label; too few layers are known to write to the residual
-            stream.
+        OperatorError: too few examples, or all with one label; too many labels; no layer is known to write to the
+            residual stream.
     """
+    if (labels := len(data.label_tokens)) > LABELS_MAX:
+        raise OperatorError(
+            f"--source forward: a start tells at most {LABELS_MAX} labels apart, and the task has {labels}; use "
+            "--source trajectory"
+        )
     if len(examples) < _EXAMPLES_MIN:
         raise OperatorError(f"--data: a start needs at least {_EXAMPLES_MIN} examples, and there are {len(examples)}")
     if len({example.label for example in examples}) < 2:

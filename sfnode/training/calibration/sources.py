@@ -18,7 +18,7 @@ from protocol.state import Coefficients
 from protocol.subspace import Bases, Basis
 from sfnode.model_files import ModelFolder
 from sfnode.storage import UNIT_EXP, locate
-from sfnode.training.calibration.forward import forward_basis
+from sfnode.training.calibration.forward import LABELS_MAX, forward_basis
 from sfnode.training.calibration.found_basis import FoundBasis
 from sfnode.training.calibration.gradient import gradient_basis
 from sfnode.training.calibration.residual_stream import writers_of
@@ -114,8 +114,8 @@ def basis_of(
 
 def _source(shared: SharedModel, tensors: Sequence[TensorSpec], data: TaskData) -> Source:
     """Forward passes where they will do."""
-    contrasts = len(data.label_tokens) - 1
-    return Source.FORWARD if 0 < contrasts <= len(writers_of(shared, tensors)) else Source.TRAJECTORY
+    is_in_bounds = 1 < len(data.label_tokens) <= LABELS_MAX
+    return Source.FORWARD if is_in_bounds and writers_of(shared, tensors) else Source.TRAJECTORY
 
 
 def _spread(examples: Sequence[Example], count: int) -> Sequence[Example]:
