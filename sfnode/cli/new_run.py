@@ -75,14 +75,13 @@ class NewRun:
     Attributes:
         left_out: what no choice of --trainable could train in its model, with the reasons.
         basis: file of its basis; None: random ones.
-        accuracy, accuracy_alone: as in `FoundBasis`, of one that was made now.
+        found: what the basis is, where it was made now.
     """
 
     signed: SignedManifest
     left_out: Mapping[str, str]
     basis: Path | None = None
-    accuracy: float | None = None
-    accuracy_alone: float | None = None
+    found: FoundBasis | None = None
 
     @property
     def record_bytes(self) -> int:
@@ -130,13 +129,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
     if options.basis is not None:
         read_bases(manifest, options.basis)  # made for these tensors?
     signed = sign_manifest(manifest, signer)
-    return NewRun(
-        signed=signed,
-        left_out=described.left_out,
-        basis=options.basis,
-        accuracy=None if found is None else found.accuracy,
-        accuracy_alone=None if found is None else found.accuracy_alone,
-    )
+    return NewRun(signed=signed, left_out=described.left_out, basis=options.basis, found=found)
 
 
 def _makes_basis(options: RunOptions) -> bool:
@@ -194,7 +187,15 @@ def task_of(task: TaskOptions, data: DataOptions, *, folder: ModelFolder, batch_
     )
 
 
-def describe_start(accuracy: float, alone: float | None) -> str:
-    """How good the model is before any training, in words; both 0...1, on examples that were held back."""
-    before = "" if alone is None else f"; the model alone {alone:.0%}"
-    return f"{accuracy:.0%} of held-back examples right before any training{before}"
+def describe_start(found: FoundBasis) -> list[str]:
+    """What a calibration has found and what it took, in lines with a name of nine characters each."""
+    rows = f"rows     the calibration took {found.rows:,} forward rows; a backward pass counts as two"
+    if found.accuracy_alone is None:
+        return [rows]
+    if found.accuracy is None:
+        alone = f"{found.accuracy_alone:.0%} of them right"
+        text = f"the start does not help on held-back examples; the run begins at the model as it is, {alone}"
+    else:
+        text = f"{found.accuracy:.0%} of held-back examples right before any training"
+        text += f"; the model alone {found.accuracy_alone:.0%}"
+    return [f"start    {text}", rows]

@@ -243,6 +243,19 @@ def test_forward_basis__two_labels__two_columns_and_a_start(name: str, tmp_path:
     assert -30 <= found.epsilon_exp <= 0 and 0 <= found.accuracy <= 1
 
 
+def test_forward_basis__held_back_examples_say_the_contrary__no_start_and_columns_all_the_same() -> None:
+    shared = SharedModel(tiny_opt())
+    data = TaskData(label_tokens=(3, 4))
+    told = sorted(labelled_by_a_word(2, 120), key=lambda example: example.width)  # as `forward_basis` takes them
+    held = set(held_back(len(told))[1].tolist())
+    lying = [replace(each, label=1 - each.label) if number in held else each for number, each in enumerate(told)]
+    (honest, found) = (forward_basis(shared, trainable_tensors(shared.model), each, data, 1) for each in (told, lying))
+    assert honest.start is not None and honest.accuracy == 1.0
+    assert found.start is None and found.accuracy is None and found.accuracy_alone is not None
+    assert sum(basis.u.any() for basis in found.bases) == 2
+    assert found.learning_rate is not None and 0 < found.learning_rate <= 1
+
+
 @pytest.mark.parametrize("count", [4, 16, 300, 800, 1_536])
 def test_held_back__examples_by_length__those_that_judge_are_of_all_lengths(count: int) -> None:
     """The first 64 of a quarter were the shortest: a start of 74 % was chosen where 81 % were to be had."""
