@@ -29,10 +29,10 @@ from sfnode.run import (
     texts_of,
 )
 from sfnode.storage import data_spec, load_or_create_seed, read_bases, read_basis_spec, write_durably
-from sfnode.worker_protocol import CalibrationOptions
 
-if TYPE_CHECKING:
-    from sfnode.training.calibration import FoundBasis  # imports torch
+if TYPE_CHECKING:  # both import torch
+    from sfnode.training.calibration import FoundBasis
+    from sfnode.training.describe import RunModel
 
 _BATCH_ROWS = 16  # where a command does not train, and so has no such option
 
@@ -124,7 +124,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
 
     manifest, found = manifest_of(options), None
     if basis_out is not None and _makes_basis(options):
-        options, found = _made_basis(options, folder, task, basis_out)
+        options, found = _made_basis(options, described, basis_out)
         manifest = manifest_of(options)
     if options.basis is not None:
         read_bases(manifest, options.basis)  # made for these tensors?
@@ -141,15 +141,14 @@ def _makes_basis(options: RunOptions) -> bool:
     )
 
 
-def _made_basis(options: RunOptions, folder: ModelFolder, task: TaskSpec, out: Path) -> tuple[RunOptions, FoundBasis]:
+def _made_basis(options: RunOptions, described: RunModel, out: Path) -> tuple[RunOptions, FoundBasis]:
     """The options with a basis, which is written to ``out``; and what it is."""
-    from sfnode.training.calibration import calibrate  # imports torch
+    from sfnode.training.calibration import calibrate_described  # imports torch
 
     if out.exists():
         raise OperatorError(f"{out} exists: give it with --basis, choose another --out, or remove it")
     click.echo("making a start and a basis from some of the data; with a large model this takes minutes", err=True)
-    calibration = CalibrationOptions(data=options.data.named(options.task) or "")
-    found = calibrate(calibration, folder=folder, trainable=options.trainable, task=task)
+    found = calibrate_described(described)
     write_durably(out, encode_basis(found.rank, found.content))
     method = options.method
     suited = replace(

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from protocol.subspace import Basis
 from sfnode.cli.new_run import describe_start
+from sfnode.demo import data_file
 from sfnode.storage import decode_run_file, read_bases
 from sfnode.training.calibration import FoundBasis
+from sfnode.training.model import loading
+from sfnode.training.task import PromptEncoder
 from tests.support.cli_calls import call
 
 DEMO = ("--model", "embedded:tiny-opt", "--task", "embedded:reviews")
@@ -54,3 +59,29 @@ def test_init__start_that_does_not_help__a_run_without_one_and_its_columns(tmp_p
 def test_describe_start__not_judged__the_rows_alone() -> None:
     (rows,) = describe_start(FoundBasis(bases=BASES, rows=2_880))
     assert "2,880 forward rows" in rows
+
+
+@pytest.mark.parametrize("options", [(), ("--plain",)])
+def test_init__with_and_without_a_start__reads_model_and_data_once(
+    options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Describing the model, trying the task, and calibrating use the same model and the same tokens."""
+    loads, rows = counted(monkeypatch, loading, "_load_weights"), counted(monkeypatch, PromptEncoder, "encode")
+    lines = data_file(split="train").read_text("utf-8").splitlines()[:40]
+    (tmp_path / "some.jsonl").write_text("\n".join(lines), "utf-8")
+    outcome = call("init", *DEMO, "--data", tmp_path / "some.jsonl", *options, "--out", tmp_path / "a.run")
+    assert outcome.code == 0, outcome
+    assert (len(loads), len(rows)) == (1, len(lines))
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> list[None]:
+    """Grows by one with each call of that function."""
+    calls: list[None] = []
+    real: Callable[..., object] = getattr(owner, name)
+
+    def noted(*arguments: object) -> object:
+        calls.append(None)
+        return real(*arguments)
+
+    monkeypatch.setattr(owner, name, noted)
+    return calls
