@@ -105,8 +105,8 @@ def check_device(found: DeviceReport | str, device: str, dtype: str) -> Finding:
         return fail("device", f"{text}: torch finds no Apple GPU", "use --device cpu")
     if dtype == "int4" and chosen != "cuda":
         return fail("device", f"{text}: 4 bits are computed on CUDA only", "use --dtype int8")
+    # `find_spec` would not see it where `sfnode.training` hides it from transformers
     if dtype.startswith("int") and PathFinder.find_spec("torchao") is None:
-        # `find_spec` would not see it where `sfnode.training` hides it from transformers
         advice = "in a clone of sfnode, run `python deploy/install.py --extras train,quantised`"
         return fail("device", f"{text}: torchao is not installed", advice)
     if dtype == "fp16" and chosen == "cpu":

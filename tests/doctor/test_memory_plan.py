@@ -9,9 +9,10 @@ import pytest
 
 from protocol.errors import OperatorError
 from sfnode.demo import model_folder
-from sfnode.doctor import memory_plan
+from sfnode.doctor import Examination, Question, memory_plan
 from sfnode.doctor.findings import Verdict
 from sfnode.run.builder import MethodOptions
+from sfnode.storage.stored_bases import BASIS_FILE
 from tests.support.demo_run import demo_run
 from tests.support.started_runs import with_start
 
@@ -45,6 +46,35 @@ def test_memory_plan__start_that_is_not_here__is_said_as_a_bound_and_no_failure(
     assert memory_plan.judge_memory(known, enough - 1, None).verdict is Verdict.FAIL
     held.write_bytes(b"damaged")
     assert memory_plan.plan_memory(manifest, model_folder(), "fp32", None, held) == most
+
+
+def test_doctor__basis_in_the_directory_or_beside_the_run__its_start_is_planned(tmp_path: Path) -> None:
+    manifest, file = with_start(demo_run(MethodOptions(), 10).manifest, {0})
+    question = Question(
+        directory=(node := tmp_path / "node"),
+        is_new=True,
+        run_file=tmp_path / "a.run",
+        signed=None,
+        bootstrap=(),
+        run_id=None,
+        listen=(),
+        model=None,
+        revision=None,
+        device="cpu",
+        dtype="fp32",
+        device_memory=None,
+        is_relay=False,
+    )
+
+    def planned() -> str:
+        return Examination(question, lambda _: None)._plan(manifest, model_folder()).text
+
+    assert "start at most" in planned()
+    (beside := tmp_path / "a.basis").write_bytes(file)
+    assert ", start " in planned() and "at most" not in planned()
+    node.mkdir()
+    beside.rename(node / BASIS_FILE)
+    assert ", start " in planned() and "at most" not in planned()
 
 
 def test_memory_plan__start_of_weights_that_wait__waits_beside_them(tmp_path: Path) -> None:
