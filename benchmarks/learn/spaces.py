@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -21,9 +20,9 @@ from protocol.run import (
     TensorSpec,
     no_model,
 )
-from protocol.subspace import Bases, decode_basis_untrusted, encode_basis, shape_of_basis
+from protocol.subspace import Bases, decode_basis_untrusted, encode_basis
 from sfnode.run import BEST, MethodOptions, RunDraft, build_manifest, method_of
-from sfnode.storage import UNIT_EXP, BasisSpec
+from sfnode.storage import basis_spec
 from sfnode.training.calibration import FoundBasis, basis_of
 from sfnode.training.model import TensorGroup, trainable_tensors
 from sfnode.training.shared_model import SharedModel
@@ -57,15 +56,7 @@ def bases_of(
     if found is None:
         return Bases(_manifest(recipe, task, tensors, method_of(_options(recipe, found, rate))))
     file = encode_basis(found.rank, found.content)
-    shape = shape_of_basis(file)
-    basis = BasisSpec(
-        rank=shape.rank,
-        sha256=hashlib.sha256(file).hexdigest(),
-        unit_exp=UNIT_EXP,
-        entry_max=shape.entry_max,
-        start_rank=shape.start_rank,
-    )
-    manifest = _manifest(recipe, task, tensors, method_of(_options(recipe, found, rate), basis))
+    manifest = _manifest(recipe, task, tensors, method_of(_options(recipe, found, rate), basis_spec(file)))
     return Bases(manifest, decode_basis_untrusted(manifest, file))
 
 

@@ -35,6 +35,11 @@ class Start:
         """A matrix begins at W0 + 2^this U V^T, in the integers U and V."""
         return self.exp - 2 * method.basis_unit_exp
 
+    def moves(self, index: int) -> bool:
+        """Whether the tensor of this number begins elsewhere than at W0."""
+        product = self.products[index]
+        return product is not None and bool(product.u.any())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BasisContent:

@@ -120,15 +120,24 @@ def make(
     data = encode_basis(found.rank, found.content)
     write_durably(out, data)
     if is_json:
-        hints = {"learning_rate": found.learning_rate, "epsilon_exp": found.epsilon_exp, "accuracy": found.accuracy}
-        hints["accuracy_alone"] = found.accuracy_alone
-        click.echo(json.dumps({**_fields(out, data), "rank": found.rank, **hints}))
+        click.echo(json.dumps({**_fields(out, data), **_told(found)}))
         return
     click.echo(f"basis    {_described(data)}, rank {found.rank}")
-    if found.accuracy is not None:
-        click.echo(f"start    {describe_start(found.accuracy, found.accuracy_alone)}")
+    for line in describe_start(found):
+        click.echo(line)
     click.echo(f"written  {out}")
     click.echo(f"next     sfnode init --basis {out}{_hints(found)} ...  (same model, task and --trainable)")
+
+
+def _told(found: FoundBasis) -> dict[str, float | None]:
+    return {
+        "rank": found.rank,
+        "calibration_rows": found.rows,
+        "learning_rate": found.learning_rate,
+        "epsilon_exp": found.epsilon_exp,
+        "accuracy": found.accuracy,
+        "accuracy_alone": found.accuracy_alone,
+    }
 
 
 def _hints(found: FoundBasis) -> str:

@@ -84,6 +84,7 @@ def doctor(
         directory=directory,
         is_new=signed is not None or bool(bootstrap.nodes),
         signed=signed,
+        run_file=run_file,
         bootstrap=bootstrap.nodes,
         run_id=bootstrap.run_id,
         listen=listen,

@@ -141,8 +141,9 @@ def _as_json(run: NewRun, out: Path, invitation: str) -> dict[str, object]:
         "invitation": invitation,
         "record_bytes": run.record_bytes,
         "basis": None if run.basis is None else str(run.basis),
-        "start_accuracy": run.accuracy,
-        "model_accuracy": run.accuracy_alone,
+        "start_accuracy": None if run.found is None else run.found.accuracy,
+        "model_accuracy": None if run.found is None else run.found.accuracy_alone,
+        "calibration_rows": None if run.found is None else run.found.rows,
         "file": str(out),
     }
 
@@ -154,8 +155,8 @@ def _say(run: NewRun, out: Path, key_path: Path, invitation: str) -> None:
     click.echo(f"model    {manifest.model.id}, {len(manifest.tensors)} trainable tensors")
     for tensor, why in run.left_out.items():
         click.echo(f"left out {tensor}: {why}")
-    if run.accuracy is not None:
-        click.echo(f"start    {describe_start(run.accuracy, run.accuracy_alone)}")
+    for line in () if run.found is None else describe_start(run.found):
+        click.echo(line)
     click.echo(f"update   {run.record_bytes} bytes per step and node")
     click.echo(f"written  {out}, signed with {key_path}")
     click.echo(f"next     sfnode join --run {out}{given} --listen /ip4/0.0.0.0/tcp/4001")

@@ -238,11 +238,12 @@ def _tell_memory(daemon: Daemon) -> None:
     training = daemon.config.training
     if training is None or training.model is None or training.worker_socket is not None:
         return
-    plan, free = foresee_memory(daemon.manifest, training.model, training.dtype, training.device_memory), free_memory()
+    how = training.dtype, training.device_memory
+    plan, free = foresee_memory(daemon.manifest, training.model, *how, training.basis), free_memory()
     if plan is not None:
         there = "" if free is None else f"; {free / 1e9:.1f} GB are free"
-        sizes = {"load_peak": plan.load_peak, "training_peak": plan.training_peak, "node": plan.node, "free": free}
-        daemon.reporter.event("memory_planned", f"memory: {plan}{there}", **sizes)
+        peaks = {"load_peak": plan.load_peak, "training_peak": plan.training_peak, "start": plan.start}
+        daemon.reporter.event("memory_planned", f"memory: {plan}{there}", **peaks, node=plan.node, free=free)
 
 
 async def _stop_on_signal(scope: trio.CancelScope, reporter: Reporter) -> None:

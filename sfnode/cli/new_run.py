@@ -29,10 +29,10 @@ from sfnode.run import (
     texts_of,
 )
 from sfnode.storage import data_spec, load_or_create_seed, read_bases, read_basis_spec, write_durably
-from sfnode.worker_protocol import CalibrationOptions
 
-if TYPE_CHECKING:
-    from sfnode.training.calibration import FoundBasis  # imports torch
+if TYPE_CHECKING:  # both import torch
+    from sfnode.training.calibration import FoundBasis
+    from sfnode.training.describe import RunModel
 
 _BATCH_ROWS = 16  # where a command does not train, and so has no such option
 
@@ -75,14 +75,13 @@ class NewRun:
     Attributes:
         left_out: what no choice of --trainable could train in its model, with the reasons.
         basis: file of its basis; None: random ones.
-        accuracy, accuracy_alone: as in `FoundBasis`, of one that was made now.
+        found: what the basis is, where it was made now.
     """
 
     signed: SignedManifest
     left_out: Mapping[str, str]
     basis: Path | None = None
-    accuracy: float | None = None
-    accuracy_alone: float | None = None
+    found: FoundBasis | None = None
 
     @property
     def record_bytes(self) -> int:
@@ -125,18 +124,12 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
 
     manifest, found = manifest_of(options), None
     if basis_out is not None and _makes_basis(options):
-        options, found = _made_basis(options, folder, task, basis_out)
+        options, found = _made_basis(options, described, basis_out)
         manifest = manifest_of(options)
     if options.basis is not None:
         read_bases(manifest, options.basis)  # made for these tensors?
     signed = sign_manifest(manifest, signer)
-    return NewRun(
-        signed=signed,
-        left_out=described.left_out,
-        basis=options.basis,
-        accuracy=None if found is None else found.accuracy,
-        accuracy_alone=None if found is None else found.accuracy_alone,
-    )
+    return NewRun(signed=signed, left_out=described.left_out, basis=options.basis, found=found)
 
 
 def _makes_basis(options: RunOptions) -> bool:
@@ -148,15 +141,14 @@ def _makes_basis(options: RunOptions) -> bool:
     )
 
 
-def _made_basis(options: RunOptions, folder: ModelFolder, task: TaskSpec, out: Path) -> tuple[RunOptions, FoundBasis]:
+def _made_basis(options: RunOptions, described: RunModel, out: Path) -> tuple[RunOptions, FoundBasis]:
     """The options with a basis, which is written to ``out``; and what it is."""
-    from sfnode.training.calibration import calibrate  # imports torch
+    from sfnode.training.calibration import calibrate_described  # imports torch
 
     if out.exists():
         raise OperatorError(f"{out} exists: give it with --basis, choose another --out, or remove it")
     click.echo("making a start and a basis from some of the data; with a large model this takes minutes", err=True)
-    calibration = CalibrationOptions(data=options.data.named(options.task) or "")
-    found = calibrate(calibration, folder=folder, trainable=options.trainable, task=task)
+    found = calibrate_described(described)
     write_durably(out, encode_basis(found.rank, found.content))
     method = options.method
     suited = replace(
@@ -194,7 +186,15 @@ def task_of(task: TaskOptions, data: DataOptions, *, folder: ModelFolder, batch_
     )
 
 
-def describe_start(accuracy: float, alone: float | None) -> str:
-    """How good the model is before any training, in words; both 0...1, on examples that were held back."""
-    before = "" if alone is None else f"; the model alone {alone:.0%}"
-    return f"{accuracy:.0%} of held-back examples right before any training{before}"
+def describe_start(found: FoundBasis) -> list[str]:
+    """What a calibration has found and what it took, in lines with a name of nine characters each."""
+    rows = f"rows     the calibration took {found.rows:,} forward rows; a backward pass counts as two"
+    if found.accuracy_alone is None:
+        return [rows]
+    if found.accuracy is None:
+        alone = f"{found.accuracy_alone:.0%} of them right"
+        text = f"the start does not help on held-back examples; the run begins at the model as it is, {alone}"
+    else:
+        text = f"{found.accuracy:.0%} of held-back examples right before any training"
+        text += f"; the model alone {found.accuracy_alone:.0%}"
+    return [f"start    {text}", rows]

@@ -17,7 +17,8 @@ from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknow
 from sfnode.model_files import find_model_folder
 from sfnode.network import decode_peers
 from sfnode.node import read_status
-from sfnode.storage import MANIFEST_FILE, is_locked, read_known_peers, read_manifest, size_of_run
+from sfnode.run import basis_beside
+from sfnode.storage import MANIFEST_FILE, basis_in, is_locked, read_known_peers, read_manifest, size_of_run
 from sfnode.worker_protocol import DeviceReport, free_memory
 
 _QUICK_S: Final = 20.0
@@ -34,12 +35,14 @@ class Question:
     Attributes:
         directory: None: the node's folder is not known.
         is_new: it may be missing; otherwise it must be a node's.
+        run_file: the run's, beside which its basis may lie; None: not given.
         run_id: of the run that the bootstraps must be in; None: whichever they are in.
     """
 
     directory: Path | None
     is_new: bool
     signed: SignedManifest | None
+    run_file: Path | None
     bootstrap: tuple[str, ...]
     run_id: bytes | None
     listen: tuple[str, ...]
@@ -178,7 +181,9 @@ class Examination:
 
     def _plan(self, manifest: Manifest, folder: Path) -> Finding:
         question = self._question
-        plan = memory_plan.plan_memory(manifest, folder, question.dtype, question.device_memory)
+        held = None if question.directory is None else basis_in(question.directory, manifest)
+        basis = held or basis_beside(manifest, question.run_file)
+        plan = memory_plan.plan_memory(manifest, folder, question.dtype, question.device_memory, basis)
         cards = () if isinstance(self._devices, str) else self._devices.cuda
         is_on_card = bool(cards) and question.device in ("auto", "cuda")
         return memory_plan.judge_memory(plan, free_memory(), cards[0].free if is_on_card else None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any, Final
@@ -12,8 +12,10 @@ from typing import Any, Final
 from protocol.errors import OperatorError
 from protocol.limits import RECORDS_IN_MEMORY_MAX, SPAN_STEPS
 from protocol.run import BasisKind, Manifest, TaskKind, TensorSpec, coefficient_count
-from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
+from protocol.subspace import Start
+from sfnode.doctor.findings import Finding, Verdict, fail, ok, unknown, warning
 from sfnode.model_files import INDEX_FILE, find_model_folder, weight_files
+from sfnode.storage import read_bases
 from sfnode.worker_protocol import PRECISIONS, Precision, free_disk, plan_weights, temporary_folder
 
 _HEADER_BYTES_MAX: Final = 100 << 20  # safetensors' own bound
@@ -37,6 +39,9 @@ class MemoryPlan:
         staged: those that wait in main memory until the model is complete, before they move to a card.
         reading: what is beside the weights while the last of them is being read.
         closed: what the closed epochs of the run have become at its end: copies of weights, or thin matrices.
+        start, start_waiting: what the run's start is folded into: the same, of the tensors that it moves; on the
+            device, and beside weights that wait.
+        is_start_known: the file that says which these are is here; otherwise both are what they can be at most.
         bases: of the epochs that the worker keeps.
         activations: of a step.
         ledger: records, index and coefficients, in the node's own process.
@@ -48,6 +53,9 @@ class MemoryPlan:
     staged: int
     reading: int
     closed: int
+    start: int
+    start_waiting: int
+    is_start_known: bool
     bases: int
     activations: int
     ledger: int
@@ -55,7 +63,12 @@ class MemoryPlan:
     @property
     def on_device(self) -> int:
         """What lies where the forward passes run."""
-        return self.weights + self.closed + self.bases + self.activations
+        return self.weights + self.closed + self.start + self.bases + self.activations
+
+    @property
+    def elsewhere(self) -> int:
+        """What lies in main memory beside a card, or in files."""
+        return self.waiting + self.start_waiting
 
     @property
     def load_peak(self) -> int:
@@ -75,7 +88,7 @@ class MemoryPlan:
     @property
     def peak_beside_card(self) -> int:
         """The same in main memory, where it trains on a card."""
-        return _WORKER_BYTES + max(self.staged + self.reading, self.waiting)
+        return _WORKER_BYTES + max(self.staged + self.reading, self.elsewhere)
 
     @property
     def node(self) -> int:
@@ -85,8 +98,9 @@ class MemoryPlan:
     def __str__(self) -> str:
         parts = {
             "weights": self.weights,
-            "weights that wait elsewhere": self.waiting,
+            "weights that wait elsewhere": self.elsewhere,
             "closed epochs": self.closed,
+            "start" if self.is_start_known else "start at most": self.start,
             "bases": self.bases,
             "activations": self.activations,
             "programs": _WORKER_BYTES + _NODE_BYTES,
@@ -96,12 +110,19 @@ class MemoryPlan:
         return f"{_gb(self.load_peak)} while the model is loaded, {_gb(self.training_peak)} in training ({listed})"
 
 
-def plan_memory(manifest: Manifest, folder: Path, dtype: str, device_memory: int | None = None) -> MemoryPlan:
-    """What training takes; reads the headers of the weight files and config.json.
-
-    OperatorError for unreadable ones, and where the weights cannot be brought down to ``device_memory`` MiB.
+def plan_memory(
+    manifest: Manifest, folder: Path, dtype: str, device_memory: int | None = None, basis: Path | None = None
+) -> MemoryPlan:
+    """What training takes; reads the headers of the weight files, config.json, and the basis where there is a start.
 
     Against what was measured: docs/models.md.
+
+    Args:
+        device_memory: MiB that the weights may take on the device; None: no limit.
+        basis: file of the run's published basis; None: it is not here.
+
+    Raises:
+        OperatorError: model files cannot be read, or the weights cannot be brought down to ``device_memory``.
     """
     precision = PRECISIONS[dtype]
     stored = _stored(folder)
@@ -111,6 +132,9 @@ def plan_memory(manifest: Manifest, folder: Path, dtype: str, device_memory: int
     split = plan_weights(linear, others, dtype, device_memory)
     closed = int(_closed_bytes(manifest, precision))
     closed_waiting = closed * split.waiting_bytes // max(1, others + sum(linear.values()))
+    start = _start_of(manifest, basis)
+    started = _started_bytes(manifest, start, precision)
+    start_waiting = sum(started.get(name, 0) for name in split.waiting)
     return MemoryPlan(
         weights=split.on_device,
         waiting=split.waiting_bytes + closed_waiting,
@@ -118,17 +142,22 @@ def plan_memory(manifest: Manifest, folder: Path, dtype: str, device_memory: int
         staged=int(sum(each.count * precision.compute_bytes for each in stored if _is_staged(each, precision))),
         reading=int(largest * _reading_bytes(precision, is_set_aside=bool(split.waiting))),
         closed=closed - closed_waiting,
+        start=sum(started.values()) - start_waiting,
+        start_waiting=start_waiting,
+        is_start_known=start is not None or not started,
         bases=int(_epochs_kept(manifest) * _basis_entries(manifest.tensors, manifest) * precision.compute_bytes),
         activations=int(_activation_bytes(manifest, _config(folder), largest, precision)),
         ledger=_ledger_memory_bytes(manifest) + 16 * coefficient_count(manifest),
     )
 
 
-def foresee_memory(manifest: Manifest, model: str, dtype: str, device_memory: int | None = None) -> MemoryPlan | None:
+def foresee_memory(
+    manifest: Manifest, model: str, dtype: str, device_memory: int | None = None, basis: Path | None = None
+) -> MemoryPlan | None:
     """`plan_memory` of the model that is called so; None while it is not on this disk, or cannot be read."""
     try:
         folder = find_model_folder(model, manifest.model.revision)
-        return None if folder is None else plan_memory(manifest, folder, dtype, device_memory)
+        return None if folder is None else plan_memory(manifest, folder, dtype, device_memory, basis)
     except OperatorError:
         return None  # whoever loads it says what is wrong with it
 
@@ -164,8 +193,12 @@ def _stored(folder: Path) -> list[_Stored]:
 
 def _tensor(key: str, shape: Any) -> _Stored:
     sizes = [size for size in shape if isinstance(size, int)] if isinstance(shape, list) else [0]
-    is_linear = len(sizes) == 2 and not any(part in key for part in ("embed", "lm_head", "wte", "wpe"))
-    return _Stored(key, prod(sizes), is_linear)
+    return _Stored(key, prod(sizes), _is_linear(key, len(sizes)))
+
+
+def _is_linear(name: str, dimensions: int) -> bool:
+    """Whether a tensor is the weight of a linear layer, and not of an embedding or the head, by its name."""
+    return dimensions == 2 and not any(part in name for part in ("embed", "lm_head", "wte", "wpe"))
 
 
 def _reading_bytes(precision: Precision, *, is_set_aside: bool) -> float:
@@ -194,16 +227,35 @@ def _basis_entries(tensors: Iterable[TensorSpec], manifest: Manifest) -> int:
 
 
 def _closed_bytes(manifest: Manifest, precision: Precision) -> float:
-    """Folded into copies; beside quantised weights a pair of thin matrices each, while these are smaller."""
-    epochs = _closed_epochs(manifest)
-    if not epochs:
-        return 0
-    total = 0
-    for tensor in manifest.tensors:
-        whole = tensor.rows * max(1, tensor.cols)
-        is_thin = precision.is_quantised and tensor.cols
-        total += min(whole, epochs * _basis_entries([tensor], manifest)) if is_thin else whole
-    return total * precision.compute_bytes
+    columns = _closed_epochs(manifest) * manifest.method.rank
+    return sum(_folded_bytes(tensor, columns, precision) for tensor in manifest.tensors) if columns else 0
+
+
+def _start_of(manifest: Manifest, basis: Path | None) -> Start | None:
+    """The run's start; None where it has none, or the file is not here or not the run's: whoever needs it says so."""
+    if basis is None or not manifest.method.start_rank:
+        return None
+    try:
+        return read_bases(manifest, basis).start
+    except OperatorError:
+        return None
+
+
+def _started_bytes(manifest: Manifest, start: Start | None, precision: Precision) -> dict[str, int]:
+    """What each tensor becomes that the start moves, by name; of a start that is not known, each that it may move."""
+    columns = manifest.method.start_rank
+    return {
+        tensor.name: int(_folded_bytes(tensor, columns, precision))
+        for index, tensor in enumerate(manifest.tensors)
+        if columns and tensor.cols and (start is None or start.moves(index))
+    }
+
+
+def _folded_bytes(tensor: TensorSpec, columns: int, precision: Precision) -> float:
+    """A copy; of a quantised weight two thin matrices of so many columns beside it, while these are smaller."""
+    whole = tensor.rows * max(1, tensor.cols)
+    is_thin = precision.is_quantised and _is_linear(tensor.name, 2 if tensor.cols else 1)
+    return (min(whole, columns * (tensor.rows + tensor.cols)) if is_thin else whole) * precision.compute_bytes
 
 
 def _header(path: Path) -> Mapping[str, Any]:
@@ -244,7 +296,20 @@ def _activation_bytes(manifest: Manifest, config: dict[str, int], largest: int, 
 
 
 def judge_memory(plan: MemoryPlan, free: int | None, device_free: int | None) -> Finding:
-    """The plan against what is free, on the machine and, with CUDA, on the card (``device_free``)."""
+    """The plan against what is free, on the machine and, with CUDA, on the card (``device_free``).
+
+    What a start that is not known yet may take is no failure.
+    """
+    found = _judged(plan, free, device_free)
+    if plan.is_start_known or found.verdict is not Verdict.FAIL:
+        return found
+    if _judged(replace(plan, start=0, start_waiting=0), free, device_free).verdict is Verdict.FAIL:
+        return found
+    text = f"{found.text}; it may well be enough: the run's basis, which is not here, says how much its start takes"
+    return warning("memory plan", text, f"`sfnode join` fetches it and plans again; or {found.advice}")
+
+
+def _judged(plan: MemoryPlan, free: int | None, device_free: int | None) -> Finding:
     here = plan.node + (plan.peak if device_free is None else plan.peak_beside_card)
     advice = "use a smaller --dtype (bf16, int8), close other programs, or join a run with a smaller model or batch"
     if plan.least is not None and plan.least < plan.weights:
@@ -252,8 +317,8 @@ def judge_memory(plan: MemoryPlan, free: int | None, device_free: int | None) ->
     if device_free is not None and plan.on_device > device_free:
         text = f"{_gb(plan.on_device)} needed on the card, {_gb(device_free)} free there: {plan}"
         return fail("memory plan", text, advice)
-    if device_free is None and plan.waiting > (room := free_disk(folder := temporary_folder())):
-        text = f"{_gb(plan.waiting)} of weights are to wait on the disk of {folder}, {_gb(room)} free there: {plan}"
+    if device_free is None and plan.elsewhere > (room := free_disk(folder := temporary_folder())):
+        text = f"{_gb(plan.elsewhere)} of weights are to wait on the disk of {folder}, {_gb(room)} free there: {plan}"
         return fail("memory plan", text, f"name another folder with TMPDIR, or give more --device-memory; {advice}")
     if free is None:
         return unknown("memory plan", f"about {_gb(here)}: {plan}; this system does not say what is free")

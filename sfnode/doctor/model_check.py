@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from hashlib import sha256
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -104,7 +105,8 @@ def check_device(found: DeviceReport | str, device: str, dtype: str) -> Finding:
         return fail("device", f"{text}: torch finds no Apple GPU", "use --device cpu")
     if dtype == "int4" and chosen != "cuda":
         return fail("device", f"{text}: 4 bits are computed on CUDA only", "use --dtype int8")
-    if dtype.startswith("int") and find_spec("torchao") is None:
+    # `find_spec` would not see it where `sfnode.training` hides it from transformers
+    if dtype.startswith("int") and PathFinder.find_spec("torchao") is None:
         advice = "in a clone of sfnode, run `python deploy/install.py --extras train,quantised`"
         return fail("device", f"{text}: torchao is not installed", advice)
     if dtype == "fp16" and chosen == "cpu":

@@ -25,7 +25,7 @@ from sfnode.run.node_options import (
 )
 from sfnode.run.owner_key import check_owner, new_invitation
 from sfnode.run.run_address import RunAddress, address_for_others, parse_run_addresses
-from sfnode.run.run_source import BASIS_ENDING, find_basis, find_manifest
+from sfnode.run.run_source import BASIS_ENDING, basis_beside, find_basis, find_manifest
 from sfnode.run.task_options import DataOptions, TaskOptions, texts_of
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "TaskOptions",
     "TrainingOptions",
     "address_for_others",
+    "basis_beside",
     "build_manifest",
     "check_owner",
     "claim_invitation",

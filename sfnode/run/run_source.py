@@ -62,7 +62,7 @@ async def find_basis(manifest: Manifest, source: RunSource, data_dir: Path, repo
         if source.basis is not None:
             raise OperatorError("--basis does not apply: the run's basis is random. Leave it out")
         return None
-    given = source.basis or _basis_beside(manifest, source.run_file)
+    given = source.basis or basis_beside(manifest, source.run_file)
     if given is not None:
         data = read_bytes(given, "the basis")
         return store_basis(manifest, data, origin=str(given), data_dir=data_dir)
@@ -78,8 +78,8 @@ async def find_basis(manifest: Manifest, source: RunSource, data_dir: Path, repo
     return await _fetch_basis(manifest, source.bootstrap.nodes, data_dir, reporter)
 
 
-def _basis_beside(manifest: Manifest, run_file: Path | None) -> Path | None:
-    """Where `sfnode init` wrote the run's basis, if it is there: the run's file with another ending."""
+def basis_beside(manifest: Manifest, run_file: Path | None) -> Path | None:
+    """Where `sfnode init` wrote the run's basis, if it is there: the run's file with another ending. OperatorError."""
     path = None if run_file is None else run_file.with_suffix(BASIS_ENDING)
     if path is None or not path.is_file():
         return None

@@ -46,15 +46,18 @@ class BasisSpec:
 
 def read_basis_spec(path: Path) -> BasisSpec:
     """What the method says of the published basis in ``path``; OperatorError when there is none."""
-    data = read_bytes(path, "the basis")
     try:
-        shape = shape_of_basis(data)
+        return basis_spec(read_bytes(path, "the basis"))
     except Reject as reject:
         raise OperatorError(f"--basis {path}: {reject.detail}. `sfnode basis make` writes one") from None
-    digest = hashlib.sha256(data).hexdigest()
+
+
+def basis_spec(data: bytes) -> BasisSpec:
+    """What the method says of the published basis whose file holds ``data``; Reject when it is not such a file."""
+    shape = shape_of_basis(data)
     return BasisSpec(
         rank=shape.rank,
-        sha256=digest,
+        sha256=hashlib.sha256(data).hexdigest(),
         unit_exp=UNIT_EXP,
         entry_max=shape.entry_max,
         start_rank=shape.start_rank,
@@ -114,14 +117,22 @@ def read_bases(manifest: Manifest, path: Path | None, renewals: Sequence[Renewed
 
 
 def store_basis(manifest: Manifest, data: bytes, *, origin: str, data_dir: Path, sha256: str | None = None) -> Path:
-    """Keep ``data`` (from ``origin``, in words) as a published basis of the run in ``data_dir``.
+    """Keep ``data`` (from ``origin``, in words) as a published basis of the run in ``data_dir``, if it is not there.
 
     ``sha256``: that of a renewal; None: the manifest's. OperatorError when ``data`` is another file.
     """
     _decode(manifest, data, origin, sha256)
     path = basis_path(data_dir, manifest, sha256 or manifest.method.basis_sha256)
-    write_durably(path, data)
+    if not _holds(path, data):
+        write_durably(path, data)
     return path
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    try:
+        return path.read_bytes() == data
+    except OSError:
+        return False  # missing, or not readable any more: it is written anew
 
 
 def _decode(manifest: Manifest, data: bytes, origin: str, sha256: str | None = None) -> BasisContent:

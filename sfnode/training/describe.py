@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+
+from transformers import PreTrainedModel
 
 from protocol.errors import OperatorError
 from protocol.run import ModelSpec, Sharing, TaskSpec, TensorSpec
@@ -12,16 +13,13 @@ from sfnode.storage import locate
 from sfnode.training.model import (
     TensorGroup,
     check_positions,
-    choose_device,
-    choose_dtype,
-    describe_model,
     left_out,
-    load_causal_lm,
+    load_described,
     load_tokenizer,
     positions_of,
     trainable_tensors,
 )
-from sfnode.training.task import PromptEncoder, read_examples
+from sfnode.training.task import TaskData, read_task
 
 _MAX_TOKENS = 128  # covers a sentence with its prompt; every token of the longest row costs a forward pass
 
@@ -32,17 +30,21 @@ class RunModel:
 
     Attributes:
         tensors: what is trained. left_out: what no choice of groups could train, with the reason.
+        model: itself, in fp32 on the CPU.
+        data: the run's public data, read; without examples where they are private.
     """
 
     spec: ModelSpec
     tensors: tuple[TensorSpec, ...]
     left_out: dict[str, str]
+    model: PreTrainedModel
+    data: TaskData
 
 
 def describe_run(
     folder: ModelFolder, trainable: str, task: TaskSpec, data: str | None, sharing: Sharing = Sharing.PEERS
 ) -> RunModel:
-    """Hash the model's files, list its trainable tensors, and try the task on its tokenizer and data.
+    """Load the model, hash its files, list its trainable tensors, and read the data as the task has it.
 
     Args:
         trainable: groups of tensors, comma-separated.
@@ -53,13 +55,16 @@ def describe_run(
         OperatorError: a file is missing or malformed, a label word is several tokens, or a group is unknown.
     """
     groups = chosen_groups(trainable)
-    spec = describe_model(folder, sharing)
     check_positions(folder.path, task.max_tokens)
-    encoder = PromptEncoder(load_tokenizer(folder.path), task)
-    if data is not None:
-        read_examples(Path(locate(data)), encoder)
-    loaded = load_causal_lm(folder.path, choose_device("cpu"), choose_dtype("fp32"))
-    return RunModel(spec=spec, tensors=trainable_tensors(loaded, groups), left_out=left_out(loaded))
+    read = read_task(load_tokenizer(folder.path), task, None if data is None else locate(data), None)
+    model, spec = load_described(folder, sharing)
+    return RunModel(
+        spec=spec,
+        tensors=trainable_tensors(model, groups),
+        left_out=left_out(model),
+        model=model,
+        data=read,
+    )
 
 
 def default_max_tokens(folder: ModelFolder) -> int:

@@ -21,7 +21,7 @@ from sfnode.cli import cli
 from sfnode.network.memory_guard import MemoryState
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.node.status_file import Status
-from sfnode.storage.store import STATUS_FILE, Store
+from sfnode.storage.store import STATUS_FILE, Store, decode_run_file
 from tests import REPOSITORY
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.commands import commands_below
@@ -230,6 +230,8 @@ def test_run__from_init_to_export__tells_the_same_in_json(tmp_path: Path) -> Non
     assert {event["event"] for event in events} >= {"started", "worker_ready", "progress", "finished"}
     plan = next(event for event in events if event["event"] == "memory_planned")
     assert plan["training_peak"] > plan["load_peak"] > 300 << 20 and plan["node"] > 100 << 20
+    everything = sum(4 * tensor.rows * tensor.cols for tensor in decode_run_file(out).manifest.tensors)
+    assert 0 < plan["start"] < everything  # the basis says which tensors it moves
     verified = json.loads(call("log", "verify", node, "--json").stdout)
     assert verified["run_id"] == made["run_id"] and verified["updates"] == 8
     told = json.loads(call("eval", "--data-dir", node, "--compare", "--json").stdout)

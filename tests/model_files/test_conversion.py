@@ -21,9 +21,10 @@ from sfnode.model_files import conversion, model_cache, resolve
 from sfnode.model_files.folder import PICKLE_FILE, PICKLE_INDEX_FILE, SINGLE_FILE
 from sfnode.model_files.resolve import find_model_folder, resolve_model
 from sfnode.training.conversion import weight_writer
-from sfnode.training.model.content import check_model, content_of, describe_model
+from sfnode.training.model.content import check_model, content_of
 from sfnode.training.model.loading import load_causal_lm, load_tokenizer
 from tests.support.conversions import convert_here
+from tests.support.described import describe_model
 from tests.support.stored_models import (
     COMMIT,
     HUB_ID,

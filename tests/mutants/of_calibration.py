@@ -45,6 +45,14 @@ BASES = (
         detector=Tests((_TESTS + "test_forward_basis__start_in_the_weights__labels_are_told_as_it_says[llama]",)),
     ),
     Mutant(
+        name="start-that-hurts",
+        breaks="a run sets out behind the model as it is, where held-back examples say that the start does not help",
+        edits=(Edit(_FORWARD, "forward_basis", "loss < trial.loss_at(0.0)", "True"),),
+        detector=Tests(
+            (_TESTS + "test_forward_basis__held_back_examples_say_the_contrary__no_start_and_columns_all_the_same",)
+        ),
+    ),
+    Mutant(
         name="judged-by-what-it-was-fitted-to",
         breaks="`sfnode init` tells an accuracy that only its own examples have",
         edits=(Edit(_READOUT, "_cross_validated", "torch.where(fold_N != fold)[0]", "torch.arange(len(fold_N))"),),

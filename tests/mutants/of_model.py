@@ -230,7 +230,7 @@ MEMORY = (
         edits=(
             Edit(
                 "sfnode.training.model.content",
-                "content_of",
+                "_without_memory",
                 "return torch.zeros((), dtype=values.dtype).expand(values.shape)",
                 "return values",
             ),

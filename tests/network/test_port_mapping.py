@@ -169,6 +169,7 @@ async def test_doctor__peers_cannot_reach_the_port__asks_the_router(monkeypatch:
     question = Question(
         directory=None,
         is_new=True,
+        run_file=None,
         signed=None,
         bootstrap=(),
         run_id=None,

@@ -20,7 +20,6 @@ from protocol.subspace.bases import Bases
 from sfnode.model_files.resolve import resolve_model
 from sfnode.run.builtin_tasks import BUILTIN_TASKS, KnownTask, kind_of
 from sfnode.training.estimator import Estimator
-from sfnode.training.model.content import describe_model
 from sfnode.training.model.loading import load_causal_lm, load_tokenizer
 from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.shared_model import SharedModel
@@ -37,6 +36,7 @@ from sfnode.worker_protocol.messages import (
 from tests import REPOSITORY
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.commands import commands_in, parse_command
+from tests.support.described import describe_model
 from tests.support.manifests import OWNER
 from tests.support.task_specs import write_rows
 from tests.support.tiny_models import model_manifest

@@ -19,7 +19,7 @@ DEMO = ("--model", "embedded:tiny-opt", "--task", "embedded:reviews")
 
 
 def find(run: Path, directory: Path) -> Path | None:
-    directory.mkdir()
+    directory.mkdir(exist_ok=True)
     manifest, source = decode_run_file(run).manifest, RunSource(run_file=run)
     return trio.run(find_basis, manifest, source, directory, Reporter(stream=io.StringIO()))
 
@@ -34,6 +34,17 @@ def test_find_basis__run_as_init_wrote_it__the_file_beside_it(tmp_path: Path) ->
     assert found is not None and found.parent == tmp_path / "node"
     digest = hashlib.sha256(found.read_bytes()).hexdigest()
     assert digest == decode_run_file(run).manifest.method.basis_sha256
+
+
+def test_find_basis__held_already__is_written_again_only_where_it_differs(tmp_path: Path) -> None:
+    run, node = tmp_path / "a.run", tmp_path / "node"
+    assert call("init", *DEMO, "--out", run).code == 0
+    held = find(run, node)
+    assert held is not None
+    first = held.stat().st_ino  # whatever is written gets another one
+    assert find(run, node) == held and held.stat().st_ino == first
+    held.write_bytes(b"damaged")
+    assert find(run, node) == held and held.read_bytes() == (tmp_path / "a.basis").read_bytes()
 
 
 def test_find_basis__another_file_of_that_name__is_not_taken(tmp_path: Path) -> None:

@@ -20,9 +20,10 @@ from sfnode import demo
 from sfnode.model_files.folder import INDEX_FILE, SINGLE_FILE
 from sfnode.model_files.resolve import resolve_model
 from sfnode.model_files.verify import describe_files
-from sfnode.training.model.content import check_model, describe_model
+from sfnode.training.model.content import check_model
 from sfnode.training.model.loading import load_causal_lm, load_tokenizer, positions_of
 from tests import REPOSITORY
+from tests.support.described import describe_model
 
 CPU = torch.device("cpu")
 SHARED_MODELS = REPOSITORY.parent / "shared" / "models"

@@ -25,8 +25,8 @@ from protocol.state.coefficients import Coefficients, view_exp
 from protocol.subspace.directions import basis
 from sfnode.demo import model_folder
 from sfnode.model_files.folder import ModelFolder
-from sfnode.training.model.content import describe_model
 from sfnode.training.model.tensors import DEFAULT_GROUPS, TensorGroup, trainable_tensors
+from tests.support.described import describe_model
 from tests.support.manifests import manifest_data
 
 VOCABULARY = 768  # of the embedded model, whose tokenizer all of these have

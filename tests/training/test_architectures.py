@@ -21,7 +21,7 @@ from protocol.run.manifest import Manifest, TensorKind, TensorSpec
 from protocol.subspace.bases import Bases
 from sfnode.model_files.resolve import resolve_model
 from sfnode.training.estimator import Estimator
-from sfnode.training.model.content import check_model, describe_model
+from sfnode.training.model.content import check_model, load_described
 from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.loading import load_causal_lm
 from sfnode.training.model.perturbed import PassContext
@@ -119,12 +119,23 @@ def test_architecture__saved_and_loaded__trains_alike(name: str, tmp_path: Path)
     model.save_pretrained(tmp_path / "model")
     tiny_tokenizer().save_pretrained(tmp_path / "model")
     folder = resolve_model(str(tmp_path / "model"))
-    check_model(folder.path, describe_model(folder))
+    described, spec = load_described(folder)
+    check_model(folder.path, spec)
     manifest = whole_manifest(model)
     loaded = load_causal_lm(folder.path, CPU, torch.float32)
+    assert_same_weights(described, loaded)
     assert trainable_tensors(loaded, list(TensorGroup)) == manifest.tensors
     found = open_session(loaded, manifest, tmp_path).projected_gradients(SEED, STEP)
     assert found == open_session(model, manifest, tmp_path).projected_gradients(SEED, STEP)
+
+
+def assert_same_weights(one: PreTrainedModel, other: PreTrainedModel) -> None:
+    """Parameters and buffers, tied alike, none of which wants a gradient."""
+    names = [name for name, _ in one.named_parameters()]
+    assert names == [name for name, _ in other.named_parameters()]
+    held = dict(other.named_parameters()) | dict(other.named_buffers())
+    assert all(torch.equal(tensor, held.pop(name)) for name, tensor in (*one.named_parameters(), *one.named_buffers()))
+    assert not held and not any(parameter.requires_grad for parameter in one.parameters())
 
 
 def a_matrix(name: str, rows: int, cols: int) -> TensorSpec:

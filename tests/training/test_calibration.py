@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +20,10 @@ from protocol.schema import to_plain
 from protocol.subspace.bases import Bases
 from protocol.subspace.basis_file import decode_basis_untrusted, encode_basis
 from protocol.subspace.directions import Basis
-from sfnode.storage.stored_bases import UNIT_EXP
-from sfnode.training.calibration import basis_of
+from sfnode.storage.stored_bases import UNIT_EXP, basis_spec
+from sfnode.training.calibration import FoundBasis, basis_of
 from sfnode.training.calibration.entries import ENTRY_MAX, as_start
-from sfnode.training.calibration.forward import forward_basis, held_back
+from sfnode.training.calibration.forward import LABELS_MAX, forward_basis, held_back
 from sfnode.training.calibration.gradient import balanced, gradient_basis, leading
 from sfnode.training.calibration.readout import Passed, fit_readout
 from sfnode.training.calibration.residual_stream import last_of, writers_of
@@ -32,9 +31,17 @@ from sfnode.training.calibration.trajectory import trajectory_basis
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.tensors import TensorGroup, trainable_tensors
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task.encoding import TaskData, read_task, row_batch
-from sfnode.worker_protocol import CalibrationOptions
-from tests.support.tiny_models import model_manifest, tiny_gpt2, tiny_llama, tiny_opt, tiny_tokenizer, write_reviews
+from sfnode.training.task.encoding import Example, TaskData, read_task, row_batch
+from sfnode.worker_protocol import CalibrationOptions, Source
+from tests.support.tiny_models import (
+    VOCABULARY,
+    model_manifest,
+    tiny_gpt2,
+    tiny_llama,
+    tiny_opt,
+    tiny_tokenizer,
+    write_reviews,
+)
 
 RANK = 4
 MODELS: dict[str, Callable[[], PreTrainedModel]] = {"opt": tiny_opt, "gpt2": tiny_gpt2, "llama": tiny_llama}
@@ -171,31 +178,53 @@ def test_forward_basis__start_in_the_weights__labels_are_told_as_it_says(name: s
     """The start is fitted with hooks at work; the run puts it into the weights."""
     shared, data = opened(MODELS[name](), tmp_path)
     many = replace(data, examples=data.examples * 6)  # each is among the held-back ones and among the others
-    tensors = trainable_tensors(shared.model)
-    found = forward_basis(shared, tensors, many.examples, data, 1)
-    plain = model_manifest(shared.model, [TensorGroup.LINEAR])
-    file = encode_basis(1, found.content)
-    method = replace(
-        plain.method,
-        rank=1,
-        clip=1,
-        basis=BasisKind.PUBLISHED,
-        basis_sha256=hashlib.sha256(file).hexdigest(),
-        basis_unit_exp=UNIT_EXP,
-        basis_max=127,
-        start_rank=1,
-    )
-    manifest = checked(to_plain(replace(plain, method=method), as_rows=False))
-    session = Estimator(shared, Bases(manifest, decode_basis_untrusted(manifest, file)), evaluated(data))
-    unmoved = Estimator(shared, Bases(plain), evaluated(data))
+    found = forward_basis(shared, trainable_tensors(shared.model), many.examples, data, 1)
+    unmoved, session = sessions(shared, found, data)
     before, after = (each.evaluate(len(data.examples)) for each in (unmoved, session))
     assert after.loss < before.loss - 0.05
     assert session.estimate(1, 0).loss < unmoved.estimate(1, 0).loss - 0.05
     assert found.accuracy is not None and after.accuracy >= found.accuracy - 0.15
 
 
-def evaluated(data: TaskData) -> TaskData:
-    return replace(data, evaluation_examples=data.examples)
+def sessions(shared: SharedModel, found: FoundBasis, data: TaskData) -> tuple[Estimator, Estimator]:
+    """At the model as it is, and where a run with this basis begins."""
+    plain = model_manifest(shared.model, [TensorGroup.LINEAR])
+    file = encode_basis(1, found.content)
+    spec = basis_spec(file)
+    method = replace(
+        plain.method,
+        rank=1,
+        clip=1,
+        basis=BasisKind.PUBLISHED,
+        basis_sha256=spec.sha256,
+        basis_unit_exp=spec.unit_exp,
+        basis_max=spec.entry_max,
+        start_rank=spec.start_rank,
+    )
+    manifest = checked(to_plain(replace(plain, method=method), as_rows=False))
+    data = replace(data, evaluation_examples=data.examples)
+    bases = Bases(manifest, decode_basis_untrusted(manifest, file))
+    return Estimator(shared, Bases(plain), data), Estimator(shared, bases, data)
+
+
+def labelled_by_a_word(labels: int, count: int) -> tuple[Example, ...]:
+    """Prompts whose last word says the label, in all lengths."""
+    return tuple(
+        Example(tokens=(3,) * (1 + number % 5) + (20 + number % labels,), label=number % labels)
+        for number in range(count)
+    )
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_forward_basis__more_labels_than_layers__the_start_tells_them_apart(name: str) -> None:
+    """Four layers write to the stream of these models."""
+    shared = SharedModel(MODELS[name]())
+    data = TaskData(label_tokens=tuple(range(3, 12)), examples=labelled_by_a_word(9, 180))
+    found = forward_basis(shared, trainable_tensors(shared.model), data.examples, data, 1)
+    unmoved, session = sessions(shared, found, data)
+    before, after = (each.evaluate(len(data.examples)) for each in (unmoved, session))
+    assert after.accuracy > before.accuracy + 0.3 and after.loss < before.loss - 0.5, (before, after)
+    assert found.start is not None and {each.u.shape[1] for each in found.start.products if each is not None} == {8}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -212,6 +241,19 @@ def test_forward_basis__two_labels__two_columns_and_a_start(name: str, tmp_path:
     )
     assert found.learning_rate is not None and found.epsilon_exp is not None and found.accuracy is not None
     assert -30 <= found.epsilon_exp <= 0 and 0 <= found.accuracy <= 1
+
+
+def test_forward_basis__held_back_examples_say_the_contrary__no_start_and_columns_all_the_same() -> None:
+    shared = SharedModel(tiny_opt())
+    data = TaskData(label_tokens=(3, 4))
+    told = sorted(labelled_by_a_word(2, 120), key=lambda example: example.width)  # as `forward_basis` takes them
+    held = set(held_back(len(told))[1].tolist())
+    lying = [replace(each, label=1 - each.label) if number in held else each for number, each in enumerate(told)]
+    (honest, found) = (forward_basis(shared, trainable_tensors(shared.model), each, data, 1) for each in (told, lying))
+    assert honest.start is not None and honest.accuracy == 1.0
+    assert found.start is None and found.accuracy is None and found.accuracy_alone is not None
+    assert sum(basis.u.any() for basis in found.bases) == 2
+    assert found.learning_rate is not None and 0 < found.learning_rate <= 1
 
 
 @pytest.mark.parametrize("count", [4, 16, 300, 800, 1_536])
@@ -261,9 +303,20 @@ def test_basis_of__file_sorted_by_label__examples_of_all_labels(tmp_path: Path) 
     assert found.accuracy is not None
 
 
-def test_basis_of__more_labels_than_layers__by_a_short_run(tmp_path: Path) -> None:
+def test_basis_of__no_layer_that_writes_to_the_stream_is_trained__by_a_short_run_or_says_so(tmp_path: Path) -> None:
     shared, data = opened(tiny_opt(), tmp_path)
-    many = replace(data, label_tokens=tuple(range(3, 12)))
+    inner = [tensor for tensor in trainable_tensors(shared.model) if tensor.name.endswith("fc1.weight")]
+    found = basis_of(shared, inner, data, CalibrationOptions(data=""), None)
+    assert found.accuracy is None and found.start is not None
+    with pytest.raises(OperatorError, match="residual stream; train the linear layers too"):
+        basis_of(shared, inner, data, CalibrationOptions(data="", source=Source.FORWARD), None)
+
+
+def test_basis_of__more_labels_than_a_start_has_columns_for__by_a_short_run(tmp_path: Path) -> None:
+    shared, data = opened(tiny_opt(), tmp_path)
+    many = replace(data, label_tokens=tuple(number % VOCABULARY for number in range(LABELS_MAX + 1)))
+    with pytest.raises(OperatorError, match="at most 129 labels apart, and the task has 130; use --source trajectory"):
+        basis_of(shared, trainable_tensors(shared.model), many, CalibrationOptions(data="", source=Source.FORWARD), 1)
     found = basis_of(shared, trainable_tensors(shared.model), many, CalibrationOptions(data=""), None)
     assert found.accuracy is None and found.rank == 1 and found.start is not None
 

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 from protocol.subspace.bases import Bases
 from sfnode.doctor.memory_plan import plan_memory
+from sfnode.storage.stored_bases import read_bases
 from sfnode.training import allocator, shared_model
 from sfnode.training.bench.subjects import some_coefficients
 from sfnode.training.bench.timing import resident_bytes
@@ -23,6 +24,7 @@ from sfnode.training.model.folding import is_quantised
 from sfnode.training.model.quantised import Correction, Weight, closed_weights, load_in
 from sfnode.training.shared_model import SharedModel
 from tests.support.cli_calls import call
+from tests.support.started_runs import with_start
 
 CPU: Final = torch.device("cpu")
 HAS_TORCHAO: Final = "torchao" in importlib.metadata.packages_distributions()
@@ -49,6 +51,24 @@ def test_memory_plan__weights_bases_and_closed_epochs__are_what_a_worker_holds(d
     closed = closed_weights(bases, {0: some_coefficients(manifest, 0)}, shared.switch.base)
     assert plan.closed == size_of(closed.values())
     assert plan.load_peak > plan.weights and plan.training_peak > plan.weights + plan.bases + plan.closed
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_memory_plan__start__is_what_a_worker_folds_it_into(dtype: str, tiny: Path, tmp_path: Path) -> None:
+    """Copies of what it moves, or thin matrices beside it; before the file is here, of all that it may move."""
+    plain = run_of("opt-tiny", (4, 8)).manifest
+    manifest, file = with_start(plain, moved := {1, len(plain.tensors) - 1})
+    (tmp_path / "basis").write_bytes(file)
+    bases = read_bases(manifest, tmp_path / "basis")
+    held = closed_weights(bases, {}, SharedModel(load_in(dtype, tiny, CPU)).switch.base)
+    assert set(held) == {manifest.tensors[index].name for index in moved}
+    plan = plan_memory(manifest, tiny, dtype, basis=tmp_path / "basis")
+    assert plan.start == size_of(held.values()) and plan.is_start_known
+    everything, file = with_start(plain, range(len(plain.tensors)))
+    (tmp_path / "basis").write_bytes(file)
+    most = plan_memory(manifest, tiny, dtype)
+    assert most.start == plan_memory(everything, tiny, dtype, basis=tmp_path / "basis").start > plan.start
+    assert not most.is_start_known and most.training_peak - plan.training_peak == most.start - plan.start
 
 
 def test_loading__is_over__what_is_free_was_given_back_and_from_now_on_is_kept(

@@ -18,7 +18,6 @@ from protocol.subspace.bases import Bases
 from sfnode import demo
 from sfnode.model_files.resolve import resolve_model
 from sfnode.training.estimator import Estimator
-from sfnode.training.model.content import describe_model
 from sfnode.training.model.loading import load_causal_lm, load_tokenizer
 from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.shared_model import SharedModel
@@ -37,6 +36,7 @@ from sfnode.worker_protocol.messages import (
     SetCoefficients,
     WorkerFailure,
 )
+from tests.support.described import describe_model
 from tests.support.manifests import OWNER
 from tests.support.tiny_models import model_manifest
 from tests.support.worker_process import WorkerClient, WorkerProcess

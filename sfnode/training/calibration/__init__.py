@@ -7,6 +7,6 @@ digest and no other node depends on how it was made, so floats and libraries may
 """
 
 from sfnode.training.calibration.found_basis import FoundBasis
-from sfnode.training.calibration.sources import basis_of, calibrate, recalibrate
+from sfnode.training.calibration.sources import basis_of, calibrate, calibrate_described, recalibrate
 
-__all__ = ["FoundBasis", "basis_of", "calibrate", "recalibrate"]
+__all__ = ["FoundBasis", "basis_of", "calibrate", "calibrate_described", "recalibrate"]

@@ -2,7 +2,7 @@
 
 A logistic regression on what the last layers read says how their weights should move (`readout`): the start. How
 many layers, and how far, is decided in the model itself by examples that were held back, because the layers behind
-undo a part or add to it.
+undo a part or add to it. Where no length helps there, the run has no start.
 
 A zeroth-order estimate is as noisy as the space it searches is large. So the run gets one number for each of these
 layers, by how much its part grows, and one for each contrast between the labels that moves all examples alike. All
@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from protocol.errors import OperatorError
+from protocol.limits import RANK_MAX
 from protocol.run import TensorSpec
 from sfnode.training.calibration.entries import Column, as_start, packed
 from sfnode.training.calibration.found_basis import FoundBasis
@@ -30,6 +31,7 @@ from sfnode.training.estimator import EVALUATION_TOKENS
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData, chunks_of
 
+LABELS_MAX: Final = RANK_MAX + 1  # the start of a layer has a column for each contrast between them
 _DEPTHS: Final = (1 / 5, 1 / 3)  # of the layers that are tried as the ones that move
 _EXAMPLES_MIN: Final = 8
 _HELD_MAX: Final = 64
@@ -41,16 +43,21 @@ _TINY: Final = 1e-12
 def forward_basis(
     shared: SharedModel, tensors: Sequence[TensorSpec], examples: Sequence[Example], data: TaskData, rank: int
 ) -> FoundBasis:
-    """A start, and one column on each side of a few tensors; all other columns are zero.
+    """A start where one helps, and one column on each side of a few tensors; all other columns are zero.
 
     Args:
         examples: with labels; each is passed forward once, and some of them again.
         rank: of the run; 1 will do.
 
     Raises:
-        OperatorError: too few examples, or all with one label; too few layers are known to write to the residual
-            stream.
+        OperatorError: too few examples, or all with one label; too many labels; no layer is known to write to the
+            residual stream.
     """
+    if (labels := len(data.label_tokens)) > LABELS_MAX:
+        raise OperatorError(
+            f"--source forward: a start tells at most {LABELS_MAX} labels apart, and the task has {labels}; use "
+            "--source trajectory"
+        )
     if len(examples) < _EXAMPLES_MIN:
         raise OperatorError(f"--data: a start needs at least {_EXAMPLES_MIN} examples, and there are {len(examples)}")
     if len({example.label for example in examples}) < 2:
@@ -60,15 +67,17 @@ def forward_basis(
     if not look.seen.logits.isfinite().all() or not all(inputs.isfinite().all() for inputs in look.seen.inputs):
         raise OperatorError("the model gives numbers that are not finite on the calibration examples; try --dtype fp32")
     trial = _chosen(shared, look, examples, data, len(writers_of(shared, tensors)))
-    _, length = trial.best()
+    loss, length = trial.best()
+    is_helpful = loss < trial.loss_at(0.0)
     readout = fit_readout(look.seen.only(torch.arange(len(examples)), slice(-trial.depth, None)), (trial.ridge,))
     weights = [weight * length for weight in look.weights(readout)]
     moving = zip(look.layers[-trial.depth :], weights, strict=True)
+    moved = {layer.index: layer.sides(look.directions, weight) for layer, weight in moving}
     return replace(
         packed(tensors, _columns(look, weights), rank),
         rows=len(examples) + trial.rows_of_trials,
-        start=as_start(tensors, {layer.index: layer.sides(look.directions, weight) for layer, weight in moving}),
-        accuracy=trial.accuracy_at(length),
+        start=as_start(tensors, moved) if is_helpful else None,
+        accuracy=trial.accuracy_at(length) if is_helpful else None,
         accuracy_alone=trial.accuracy_at(0.0),
     )
 
@@ -92,8 +101,11 @@ class _FittedStart:
 
     def best(self) -> tuple[float, float]:
         """Least loss, and its length, between and beyond those that were measured."""
-        losses = [float(functional.cross_entropy(_between(self.measured, each), self.labels)) for each in _LENGTHS]
-        return min(zip(losses, _LENGTHS, strict=True))
+        return min((self.loss_at(each), each) for each in _LENGTHS)
+
+    def loss_at(self, length: float) -> float:
+        """At any length; zero is the model alone."""
+        return float(functional.cross_entropy(_between(self.measured, length), self.labels))
 
     def accuracy_at(self, length: float) -> float:
         """At any length."""

@@ -16,8 +16,8 @@ class FoundBasis:
         rows: examples that went through the model to find it, each time they did; a backward pass counts as two.
         start: from where the run sets out; None: from the model as it is.
         learning_rate, epsilon_exp: that suit the size of its entries; None: those of `sfnode init`.
-        accuracy: 0...1, of the start in the model, on examples that it was not fitted to; None: not known.
-        accuracy_alone: on the same examples, of the model as it is.
+        accuracy: 0...1, of the start in the model, on examples that it was not fitted to; None: not known, or no start.
+        accuracy_alone: on the same examples, of the model as it is; None: not known.
     """
 
     bases: tuple[Basis, ...]

@@ -64,13 +64,13 @@ class Look:
 
 
 def look_at(shared: SharedModel, tensors: Sequence[TensorSpec], examples: Sequence[Example], data: TaskData) -> Look:
-    """One pass over the examples, which come by length."""
+    """One pass over the examples, which come by length. OperatorError: ``tensors`` are no writing layers'."""
     writers = writers_of(shared, tensors)
     contrasts = len(data.label_tokens) - 1
-    if len(writers) < contrasts:
+    if not writers:
         raise OperatorError(
-            f"--source forward: {contrasts + 1} labels need {contrasts} layers, and {len(writers)} of this run are "
-            "known to write to the residual stream; use --source trajectory"
+            "--source forward: none of the run's tensors belongs to a layer that is known to write to the residual "
+            "stream; train the linear layers too (--trainable linear), or use --source trajectory"
         )
     writers = writers[-max(2 * contrasts, round(_LOOKED_AT * len(writers))) :]
     seen: dict[int, list[Tensor]] = {index: [] for index, _ in writers}

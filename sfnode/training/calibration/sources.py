@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from torch import nn
 from transformers import PreTrainedModel
 
 from protocol import limits
@@ -18,12 +19,12 @@ from protocol.state import Coefficients
 from protocol.subspace import Bases, Basis
 from sfnode.model_files import ModelFolder
 from sfnode.storage import UNIT_EXP, locate
-from sfnode.training.calibration.forward import forward_basis
+from sfnode.training.calibration.forward import LABELS_MAX, forward_basis
 from sfnode.training.calibration.found_basis import FoundBasis
 from sfnode.training.calibration.gradient import gradient_basis
 from sfnode.training.calibration.residual_stream import writers_of
 from sfnode.training.calibration.trajectory import trajectory_basis
-from sfnode.training.describe import chosen_groups
+from sfnode.training.describe import RunModel, chosen_groups
 from sfnode.training.model import (
     check_model,
     check_positions,
@@ -63,6 +64,16 @@ def calibrate(
     loaded = _load(folder.path, options.devices)
     tensors = trainable_tensors(loaded, chosen_groups(trainable))
     return basis_of(SharedModel(loaded), tensors, data, options, rank)
+
+
+def calibrate_described(described: RunModel) -> FoundBasis:
+    """The basis of a new run, as `calibrate` makes it where nothing is chosen, from what is in memory already.
+
+    The model moves to the device. OperatorError as `calibrate`.
+    """
+    module: nn.Module = described.model  # whose own `to` has types
+    module.to(choose_device(DeviceOptions().device))
+    return basis_of(SharedModel(described.model), described.tensors, described.data, CalibrationOptions(data=""), None)
 
 
 def recalibrate(
@@ -114,8 +125,8 @@ def basis_of(
 
 def _source(shared: SharedModel, tensors: Sequence[TensorSpec], data: TaskData) -> Source:
     """Forward passes where they will do."""
-    contrasts = len(data.label_tokens) - 1
-    return Source.FORWARD if 0 < contrasts <= len(writers_of(shared, tensors)) else Source.TRAJECTORY
+    is_in_bounds = 1 < len(data.label_tokens) <= LABELS_MAX
+    return Source.FORWARD if is_in_bounds and writers_of(shared, tensors) else Source.TRAJECTORY
 
 
 def _spread(examples: Sequence[Example], count: int) -> Sequence[Example]:

@@ -1,6 +1,6 @@
 """Door: `load_causal_lm`. A model in memory: loaded, probed, quantised, perturbed on its activations, folded."""
 
-from sfnode.training.model.content import check_model, content_of, describe_model
+from sfnode.training.model.content import check_model, content_of, load_described
 from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.loading import (
     LogitScale,
@@ -51,12 +51,12 @@ __all__ = [
     "choose_precision",
     "closed_weights",
     "content_of",
-    "describe_model",
     "fold_weights",
     "is_norm",
     "layers_read_at_last",
     "left_out",
     "load_causal_lm",
+    "load_described",
     "load_in",
     "load_tokenizer",
     "logit_scale",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
@@ -17,9 +18,13 @@ from sfnode.training.model.loading import load_causal_lm
 from sfnode.training.model.model_view import check_configs
 
 
-def describe_model(folder: ModelFolder, sharing: Sharing = Sharing.PEERS) -> ModelSpec:
-    """The manifest's entry for a model. Reads all files, and the weights twice. OperatorError."""
-    return describe_files(folder, content_of(folder.path), sharing)
+def load_described(folder: ModelFolder, sharing: Sharing = Sharing.PEERS) -> tuple[PreTrainedModel, ModelSpec]:
+    """The model in fp32 on the CPU, and the manifest's entry for it. Reads all files, and the weights twice.
+
+    OperatorError as `load_causal_lm` and `describe_files`.
+    """
+    model, content = _load_noting(folder.path, lambda values: values)
+    return model, describe_files(folder, content, sharing)
 
 
 def check_model(folder: Path, spec: ModelSpec) -> None:
@@ -48,20 +53,30 @@ def content_of(folder: Path) -> str:
     Raises:
         OperatorError: as `load_causal_lm`.
     """
+    return _load_noting(folder, _without_memory)[1]
+
+
+def _without_memory(values: Tensor) -> Tensor:
+    """Of the same shape and dtype, all zeros."""
+    return torch.zeros((), dtype=values.dtype).expand(values.shape)
+
+
+def _load_noting(folder: Path, kept: Callable[[Tensor], Tensor]) -> tuple[PreTrainedModel, str]:
+    """The model in fp32, of which each tensor is ``kept`` in memory, and the digest of what was read."""
     digests: dict[str, bytes] = {}
 
-    def take_digest(name: str, values: Tensor) -> Tensor:
+    def note(name: str, values: Tensor) -> Tensor:
         digests[name] = sha256(values.contiguous().numpy().data).digest()
-        return torch.zeros((), dtype=values.dtype).expand(values.shape)  # of the same shape, and no memory
+        return kept(values)
 
-    model = load_causal_lm(folder, torch.device("cpu"), torch.float32, AsRead(_all_names, take_digest))
+    model = load_causal_lm(folder, torch.device("cpu"), torch.float32, AsRead(_all_names, note))
     tensors: dict[int, tuple[str, tuple[int, ...]]] = {}  # by identity: tied ones once, under their first name
     found: dict[int, bytes] = {}  # whichever of its names the files have
     for name, tensor in model.state_dict(keep_vars=True).items():
         if tensor.is_floating_point():
             tensors.setdefault(id(tensor), (name, tuple(tensor.shape)))
             found |= {id(tensor): digests[name]} if name in digests else {}
-    return weights_digest({name: (shape, found[key]) for key, (name, shape) in tensors.items()})
+    return model, weights_digest({name: (shape, found[key]) for key, (name, shape) in tensors.items()})
 
 
 def _all_names(model: PreTrainedModel) -> list[str]:

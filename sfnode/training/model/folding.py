@@ -64,8 +64,8 @@ def moved_tensors(bases: Bases, epochs: Mapping[int, Int64Array]) -> dict[int, d
 
 def _started(bases: Bases, index: int) -> Basis | None:
     """The start's factors of a tensor; None where it does not move it."""
-    found = None if bases.start is None else bases.start.products[index]
-    return found if found is not None and found.u.any() else None
+    start = bases.start
+    return start.products[index] if start is not None and start.moves(index) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,87 @@
+"""What an owner is told of the start that `sfnode init` and `sfnode basis make` have found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from protocol.subspace import Basis
+from sfnode.cli.new_run import describe_start
+from sfnode.demo import data_file
+from sfnode.storage import decode_run_file, read_bases
+from sfnode.training.calibration import FoundBasis
+from sfnode.training.model import loading
+from sfnode.training.task import PromptEncoder
+from tests.support.cli_calls import call
+
+DEMO = ("--model", "embedded:tiny-opt", "--task", "embedded:reviews")
+BASES = (Basis(u=np.ones((4, 1), dtype=np.int8), v=None),)
+
+
+def test_describe_start__a_start_that_helps__how_good_it_is_and_what_it_took() -> None:
+    found = FoundBasis(bases=BASES, rows=1_056, accuracy=0.8, accuracy_alone=0.55)
+    assert describe_start(found) == [
+        "start    80% of held-back examples right before any training; the model alone 55%",
+        "rows     the calibration took 1,056 forward rows; a backward pass counts as two",
+    ]
+
+
+def test_describe_start__none_that_helps__says_so() -> None:
+    start, _ = describe_start(FoundBasis(bases=BASES, rows=64, accuracy_alone=0.55))
+    assert start == (
+        "start    the start does not help on held-back examples; the run begins at the model as it is, "
+        "55% of them right"
+    )
+
+
+def test_init__start_that_does_not_help__a_run_without_one_and_its_columns(tmp_path: Path) -> None:
+    """Of each four examples that look alike, the one that is held back has another label."""
+    rows = [
+        {"sentence": sentence, "label": (label + (number % 4 == 3)) % 2}
+        for label, sentence in enumerate(("a dull film", "a bright film"))
+        for number in range(40)
+    ]
+    (tmp_path / "lies.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    outcome = call("init", *DEMO, "--data", tmp_path / "lies.jsonl", "--out", tmp_path / "a.run", "--json")
+    told = json.loads(outcome.stdout)
+    assert told["start_accuracy"] is None and 0 <= told["model_accuracy"] <= 1
+    assert told["calibration_rows"] > len(rows)
+    manifest = decode_run_file(tmp_path / "a.run").manifest
+    bases = read_bases(manifest, tmp_path / "a.basis")
+    assert manifest.method.start_rank == 0 and bases.start is None
+    assert any(bases.of(0, index).u.any() for index in range(len(manifest.tensors)))
+
+
+def test_describe_start__not_judged__the_rows_alone() -> None:
+    (rows,) = describe_start(FoundBasis(bases=BASES, rows=2_880))
+    assert "2,880 forward rows" in rows
+
+
+@pytest.mark.parametrize("options", [(), ("--plain",)])
+def test_init__with_and_without_a_start__reads_model_and_data_once(
+    options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Describing the model, trying the task, and calibrating use the same model and the same tokens."""
+    loads, rows = counted(monkeypatch, loading, "_load_weights"), counted(monkeypatch, PromptEncoder, "encode")
+    lines = data_file(split="train").read_text("utf-8").splitlines()[:40]
+    (tmp_path / "some.jsonl").write_text("\n".join(lines), "utf-8")
+    outcome = call("init", *DEMO, "--data", tmp_path / "some.jsonl", *options, "--out", tmp_path / "a.run")
+    assert outcome.code == 0, outcome
+    assert (len(loads), len(rows)) == (1, len(lines))
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> list[None]:
+    """Grows by one with each call of that function."""
+    calls: list[None] = []
+    real: Callable[..., object] = getattr(owner, name)
+
+    def noted(*arguments: object) -> object:
+        calls.append(None)
+        return real(*arguments)
+
+    monkeypatch.setattr(owner, name, noted)
+    return calls
