@@ -1,10 +1,11 @@
-"""What the program says while it works: one line per event, as text on a terminal and as JSON elsewhere."""
+"""What the program says while it works: one line per event, as text or, where that is asked for, as JSON."""
 
 from __future__ import annotations
 
 import io
 import json
 import logging
+import math
 import os
 import sys
 import time
@@ -18,17 +19,33 @@ from sfnode.storage import describe_os_error
 _PATIENCE_S: Final = 2.0  # what is done sooner needs no words
 _SCREEN_PAUSE_S: Final = 0.5
 _LINE_PAUSE_S: Final = 5.0
+_PLAIN_PAUSE_S: Final = 30.0  # between lines of progress that stay for people: in a file, a pipe, a journal
 
 
 class Reporter:
-    """Writes events. ``event`` lines stay; ``progress`` lines replace each other on a terminal."""
+    """Writes events. ``event`` lines stay; ``progress`` lines replace each other on a terminal, and are few elsewhere.
 
-    def __init__(self, *, is_json: bool | None = None, stream: TextIO | None = None, level: int = logging.INFO) -> None:
-        """``is_json`` None: JSON unless ``stream`` (stdout by default) is a terminal. ``level``: the least to show."""
+    Args:
+        is_json: a JSON object on each line, all progress among them.
+        stream: stdout by default.
+        level: the least to show.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        is_json: bool = False,
+        stream: TextIO | None = None,
+        level: int = logging.INFO,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._stream = stream or sys.stdout
-        self._is_json = not self._stream.isatty() if is_json is None else is_json
+        self._is_json = is_json
+        self._is_living = self._stream.isatty() and not is_json
         self._is_line_open = False
         self._level = level
+        self._clock, self._progress_s = clock, -math.inf
 
     def event(self, name: str, *lines: str, **fields: object) -> None:
         """Something happened: ``lines`` for people, ``name`` and ``fields`` for programs.
@@ -52,14 +69,17 @@ class Reporter:
         """Where the work stands now; ``text`` as a line of ``event``."""
         if self._is_json:
             self._write_json(name, fields)
-            return
-        self._print(f"\r\x1b[2K{printable(text)}", end="")
-        self._is_line_open = True
+        elif self._is_living:
+            self._print(f"\r\x1b[2K{printable(text)}", end="")
+            self._is_line_open = True
+        elif self._clock() - self._progress_s >= _PLAIN_PAUSE_S:
+            self._progress_s = self._clock()
+            self._print(printable(text))
 
     @property
     def pause_s(self) -> float:
-        """How often progress is worth a line: those for programs stay."""
-        return _LINE_PAUSE_S if self._is_json else _SCREEN_PAUSE_S
+        """How often progress is worth a line."""
+        return _SCREEN_PAUSE_S if self._is_living else _LINE_PAUSE_S
 
     def finish(self) -> None:
         """End an open progress line."""

@@ -8,6 +8,7 @@ import click
 
 from protocol.errors import SfnodeError
 from sfnode import __version__
+from sfnode.cli.ask import ask
 from sfnode.cli.audit import audit
 from sfnode.cli.basis import basis
 from sfnode.cli.bench import bench
@@ -40,7 +41,22 @@ def cli() -> None:
     """
 
 
-for command in (init, run_group, join, testnet, status, doctor, log, evaluate, export, audit, basis, identity, bench):
+for command in (
+    init,
+    run_group,
+    join,
+    testnet,
+    status,
+    doctor,
+    log,
+    evaluate,
+    ask,
+    export,
+    audit,
+    basis,
+    identity,
+    bench,
+):
     cli.add_command(command)
 
 

@@ -11,9 +11,9 @@ import trio
 from protocol.errors import OperatorError
 from protocol.state import Coefficients
 from sfnode.cli.extras import check_can_train
-from sfnode.cli.options import data_dir_option, device_options, json_option, local_model_option
+from sfnode.cli.options import at_step_option, data_dir_option, device_options, json_option, local_model_option
 from sfnode.run import find_model
-from sfnode.storage import evaluation_file, read_state
+from sfnode.storage import AtStep, evaluation_file, read_state
 from sfnode.worker import TrainingConfig, evaluate_states
 from sfnode.worker_protocol import DeviceOptions
 
@@ -25,6 +25,7 @@ from sfnode.worker_protocol import DeviceOptions
     "--eval-data",
     help="Measure on this JSONL file of held-out examples.  [default: the data that come with an embedded task]",
 )
+@at_step_option
 @click.option("--compare", is_flag=True, help="Measure the model as it was before training, too.")
 @device_options
 @json_option
@@ -33,6 +34,7 @@ def evaluate(
     model: str | None,
     revision: str | None,
     eval_data: str | None,
+    at_step: AtStep | None,
     compare: bool,
     devices: DeviceOptions,
     is_json: bool,
@@ -43,7 +45,7 @@ def evaluate(
     Example: sfnode eval --data-dir ~/.sfnode/my-run --eval-data dev.jsonl
     """
     check_can_train()
-    state = read_state(data_dir)
+    state = read_state(data_dir, at_step)
     manifest = state.signed.manifest
     data = evaluation_file(manifest.task, eval_data)
     if data is None:

@@ -9,15 +9,23 @@ import click
 
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.found_model import found_model
-from sfnode.cli.options import FolderPath, data_dir_option, dtype_option, json_option, local_model_option
+from sfnode.cli.options import (
+    FolderPath,
+    at_step_option,
+    data_dir_option,
+    dtype_option,
+    json_option,
+    local_model_option,
+)
 from sfnode.run import find_model
-from sfnode.storage import read_bases, read_state
+from sfnode.storage import AtStep, read_bases, read_state
 
 
 @click.command()
 @data_dir_option
 @local_model_option
 @click.option("--out", type=FolderPath, required=True, help="Write the model into this folder.")
+@at_step_option
 @click.option("--adapter", is_flag=True, help="Write a LoRA adapter for PEFT instead of the whole model.")
 @dtype_option
 @click.option("--force", is_flag=True, help="Replace the folder when it is not empty.")
@@ -27,6 +35,7 @@ def export(
     model: str | None,
     revision: str | None,
     out: Path,
+    at_step: AtStep | None,
     adapter: bool,
     dtype: str,
     force: bool,
@@ -41,7 +50,7 @@ def export(
     from sfnode.training.export import export_adapter, export_model
     from sfnode.training.model import choose_dtype
 
-    state = read_state(data_dir)
+    state = read_state(data_dir, at_step)
     manifest = state.signed.manifest
     bases = read_bases(manifest, state.basis, state.renewals)
     base = found_model(find_model(manifest, model, revision), manifest.model.revision).path

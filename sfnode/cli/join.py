@@ -218,7 +218,7 @@ def join(options: JoinOptions, log_level: str, is_json: bool) -> None:
     if not options.is_relay and options.training.worker_socket is None:
         check_can_train()
     level = LEVELS[log_level]
-    reporter = Reporter(is_json=True if is_json else None, level=level)
+    reporter = Reporter(is_json=is_json, level=level)
     show_log(reporter, level)
     trio.run(_run_until_stopped, options, reporter)
     reporter.finish()

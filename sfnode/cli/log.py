@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from itertools import groupby, islice
+from itertools import groupby, takewhile
 from pathlib import Path
 
 import click
@@ -20,6 +21,7 @@ from sfnode.cli.options import (
     DEFAULT_DATA_DIR,
     FilePath,
     FolderPath,
+    at_step_option,
     data_dir_option,
     json_option,
     number_option,
@@ -28,6 +30,7 @@ from sfnode.reporter import Reporter
 from sfnode.run import find_data_directory
 from sfnode.storage import (
     IDENTITY_FILE,
+    AtStep,
     LogSummary,
     StoredRecords,
     Tell,
@@ -38,6 +41,7 @@ from sfnode.storage import (
     reading,
     replay_all,
     replayed,
+    step_of,
 )
 
 _PROGRESS_S = 1.0
@@ -96,8 +100,9 @@ def _verified(manifest: Manifest, stored: StoredRecords, directory: Path) -> tup
 @log.command()
 @click.argument("directory", type=FolderPath)
 @number_option("--limit", 20, "Show this many of the newest records; 0 shows all.", least=0)
+@at_step_option
 @json_option
-def show(directory: Path, limit: int, is_json: bool) -> None:
+def show(directory: Path, limit: int, at_step: AtStep | None, is_json: bool) -> None:
     """Show the records of a ledger by step and author.
 
     \b
@@ -105,8 +110,11 @@ def show(directory: Path, limit: int, is_json: bool) -> None:
     """
     manifest = read_manifest(directory).manifest
     with replayed(directory, manifest) as replica:
-        skipped = max(0, replica.ledger.updates - limit) if limit else 0
-        for envelope in islice(replica.ledger.envelopes(), skipped, None):
+        envelopes = replica.ledger.envelopes()
+        if at_step is not None:
+            last = step_of(directory, at_step)
+            envelopes = takewhile(lambda envelope: envelope.step < last, envelopes)
+        for envelope in deque(envelopes, maxlen=limit) if limit else envelopes:
             _show(envelope, is_json)
 
 

@@ -12,6 +12,7 @@ import click
 
 from protocol.run import BasisKind, CoreKind, Objective, ScalarKind, ScheduleKind
 from sfnode.run import BEST, BUILTIN_TASKS, HOME, RANK, MethodOptions, TaskOptions, parse_run_addresses
+from sfnode.storage import BEST_STEP, AtStep
 from sfnode.worker_protocol import FLOATS, PRECISIONS, DeviceOptions
 
 Command = Callable[..., None]
@@ -263,6 +264,26 @@ device_options = group(
 json_option = click.option("--json", "is_json", is_flag=True, help="Print JSON, for programs to read.")
 data_dir_option = click.option(
     "--data-dir", type=FolderPath, required=True, help="Use the node whose state is in this data directory."
+)
+
+
+class _AtStep(click.ParamType[AtStep]):
+    name = "step"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> AtStep:
+        if value == BEST_STEP:
+            return BEST_STEP
+        if not value.isdecimal():
+            self.fail(f"{value!r} is neither the number of a step nor {BEST_STEP!r}", param, ctx)
+        return int(value)
+
+
+at_step_option = click.option(
+    "--at-step",
+    type=_AtStep(),
+    metavar="N|best",
+    help="Take the model after the first N steps; `best`: where the loss on this node's held-out data was the least.  "
+    "[default: newest]",
 )
 run_file_option = click.option(
     "--run", "run_file", type=FilePath, help="Read the manifest from this run file instead of asking a bootstrap."

@@ -56,6 +56,7 @@ from sfnode.network import (
 from sfnode.node.basis_fetcher import BasisFetcher
 from sfnode.node.catch_up import CatchUpMonitor, Gap
 from sfnode.node.inbox import joined, next_events, open_inbox
+from sfnode.node.learning_curve import LearningCurve
 from sfnode.node.model_finder import ModelFinder
 from sfnode.node.model_progress import ModelProgress, ModelStage
 from sfnode.node.model_sharing import ModelSharing
@@ -332,8 +333,10 @@ class Daemon:
         """Status file and progress line every second; the end of the run where the config asks for it."""
         writer = StatusWriter(self.config.data_dir / STATUS_FILE, os.getpid(), self.reporter)
         peers_saved = trio.current_time()
-        catch_up = CatchUpMonitor()
+        catch_up, curve = CatchUpMonitor(), LearningCurve(self.config.data_dir, self.reporter)
         while True:
+            if self.trainer is not None:
+                curve.take(self.trainer.statistics.evaluations)
             status, line = writer.write(self.node, self.network, self.trainer, self._model_progress())
             self.reporter.progress("progress", line, **asdict(status))
             gap = Gap(time=status.time, held=status.updates, wanted=status.catching_up)

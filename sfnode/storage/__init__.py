@@ -1,6 +1,7 @@
 """Door: `Store`. The data directory: records, statements, key, bases, and every durable write."""
 
 from sfnode.storage.data_files import EMBEDDED, data_spec, evaluation_file, locate, training_file
+from sfnode.storage.evaluations import Evaluation, best_of, has_become_worse, read_evaluations, write_evaluations
 from sfnode.storage.files import HeldFile, describe_os_error, read_bytes, sync_folder, write_durably, write_json
 from sfnode.storage.identity import IDENTITY_FILE, load_identity, load_or_create_seed, load_seed, store_seed
 from sfnode.storage.log_export_import import LogSummary, Tell, export_log, import_log
@@ -39,11 +40,14 @@ from sfnode.storage.stored_bases import (
     store_basis,
 )
 from sfnode.storage.stored_records import StoredRecords
-from sfnode.storage.stored_state import read_state
+from sfnode.storage.stored_state import BEST_STEP, AtStep, read_state, step_of
 
 __all__ = [
+    "AtStep",
+    "BEST_STEP",
     "BasisSpec",
     "EMBEDDED",
+    "Evaluation",
     "HeldFile",
     "IDENTITY_FILE",
     "LEDGER_FILE",
@@ -59,6 +63,7 @@ __all__ = [
     "basis_in",
     "basis_path",
     "basis_spec",
+    "best_of",
     "check_folder",
     "claim_folder",
     "data_spec",
@@ -66,6 +71,7 @@ __all__ = [
     "describe_os_error",
     "evaluation_file",
     "export_log",
+    "has_become_worse",
     "import_log",
     "is_locked",
     "is_open_to_others",
@@ -76,6 +82,7 @@ __all__ = [
     "read_bases",
     "read_basis_spec",
     "read_bytes",
+    "read_evaluations",
     "read_known_peers",
     "read_manifest",
     "read_records",
@@ -91,6 +98,7 @@ __all__ = [
     "replay_statements",
     "replayed",
     "size_of_run",
+    "step_of",
     "store_basis",
     "store_seed",
     "submit",
@@ -98,6 +106,7 @@ __all__ = [
     "training_file",
     "waiting",
     "write_durably",
+    "write_evaluations",
     "write_json",
     "write_statements",
 ]

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
+from typing import Final, Literal
 
+from protocol.errors import OperatorError
 from protocol.run import SignedManifest
-from protocol.state import Coefficients
+from protocol.state import Coefficients, Replica
+from sfnode.storage.evaluations import best_of, read_evaluations
 from sfnode.storage.store import read_manifest, replayed
 from sfnode.storage.stored_bases import RenewedBasis, basis_in, renewals_for
+
+BEST_STEP: Final = "best"
+AtStep = int | Literal["best"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,19 +33,43 @@ class StoredState:
     renewals: tuple[RenewedBasis, ...]
 
 
-def read_state(data_dir: Path) -> StoredState:
+def read_state(data_dir: Path, at_step: AtStep | None = None) -> StoredState:
     """Verify and replay the ledger of ``data_dir``, read-only: a node may be running there.
 
+    ``at_step``: only the updates of the steps before it; BEST_STEP: before the step whose loss on the node's held-out
+    data was the least.
+
     Raises:
-        OperatorError: no node has run there, or a renewed basis is missing.
+        OperatorError: no node has run there, a renewed basis is missing, or no best step is known.
         StorageDamagedError: a record cannot be right.
     """
     directory = data_dir.expanduser()
     signed = read_manifest(directory)
+    step = None if at_step is None else step_of(directory, at_step)
     with replayed(directory, signed.manifest) as replica:
         return StoredState(
             signed=signed,
-            coefficients=replica.coefficients(),
+            coefficients=replica.coefficients() if step is None else _before(replica, step),
             basis=basis_in(directory, signed.manifest),
             renewals=renewals_for(directory, replica),
         )
+
+
+def step_of(directory: Path, at_step: AtStep) -> int:
+    """The number of a step that may be named `BEST_STEP`. OperatorError: nothing was measured on held-out data."""
+    if at_step != BEST_STEP:
+        return at_step
+    best = best_of(read_evaluations(directory))
+    if best is None:
+        raise OperatorError(
+            f"{directory}: no best step is known, because this node measured nothing on held-out data. Give the number "
+            "of a step; or start nodes with --eval-data"
+        )
+    return best.step
+
+
+def _before(replica: Replica, step: int) -> Coefficients:
+    """What the updates of the steps before ``step`` add up to."""
+    coefficients = Coefficients(replica.manifest)
+    coefficients.add(takewhile(lambda envelope: envelope.step < step, replica.ledger.envelopes()))
+    return coefficients

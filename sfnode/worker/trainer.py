@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -15,7 +15,7 @@ from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Eve
 from protocol.run import SignedManifest
 from protocol.state import Coefficients
 from sfnode.reporter import Reporter
-from sfnode.storage import RenewedBasis
+from sfnode.storage import Evaluation, RenewedBasis
 from sfnode.worker.client import WorkerSession, coefficients_of
 from sfnode.worker.supervisor import supervise
 from sfnode.worker.training_config import TrainingConfig
@@ -51,6 +51,7 @@ class TrainingStatistics:
     restarts: int = 0
     failures: int = 0
     loading_since_s: float | None = None  # by trio's clock; None once the model is in the worker
+    evaluations: list[Evaluation] = field(default_factory=list)  # that nobody has fetched yet
 
 
 class Trainer:
@@ -169,6 +170,9 @@ class Trainer:
             self._reporter.event("evaluation_skipped", text, step=job.step, reason=str(error))
             return
         self.statistics.accuracy = result.accuracy
+        self.statistics.evaluations.append(
+            Evaluation(step=job.step, accuracy=result.accuracy, loss=result.loss, rows=result.rows)
+        )
         self._reporter.event(
             "evaluated",
             f"step {job.step}: accuracy {100 * result.accuracy:.1f} %, loss {result.loss:.3f} on {result.rows} rows",

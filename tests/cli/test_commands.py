@@ -235,6 +235,8 @@ def test_run__from_init_to_export__tells_the_same_in_json(tmp_path: Path) -> Non
     verified = json.loads(call("log", "verify", node, "--json").stdout)
     assert verified["run_id"] == made["run_id"] and verified["updates"] == 8
     told = json.loads(call("eval", "--data-dir", node, "--compare", "--json").stdout)
+    begun = json.loads(call("eval", "--data-dir", node, "--at-step", "0", "--json").stdout)
+    assert begun["after"] == told["before"] != told["after"]
     assert told["state_digest"] == verified["state_digest"]
     assert told["before"]["rows"] == told["after"]["rows"] > 0
     exported = json.loads(call("export", "--data-dir", node, "--out", tmp_path / "model", "--json").stdout)

@@ -60,7 +60,18 @@ def test_join__signal_while_the_worker_starts__ends_both(number: signal.Signals,
 
 
 def test_join__reader_of_its_output_leaves__ends_it_with_one_line(run_file: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "sfnode", "join", "--run", str(run_file), "--data-dir", str(tmp_path), "--relay"]
+    command = [
+        sys.executable,
+        "-m",
+        "sfnode",
+        "join",
+        "--run",
+        str(run_file),
+        "--data-dir",
+        str(tmp_path),
+        "--relay",
+        "--json",
+    ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None and process.stderr is not None
     assert any(b'"started"' in line for line in process.stdout)

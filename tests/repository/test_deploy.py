@@ -26,6 +26,7 @@ from tests.support.daemons import free_port
 
 COMPOSE_FILE = REPOSITORY / "docker-compose.yml"
 DOCKERFILE = REPOSITORY / "deploy" / "Dockerfile"
+HEALTHCHECK = REPOSITORY / "deploy" / "healthcheck.py"
 NODES = ("bootstrap", "worker-1", "worker-2", "worker-3", "late-joiner")
 START_LIMIT_S = 60.0
 
@@ -58,7 +59,16 @@ def test_compose__nodes__have_a_volume_of_their_own_and_a_healthcheck() -> None:
     assert volumes == {name: f"{name}-data:/data" for name in (*NODES, "gpu-worker")}
     assert {volume.partition(":")[0] for volume in volumes.values()} | {"invitation"} == set(content["volumes"])
     for name in NODES:
-        assert content["services"][name]["healthcheck"]["test"][1:3] == ["sfnode", "status"]
+        assert content["services"][name]["healthcheck"]["test"][1:] == healthcheck_of_image()
+
+
+def test_compose__image__is_built_by_one_service_and_runs_without_writing_its_root() -> None:
+    services = compose()["services"]
+    assert [name for name, service in services.items() if "build" in service] == ["invite"]
+    for name in (*NODES, "gpu-worker"):
+        service = services[name]
+        assert (service["read_only"], service["tmpfs"], service["restart"]) == (True, ["/tmp"], "unless-stopped")
+        assert service["logging"]["options"] == {"max-size": "10m", "max-file": "3"}
 
 
 @pytest.mark.parametrize("profile", [(), ("--profile", "gpu")], ids=["cpu", "gpu"])
@@ -100,12 +110,32 @@ def test_compose__command_of_a_service__is_one_that_the_command_line_takes(name:
         parse_command(command)
 
 
-def test_dockerfile__healthcheck__is_a_command_that_the_command_line_takes() -> None:
+def healthcheck_of_image() -> list[str]:
     match = re.search(r"HEALTHCHECK .*?CMD (\[.*?\])", DOCKERFILE.read_text("utf-8"), re.DOTALL)
     assert match is not None
-    name, *arguments = json.loads(match[1])
-    assert name == "sfnode"
-    parse_command(arguments)
+    command: list[str] = json.loads(match[1])
+    return command
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (None, "no node runs here: "),
+        ({"pid": 0, "time": 0.0}, "the node has not reported for "),
+        ({"pid": 1 << 30, "time": 9e9}, "no node runs here: "),
+    ],
+    ids=["none", "old", "gone"],
+)
+def test_healthcheck__no_node_or_a_silent_one__fails_in_a_line(
+    status: dict[str, float] | None, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "status.json"
+    if status is not None:
+        path.write_text(json.dumps(status), "utf-8")
+    command = [sys.executable, "-I", "-S", str(HEALTHCHECK), str(path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert result.stderr.startswith(said) and result.stderr.count("\n") == 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +189,13 @@ class Stage:
 
     def health(self, name: str) -> dict[str, Any]:
         """What the healthcheck prints; {} when it fails."""
+        given = {
+            "python": sys.executable,
+            "/opt/sfnode/healthcheck.py": str(HEALTHCHECK),
+            "/data/status.json": str(self.volume(name) / "status.json"),
+        }
         test = compose()["services"][name]["healthcheck"]["test"]
-        command = [str(self.volume(name)) if part == "/data" else part for part in test[1:]]
+        command = [given.get(part, part) for part in test[1:]]
         result = subprocess.run(command, env=self.environment(), capture_output=True, text=True, check=False)
         return json.loads(result.stdout) if result.returncode == 0 else {}
 

@@ -15,10 +15,17 @@ FORGED = "bye\n2 updates\rError: all is lost"
 CONTROLS = "\x00\x07\x08\x09\x0b\x1b\x7f\x85\x9b\u061c\u200b\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069\ufeff"
 
 
+class TerminalBytes(io.TextIOWrapper):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 def said(text: str, encoding: str = "utf-8") -> str:
     """What a terminal of that encoding gets to see of an event and of a progress line."""
     raw = io.BytesIO()
-    stream = io.TextIOWrapper(raw, encoding=encoding, newline="")
+    stream = TerminalBytes(raw, encoding=encoding, newline="")
     reporter = Reporter(is_json=False, stream=stream)
     reporter.event("dial_failed", f"cannot reach it: {text}")
     reporter.progress("progress", text)

@@ -12,6 +12,7 @@ from sfnode.training.task.encoding import (
 )
 from sfnode.training.task.objective import group_objectives, macro_f1
 from sfnode.training.task.scoring import OutputHead, Scores, score_candidates, score_words, word_logits
+from sfnode.training.task.templates import field_names
 
 __all__ = [
     "CandidateBatch",
@@ -23,6 +24,7 @@ __all__ = [
     "TaskData",
     "batch_of",
     "chunks_of",
+    "field_names",
     "group_objectives",
     "macro_f1",
     "read_examples",

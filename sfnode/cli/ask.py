@@ -1,0 +1,80 @@
+"""``sfnode ask``: what the model answers before and after training, side by side."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sfnode.cli.extras import check_can_train
+from sfnode.cli.found_model import found_model
+from sfnode.cli.options import (
+    at_step_option,
+    data_dir_option,
+    dtype_option,
+    json_option,
+    local_model_option,
+    number_option,
+)
+from sfnode.reporter import printable
+from sfnode.run import find_model
+from sfnode.storage import AtStep, read_bases, read_state
+
+if TYPE_CHECKING:
+    from sfnode.training.asking import Reply
+
+
+@click.command()
+@click.argument("questions", metavar="TEXT...", nargs=-1, required=True)
+@data_dir_option
+@local_model_option
+@at_step_option
+@number_option("--tokens", 40, "Write at most this many tokens, where the task is to go on with a text.")
+@dtype_option
+@json_option
+def ask(
+    questions: tuple[str, ...],
+    data_dir: Path,
+    model: str | None,
+    revision: str | None,
+    at_step: AtStep | None,
+    tokens: int,
+    dtype: str,
+    is_json: bool,
+) -> None:
+    """Ask the model something, before its training and after it. TEXT fills the field of the run's prompt.
+
+    \b
+    Example: sfnode ask --data-dir ~/.sfnode/my-run "a charming and affecting journey"
+             sfnode ask --data-dir ~/.sfnode/my-rte '{"premise": "It rained.", "hypothesis": "It was dry."}'
+    """
+    check_can_train()
+    from sfnode.training.asking import ask
+    from sfnode.training.model import choose_dtype
+
+    state = read_state(data_dir, at_step)
+    manifest = state.signed.manifest
+    bases = read_bases(manifest, state.basis, state.renewals)
+    folder = found_model(find_model(manifest, model, revision), manifest.model.revision).path
+    found = ask(folder, bases, state.coefficients, questions, choose_dtype(dtype), tokens)
+    if is_json:
+        click.echo(json.dumps([asdict(each) for each in found]))
+        return
+    words = [word.strip() for word in manifest.task.label_words]
+    for each in found:
+        click.echo(printable(each.question))
+        for name, reply in (("before", each.before), ("after", each.after)):
+            click.echo(f"  {name:<7} {printable(_shown(reply, words))}")
+
+
+def _shown(reply: Reply, words: list[str]) -> str:
+    """The answer, and how likely it and the others are."""
+    if not reply.shares:
+        return reply.text.strip()
+    if not words:
+        return f"{reply.text} ({max(reply.shares):.0%})"
+    ordered = sorted(zip(reply.shares, words, strict=True), reverse=True)
+    return ", ".join(f"{word} {share:.0%}" for share, word in ordered)

@@ -1,0 +1,62 @@
+"""Keeps what the worker measures on held-out data, names the best step, and warns when the run unlearns."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from protocol.errors import OperatorError
+from sfnode.reporter import Reporter
+from sfnode.storage import Evaluation, best_of, has_become_worse, read_evaluations, write_evaluations
+
+
+class LearningCurve:
+    """The evaluations of one node, also those of its earlier starts.
+
+    Args:
+        directory: the node's data directory.
+        reporter: hears of a run that gets worse, once for each best step; and of a file that cannot be kept.
+    """
+
+    def __init__(self, directory: Path, reporter: Reporter) -> None:
+        self._directory, self._reporter = directory, reporter
+        self._warned_of: Evaluation | None = None
+        self.evaluations: list[Evaluation] = []
+        self._try(self._read)
+
+    def take(self, fresh: list[Evaluation]) -> None:
+        """Empty ``fresh``, and keep what was in it in place of earlier ones of the same steps."""
+        while fresh:
+            self._add(fresh.pop(0))
+
+    def _add(self, evaluation: Evaluation) -> None:
+        others = [each for each in self.evaluations if each.step != evaluation.step]
+        self.evaluations = sorted([*others, evaluation], key=lambda each: each.step)
+        self._try(self._write)
+        self._warn(evaluation)
+
+    def _warn(self, evaluation: Evaluation) -> None:
+        best = best_of(self.evaluations)
+        if best is not None and best != self._warned_of and has_become_worse(self.evaluations):
+            self._warned_of = best
+            text = (
+                f"the loss on held-out data has risen from {best.loss:.3f} at step {best.step} to "
+                f"{evaluation.loss:.3f}. "
+                f"The model of that step can still be had: sfnode export --at-step {best.step}"
+            )
+            fields = {"best_step": best.step, "best_loss": best.loss, "loss": evaluation.loss}
+            self._reporter.event_at(logging.WARNING, "getting_worse", text, step=evaluation.step, **fields)
+
+    def _read(self) -> None:
+        self.evaluations = read_evaluations(self._directory)
+
+    def _write(self) -> None:
+        write_evaluations(self._directory, self.evaluations)
+
+    def _try(self, action: Callable[[], None]) -> None:
+        """A curve that cannot be kept is said, and stops nothing."""
+        try:
+            action()
+        except OperatorError as error:
+            self._reporter.event_at(logging.WARNING, "evaluations_file", str(error), reason=str(error))

@@ -1,0 +1,63 @@
+"""What a node measured on its held-out data, step by step: a file beside the ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import OperatorError
+from protocol.schema import Malformed, from_plain_untrusted
+from sfnode.storage.files import read_bytes, write_json
+
+_FILE: Final = "evaluations.json"
+_LATER: Final = 3  # evaluations after the best one that tell whether it goes wrong
+_WORSE: Final = 1.05  # their mean loss beside the best one's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Of the model after the steps before ``step``.
+
+    Attributes:
+        accuracy: 0...1.
+        loss: mean over the rows, in nats.
+        rows: how many.
+    """
+
+    step: int
+    accuracy: float
+    loss: float
+    rows: int
+
+
+def read_evaluations(directory: Path) -> list[Evaluation]:
+    """In the order of their steps; none where nothing was measured. OperatorError: the file cannot be read."""
+    path = directory / _FILE
+    if not path.exists():
+        return []
+    try:
+        listed = json.loads(read_bytes(path, "evaluations"))
+        found = [from_plain_untrusted(Evaluation, each, str(path)) for each in listed]
+    except (ValueError, TypeError, RecursionError, Malformed):
+        raise OperatorError(f"{path} is damaged. Remove it: only the best step so far is forgotten with it") from None
+    return sorted(found, key=lambda each: each.step)
+
+
+def write_evaluations(directory: Path, evaluations: Sequence[Evaluation]) -> None:
+    """Replace the file. OperatorError when it cannot be written."""
+    write_json(directory / _FILE, [asdict(each) for each in evaluations])
+
+
+def best_of(evaluations: Sequence[Evaluation]) -> Evaluation | None:
+    """The one with the least loss, the earliest of several; None of none."""
+    return min(evaluations, key=lambda each: each.loss, default=None)
+
+
+def has_become_worse(evaluations: Sequence[Evaluation]) -> bool:
+    """Whether the last three evaluations, all after the best one, have a mean loss of more than 105 % of its loss."""
+    best = best_of(evaluations)
+    later = [each.loss for each in evaluations[-_LATER:] if best is not None and each.step > best.step]
+    return best is not None and len(later) == _LATER and sum(later) > _LATER * _WORSE * best.loss

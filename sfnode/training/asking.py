@@ -1,0 +1,149 @@
+"""What a run's model answers, before and after it was trained: for people who want to see, not to measure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from protocol.errors import OperatorError
+from protocol.run import TaskKind, TaskSpec
+from protocol.state import Coefficients
+from protocol.subspace import Bases
+from sfnode.training.model import check_model, fold_weights, load_causal_lm, load_tokenizer
+from sfnode.training.shared_model import SharedModel
+from sfnode.training.task import Example, PromptEncoder, TaskData, batch_of, field_names
+
+_NO_RESPONSE: Final = "."  # stands for the response that is asked for
+_CPU: Final = torch.device("cpu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a model says to one prompt.
+
+    Attributes:
+        text: the likeliest label word or choice, or what the model goes on with.
+        shares: probability of each label word or choice, in their order; empty of a text.
+    """
+
+    text: str
+    shares: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One question; the model before any training, and as the run has made it."""
+
+    question: str
+    before: Reply
+    after: Reply
+
+
+def ask(
+    folder: Path, bases: Bases, coefficients: Coefficients, questions: Sequence[str], dtype: torch.dtype, tokens: int
+) -> list[Comparison]:
+    """Answers to all questions, in their order.
+
+    Args:
+        folder: of the run's model.
+        coefficients: of the trained model; ``bases`` tells where the run started.
+        questions: what stands for the only field of the prompt's template; or a row of the data as a JSON object.
+        tokens: at most so many of a text.
+
+    Raises:
+        OperatorError: a question does not fit the task, or the model is not the run's.
+    """
+    check_model(folder, bases.manifest.model)
+    tokenizer, task = load_tokenizer(folder), bases.manifest.task
+    encoder = PromptEncoder(tokenizer, task)
+    rows = [row_of(task, question) for question in questions]
+    examples = [
+        encoder.encode(row, f"question {number}: {question!r}")[0]
+        for number, (row, question) in enumerate(zip(rows, questions, strict=True), 1)
+    ]
+    shared = SharedModel(load_causal_lm(folder, _CPU, dtype))
+    asked = _Asked(shared, tokenizer, task, encoder.label_tokens, tokens)
+    before = [asked.reply(row, example) for row, example in zip(rows, examples, strict=True)]
+    epochs = {epoch: coefficients.flat(epoch) for epoch in coefficients.epochs()}
+    for name, weight in fold_weights(bases, epochs, shared.switch.base).items():
+        shared.switch.base[name].copy_(weight)
+    after = [asked.reply(row, example) for row, example in zip(rows, examples, strict=True)]
+    return [
+        Comparison(question=question, before=old, after=new)
+        for question, old, new in zip(questions, before, after, strict=True)
+    ]
+
+
+def row_of(task: TaskSpec, question: str) -> dict[str, object]:
+    """A row of the data that asks ``question``, with something in the fields that answer it. OperatorError."""
+    wanted = field_names(task.template or task.completion, "template")
+    usual: dict[str, object] = {"label": 0}
+    if task.kind is TaskKind.COMPLETION:
+        usual |= dict.fromkeys(field_names(task.completion, "completion"), _NO_RESPONSE)
+    try:
+        given = json.loads(question)
+    except (ValueError, RecursionError):
+        given = None
+    if isinstance(given, dict):
+        return {**usual, **given}
+    if len(wanted) != 1 or task.kind is TaskKind.CHOICE:
+        fields = [*wanted, *(["choices"] if task.kind is TaskKind.CHOICE else [])]
+        example = json.dumps({field: ["...", "..."] if field == "choices" else "..." for field in fields})
+        raise OperatorError(f"{question!r}: this run's prompts have several fields; write them as JSON: '{example}'")
+    return {**usual, wanted[0]: question}
+
+
+class _Asked:
+    """One model, at whatever weights it has."""
+
+    def __init__(
+        self,
+        shared: SharedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        task: TaskSpec,
+        label_tokens: tuple[int, ...],
+        tokens: int,
+    ) -> None:
+        self._shared, self._tokenizer, self._task, self._tokens = shared, tokenizer, task, tokens
+        self._data = TaskData(label_tokens=label_tokens)
+
+    @torch.inference_mode()
+    def reply(self, row: Mapping[str, object], example: Example) -> Reply:
+        if self._task.kind is TaskKind.COMPLETION:
+            return Reply(text=self._continued(example), shares=())
+        words = self._task.label_words or [str(choice) for choice in _list(row["choices"])]
+        each = [replace(example, label=number) for number in range(len(words))]
+        batch = batch_of(self._data, each, 1, self._shared.device)
+        shares = (-self._shared.scores(batch, self._data.label_tokens).loss.float()).exp().tolist()
+        return Reply(text=words[shares.index(max(shares))].strip(), shares=tuple(shares))
+
+    def _continued(self, example: Example) -> str:
+        """The likeliest token, again and again."""
+        given = example.tokens if self._task.template else (*example.tokens, *example.candidates[0])
+        prompt_1T = torch.tensor([given], device=self._shared.device)
+        model: Any = _generating(self._shared.model)
+        written = model.generate(
+            input_ids=prompt_1T,
+            attention_mask=torch.ones_like(prompt_1T),
+            max_new_tokens=self._tokens,
+            do_sample=False,
+            pad_token_id=self._data.pad,
+        )
+        return str(self._tokenizer.decode(written[0, len(given) :], skip_special_tokens=True))
+
+
+def _generating(model: PreTrainedModel) -> PreTrainedModel:
+    """Without what a checkpoint says of sampling: it warns where the likeliest token is taken all the same."""
+    settings: Any = model.generation_config
+    settings.temperature = settings.top_p = settings.top_k = None
+    return model
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,126 @@
+"""The model at any step from the log alone; what was measured on held-out data, and when the run gets worse."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from protocol.crypto import Signer
+from protocol.errors import OperatorError
+from protocol.ledger import EnvelopeCodec
+from protocol.run import sign_manifest
+from protocol.state import Coefficients
+from sfnode.node.learning_curve import LearningCurve
+from sfnode.reporter import Reporter
+from sfnode.storage import (
+    BEST_STEP,
+    Evaluation,
+    Store,
+    best_of,
+    has_become_worse,
+    read_evaluations,
+    read_state,
+    write_evaluations,
+)
+from tests.support.manifests import OWNER, small_manifest
+
+SIGNED = sign_manifest(small_manifest(), OWNER)
+ALICE, BOB = (Signer(name.ljust(32, b".")) for name in (b"alice", b"bob"))
+
+
+def of_losses(*losses: float) -> list[Evaluation]:
+    """Every ten steps."""
+    return [Evaluation(step=10 * number, accuracy=0.5, loss=loss, rows=100) for number, loss in enumerate(losses)]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """The data directory of a node that has stopped: two authors, ten steps each."""
+    store = Store(tmp_path, SIGNED)
+    codec = EnvelopeCodec(SIGNED.manifest)
+    store.add(
+        [codec.seal(who, step, (step - 4,)).record for step in range(10) for who in (ALICE, BOB)], is_durable=True
+    )
+    store.close()
+    return tmp_path
+
+
+@pytest.mark.parametrize("steps", [0, 1, 6, 10, 99])
+def test_read_state__at_a_step__is_what_the_updates_before_it_add_up_to(steps: int, directory: Path) -> None:
+    codec = EnvelopeCodec(SIGNED.manifest)
+    expected = Coefficients(SIGNED.manifest)
+    expected.add(
+        codec.decode_untrusted(codec.seal(who, step, (step - 4,)).record)
+        for step in range(min(steps, 10))
+        for who in (ALICE, BOB)
+    )
+    assert read_state(directory, steps).coefficients.digest() == expected.digest()
+    is_all = read_state(directory).coefficients.digest() == expected.digest()
+    assert is_all == (steps >= 10)
+
+
+def test_read_state__at_the_best_step__is_the_one_of_least_loss(directory: Path) -> None:
+    measured = [Evaluation(step=step, accuracy=0.9, loss=loss, rows=9) for step, loss in ((2, 0.7), (5, 0.4), (9, 0.6))]
+    write_evaluations(directory, measured)
+    assert read_state(directory, BEST_STEP).coefficients.digest() == read_state(directory, 5).coefficients.digest()
+
+
+def test_read_state__best_step_of_a_node_that_measured_nothing__says_what_to_do(directory: Path) -> None:
+    with pytest.raises(OperatorError, match=r"no best step is known, because .* Give the number"):
+        read_state(directory, BEST_STEP)
+
+
+@pytest.mark.parametrize("content", ["[1]", '[{"step": 1}]', "{", '"best"', "[" * 9_999])
+def test_read_evaluations__damaged_file__is_named_with_a_way_out(content: str, tmp_path: Path) -> None:
+    (tmp_path / "evaluations.json").write_text(content, "utf-8")
+    with pytest.raises(OperatorError, match=r"evaluations.json is damaged. Remove it"):
+        read_evaluations(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("losses", "is_worse"),
+    [
+        ((0.7, 0.4, 0.45, 0.45, 0.45), True),
+        ((0.7, 0.4, 0.41, 0.41, 0.41), False),  # within five per cent
+        ((0.7, 0.4, 0.9, 0.9), False),  # too early to tell
+        ((0.4, 0.9, 0.9, 0.9, 0.3), False),
+        ((), False),
+    ],
+)
+def test_has_become_worse__after_three_more_evaluations__tells(losses: tuple[float, ...], is_worse: bool) -> None:
+    assert has_become_worse(of_losses(*losses)) == is_worse
+
+
+def test_curve__run_unlearns__is_said_once_with_the_command_that_helps_and_outlives_a_restart(tmp_path: Path) -> None:
+    said = io.StringIO()
+    curve = LearningCurve(tmp_path, Reporter(is_json=False, stream=said))
+    curve.take(of_losses(0.7, 0.4, 0.5, 0.5, 0.5, 0.6))
+    assert said.getvalue() == (
+        "the loss on held-out data has risen from 0.400 at step 10 to 0.500. The model of that step can still be had: "
+        "sfnode export --at-step 10\n"
+    )
+    again = LearningCurve(tmp_path, Reporter(is_json=False, stream=said))
+    best = best_of(again.evaluations)
+    assert best is not None and best.step == 10 and len(again.evaluations) == 6
+    again.take([Evaluation(step=10, accuracy=0.5, loss=0.9, rows=100)])  # measured again: the newer one counts
+    assert [each.loss for each in read_evaluations(tmp_path)] == [0.7, 0.9, 0.5, 0.5, 0.5, 0.6]
+
+
+def test_curve__damaged_file__is_said_and_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "evaluations.json").write_text("{", "utf-8")
+    said = io.StringIO()
+    curve = LearningCurve(tmp_path, Reporter(is_json=False, stream=said))
+    assert "evaluations.json is damaged. Remove it: only the best step" in said.getvalue()
+    curve.take(of_losses(0.5))
+    assert json.loads((tmp_path / "evaluations.json").read_text("utf-8"))[0]["loss"] == 0.5
+
+
+def test_curve__file_cannot_be_written__is_said_and_stops_nothing(tmp_path: Path) -> None:
+    said = io.StringIO()
+    curve = LearningCurve(tmp_path / "file" / "node", Reporter(is_json=False, stream=said))
+    (tmp_path / "file").write_text("", "utf-8")
+    curve.take(of_losses(0.5))
+    assert "cannot write" in said.getvalue() and len(curve.evaluations) == 1

@@ -1,0 +1,112 @@
+"""What a run's model answers, before and after: the updates count, and every kind of task can be asked."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from protocol.errors import OperatorError
+from protocol.state import CoefficientLayout, Coefficients
+from protocol.subspace import Bases
+from sfnode.model_files import resolve_model
+from sfnode.training.asking import Comparison, ask, row_of
+from tests.support.cli_calls import call
+from tests.support.daemons import demo_run
+from tests.support.task_specs import CHOICE, CLASSIFICATION, COMPLETION, LONG_WORDS, TEXT, task_spec
+
+MODEL = resolve_model("embedded:tiny-opt").path
+CHOICES = json.dumps({"sentence": "a film that was", "choices": ["good", "really bad", "long"]})
+
+
+def asked(fields: dict[str, Any], *questions: str, moved: int = 0) -> list[Comparison]:
+    """By the embedded model, whose coefficients are all ``moved``."""
+    manifest = replace(demo_run(steps=4).manifest, task=task_spec({**fields, "max_tokens": 32}))
+    coefficients = Coefficients(manifest)
+    coefficients.set_flat(0, np.full(CoefficientLayout(manifest).size, moved, dtype=np.int64))
+    return ask(MODEL, Bases(manifest), coefficients, questions, torch.float32, 6)
+
+
+@pytest.mark.parametrize(
+    ("fields", "question", "answers"),
+    [
+        ({**CLASSIFICATION, "label_words": [" no", " yes"]}, "a good film", {"no", "yes"}),
+        (LONG_WORDS, "a good film", {"very dull", "bright", "not a bad film"}),
+        (CHOICE, CHOICES, {"good", "really bad", "long"}),
+    ],
+)
+def test_ask__labels_and_choices__have_shares_that_add_up(
+    fields: dict[str, Any], question: str, answers: set[str]
+) -> None:
+    (found,) = asked(fields, question)
+    assert found.before == found.after
+    assert found.before.text in answers
+    assert len(found.before.shares) == len(answers)
+    assert sum(found.before.shares) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("fields", "question"), [(COMPLETION, "a film"), (TEXT, "this film was")])
+def test_ask__texts__are_gone_on_with(fields: dict[str, Any], question: str) -> None:
+    (found,) = asked(fields, question)
+    assert found.before.shares == ()
+    assert found.before.text.strip()
+    assert question not in found.before.text
+
+
+def test_ask__coefficients__change_the_answer_after_and_not_the_one_before() -> None:
+    yes_no = {**CLASSIFICATION, "label_words": [" no", " yes"]}
+    (still,), (moved,) = asked(yes_no, "a good film"), asked(yes_no, "a good film", moved=1 << 22)
+    assert moved.before == still.before
+    assert moved.after != still.after
+
+
+def test_ask__several_questions__answers_in_their_order() -> None:
+    yes_no = {**CLASSIFICATION, "label_words": [" no", " yes"]}
+    questions = ("a good film", "a bad film", '{"sentence": "a good film"}')
+    found = asked(yes_no, *questions)
+    assert [each.question for each in found] == [*questions]
+    assert found[0].before == found[2].before != found[1].before
+
+
+@pytest.mark.parametrize(
+    ("fields", "question", "said"),
+    [
+        (
+            CHOICE,
+            "a film",
+            r"""several fields; write them as JSON: '{"sentence": "...", "choices": \["...", "..."\]}'""",
+        ),
+        ({**CLASSIFICATION, "template": "{a} and {b}"}, "x", r"""write them as JSON: '{"a": "...", "b": "..."}'"""),
+    ],
+)
+def test_row_of__prompt_with_several_fields__shows_how_to_write_them(
+    fields: dict[str, Any], question: str, said: str
+) -> None:
+    with pytest.raises(OperatorError, match=said):
+        row_of(task_spec(fields), question)
+
+
+def test_ask__row_that_does_not_fit__is_named_with_its_number() -> None:
+    with pytest.raises(OperatorError, match=r"question 2: .* field 'sentence' is missing"):
+        asked(CLASSIFICATION, "a film", '{"text": "a film"}')
+
+
+def test_command__run_with_a_start__answers_at_any_step(tmp_path: Path) -> None:
+    task = ("--model", "embedded:tiny-opt", "--task", "embedded:reviews", "--steps", 4)
+    made = json.loads(call("init", *task, "--out", tmp_path / "a.run", "--json").stdout)
+    own = ("--basis", made["basis"], "--invite", made["invitation"], "--data-dir", tmp_path / "node")
+    assert call("join", "--run", tmp_path / "a.run", *own, "--exit-when-finished", "--threads", 1).code == 0
+    told = call("ask", "--data-dir", tmp_path / "node", "a good film")
+    assert told.stdout.splitlines()[0] == "a good film"
+    assert [line.split()[0] for line in told.stdout.splitlines()[1:]] == ["before", "after"]
+    (first,), (last,) = (
+        json.loads(call("ask", "--data-dir", tmp_path / "node", "a good film", *more, "--json").stdout)
+        for more in (("--at-step", 0), ())
+    )
+    assert first["before"] == last["before"] != first["after"]  # the start counts: it is there at step 0
+    assert first["after"] != last["after"]
