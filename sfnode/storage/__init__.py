@@ -26,12 +26,15 @@ from sfnode.storage.store import (
     replayed,
 )
 from sfnode.storage.stored_bases import (
+    BASIS_ENDING,
     UNIT_EXP,
     BasisSpec,
     RenewedBasis,
+    basis_beside,
     basis_in,
     basis_path,
     basis_spec,
+    moved_by_start,
     read_bases,
     read_basis_spec,
     renewals_for,
@@ -42,6 +45,7 @@ from sfnode.storage.stored_records import StoredRecords
 from sfnode.storage.stored_state import read_state
 
 __all__ = [
+    "BASIS_ENDING",
     "BasisSpec",
     "EMBEDDED",
     "HeldFile",
@@ -56,6 +60,7 @@ __all__ = [
     "StoredRecords",
     "Tell",
     "UNIT_EXP",
+    "basis_beside",
     "basis_in",
     "basis_path",
     "basis_spec",
@@ -73,6 +78,7 @@ __all__ = [
     "load_or_create_seed",
     "load_seed",
     "locate",
+    "moved_by_start",
     "read_bases",
     "read_basis_spec",
     "read_bytes",
