@@ -20,8 +20,8 @@ from sfnode.cli.options import (
     model_option,
     number_option,
 )
-from sfnode.run import BASIS_ENDING, DataOptions, check_owner, new_invitation
-from sfnode.storage import write_durably
+from sfnode.run import DataOptions, check_owner, new_invitation
+from sfnode.storage import BASIS_ENDING, write_durably
 
 _data_options = group(
     "data",

@@ -27,8 +27,8 @@ from sfnode.cli.options import (
     model_option,
     number_option,
 )
-from sfnode.run import BASIS_ENDING, DataOptions, without_start
-from sfnode.storage import EMBEDDED, evaluation_file, training_file
+from sfnode.run import DataOptions, without_start
+from sfnode.storage import BASIS_ENDING, EMBEDDED, evaluation_file, training_file
 from sfnode.testnet import Learnt, LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode, NodeOutcome
 from sfnode.worker import TrainingConfig
 from sfnode.worker_protocol import DeviceOptions

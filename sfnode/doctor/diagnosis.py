@@ -17,8 +17,15 @@ from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknow
 from sfnode.model_files import find_model_folder
 from sfnode.network import decode_peers
 from sfnode.node import read_status
-from sfnode.run import basis_beside
-from sfnode.storage import MANIFEST_FILE, basis_in, is_locked, read_known_peers, read_manifest, size_of_run
+from sfnode.storage import (
+    MANIFEST_FILE,
+    basis_beside,
+    basis_in,
+    is_locked,
+    read_known_peers,
+    read_manifest,
+    size_of_run,
+)
 from sfnode.worker_protocol import DeviceReport, free_memory
 
 _QUICK_S: Final = 20.0

@@ -12,10 +12,9 @@ from typing import Any, Final
 from protocol.errors import OperatorError
 from protocol.limits import RECORDS_IN_MEMORY_MAX, SPAN_STEPS
 from protocol.run import BasisKind, Manifest, TaskKind, TensorSpec, coefficient_count
-from protocol.subspace import Start
 from sfnode.doctor.findings import Finding, Verdict, fail, ok, unknown, warning
 from sfnode.model_files import INDEX_FILE, find_model_folder, weight_files
-from sfnode.storage import read_bases
+from sfnode.storage import moved_by_start
 from sfnode.worker_protocol import PRECISIONS, Precision, free_disk, plan_weights, temporary_folder
 
 _HEADER_BYTES_MAX: Final = 100 << 20  # safetensors' own bound
@@ -132,8 +131,8 @@ def plan_memory(
     split = plan_weights(linear, others, dtype, device_memory)
     closed = int(_closed_bytes(manifest, precision))
     closed_waiting = closed * split.waiting_bytes // max(1, others + sum(linear.values()))
-    start = _start_of(manifest, basis)
-    started = _started_bytes(manifest, start, precision)
+    moved = _moved_by_start(manifest, basis)
+    started = _started_bytes(manifest, moved, precision)
     start_waiting = sum(started.get(name, 0) for name in split.waiting)
     return MemoryPlan(
         weights=split.on_device,
@@ -144,7 +143,7 @@ def plan_memory(
         closed=closed - closed_waiting,
         start=sum(started.values()) - start_waiting,
         start_waiting=start_waiting,
-        is_start_known=start is not None or not started,
+        is_start_known=moved is not None,
         bases=int(_epochs_kept(manifest) * _basis_entries(manifest.tensors, manifest) * precision.compute_bytes),
         activations=int(_activation_bytes(manifest, _config(folder), largest, precision)),
         ledger=_ledger_memory_bytes(manifest) + 16 * coefficient_count(manifest),
@@ -231,23 +230,23 @@ def _closed_bytes(manifest: Manifest, precision: Precision) -> float:
     return sum(_folded_bytes(tensor, columns, precision) for tensor in manifest.tensors) if columns else 0
 
 
-def _start_of(manifest: Manifest, basis: Path | None) -> Start | None:
-    """The run's start; None where it has none, or the file is not here or not the run's: whoever needs it says so."""
-    if basis is None or not manifest.method.start_rank:
-        return None
+def _moved_by_start(manifest: Manifest, basis: Path | None) -> frozenset[int] | None:
+    """Numbers of the tensors; None where the file is not here, or not the run's: whoever needs it says so."""
+    if not manifest.method.start_rank:
+        return frozenset()
     try:
-        return read_bases(manifest, basis).start
+        return None if basis is None else moved_by_start(manifest, basis)
     except OperatorError:
         return None
 
 
-def _started_bytes(manifest: Manifest, start: Start | None, precision: Precision) -> dict[str, int]:
-    """What each tensor becomes that the start moves, by name; of a start that is not known, each that it may move."""
+def _started_bytes(manifest: Manifest, moved: frozenset[int] | None, precision: Precision) -> dict[str, int]:
+    """What each tensor becomes that the start moves, by name; ``moved`` None: each that a start may move."""
     columns = manifest.method.start_rank
     return {
         tensor.name: int(_folded_bytes(tensor, columns, precision))
         for index, tensor in enumerate(manifest.tensors)
-        if columns and tensor.cols and (start is None or start.moves(index))
+        if (index in moved if moved is not None else tensor.cols)
     }
 
 

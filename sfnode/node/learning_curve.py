@@ -8,7 +8,7 @@ from pathlib import Path
 
 from protocol.errors import OperatorError
 from sfnode.reporter import Reporter
-from sfnode.storage import Evaluation, best_of, has_become_worse, read_evaluations, write_evaluations
+from sfnode.storage import EvaluatedStep, best_of, has_become_worse, read_evaluations, write_evaluations
 
 
 class LearningCurve:
@@ -21,22 +21,22 @@ class LearningCurve:
 
     def __init__(self, directory: Path, reporter: Reporter) -> None:
         self._directory, self._reporter = directory, reporter
-        self._warned_of: Evaluation | None = None
-        self.evaluations: list[Evaluation] = []
+        self._warned_of: EvaluatedStep | None = None
+        self.evaluations: list[EvaluatedStep] = []
         self._try(self._read)
 
-    def take(self, fresh: list[Evaluation]) -> None:
+    def take(self, fresh: list[EvaluatedStep]) -> None:
         """Empty ``fresh``, and keep what was in it in place of earlier ones of the same steps."""
         while fresh:
             self._add(fresh.pop(0))
 
-    def _add(self, evaluation: Evaluation) -> None:
+    def _add(self, evaluation: EvaluatedStep) -> None:
         others = [each for each in self.evaluations if each.step != evaluation.step]
         self.evaluations = sorted([*others, evaluation], key=lambda each: each.step)
         self._try(self._write)
         self._warn(evaluation)
 
-    def _warn(self, evaluation: Evaluation) -> None:
+    def _warn(self, evaluation: EvaluatedStep) -> None:
         best = best_of(self.evaluations)
         if best is not None and best != self._warned_of and has_become_worse(self.evaluations):
             self._warned_of = best

@@ -25,11 +25,10 @@ from sfnode.run.node_options import (
 )
 from sfnode.run.owner_key import check_owner, new_invitation
 from sfnode.run.run_address import RunAddress, address_for_others, parse_run_addresses
-from sfnode.run.run_source import BASIS_ENDING, basis_beside, find_basis, find_manifest
+from sfnode.run.run_source import find_basis, find_manifest
 from sfnode.run.task_options import DataOptions, TaskOptions, texts_of
 
 __all__ = [
-    "BASIS_ENDING",
     "BEST",
     "BUILTIN_TASKS",
     "DataOptions",
@@ -47,7 +46,6 @@ __all__ = [
     "TaskOptions",
     "TrainingOptions",
     "address_for_others",
-    "basis_beside",
     "build_manifest",
     "check_owner",
     "claim_invitation",

@@ -3,23 +3,29 @@ operator's files, from the data directory, or from a bootstrap, in this order.""
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 from protocol.errors import OperatorError, Reject
 from protocol.run import BasisKind, Manifest, SignedManifest, decode_run_untrusted
 from sfnode.network import DialReport, Download, basis_of, fetch, fetch_manifest
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import RunSource
-from sfnode.storage import MANIFEST_FILE, basis_in, decode_run_file, read_bases, read_bytes, read_manifest, store_basis
+from sfnode.storage import (
+    MANIFEST_FILE,
+    basis_beside,
+    basis_in,
+    decode_run_file,
+    read_bases,
+    read_bytes,
+    read_manifest,
+    store_basis,
+)
 
 _SEED_BYTES = 32  # fetching needs an identity, but none that is known: a new one each time
 _PROGRESS_S = 1.0
-BASIS_ENDING: Final = ".basis"  # of the file that `sfnode init` writes beside the run's
 
 
 async def find_manifest(source: RunSource, reporter: Reporter) -> SignedManifest:
@@ -76,15 +82,6 @@ async def find_basis(manifest: Manifest, source: RunSource, data_dir: Path, repo
         if held is not None:
             reporter.event("basis_damaged", f"{error}: asking the bootstrap", file=str(held))
     return await _fetch_basis(manifest, source.bootstrap.nodes, data_dir, reporter)
-
-
-def basis_beside(manifest: Manifest, run_file: Path | None) -> Path | None:
-    """Where `sfnode init` wrote the run's basis, if it is there: the run's file with another ending. OperatorError."""
-    path = None if run_file is None else run_file.with_suffix(BASIS_ENDING)
-    if path is None or not path.is_file():
-        return None
-    digest = hashlib.sha256(read_bytes(path, "the basis")).hexdigest()
-    return path if digest == manifest.method.basis_sha256 else None
 
 
 async def _fetch_basis(manifest: Manifest, bootstrap: tuple[str, ...], data_dir: Path, reporter: Reporter) -> Path:

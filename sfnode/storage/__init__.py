@@ -1,7 +1,7 @@
 """Door: `Store`. The data directory: records, statements, key, bases, and every durable write."""
 
 from sfnode.storage.data_files import EMBEDDED, data_spec, evaluation_file, locate, training_file
-from sfnode.storage.evaluations import Evaluation, best_of, has_become_worse, read_evaluations, write_evaluations
+from sfnode.storage.evaluations import EvaluatedStep, best_of, has_become_worse, read_evaluations, write_evaluations
 from sfnode.storage.files import HeldFile, describe_os_error, read_bytes, sync_folder, write_durably, write_json
 from sfnode.storage.identity import IDENTITY_FILE, load_identity, load_or_create_seed, load_seed, store_seed
 from sfnode.storage.log_export_import import LogSummary, Tell, export_log, import_log
@@ -27,12 +27,15 @@ from sfnode.storage.store import (
     replayed,
 )
 from sfnode.storage.stored_bases import (
+    BASIS_ENDING,
     UNIT_EXP,
     BasisSpec,
     RenewedBasis,
+    basis_beside,
     basis_in,
     basis_path,
     basis_spec,
+    moved_by_start,
     read_bases,
     read_basis_spec,
     renewals_for,
@@ -45,9 +48,10 @@ from sfnode.storage.stored_state import BEST_STEP, AtStep, read_state, step_of
 __all__ = [
     "AtStep",
     "BEST_STEP",
+    "BASIS_ENDING",
     "BasisSpec",
     "EMBEDDED",
-    "Evaluation",
+    "EvaluatedStep",
     "HeldFile",
     "IDENTITY_FILE",
     "LEDGER_FILE",
@@ -60,6 +64,7 @@ __all__ = [
     "StoredRecords",
     "Tell",
     "UNIT_EXP",
+    "basis_beside",
     "basis_in",
     "basis_path",
     "basis_spec",
@@ -79,6 +84,7 @@ __all__ = [
     "load_or_create_seed",
     "load_seed",
     "locate",
+    "moved_by_start",
     "read_bases",
     "read_basis_spec",
     "read_bytes",

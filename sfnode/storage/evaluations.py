@@ -18,7 +18,7 @@ _WORSE: Final = 1.05  # their mean loss beside the best one's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
+class EvaluatedStep:
     """Of the model after the steps before ``step``.
 
     Attributes:
@@ -33,30 +33,30 @@ class Evaluation:
     rows: int
 
 
-def read_evaluations(directory: Path) -> list[Evaluation]:
+def read_evaluations(directory: Path) -> list[EvaluatedStep]:
     """In the order of their steps; none where nothing was measured. OperatorError: the file cannot be read."""
     path = directory / _FILE
     if not path.exists():
         return []
     try:
         listed = json.loads(read_bytes(path, "evaluations"))
-        found = [from_plain_untrusted(Evaluation, each, str(path)) for each in listed]
+        found = [from_plain_untrusted(EvaluatedStep, each, str(path)) for each in listed]
     except (ValueError, TypeError, RecursionError, Malformed):
         raise OperatorError(f"{path} is damaged. Remove it: only the best step so far is forgotten with it") from None
     return sorted(found, key=lambda each: each.step)
 
 
-def write_evaluations(directory: Path, evaluations: Sequence[Evaluation]) -> None:
+def write_evaluations(directory: Path, evaluations: Sequence[EvaluatedStep]) -> None:
     """Replace the file. OperatorError when it cannot be written."""
     write_json(directory / _FILE, [asdict(each) for each in evaluations])
 
 
-def best_of(evaluations: Sequence[Evaluation]) -> Evaluation | None:
+def best_of(evaluations: Sequence[EvaluatedStep]) -> EvaluatedStep | None:
     """The one with the least loss, the earliest of several; None of none."""
     return min(evaluations, key=lambda each: each.loss, default=None)
 
 
-def has_become_worse(evaluations: Sequence[Evaluation]) -> bool:
+def has_become_worse(evaluations: Sequence[EvaluatedStep]) -> bool:
     """Whether the last three evaluations, all after the best one, have a mean loss of more than 105 % of its loss."""
     best = best_of(evaluations)
     later = [each.loss for each in evaluations[-_LATER:] if best is not None and each.step > best.step]

@@ -15,6 +15,7 @@ from protocol.subspace import Bases, BasisContent, Published, decode_basis_untru
 from sfnode.storage.files import read_bytes, write_durably
 
 BASIS_FILE: Final = "basis.bin"  # in a node's data directory: the one that the manifest names
+BASIS_ENDING: Final = ".basis"  # of the file that `sfnode init` writes beside the run's
 UNIT_EXP: Final = 3  # of the files that `sfnode basis make` writes: one is 8, and rounding costs 0.1 % of the energy
 
 
@@ -70,6 +71,15 @@ def basis_in(data_dir: Path, manifest: Manifest) -> Path | None:
     return path if manifest.method.basis is BasisKind.PUBLISHED and path.exists() else None
 
 
+def basis_beside(manifest: Manifest, run_file: Path | None) -> Path | None:
+    """Where `sfnode init` wrote the run's basis, if it is there: the run's file with another ending. OperatorError."""
+    path = None if run_file is None else run_file.with_suffix(BASIS_ENDING)
+    if path is None or not path.is_file():
+        return None
+    digest = hashlib.sha256(read_bytes(path, "the basis")).hexdigest()
+    return path if digest == manifest.method.basis_sha256 else None
+
+
 def basis_path(data_dir: Path, manifest: Manifest, sha256: str) -> Path:
     """Where a node keeps the run's published basis with this hash."""
     return data_dir / (BASIS_FILE if sha256 == manifest.method.basis_sha256 else f"basis-{sha256[:16]}.bin")
@@ -114,6 +124,12 @@ def read_bases(manifest: Manifest, path: Path | None, renewals: Sequence[Renewed
         content = _decode(manifest, read_bytes(Path(each.file), "the basis"), each.file, each.sha256)
         later[each.from_epoch] = Published(sha256=each.sha256, bases=content.bases)
     return Bases(manifest, first, later)
+
+
+def moved_by_start(manifest: Manifest, path: Path) -> frozenset[int]:
+    """Numbers of the tensors that the start in ``path`` moves, the file of the run's basis; OperatorError."""
+    start = read_bases(manifest, path).start
+    return frozenset(index for index in range(len(manifest.tensors)) if start is not None and start.moves(index))
 
 
 def store_basis(manifest: Manifest, data: bytes, *, origin: str, data_dir: Path, sha256: str | None = None) -> Path:

@@ -15,7 +15,7 @@ from protocol.events import EstimateFinished, EstimateLost, EstimateSkipped, Eve
 from protocol.run import SignedManifest
 from protocol.state import Coefficients
 from sfnode.reporter import Reporter
-from sfnode.storage import Evaluation, RenewedBasis
+from sfnode.storage import EvaluatedStep, RenewedBasis
 from sfnode.worker.client import WorkerSession, coefficients_of
 from sfnode.worker.supervisor import supervise
 from sfnode.worker.training_config import TrainingConfig
@@ -51,7 +51,7 @@ class TrainingStatistics:
     restarts: int = 0
     failures: int = 0
     loading_since_s: float | None = None  # by trio's clock; None once the model is in the worker
-    evaluations: list[Evaluation] = field(default_factory=list)  # that nobody has fetched yet
+    evaluations: list[EvaluatedStep] = field(default_factory=list)  # that nobody has fetched yet
 
 
 class Trainer:
@@ -171,7 +171,7 @@ class Trainer:
             return
         self.statistics.accuracy = result.accuracy
         self.statistics.evaluations.append(
-            Evaluation(step=job.step, accuracy=result.accuracy, loss=result.loss, rows=result.rows)
+            EvaluatedStep(step=job.step, accuracy=result.accuracy, loss=result.loss, rows=result.rows)
         )
         self._reporter.event(
             "evaluated",

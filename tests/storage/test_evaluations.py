@@ -17,7 +17,7 @@ from sfnode.node.learning_curve import LearningCurve
 from sfnode.reporter import Reporter
 from sfnode.storage import (
     BEST_STEP,
-    Evaluation,
+    EvaluatedStep,
     Store,
     best_of,
     has_become_worse,
@@ -31,9 +31,9 @@ SIGNED = sign_manifest(small_manifest(), OWNER)
 ALICE, BOB = (Signer(name.ljust(32, b".")) for name in (b"alice", b"bob"))
 
 
-def of_losses(*losses: float) -> list[Evaluation]:
+def of_losses(*losses: float) -> list[EvaluatedStep]:
     """Every ten steps."""
-    return [Evaluation(step=10 * number, accuracy=0.5, loss=loss, rows=100) for number, loss in enumerate(losses)]
+    return [EvaluatedStep(step=10 * number, accuracy=0.5, loss=loss, rows=100) for number, loss in enumerate(losses)]
 
 
 @pytest.fixture
@@ -63,7 +63,9 @@ def test_read_state__at_a_step__is_what_the_updates_before_it_add_up_to(steps: i
 
 
 def test_read_state__at_the_best_step__is_the_one_of_least_loss(directory: Path) -> None:
-    measured = [Evaluation(step=step, accuracy=0.9, loss=loss, rows=9) for step, loss in ((2, 0.7), (5, 0.4), (9, 0.6))]
+    measured = [
+        EvaluatedStep(step=step, accuracy=0.9, loss=loss, rows=9) for step, loss in ((2, 0.7), (5, 0.4), (9, 0.6))
+    ]
     write_evaluations(directory, measured)
     assert read_state(directory, BEST_STEP).coefficients.digest() == read_state(directory, 5).coefficients.digest()
 
@@ -105,7 +107,7 @@ def test_curve__run_unlearns__is_said_once_with_the_command_that_helps_and_outli
     again = LearningCurve(tmp_path, Reporter(is_json=False, stream=said))
     best = best_of(again.evaluations)
     assert best is not None and best.step == 10 and len(again.evaluations) == 6
-    again.take([Evaluation(step=10, accuracy=0.5, loss=0.9, rows=100)])  # measured again: the newer one counts
+    again.take([EvaluatedStep(step=10, accuracy=0.5, loss=0.9, rows=100)])  # measured again: the newer one counts
     assert [each.loss for each in read_evaluations(tmp_path)] == [0.7, 0.9, 0.5, 0.5, 0.5, 0.6]
 
 
