@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
-from protocol.schema import Malformed, from_plain_untrusted
 from sfnode.storage.files import read_bytes, write_json
 
 _FILE: Final = "evaluations.json"
@@ -39,9 +38,16 @@ def read_evaluations(directory: Path) -> list[EvaluatedStep]:
     if not path.exists():
         return []
     try:
-        listed = json.loads(read_bytes(path, "evaluations"))
-        found = [from_plain_untrusted(EvaluatedStep, each, str(path)) for each in listed]
-    except (ValueError, TypeError, RecursionError, Malformed):
+        found = [
+            EvaluatedStep(
+                step=int(each["step"]),
+                accuracy=float(each["accuracy"]),
+                loss=float(each["loss"]),
+                rows=int(each["rows"]),
+            )
+            for each in json.loads(read_bytes(path, "evaluations"))
+        ]
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise OperatorError(f"{path} is damaged. Remove it: only the best step so far is forgotten with it") from None
     return sorted(found, key=lambda each: each.step)
 
