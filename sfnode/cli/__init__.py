@@ -16,7 +16,7 @@ from sfnode.cli.eval import evaluate
 from sfnode.cli.export import export
 from sfnode.cli.id import identity
 from sfnode.cli.init import init
-from sfnode.cli.join import join
+from sfnode.cli.joining import join
 from sfnode.cli.log import log
 from sfnode.cli.run import run_group
 from sfnode.cli.status import status
