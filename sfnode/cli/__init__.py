@@ -17,7 +17,7 @@ from sfnode.cli.eval import evaluate
 from sfnode.cli.export import export
 from sfnode.cli.id import identity
 from sfnode.cli.init import init
-from sfnode.cli.join import join
+from sfnode.cli.joining import config, join, start
 from sfnode.cli.log import log
 from sfnode.cli.run import run_group
 from sfnode.cli.status import status
@@ -37,6 +37,7 @@ def cli() -> None:
     \b
     Try it on this machine:   sfnode testnet --nodes 4 --steps 120
     Join a run:               sfnode join sfnode:6f1c...@/ip4/203.0.113.7/tcp/4001/p2p/12D3...
+    Start a node again:       sfnode start --data-dir ~/.sfnode/my-run-0123456789ab
     Start a run of your own:  sfnode init --help
     """
 
@@ -45,6 +46,8 @@ for command in (
     init,
     run_group,
     join,
+    start,
+    config,
     testnet,
     status,
     doctor,

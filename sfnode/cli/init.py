@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
+from typing import Final
 
 import click
 
 from protocol.errors import OperatorError
 from protocol.limits import POW_BITS_MAX
-from protocol.run import AdmissionKind, AdmissionSpec, Manifest, Sharing
+from protocol.run import DATA_PRIVATE, AdmissionKind, AdmissionSpec, Manifest, Sharing
 from sfnode.cli.new_run import NewRun, RunOptions, describe_start, make_run
 from sfnode.cli.options import (
     FilePath,
@@ -20,8 +22,10 @@ from sfnode.cli.options import (
     model_option,
     number_option,
 )
-from sfnode.run import DataOptions, check_owner, new_invitation
-from sfnode.storage import BASIS_ENDING, write_durably
+from sfnode.run import DataOptions, check_owner, find_data_directory, new_invitation
+from sfnode.storage import BASIS_ENDING, EMBEDDED, write_durably
+
+_LISTEN: Final = "/ip4/0.0.0.0/tcp/4001"
 
 _data_options = group(
     "data",
@@ -116,9 +120,10 @@ def init(out: Path, owner_key: Path | None, options: RunOptions, is_json: bool) 
     write_durably(out, run.signed.encode())
     invitation = _invitation(run, key_path)
     if is_json:
-        click.echo(json.dumps(_as_json(run, out, invitation)))
+        click.echo(json.dumps(_as_json(run, out, invitation) | {"next": _first_start(options, run, out, invitation)}))
     else:
-        _say(run, out, key_path, invitation)
+        _say(run, out, key_path)
+        _say_next(run.signed.manifest, _first_start(options, run, out, invitation), key_path, out)
 
 
 def _invitation(run: NewRun, key_path: Path) -> str:
@@ -148,9 +153,24 @@ def _as_json(run: NewRun, out: Path, invitation: str) -> dict[str, object]:
     }
 
 
-def _say(run: NewRun, out: Path, key_path: Path, invitation: str) -> None:
+def _first_start(options: RunOptions, run: NewRun, out: Path, invitation: str) -> list[str]:
+    """The command that starts the run's first node, with the files that this machine has and the manifest only names.
+
+    A file of the owner's own is missing from it where a run of private data was made without one.
+    """
+    manifest, data = run.signed.manifest, options.data.named(options.task)
+    given: dict[str, object] = {"--run": out, "--basis": run.basis}
+    if options.model != manifest.model.id:
+        given["--model"] = options.model
+    if not manifest.task.data.startswith(EMBEDDED):
+        given["--data"] = data
+    given |= {"--invite": invitation or None, "--listen": _LISTEN}
+    said = [(option, str(value)) for option, value in given.items() if value is not None]
+    return ["sfnode", "join", *(word for pair in said for word in pair)]
+
+
+def _say(run: NewRun, out: Path, key_path: Path) -> None:
     manifest = run.signed.manifest
-    given = (f" --basis {run.basis}" if run.basis else "") + (f" --invite {invitation}" if invitation else "")
     click.echo(f"run      {manifest.name} ({manifest.run_id.hex()[:16]})")
     click.echo(f"model    {manifest.model.id}, {len(manifest.tensors)} trainable tensors")
     for tensor, why in run.left_out.items():
@@ -159,18 +179,29 @@ def _say(run: NewRun, out: Path, key_path: Path, invitation: str) -> None:
         click.echo(line)
     click.echo(f"update   {run.record_bytes} bytes per step and node")
     click.echo(f"written  {out}, signed with {key_path}")
-    click.echo(f"next     sfnode join --run {out}{given} --listen /ip4/0.0.0.0/tcp/4001")
-    click.echo(_admission_hint(manifest, key_path, out))
 
 
-def _admission_hint(manifest: Manifest, key_path: Path, out: Path) -> str:
+def _say_next(manifest: Manifest, first: list[str], key_path: Path, out: Path) -> None:
+    """What to type now; each command is right for a shell, whatever characters its paths have."""
+    click.echo(f"next     {shlex.join(first)}")
+    if manifest.task.data == DATA_PRIVATE and "--data" not in first:
+        click.echo("data     add --data FILE to that: every node trains on a file of its own")
+    click.echo(_admission_hint(manifest, shlex.quote(str(key_path)), shlex.quote(str(out))))
+
+
+def _admission_hint(manifest: Manifest, key_path: str, out: str) -> str:
     """Who may contribute, and how others, or all, get in."""
     match manifest.admission.kind:
         case AdmissionKind.ALLOW_LIST:
-            return f"admit    sfnode run admit AUTHOR --owner-key {key_path} --data-dir DIR: your own node, too"
+            directory = shlex.quote(str(find_data_directory(manifest, None)))
+            return (
+                f"admit    sfnode run admit AUTHOR --owner-key {key_path} --data-dir {directory}\n"
+                "         for each who joins, your own node, too: `sfnode id show` says to them who AUTHOR is"
+            )
         case AdmissionKind.INVITE:
             return (
-                f"invite   sfnode run invite --owner-key {key_path} --run {out}: one for each who joins with --invite\n"
+                f"invite   sfnode run invite --owner-key {key_path} --run {out}\n"
+                "         makes an invitation for each who joins\n"
                 "open     sfnode init --admission open makes a run to which anybody may contribute"
             )
         case AdmissionKind.OPEN:

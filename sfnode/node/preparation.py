@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from protocol.errors import OperatorError
-from protocol.run import Manifest
+from protocol.run import Manifest, SignedManifest
 from sfnode.network import MemoryConfig, NetworkConfig, parse_announce, parse_listen, parse_origins, resident_bytes
 from sfnode.node.daemon import DaemonConfig
 from sfnode.node.model_finder import may_fetch
@@ -19,7 +19,6 @@ from sfnode.run import (
     claim_invitation,
     find_basis,
     find_data_directory,
-    find_manifest,
     joiner_model,
     node_seed,
 )
@@ -27,13 +26,12 @@ from sfnode.storage import IDENTITY_FILE, LOCK_FILE, claim_folder, evaluation_fi
 from sfnode.worker import TrainingConfig
 
 
-async def prepare(options: JoinOptions, reporter: Reporter) -> DaemonConfig:
-    """Everything that a daemon needs. Fetches what is missing, and says so.
+async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Reporter) -> DaemonConfig:
+    """Everything that a daemon of this run needs. Fetches what is missing, and says so.
 
     Raises:
-        OperatorError: the run is not found, or a file, a key or an option does not fit it.
+        OperatorError: a file, a key or an option does not fit the run.
     """
-    signed = await find_manifest(options.source, reporter)
     manifest = signed.manifest
     size = size_of_run(manifest)
     reporter.event("run_size", f"run {manifest.name} takes {size}", **asdict(size))

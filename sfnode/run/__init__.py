@@ -14,6 +14,7 @@ from sfnode.run.builder import (
 from sfnode.run.builtin_tasks import BUILTIN_TASKS
 from sfnode.run.data_directory import HOME, find_data_directory
 from sfnode.run.model_reference import find_model, joiner_model
+from sfnode.run.node_file import NODE_FILE, FieldValue, read_node_file, toml_of, write_node_file
 from sfnode.run.node_key import claim_invitation, node_seed
 from sfnode.run.node_options import (
     JoinOptions,
@@ -22,6 +23,8 @@ from sfnode.run.node_options import (
     SharingOptions,
     SnapshotOptions,
     TrainingOptions,
+    values_of,
+    with_values,
 )
 from sfnode.run.owner_key import check_owner, new_invitation
 from sfnode.run.run_address import RunAddress, address_for_others, parse_run_addresses
@@ -32,9 +35,11 @@ __all__ = [
     "BEST",
     "BUILTIN_TASKS",
     "DataOptions",
+    "FieldValue",
     "HOME",
     "JoinOptions",
     "MethodOptions",
+    "NODE_FILE",
     "NetworkOptions",
     "OPEN",
     "RANK",
@@ -58,7 +63,12 @@ __all__ = [
     "new_invitation",
     "node_seed",
     "parse_run_addresses",
+    "read_node_file",
     "read_toml",
     "texts_of",
+    "toml_of",
+    "values_of",
+    "with_values",
     "without_start",
+    "write_node_file",
 ]

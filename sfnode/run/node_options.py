@@ -5,7 +5,8 @@ Every dataclass is made once, from what was typed, and never changed. None stand
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 
 from protocol.node import SnapshotUse
@@ -125,3 +126,33 @@ class JoinOptions:
     invite: str | None = None
     is_relay: bool = False
     is_exiting_when_finished: bool = False
+
+
+def values_of(options: JoinOptions) -> dict[str, object]:
+    """Every value by the name of its field, whichever group it lies in; the names are unique."""
+    return dict(_leaves("options", options))
+
+
+def with_values(options: JoinOptions, values: Mapping[str, object]) -> JoinOptions:
+    """The options with other values in some fields. The types are the caller's business."""
+    changed = _changed(options, values)
+    assert isinstance(changed, JoinOptions)
+    return changed
+
+
+def _leaves(name: str, value: object) -> Iterator[tuple[str, object]]:
+    if not is_dataclass(value) or isinstance(value, type):
+        yield name, value
+        return
+    for each in fields(value):
+        yield from _leaves(each.name, getattr(value, each.name))
+
+
+def _changed(value: object, values: Mapping[str, object]) -> object:
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    return replace(value, **{each.name: _field_of(value, each.name, values) for each in fields(value)})
+
+
+def _field_of(group: object, name: str, values: Mapping[str, object]) -> object:
+    return values[name] if name in values else _changed(getattr(group, name), values)

@@ -49,5 +49,5 @@ class BentDaemon(Daemon):
 
 
 if __name__ == "__main__":
-    vars(sys.modules["sfnode.cli.join"])["Daemon"] = BentDaemon
+    vars(sys.modules["sfnode.cli.joining.running"])["Daemon"] = BentDaemon
     cli.main()

@@ -1,15 +1,10 @@
-"""``sfnode join``: run a node."""
+"""The options of ``sfnode join``, gathered as one `JoinOptions`; and those that concern a single start."""
 
 from __future__ import annotations
 
-import signal
-
 import click
-import trio
 
-from protocol.errors import OperatorError
 from protocol.node import SnapshotUse
-from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import (
     DEFAULT_DATA_DIR,
     NOT_NEGATIVE,
@@ -25,22 +20,17 @@ from sfnode.cli.options import (
     number_option,
     run_address_options,
     run_file_option,
+    together,
 )
-from sfnode.doctor import foresee_memory
-from sfnode.event_log import LEVELS, show_log
-from sfnode.node import Daemon, prepare
-from sfnode.reporter import Reporter
+from sfnode.event_log import LEVELS
 from sfnode.run import (
     JoinOptions,
     NetworkOptions,
-    RunAddress,
     RunSource,
     SharingOptions,
     SnapshotOptions,
     TrainingOptions,
-    address_for_others,
 )
-from sfnode.worker_protocol import free_memory
 
 _NETWORK = NetworkOptions()
 _SNAPSHOTS = SnapshotOptions()
@@ -171,8 +161,13 @@ _sharing_options = group(
 )
 
 
-@click.command()
-@group(
+exit_option = click.option(
+    "--exit-when-finished",
+    "is_exiting_when_finished",
+    is_flag=True,
+    help="Stop when the run is over, instead of serving it to others. This is not remembered.",
+)
+join_options = group(
     "options",
     JoinOptions,
     _source_options,
@@ -188,87 +183,15 @@ _sharing_options = group(
         is_flag=True,
         help="Do not train; only store, serve and pass on updates. This needs no torch.",
     ),
+    exit_option,
+)
+output_options = together(
     click.option(
-        "--exit-when-finished",
-        "is_exiting_when_finished",
-        is_flag=True,
-        help="Stop when the run is over, instead of serving it to others.",
+        "--log-level",
+        type=click.Choice(list(LEVELS)),
+        default="info",
+        show_default=True,
+        help="Show what is this important or more; `debug` shows every refused connection and every dial.",
     ),
+    json_option,
 )
-@click.option(
-    "--log-level",
-    type=click.Choice(list(LEVELS)),
-    default="info",
-    show_default=True,
-    help="Show what is this important or more; `debug` shows every refused connection and every dial.",
-)
-@json_option
-def join(options: JoinOptions, log_level: str, is_json: bool) -> None:
-    """Join a run and train in it, or start one from a run file.
-
-    ADDRESS is what a node of the run prints at its start: sfnode:RUN@ADDRESS. Only that run is joined.
-
-    \b
-    Join:   sfnode join sfnode:6f1c...@/ip4/203.0.113.7/tcp/4001/p2p/12D3... --model facebook/opt-1.3b
-    Start:  sfnode join --run my.run --listen /ip4/0.0.0.0/tcp/4001
-    Again:  sfnode join --data-dir ~/.sfnode/my-run-0123456789ab
-    """
-    if options.network.upnp and not options.network.listen:
-        raise OperatorError("--upnp needs a port to be let in at: add --listen /ip4/0.0.0.0/tcp/PORT")
-    if not options.is_relay and options.training.worker_socket is None:
-        check_can_train()
-    level = LEVELS[log_level]
-    reporter = Reporter(is_json=is_json, level=level)
-    show_log(reporter, level)
-    trio.run(_run_until_stopped, options, reporter)
-    reporter.finish()
-
-
-async def _run_until_stopped(options: JoinOptions, reporter: Reporter) -> None:
-    """Prepare and run the daemon; Ctrl-C and SIGTERM end it in good order, whatever it is doing."""
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_stop_on_signal, nursery.cancel_scope, reporter)
-        config = await prepare(options, reporter)
-        await _run(Daemon(config, reporter))
-        nursery.cancel_scope.cancel()
-
-
-def _tell_memory(daemon: Daemon) -> None:
-    """What a worker of this node's own will take, before it loads anything."""
-    training = daemon.config.training
-    if training is None or training.model is None or training.worker_socket is not None:
-        return
-    how = training.dtype, training.device_memory
-    plan, free = foresee_memory(daemon.manifest, training.model, *how, training.basis), free_memory()
-    if plan is not None:
-        there = "" if free is None else f"; {free / 1e9:.1f} GB are free"
-        peaks = {"load_peak": plan.load_peak, "training_peak": plan.training_peak, "start": plan.start}
-        daemon.reporter.event("memory_planned", f"memory: {plan}{there}", **peaks, node=plan.node, free=free)
-
-
-async def _stop_on_signal(scope: trio.CancelScope, reporter: Reporter) -> None:
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for number in signals:
-            name = signal.Signals(number).name
-            reporter.event("stopping", f"stopping on {name}: saying goodbye to the peers", signal=name)
-            scope.cancel()
-
-
-async def _run(daemon: Daemon) -> None:
-    manifest, data_dir = daemon.manifest, daemon.config.data_dir
-    _tell_memory(daemon)
-    async with trio.open_nursery() as nursery:
-        addresses = await nursery.start(daemon.run)
-        text = f"run {manifest.name} ({manifest.run_id.hex()[:16]}), data in {data_dir}"
-        listening = [f"listening on {address}" for address in addresses] or ["not listening: this node dials out only"]
-        given = address_for_others(manifest.run_id, addresses)
-        fields = {"run_id": manifest.run_id.hex(), "data_dir": str(data_dir), "addresses": list(addresses)}
-        daemon.reporter.event("started", text, *listening, *_how_to_join(given), join=str(given), **fields)
-
-
-def _how_to_join(given: RunAddress) -> list[str]:
-    """What to send to others, where they can dial this node."""
-    if not given.nodes:
-        return []
-    where = "" if given.is_public else " on your own network (--announce names an address for all others)"
-    return [f"others join{where} with: sfnode join {given}"]

@@ -1,0 +1,7 @@
+"""Doors: `join`, `start`, `config`. A node is run, and remembers how."""
+
+from sfnode.cli.joining.config_command import config
+from sfnode.cli.joining.join_command import join
+from sfnode.cli.joining.start_command import start
+
+__all__ = ["config", "join", "start"]

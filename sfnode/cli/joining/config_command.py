@@ -1,0 +1,131 @@
+"""``sfnode config``: what a node remembers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from protocol.errors import OperatorError
+from protocol.run import Manifest
+from sfnode.cli.joining.settings import (
+    SETTINGS,
+    as_kept,
+    check_key,
+    converted,
+    other_fields,
+    recall,
+    shown,
+    typed_options,
+)
+from sfnode.cli.options import data_dir_option, json_option
+from sfnode.reporter import printable
+from sfnode.run import NODE_FILE, FieldValue, find_model, parse_run_addresses, read_node_file, toml_of, write_node_file
+from sfnode.storage import evaluation_file, is_locked, read_manifest, training_file
+
+
+@click.group()
+def config() -> None:
+    """Show and change what a node remembers.
+
+    `sfnode join` writes its options into the node.toml of the data directory, and the next start reads them there. KEY
+    is the name of such an option, without the dashes. You can also edit the file; a running node does not look at it.
+    """
+
+
+@config.command()
+@data_dir_option
+@json_option
+def show(data_dir: Path, is_json: bool, **_typed: object) -> None:
+    """Show what a start would use: each option, its value, and whether you, node.toml or a default says so.
+
+    The options of `sfnode join` can be given here, too, to see what would hold with them. Nothing is changed.
+
+    \b
+    Example: sfnode config show --data-dir ~/.sfnode/my-run-0123456789ab
+    """
+    directory = data_dir.expanduser()
+    read_manifest(directory)
+    settings = recall(*typed_options(click.get_current_context()), directory).settings
+    if is_json:
+        rows = {key: {"value": each.value, "origin": each.origin.value} for key, each in settings.items()}
+        click.echo(json.dumps({"file": str(directory / NODE_FILE), "settings": rows}))
+        return
+    for key, setting in settings.items():
+        click.echo(f"{key:<18} {setting.origin:<13} {printable(shown(setting))}")
+
+
+show.params.extend(SETTINGS.values())
+
+
+@config.command("set")
+@click.argument("key")
+@click.argument("values", metavar="VALUE...", nargs=-1, required=True)
+@data_dir_option
+@json_option
+def set_value(key: str, values: tuple[str, ...], data_dir: Path, is_json: bool) -> None:
+    """Let a node remember another value for an option; a switch takes `true` or `false`.
+
+    \b
+    Example: sfnode config set listen /ip4/0.0.0.0/tcp/4001 --data-dir ~/.sfnode/my-run-0123456789ab
+    """
+    directory = data_dir.expanduser()
+    manifest = read_manifest(directory).manifest
+    if key == "bootstrap":
+        _check_run(manifest, values)
+    is_several = SETTINGS[check_key(key, "sfnode config set")].multiple
+    if len(values) > 1 and not is_several:
+        raise OperatorError(f"sfnode config set {key}: it takes one value, not {len(values)}. Quote one with spaces")
+    value = as_kept(key, converted(key, values if is_several else values[0], f"sfnode config set: {key}"))
+    assert value is not None
+    _check(manifest, key, value)
+    write_node_file(directory, {**other_fields(directory, key), key: value})
+    _say(f"{key} = {toml_of(value)}", directory, is_json)
+
+
+@config.command()
+@click.argument("key")
+@data_dir_option
+@json_option
+def unset(key: str, data_dir: Path, is_json: bool) -> None:
+    """Let a node forget an option, so that the default holds again.
+
+    \b
+    Example: sfnode config unset upnp --data-dir ~/.sfnode/my-run-0123456789ab
+    """
+    directory = data_dir.expanduser()
+    read_manifest(directory)
+    if key not in (read_node_file(directory) or {}):
+        check_key(key, "sfnode config unset")
+    write_node_file(directory, other_fields(directory, key))
+    _say(f"{key} is forgotten", directory, is_json)
+
+
+def _check(manifest: Manifest, key: str, value: FieldValue) -> None:
+    """What does not fit the run is refused now, not at the start. OperatorError."""
+    match key, value:
+        case "model", str():
+            find_model(manifest, value)
+        case "data", str():
+            training_file(manifest.task, value)
+        case "eval-data", str():
+            evaluation_file(manifest.task, value)
+
+
+def _check_run(manifest: Manifest, addresses: tuple[str, ...]) -> None:
+    run_id = parse_run_addresses(addresses).run_id
+    if run_id is not None and run_id != manifest.run_id:
+        raise OperatorError(
+            f"the address is of another run, {run_id.hex()[:16]}: this node is in {manifest.run_id.hex()[:16]}. Give "
+            "the address of a node of that one"
+        )
+
+
+def _say(what: str, directory: Path, is_json: bool) -> None:
+    path, is_running = directory / NODE_FILE, is_locked(directory)
+    if is_json:
+        click.echo(json.dumps({"file": str(path), "is_running": is_running}))
+        return
+    following = "stop the node and start it again" if is_running else "start the node"
+    click.echo(f"{printable(what)}\nwritten  {path}\nnext     {following}: sfnode start --data-dir {directory}")

@@ -1,0 +1,111 @@
+"""From what an operator has typed to a node that runs, until a signal or the end of the run stops it."""
+
+from __future__ import annotations
+
+import signal
+
+import trio
+
+from protocol.errors import OperatorError
+from sfnode.cli.extras import check_can_train
+from sfnode.cli.joining.settings import Origin, Told, recall
+from sfnode.doctor import foresee_memory
+from sfnode.event_log import LEVELS, show_log
+from sfnode.node import Daemon, prepare
+from sfnode.reporter import Reporter
+from sfnode.run import (
+    NODE_FILE,
+    JoinOptions,
+    RunAddress,
+    address_for_others,
+    find_data_directory,
+    find_manifest,
+    write_node_file,
+)
+from sfnode.worker_protocol import free_memory
+
+
+def run_node(options: JoinOptions, given: frozenset[str], log_level: str, is_json: bool) -> None:
+    """Run it until it is stopped; ``given``: the settings that were typed, which win over those that are remembered."""
+    level = LEVELS[log_level]
+    reporter = Reporter(is_json=is_json, level=level)
+    show_log(reporter, level)
+    trio.run(_run_until_stopped, options, given, reporter)
+    reporter.finish()
+
+
+async def _run_until_stopped(options: JoinOptions, given: frozenset[str], reporter: Reporter) -> None:
+    """Prepare and run the daemon; Ctrl-C and SIGTERM end it in good order, whatever it is doing."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_stop_on_signal, nursery.cancel_scope, reporter)
+        signed = await find_manifest(options.source, reporter)
+        told = recall(options, given, find_data_directory(signed.manifest, options.source.data_dir))
+        _check(told.options)
+        config = await prepare(signed, told.options, reporter)
+        await _run(Daemon(config, reporter), told)
+        nursery.cancel_scope.cancel()
+
+
+def _check(options: JoinOptions) -> None:
+    """What can be said before anything is made. OperatorError."""
+    if options.network.upnp and not options.network.listen:
+        raise OperatorError("--upnp needs a port to be let in at: add --listen /ip4/0.0.0.0/tcp/PORT")
+    if not options.is_relay and options.training.worker_socket is None:
+        check_can_train()
+
+
+async def _stop_on_signal(scope: trio.CancelScope, reporter: Reporter) -> None:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for number in signals:
+            name = signal.Signals(number).name
+            reporter.event("stopping", f"stopping on {name}: saying goodbye to the peers", signal=name)
+            scope.cancel()
+
+
+async def _run(daemon: Daemon, told: Told) -> None:
+    """The daemon; what it was told is remembered once it has begun, and so has turned out to work."""
+    _tell_remembered(daemon, told)
+    _tell_memory(daemon)
+    async with trio.open_nursery() as nursery:
+        addresses = await nursery.start(daemon.run)
+        write_node_file(daemon.config.data_dir, told.fields)
+        _tell_started(daemon, addresses)
+
+
+def _tell_remembered(daemon: Daemon, told: Told) -> None:
+    """Which options nobody has typed now, and where they come from."""
+    held = {key: each.value for key, each in told.settings.items() if each.origin is Origin.FILE}
+    if held:
+        path = daemon.config.data_dir / NODE_FILE
+        text = f"remembered in {path}: {', '.join(held)} (`sfnode config` shows and changes them)"
+        daemon.reporter.event("remembered", text, file=str(path), settings=held)
+
+
+def _tell_memory(daemon: Daemon) -> None:
+    """What a worker of this node's own will take, before it loads anything."""
+    training = daemon.config.training
+    if training is None or training.model is None or training.worker_socket is not None:
+        return
+    how = training.dtype, training.device_memory
+    plan, free = foresee_memory(daemon.manifest, training.model, *how, training.basis), free_memory()
+    if plan is not None:
+        there = "" if free is None else f"; {free / 1e9:.1f} GB are free"
+        peaks = {"load_peak": plan.load_peak, "training_peak": plan.training_peak, "start": plan.start}
+        daemon.reporter.event("memory_planned", f"memory: {plan}{there}", **peaks, node=plan.node, free=free)
+
+
+def _tell_started(daemon: Daemon, addresses: tuple[str, ...]) -> None:
+    manifest, data_dir = daemon.manifest, daemon.config.data_dir
+    text = f"run {manifest.name} ({manifest.run_id.hex()[:16]}), data in {data_dir}"
+    listening = [f"listening on {address}" for address in addresses] or ["not listening: this node dials out only"]
+    given = address_for_others(manifest.run_id, addresses)
+    fields = {"run_id": manifest.run_id.hex(), "data_dir": str(data_dir), "addresses": list(addresses)}
+    daemon.reporter.event("started", text, *listening, *_how_to_join(given), join=str(given), **fields)
+
+
+def _how_to_join(given: RunAddress) -> list[str]:
+    """What to send to others, where they can dial this node."""
+    if not given.nodes:
+        return []
+    where = "" if given.is_public else " on your own network (--announce names an address for all others)"
+    return [f"others join{where} with: sfnode join {given}"]

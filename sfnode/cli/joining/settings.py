@@ -1,0 +1,214 @@
+"""What a node remembers: options of ``sfnode join``, as fields of `node.toml` under the names of the options.
+
+The command line wins over the file, and the file over the default."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import click
+from click.core import ParameterSource
+
+from protocol.errors import OperatorError
+from sfnode.cli.joining.join_options import join_options
+from sfnode.network import parse_announce, parse_bootstrap, parse_listen, parse_origins
+from sfnode.run import (
+    NODE_FILE,
+    FieldValue,
+    JoinOptions,
+    RunSource,
+    parse_run_addresses,
+    read_node_file,
+    toml_of,
+    values_of,
+    with_values,
+)
+from sfnode.storage import EMBEDDED
+
+# Needed once and then kept elsewhere in the directory, or the directory itself, or secret, or about a single start.
+_NOT_REMEMBERED: Final = frozenset({"run", "basis", "data-dir", "invite", "exit-when-finished"})
+_BOOTSTRAP: Final = "bootstrap"
+_FILES: Final = frozenset({"data", "eval-data", "worker-socket"})
+_MODEL: Final = "model"
+
+
+class Origin(StrEnum):
+    """Who has said what a setting is."""
+
+    COMMAND_LINE = "command line"
+    FILE = NODE_FILE
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOption:
+    """One option as it holds for a start; ``value``: as in the file, None where an option has none."""
+
+    value: FieldValue | None
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a node is to do: as it is carried out, and as it is shown and kept, by the options' names."""
+
+    options: JoinOptions
+    settings: Mapping[str, HeldOption]
+
+    @property
+    def fields(self) -> dict[str, FieldValue]:
+        """The content of `node.toml`: whatever somebody has said."""
+        said = {key: each.value for key, each in self.settings.items() if each.origin is not Origin.DEFAULT}
+        return {key: value for key, value in said.items() if value is not None}
+
+
+def _key(option: click.Option) -> str:
+    return option.opts[-1].removeprefix("--")
+
+
+@click.command()
+@join_options
+def _declared(options: JoinOptions) -> None:
+    """Holds the options; nobody calls it."""
+
+
+SETTINGS: Final[Mapping[str, click.Option]] = {
+    _key(option): option
+    for option in _declared.params
+    if isinstance(option, click.Option) and _key(option) not in _NOT_REMEMBERED
+}
+
+
+def given_settings(context: click.Context) -> frozenset[str]:
+    """The settings that the operator has typed for this command."""
+    typed = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    given = {key for key, option in SETTINGS.items() if option.name in typed}
+    return frozenset(given | {_BOOTSTRAP}) if "addresses" in typed else frozenset(given)
+
+
+def recall(options: JoinOptions, given: frozenset[str], directory: Path) -> Told:
+    """``options``, of which ``given`` were typed, with what the node of ``directory`` remembers. OperatorError."""
+    held = {key: value for key, value in read_settings(directory).items() if key not in given}
+    completed = with_values(options, {_field(key): value for key, value in held.items()})
+    values = values_of(completed)
+
+    def origin(key: str) -> Origin:
+        return Origin.COMMAND_LINE if key in given else Origin.FILE if key in held else Origin.DEFAULT
+
+    settings = {key: HeldOption(value=as_kept(key, values[_field(key)]), origin=origin(key)) for key in SETTINGS}
+    return Told(options=completed, settings=settings)
+
+
+def typed_options(context: click.Context) -> tuple[JoinOptions, frozenset[str]]:
+    """The settings among the parameters of a command that takes nothing else of a join, and which were typed."""
+    given = given_settings(context)
+    values = {_field(key): converted(key, context.params[SETTINGS[key].name or key], f"--{key}") for key in given}
+    return with_values(JoinOptions(source=RunSource()), values), given
+
+
+def _field(key: str) -> str:
+    """The field of `JoinOptions` that holds it."""
+    return "nodes" if key == _BOOTSTRAP else SETTINGS[key].name or key
+
+
+# --- the file
+
+
+def read_settings(directory: Path) -> dict[str, object]:
+    """What `node.toml` says, as `JoinOptions` takes it; empty without the file. OperatorError names file and field."""
+    path = directory / NODE_FILE
+    return {key: _from_file(key, value, path) for key, value in (read_node_file(directory) or {}).items()}
+
+
+def other_fields(directory: Path, key: str) -> dict[str, FieldValue]:
+    """The content of `node.toml` but for one field, which may be wrong. OperatorError."""
+    path, fields = directory / NODE_FILE, read_node_file(directory) or {}
+    others = {name: as_kept(name, _from_file(name, value, path)) for name, value in fields.items() if name != key}
+    return {name: value for name, value in others.items() if value is not None}
+
+
+def _from_file(key: str, value: object, path: Path) -> object:
+    where = f"{path}: {check_key(key, str(path))}"
+    option = SETTINGS[key]
+    kind, wanted = _form_of(option)
+    values = value if option.multiple else [value]
+    if not isinstance(values, list) or any(type(each) is not kind for each in values):
+        raise OperatorError(f"{where} = {value!r}: expected {wanted}. `sfnode config set {key} ...` writes it, too")
+    if _is_relative(key, value):
+        raise OperatorError(f"{where} = {value!r}: from which folder? Write the whole path, from / on")
+    return converted(key, value, where)
+
+
+def check_key(key: str, where: str) -> str:
+    """OperatorError unless a node remembers an option of that name."""
+    if key not in SETTINGS:
+        raise OperatorError(f"{where}: there is no field {key!r}. Known: {', '.join(sorted(SETTINGS))}")
+    return key
+
+
+def _form_of(option: click.Option) -> tuple[type, str]:
+    """What stands for a value of it in TOML, and that in words."""
+    if option.is_flag:
+        return bool, "true or false"
+    if isinstance(option.type, click.IntRange):
+        return int, "a whole number"
+    return str, 'a list of texts, such as ["...", "..."]' if option.multiple else 'a text, such as "..."'
+
+
+def converted(key: str, value: object, where: str) -> object:
+    """A value, or its text, as `JoinOptions` takes it; ``where`` it was said. OperatorError."""
+    try:
+        result: object = SETTINGS[key].process_value(click.Context(_declared), value)
+        return _checked_addresses(key, result) if isinstance(result, tuple) else result
+    except click.BadParameter as error:
+        raise OperatorError(f"{where} = {value!r}: {error.message}") from None
+    except OperatorError as error:
+        raise OperatorError(f"{where}: {error}") from None
+
+
+def _checked_addresses(key: str, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """The addresses of a node or a proxy, each of the form that is wanted there. OperatorError."""
+    match key:
+        case "bootstrap":
+            texts = parse_run_addresses(texts).nodes
+            _ = [parse_bootstrap(text) for text in texts]
+        case "listen":
+            _ = [parse_listen(text) for text in texts]
+        case "announce":
+            _ = [parse_announce(text) for text in texts]
+        case "trusted-proxy":
+            parse_origins(is_private_limited=False, proxies=texts)
+    return texts
+
+
+def as_kept(key: str, value: object) -> FieldValue | None:
+    """A value of `JoinOptions` as it stands in the file, with paths from / on."""
+    match value:
+        case None | bool() | int():
+            return value
+        case tuple():
+            return [str(each) for each in value]
+    text = str(value)
+    return str(Path(text).expanduser().absolute()) if _is_path(key, text) else text
+
+
+def _is_path(key: str, text: str) -> bool:
+    if key == _MODEL:
+        return os.path.exists(Path(text).expanduser())  # False where the name is too long
+    return key in _FILES and not text.startswith(EMBEDDED)
+
+
+def _is_relative(key: str, value: object) -> bool:
+    text = str(value)
+    is_path = text.startswith(".") if key == _MODEL else key in _FILES and not text.startswith(EMBEDDED)
+    return is_path and not text.startswith(("/", "~"))
+
+
+def shown(setting: HeldOption) -> str:
+    """Its value for people."""
+    return "-" if setting.value is None else toml_of(setting.value)

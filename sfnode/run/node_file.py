@@ -1,0 +1,59 @@
+"""What a node was told, kept in its data directory as `node.toml`, for people to read and edit.
+
+Here the fields are names with plain values. What they mean, and which there are, is the command line's business.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import OperatorError
+from sfnode.run.builder import read_toml
+from sfnode.storage import check_folder, describe_os_error, write_durably
+
+FieldValue = str | int | bool | list[str]
+
+NODE_FILE: Final = "node.toml"
+_MODE: Final = 0o600
+_HEADER: Final = """\
+# What this node was told, and what holds at its next start: the options of `sfnode join`.
+# `sfnode config` shows and changes them. It writes this file anew: no comments of yours survive that.
+
+"""
+
+
+def read_node_file(directory: Path) -> dict[str, object] | None:
+    """The fields as they were written; None where there is no file. OperatorError: it is another user's, or no TOML."""
+    path = directory / NODE_FILE
+    if not path.exists():
+        return None
+    try:
+        check_folder(directory)
+    except OSError as error:
+        raise OperatorError(f"cannot read {path}: {describe_os_error(error)}") from None
+    return read_toml(path)
+
+
+def write_node_file(directory: Path, fields: Mapping[str, FieldValue]) -> None:
+    """Replace the file, unless it says the same already. OperatorError."""
+    path = directory / NODE_FILE
+    lines = [f"{name} = {toml_of(value)}\n" for name, value in fields.items()]
+    data = (_HEADER + "".join(lines)).encode("utf-8")
+    if read_node_file(directory) != dict(fields):
+        write_durably(path, data, mode=_MODE)
+
+
+def toml_of(value: FieldValue) -> str:
+    """A value as it stands in the file. OperatorError for text that no TOML file can hold."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(toml_of, value))}]"
+    if not isinstance(value, str):
+        return str(value).lower()  # true, false, or digits
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise OperatorError(f"{value!r} cannot be kept in {NODE_FILE}: it is not UTF-8 text. Rename the file") from None
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,263 @@
+"""``sfnode config``, and what a start makes of `node.toml` and the command line."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import OperatorError
+from protocol.node import SnapshotUse
+from protocol.run.manifest import sign_manifest
+from sfnode.cli.joining.settings import SETTINGS, Origin, read_settings, recall
+from sfnode.run.node_file import NODE_FILE, FieldValue, read_node_file, write_node_file
+from sfnode.run.node_options import JoinOptions, NetworkOptions, RunSource, TrainingOptions
+from sfnode.run.run_address import RunAddress
+from sfnode.storage.store import MANIFEST_FILE, Store
+from tests.support.cli_calls import Outcome, assert_teaches, call
+from tests.support.manifests import OWNER, small_manifest
+from tests.support.tiny_models import write_reviews
+
+PEER = "/ip4/203.0.113.7/tcp/4001/p2p/12D3KooWNtad85FCBXiYiRW4EpMg3ZCjyq2LoDG6qs9hc8VaHeaX"
+LISTEN = "/ip4/0.0.0.0/tcp/4001"
+SIGNED = sign_manifest(small_manifest(), OWNER)
+NOTHING = JoinOptions(source=RunSource())
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """The data directory of a node that remembers nothing."""
+    Store(tmp_path / "node", SIGNED).close()
+    return tmp_path / "node"
+
+
+def written(directory: Path, text: str) -> Path:
+    path = directory / NODE_FILE
+    path.write_text(text)
+    return path
+
+
+def config(action: str, *arguments: object, directory: Path) -> Outcome:
+    return call("config", action, *arguments, "--data-dir", directory)
+
+
+def shown(directory: Path, *arguments: object) -> dict[str, tuple[object, str]]:
+    told = json.loads(call("config", "show", "--data-dir", directory, "--json", *arguments).stdout)
+    assert told["file"] == str(directory / NODE_FILE)
+    return {key: (each["value"], each["origin"]) for key, each in told["settings"].items()}
+
+
+# --- what holds
+
+
+def test_recall__file_and_command_line__the_command_line_wins_and_the_rest_is_remembered(directory: Path) -> None:
+    written(directory, f'threads = 3\neval-every = 7\nlisten = ["{LISTEN}"]\nrelay = true\nsnapshot = "never"\n')
+    typed = JoinOptions(source=RunSource(), training=TrainingOptions(threads=5))
+    told = recall(typed, frozenset({"threads"}), directory)
+    assert (told.options.training.threads, told.options.training.eval_every) == (5, 7)
+    assert told.options.network.listen == (LISTEN,) and told.options.is_relay
+    assert told.options.snapshots.snapshot is SnapshotUse.NEVER
+    assert told.settings["threads"].origin is Origin.COMMAND_LINE
+    assert told.settings["listen"].origin is Origin.FILE
+    assert told.settings["announce"].origin is Origin.DEFAULT
+    assert told.fields == {
+        "eval-every": 7, "threads": 5, "listen": [LISTEN], "snapshot": "never", "relay": True,
+    }  # fmt: skip
+
+
+def test_recall__no_file_and_nothing_typed__is_the_default_of_each_option(directory: Path) -> None:
+    told = recall(NOTHING, frozenset(), directory)
+    assert told.options == NOTHING and told.fields == {}
+
+
+def test_recall__bootstraps__are_kept_without_the_run_and_an_address_replaces_them(directory: Path) -> None:
+    written(directory, f'bootstrap = ["{PEER}"]\n')
+    assert recall(NOTHING, frozenset(), directory).options.source.bootstrap == RunAddress(nodes=(PEER,))
+    other = PEER.replace("203.0.113.7", "203.0.113.8")
+    address = RunAddress(run_id=SIGNED.manifest.run_id, nodes=(other,))
+    told = recall(JoinOptions(source=RunSource(bootstrap=address)), frozenset({"bootstrap"}), directory)
+    assert told.options.source.bootstrap == address and told.fields == {"bootstrap": [other]}
+
+
+def test_recall__paths__are_kept_from_the_root_on(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a model").mkdir()
+    training = TrainingOptions(model="a model", data="my data.jsonl", eval_data="embedded:reviews")
+    options = JoinOptions(source=RunSource(), training=training, network=NetworkOptions(listen=(LISTEN,)))
+    told = recall(options, frozenset({"model", "data", "eval-data"}), directory)
+    wanted: dict[str, object] = {
+        "model": str(tmp_path / "a model"), "data": str(tmp_path / "my data.jsonl"), "eval-data": "embedded:reviews",
+    }  # fmt: skip
+    assert told.fields == wanted
+    write_node_file(directory, told.fields)
+    assert read_node_file(directory) == wanted
+
+
+def test_settings__secrets_and_what_concerns_one_start__are_not_remembered() -> None:
+    forgotten = {"invite", "run", "basis", "data-dir", "exit-when-finished", "json", "log-level"}
+    assert not forgotten & SETTINGS.keys()
+    assert {"listen", "bootstrap", "model", "data", "device", "dtype", "relay", "fetch-rate"} <= SETTINGS.keys()
+
+
+# --- the file
+
+
+def test_node_file__every_kind_of_value__comes_back_and_is_its_users_alone(directory: Path) -> None:
+    fields: dict[str, FieldValue] = {
+        "data": 'a "b"\\c\n\x7fé\U0001f600',
+        "threads": 2,
+        "upnp": True,
+        "relay": False,
+        "listen": ["x", "y z"],
+    }
+    write_node_file(directory, fields)
+    assert tomllib.loads((directory / NODE_FILE).read_text()) == fields == read_node_file(directory)
+    assert (directory / NODE_FILE).stat().st_mode & 0o777 == 0o600
+    write_node_file(directory, {})
+    assert read_node_file(directory) == {}
+
+
+def test_node_file__nothing_new__is_left_alone_with_the_comments_in_it(directory: Path) -> None:
+    path = written(directory, "# mine\nthreads = 2\n")
+    write_node_file(directory, {"threads": 2})
+    assert path.read_text() == "# mine\nthreads = 2\n"
+
+
+def test_node_file__name_that_is_no_text__is_refused(directory: Path) -> None:
+    with pytest.raises(OperatorError, match="not UTF-8 text"):
+        write_node_file(directory, {"data": "/tmp/\udcff.jsonl"})
+    assert read_node_file(directory) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("lisen = ['x']", ("'lisen'", "Known", "listen", "no-mdns")),
+        ("invite = 'invite:x'", ("'invite'", "Known")),
+        ("threads = 0", ("threads = 0", "x>=1")),
+        ("threads = 2.5", ("threads = 2.5", "a whole number")),
+        ("threads = true", ("threads = True", "a whole number")),
+        ("threads = '2'", ("threads = '2'", "a whole number", "sfnode config set threads")),
+        ("relay = 1", ("relay = 1", "true or false")),
+        ("device = 'gpu'", ("device = 'gpu'", "'cuda'")),
+        ("snapshot = 'perhaps'", ("snapshot = 'perhaps'", "'auto'")),
+        (f"listen = '{LISTEN}'", ("listen = ", "a list of texts")),
+        ("listen = [4001]", ("listen = [4001]", "a list of texts")),
+        ("listen = ['4001']", ("listen: ", "4001", "/ip4/")),
+        ("announce = ['4001']", ("announce: ", "4001", "/ip4/")),
+        ("trusted-proxy = ['here']", ("trusted-proxy: ", "here")),
+        ("bootstrap = ['/ip4/203.0.113.7/tcp/4001']", ("bootstrap: ", "203.0.113.7")),
+        ("bootstrap = ['sfnode:12@x']", ("bootstrap: ", "sfnode:RUN_ID@")),
+        ("data = 'train.jsonl'", ("data = 'train.jsonl'", "whole path")),
+        ("model = './model'", ("model = './model'", "whole path")),
+        ("[network]\nlisten = []", ("'network'", "Known")),
+        ("threads = ", ("not valid TOML", "line 1")),
+    ],
+)
+def test_node_file__wrong_by_hand__names_file_field_and_what_is_known(
+    text: str, parts: tuple[str, ...], directory: Path
+) -> None:
+    path = written(directory, text)
+    for command in (("config", "show"), ("start",), ("join",)):
+        outcome = call(*command, "--data-dir", directory)
+        assert_teaches(outcome, str(path), *parts)
+
+
+def test_node_file__every_setting__has_a_default_that_its_own_check_takes(directory: Path) -> None:
+    defaults = {key: value for key, (value, _) in shown(directory).items() if value is not None}
+    write_node_file(directory, defaults)  # type: ignore[arg-type]  # what JSON brings
+    assert {origin for key, (_, origin) in shown(directory).items() if key in defaults} == {"node.toml"}
+    assert recall(NOTHING, frozenset(), directory).options == NOTHING
+
+
+# --- the commands
+
+
+def test_config_show__each_value__names_who_has_said_it(directory: Path) -> None:
+    written(directory, f'threads = 3\nlisten = ["{LISTEN}"]\n')
+    rows = shown(directory, "--threads", 4, "--bootstrap", PEER)
+    assert rows["threads"] == (4, "command line") and rows["bootstrap"] == ([PEER], "command line")
+    assert rows["listen"] == ([LISTEN], "node.toml")
+    assert rows["model"] == (None, "default") and rows["neighbours-min"] == (0, "default")
+    assert rows.keys() == SETTINGS.keys()
+    text = call("config", "show", "--data-dir", directory).stdout.splitlines()
+    assert [line.split() for line in text if line.startswith(("listen", "threads", "model"))] == [
+        ["model", "default", "-"], ["threads", "node.toml", "3"], ["listen", "node.toml", f'["{LISTEN}"]'],
+    ]  # fmt: skip
+    assert read_node_file(directory) == {"threads": 3, "listen": [LISTEN]}
+
+
+def test_config_set_and_unset__value__is_remembered_and_forgotten(directory: Path) -> None:
+    outcome = config("set", "listen", LISTEN, "/ip4/127.0.0.1/tcp/4002", directory=directory)
+    assert outcome.code == 0 and f"sfnode start --data-dir {directory}" in outcome.stdout
+    config("set", "threads", "2", directory=directory)
+    config("set", "upnp", "yes", directory=directory)
+    held = {"listen": [LISTEN, "/ip4/127.0.0.1/tcp/4002"], "threads": 2, "upnp": True}
+    assert read_node_file(directory) == held
+    assert config("unset", "listen", directory=directory).stdout.startswith("listen is forgotten\n")
+    assert config("unset", "listen", directory=directory).code == 0
+    assert read_node_file(directory) == {"threads": 2, "upnp": True}
+
+
+def test_config_set__relative_path__is_kept_from_the_root_on(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_reviews(tmp_path / "dev.jsonl")
+    assert config("set", "eval-data", "dev.jsonl", directory=directory).code == 0
+    assert read_settings(directory) == {"eval-data": str(tmp_path / "dev.jsonl")}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("lisen", LISTEN), ("'lisen'", "Known", "listen")),
+        (("invite", "invite:x"), ("'invite'", "Known")),
+        (("threads", "none"), ("threads = 'none'", "integer")),
+        (("threads", "1", "2"), ("takes one value, not 2",)),
+        (("upnp", "maybe"), ("upnp = 'maybe'", "boolean")),
+        (("listen", "4001"), ("4001",)),
+        (("announce", "4001"), ("4001",)),
+        (("trusted-proxy", "here"), ("here",)),
+        (("bootstrap", "/ip4/203.0.113.7/tcp/4001"), ("203.0.113.7",)),
+        (("bootstrap", f"sfnode:{'0' * 64}@{PEER}"), ("another run", "0" * 16)),
+        (("data", "absent.jsonl"), ("absent.jsonl", "JSONL file")),
+        (("eval-data", "absent.jsonl"), ("absent.jsonl", "JSONL file")),
+        (("model", "absent/model"), ("--model", "absent/model", "not the run's model")),
+    ],
+)
+def test_config_set__what_a_start_would_refuse__is_refused_and_nothing_is_written(
+    arguments: tuple[str, ...], parts: tuple[str, ...], directory: Path
+) -> None:
+    assert_teaches(config("set", *arguments, directory=directory), *parts)
+    assert read_node_file(directory) is None
+
+
+def test_config_set_and_unset__wrong_field__is_put_right(directory: Path) -> None:
+    written(directory, "threads = 0\nlisen = 3\n")
+    assert_teaches(config("set", "threads", "2", directory=directory), "'lisen'")
+    assert config("unset", "lisen", directory=directory).code != 0  # the other one is wrong, too
+    written(directory, "threads = 0\n")
+    assert config("set", "threads", "2", directory=directory).code == 0
+    written(directory, "threads = 2\nlisen = 3\n")
+    assert config("unset", "lisen", directory=directory).code == 0
+    assert read_node_file(directory) == {"threads": 2}
+
+
+def test_config__folder_without_a_node__says_so(tmp_path: Path) -> None:
+    for arguments in (("show",), ("set", "threads", "1"), ("unset", "threads")):
+        assert_teaches(config(*arguments, directory=tmp_path), str(tmp_path), "not a node's data directory")
+
+
+def test_start__nothing_remembered__says_how_to_begin(directory: Path, tmp_path: Path) -> None:
+    for folder in (directory, tmp_path / "absent"):
+        assert_teaches(call("start", "--data-dir", folder), str(folder), NODE_FILE, f"sfnode join --data-dir {folder}")
+
+
+def test_start__file_without_a_run__says_so(tmp_path: Path) -> None:
+    written(tmp_path, "relay = true\n")
+    assert_teaches(call("start", "--data-dir", tmp_path), str(tmp_path), MANIFEST_FILE)
