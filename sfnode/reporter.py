@@ -129,6 +129,40 @@ def telling(clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[s
         reporter.finish()
 
 
+@contextmanager
+def counting(text: str, unit: str, clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[int, int], None]]:
+    """As `telling`, for work that is counted: what it calls with how many of how many ``unit`` are done.
+
+    The line also says how fast it goes, and how long it will take from now.
+    """
+    reporter = Reporter(stream=sys.stderr)
+    started = told = clock()
+
+    def tell(done: int, total: int) -> None:
+        nonlocal told
+        now = clock()
+        if now - started < _PATIENCE_S or now - told < reporter.pause_s:
+            return
+        told, rate = now, done / (now - started)
+        left = format_seconds((total - done) / rate) if rate else "?"
+        line = f"{text}: {done:,} of {total:,} {unit}, {rate:.1f} a second, {left} left"
+        reporter.progress("working", line, what=text, done=done, in_all=total)
+
+    try:
+        yield tell
+    finally:
+        reporter.finish()
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration for people: "45 s", "3 min 20 s", "2 h 5 min"."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes_rest = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes_rest} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
 def _abandon(stream: TextIO) -> None:
     """Let the interpreter's own last flush of what is stuck go nowhere: it would fail again, with a traceback."""
     nowhere = os.open(os.devnull, os.O_WRONLY)

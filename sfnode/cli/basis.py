@@ -32,6 +32,7 @@ from sfnode.cli.options import (
     task_options,
     trainable_option,
 )
+from sfnode.reporter import counting
 from sfnode.run import DataOptions, TaskOptions, check_owner, find_model
 from sfnode.storage import (
     basis_in,
@@ -116,7 +117,8 @@ def make(
 
     folder = new_model(model, revision)
     spec = task_of(task, DataOptions(data=calibration.data), folder=folder)
-    found = calibrate(calibration, folder=folder, trainable=trainable, task=spec, rank=rank)
+    with counting("looking at examples", "forward passes") as tell:
+        found = calibrate(calibration, folder=folder, trainable=trainable, task=spec, rank=rank, tell=tell)
     data = encode_basis(found.rank, found.content)
     write_durably(out, data)
     if is_json:

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from protocol.ledger import EnvelopeCodec
@@ -17,6 +15,7 @@ from protocol.subspace import encode_basis
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.found_model import found_model
 from sfnode.model_files import ModelFolder
+from sfnode.reporter import counting
 from sfnode.run import (
     OPEN,
     DataOptions,
@@ -147,8 +146,8 @@ def _made_basis(options: RunOptions, described: RunModel, out: Path) -> tuple[Ru
 
     if out.exists():
         raise OperatorError(f"{out} exists: give it with --basis, choose another --out, or remove it")
-    click.echo("making a start and a basis from some of the data; with a large model this takes minutes", err=True)
-    found = calibrate_described(described)
+    with counting("making a start and a basis from some of the data", "forward passes") as tell:
+        found = calibrate_described(described, tell)
     write_durably(out, encode_basis(found.rank, found.content))
     method = options.method
     suited = replace(

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from protocol.errors import OperatorError
-from sfnode.reporter import Reporter, format_rate, telling
+from sfnode.reporter import Reporter, counting, format_rate, format_seconds, telling
 
 
 class Terminal(io.StringIO):
@@ -109,3 +109,16 @@ def _told_on(stream: io.StringIO, seconds: list[float], monkeypatch: pytest.Monk
 def test_format_rate__any_size__has_a_fitting_unit() -> None:
     rates = [0.0, 999.0, 3_100.0, 2.5e6, 7e12]
     assert [format_rate(rate) for rate in rates] == ["0.0 B/s", "999.0 B/s", "3.1 kB/s", "2.5 MB/s", "7000.0 GB/s"]
+
+
+def test_counting__long_work__says_how_fast_it_goes_and_how_long_it_will_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, now = Terminal(), iter([0.0, 1.0, 4.0])
+    monkeypatch.setattr(sys, "stderr", stream)
+    with counting("looking", "rows", lambda: next(now)) as tell:
+        tell(100, 1_300)
+        tell(400, 1_300)
+    assert stream.getvalue() == "\r\x1b[2Klooking: 400 of 1,300 rows, 100.0 a second, 9 s left\n"
+
+
+def test_format_seconds__any_length__has_fitting_units() -> None:
+    assert [format_seconds(each) for each in (0.4, 59.6, 200, 7_500)] == ["0 s", "1 min 0 s", "3 min 20 s", "2 h 5 min"]

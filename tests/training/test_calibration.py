@@ -338,3 +338,17 @@ def test_trajectory_basis__adapters_taken_off__the_start_does_what_they_did(name
         shared.switch.base[tensor.name] += 2.0 ** (found.start.exp - 2 * UNIT_EXP) * u @ v.T
     after = functional.cross_entropy(shared.label_logits(rows, data.label_tokens), rows.labels)
     assert after < before - 0.1
+
+
+@pytest.mark.parametrize("source", [Source.FORWARD, Source.GRADIENT, Source.TRAJECTORY])
+def test_basis_of__listener__hears_of_every_pass_and_how_many_there_will_be(source: Source, tmp_path: Path) -> None:
+    shared, data = opened(tiny_opt(), tmp_path)
+    told: list[tuple[int, int]] = []
+    options = CalibrationOptions(data="", source=source, examples=16)
+    found = basis_of(
+        shared, trainable_tensors(shared.model), data, options, None, lambda done, total: told.append((done, total))
+    )
+    dones = [done for done, _ in told]
+    assert dones == sorted(set(dones))
+    assert told[-1][0] <= told[-1][1] <= 1.2 * found.rows  # a small model has fewer trials
+    assert not shared.model.base_model._forward_pre_hooks  # nobody counts afterwards

@@ -131,6 +131,11 @@ def held_back(count: int) -> tuple[Tensor, Tensor]:
     return torch.where(~is_left_out)[0], left_out[:: -(-len(left_out) // _HELD_MAX)]
 
 
+def held_rows(count: int) -> int:
+    """How many passes the trials of a start take, of ``count`` examples: at each depth, and once more."""
+    return len(held_back(count)[1]) * (len(_DEPTHS) + 1)
+
+
 def _chosen(shared: SharedModel, look: Look, examples: Sequence[Example], data: TaskData, layers: int) -> _FittedStart:
     """The best number of layers: each is run at the length that was fitted, and the best one at twice that, too.
 

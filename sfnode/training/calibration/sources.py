@@ -4,12 +4,13 @@ has moved (`sfnode basis renew`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from protocol import limits
@@ -19,7 +20,7 @@ from protocol.state import Coefficients
 from protocol.subspace import Bases, Basis
 from sfnode.model_files import ModelFolder
 from sfnode.storage import UNIT_EXP, locate
-from sfnode.training.calibration.forward import LABELS_MAX, forward_basis
+from sfnode.training.calibration.forward import LABELS_MAX, forward_basis, held_rows
 from sfnode.training.calibration.found_basis import FoundBasis
 from sfnode.training.calibration.gradient import gradient_basis
 from sfnode.training.calibration.residual_stream import writers_of
@@ -47,12 +48,25 @@ _EXAMPLES: Final = {Source.FORWARD: 400, Source.GRADIENT: 128, Source.TRAJECTORY
 _EXAMPLES_MAX: Final = 1_536
 
 
+Tell: TypeAlias = Callable[[int, int], None]  # how many passes are done, of how many
+
+
+def _untold(_done: int, _total: int) -> None:
+    pass
+
+
 def calibrate(
-    options: CalibrationOptions, *, folder: ModelFolder, trainable: str, task: TaskSpec, rank: int | None = None
+    options: CalibrationOptions,
+    *,
+    folder: ModelFolder,
+    trainable: str,
+    task: TaskSpec,
+    rank: int | None = None,
+    tell: Tell = _untold,
 ) -> FoundBasis:
     """The basis of every tensor of the groups ``trainable``, in the order in which a manifest lists them.
 
-    ``rank``: columns of each side, a power of two: the run's. None: what suits the source.
+    ``rank``: columns of each side, a power of two: the run's. None: what suits the source. ``tell``: as `basis_of`.
 
     Raises:
         OperatorError: rank, model, data, device or groups cannot be used, or there is not enough memory.
@@ -63,17 +77,18 @@ def calibrate(
     data = read_task(load_tokenizer(folder.path), task, locate(options.data), None)
     loaded = _load(folder.path, options.devices)
     tensors = trainable_tensors(loaded, chosen_groups(trainable))
-    return basis_of(SharedModel(loaded), tensors, data, options, rank)
+    return basis_of(SharedModel(loaded), tensors, data, options, rank, tell)
 
 
-def calibrate_described(described: RunModel) -> FoundBasis:
+def calibrate_described(described: RunModel, tell: Tell = _untold) -> FoundBasis:
     """The basis of a new run, as `calibrate` makes it where nothing is chosen, from what is in memory already.
 
-    The model moves to the device. OperatorError as `calibrate`.
+    The model moves to the device. ``tell``: as `basis_of`. OperatorError as `calibrate`.
     """
     module: nn.Module = described.model  # whose own `to` has types
     module.to(choose_device(DeviceOptions().device))
-    return basis_of(SharedModel(described.model), described.tensors, described.data, CalibrationOptions(data=""), None)
+    shared, options = SharedModel(described.model), CalibrationOptions(data="")
+    return basis_of(shared, described.tensors, described.data, options, None, tell)
 
 
 def recalibrate(
@@ -104,11 +119,58 @@ def _load(folder: Path, devices: DeviceOptions) -> PreTrainedModel:
 
 
 def basis_of(
-    shared: SharedModel, tensors: Sequence[TensorSpec], data: TaskData, options: CalibrationOptions, rank: int | None
+    shared: SharedModel,
+    tensors: Sequence[TensorSpec],
+    data: TaskData,
+    options: CalibrationOptions,
+    rank: int | None,
+    tell: Tell = _untold,
 ) -> FoundBasis:
-    """The basis of a loaded model, from ``options.examples`` that are spread over ``data``."""
+    """The basis of a loaded model, from ``options.examples`` that are spread over ``data``.
+
+    ``tell`` hears how many forward passes of a row are done, and about how many there will be.
+    """
     source = options.source or _source(shared, tensors, data)
     examples = _spread(data.examples, options.examples or _examples(source, data))
+    with _counted(shared, _passes(source, examples, data), tell):
+        return _found(source, shared, tensors, examples, data, rank)
+
+
+def _passes(source: Source, examples: Sequence[Example], data: TaskData) -> int:
+    rows = sum(example.rows for example in examples)
+    match source:
+        case Source.FORWARD:
+            return rows + held_rows(len(examples))
+        case Source.GRADIENT if data.label_tokens:
+            return 2 * rows  # the first time to balance the labels
+        case _:
+            return rows
+
+
+@contextmanager
+def _counted(shared: SharedModel, total: int, tell: Tell) -> Iterator[None]:
+    done = 0
+
+    def count(_module: nn.Module, _arguments: tuple[object, ...], given: dict[str, Tensor]) -> None:
+        nonlocal done
+        done += len(given["input_ids"])
+        tell(done, max(done, total))
+
+    hook = shared.model.base_model.register_forward_pre_hook(count, with_kwargs=True)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _found(
+    source: Source,
+    shared: SharedModel,
+    tensors: Sequence[TensorSpec],
+    examples: Sequence[Example],
+    data: TaskData,
+    rank: int | None,
+) -> FoundBasis:
     if source is Source.FORWARD:
         if not data.label_tokens:
             raise OperatorError("--source forward needs label words of one token each; use --source trajectory")

@@ -96,10 +96,6 @@ def _train(
         falling.step()
 
 
-def _mean_loss(shared: SharedModel, batch: Sequence[Example], data: TaskData) -> Tensor:
-    return shared.scores(batch_of(data, batch, 1, shared.device), data.label_tokens).loss.mean()
-
-
 def _leading(index: int, left: Tensor, right: Tensor) -> Column:
     """The largest of a product's singular directions, as long as it is."""
     left_q, left_r = torch.linalg.qr(left)
