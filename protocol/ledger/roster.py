@@ -70,6 +70,11 @@ class Roster:
             return has_work(self._admission, self._run_id, author)
         return bytes([StatementKind.ADMIT]) + author in self._held or self._claimed[author] > 0
 
+    def has_void_claim(self, author: Author) -> bool:
+        """Whether ``author`` has claimed a token that another author has claimed, too, so that it admits nobody."""
+        twice = (held for held in self._held.values() if len(held) == 2)
+        return any(statement.author == author for held in twice for statement in held)
+
     def excluded_from(self, author: Author) -> int | None:
         """First step of ``author`` that an exclusion covers."""
         held = self._held.get(bytes([StatementKind.EXCLUDE]) + author)

@@ -10,6 +10,7 @@ from typing import Final
 import click
 import trio
 
+from sfnode.cli.joining import given_settings, recall
 from sfnode.cli.options import (
     REPEAT,
     FolderPath,
@@ -21,7 +22,7 @@ from sfnode.cli.options import (
 )
 from sfnode.doctor import Examination, Finding, Question, Verdict, summary_of
 from sfnode.reporter import printable
-from sfnode.run import RunAddress, find_data_directory
+from sfnode.run import JoinOptions, NetworkOptions, RunAddress, RunSource, TrainingOptions, find_data_directory
 from sfnode.storage import decode_run_file
 from sfnode.worker_protocol import DeviceOptions
 
@@ -53,7 +54,10 @@ _COLOURS: Final = {
 )
 @device_options
 @click.option(
-    "--relay", is_flag=True, help="Check for a node that does not train, and leave torch and the model alone."
+    "--relay",
+    "is_relay",
+    is_flag=True,
+    help="Check for a node that does not train, and leave torch and the model alone.",
 )
 @json_option
 def doctor(
@@ -64,13 +68,14 @@ def doctor(
     revision: str | None,
     listen: tuple[str, ...],
     devices: DeviceOptions,
-    relay: bool,
+    is_relay: bool,
     is_json: bool,
 ) -> None:
     """Check whether a node can run on this machine, and say what to do where it cannot.
 
     It looks at disk, ports, bootstraps, reachability, device, model and memory. Give it the options that you would give
-    to `sfnode join`. Nothing is loaded, and no node starts. The exit code is 0 unless a check fails.
+    to `sfnode join`; those that the node of --data-dir remembers need not be given. Nothing is loaded, and no node
+    starts. The exit code is 0 unless a check fails.
 
     \b
     Example: sfnode doctor sfnode:6f1c...@/ip4/203.0.113.7/tcp/4001/p2p/12D3... --model facebook/opt-1.3b
@@ -80,20 +85,29 @@ def doctor(
     directory = data_dir.expanduser() if data_dir else None
     if directory is None and signed is not None:
         directory = find_data_directory(signed.manifest, None)
+    told = JoinOptions(
+        source=RunSource(bootstrap=bootstrap),
+        network=NetworkOptions(listen=listen),
+        training=TrainingOptions(model=model, revision=revision),
+        devices=devices,
+        is_relay=is_relay,
+    )
+    if directory is not None:
+        told = recall(told, given_settings(click.get_current_context()), directory).options
     question = Question(
         directory=directory,
         is_new=signed is not None or bool(bootstrap.nodes),
         signed=signed,
         run_file=run_file,
-        bootstrap=bootstrap.nodes,
+        bootstrap=told.source.bootstrap.nodes,
         run_id=bootstrap.run_id,
-        listen=listen,
-        model=model,
-        revision=revision,
-        device=devices.device,
-        dtype=devices.dtype,
-        device_memory=devices.device_memory,
-        is_relay=relay,
+        listen=told.network.listen,
+        model=told.training.model,
+        revision=told.training.revision,
+        device=told.devices.device,
+        dtype=told.devices.dtype,
+        device_memory=told.devices.device_memory,
+        is_relay=told.is_relay,
     )
     findings = trio.run(_collect, question, is_json)
     last = summary_of(findings)

@@ -15,7 +15,7 @@ from protocol.subspace import encode_basis
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.found_model import found_model
 from sfnode.model_files import ModelFolder
-from sfnode.reporter import counting
+from sfnode.reporter import counting, printable
 from sfnode.run import (
     OPEN,
     DataOptions,
@@ -23,6 +23,7 @@ from sfnode.run import (
     RunDraft,
     TaskOptions,
     build_manifest,
+    label_warning,
     method_of,
     read_toml,
     texts_of,
@@ -167,10 +168,12 @@ def new_model(reference: str, revision: str | None) -> ModelFolder:
 
 
 def task_of(task: TaskOptions, data: DataOptions, *, folder: ModelFolder, batch_rows: int = _BATCH_ROWS) -> TaskSpec:
-    """The task as a manifest says it. OperatorError: its texts or its data do not make one."""
+    """The task as a manifest says it; odd label words are told. OperatorError: texts or data do not make a task."""
     from sfnode.training.describe import default_max_tokens  # imports torch
 
     texts = texts_of(task)
+    if warning := label_warning(texts):
+        click.echo(f"Warning: {printable(warning)}", err=True)
     name, sha256 = data_spec(data.named(task), is_private=data.is_private)
     return TaskSpec(
         kind=texts.kind,

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 from pathlib import Path
 
 import click
 
 from sfnode.cli.options import data_dir_option, json_option
-from sfnode.node import describe_memory, own_admission, read_status
+from sfnode.node import Status, describe_memory, own_admission, read_status
 from sfnode.reporter import printable
+
+EXIT_NO_PEERS, EXIT_NOT_ADMITTED, EXIT_EXCLUDED = 3, 4, 5  # 1: no node reports, 2: not an option (click)
 
 
 @click.command()
 @data_dir_option
 @json_option
 def status(data_dir: Path, is_json: bool) -> None:
-    """Show how a running node is doing. The exit code is 0 only if it runs and reports.
+    """Show how a running node is doing.
+
+    The exit code is 0 if all is well, 1 if no node runs there or it does not report, 3 if it has no peers although it
+    knows of some, 4 if it may not contribute, 5 if the owner has excluded it.
 
     \b
     Example: sfnode status --data-dir ~/.sfnode/my-run-0123456789ab
@@ -25,7 +31,27 @@ def status(data_dir: Path, is_json: bool) -> None:
     current = read_status(data_dir)
     if is_json:
         click.echo(json.dumps(dataclasses.asdict(current)))
-        return
+    else:
+        _show(current)
+    code, trouble = _judge(current)
+    if code:
+        click.echo(f"Warning: {printable(trouble)}", err=True)
+        click.echo(f"why      sfnode doctor --data-dir {shlex.quote(str(data_dir))}", err=True)
+        raise SystemExit(code)
+
+
+def _judge(current: Status) -> tuple[int, str]:
+    """Exit code, and what is wrong; a node whose run is over needs no peers, and a relay no admission."""
+    if current.excluded_from is not None:
+        return EXIT_EXCLUDED, own_admission(current)
+    if not current.peers and current.expects_peers and not current.is_over:
+        return EXIT_NO_PEERS, "this node knows of others, and none is connected"
+    if current.is_training and not current.is_admitted:
+        return EXIT_NOT_ADMITTED, own_admission(current)
+    return 0, ""
+
+
+def _show(current: Status) -> None:
     rows = {
         "run": f"{current.run} ({current.run_id[:16]})",
         "step": f"{current.step} of {current.steps}",

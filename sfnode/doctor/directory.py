@@ -7,7 +7,7 @@ from pathlib import Path
 from protocol.errors import OperatorError, SfnodeError
 from protocol.run import BasisKind, Manifest
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.node import read_status
+from sfnode.node import own_admission, read_status
 from sfnode.storage import (
     IDENTITY_FILE,
     LEDGER_FILE,
@@ -38,6 +38,8 @@ def check_directory(directory: Path, manifest: Manifest | None) -> Finding:
     )
     if not status.peers:
         return warning("data directory", text, "it has no peer: see the lines about bootstraps, or give it another one")
+    if status.excluded_from is not None or (status.is_training and not status.is_admitted):
+        return warning("data directory", f"{text}; {own_admission(status)}", "until then it follows, and sends nothing")
     return ok("data directory", text)
 
 

@@ -16,7 +16,7 @@ from protocol.schema import Malformed, from_plain_untrusted
 from sfnode.network import MemoryState, Network
 from sfnode.node.model_progress import ModelProgress
 from sfnode.reporter import Reporter, format_rate
-from sfnode.run import address_for_others
+from sfnode.run import NODE_FILE, address_for_others
 from sfnode.storage import STATUS_FILE, is_locked, read_bytes, read_manifest, write_json
 from sfnode.worker import Trainer
 
@@ -38,6 +38,8 @@ class Status:
         own_updates, skipped_steps: contributed by this process.
         catching_up: updates that the neighbours say they hold; 0 once this node is live.
         peers: neighbours now.
+        expects_peers: whether it knows of nodes to dial: bootstraps, or peers that it met.
+        is_training: whether it is to contribute; a relay is not.
         loss: mean loss of the last estimate's forward rows.
         ledger_root, state_digest: hex; empty while updates wait to be summed.
         bytes_in, bytes_out: frames of the wire protocol since the start.
@@ -46,6 +48,7 @@ class Status:
         join: what others give to `sfnode join`; empty where they cannot dial this node.
         admission: who may contribute to the run, in words.
         is_admitted: whether this node's key may contribute; exclusions are another matter.
+        is_invitation_used: whether another node has used this node's invitation, too, so that it admits neither.
         excluded_from: first step from which on the owner has excluded this node's key; None when it has not.
         authors_excluded: by the owner.
         memory: of the node's own process, without its worker.
@@ -70,6 +73,8 @@ class Status:
     skipped_steps: int
     catching_up: int
     peers: int
+    expects_peers: bool
+    is_training: bool
     loss: float | None
     accuracy: float | None
     forward_rows: int
@@ -85,6 +90,7 @@ class Status:
     join: str
     admission: str
     is_admitted: bool
+    is_invitation_used: bool
     excluded_from: int | None
     authors_excluded: int
     memory: MemoryState
@@ -147,6 +153,8 @@ class StatusWriter:
             skipped_steps=node.skipped_steps,
             catching_up=0 if node.sync.is_live else node.sync.target_updates,
             peers=node.sync.peers,
+            expects_peers=bool(network.known_peers()),
+            is_training=trainer is not None,
             loss=training.loss if training else None,
             accuracy=training.accuracy if training else None,
             forward_rows=training.forward_rows if training else 0,
@@ -162,6 +170,7 @@ class StatusWriter:
             join=str(address_for_others(node.manifest.run_id, network.addresses)),
             admission=describe_admission(node.manifest),
             is_admitted=ledger.roster.is_admitted(node.author),
+            is_invitation_used=ledger.roster.has_void_claim(node.author),
             excluded_from=ledger.roster.excluded_from(node.author),
             authors_excluded=len(ledger.roster.excluded()),
             memory=totals.memory,
@@ -173,7 +182,9 @@ def read_status(directory: Path) -> Status:
     """The last snapshot of the node that uses ``directory``; OperatorError when none runs or it hangs."""
     read_manifest(directory)
     if not is_locked(directory):
-        raise OperatorError(f"no node runs on {directory}. Start it with: sfnode join --data-dir {directory} ...")
+        remembered = (directory / NODE_FILE).exists()
+        command = f"start --data-dir {directory}" if remembered else f"join --data-dir {directory} ..."
+        raise OperatorError(f"no node runs on {directory}. Start it with: sfnode {command}")
     try:
         data = json.loads(read_bytes(directory / STATUS_FILE, "the status file"))
         status = from_plain_untrusted(Status, data, "status")
@@ -202,6 +213,11 @@ def own_admission(status: Status) -> str:
         return ADMITTED
     if status.admission.startswith(AdmissionKind.OPEN):
         return "following only: this node's key does not have the work that the run asks for"
+    if status.is_invitation_used:
+        return (
+            "not admitted: the invitation is used, another node has claimed it, too. Ask the owner for a new one, and "
+            f"start again with --invite; or for `sfnode run admit {status.author}`"
+        )
     return f"not admitted: ask the owner to run `sfnode run admit {status.author}`"
 
 

@@ -29,7 +29,7 @@ from sfnode.run.node_options import (
 from sfnode.run.owner_key import check_owner, new_invitation
 from sfnode.run.run_address import RunAddress, address_for_others, parse_run_addresses
 from sfnode.run.run_source import find_basis, find_manifest
-from sfnode.run.task_options import DataOptions, TaskOptions, texts_of
+from sfnode.run.task_options import DataOptions, TaskOptions, label_warning, texts_of
 
 __all__ = [
     "BEST",
@@ -59,6 +59,7 @@ __all__ = [
     "find_manifest",
     "find_model",
     "joiner_model",
+    "label_warning",
     "method_of",
     "new_invitation",
     "node_seed",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.run import Objective, TaskKind
 from sfnode.run.builtin_tasks import BUILTIN_TASKS, kind_of
 from sfnode.storage import EMBEDDED
+
+_ENDS_IN_WORD: Final = re.compile(r"[\w}.,:;?! ]\Z")  # a word, a field, what ends a sentence; no line break, no quote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,3 +89,16 @@ def texts_of(options: TaskOptions) -> TaskTexts:
     if len(words) < 2 or len(set(words)) < len(words):
         raise OperatorError(f'--labels {",".join(words)!r}: give two or more different words, such as " no, yes"')
     return TaskTexts(template=template, completion=completion, label_words=words)
+
+
+def label_warning(texts: TaskTexts) -> str:
+    """What is odd about label words that run into the prompt, and what to write; empty where nothing is.
+
+    Tokenizers have words with the space before them; "It was" and "no" would make "It wasno".
+    """
+    bare = [word for word in texts.label_words if word[:1].isascii() and word[:1].isalnum()]
+    if not bare or not _ENDS_IN_WORD.search(texts.template):
+        return ""
+    wanted = ",".join(f" {word}" if word in bare else word for word in texts.label_words)
+    told = f'no text has the label word {bare[0]!r} right after {texts.template[-20:]!r}. Write --labels "{wanted}"'
+    return f"{told}, and no space at the end of the template" if texts.template.endswith(" ") else told

@@ -254,6 +254,7 @@ def test_join__open_run_at_a_public_address__is_warned_of(
         ({}, "admitted"),
         ({"excluded_from": 7}, "excluded by the owner from step 7 on"),
         ({"is_admitted": False, "admission": "invite"}, f"`sfnode run admit {STATUS.author}`"),
+        ({"is_admitted": False, "admission": "invite", "is_invitation_used": True}, "the invitation is used"),
         ({"is_admitted": False, "admission": "open, 20 bits of work"}, "does not have the work"),
     ],
 )

@@ -21,6 +21,7 @@ from sfnode.cli import cli
 from sfnode.network.memory_guard import MemoryState
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.node.status_file import Status
+from sfnode.run.node_file import write_node_file
 from sfnode.storage.store import STATUS_FILE, Store, decode_run_file
 from tests import REPOSITORY
 from tests.support.cli_calls import assert_teaches, call
@@ -32,7 +33,8 @@ ALICE, BOB = (Signer(name.ljust(32, b".")) for name in (b"alice", b"bob"))
 STATUS = Status(
     run="test", run_id=SIGNED.manifest.run_id.hex(), author=ALICE.author.hex(), pid=os.getpid(), step=7, steps=40,
     is_finished=False, is_over=False, equal_peers=0, differing_peers=0, awaited_authors=0,
-    updates=13, void_slots=0, authors=2, own_updates=7, skipped_steps=1, catching_up=0, peers=3,
+    updates=13, void_slots=0, authors=2, own_updates=7, skipped_steps=1, catching_up=0, peers=3, expects_peers=True,
+    is_training=True, is_invitation_used=False,
     loss=0.5, accuracy=None, forward_rows=112, worker_restarts=0, ledger_root="aa" * 32, state_digest="bb" * 32,
     bytes_in=1_234, bytes_out=56_789, payload_bytes=999, rejected=0, ignored=2, time=0.0, model=None, join="",
     admission="open", is_admitted=True, excluded_from=None, authors_excluded=0,
@@ -143,9 +145,45 @@ def test_status__running_node__is_told_as_text_and_as_json(running: Path) -> Non
     assert {**told, "time": 0.0} == asdict(STATUS)
 
 
+@pytest.mark.parametrize(
+    ("changes", "code", "part"),
+    [
+        ({"peers": 0}, 3, "none is connected"),
+        ({"peers": 0, "is_admitted": False}, 3, "none is connected"),
+        ({"is_admitted": False, "admission": "invite"}, 4, "not admitted: ask the owner"),
+        ({"is_admitted": False, "admission": "invite", "is_invitation_used": True}, 4, "the invitation is used"),
+        ({"excluded_from": 3}, 5, "excluded by the owner from step 3 on"),
+    ],
+)
+def test_status__node_that_is_not_well__has_a_code_and_says_who_finds_out_why(
+    changes: dict[str, object], code: int, part: str, running: Path
+) -> None:
+    report(running, replace(STATUS, time=time.time(), **changes))  # type: ignore[arg-type]
+    for outcome in (call("status", "--data-dir", running), call("status", "--data-dir", running, "--json")):
+        assert outcome.code == code, outcome
+        assert part in outcome.stderr and f"sfnode doctor --data-dir {running}" in outcome.stderr
+    assert json.loads(outcome.stdout)["author"] == STATUS.author
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"peers": 0, "expects_peers": False},  # the first node of a run
+        {"peers": 0, "is_finished": True, "is_over": True},
+        {"is_admitted": False, "admission": "invite", "is_training": False},  # a relay
+    ],
+)
+def test_status__node_that_lacks_what_it_does_not_need__is_well(changes: dict[str, object], running: Path) -> None:
+    report(running, replace(STATUS, time=time.time(), **changes))  # type: ignore[arg-type]
+    outcome = call("status", "--data-dir", running)
+    assert (outcome.code, outcome.stderr) == (0, "")
+
+
 def test_status__node_that_stopped__fails_and_says_how_to_start_it(directory: Path) -> None:
     report(directory, replace(STATUS, time=time.time()))
     assert_teaches(call("status", "--data-dir", directory, "--json"), "no node runs", str(directory), "sfnode join")
+    write_node_file(directory, {})
+    assert_teaches(call("status", "--data-dir", directory), f"sfnode start --data-dir {directory}")
 
 
 def test_status__node_that_no_longer_reports__fails_and_names_its_process(running: Path) -> None:

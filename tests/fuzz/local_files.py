@@ -101,7 +101,16 @@ def status_seeds() -> Iterator[bytes]:
     """A snapshot in the far future (else it is too old by the time of the test), and some that are wrong."""
     values: dict[str, object] = {field.name: 1 for field in fields(Status)}
     values.update(run="r", run_id="00", author="00", ledger_root="", state_digest="", admission="open", loss=0.5)
-    values.update(join="", is_finished=False, is_over=False, is_admitted=True, accuracy=None)
+    values.update(
+        join="",
+        is_finished=False,
+        is_over=False,
+        is_admitted=True,
+        expects_peers=True,
+        is_training=True,
+        is_invitation_used=False,
+        accuracy=None,
+    )
     values.update(memory=MemoryState(bytes_max=1 << 29))
     values.update(model=ModelProgress(stage=ModelStage.FETCHING, text="fetching", done_bytes=1, total_bytes=2))
     status = Status(**{**values, "time": 1e12, "step": 3, "steps": 40})  # type: ignore[arg-type]

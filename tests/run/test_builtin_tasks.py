@@ -19,6 +19,7 @@ from protocol.schema import to_plain
 from protocol.subspace.bases import Bases
 from sfnode.model_files.resolve import resolve_model
 from sfnode.run.builtin_tasks import BUILTIN_TASKS, KnownTask, kind_of
+from sfnode.run.task_options import TaskOptions, label_warning, texts_of
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.loading import load_causal_lm, load_tokenizer
 from sfnode.training.model.tensors import TensorGroup
@@ -163,6 +164,34 @@ def test_init__task_of_ones_own__is_in_the_manifest(
     assert outcome.code == 0, outcome
     task = decode_run_untrusted(out.read_bytes()).manifest.task
     assert (task.kind, task.template, task.completion, task.label_words, task.objective) == expected
+
+
+@pytest.mark.parametrize(
+    ("template", "labels", "wanted"),
+    [
+        ("{a} It was", "no,yes", 'Write --labels " no, yes"'),
+        ("{a} It was", " no,yes", 'Write --labels " no, yes"'),
+        ("{a} It was ", "no,yes", 'Write --labels " no, yes", and no space at the end of the template'),
+        ("Is it? {a}", "no,yes", 'Write --labels " no, yes"'),
+        ("{a} Sentiment:", "no,yes", 'Write --labels " no, yes"'),
+        ("{a} It was", " no, yes", ""),
+        ("{a} Yes or No?\n", "No,Yes", ""),  # a line begins with the word
+        ('{a} is "', "no,yes", ""),
+        ("{a} It was", "\u597d,\u574f", ""),  # written without spaces
+    ],
+)
+def test_init__label_words_that_run_into_the_prompt__are_warned_of(
+    template: str, labels: str, wanted: str, tmp_path: Path
+) -> None:
+    task = ("--template", template, "--labels", labels)
+    outcome = call("init", "--model", "embedded:tiny-opt", "--private-data", "--out", tmp_path / "a.run", *task)
+    assert outcome.code == 0, outcome
+    assert outcome.stderr.count("Warning: ") == bool(wanted) and wanted in outcome.stderr
+
+
+def test_builtin_task__none_of_them__is_warned_of() -> None:
+    texts = [texts_of(TaskOptions(task=name)) for name in BUILTIN_TASKS]
+    assert [each for each in texts if label_warning(each)] == []
 
 
 @pytest.mark.parametrize(
