@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from typing import Final
 
 import click
 import trio
@@ -15,6 +16,7 @@ from protocol.errors import OperatorError, Reject
 from protocol.ledger import Envelope
 from protocol.run import SignedManifest
 from protocol.schema import is_hex
+from protocol.state import Replica
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import (
     FilePath,
@@ -32,13 +34,26 @@ from sfnode.storage import (
     load_identity,
     read_bytes,
     read_manifest,
+    reading,
     renewals_for,
-    replayed,
+    replay_all,
     training_file,
     write_durably,
 )
-from sfnode.worker import Audit, TrainingConfig, audit_messages, check_auditable, choose_messages, report_name
+from sfnode.worker import (
+    Audit,
+    PastStates,
+    Remeasurement,
+    TrainingConfig,
+    Verdict,
+    audit_messages,
+    check_auditable,
+    choose_messages,
+    report_name,
+)
 from sfnode.worker_protocol import DeviceOptions
+
+FALSE_ALARMS: Final = "none in the honest messages of docs/threat-model.md"
 
 
 @click.command()
@@ -77,8 +92,8 @@ def audit(
     directory = data_dir.expanduser()
     signed = read_manifest(directory)
     check_auditable(signed.manifest)
-    with replayed(directory, signed.manifest) as replica:
-        ledger = replica.ledger
+    with reading(directory) as stored:
+        replica = replay_all(Replica(signed.manifest, stored.archive), stored, directory)
         config = TrainingConfig(
             model=find_model(signed.manifest, model, revision),
             data=training_file(signed.manifest.task, data),
@@ -89,10 +104,11 @@ def audit(
             renewals=renewals_for(directory, replica),
         )
         if check is None:
-            chosen = choose_messages(ledger, _author(author), messages, random.SystemRandom())
+            chosen = choose_messages(replica.ledger, _author(author), messages, random.SystemRandom())
         else:
             chosen = [_reported(signed, check)]
-        found = trio.run(audit_messages, signed, config, ledger, chosen)
+        past = PastStates(signed.manifest, replica.ledger, stored)
+        found = trio.run(audit_messages, signed, config, past, chosen)
     reports = _write_reports(found, signed, directory, out) if out is not None else []
     _say(found, reports, is_json)
     if found.mismatches:
@@ -120,7 +136,7 @@ def _write_reports(found: Audit, signed: SignedManifest, directory: Path, out: P
     signer: Signer = load_identity(directory / IDENTITY_FILE)
     reports = []
     for finding in found.mismatches:
-        report, data = make_report(signed.manifest, signer, finding.envelope, finding.measured, found.tolerance)
+        report, data = make_report(signed.manifest, signer, finding.envelope, finding.measured, finding.tolerance)
         write_durably(out.expanduser() / report_name(finding.envelope), data)
         reports.append(report)
     return reports
@@ -128,22 +144,31 @@ def _write_reports(found: Audit, signed: SignedManifest, directory: Path, out: P
 
 def _say(found: Audit, reports: list[AuditReport], is_json: bool) -> None:
     if is_json:
-        rows = [
-            {
-                "author": finding.envelope.author.hex(),
-                "step": finding.envelope.step,
-                "claimed": finding.envelope.scalars,
-                "measured": finding.measured,
-                "deviation": finding.deviation,
-                "is_mismatch": finding.deviation > found.tolerance,
-            }
-            for finding in found.findings
-        ]
-        click.echo(json.dumps({"tolerance": found.tolerance, "messages": rows, "reports": len(reports)}))
+        rows = [_row(finding) for finding in found.findings]
+        click.echo(json.dumps({"messages": rows, "reports": len(reports), "false_alarms": FALSE_ALARMS}))
         return
-    click.echo(f"{'author':<16}  {'step':>6}  {'deviation':>9}  tolerance {found.tolerance:.2f}")
+    click.echo(f"{'author':<16}  {'step':>6}  {'deviation':>9}  {'tolerance':>9}")
     for finding in found.findings:
-        verdict = "NOT WHAT WAS CLAIMED" if finding.deviation > found.tolerance else "agrees"
-        author = finding.envelope.author.hex()[:16]
-        click.echo(f"{author}  {finding.envelope.step:>6}  {finding.deviation:>9.3f}  {verdict}")
-    click.echo(f"{len(found.findings)} messages measured again, {len(found.mismatches)} mismatches")
+        author, why = finding.envelope.author.hex()[:16], f": {finding.reason}" if finding.reason else ""
+        figures = f"{finding.deviation:>9.3f}  {finding.tolerance:>9.3f}"
+        click.echo(f"{author}  {finding.envelope.step:>6}  {figures}  {finding.verdict}{why}")
+    unjudged = len(found.of(Verdict.UNJUDGED))
+    click.echo(
+        f"{len(found.findings)} messages measured again, {len(found.mismatches)} mismatches, "
+        f"{unjudged} cannot be judged"
+    )
+    click.echo(f"False alarms: {FALSE_ALARMS}")
+
+
+def _row(finding: Remeasurement) -> dict[str, object]:
+    is_measured = bool(finding.measured)
+    return {
+        "author": finding.envelope.author.hex(),
+        "step": finding.envelope.step,
+        "claimed": finding.envelope.scalars,
+        "measured": finding.measured,
+        "deviation": finding.deviation if is_measured else None,
+        "tolerance": finding.tolerance,
+        "verdict": finding.verdict.name.lower(),
+        "reason": finding.reason,
+    }
