@@ -75,31 +75,26 @@ def _chosen(envelopes: Iterable[Envelope], run: SimulatedRun) -> Iterator[Envelo
 def _row(number: int, run: SimulatedRun, found: Audit) -> Found:
     honest: Counter[str] = Counter()
     cheats: dict[str, list[str]] = {}
-    ratios = []
     for finding in found.findings:
         role = run.roles[finding.envelope.author]
         if role in CHEATS:
             cheats.setdefault(role, []).append(finding.verdict.name)
             continue
         honest[finding.verdict.name] += 1
-        ratios.append(finding.deviation / finding.tolerance)
-        if finding.verdict is not Verdict.AGREES:
-            say(
-                f"run {number}, step {finding.envelope.step}: {finding.verdict} {finding.deviation:.2f} {finding.reason}"
-            )
-    return {"run": number, "honest": dict(honest), "cheats": cheats, "nearest_to_alarm": max(ratios)}
+        if finding.verdict is Verdict.MISMATCH:
+            say(f"run {number}, step {finding.envelope.step}: {finding.deviation:.2f}, allowed {finding.tolerance:.2f}")
+    return {"run": number, "honest": dict(honest), "cheats": cheats}
 
 
 def summary(rows: list[Found]) -> Found:
     """Of all runs together; ``found_after``: messages of a cheat until one was found, over the cheats found."""
-    honest = sum((Counter(row["honest"]) for row in rows), Counter())
+    honest: Counter[str] = sum((Counter(row["honest"]) for row in rows), Counter())
     found = {kind: [_first(row["cheats"][kind]) for row in rows if kind in row["cheats"]] for kind in CHEATS}
     return {
         "runs": len(rows),
         "honest_messages": honest.total(),
         "accused": honest[Verdict.MISMATCH.name],
         "not_judged": honest[Verdict.UNJUDGED.name],
-        "nearest_to_alarm": max(row["nearest_to_alarm"] for row in rows),
         "cheats": {
             kind: {
                 "cheats": len(each),
@@ -120,7 +115,7 @@ def _lines(result: Found) -> list[str]:
     upper = f", below {3 / result['honest_messages']:.1e} (95 %)" if not result["accused"] else ""
     return [
         f"{result['honest_messages']} honest messages of {result['runs']} runs: {result['accused']} accused{upper}, "
-        f"{result['not_judged']} not judged; the largest deviation was {result['nearest_to_alarm']:.2f} of its tolerance",
+        f"{result['not_judged']} not judged",
         *(
             f"{kind}: {each['cheats'] - each['not_found']} of {each['cheats']} found, after "
             f"{each['found_after_median']} messages (median; at most {each['found_after_max']})"

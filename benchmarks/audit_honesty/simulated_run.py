@@ -1,5 +1,5 @@
-"""A run in virtual time, as a data directory sees it: authors of several speeds and number formats, who come and go, are
-cut off, are expelled, sign twice, or cheat. What everybody measures is measured for real. Time is in usual rounds.
+"""A run in virtual time, as a data directory sees it: authors of several speeds and number formats, who come and go,
+are cut off, are expelled, sign twice, or cheat. What they measure is measured for real. Time is in usual rounds.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import heapq
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from statistics import median_low
 
@@ -103,9 +104,9 @@ class SimulatedRun:
         self._excluded_from = round(_EXCLUDED_FROM * manifest.steps)
         self.statement = StatementCodec(manifest).exclude(owner, expelled, self._excluded_from)
         for person in self._people:
-            self._at(0.0, lambda person=person: self._begin(person))
-            moment = _EXCLUDED_AT * manifest.steps + self._latency()
-            self._at(moment, lambda person=person: self._reach(person, self._exclusion(person, expelled)))
+            self._at(0.0, partial(self._begin, person))
+            exclusion = partial(person.exclude, expelled, self._excluded_from)
+            self._at(_EXCLUDED_AT * manifest.steps + self._latency(), partial(self._reach, person, exclusion))
         while self._events:
             self._now, _, event = heapq.heappop(self._events)
             event()
@@ -143,22 +144,22 @@ class SimulatedRun:
         is_early = 2 * behind > len(person.others()) and self._now - person.waiting_since < _PATIENCE
         is_cut_off = person.away_until > self._now
         if not is_cut_off and (is_early or person.next_step > middle + _AHEAD_MAX):
-            self._at(self._now + _RETRY, lambda: self._begin(person))
+            self._at(self._now + _RETRY, partial(self._begin, person))
             return
         person.waiting_since = None
         envelope = self._codec.seal(person.signer, person.next_step, self._claim(person))
         person.next_step += 1
-        self._at(self._now + person.pace * self._chance.uniform(0.8, 1.2), lambda: self._publish(person, envelope))
+        self._at(self._now + person.pace * self._chance.uniform(0.8, 1.2), partial(self._publish, person, envelope))
 
     def _is_away(self, person: Participant) -> bool:
         """Now and then an author is switched off for a while, or goes on alone; the first one never."""
         if person is self._people[0] or person.away_until > self._now or self._chance.random() > _AWAY_SHARE:
             return False
         person.away_until = self._now + self._chance.uniform(1, _AWAY_MAX)
-        self._at(person.away_until, lambda: self._come_back(person))
+        self._at(person.away_until, partial(self._come_back, person))
         is_off = self._chance.random() < 1 / 2
         if is_off:
-            self._at(person.away_until, lambda: self._begin(person))
+            self._at(person.away_until, partial(self._begin, person))
         return is_off
 
     def _come_back(self, person: Participant) -> None:
@@ -173,25 +174,19 @@ class SimulatedRun:
         else:
             event()
 
-    def _exclusion(self, person: Participant, author: Author) -> Callable[[], None]:
-        return lambda: person.exclude(author, self._excluded_from)
-
     def _publish(self, person: Participant, envelope: Envelope) -> None:
         self._deliver(person, envelope)
-        self._reach(person, lambda: self._send(person, envelope))
+        self._reach(person, partial(self._send, person, envelope))
         if person.role == EQUIVOCATOR and self._chance.random() < _VOIDED_SHARE:
             second = self._codec.seal(person.signer, envelope.step, envelope.scalars[::-1])
-            self._at(self._now + self._chance.uniform(0, 2 * _AWAY_MAX), lambda: self._send(person, second))
+            self._at(self._now + self._chance.uniform(0, 2 * _AWAY_MAX), partial(self._send, person, second))
         self._begin(person)
 
     def _send(self, person: Participant, envelope: Envelope) -> None:
         for other in self._people:
             if other is not person:
-                event = self._delivery(other, envelope)
-                self._at(self._now + self._latency(), lambda other=other, event=event: self._reach(other, event))
-
-    def _delivery(self, person: Participant, envelope: Envelope) -> Callable[[], None]:
-        return lambda: self._deliver(person, envelope)
+                delivery = partial(self._deliver, other, envelope)
+                self._at(self._now + self._latency(), partial(self._reach, other, delivery))
 
     def _deliver(self, person: Participant, envelope: Envelope) -> None:
         if person.take(envelope) and person is self._people[0]:

@@ -3,9 +3,9 @@
 The rule is the same for every message and every look at it. Two kinds of difference are honest: number formats round
 differently, and an author may have lacked an update or had one more. Both are measured where the message was: on its
 state, for its seed and a few unrelated ones. With n scalars, each off by e there (root mean square), an honest claim is
-off by at most (sqrt(n) + 6) e. If differences are normally distributed, the length of n of them is about sqrt(n) e, give
-or take e / sqrt(2) (Fisher's approximation of chi-squared): 6 e is eight times that. It leaves room for an e that was
-measured on few scalars, and for rare large differences.
+off by at most (sqrt(n) + 6) e. If differences are normally distributed, the length of n of them is about sqrt(n) e,
+give or take e / sqrt(2) (Fisher's approximation of chi-squared): 6 e is eight times that. It leaves room for an e that
+was measured on few scalars, and for rare large differences.
 """
 
 from __future__ import annotations
@@ -102,6 +102,11 @@ class Case:
         """Whether it would be a mismatch if nothing more was measured."""
         return not self.doubt and self.deviation > self.tolerance
 
+    @property
+    def is_vague(self) -> bool:
+        """Whether it agrees within a tolerance that says nothing, so that only a closer measurement would."""
+        return not self.doubt and TOLERANCE_MIN < self.deviation <= self.tolerance and self.tolerance >= TOLERANCE_MAX
+
     def judged(self) -> Remeasurement:
         """The verdict."""
         verdict, reason = self._verdict()
@@ -121,7 +126,7 @@ class Case:
             return Verdict.AGREES, ""
         if self.deviation > self.tolerance:
             return Verdict.MISMATCH, ""
-        if self.tolerance >= TOLERANCE_MAX:
+        if self.is_vague:
             return Verdict.UNJUDGED, "honest measurements differ too much here"
         return Verdict.AGREES, ""
 

@@ -175,13 +175,14 @@ class _Auditor:
 
     async def _try_formats(self, cases: Sequence[Case]) -> None:
         for dtype in _FORMATS:
-            some = _open(cases)
-            if not some or dtype == self._measuring.dtype:
+            unclear = [case for case in cases if case.is_open or case.is_vague]
+            if not unclear or dtype == self._measuring.dtype:
                 continue
             if why := await self._why_not(dtype):
-                _doubt(some, f"its author may compute in {dtype}, which cannot be tried here: {why}")
+                _doubt(_open(unclear), f"its author may compute in {dtype}, which cannot be tried here: {why}")
+                continue
             for rounds_ahead in (0, -1):
-                await self._measure(_open(some), self._past.by_step(_messages(_open(some)), rounds_ahead), dtype)
+                await self._measure(unclear, self._past.by_step(_messages(unclear), rounds_ahead), dtype)
 
     async def _why_not(self, dtype: str) -> str:
         """Why nothing can be measured in ``dtype``; empty when it can."""
@@ -192,7 +193,7 @@ class _Auditor:
         return ""
 
     async def _hear_witnesses(self, cases: Sequence[Case]) -> None:
-        """Others of the same round must come out twice as well: else the fault may lie here, or the state is unknown."""
+        """Others of the same round must come out twice as well: else the state is unknown, or the fault lies here."""
         witnesses = {case.envelope.record: self._witnesses(case.envelope) for case in cases}
         heard = {each.record: Case(each) for each in sorted(_flat(witnesses.values()), key=_place)}
         await self._look(list(heard.values()))
