@@ -60,24 +60,23 @@ class Case:
     """A message, the nearest measurement so far, and how far off it may be.
 
     Attributes:
-        first: what was measured on the state of all earlier rounds.
+        nearest, dtype: the measurement, and the number format that it was made in; None: the auditor's own.
         allowed: length of the difference, in quanta, that an honest author may have.
         doubt: why the message cannot be judged, whatever was measured.
     """
 
     envelope: Envelope
-    first: Scalars | None = None
     nearest: Scalars | None = None
+    dtype: str | None = None
     allowed: float = 0.0
     doubt: str = ""
 
-    def see(self, measured: Scalars | None) -> None:
-        """One more measurement; None where the loss was not finite."""
+    def see(self, measured: Scalars | None, dtype: str | None = None) -> None:
+        """One more measurement, in the format ``dtype``; None where the loss was not finite."""
         if measured is None:
             return
-        self.first = self.first or measured
         if self.nearest is None or math.dist(measured, self.claimed) < math.dist(self.nearest, self.claimed):
-            self.nearest = measured
+            self.nearest, self.dtype = measured, dtype
 
     @property
     def claimed(self) -> Scalars:
@@ -101,6 +100,11 @@ class Case:
     def is_open(self) -> bool:
         """Whether it would be a mismatch if nothing more was measured."""
         return not self.doubt and self.deviation > self.tolerance
+
+    @property
+    def is_unclear(self) -> bool:
+        """Whether more measurements may change the verdict."""
+        return self.is_open or self.is_vague
 
     @property
     def is_vague(self) -> bool:

@@ -104,10 +104,11 @@ class _Auditor:
     async def examine(self, cases: Sequence[Case]) -> None:
         """Until each agrees, cannot be judged, or nothing is left to try."""
         await self._look(cases)
-        await self._measure_noise(_open(cases))
+        await self._measure_noise(_unclear(cases))
+        untried = await self._try_formats(cases)
         await self._try_states(cases)
-        await self._try_arrivals(_open(cases))
-        await self._try_formats(cases)
+        await self._try_arrivals(_unclear(cases))
+        _doubt(_open(cases) if untried else [], untried)
         await self._hear_witnesses(_open(cases))
 
     async def _look(self, cases: Sequence[Case]) -> None:
@@ -118,8 +119,12 @@ class _Auditor:
                 case.doubt = "the loss is not finite here"
 
     async def _measure(self, cases: Sequence[Case], states: Iterator[Coefficients], dtype: str | None = None) -> None:
+        """In ``dtype``; None: in the format that has come nearest."""
         for case, state in zip(cases, states, strict=True):
-            case.see((await self._scalars(case, state, [case.envelope.seed], dtype))[0])
+            await self._measure_once(case, state, dtype or case.dtype)
+
+    async def _measure_once(self, case: Case, state: Coefficients, dtype: str | None) -> None:
+        case.see((await self._scalars(case, state, [case.envelope.seed], dtype))[0], dtype)
 
     async def _scalars(
         self, case: Case, state: Coefficients, seeds: Sequence[int], dtype: str | None = None
@@ -140,7 +145,7 @@ class _Auditor:
         for case, state, each in zip(cases, self._past.by_step(_messages(cases), -1), seeds, strict=True):
             lagging.append(await self._scalars(case, state, each))
         for case, *measured in zip(cases, usual, rounded, lagging, strict=True):
-            case.see(measured[1][0])
+            case.see(measured[1][0], partner)
             allowed = allowed_difference(*measured)
             case.allowed = allowed or 0.0
             case.doubt = "" if allowed else "the loss is not finite here in other number formats"
@@ -156,33 +161,36 @@ class _Auditor:
         rounds = self._past.manifest.steps // self._past.manifest.method.local_steps
         cut_off = [-(2**power) for power in range(1, rounds.bit_length() + 1)]
         for rounds_ahead in (*_ROUNDS_AHEAD, *cut_off):
-            some = _open(cases)
+            some = _unclear(cases)
             await self._measure(some, self._past.by_step(_messages(some), rounds_ahead))
         count = min(_EXPULSIONS_TRIED, len(self._past.expulsions))
         for more in (each for each in range(-count, count + 1) if each):
-            some = _open(cases)
+            some = _unclear(cases)
             await self._measure(some, self._past.by_step(_messages(some), expulsions_more=more))
-        some = _open(cases)
+        some = _unclear(cases)
         await self._measure(some, self._past.counted(_messages(some)))
 
     async def _try_arrivals(self, cases: Sequence[Case]) -> None:
         by_record = {case.envelope.record: case for case in cases}
         for arrival in self._past.as_arrived(_messages(cases)) if cases else ():
             case = by_record[arrival.envelope.record]
-            case.see((await self._scalars(case, arrival.state, [case.envelope.seed]))[0])
+            await self._measure_once(case, arrival.state, case.dtype)
             if arrival.is_late and case.is_open:
                 case.doubt = "it came here long after its round: its author may have been cut off"
 
-    async def _try_formats(self, cases: Sequence[Case]) -> None:
+    async def _try_formats(self, cases: Sequence[Case]) -> str:
+        """Returns what could not be tried; empty if all could."""
+        untried = ""
         for dtype in _FORMATS:
-            unclear = [case for case in cases if case.is_open or case.is_vague]
-            if not unclear or dtype == self._measuring.dtype:
+            some = _unclear(cases)
+            if not some or dtype == self._measuring.dtype:
                 continue
             if why := await self._why_not(dtype):
-                _doubt(_open(unclear), f"its author may compute in {dtype}, which cannot be tried here: {why}")
+                untried = f"its author may compute in {dtype}, which cannot be tried here: {why}"
                 continue
             for rounds_ahead in (0, -1):
-                await self._measure(unclear, self._past.by_step(_messages(unclear), rounds_ahead), dtype)
+                await self._measure(some, self._past.by_step(_messages(some), rounds_ahead), dtype)
+        return untried
 
     async def _why_not(self, dtype: str) -> str:
         """Why nothing can be measured in ``dtype``; empty when it can."""
@@ -213,6 +221,10 @@ class _Auditor:
 
 def _open(cases: Sequence[Case]) -> list[Case]:
     return [case for case in cases if case.is_open]
+
+
+def _unclear(cases: Sequence[Case]) -> list[Case]:
+    return [case for case in cases if case.is_unclear]
 
 
 def _doubt(cases: Sequence[Case], reason: str) -> None:
