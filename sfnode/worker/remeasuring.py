@@ -119,12 +119,13 @@ class _Auditor:
                 case.doubt = "the loss is not finite here"
 
     async def _measure(self, cases: Sequence[Case], states: Iterator[Coefficients], dtype: str | None = None) -> None:
-        """In ``dtype``; None: in the format that has come nearest."""
+        """In ``dtype``; None: in this node's, and in the one that has come nearest."""
         for case, state in zip(cases, states, strict=True):
-            await self._measure_once(case, state, dtype or case.dtype)
+            await self._measure_once(case, state, dtype)
 
-    async def _measure_once(self, case: Case, state: Coefficients, dtype: str | None) -> None:
-        case.see((await self._scalars(case, state, [case.envelope.seed], dtype))[0], dtype)
+    async def _measure_once(self, case: Case, state: Coefficients, dtype: str | None = None) -> None:
+        for each in dict.fromkeys([dtype or case.dtype, dtype]):
+            case.see((await self._scalars(case, state, [case.envelope.seed], each))[0], each)
 
     async def _scalars(
         self, case: Case, state: Coefficients, seeds: Sequence[int], dtype: str | None = None
@@ -174,7 +175,7 @@ class _Auditor:
         by_record = {case.envelope.record: case for case in cases}
         for arrival in self._past.as_arrived(_messages(cases)) if cases else ():
             case = by_record[arrival.envelope.record]
-            await self._measure_once(case, arrival.state, case.dtype)
+            await self._measure_once(case, arrival.state)
             if arrival.is_late and case.is_open:
                 case.doubt = "it came here long after its round: its author may have been cut off"
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
-from collections.abc import Iterable, Sequence
+import random
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 import torch
+import trio
 
 from protocol.crypto.keys import Signer
 from protocol.documents.audit_report import deviation
@@ -17,17 +18,21 @@ from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import sign_manifest
 from protocol.state.coefficients import Coefficients
+from protocol.state.replica import Replica
 from protocol.subspace.bases import Bases
 from protocol.subspace.directions import seed_of
-from sfnode.demo import model_folder
+from sfnode.demo import data_file, model_folder
 from sfnode.run.builder import MethodOptions
-from sfnode.storage.identity import IDENTITY_FILE, store_seed
-from sfnode.storage.store import Store
+from sfnode.storage.store import Store, reading, replay_all
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.quantised import choose_precision
 from sfnode.training.shared_model import load_shared
-from tests.support.cli_calls import call
+from sfnode.worker.audit_case import Remeasurement, Verdict
+from sfnode.worker.past_states import PastStates
+from sfnode.worker.remeasuring import audit_messages, choose_messages
+from sfnode.worker.training_config import TrainingConfig
 from tests.support.demo_run import AUTHORS, DemoRun, demo_run
+from tests.support.worker_process import WorkerProcess
 
 STEPS = 24
 OWNER, HONEST, OTHER, TROUBLE = AUTHORS
@@ -39,6 +44,7 @@ class Story:
     """A run that somebody audits: what came to their node, in this order."""
 
     run: DemoRun
+    worker: Path
     arrived: list[Envelope] = field(default_factory=list)
 
     def measured(
@@ -60,21 +66,31 @@ class Story:
         self.arrived.append(self.sealed(author, step, tuple(scalars)))
         return self.arrived[-1]
 
-    def rows(self, folder: Path, author: Signer, statements: Sequence[bytes] = ()) -> list[dict[str, object]]:
+    def audited(self, folder: Path, author: Signer, statements: Sequence[bytes] = ()) -> list[Remeasurement]:
         """The audit of all messages of ``author`` on a node that all this came to."""
-        with contextlib.closing(Store(folder, sign_manifest(self.run.manifest, OWNER))) as store:
+        signed = sign_manifest(self.run.manifest, OWNER)
+        with contextlib.closing(Store(folder, signed)) as store:
             store.add([each.record for each in self.arrived], is_durable=True)
             store.add_statements(statements)
-        store_seed(folder / IDENTITY_FILE, bytes(32))
-        outcome = call("audit", "--data-dir", folder, "--author", author.author.hex(), "--messages", 99, "--json")
-        found = json.loads(outcome.stdout)["messages"]
-        assert outcome.code == any(row["verdict"] == "mismatch" for row in found), outcome
-        return [*found]
+        config = TrainingConfig(
+            model="embedded:tiny-opt", data=str(data_file(split="train")), worker_socket=self.worker
+        )
+        with reading(folder) as stored:
+            replica = replay_all(Replica(signed.manifest, stored.archive), stored, folder)
+            past = PastStates(signed.manifest, replica.ledger, stored)
+            chosen = choose_messages(replica.ledger, author.author, 99, random.Random(1))
+            return list(trio.run(audit_messages, signed, config, past, chosen).findings)
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with WorkerProcess(tmp_path_factory.mktemp("worker")) as process:
+        yield process.path
 
 
 @pytest.fixture
-def story() -> Story:
-    return Story(demo_run(MethodOptions(directions=8, learning_rate=3e-3), STEPS))
+def story(worker: Path) -> Story:
+    return Story(demo_run(MethodOptions(directions=8, learning_rate=3e-3), STEPS), worker)
 
 
 def with_a_troublemaker(story: Story, steps: int) -> None:
@@ -102,25 +118,27 @@ def test_audit__updates_of_an_author_who_was_expelled_later__were_in_what_the_ho
     with_a_troublemaker(story, 8)
     today = [each for each in story.arrived if each.author != TROUBLE.author and each.step < 7]
     assert furthest_off(story, HONEST, today) > 0.1
-    rows = story.rows(tmp_path, HONEST, [expulsion(story, 0)])
-    assert [(row["verdict"], row["deviation"]) for row in rows] == [("agrees", 0.0)] * 8
+    rows = story.audited(tmp_path, HONEST, [expulsion(story, 0)])
+    assert [(row.verdict, row.deviation) for row in rows] == [(Verdict.AGREES, 0.0)] * 8
 
 
 def test_audit__expelled_author_whose_updates_never_came_here__cannot_be_judged(story: Story, tmp_path: Path) -> None:
-    with_a_troublemaker(story, 12)
+    with_a_troublemaker(story, 5)
     story.arrived = [each for each in story.arrived if each.author != TROUBLE.author]
-    verdicts = {row["verdict"] for row in story.rows(tmp_path, HONEST, [expulsion(story, 0)])}
-    assert "unjudged" in verdicts and "mismatch" not in verdicts
+    verdicts = {row.verdict for row in story.audited(tmp_path, HONEST, [expulsion(story, 0)])}
+    assert Verdict.UNJUDGED in verdicts
+    assert Verdict.MISMATCH not in verdicts
 
 
 def test_audit__author_who_is_slow__held_the_others_later_rounds(story: Story, tmp_path: Path) -> None:
     for step in range(8):
         for author in (OTHER, TROUBLE):
             story.say(author, step, list(story.arrived), factor=8)
-    story.say(HONEST, 4, [each for each in story.arrived if each.step < 7])
+        if step == 6:
+            story.say(HONEST, 4, list(story.arrived))
     assert furthest_off(story, HONEST, [each for each in story.arrived if each.step < 4]) > 0.1
-    (row,) = story.rows(tmp_path, HONEST)
-    assert (row["verdict"], row["deviation"]) == ("agrees", 0.0)
+    (row,) = story.audited(tmp_path, HONEST)
+    assert (row.verdict, row.deviation) == (Verdict.AGREES, 0.0)
 
 
 def test_audit__author_who_was_cut_off_for_a_while__measured_without_the_others(story: Story, tmp_path: Path) -> None:
@@ -129,8 +147,8 @@ def test_audit__author_who_was_cut_off_for_a_while__measured_without_the_others(
             story.say(author, step, list(story.arrived), factor=8)
     story.say(HONEST, 8, [])
     assert furthest_off(story, HONEST, story.arrived[:-1]) > 0.1
-    (row,) = story.rows(tmp_path, HONEST)
-    assert (row["verdict"], row["deviation"]) == ("agrees", 0.0)
+    (row,) = story.audited(tmp_path, HONEST)
+    assert (row.verdict, row.deviation) == (Verdict.AGREES, 0.0)
 
 
 def test_audit__slot_that_became_void_later__was_in_what_the_honest_one_saw(story: Story, tmp_path: Path) -> None:
@@ -139,7 +157,7 @@ def test_audit__slot_that_became_void_later__was_in_what_the_honest_one_saw(stor
     story.arrived += voided
     today = [each for each in story.arrived if each.author != TROUBLE.author and each.step < 5]
     assert furthest_off(story, HONEST, today) > 0.1
-    assert [row["deviation"] for row in story.rows(tmp_path, HONEST)] == [0.0] * 6
+    assert [row.deviation for row in story.audited(tmp_path, HONEST)] == [0.0] * 6
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "int8"])
@@ -154,13 +172,13 @@ def test_audit__author_in_another_number_format__agrees(story: Story, tmp_path: 
         story.arrived.append(story.sealed(HONEST, step, scalars))
         story.say(OTHER, step, held)
     assert dtype == "fp16" or max(off) > 0.25
-    assert [row["verdict"] for row in story.rows(tmp_path, HONEST)] == ["agrees"] * 6
+    assert [row.verdict for row in story.audited(tmp_path, HONEST)] == [Verdict.AGREES] * 6
 
 
 def test_audit__nobody_else_comes_out_either__the_fault_may_be_here(story: Story, tmp_path: Path) -> None:
     for step in range(2):
         for author in (HONEST, OTHER, TROUBLE):
             story.say(author, step, list(story.arrived), factor=-1)
-    rows = story.rows(tmp_path, HONEST)
-    assert [row["verdict"] for row in rows] == ["unjudged"] * 2
-    assert "of 2 other messages of that round only 0 came out" in str(rows[0]["reason"])
+    rows = story.audited(tmp_path, HONEST)
+    assert [row.verdict for row in rows] == [Verdict.UNJUDGED] * 2
+    assert "of 2 other messages of that round only 0 came out" in rows[0].reason
