@@ -27,10 +27,9 @@ from benchmarks.measures import report, say
 from protocol.crypto import Signer
 from protocol.ledger import Envelope
 from protocol.run import sign_manifest
-from protocol.state import Replica
 from sfnode.demo import data_file
-from sfnode.storage import Store, reading, replay_all
-from sfnode.worker import Audit, PastStates, TrainingConfig, Verdict, audit_messages, worker_process
+from sfnode.storage import Store, replayed_with_records
+from sfnode.worker import Audit, AuditVerdict, PastStates, TrainingConfig, audit_messages, worker_process
 
 _OWNER = Signer(b"owner of the audited runs".ljust(32, b"."))
 _OF_EACH_CHEAT = 6
@@ -54,8 +53,8 @@ async def _audit_run(models: Models, number: int, steps: int, socket: Path) -> F
         with contextlib.closing(Store(directory, signed)) as store:
             store.add(run.records, is_durable=False)
             store.add_statements([run.statement])
-        with reading(directory) as stored:
-            ledger = replay_all(Replica(manifest, stored.archive), stored, directory).ledger
+        with replayed_with_records(directory, manifest) as (replica, stored):
+            ledger = replica.ledger
             config = TrainingConfig(model=MODEL, data=str(data_file(split="train")), worker_socket=socket)
             past = PastStates(manifest, ledger, stored)
             found = await audit_messages(signed, config, past, list(_chosen(ledger.envelopes(), run)))
@@ -81,7 +80,7 @@ def _row(number: int, run: SimulatedRun, found: Audit) -> Found:
             cheats.setdefault(role, []).append(finding.verdict.name)
             continue
         honest[finding.verdict.name] += 1
-        if finding.verdict is Verdict.MISMATCH:
+        if finding.verdict is AuditVerdict.MISMATCH:
             say(f"run {number}, step {finding.envelope.step}: {finding.deviation:.2f}, allowed {finding.tolerance:.2f}")
     return {"run": number, "honest": dict(honest), "cheats": cheats}
 
@@ -93,8 +92,8 @@ def summary(rows: list[Found]) -> Found:
     return {
         "runs": len(rows),
         "honest_messages": honest.total(),
-        "accused": honest[Verdict.MISMATCH.name],
-        "not_judged": honest[Verdict.UNJUDGED.name],
+        "accused": honest[AuditVerdict.MISMATCH.name],
+        "not_judged": honest[AuditVerdict.UNJUDGED.name],
         "cheats": {
             kind: {
                 "cheats": len(each),
@@ -108,7 +107,7 @@ def summary(rows: list[Found]) -> Found:
 
 
 def _first(verdicts: list[str]) -> int | None:
-    return verdicts.index(Verdict.MISMATCH.name) + 1 if Verdict.MISMATCH.name in verdicts else None
+    return verdicts.index(AuditVerdict.MISMATCH.name) + 1 if AuditVerdict.MISMATCH.name in verdicts else None
 
 
 def _lines(result: Found) -> list[str]:

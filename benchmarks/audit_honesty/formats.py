@@ -57,14 +57,14 @@ class Models:
             )
         )
 
-    def sessions(self, manifest: Manifest) -> dict[str, Session]:
+    def sessions(self, manifest: Manifest) -> dict[str, StateEstimator]:
         """A session in each format."""
         data = read_task(self._tokenizer, manifest.task, data_file(split="train"), None)
         bases = Bases(manifest)
-        return {name: Session(shared, bases, data) for name, shared in self._shared.items()}
+        return {name: StateEstimator(shared, bases, data) for name, shared in self._shared.items()}
 
 
-class Session(Estimator):
+class StateEstimator(Estimator):
     """An estimator that is told its whole state each time."""
 
     def scalars(self, state: Coefficients, seed: int, step: int) -> tuple[int, ...]:

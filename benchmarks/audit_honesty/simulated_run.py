@@ -12,7 +12,7 @@ from functools import partial
 from itertools import count
 from statistics import median_low
 
-from benchmarks.audit_honesty.formats import FORMATS, Session
+from benchmarks.audit_honesty.formats import FORMATS, StateEstimator
 from protocol.crypto import Author, Signer
 from protocol.ledger import Envelope, EnvelopeCodec, StatementCodec
 from protocol.run import Manifest, ScalarKind
@@ -87,7 +87,7 @@ class Participant:
 class SimulatedRun:
     """Runs to its end at once; then `records` and `statement` are what the first author's directory holds."""
 
-    def __init__(self, manifest: Manifest, owner: Signer, sessions: dict[str, Session], number: int) -> None:
+    def __init__(self, manifest: Manifest, owner: Signer, sessions: dict[str, StateEstimator], number: int) -> None:
         self.records: list[bytes] = []
         self.roles: dict[Author, str] = {}
         self._manifest = manifest

@@ -222,6 +222,12 @@ class Ledger:
             if isinstance(slot, bytes):
                 yield self.codec.decode_untrusted(slot)
 
+    def is_void(self, author: Author, step: int) -> bool:
+        """Whether this slot holds two payloads."""
+        span, offset = divmod(step, limits.SPAN_STEPS)
+        bucket = self._bucket(span, author)
+        return bucket is not None and bool(bucket.void >> offset & 1)
+
     def first_envelopes(self) -> Iterator[Envelope]:
         """The first payload of every slot held, of void ones what counted before they were, by (step, author)."""
         for slot in self._slots_by_step():

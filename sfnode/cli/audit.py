@@ -16,7 +16,6 @@ from protocol.errors import OperatorError, Reject
 from protocol.ledger import Envelope
 from protocol.run import SignedManifest
 from protocol.schema import is_hex
-from protocol.state import Replica
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import (
     FilePath,
@@ -34,18 +33,17 @@ from sfnode.storage import (
     load_identity,
     read_bytes,
     read_manifest,
-    reading,
     renewals_for,
-    replay_all,
+    replayed_with_records,
     training_file,
     write_durably,
 )
 from sfnode.worker import (
     Audit,
+    AuditVerdict,
     PastStates,
     Remeasurement,
     TrainingConfig,
-    Verdict,
     audit_messages,
     check_auditable,
     choose_messages,
@@ -92,8 +90,7 @@ def audit(
     directory = data_dir.expanduser()
     signed = read_manifest(directory)
     check_auditable(signed.manifest)
-    with reading(directory) as stored:
-        replica = replay_all(Replica(signed.manifest, stored.archive), stored, directory)
+    with replayed_with_records(directory, signed.manifest) as (replica, stored):
         config = TrainingConfig(
             model=find_model(signed.manifest, model, revision),
             data=training_file(signed.manifest.task, data),
@@ -152,7 +149,7 @@ def _say(found: Audit, reports: list[AuditReport], is_json: bool) -> None:
         author, why = finding.envelope.author.hex()[:16], f": {finding.reason}" if finding.reason else ""
         figures = f"{finding.deviation:>9.3f}  {finding.tolerance:>9.3f}"
         click.echo(f"{author}  {finding.envelope.step:>6}  {figures}  {finding.verdict}{why}")
-    unjudged = len(found.of(Verdict.UNJUDGED))
+    unjudged = len(found.of(AuditVerdict.UNJUDGED))
     click.echo(
         f"{len(found.findings)} messages measured again, {len(found.mismatches)} mismatches, "
         f"{unjudged} cannot be judged"

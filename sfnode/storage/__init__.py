@@ -24,6 +24,7 @@ from sfnode.storage.store import (
     replay_all,
     replay_statements,
     replayed,
+    replayed_with_records,
 )
 from sfnode.storage.stored_bases import (
     UNIT_EXP,
@@ -88,6 +89,7 @@ __all__ = [
     "replay_all",
     "replay_statements",
     "replayed",
+    "replayed_with_records",
     "size_of_run",
     "store_basis",
     "store_seed",

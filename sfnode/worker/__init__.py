@@ -1,6 +1,6 @@
 """Door: `Trainer`. The node's side of the training process. No torch."""
 
-from sfnode.worker.audit_case import Remeasurement, Verdict
+from sfnode.worker.audit_case import AuditVerdict, Remeasurement
 from sfnode.worker.evaluation import evaluate_states
 from sfnode.worker.past_states import PastStates
 from sfnode.worker.remeasuring import Audit, audit_messages, check_auditable, choose_messages, report_name
@@ -16,7 +16,7 @@ __all__ = [
     "Remeasurement",
     "Trainer",
     "TrainingConfig",
-    "Verdict",
+    "AuditVerdict",
     "audit_messages",
     "check_auditable",
     "choose_messages",

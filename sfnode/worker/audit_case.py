@@ -28,7 +28,7 @@ _SPARE_SCALARS: Final = 6.0
 _ROUNDING: Final = 0.5  # quanta that one scalar may be off by, by rounding alone
 
 
-class Verdict(StrEnum):
+class AuditVerdict(StrEnum):
     """What an audit says of a message."""
 
     AGREES = "agrees"
@@ -51,12 +51,12 @@ class Remeasurement:
     measured: Scalars
     deviation: float
     tolerance: float
-    verdict: Verdict
+    verdict: AuditVerdict
     reason: str
 
 
 @dataclass(slots=True)
-class Case:
+class AuditCase:
     """A message, the nearest measurement so far, and how far off it may be.
 
     Attributes:
@@ -123,16 +123,16 @@ class Case:
             reason=reason,
         )
 
-    def _verdict(self) -> tuple[Verdict, str]:
+    def _verdict(self) -> tuple[AuditVerdict, str]:
         if self.doubt:
-            return Verdict.UNJUDGED, self.doubt
+            return AuditVerdict.UNJUDGED, self.doubt
         if self.deviation <= TOLERANCE_MIN:
-            return Verdict.AGREES, ""
+            return AuditVerdict.AGREES, ""
         if self.deviation > self.tolerance:
-            return Verdict.MISMATCH, ""
+            return AuditVerdict.MISMATCH, ""
         if self.is_vague:
-            return Verdict.UNJUDGED, "honest measurements differ too much here"
-        return Verdict.AGREES, ""
+            return AuditVerdict.UNJUDGED, "honest measurements differ too much here"
+        return AuditVerdict.AGREES, ""
 
 
 def allowed_difference(usual: Measured, *others: Measured) -> float | None:

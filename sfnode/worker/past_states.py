@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median_low
+from typing import Final
 
-from protocol import limits, timings
 from protocol.crypto import Author
 from protocol.ledger import Envelope, Ledger, StatementCodec
 from protocol.run import Manifest
 from protocol.state import Coefficients
 from sfnode.storage import StoredRecords
 
-_SUMMED_AT_ONCE = 4_096
+ROUNDS_AHEAD: Final = (1, 2, 4, 8)  # so far ahead of an author who is in touch the others may be (SPEC 9.1.4)
+_SUMMED_AT_ONCE: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +133,7 @@ class _Held:
 
     def __init__(self, manifest: Manifest, ledger: Ledger, expulsions: Sequence[Expulsion]) -> None:
         self._ledger = ledger
-        self._ahead_steps = timings.ROUNDS_AHEAD_MAX * manifest.method.local_steps
+        self._ahead_steps = ROUNDS_AHEAD[-1] * manifest.method.local_steps
         self._state = Coefficients(manifest)
         self._waiting: list[Envelope] = []
         self._places = {expulsion.author: place for place, expulsion in enumerate(expulsions)}
@@ -148,18 +149,13 @@ class _Held:
         if slot in self._first_of_void:
             self.sum_up().remove([self._first_of_void.pop(slot)])
             return
-        if self._is_void(envelope):
+        if self._ledger.is_void(*slot):
             self._first_of_void[slot] = envelope
-        if envelope.step >= self._until.get(envelope.author, limits.STEPS_MAX):
+        if envelope.step >= self._until.get(envelope.author, envelope.step + 1):
             self._of_expelled.append(envelope)
         self._waiting.append(envelope)
         if len(self._waiting) >= _SUMMED_AT_ONCE:
             self.sum_up()
-
-    def _is_void(self, envelope: Envelope) -> bool:
-        span, offset = divmod(envelope.step, limits.SPAN_STEPS)
-        bitmap = self._ledger.holdings_of(span, envelope.author).void
-        return bool(int.from_bytes(bitmap, "little") >> offset & 1)
 
     def sum_up(self) -> Coefficients:
         """The state with all that has come."""
@@ -198,7 +194,7 @@ def _expulsions(manifest: Manifest, ledger: Ledger, stored: StoredRecords) -> li
     found = []
     for author in dict.fromkeys(reversed(named)):  # of several statements about an author the last
         first = ledger.roster.counts_until(author)
-        records = stored.read_all(author) if author and first < limits.STEPS_MAX else ()
+        records = stored.read_all(author) if author and first < manifest.steps else ()
         by_step: dict[int, Envelope] = {}
         for record in records:
             envelope = ledger.codec.decode_untrusted(record)

@@ -19,15 +19,13 @@ from protocol.errors import OperatorError, WorkerMemoryError
 from protocol.ledger import Envelope, Ledger
 from protocol.run import DATA_PRIVATE, Manifest, SignedManifest
 from protocol.state import Coefficients
-from protocol.subspace import seed_of
-from sfnode.worker.audit_case import Case, Remeasurement, Scalars, Verdict, allowed_difference
+from sfnode.worker.audit_case import AuditCase, AuditVerdict, Remeasurement, Scalars, allowed_difference
 from sfnode.worker.measuring import Measuring
-from sfnode.worker.past_states import PastStates
+from sfnode.worker.past_states import ROUNDS_AHEAD, PastStates
 from sfnode.worker.supervisor import worker_socket
-from sfnode.worker.training_config import NOBODY, TrainingConfig
+from sfnode.worker.training_config import TrainingConfig
 
 _CONTROL_SCALARS: Final = 32  # of unrelated seeds, to learn what honest measurements differ by: to an eighth
-_ROUNDS_AHEAD: Final = (1, 2, 4, 8)  # others may be so far ahead of an author (SPEC 9.1.4)
 _EXPULSIONS_TRIED: Final = 4  # before and after the one that was in force last, as far as this node can tell
 _FORMATS: Final = ("fp32", "bf16", "fp16", "int8", "int8-fp32")
 _WITNESSES: Final = 5
@@ -43,9 +41,9 @@ class Audit:
     @property
     def mismatches(self) -> tuple[Remeasurement, ...]:
         """Findings that no honest author can explain."""
-        return self.of(Verdict.MISMATCH)
+        return self.of(AuditVerdict.MISMATCH)
 
-    def of(self, verdict: Verdict) -> tuple[Remeasurement, ...]:
+    def of(self, verdict: AuditVerdict) -> tuple[Remeasurement, ...]:
         """Findings with this verdict."""
         return tuple(finding for finding in self.findings if finding.verdict is verdict)
 
@@ -88,7 +86,7 @@ async def audit_messages(
     async with worker_socket(config) as socket:
         measuring = Measuring(socket, signed, config)
         await measuring.open(config.dtype)
-        cases = [Case(envelope) for envelope in chosen]
+        cases = [AuditCase(envelope) for envelope in chosen]
         await _Auditor(measuring, past).examine(cases)
         await measuring.aclose()
     return Audit(findings=tuple(case.judged() for case in cases))
@@ -101,7 +99,7 @@ class _Auditor:
         self._measuring = measuring
         self._past = past
 
-    async def examine(self, cases: Sequence[Case]) -> None:
+    async def examine(self, cases: Sequence[AuditCase]) -> None:
         """Until each agrees, cannot be judged, or nothing is left to try."""
         await self._look(cases)
         await self._measure_noise(_unclear(cases))
@@ -111,28 +109,30 @@ class _Auditor:
         _doubt(_open(cases) if untried else [], untried)
         await self._hear_witnesses(_open(cases))
 
-    async def _look(self, cases: Sequence[Case]) -> None:
+    async def _look(self, cases: Sequence[AuditCase]) -> None:
         for rounds_ahead in (0, -1):
             await self._measure(cases, self._past.by_step(_messages(cases), rounds_ahead))
         for case in cases:
             if case.nearest is None:
                 case.doubt = "the loss is not finite here"
 
-    async def _measure(self, cases: Sequence[Case], states: Iterator[Coefficients], dtype: str | None = None) -> None:
+    async def _measure(
+        self, cases: Sequence[AuditCase], states: Iterator[Coefficients], dtype: str | None = None
+    ) -> None:
         """In ``dtype``; None: in this node's, and in the one that has come nearest."""
         for case, state in zip(cases, states, strict=True):
             await self._measure_once(case, state, dtype)
 
-    async def _measure_once(self, case: Case, state: Coefficients, dtype: str | None = None) -> None:
+    async def _measure_once(self, case: AuditCase, state: Coefficients, dtype: str | None = None) -> None:
         for each in dict.fromkeys([dtype or case.dtype, dtype]):
             case.see((await self._scalars(case, state, [case.envelope.seed], each))[0], each)
 
     async def _scalars(
-        self, case: Case, state: Coefficients, seeds: Sequence[int], dtype: str | None = None
+        self, case: AuditCase, state: Coefficients, seeds: Sequence[int], dtype: str | None = None
     ) -> list[Scalars | None]:
         return await self._measuring.scalars(state, case.envelope.step, seeds, dtype or self._measuring.dtype)
 
-    async def _measure_noise(self, cases: Sequence[Case]) -> None:
+    async def _measure_noise(self, cases: Sequence[AuditCase]) -> None:
         """What an honest author's numbers may differ by for rounding, and for a round of the others."""
         partner = "fp32" if self._measuring.dtype not in ("fp32", "fp16") else "bf16"
         if cases and (why := await self._why_not(partner)):
@@ -151,17 +151,17 @@ class _Auditor:
             case.allowed = allowed or 0.0
             case.doubt = "" if allowed else "the loss is not finite here in other number formats"
 
-    def _seeds(self, case: Case) -> list[int]:
+    def _seeds(self, case: AuditCase) -> list[int]:
         """That of the message, and unrelated ones."""
         count = -(-_CONTROL_SCALARS // len(case.claimed))
-        run_id = self._past.manifest.run_id
-        return [case.envelope.seed, *(seed_of(run_id, NOBODY, number) for number in range(count))]
+        others = random.Random(case.envelope.seed)
+        return [case.envelope.seed, *(others.getrandbits(64) for _ in range(count))]
 
-    async def _try_states(self, cases: Sequence[Case]) -> None:
+    async def _try_states(self, cases: Sequence[AuditCase]) -> None:
         """Others further ahead; an author who was cut off for a while; other moments of the expulsions."""
         rounds = self._past.manifest.steps // self._past.manifest.method.local_steps
         cut_off = [-(2**power) for power in range(1, rounds.bit_length() + 1)]
-        for rounds_ahead in (*_ROUNDS_AHEAD, *cut_off):
+        for rounds_ahead in (*ROUNDS_AHEAD, *cut_off):
             some = _unclear(cases)
             await self._measure(some, self._past.by_step(_messages(some), rounds_ahead))
         count = min(_EXPULSIONS_TRIED, len(self._past.expulsions))
@@ -171,7 +171,7 @@ class _Auditor:
         some = _unclear(cases)
         await self._measure(some, self._past.counted(_messages(some)))
 
-    async def _try_arrivals(self, cases: Sequence[Case]) -> None:
+    async def _try_arrivals(self, cases: Sequence[AuditCase]) -> None:
         by_record = {case.envelope.record: case for case in cases}
         for arrival in self._past.as_arrived(_messages(cases)) if cases else ():
             case = by_record[arrival.envelope.record]
@@ -179,7 +179,7 @@ class _Auditor:
             if arrival.is_late and case.is_open:
                 case.doubt = "it came here long after its round: its author may have been cut off"
 
-    async def _try_formats(self, cases: Sequence[Case]) -> str:
+    async def _try_formats(self, cases: Sequence[AuditCase]) -> str:
         """Returns what could not be tried; empty if all could."""
         untried = ""
         for dtype in _FORMATS:
@@ -201,10 +201,10 @@ class _Auditor:
             return str(error)
         return ""
 
-    async def _hear_witnesses(self, cases: Sequence[Case]) -> None:
+    async def _hear_witnesses(self, cases: Sequence[AuditCase]) -> None:
         """Others of the same round must come out twice as well: else the state is unknown, or the fault lies here."""
         witnesses = {case.envelope.record: self._witnesses(case.envelope) for case in cases}
-        heard = {each.record: Case(each) for each in sorted(_flat(witnesses.values()), key=_place)}
+        heard = {each.record: AuditCase(each) for each in sorted(_flat(witnesses.values()), key=_place)}
         await self._look(list(heard.values()))
         for case in cases:
             called = [heard[each.record] for each in witnesses[case.envelope.record]]
@@ -220,20 +220,20 @@ class _Auditor:
         return sorted(found, key=lambda each: each.seed)[:_WITNESSES]
 
 
-def _open(cases: Sequence[Case]) -> list[Case]:
+def _open(cases: Sequence[AuditCase]) -> list[AuditCase]:
     return [case for case in cases if case.is_open]
 
 
-def _unclear(cases: Sequence[Case]) -> list[Case]:
+def _unclear(cases: Sequence[AuditCase]) -> list[AuditCase]:
     return [case for case in cases if case.is_unclear]
 
 
-def _doubt(cases: Sequence[Case], reason: str) -> None:
+def _doubt(cases: Sequence[AuditCase], reason: str) -> None:
     for case in cases:
         case.doubt = reason
 
 
-def _messages(cases: Sequence[Case]) -> list[Envelope]:
+def _messages(cases: Sequence[AuditCase]) -> list[Envelope]:
     return [case.envelope for case in cases]
 
 
@@ -245,7 +245,7 @@ def _place(envelope: Envelope) -> tuple[int, Author]:
     return envelope.step, envelope.author
 
 
-def _distance(case: Case) -> float:
+def _distance(case: AuditCase) -> float:
     return math.dist(case.claimed, case.nearest or case.claimed)
 
 

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from protocol.ledger.envelope import EnvelopeCodec
-from sfnode.worker.audit_case import Case, Verdict, allowed_difference
+from sfnode.worker.audit_case import AuditCase, AuditVerdict, allowed_difference
 from tests.support.ledgers import signer
 from tests.support.manifests import small_manifest
 
@@ -16,8 +16,8 @@ MEASURED = (100, -50, 30, 80)
 LENGTH = math.hypot(*MEASURED)
 
 
-def case_of(claimed: tuple[int, ...], allowed: float = 0.0) -> Case:
-    case = Case(EnvelopeCodec(small_manifest(directions=len(claimed))).seal(signer(1), 4, claimed))
+def case_of(claimed: tuple[int, ...], allowed: float = 0.0) -> AuditCase:
+    case = AuditCase(EnvelopeCodec(small_manifest(directions=len(claimed))).seal(signer(1), 4, claimed))
     case.see(MEASURED)
     case.allowed = allowed
     return case
@@ -30,38 +30,38 @@ def off_by(share: float) -> tuple[int, ...]:
 @pytest.mark.parametrize(
     ("share", "allowed", "verdict"),
     [
-        (0.0, 0.0, Verdict.AGREES),
-        (0.09, 0.0, Verdict.AGREES),
-        (0.11, 0.0, Verdict.MISMATCH),
-        (0.45, 0.5, Verdict.AGREES),
-        (0.55, 0.5, Verdict.MISMATCH),
-        (0.55, 1.1, Verdict.UNJUDGED),  # a claim of nothing at all would agree, too
-        (0.09, 1.1, Verdict.AGREES),
-        (1.2, 1.1, Verdict.MISMATCH),
+        (0.0, 0.0, AuditVerdict.AGREES),
+        (0.09, 0.0, AuditVerdict.AGREES),
+        (0.11, 0.0, AuditVerdict.MISMATCH),
+        (0.45, 0.5, AuditVerdict.AGREES),
+        (0.55, 0.5, AuditVerdict.MISMATCH),
+        (0.55, 1.1, AuditVerdict.UNJUDGED),  # a claim of nothing at all would agree, too
+        (0.09, 1.1, AuditVerdict.AGREES),
+        (1.2, 1.1, AuditVerdict.MISMATCH),
     ],
 )
 def test_verdict__claim_off_by_a_share_of_the_measurement__within_what_is_allowed_only(
-    share: float, allowed: float, verdict: Verdict
+    share: float, allowed: float, verdict: AuditVerdict
 ) -> None:
     found = case_of(off_by(share), allowed * LENGTH).judged()
     assert found.verdict is verdict
-    assert bool(found.reason) is (verdict is Verdict.UNJUDGED)
+    assert bool(found.reason) is (verdict is AuditVerdict.UNJUDGED)
     assert found.tolerance == pytest.approx(max(0.1, allowed))
 
 
 def test_verdict__several_plausible_states__the_nearest_counts() -> None:
     case = case_of((100, 50, 30, 80))
-    assert case.judged().verdict is Verdict.MISMATCH
+    assert case.judged().verdict is AuditVerdict.MISMATCH
     case.see((99, 52, 31, 80))
     case.see(None)
     case.see((-100, 50, 30, 80))
-    assert (case.judged().verdict, case.judged().measured) == (Verdict.AGREES, (99, 52, 31, 80))
+    assert (case.judged().verdict, case.judged().measured) == (AuditVerdict.AGREES, (99, 52, 31, 80))
 
 
 def test_verdict__doubt__is_no_accusation() -> None:
     case = case_of(tuple(-each for each in MEASURED))
     case.doubt = "the state is unknown"
-    assert (case.judged().verdict, case.judged().reason) == (Verdict.UNJUDGED, "the state is unknown")
+    assert (case.judged().verdict, case.judged().reason) == (AuditVerdict.UNJUDGED, "the state is unknown")
 
 
 def test_allowed_difference__two_kinds_of_noise__squares_add_up() -> None:

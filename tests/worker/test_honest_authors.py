@@ -18,16 +18,15 @@ from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import sign_manifest
 from protocol.state.coefficients import Coefficients
-from protocol.state.replica import Replica
 from protocol.subspace.bases import Bases
 from protocol.subspace.directions import seed_of
 from sfnode.demo import data_file, model_folder
 from sfnode.run.builder import MethodOptions
-from sfnode.storage.store import Store, reading, replay_all
+from sfnode.storage.store import Store, replayed_with_records
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.quantised import choose_precision
 from sfnode.training.shared_model import load_shared
-from sfnode.worker.audit_case import Remeasurement, Verdict
+from sfnode.worker.audit_case import AuditVerdict, Remeasurement
 from sfnode.worker.past_states import PastStates
 from sfnode.worker.remeasuring import audit_messages, choose_messages
 from sfnode.worker.training_config import TrainingConfig
@@ -75,8 +74,7 @@ class Story:
         config = TrainingConfig(
             model="embedded:tiny-opt", data=str(data_file(split="train")), worker_socket=self.worker
         )
-        with reading(folder) as stored:
-            replica = replay_all(Replica(signed.manifest, stored.archive), stored, folder)
+        with replayed_with_records(folder, signed.manifest) as (replica, stored):
             past = PastStates(signed.manifest, replica.ledger, stored)
             chosen = choose_messages(replica.ledger, author.author, 99, random.Random(1))
             return list(trio.run(audit_messages, signed, config, past, chosen).findings)
@@ -119,15 +117,15 @@ def test_audit__updates_of_an_author_who_was_expelled_later__were_in_what_the_ho
     today = [each for each in story.arrived if each.author != TROUBLE.author and each.step < 7]
     assert furthest_off(story, HONEST, today) > 0.1
     rows = story.audited(tmp_path, HONEST, [expulsion(story, 0)])
-    assert [(row.verdict, row.deviation) for row in rows] == [(Verdict.AGREES, 0.0)] * 8
+    assert [(row.verdict, row.deviation) for row in rows] == [(AuditVerdict.AGREES, 0.0)] * 8
 
 
 def test_audit__expelled_author_whose_updates_never_came_here__cannot_be_judged(story: Story, tmp_path: Path) -> None:
     with_a_troublemaker(story, 5)
     story.arrived = [each for each in story.arrived if each.author != TROUBLE.author]
     verdicts = {row.verdict for row in story.audited(tmp_path, HONEST, [expulsion(story, 0)])}
-    assert Verdict.UNJUDGED in verdicts
-    assert Verdict.MISMATCH not in verdicts
+    assert AuditVerdict.UNJUDGED in verdicts
+    assert AuditVerdict.MISMATCH not in verdicts
 
 
 def test_audit__author_who_is_slow__held_the_others_later_rounds(story: Story, tmp_path: Path) -> None:
@@ -138,7 +136,7 @@ def test_audit__author_who_is_slow__held_the_others_later_rounds(story: Story, t
             story.say(HONEST, 4, list(story.arrived))
     assert furthest_off(story, HONEST, [each for each in story.arrived if each.step < 4]) > 0.1
     (row,) = story.audited(tmp_path, HONEST)
-    assert (row.verdict, row.deviation) == (Verdict.AGREES, 0.0)
+    assert (row.verdict, row.deviation) == (AuditVerdict.AGREES, 0.0)
 
 
 def test_audit__author_who_was_cut_off_for_a_while__measured_without_the_others(story: Story, tmp_path: Path) -> None:
@@ -148,7 +146,7 @@ def test_audit__author_who_was_cut_off_for_a_while__measured_without_the_others(
     story.say(HONEST, 8, [])
     assert furthest_off(story, HONEST, story.arrived[:-1]) > 0.1
     (row,) = story.audited(tmp_path, HONEST)
-    assert (row.verdict, row.deviation) == (Verdict.AGREES, 0.0)
+    assert (row.verdict, row.deviation) == (AuditVerdict.AGREES, 0.0)
 
 
 def test_audit__slot_that_became_void_later__was_in_what_the_honest_one_saw(story: Story, tmp_path: Path) -> None:
@@ -172,7 +170,7 @@ def test_audit__author_in_another_number_format__agrees(story: Story, tmp_path: 
         story.arrived.append(story.sealed(HONEST, step, scalars))
         story.say(OTHER, step, held)
     assert dtype == "fp16" or max(off) > 0.25
-    assert [row.verdict for row in story.audited(tmp_path, HONEST)] == [Verdict.AGREES] * 6
+    assert [row.verdict for row in story.audited(tmp_path, HONEST)] == [AuditVerdict.AGREES] * 6
 
 
 def test_audit__nobody_else_comes_out_either__the_fault_may_be_here(story: Story, tmp_path: Path) -> None:
@@ -180,5 +178,5 @@ def test_audit__nobody_else_comes_out_either__the_fault_may_be_here(story: Story
         for author in (HONEST, OTHER, TROUBLE):
             story.say(author, step, list(story.arrived), factor=-1)
     rows = story.audited(tmp_path, HONEST)
-    assert [row.verdict for row in rows] == [Verdict.UNJUDGED] * 2
+    assert [row.verdict for row in rows] == [AuditVerdict.UNJUDGED] * 2
     assert "of 2 other messages of that round only 0 came out" in rows[0].reason

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from protocol import timings
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.run.manifest import sign_manifest
 from protocol.state.coefficients import Coefficients
-from protocol.state.replica import Replica
-from sfnode.storage.store import Store, reading, replay_all
-from sfnode.worker.past_states import PastStates
+from sfnode.storage.store import Store, replayed_with_records
+from sfnode.worker.past_states import ROUNDS_AHEAD, PastStates
 from tests.support.ledgers import seal, signer
 from tests.support.manifests import OWNER
 from tests.support.statements import exclude, run_with
@@ -33,8 +33,7 @@ def past_of(folder: Path, records: Sequence[bytes], statements: Sequence[bytes] 
     with contextlib.closing(Store(folder, sign_manifest(MANIFEST, OWNER))) as store:
         store.add(records, is_durable=False)
         store.add_statements(statements)
-    with reading(folder) as stored:
-        replica = replay_all(Replica(MANIFEST, stored.archive), stored, folder)
+    with replayed_with_records(folder, MANIFEST) as (replica, stored):
         yield PastStates(MANIFEST, replica.ledger, stored)
 
 
@@ -139,3 +138,7 @@ def test_as_arrived__most_others_far_ahead__it_is_late(tmp_path: Path, ahead: in
 def test_as_arrived__message_that_never_came__is_left_out(tmp_path: Path) -> None:
     with past_of(tmp_path, by_arrival()) as past:
         assert list(past.as_arrived([decoded(seal(MANIFEST, 0, 9, 3))])) == []
+
+
+def test_rounds_ahead__the_most__is_what_the_clock_allows() -> None:
+    assert max(ROUNDS_AHEAD) == timings.ROUNDS_AHEAD_MAX
