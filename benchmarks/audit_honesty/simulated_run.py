@@ -178,7 +178,7 @@ class SimulatedRun:
         self._deliver(person, envelope)
         self._reach(person, partial(self._send, person, envelope))
         if person.role == EQUIVOCATOR and self._chance.random() < _VOIDED_SHARE:
-            second = self._codec.seal(person.signer, envelope.step, envelope.scalars[::-1])
+            second = self._codec.seal(person.signer, envelope.step, tuple(-each for each in envelope.scalars))
             self._at(self._now + self._chance.uniform(0, 2 * _AWAY_MAX), partial(self._send, person, second))
         self._begin(person)
 

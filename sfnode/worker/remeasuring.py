@@ -87,12 +87,12 @@ async def audit_messages(
         measuring = Measuring(socket, signed, config)
         await measuring.open(config.dtype)
         cases = [AuditCase(envelope) for envelope in chosen]
-        await _Auditor(measuring, past).examine(cases)
+        await Auditor(measuring, past).examine(cases)
         await measuring.aclose()
     return Audit(findings=tuple(case.judged() for case in cases))
 
 
-class _Auditor:
+class Auditor:
     """Looks at cases, cheapest first, and at the open ones only. Cases always come by step."""
 
     def __init__(self, measuring: Measuring, past: PastStates) -> None:
