@@ -100,13 +100,12 @@ class SimulatedRun:
         cheats = CHEATS[:_RIGHT_SIZE] if manifest.method.scalar is ScalarKind.NORMALISED else CHEATS
         roles = (*[HONEST] * _HONEST_AUTHORS, EXPELLED, EQUIVOCATOR, *cheats)
         self._people = [self._participant(number, place, role) for place, role in enumerate(roles)]
-        expelled = self._people[_HONEST_AUTHORS].signer.author
+        self._expelled = self._people[_HONEST_AUTHORS].signer.author
         self._excluded_from = round(_EXCLUDED_FROM * manifest.steps)
-        self.statement = StatementCodec(manifest).exclude(owner, expelled, self._excluded_from)
+        self._excluded_at, self._is_expelled = round(_EXCLUDED_AT * manifest.steps), False
+        self.statement = StatementCodec(manifest).exclude(owner, self._expelled, self._excluded_from)
         for person in self._people:
             self._at(0.0, partial(self._begin, person))
-            exclusion = partial(person.exclude, expelled, self._excluded_from)
-            self._at(_EXCLUDED_AT * manifest.steps + self._latency(), partial(self._reach, person, exclusion))
         while self._events:
             self._now, _, event = heapq.heappop(self._events)
             event()
@@ -174,8 +173,16 @@ class SimulatedRun:
         else:
             event()
 
+    def _expel(self) -> None:
+        for person in self._people:
+            exclusion = partial(person.exclude, self._expelled, self._excluded_from)
+            self._at(self._now + self._latency(), partial(self._reach, person, exclusion))
+
     def _publish(self, person: Participant, envelope: Envelope) -> None:
         self._deliver(person, envelope)
+        if person.next_step > self._excluded_at and not self._is_expelled:
+            self._is_expelled = True
+            self._expel()
         self._reach(person, partial(self._send, person, envelope))
         if person.role == EQUIVOCATOR and self._chance.random() < _VOIDED_SHARE:
             second = self._codec.seal(person.signer, envelope.step, tuple(-each for each in envelope.scalars))
