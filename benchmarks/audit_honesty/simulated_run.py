@@ -180,7 +180,7 @@ class SimulatedRun:
 
     def _publish(self, person: Participant, envelope: Envelope) -> None:
         self._deliver(person, envelope)
-        if person.next_step > self._excluded_at and not self._is_expelled:
+        if self._people[0].next_step > self._excluded_at and not self._is_expelled:
             self._is_expelled = True
             self._expel()
         self._reach(person, partial(self._send, person, envelope))
