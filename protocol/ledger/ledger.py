@@ -222,6 +222,25 @@ class Ledger:
             if isinstance(slot, bytes):
                 yield self.codec.decode_untrusted(slot)
 
+    def is_void(self, author: Author, step: int) -> bool:
+        """Whether this slot holds two payloads."""
+        span, offset = divmod(step, limits.SPAN_STEPS)
+        bucket = self._bucket(span, author)
+        return bucket is not None and bool(bucket.void >> offset & 1)
+
+    def first_envelopes(self) -> Iterator[Envelope]:
+        """The first payload of every slot held, of void ones what counted before they were, by (step, author)."""
+        for slot in self._slots_by_step():
+            yield self.codec.decode_untrusted(records_of(slot)[0])
+
+    def first_of(self, author: Author, steps: range) -> list[Envelope]:
+        """The same of one author and these steps, by step."""
+        spans = range(max(0, steps.start) // limits.SPAN_STEPS, -(-steps.stop // limits.SPAN_STEPS))
+        buckets = [bucket for span in spans if (bucket := self._bucket(span, author))]
+        slots = [slot for bucket in buckets for _, slot in bucket.by_step(bucket.held)]
+        envelopes = (self.codec.decode_untrusted(records_of(slot)[0]) for slot in slots)
+        return [envelope for envelope in envelopes if envelope.step in steps]
+
     def ordered_records(self) -> Iterator[bytes]:
         """Every record held, both of a void slot too, by step and then as bytes (which begin with the author)."""
         for slot in self._slots_by_step():

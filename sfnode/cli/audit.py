@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from typing import Final
 
 import click
 import trio
@@ -33,12 +34,25 @@ from sfnode.storage import (
     read_bytes,
     read_manifest,
     renewals_for,
-    replayed,
+    replayed_with_records,
     training_file,
     write_durably,
 )
-from sfnode.worker import Audit, TrainingConfig, audit_messages, check_auditable, choose_messages, report_name
+from sfnode.worker import (
+    Audit,
+    AuditVerdict,
+    PastStates,
+    Remeasurement,
+    TrainingConfig,
+    audit_messages,
+    check_auditable,
+    choose_messages,
+    report_name,
+)
 from sfnode.worker_protocol import DeviceOptions
+
+# What `python -m benchmarks.audit_honesty` found; 95 % confidence.
+FALSE_ALARMS: Final = "none of 840 honest messages in simulated runs, so at most 0.36 % (docs/threat-model.md)"
 
 
 @click.command()
@@ -77,8 +91,7 @@ def audit(
     directory = data_dir.expanduser()
     signed = read_manifest(directory)
     check_auditable(signed.manifest)
-    with replayed(directory, signed.manifest) as replica:
-        ledger = replica.ledger
+    with replayed_with_records(directory, signed.manifest) as (replica, stored):
         config = TrainingConfig(
             model=find_model(signed.manifest, model, revision),
             data=training_file(signed.manifest.task, data),
@@ -89,10 +102,11 @@ def audit(
             renewals=renewals_for(directory, replica),
         )
         if check is None:
-            chosen = choose_messages(ledger, _author(author), messages, random.SystemRandom())
+            chosen = choose_messages(replica.ledger, _author(author), messages, random.SystemRandom())
         else:
             chosen = [_reported(signed, check)]
-        found = trio.run(audit_messages, signed, config, ledger, chosen)
+        past = PastStates(signed.manifest, replica.ledger, stored)
+        found = trio.run(audit_messages, signed, config, past, chosen)
     reports = _write_reports(found, signed, directory, out) if out is not None else []
     _say(found, reports, is_json)
     if found.mismatches:
@@ -120,7 +134,7 @@ def _write_reports(found: Audit, signed: SignedManifest, directory: Path, out: P
     signer: Signer = load_identity(directory / IDENTITY_FILE)
     reports = []
     for finding in found.mismatches:
-        report, data = make_report(signed.manifest, signer, finding.envelope, finding.measured, found.tolerance)
+        report, data = make_report(signed.manifest, signer, finding.envelope, finding.measured, finding.tolerance)
         write_durably(out.expanduser() / report_name(finding.envelope), data)
         reports.append(report)
     return reports
@@ -128,22 +142,31 @@ def _write_reports(found: Audit, signed: SignedManifest, directory: Path, out: P
 
 def _say(found: Audit, reports: list[AuditReport], is_json: bool) -> None:
     if is_json:
-        rows = [
-            {
-                "author": finding.envelope.author.hex(),
-                "step": finding.envelope.step,
-                "claimed": finding.envelope.scalars,
-                "measured": finding.measured,
-                "deviation": finding.deviation,
-                "is_mismatch": finding.deviation > found.tolerance,
-            }
-            for finding in found.findings
-        ]
-        click.echo(json.dumps({"tolerance": found.tolerance, "messages": rows, "reports": len(reports)}))
+        rows = [_row(finding) for finding in found.findings]
+        click.echo(json.dumps({"messages": rows, "reports": len(reports), "false_alarms": FALSE_ALARMS}))
         return
-    click.echo(f"{'author':<16}  {'step':>6}  {'deviation':>9}  tolerance {found.tolerance:.2f}")
+    click.echo(f"{'author':<16}  {'step':>6}  {'deviation':>9}  {'tolerance':>9}")
     for finding in found.findings:
-        verdict = "NOT WHAT WAS CLAIMED" if finding.deviation > found.tolerance else "agrees"
-        author = finding.envelope.author.hex()[:16]
-        click.echo(f"{author}  {finding.envelope.step:>6}  {finding.deviation:>9.3f}  {verdict}")
-    click.echo(f"{len(found.findings)} messages measured again, {len(found.mismatches)} mismatches")
+        author, why = finding.envelope.author.hex()[:16], f": {finding.reason}" if finding.reason else ""
+        figures = f"{finding.deviation:>9.3f}  {finding.tolerance:>9.3f}"
+        click.echo(f"{author}  {finding.envelope.step:>6}  {figures}  {finding.verdict}{why}")
+    unjudged = len(found.of(AuditVerdict.UNJUDGED))
+    click.echo(
+        f"{len(found.findings)} messages measured again, {len(found.mismatches)} mismatches, "
+        f"{unjudged} cannot be judged"
+    )
+    click.echo(f"False alarms: {FALSE_ALARMS}")
+
+
+def _row(finding: Remeasurement) -> dict[str, object]:
+    is_measured = bool(finding.measured)
+    return {
+        "author": finding.envelope.author.hex(),
+        "step": finding.envelope.step,
+        "claimed": finding.envelope.scalars,
+        "measured": finding.measured,
+        "deviation": finding.deviation if is_measured else None,
+        "tolerance": finding.tolerance,
+        "verdict": finding.verdict.name.lower(),
+        "reason": finding.reason,
+    }

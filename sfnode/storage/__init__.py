@@ -25,6 +25,7 @@ from sfnode.storage.store import (
     replay_all,
     replay_statements,
     replayed,
+    replayed_with_records,
 )
 from sfnode.storage.stored_bases import (
     BASIS_ENDING,
@@ -103,6 +104,7 @@ __all__ = [
     "replay_all",
     "replay_statements",
     "replayed",
+    "replayed_with_records",
     "size_of_run",
     "step_of",
     "store_basis",

@@ -189,8 +189,15 @@ def replayed(directory: Path, manifest: Manifest) -> Iterator[Replica]:
     What it does not keep in memory it reads from there, so it cannot be used afterwards.
     OperatorError when no node has run there, StorageDamagedError.
     """
+    with replayed_with_records(directory, manifest) as (replica, _):
+        yield replica
+
+
+@contextmanager
+def replayed_with_records(directory: Path, manifest: Manifest) -> Iterator[tuple[Replica, StoredRecords]]:
+    """The same, with all that was ever stored: also what counts no longer."""
     with reading(directory) as stored:
-        yield replay_all(Replica(manifest, stored.archive), stored, directory)
+        yield replay_all(Replica(manifest, stored.archive), stored, directory), stored
 
 
 def replay_all(replica: Replica, stored: StoredRecords, directory: Path) -> Replica:

@@ -1,63 +1,51 @@
 """Re-runs messages of others on the public data and compares: what ``sfnode audit`` does. Torch lives in the worker.
 
-A message does not say which updates its author held when it measured. At step t an honest node holds nearly all of the
-steps before t, and may lack the last ones; so every message is measured on two states, with and without the round
-before, and the nearer one counts. What the two differ by calibrates the tolerance: it is what an honest author may
-differ by for no more than a late update.
+A message that comes out on the likeliest states agrees, and that is all. One that does not is looked at longer, until
+it agrees or nothing is left that an honest author may have done: the noise of the place is measured, then other states
+are tried, then other number formats. In the end others of the same round bear witness that the state is right.
 """
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Final
 
 from protocol.crypto import Author
-from protocol.documents import deviation
-from protocol.errors import NumericError, OperatorError
+from protocol.errors import OperatorError, WorkerMemoryError
 from protocol.ledger import Envelope, Ledger
 from protocol.run import DATA_PRIVATE, Manifest, SignedManifest
 from protocol.state import Coefficients
-from sfnode.worker.client import WorkerSession, coefficients_of, connect
+from sfnode.worker.audit_case import AuditCase, AuditVerdict, Remeasurement, Scalars, allowed_difference
+from sfnode.worker.measuring import Measuring
+from sfnode.worker.past_states import ROUNDS_AHEAD, PastStates
 from sfnode.worker.supervisor import worker_socket
 from sfnode.worker.training_config import TrainingConfig
-from sfnode.worker_protocol import CoefficientsSet, Estimated, EstimateRequest, SessionOpened
 
-TOLERANCE_MIN: Final = 0.1  # rounding to a quantum, and other kernels on other hardware
-TOLERANCE_MAX: Final = 0.8  # unrelated scalars deviate by 1.4, none at all by 1: beyond this nothing can be told
-_TOLERANCE_FACTOR: Final = 3  # times the median spread of honest measurements
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remeasurement:
-    """One message, measured again.
-
-    Attributes:
-        measured: scalars on the nearer of the two states.
-        deviation: of the claim from them.
-        spread: between the measurements on the two states.
-    """
-
-    envelope: Envelope
-    measured: tuple[int, ...]
-    deviation: float
-    spread: float
+_CONTROL_SCALARS: Final = 32  # of unrelated seeds, to learn what honest measurements differ by: to an eighth
+_EXPULSIONS_TRIED: Final = 4  # before and after the one that was in force last, as far as this node can tell
+_FORMATS: Final = ("fp32", "bf16", "fp16", "int8", "int8-fp32")
+_WITNESSES: Final = 5
+_WITNESSES_NEEDED: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What was found, and the deviation up to which a claim is taken for honest."""
+    """What was found."""
 
     findings: tuple[Remeasurement, ...]
-    tolerance: float
 
     @property
     def mismatches(self) -> tuple[Remeasurement, ...]:
-        """Findings outside of the tolerance."""
-        return tuple(finding for finding in self.findings if finding.deviation > self.tolerance)
+        """Findings that no honest author can explain."""
+        return self.of(AuditVerdict.MISMATCH)
+
+    def of(self, verdict: AuditVerdict) -> tuple[Remeasurement, ...]:
+        """Findings with this verdict."""
+        return tuple(finding for finding in self.findings if finding.verdict is verdict)
 
 
 def check_auditable(manifest: Manifest) -> None:
@@ -87,91 +75,178 @@ def _envelopes_of(ledger: Ledger, author: Author | None) -> Iterator[Envelope]:
 
 
 async def audit_messages(
-    signed: SignedManifest, config: TrainingConfig, ledger: Ledger, chosen: Sequence[Envelope]
+    signed: SignedManifest, config: TrainingConfig, past: PastStates, chosen: Sequence[Envelope]
 ) -> Audit:
     """Measure ``chosen`` (by step) again on ``config.data``.
 
     Raises:
-        OperatorError: model, data or device cannot be used, or honest measurements differ so much that none can be
-            told from an invented one.
+        OperatorError: model, data or device cannot be used.
         WorkerError: the worker ended.
     """
     async with worker_socket(config) as socket:
-        session = await connect(socket)
-        await session.request(replace(config, eval_data=None).open_session(signed), SessionOpened)
-        findings = []
-        for envelope, states in zip(chosen, states_before(signed.manifest, ledger, chosen), strict=True):
-            if (found := await _measure(session, envelope, states)) is not None:
-                findings.append(found)
-        await session.aclose()
-    return Audit(findings=tuple(findings), tolerance=tolerance_of([finding.spread for finding in findings]))
+        measuring = Measuring(socket, signed, config)
+        await measuring.open(config.dtype)
+        cases = [AuditCase(envelope) for envelope in chosen]
+        await Auditor(measuring, past).examine(cases)
+        await measuring.aclose()
+    return Audit(findings=tuple(case.judged() for case in cases))
 
 
-def tolerance_of(spreads: Sequence[float]) -> float:
-    """Three times the median spread, within bounds; OperatorError beyond what tells honest from invented."""
-    wanted = max(TOLERANCE_MIN, _TOLERANCE_FACTOR * median(spreads)) if spreads else TOLERANCE_MIN
-    if wanted > TOLERANCE_MAX:
-        raise OperatorError(
-            f"measurements on two neighbouring states differ by {median(spreads):.2f} (unrelated ones by 1.4): the "
-            "run moves too much in a round to be audited"
-        )
-    return wanted
+class Auditor:
+    """Looks at cases, cheapest first, and at the open ones only. Cases always come by step."""
 
+    def __init__(self, measuring: Measuring, past: PastStates) -> None:
+        self._measuring = measuring
+        self._past = past
 
-def states_before(
-    manifest: Manifest, ledger: Ledger, chosen: Sequence[Envelope]
-) -> Iterator[tuple[Coefficients, Coefficients]]:
-    """For each message, by step: the state of all earlier rounds, and that without the last round of other authors."""
-    full, lagging = Coefficients(manifest), Coefficients(manifest)
-    for_full, for_lagging = _ByStep(ledger.envelopes()), _ByStep(ledger.envelopes())
-    last_round: list[Envelope] = []
-    for envelope in chosen:
-        lagging_step = envelope.step - manifest.method.local_steps
-        last_round = [each for each in last_round if each.step >= lagging_step]
-        full.add(for_full.before(lagging_step))
-        fresh = list(for_full.before(envelope.step))
-        full.add(fresh)
-        last_round += fresh
-        lagging.add(for_lagging.before(lagging_step))
-        own = [each for each in last_round if each.author == envelope.author]
-        lagging.add(own)
-        yield full, lagging
-        lagging.remove(own)
+    async def examine(self, cases: Sequence[AuditCase]) -> None:
+        """Until each agrees, cannot be judged, or nothing is left to try."""
+        await self._look(cases)
+        await self._measure_noise(_unclear(cases))
+        untried = await self._try_formats(cases)
+        await self._try_states(cases)
+        await self._try_arrivals(_unclear(cases))
+        _doubt(_open(cases) if untried else [], untried)
+        await self._hear_witnesses(_open(cases))
 
+    async def _look(self, cases: Sequence[AuditCase]) -> None:
+        for rounds_ahead in (0, -1):
+            await self._measure(cases, self._past.by_step(_messages(cases), rounds_ahead))
+        for case in cases:
+            if case.nearest is None:
+                case.doubt = "the loss is not finite here"
 
-class _ByStep:
-    """Envelopes by step, which may lie on the disk: taken up to a step at a time."""
+    async def _measure(
+        self, cases: Sequence[AuditCase], states: Iterator[Coefficients], dtype: str | None = None
+    ) -> None:
+        """In ``dtype``; None: in this node's, and in the one that has come nearest."""
+        for case, state in zip(cases, states, strict=True):
+            await self._measure_once(case, state, dtype)
 
-    def __init__(self, envelopes: Iterator[Envelope]) -> None:
-        self._envelopes = envelopes
-        self._next = next(envelopes, None)
+    async def _measure_once(self, case: AuditCase, state: Coefficients, dtype: str | None = None) -> None:
+        for each in dict.fromkeys([dtype or case.dtype, dtype]):
+            case.see((await self._scalars(case, state, [case.envelope.seed], each))[0], each)
 
-    def before(self, step: int) -> Iterator[Envelope]:
-        """Those not yet taken that come before ``step``."""
-        while self._next is not None and self._next.step < step:
-            taken, self._next = self._next, next(self._envelopes, None)
-            yield taken
+    async def _scalars(
+        self, case: AuditCase, state: Coefficients, seeds: Sequence[int], dtype: str | None = None
+    ) -> list[Scalars | None]:
+        return await self._measuring.scalars(state, case.envelope.step, seeds, dtype or self._measuring.dtype)
 
+    async def _measure_noise(self, cases: Sequence[AuditCase]) -> None:
+        """What an honest author's numbers may differ by for rounding, and for a round of the others."""
+        partner = "fp32" if self._measuring.dtype not in ("fp32", "fp16") else "bf16"
+        if cases and (why := await self._why_not(partner)):
+            _doubt(cases, f"its author may compute in {partner}, which cannot be tried here: {why}")
+            return
+        seeds = [self._seeds(case) for case in cases]
+        rounded, usual, lagging = [], [], []
+        for case, state, each in zip(cases, self._past.by_step(_messages(cases)), seeds, strict=True):
+            usual.append(await self._scalars(case, state, each))
+            rounded.append(await self._scalars(case, state, each, partner))
+        for case, state, each in zip(cases, self._past.by_step(_messages(cases), -1), seeds, strict=True):
+            lagging.append(await self._scalars(case, state, each))
+        for case, *measured in zip(cases, usual, rounded, lagging, strict=True):
+            case.see(measured[1][0], partner)
+            allowed = allowed_difference(*measured)
+            case.allowed = allowed or 0.0
+            case.doubt = "" if allowed else "the loss is not finite here in other number formats"
 
-async def _measure(
-    session: WorkerSession, envelope: Envelope, states: tuple[Coefficients, Coefficients]
-) -> Remeasurement | None:
-    """None when the loss is not finite here: a claim that cannot be repeated is not thereby false."""
-    measured = []
-    for state in states:
-        await session.request(coefficients_of(state, state.revisions()), CoefficientsSet)
+    def _seeds(self, case: AuditCase) -> list[int]:
+        """That of the message, and unrelated ones."""
+        count = -(-_CONTROL_SCALARS // len(case.claimed))
+        others = random.Random(case.envelope.seed)
+        return [case.envelope.seed, *(others.getrandbits(64) for _ in range(count))]
+
+    async def _try_states(self, cases: Sequence[AuditCase]) -> None:
+        """Others further ahead; an author who was cut off for a while; other moments of the expulsions."""
+        rounds = self._past.manifest.steps // self._past.manifest.method.local_steps
+        cut_off = [-(2**power) for power in range(1, rounds.bit_length() + 1)]
+        for rounds_ahead in (*ROUNDS_AHEAD, *cut_off):
+            some = _unclear(cases)
+            await self._measure(some, self._past.by_step(_messages(some), rounds_ahead))
+        count = min(_EXPULSIONS_TRIED, len(self._past.expulsions))
+        for more in (each for each in range(-count, count + 1) if each):
+            some = _unclear(cases)
+            await self._measure(some, self._past.by_step(_messages(some), expulsions_more=more))
+        some = _unclear(cases)
+        await self._measure(some, self._past.counted(_messages(some)))
+
+    async def _try_arrivals(self, cases: Sequence[AuditCase]) -> None:
+        by_record = {case.envelope.record: case for case in cases}
+        for arrival in self._past.as_arrived(_messages(cases)) if cases else ():
+            case = by_record[arrival.envelope.record]
+            await self._measure_once(case, arrival.state)
+            if arrival.is_late and case.is_open:
+                case.doubt = "it came here long after its round: its author may have been cut off"
+
+    async def _try_formats(self, cases: Sequence[AuditCase]) -> str:
+        """Returns what could not be tried; empty if all could."""
+        untried = ""
+        for dtype in _FORMATS:
+            some = _unclear(cases)
+            if not some or dtype == self._measuring.dtype:
+                continue
+            if why := await self._why_not(dtype):
+                untried = f"its author may compute in {dtype}, which cannot be tried here: {why}"
+                continue
+            for rounds_ahead in (0, -1):
+                await self._measure(some, self._past.by_step(_messages(some), rounds_ahead), dtype)
+        return untried
+
+    async def _why_not(self, dtype: str) -> str:
+        """Why nothing can be measured in ``dtype``; empty when it can."""
         try:
-            request = EstimateRequest(step=envelope.step, seed=envelope.seed)
-            measured.append((await session.request(request, Estimated)).scalars)
-        except NumericError:
-            return None
-    nearest = min(measured, key=lambda scalars: deviation(envelope.scalars, scalars))
-    return Remeasurement(
-        envelope=envelope,
-        measured=nearest,
-        deviation=deviation(envelope.scalars, nearest),
-        spread=deviation(measured[0], measured[1]),
-    )
+            await self._measuring.open(dtype)
+        except (OperatorError, WorkerMemoryError) as error:
+            return str(error)
+        return ""
+
+    async def _hear_witnesses(self, cases: Sequence[AuditCase]) -> None:
+        """Others of the same round must come out twice as well: else the state is unknown, or the fault lies here."""
+        witnesses = {case.envelope.record: self._witnesses(case.envelope) for case in cases}
+        heard = {each.record: AuditCase(each) for each in sorted(_flat(witnesses.values()), key=_place)}
+        await self._look(list(heard.values()))
+        for case in cases:
+            called = [heard[each.record] for each in witnesses[case.envelope.record]]
+            good = sum(each.nearest is not None and _distance(each) <= case.allowed / 2 for each in called)
+            if good < min(_WITNESSES_NEEDED, len(called)):
+                case.doubt = f"of {len(called)} other messages of that round only {good} came out"
+
+    def _witnesses(self, envelope: Envelope) -> list[Envelope]:
+        """Messages of other authors in the same round, a few that nobody can choose."""
+        ledger, step = self._past.ledger, envelope.step
+        authors = [author for author, last in ledger.authors().items() if last >= step and author != envelope.author]
+        found = [each for author in authors for each in ledger.first_of(author, range(step, step + 1))]
+        return sorted(found, key=lambda each: each.seed)[:_WITNESSES]
+
+
+def _open(cases: Sequence[AuditCase]) -> list[AuditCase]:
+    return [case for case in cases if case.is_open]
+
+
+def _unclear(cases: Sequence[AuditCase]) -> list[AuditCase]:
+    return [case for case in cases if case.is_unclear]
+
+
+def _doubt(cases: Sequence[AuditCase], reason: str) -> None:
+    for case in cases:
+        case.doubt = reason
+
+
+def _messages(cases: Sequence[AuditCase]) -> list[Envelope]:
+    return [case.envelope for case in cases]
+
+
+def _flat(lists: Iterable[Sequence[Envelope]]) -> Iterator[Envelope]:
+    return (each for some in lists for each in some)
+
+
+def _place(envelope: Envelope) -> tuple[int, Author]:
+    return envelope.step, envelope.author
+
+
+def _distance(case: AuditCase) -> float:
+    return math.dist(case.claimed, case.nearest or case.claimed)
 
 
 def report_name(envelope: Envelope) -> Path:

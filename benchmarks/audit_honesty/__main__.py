@@ -1,0 +1,158 @@
+"""Audits simulated runs, message by message: how many honest authors are accused, and how soon a cheat is found.
+
+    python -m benchmarks.audit_honesty --messages 10000 --out audits.jsonl
+
+Each run has eight honest authors and one who signs twice, in four number formats and at several paces, some of them cut
+off for a while; one who is expelled from an earlier step on; and five who cheat, each in another way. Every message of
+the honest ones is audited, and the first of each cheat. With --out the runs so far are kept, and another call goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+import trio
+
+from benchmarks.audit_honesty.formats import MODEL, Models
+from benchmarks.audit_honesty.simulated_run import CHEATS, EQUIVOCATOR, HONEST, SimulatedRun
+from benchmarks.measures import report, say
+from protocol.crypto import Signer
+from protocol.ledger import Envelope
+from protocol.run import sign_manifest
+from sfnode.demo import data_file
+from sfnode.storage import Store, replayed_with_records
+from sfnode.worker import Audit, AuditVerdict, PastStates, TrainingConfig, audit_messages, worker_process
+
+_OWNER = Signer(b"owner of the audited runs".ljust(32, b"."))
+_OF_EACH_CHEAT = 6
+
+Found = dict[str, Any]
+
+
+async def audit_runs(models: Models, numbers: Iterable[int], steps: int, threads: int) -> Any:
+    """What was found in each of these runs."""
+    async with worker_process(threads=threads) as socket:
+        for number in numbers:
+            yield await _audit_run(models, number, steps, socket)
+
+
+async def _audit_run(models: Models, number: int, steps: int, socket: Path) -> Found:
+    manifest = models.manifest(number, _OWNER, steps)
+    signed = sign_manifest(manifest, _OWNER)
+    run = SimulatedRun(manifest, _OWNER, models.sessions(manifest), number)
+    with tempfile.TemporaryDirectory() as folder:
+        directory = Path(folder)
+        with contextlib.closing(Store(directory, signed)) as store:
+            store.add(run.records, is_durable=False)
+            store.add_statements([run.statement])
+        with replayed_with_records(directory, manifest) as (replica, stored):
+            ledger = replica.ledger
+            config = TrainingConfig(model=MODEL, data=str(data_file(split="train")), worker_socket=socket)
+            past = PastStates(manifest, ledger, stored)
+            found = await audit_messages(signed, config, past, list(_chosen(ledger.envelopes(), run)))
+    return _row(number, run, found)
+
+
+def _chosen(envelopes: Iterable[Envelope], run: SimulatedRun) -> Iterator[Envelope]:
+    """All messages of the honest, the first of each cheat."""
+    taken: Counter[bytes] = Counter()
+    for envelope in envelopes:
+        role = run.roles[envelope.author]
+        taken[envelope.author] += 1
+        if role in (HONEST, EQUIVOCATOR) or (role in CHEATS and taken[envelope.author] <= _OF_EACH_CHEAT):
+            yield envelope
+
+
+def _row(number: int, run: SimulatedRun, found: Audit) -> Found:
+    honest: Counter[str] = Counter()
+    cheats: dict[str, list[str]] = {}
+    for finding in found.findings:
+        role = run.roles[finding.envelope.author]
+        if role in CHEATS:
+            cheats.setdefault(role, []).append(finding.verdict.name)
+            continue
+        honest[finding.verdict.name] += 1
+        if finding.verdict is AuditVerdict.MISMATCH:
+            say(f"run {number}, step {finding.envelope.step}: {finding.deviation:.2f}, allowed {finding.tolerance:.2f}")
+    return {"run": number, "honest": dict(honest), "cheats": cheats}
+
+
+def summary(rows: list[Found]) -> Found:
+    """Of all runs together; ``found_after``: messages of a cheat until one was found, over the cheats found."""
+    honest: Counter[str] = sum((Counter(row["honest"]) for row in rows), Counter())
+    found = {kind: [_first(row["cheats"][kind]) for row in rows if kind in row["cheats"]] for kind in CHEATS}
+    return {
+        "runs": len(rows),
+        "honest_messages": honest.total(),
+        "accused": honest[AuditVerdict.MISMATCH.name],
+        "not_judged": honest[AuditVerdict.UNJUDGED.name],
+        "cheats": {
+            kind: {
+                "cheats": len(each),
+                "not_found": each.count(None),
+                "found_after_median": median(known) if (known := [one for one in each if one]) else None,
+                "found_after_max": max(known, default=None),
+            }
+            for kind, each in found.items()
+        },
+    }
+
+
+def _first(verdicts: list[str]) -> int | None:
+    return verdicts.index(AuditVerdict.MISMATCH.name) + 1 if AuditVerdict.MISMATCH.name in verdicts else None
+
+
+def _lines(result: Found) -> list[str]:
+    upper = f", below {3 / result['honest_messages']:.1e} (95 %)" if not result["accused"] else ""
+    return [
+        f"{result['honest_messages']} honest messages of {result['runs']} runs: {result['accused']} accused{upper}, "
+        f"{result['not_judged']} not judged",
+        *(
+            f"{kind}: {each['cheats'] - each['not_found']} of {each['cheats']} found, after "
+            f"{each['found_after_median']} messages (median; at most {each['found_after_max']})"
+            for kind, each in result["cheats"].items()
+        ),
+    ]
+
+
+async def _run(rows: list[Found], messages: int, steps: int, threads: int, out: Path | None) -> None:
+    models = Models()
+    done = sum(sum(row["honest"].values()) for row in rows)
+    numbers = iter(range(len(rows), 1 << 20))
+    async with contextlib.aclosing(audit_runs(models, numbers, steps, threads)) as found:
+        async for row in found:
+            rows.append(row)
+            done += sum(row["honest"].values())
+            say(f"run {row['run']}: {row['honest']}, {done} honest messages so far")
+            if out is not None:
+                with out.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(row) + "\n")
+            if done >= messages:
+                return
+
+
+@click.command()
+@click.option("--messages", default=10_000, show_default=True, help="Audit so many honest messages, or a few more.")
+@click.option("--steps", default=60, show_default=True, help="Give each run so many steps.")
+@click.option("--threads", default=1, show_default=True, help="Let the training process use so many threads.")
+@click.option("--out", type=click.Path(path_type=Path), help="Keep the result of each run here, and go on from there.")
+@click.option("--json", "as_json", is_flag=True, help="Write the result as JSON.")
+def main(messages: int, steps: int, threads: int, out: Path | None, as_json: bool) -> None:
+    """Audit simulated runs with honest authors and cheats."""
+    rows = [json.loads(line) for line in out.read_text("utf-8").splitlines()] if out and out.exists() else []
+    if sum(sum(row["honest"].values()) for row in rows) < messages:
+        trio.run(_run, rows, messages, steps, threads, out)
+    result = summary(rows)
+    report(result, as_json=as_json, lines=_lines(result))
+
+
+if __name__ == "__main__":
+    main()

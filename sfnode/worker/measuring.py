@@ -1,0 +1,64 @@
+"""Sessions with one worker in several number formats, to measure the same message in each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from protocol.errors import NumericError
+from protocol.run import SignedManifest
+from protocol.state import Coefficients
+from sfnode.worker.audit_case import Scalars
+from sfnode.worker.client import WorkerSession, coefficients_of, connect
+from sfnode.worker.training_config import TrainingConfig
+from sfnode.worker_protocol import CoefficientsSet, Estimated, EstimateRequest, SessionOpened
+
+
+class Measuring:
+    """Measures on any state in any number format. ``aclose`` hangs up."""
+
+    def __init__(self, socket: Path, signed: SignedManifest, config: TrainingConfig) -> None:
+        """``config.dtype``: the format in which everything is measured first."""
+        self.dtype = config.dtype
+        self._socket = socket
+        self._signed = signed
+        self._config = replace(config, eval_data=None)
+        self._sessions: dict[str, WorkerSession] = {}
+        self._epochs: dict[str, frozenset[int]] = {}  # those that each session was told of
+
+    async def open(self, dtype: str) -> None:
+        """Load the model in ``dtype``, if that was not done yet.
+
+        Raises:
+            OperatorError: model, data, device or format cannot be used.
+            WorkerError: the worker ended, or the model does not fit into the memory.
+        """
+        if dtype in self._sessions:
+            return
+        session = await connect(self._socket)
+        try:
+            await session.request(replace(self._config, dtype=dtype).open_session(self._signed), SessionOpened)
+        except BaseException:
+            await session.aclose()
+            raise
+        self._sessions[dtype], self._epochs[dtype] = session, frozenset()
+
+    async def scalars(self, state: Coefficients, step: int, seeds: Sequence[int], dtype: str) -> list[Scalars | None]:
+        """What each of ``seeds`` gives on ``state`` in the round at ``step``; None where the loss is not finite."""
+        session = self._sessions[dtype]
+        self._epochs[dtype] |= frozenset(state.revisions())
+        await session.request(coefficients_of(state, sorted(self._epochs[dtype])), CoefficientsSet)
+        return [await _scalars(session, step, seed) for seed in seeds]
+
+    async def aclose(self) -> None:
+        """End all sessions."""
+        for session in self._sessions.values():
+            await session.aclose()
+
+
+async def _scalars(session: WorkerSession, step: int, seed: int) -> Scalars | None:
+    try:
+        return (await session.request(EstimateRequest(step=step, seed=seed), Estimated)).scalars
+    except NumericError:
+        return None

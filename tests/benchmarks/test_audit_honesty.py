@@ -1,0 +1,74 @@
+"""The benchmark of audits: who takes part in a simulated run, what comes of them, and how results add up."""
+
+from __future__ import annotations
+
+import random
+from typing import cast
+
+from benchmarks.audit_honesty.__main__ import summary
+from benchmarks.audit_honesty.formats import FORMATS, StateEstimator
+from benchmarks.audit_honesty.simulated_run import CHEATS, EQUIVOCATOR, EXPELLED, HONEST, SimulatedRun
+from protocol.run.manifest import Manifest
+from protocol.state.coefficients import Coefficients
+from protocol.state.replica import Replica
+from protocol.subspace.directions import seed_of
+from tests.support.manifests import OWNER
+from tests.support.statements import run_with
+
+STEPS = 40
+
+
+class FakeEstimator:
+    """Scalars that depend on the seed alone."""
+
+    def scalars(self, state: Coefficients, seed: int, step: int) -> tuple[int, ...]:
+        """One scalar."""
+        return (random.Random(seed).randint(50, 150),)
+
+
+def simulated(manifest: Manifest) -> SimulatedRun:
+    return SimulatedRun(manifest, OWNER, dict.fromkeys(FORMATS, cast(StateEstimator, FakeEstimator())), 1)
+
+
+def test_simulated_run__all_roles__their_records_are_valid_and_say_what_they_should() -> None:
+    manifest = run_with("open", steps=STEPS)
+    run = simulated(manifest)
+    replica = Replica(manifest)
+    for record in run.records:
+        replica.add(record)
+    assert replica.ledger.void_slots > 0
+    claims = {HONEST: 1, EQUIVOCATOR: 1, "zeros": 0, "flipped": -1, "scaled": 2}
+    for envelope in replica.ledger.envelopes():
+        role = run.roles[envelope.author]
+        (true,) = FakeEstimator().scalars(replica.coefficients(), envelope.seed, envelope.step)
+        assert envelope.seed == seed_of(manifest.run_id, envelope.author, envelope.step)
+        if role in claims:
+            assert envelope.scalars == (claims[role] * true,)
+        elif role == "random":
+            assert envelope.scalars != (true,)
+    seen = {run.roles[author] for author in replica.ledger.authors()}
+    assert seen == {HONEST, EQUIVOCATOR, EXPELLED, *CHEATS}
+    before = replica.ledger.updates
+    replica.add_statement(run.statement)
+    assert replica.ledger.updates < before  # what was in force for a while is taken out
+
+
+def test_simulated_run__same_number__same_records() -> None:
+    manifest = run_with("open", steps=STEPS)
+    assert simulated(manifest).records == simulated(manifest).records
+
+
+def test_summary__two_runs__counts_and_first_findings() -> None:
+    rows = [
+        {"run": 0, "honest": {"AGREES": 8, "UNJUDGED": 2}, "cheats": {"zeros": ["UNJUDGED", "MISMATCH"]}},
+        {"run": 1, "honest": {"AGREES": 9, "MISMATCH": 1}, "cheats": {"zeros": ["UNJUDGED"], "random": ["MISMATCH"]}},
+    ]
+    found = summary(rows)
+    assert (found["honest_messages"], found["accused"], found["not_judged"]) == (20, 1, 2)
+    assert found["cheats"]["zeros"] == {
+        "cheats": 2,
+        "not_found": 1,
+        "found_after_median": 2,
+        "found_after_max": 2,
+    }
+    assert found["cheats"]["random"]["found_after_max"] == 1

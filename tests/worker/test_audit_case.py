@@ -1,0 +1,96 @@
+"""The rule by which a message agrees, does not, or cannot be judged."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from protocol.ledger.envelope import EnvelopeCodec
+from sfnode.worker.audit_case import AuditCase, AuditVerdict, allowed_difference
+from tests.support.ledgers import signer
+from tests.support.manifests import small_manifest
+
+MEASURED = (100, -50, 30, 80)
+LENGTH = math.hypot(*MEASURED)
+
+
+def case_of(claimed: tuple[int, ...], allowed: float = 0.0) -> AuditCase:
+    case = AuditCase(EnvelopeCodec(small_manifest(directions=len(claimed))).seal(signer(1), 4, claimed))
+    case.see(MEASURED)
+    case.allowed = allowed
+    return case
+
+
+def off_by(share: float) -> tuple[int, ...]:
+    return (MEASURED[0] + round(share * LENGTH), *MEASURED[1:])
+
+
+@pytest.mark.parametrize(
+    ("share", "allowed", "verdict"),
+    [
+        (0.0, 0.0, AuditVerdict.AGREES),
+        (0.09, 0.0, AuditVerdict.AGREES),
+        (0.11, 0.0, AuditVerdict.MISMATCH),
+        (0.45, 0.5, AuditVerdict.AGREES),
+        (0.55, 0.5, AuditVerdict.MISMATCH),
+        (0.55, 1.1, AuditVerdict.UNJUDGED),  # a claim of nothing at all would agree, too
+        (0.09, 1.1, AuditVerdict.AGREES),
+        (1.2, 1.1, AuditVerdict.MISMATCH),
+    ],
+)
+def test_verdict__claim_off_by_a_share_of_the_measurement__within_what_is_allowed_only(
+    share: float, allowed: float, verdict: AuditVerdict
+) -> None:
+    found = case_of(off_by(share), allowed * LENGTH).judged()
+    assert found.verdict is verdict
+    assert bool(found.reason) is (verdict is AuditVerdict.UNJUDGED)
+    assert found.tolerance == pytest.approx(max(0.1, allowed))
+
+
+def test_verdict__several_plausible_states__the_nearest_counts() -> None:
+    case = case_of((100, 50, 30, 80))
+    assert case.judged().verdict is AuditVerdict.MISMATCH
+    case.see((99, 52, 31, 80))
+    case.see(None)
+    case.see((-100, 50, 30, 80))
+    assert (case.judged().verdict, case.judged().measured) == (AuditVerdict.AGREES, (99, 52, 31, 80))
+
+
+def test_verdict__doubt__is_no_accusation() -> None:
+    case = case_of(tuple(-each for each in MEASURED))
+    case.doubt = "the state is unknown"
+    assert (case.judged().verdict, case.judged().reason) == (AuditVerdict.UNJUDGED, "the state is unknown")
+
+
+def test_allowed_difference__two_kinds_of_noise__squares_add_up() -> None:
+    usual = [(0, 0, 0, 0)] * 3
+    rounded, lagging = [(30, -30, 30, -30)] * 3, [(40, 40, 40, 40)] * 3
+    assert allowed_difference(usual, rounded, lagging) == pytest.approx(50 * (2 + 6), rel=1e-3)
+
+
+def test_allowed_difference__equal_measurements__rounding_to_a_quantum_is_honest() -> None:
+    allowed = allowed_difference([(0,)], [(0,)])
+    assert allowed is not None and allowed > 1
+
+
+def test_allowed_difference__losses_that_are_not_finite__are_left_out() -> None:
+    assert allowed_difference([(0, 0), None], [(3, 3), (9, 9)]) == allowed_difference([(0, 0)], [(3, 3)])
+    assert allowed_difference([None, (0, 0)], [(3, 3), None]) is None
+
+
+@pytest.mark.parametrize("scalars", [1, 8, 64])
+def test_allowed_difference__normal_noise__no_honest_message_of_thousands_is_beyond_it(scalars: int) -> None:
+    chance = random.Random(scalars)
+
+    def noise() -> tuple[int, ...]:
+        return tuple(round(chance.gauss(0, 100)) for _ in range(scalars))
+
+    controls = -(-32 // scalars) + 1
+    alarms = 0
+    for _ in range(3_000):
+        allowed = allowed_difference([(0,) * scalars] * controls, [noise() for _ in range(controls)])
+        assert allowed is not None
+        alarms += math.hypot(*noise()) > allowed
+    assert alarms == 0
