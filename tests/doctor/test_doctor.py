@@ -20,10 +20,9 @@ import pytest
 
 from protocol.run.manifest import SignedManifest
 from sfnode.demo import model_folder
-from sfnode.doctor import machine, memory_plan, model_check, peers
+from sfnode.doctor import machine, memory_plan, model_check
 from sfnode.doctor.findings import Finding, Verdict, in_thread, ok
 from sfnode.network.policy.addresses import peer_of_author
-from sfnode.network.transport.reachability import DialBack, ReachAnswer
 from sfnode.run.node_file import write_node_file
 from sfnode.storage.identity import IDENTITY_FILE, load_or_create_seed
 from sfnode.storage.store import LEDGER_FILE, STATUS_FILE, Store
@@ -382,47 +381,6 @@ def test_doctor__memory_plan__is_held_against_what_is_free(running: Running) -> 
     assert memory_plan.judge_memory(plans["fp32"], None, None).verdict is Verdict.UNKNOWN
     long = replace(manifest, steps=10 * manifest.method.epoch_steps)
     assert memory_plan.plan_memory(long, model_folder(), "fp32").closed > plans["fp32"].closed == 0
-
-
-# --- what peers' answers mean -----------------------------------------------------------------------------------
-
-
-def seen(host: str, port: int, local: tuple[str, int] = ("192.168.1.5", 700), outcome: int = 0) -> peers.Seen:
-    answer = ReachAnswer(outcome=DialBack(outcome), unix_ms=0, host=host, port=port)
-    return peers.Seen(peer=PEER, answer=answer, local=local, clock_ahead_s=0.0)
-
-
-@pytest.mark.parametrize(
-    ("answers", "verdict", "part"),
-    [
-        ([], Verdict.UNKNOWN, "no peer said"),
-        ([seen("192.168.1.5", 700)], Verdict.OK, "none"),
-        ([seen("203.0.113.9", 700)], Verdict.UNKNOWN, "two bootstraps"),
-        ([seen("203.0.113.9", 700), seen("203.0.113.9", 700)], Verdict.OK, "keeps one port"),
-        ([seen("203.0.113.9", 700), seen("203.0.113.9", 701)], Verdict.WARNING, "another port"),
-        ([seen("203.0.113.9", 700), seen("203.0.113.8", 701)], Verdict.WARNING, "several public addresses"),
-        ([seen("203.0.113.9", 7), seen("203.0.113.9", 8, ("192.168.1.5", 9))], Verdict.UNKNOWN, "two bootstraps"),
-    ],
-)
-def test_doctor__nat__is_told_from_what_peers_see(answers: list[peers.Seen], verdict: Verdict, part: str) -> None:
-    finding = peers.judge_nat(answers)
-    assert finding.verdict is verdict and part in finding.text
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "verdict", "part"),
-    [
-        ([], Verdict.UNKNOWN, "nobody to ask"),
-        ([1, 2], Verdict.OK, "reached port 4001 at 8.8.8.8"),
-        ([2, 3], Verdict.WARNING, "1 peers could not connect to port 4001 at 8.8.8.8"),
-        ([3], Verdict.UNKNOWN, "just now"),
-    ],
-)
-def test_doctor__reachability__is_told_from_dials_back(outcomes: list[int], verdict: Verdict, part: str) -> None:
-    known = peers.Surroundings(run_id=None, signed=None, listen_port=4001)
-    known.seen = [seen("8.8.8.8", 700, outcome=each) for each in outcomes]
-    finding = peers.judge_reachability(known, is_listening=True)
-    assert finding.verdict is verdict and part in finding.text
 
 
 def test_doctor__wrong_run_file__is_an_error_like_everywhere(tmp_path: Path) -> None:
