@@ -163,6 +163,7 @@ def test_status__node_that_is_not_well__has_a_code_and_says_who_finds_out_why(
         assert outcome.code == code, outcome
         assert part in outcome.stderr and f"sfnode doctor --data-dir {running}" in outcome.stderr
     assert json.loads(outcome.stdout)["author"] == STATUS.author
+    assert call("status", "--data-dir", running, "--running").code == 0
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,11 +22,9 @@ from sfnode.demo import model_folder
 from sfnode.doctor import machine, memory_plan, model_check
 from sfnode.doctor.findings import Finding, Verdict, in_thread, ok
 from sfnode.network.policy.addresses import peer_of_author
-from sfnode.run.node_file import write_node_file
 from sfnode.storage.identity import IDENTITY_FILE, load_or_create_seed
-from sfnode.storage.store import LEDGER_FILE, STATUS_FILE, Store
+from sfnode.storage.store import LEDGER_FILE, Store
 from sfnode.worker_protocol.device_report import DeviceReport
-from tests.cli.test_commands import STATUS
 from tests.support.cli_calls import Outcome, call
 from tests.support.daemons import MODEL, demo_run, free_port, write_run
 from tests.support.network_nodes import seed
@@ -269,36 +266,6 @@ def directory(running: Running, tmp_path: Path) -> Path:
     with closing(Store(tmp_path / "node", running.signed)):
         load_or_create_seed(tmp_path / "node" / IDENTITY_FILE)
     return tmp_path / "node"
-
-
-def test_doctor__node_that_remembers_its_options__need_not_be_told_them_again(
-    running: Running, directory: Path
-) -> None:
-    write_node_file(directory, {"bootstrap": [running.address], "relay": True})
-    code, found = examine("--data-dir", directory)
-    assert (code, found["bootstrap"]["verdict"]) == (0, "ok"), found
-    assert "device" not in found
-    gone = f"/ip4/127.0.0.1/tcp/{free_port()}/p2p/{PEER}"
-    code, found = examine("--data-dir", directory, "--bootstrap", gone)  # the command line wins
-    assert_fails(found, "bootstrap", "connection refused")
-
-
-@pytest.mark.parametrize(
-    ("changes", "part"),
-    [
-        ({"is_admitted": False, "admission": "invite"}, "not admitted"),
-        ({"is_admitted": False, "admission": "invite", "is_invitation_used": True}, "the invitation is used"),
-        ({"excluded_from": 3}, "excluded by the owner from step 3 on"),
-    ],
-)
-def test_doctor__node_that_may_not_contribute__is_a_warning_that_says_why(
-    changes: dict[str, object], part: str, running: Running, directory: Path
-) -> None:
-    with closing(Store(directory, running.signed)):
-        status = replace(STATUS, time=time.time(), **changes)  # type: ignore[arg-type]
-        (directory / STATUS_FILE).write_text(json.dumps(asdict(status)))
-        found = relay("--data-dir", directory)
-    assert found["data directory"]["verdict"] == "warning" and part in found["data directory"]["text"]
 
 
 def test_doctor__folder_without_a_node__says_so(tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+"""`sfnode doctor --data-dir`: it takes what the node remembers, and says why a running one does not contribute."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from sfnode.network.policy.addresses import peer_of_author
+from sfnode.run.node_file import write_node_file
+from sfnode.storage.identity import IDENTITY_FILE, load_or_create_seed
+from sfnode.storage.store import STATUS_FILE, Store
+from tests.cli.test_commands import SIGNED, STATUS
+from tests.support.cli_calls import call
+from tests.support.daemons import free_ports
+
+PEER = peer_of_author(bytes(31) + b"\1")
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    """The data directory of a node that runs."""
+    store = Store(tmp_path / "node", SIGNED)
+    load_or_create_seed(tmp_path / "node" / IDENTITY_FILE)
+    yield tmp_path / "node"
+    store.close()
+
+
+def findings(*arguments: object) -> dict[str, dict[str, str]]:
+    """What doctor finds, by check."""
+    told = json.loads(call("doctor", "--json", *arguments).stdout)
+    return {row["check"]: row for row in told["checks"]}
+
+
+def report(directory: Path, **changes: object) -> None:
+    status = replace(STATUS, time=time.time(), **changes)  # type: ignore[arg-type]
+    (directory / STATUS_FILE).write_text(json.dumps(asdict(status)))
+
+
+def test_doctor__node_that_remembers_its_options__need_not_be_told_them_again(directory: Path) -> None:
+    remembered, typed = (f"/ip4/127.0.0.1/tcp/{port}/p2p/{PEER}" for port in free_ports(2))
+    report(directory)
+    write_node_file(directory, {"bootstrap": [remembered], "relay": True})
+    found = findings("--data-dir", directory)
+    assert "connection refused" in found[f"bootstrap {remembered}"]["text"]
+    assert "device" not in found  # a relay needs none
+    found = findings("--data-dir", directory, "--bootstrap", typed)
+    assert f"bootstrap {typed}" in found and f"bootstrap {remembered}" not in found
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"peers": 0}, "0 peers"),
+        ({"is_admitted": False, "admission": "invite"}, "not admitted"),
+        ({"is_admitted": False, "admission": "invite", "is_invitation_used": True}, "the invitation is used"),
+        ({"excluded_from": 3}, "excluded by the owner from step 3 on"),
+    ],
+)
+def test_doctor__node_that_is_not_well__is_a_warning_that_says_why(
+    changes: dict[str, object], part: str, directory: Path
+) -> None:
+    report(directory, **changes)
+    found = findings("--data-dir", directory, "--relay")["data directory"]
+    assert found["verdict"] == "warning" and part in found["text"]
