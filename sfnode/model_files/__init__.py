@@ -17,7 +17,7 @@ from sfnode.model_files.folder import (
 from sfnode.model_files.packages import is_same_package
 from sfnode.model_files.pieces import HASH_BYTES, PartialFile, PieceIndex, hashes_of, is_there, piece_bytes
 from sfnode.model_files.resolve import find_model_folder, resolve_model
-from sfnode.model_files.verify import check_definition, describe_files, has_weight_files
+from sfnode.model_files.verify import check_definition, describe_files, found_tokenizer, has_weight_files
 from sfnode.model_files.watched import OnProgress
 
 __all__ = [
@@ -37,10 +37,11 @@ __all__ = [
     "check_names",
     "describe_files",
     "fetched_folder",
-    "is_fetched",
     "find_model_folder",
+    "found_tokenizer",
     "has_weight_files",
     "hashes_of",
+    "is_fetched",
     "is_same_package",
     "is_there",
     "lacks_of_definition",

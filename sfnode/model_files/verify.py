@@ -20,9 +20,7 @@ def describe_files(folder: ModelFolder, content: str, sharing: Sharing) -> Model
 
     OperatorError: a file is missing or cannot be read.
     """
-    tokenizer = tokenizer_files(folder.path)
-    if not tokenizer:
-        raise OperatorError(f"{folder.path} holds no tokenizer ({', '.join(TOKENIZER_FILES[:3])} ...): copy it there")
+    tokenizer = found_tokenizer(folder.path)
     return ModelSpec(
         id=folder.id,
         revision=folder.revision,
@@ -32,6 +30,14 @@ def describe_files(folder: ModelFolder, content: str, sharing: Sharing) -> Model
         tokenizer=tuple(describe_file(folder.path, name) for name in tokenizer),
         sharing=sharing,
     )
+
+
+def found_tokenizer(folder: Path) -> tuple[str, ...]:
+    """Names of the tokenizer's files in a model's folder. OperatorError: there is none."""
+    names = tuple(tokenizer_files(folder))
+    if not names:
+        raise OperatorError(f"{folder} holds no tokenizer ({', '.join(TOKENIZER_FILES[:3])} ...): copy it there")
+    return names
 
 
 def check_definition(folder: Path, spec: ModelSpec) -> None:

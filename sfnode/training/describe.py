@@ -8,7 +8,7 @@ from transformers import PreTrainedModel
 
 from protocol.errors import OperatorError
 from protocol.run import ModelSpec, Sharing, TaskSpec, TensorSpec
-from sfnode.model_files import ModelFolder
+from sfnode.model_files import ModelFolder, found_tokenizer
 from sfnode.storage import locate
 from sfnode.training.model import (
     TensorGroup,
@@ -56,6 +56,7 @@ def describe_run(
     """
     groups = chosen_groups(trainable)
     check_positions(folder.path, task.max_tokens)
+    found_tokenizer(folder.path)
     read = read_task(load_tokenizer(folder.path), task, None if data is None else locate(data), None)
     model, spec = load_described(folder, sharing)
     return RunModel(

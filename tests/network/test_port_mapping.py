@@ -19,6 +19,7 @@ from sfnode.network.discovery.port_mapping import Gateway, NoMappingError, PortM
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.addresses import Address, parse_address
 from tests.support.cli_calls import assert_teaches, call
+from tests.support.daemons import demo_run, write_run
 from tests.support.fake_router import HOST, FakeRouter, running
 from tests.support.network_nodes import LOOPBACK, network, start, until
 
@@ -189,4 +190,6 @@ async def test_doctor__peers_cannot_reach_the_port__asks_the_router(monkeypatch:
 
 
 def test_join__upnp_without_a_port__says_what_to_add(tmp_path: Path) -> None:
-    assert_teaches(call("join", "--run", tmp_path / "a.run", "--upnp"), "--upnp", "--listen /ip4/0.0.0.0/tcp/PORT")
+    write_run(demo_run(steps=2), tmp_path / "a.run")
+    given = ("--run", tmp_path / "a.run", "--data-dir", tmp_path / "node", "--upnp")
+    assert_teaches(call("join", *given), "--upnp", "--listen /ip4/0.0.0.0/tcp/PORT")

@@ -182,7 +182,7 @@ async def test_fetch__nobody_has_it__is_said_once_and_the_progress_says_it(
 
 
 async def test_fetch__pieces_come__progress_says_from_how_many_and_how_fast(tmp_path: Path, joiner: Joiner) -> None:
-    joiner.givers.behaviours = {"alice": honest(1.0), "bob": honest(1.0)}
+    joiner.givers.behaviours = {"alice": honest(1.8), "bob": honest(1.8)}  # both are at their second for so long
     fetcher = joiner.fetcher()
     fetcher.look()
     async with trio.open_nursery() as nursery:

@@ -86,6 +86,7 @@ def _renew_and_train(run: Run, folder: Path, worker: Path) -> None:
     assert owner.stop() == 0
     made = run.renew(folder / "owner", "--from-epoch", 1)
     assert made["from_epoch"] == 1 and Path(made["file"]) == _renewed_in(folder / "owner")
+    assert call("config", "unset", "relay", "--data-dir", folder / "owner").code == 0
     owner = run.join("owner", *training, "--neighbours-min", 1, "--listen", f"/ip4/127.0.0.1/tcp/{port}")
     owner.wait_for_event("started")
     # Both dial out only: the owner's node cannot dial them, and they ask on the connections that are there
