@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,7 +44,8 @@ class LearningCurve:
             text = (
                 f"the loss on held-out data has risen from {best.loss:.3f} at step {best.step} to "
                 f"{evaluation.loss:.3f}. "
-                f"The model of that step can still be had: sfnode export --at-step {best.step}"
+                "The model of that step can still be had: sfnode export --data-dir "
+                f"{shlex.quote(str(self._directory))} --at-step {best.step} --out FOLDER"
             )
             fields = {"best_step": best.step, "best_loss": best.loss, "loss": evaluation.loss}
             self._reporter.event_at(logging.WARNING, "getting_worse", text, step=evaluation.step, **fields)

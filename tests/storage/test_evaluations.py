@@ -102,7 +102,7 @@ def test_curve__run_unlearns__is_said_once_with_the_command_that_helps_and_outli
     curve.take(of_losses(0.7, 0.4, 0.5, 0.5, 0.5, 0.6))
     assert said.getvalue() == (
         "the loss on held-out data has risen from 0.400 at step 10 to 0.500. The model of that step can still be had: "
-        "sfnode export --at-step 10\n"
+        f"sfnode export --data-dir {tmp_path} --at-step 10 --out FOLDER\n"
     )
     again = LearningCurve(tmp_path, Reporter(is_json=False, stream=said))
     best = best_of(again.evaluations)
