@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 ROWS = 32  # forward rows of a step, of one author
-_DRAWN_NUMBERS = 40_000_000  # of directions in all: as many steps as that makes are drawn
-_STEPS_MAX = 4_000
+_DRAWN_NUMBERS = 10_000_000  # of directions in all: as many steps as that makes are drawn
+STEPS_MAX = 1_000
 _EARLIER = 10  # steps whose estimates make a control variate
 
 
@@ -52,15 +52,16 @@ DESIGNS: Mapping[str, Design] = {
 }
 
 
-def captured(gradients_ND: Tensor, design: Design, seed: int = 0) -> float:
+def captured(gradients_ND: Tensor, design: Design, seed: int = 0, steps_max: int = STEPS_MAX) -> float:
     """|g|^2 / E |estimate|^2, 0...1: the share of what the exact gradient g gains that a step of the best length gains.
 
     ``gradients_ND``: of each example; g is their mean. Estimates have no bias, so the rest is noise.
+    ``steps_max``: how many steps are drawn at most; more make the answer more exact.
     """
     generator = torch.Generator().manual_seed(seed)
     numbers = gradients_ND.shape[1]
     mean_D = gradients_ND.mean(dim=0)
-    steps = max(8, min(_STEPS_MAX, _DRAWN_NUMBERS // (numbers * design.directions)))
+    steps = max(8, min(steps_max, _DRAWN_NUMBERS // (numbers * design.directions)))
     total = 0.0
     for _ in range(steps):
         variate_D = torch.zeros(numbers)

@@ -226,9 +226,7 @@ REAL_STUDY = Study(
     tasks=REAL_TASKS,
     recipes=REAL_RECIPES,
     seeds=(0, 1, 2),
-    once=frozenset(
-        {MEZO, "trajectory start, 480 examples", "gradient basis", "core of forward basis", "core of gradient basis"}
-    ),
+    once=frozenset({MEZO, "gradient basis", "core of forward basis", "core of gradient basis"}),
     briefly=frozenset({LORA}),
     evaluated_at=(0, 25, 50, 100, 250, 500, 750, 1_000),
     noise_rows=64,

@@ -16,7 +16,7 @@ from protocol import limits
 from protocol.crypto import SIGNATURE_BYTES, Author, RunId, Signer, hash_fields, is_author_key, is_signed
 from protocol.errors import Reject, RejectReason
 from protocol.run.admission import AdmissionSpec, broken_admission_rules
-from protocol.run.method import BasisKind, CoreKind, Method, Schedule, ScheduleKind, broken_method_rules
+from protocol.run.method import BasisKind, CoreKind, Method, Schedule, broken_method_rules
 from protocol.run.model import ModelSpec, broken_model_rules
 from protocol.run.task import TaskSpec, broken_task_rules
 from protocol.schema import Bound, Hex32, Malformed, Name, from_plain_untrusted, is_hex, to_plain
@@ -90,12 +90,8 @@ class Manifest:
         return 2.0**self.method.epsilon_exp
 
     def weight(self, step: int) -> int:
-        """Integer learning-rate weight of ``step`` (SPEC 5.3); linear interpolation rounded half up, never negative."""
-        first, last = self.schedule.weight_start, self.schedule.weight_end
-        if self.schedule.kind is ScheduleKind.CONSTANT or self.steps == 1:
-            return first
-        span = self.steps - 1
-        return (2 * (first * (span - step) + last * step) + span) // (2 * span)
+        """Integer learning-rate weight of ``step`` (SPEC 5.3)."""
+        return self.schedule.weight(step, self.steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

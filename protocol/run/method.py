@@ -102,6 +102,13 @@ class Schedule:
     weight_start: Annotated[int, Bound(1, limits.WEIGHT_MAX)]
     weight_end: Annotated[int, Bound(0, limits.WEIGHT_MAX)]
 
+    def weight(self, step: int, steps: int) -> int:
+        """w(step) in a run of ``steps`` (SPEC 5.3): linear interpolation rounded half up, never negative."""
+        if self.kind is ScheduleKind.CONSTANT or steps == 1:
+            return self.weight_start
+        span = steps - 1
+        return (2 * (self.weight_start * (span - step) + self.weight_end * step) + span) // (2 * span)
+
 
 def broken_method_rules(method: Method) -> list[tuple[bool, str]]:
     """The rules between fields of a method (SPEC 1.4), each with its complaint."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sfnode.network import bounds
 from sfnode.network.memory_guard import MemoryConfig
-from sfnode.network.policy import DEFAULT_ORIGINS, Origins
+from sfnode.network.policy import DEFAULT_ORIGINS, INBOUND_MAX, OUTBOUND_MAX, OUTBOUND_TARGET, Origins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +28,9 @@ class NetworkConfig:
     bootstrap: tuple[str, ...] = ()  # with /p2p/<peer id>; never forgotten
     announce: tuple[str, ...] = ()  # told to others in place of the listening addresses
     agent: str = "sfnode"
-    outbound_target: int = bounds.OUTBOUND_TARGET  # dial known peers until this many sessions are ones we dialled
-    outbound_max: int = bounds.OUTBOUND_MAX  # with those dialled to re-check a bootstrap
-    inbound_max: int = bounds.INBOUND_MAX  # further dials are refused politely
+    outbound_target: int = OUTBOUND_TARGET  # dial known peers until this many sessions are ones we dialled
+    outbound_max: int = OUTBOUND_MAX  # with those dialled to re-check a bootstrap
+    inbound_max: int = INBOUND_MAX  # further dials are refused politely
     neighbours_fixed: bool = False  # dial ``bootstrap`` and no others, exchange no peers: for tests of topologies
     local_discovery: bool = False  # find peers on the local network by mDNS; never with ``neighbours_fixed``
     port_mapping: bool = False  # ask the router by UPnP to let peers in at the first address that is listened on

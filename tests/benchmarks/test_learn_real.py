@@ -299,7 +299,7 @@ def test_designs__known_gradients__capture_what_theory_says() -> None:
     same = torch.randn(numbers, generator=torch.Generator().manual_seed(1)).repeat(64, 1)  # examples without noise
 
     def of(**fields: object) -> float:
-        return captured(same, Design(**{"directions": 1, "examples": 1, **fields}))  # type: ignore[arg-type]
+        return captured(same, Design(**{"directions": 1, "examples": 1, **fields}), steps_max=4_000)  # type: ignore[arg-type]
 
     # D random signs in d numbers: E |estimate|^2 = |g|^2 (D - 1 + d) / D, for Rademacher directions; D / d for a frame.
     assert of() == pytest.approx(1 / 20, rel=0.05)

@@ -173,7 +173,7 @@ PLACES = (
     _mutant(
         "useful-not-protected",
         "the neighbour that brought most gives way like any other",
-        Edit("sfnode.network.policy.inbound", "_protected", "*useful[: bounds.PROTECTED_USEFUL]", ""),
+        Edit("sfnode.network.policy.inbound", "_protected", "*useful[:PROTECTED_USEFUL]", ""),
         _OF_INBOUND + "test_full_node__most_useful_neighbour__keeps_its_place",
     ),
     _mutant(

@@ -16,7 +16,7 @@ from sfnode.network import bounds
 from sfnode.network import memory_guard as memory
 from sfnode.network.memory_guard import MemoryConfig, MemoryGuard, is_full, resident_bytes
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.policy.inbound import InboundPlace, choose_to_evict, choose_to_shed
+from sfnode.network.policy.inbound import PROTECTED_OLD, InboundPlace, choose_to_evict, choose_to_shed
 from sfnode.network.sessions.handshake import FULL, SHORT_OF_MEMORY
 from sfnode.node.status_file import describe_memory
 from tests.properties.test_inbound import GROUPS, PLACES
@@ -135,7 +135,7 @@ def test_shedding__any_places__takes_whom_a_newcomer_may_displace_and_the_useful
         displaced = choose_to_evict(places, newcomer)  # type: ignore[arg-type]
         assert displaced in (None, victim)
         places = [place for place in places if place.peer != victim]
-    last = order[-bounds.PROTECTED_OLD :]  # the oldest; the most useful of them are the last
+    last = order[-PROTECTED_OLD:]  # the oldest; the most useful of them are the last
     assert [place.news for place in last] == sorted(place.news for place in last)
     assert choose_to_shed([]) is None
 

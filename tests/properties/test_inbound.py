@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from protocol.errors import OperatorError
 from protocol.wire import PeerId
 from sfnode.network import bounds
-from sfnode.network.policy.inbound import InboundPlace, choose_to_evict
+from sfnode.network.policy.inbound import INBOUND_MAX, PROTECTED_OLD, PROTECTED_USEFUL, InboundPlace, choose_to_evict
 from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Group, Origins, group_of, is_public, parse_origins
 
 GROUPS = st.integers(0, 6).map(lambda number: Group(f"group{number}"))
@@ -48,15 +48,13 @@ def test_eviction__any_places__youngest_unprotected_of_a_more_crowded_group_or_n
 ) -> None:
     crowd = Counter(place.group for place in places)
     chosen = choose_to_evict(places, newcomer)
-    oldest = sorted(places, key=lambda place: (place.started_s, place.peer))[: bounds.PROTECTED_OLD]
+    oldest = sorted(places, key=lambda place: (place.started_s, place.peer))[:PROTECTED_OLD]
     if chosen is None:
         return
     (victim,) = [place for place in places if place.peer == chosen]
     assert victim not in oldest
     more_useful = [place for place in places if place.news > victim.news and place not in oldest]
-    assert victim.news == 0 or len(more_useful) + len([p for p in places if p.news == victim.news]) > (
-        bounds.PROTECTED_USEFUL
-    )
+    assert victim.news == 0 or len(more_useful) + len([p for p in places if p.news == victim.news]) > (PROTECTED_USEFUL)
     assert crowd[victim.group] > crowd[newcomer] + 1
 
 
@@ -87,7 +85,7 @@ def test_eviction__attacker_from_few_networks_dials_for_ever__honest_neighbours_
     for number in range(dials):
         group = Group(f"bad{number % attacker_groups}")
         attack = InboundPlace(peer=PeerId(f"bad{number}"), group=group, started_s=100.0 + number, news=news)
-        if len(places) >= bounds.INBOUND_MAX:
+        if len(places) >= INBOUND_MAX:
             chosen = choose_to_evict(places, group)
             if chosen is None:
                 continue
@@ -99,7 +97,7 @@ def test_eviction__attacker_from_few_networks_dials_for_ever__honest_neighbours_
 def test_eviction__attacker_was_first_and_has_all_places__honest_newcomers_of_other_networks_get_in() -> None:
     places = [
         InboundPlace(peer=PeerId(f"bad{n}"), group=Group(f"bad{n % 4}"), started_s=float(n), news=0)
-        for n in range(bounds.INBOUND_MAX)
+        for n in range(INBOUND_MAX)
     ]
     got_in = 0
     for number in range(40):
@@ -111,7 +109,7 @@ def test_eviction__attacker_was_first_and_has_all_places__honest_newcomers_of_ot
             )
             places.append(place)
             got_in += 1
-    assert got_in >= bounds.INBOUND_MAX - bounds.PROTECTED_OLD - bounds.PROTECTED_USEFUL
+    assert got_in >= INBOUND_MAX - PROTECTED_OLD - PROTECTED_USEFUL
     assert sum(place.peer.startswith("h") for place in places) == got_in
 
 

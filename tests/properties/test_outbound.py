@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from protocol.wire import PeerId
 from sfnode.network import bounds
 from sfnode.network.policy.ip_groups import Group
-from sfnode.network.policy.outbound import Candidate, Dialled, choose_to_leave, elsewhere, is_crowded, spread
+from sfnode.network.policy.outbound import (
+    OUTBOUND_GROUP_MAX,
+    Candidate,
+    Dialled,
+    choose_to_leave,
+    elsewhere,
+    is_crowded,
+    spread,
+)
 
 GROUPS = st.none() | st.integers(0, 3).map(lambda number: Group(f"group{number}"))
 TAKEN = st.lists(GROUPS, max_size=8)
@@ -23,7 +31,7 @@ DIALLED = st.lists(st.tuples(GROUPS, st.booleans()), max_size=8).map(
         for number, (group, is_kept) in enumerate(rows)
     ]
 )
-LIMIT = bounds.OUTBOUND_GROUP_MAX
+LIMIT = OUTBOUND_GROUP_MAX
 ATTACKER = Group("attacker")
 
 

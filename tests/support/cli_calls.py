@@ -1,14 +1,25 @@
-"""Calls ``sfnode`` through its real entry point in this process: as exact as a subprocess, and fast."""
+"""Calls ``sfnode`` through its real entry point in this process: as exact as a subprocess, and fast.
+
+A worker takes four seconds of computing to import what it needs, so that all calls of a test process share one, which
+serves any number of sessions. That commands start and end workers of their own is seen in tests/worker and
+tests/processes."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import io
 import sys
+import tempfile
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 from unittest import mock
 
 from sfnode.cli import main
+from sfnode.worker import supervisor
+from tests.support.worker_process import WorkerProcess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +46,7 @@ def call(*arguments: object) -> Outcome:
     code = 0
     with (
         mock.patch.object(sys, "argv", ["sfnode", *map(str, arguments)]),
+        mock.patch.object(supervisor, "worker_process", _shared_worker),
         contextlib.redirect_stdout(stdout),
         contextlib.redirect_stderr(stderr),
     ):
@@ -49,3 +61,18 @@ def assert_teaches(outcome: Outcome, *parts: str) -> None:
     """The command failed with one line that contains every one of ``parts``: what, where, what to do."""
     missing = [part for part in parts if part not in outcome.error]
     assert not missing, f"{missing} not in: {outcome.error}"
+
+
+@contextlib.asynccontextmanager
+async def _shared_worker(*, threads: int | None = None) -> AsyncIterator[Path]:
+    """In place of `supervisor.worker_process`; it has one thread, whatever is asked for."""
+    del threads
+    yield _worker().path
+
+
+@functools.cache
+def _worker() -> WorkerProcess:
+    until_exit = contextlib.ExitStack()
+    atexit.register(until_exit.close)
+    folder = until_exit.enter_context(tempfile.TemporaryDirectory(prefix="sfnode-"))
+    return until_exit.enter_context(WorkerProcess(Path(folder)))

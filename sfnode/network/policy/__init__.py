@@ -13,9 +13,18 @@ from sfnode.network.policy.addresses import (
     peer_of_author,
     reachable_addresses,
 )
-from sfnode.network.policy.inbound import InboundPlace, choose_to_evict, choose_to_shed
+from sfnode.network.policy.inbound import INBOUND_MAX, InboundPlace, choose_to_evict, choose_to_shed
 from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Group, Origins, group_of, parse_origins, public_group_of
-from sfnode.network.policy.outbound import Candidate, Dialled, choose_to_leave, elsewhere, is_crowded, spread
+from sfnode.network.policy.outbound import (
+    OUTBOUND_MAX,
+    OUTBOUND_TARGET,
+    Candidate,
+    Dialled,
+    choose_to_leave,
+    elsewhere,
+    is_crowded,
+    spread,
+)
 from sfnode.network.policy.places import Places
 from sfnode.network.policy.rate_limits import PUSHED, Asked, RateLimits, cost_us, is_pushed, pushed_cost_bytes
 from sfnode.network.policy.reputation import DiscouragedRow, Fault, PeerVerdict, Reputation
@@ -33,7 +42,10 @@ __all__ = [
     "DiscouragedRow",
     "Fault",
     "Group",
+    "INBOUND_MAX",
     "InboundPlace",
+    "OUTBOUND_MAX",
+    "OUTBOUND_TARGET",
     "Origins",
     "PUSHED",
     "PeerRow",

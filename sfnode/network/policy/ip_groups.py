@@ -11,6 +11,8 @@ from typing import Final, NewType
 from protocol.errors import OperatorError
 from sfnode.network import bounds
 
+INBOUND_GROUP_PART: Final = 4  # one network (/16, IPv6 /32) gets no more than this part of the inbound places
+
 Group = NewType("Group", str)
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -70,7 +72,7 @@ class Origins:
         if not self.is_limited(host):
             return True
         group = group_of(host)
-        return sum(other == group for other in taken) < max(1, places_max // bounds.INBOUND_GROUP_PART)
+        return sum(other == group for other in taken) < max(1, places_max // INBOUND_GROUP_PART)
 
     def has_stranger_room(self, host: str, strangers: Iterable[str]) -> bool:
         """Whether one more connection from this address may shake hands: ``strangers`` have not said who they are."""

@@ -10,10 +10,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Final
 
 from protocol.wire import PeerId
-from sfnode.network import bounds
 from sfnode.network.policy.ip_groups import Group
+
+OUTBOUND_TARGET: Final = 6  # random graphs of this degree stay connected when a third of the nodes vanish
+OUTBOUND_MAX: Final = 8  # two more than the target, for re-checking bootstraps
+OUTBOUND_GROUP_MAX: Final = 2  # of one network (/16, IPv6 /32) while peers of others can be dialled: a quarter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +88,8 @@ def choose_to_leave(dialled: Sequence[Dialled]) -> PeerId | None:
 
 
 def _is_full(group: Group | None, crowd: Counter[Group | None]) -> bool:
-    return group is not None and crowd[group] >= bounds.OUTBOUND_GROUP_MAX
+    return group is not None and crowd[group] >= OUTBOUND_GROUP_MAX
 
 
 def _is_over(group: Group | None, crowd: Counter[Group | None]) -> bool:
-    return group is not None and crowd[group] > bounds.OUTBOUND_GROUP_MAX
+    return group is not None and crowd[group] > OUTBOUND_GROUP_MAX
