@@ -103,9 +103,7 @@ async def _start(socket: Path, threads: int) -> trio.Process:
     ]
     try:
         # Its stdout is not ours: a node prints JSON there. What it has to say to people comes on stderr.
-        return await trio.lowlevel.open_process(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=_environment()
-        )
+        return await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     except OSError as error:
         raise WorkerError(f"the training worker cannot be started: {error.strerror}") from None
 
@@ -126,11 +124,6 @@ async def _fate(process: trio.Process) -> str:
 def default_threads() -> int:
     """All cores but one, which belongs to the network: a step on a machine with no core to spare is 15 times slower."""
     return max(1, (os.cpu_count() or 1) - 1)
-
-
-def _environment() -> dict[str, str]:
-    """OpenMP threads sleep at a barrier: spinning ones starve whatever else runs on the same cores."""
-    return {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
 
 
 async def _wait_until_listening(process: trio.Process, socket: Path) -> None:
