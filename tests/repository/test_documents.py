@@ -3,6 +3,7 @@ that they name exists, and a line of prose is short enough to read and to compar
 
 from __future__ import annotations
 
+import ast
 import re
 from functools import cache
 from pathlib import Path, PurePath
@@ -108,3 +109,35 @@ def test_unknown_names__stale_file_and_test__are_named() -> None:
     assert unknown_names("`rations.py` and `test_wire__a__c`, `network/wire.py`", known) == [
         "network/wire.py", "rations.py", "test_wire__a__c",
     ]  # fmt: skip
+
+
+def messages_of(source: str) -> list[str]:
+    """Every text in a program as a person sees it, with `…` for what is put in when it runs."""
+    return [text for node in ast.walk(ast.parse(source)) if (text := _text_of(node))]
+
+
+def _text_of(node: ast.AST) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text_of(part) or "…" for part in node.values)
+    return ""
+
+
+def unsaid(headings: list[str], texts: list[str]) -> list[str]:
+    """The messages that no text of the program is: their parts, between `…`, stand in one text, one after the other."""
+    patterns = {each: re.compile(".*".join(map(re.escape, each.split("…"))), re.DOTALL) for each in headings}
+    return [each for each, pattern in patterns.items() if not any(map(pattern.search, texts))]
+
+
+def test_troubleshooting__messages_that_it_explains__are_what_the_program_says() -> None:
+    headings = re.findall(r"^### `(.+)`$", (REPOSITORY / "docs/troubleshooting.md").read_text("utf-8"), re.MULTILINE)
+    assert len(headings) > 20
+    texts = [text for path, source in sources().items() if path.startswith("sfnode/") for text in messages_of(source)]
+    assert unsaid(headings, texts) == []
+
+
+def test_unsaid__message_that_was_reworded__is_named() -> None:
+    texts = messages_of('raise Error(f"{path} is full: free {count} MB")')
+    assert unsaid(["… is full: free … MB"], texts) == []
+    assert unsaid(["… is full: empty … MB"], texts) == ["… is full: empty … MB"]
