@@ -104,6 +104,11 @@ class Synchroniser:
             nearest=min((head.work_distance for head in heads.values()), default=None),
         )
 
+    def head_of(self, peer: PeerId) -> Head | None:
+        """What the neighbour told last of its ledger; None when it has told nothing yet."""
+        neighbour = self._neighbours.get(peer)
+        return neighbour.head if neighbour else None
+
     def _left_with_root(self) -> set[PeerId]:
         """Neighbours that have left with the present root."""
         if self._left_root != self._ledger.root():

@@ -22,6 +22,7 @@ from sfnode.cli.log import log
 from sfnode.cli.run import run_group
 from sfnode.cli.status import status
 from sfnode.cli.testnet import testnet
+from sfnode.cli.watching import top
 from sfnode.reporter import printable
 
 __all__ = ["main"]
@@ -50,6 +51,7 @@ for command in (
     config,
     testnet,
     status,
+    top,
     doctor,
     log,
     evaluate,

@@ -22,9 +22,8 @@ from sfnode.network.discovery.saved_peers import decode_peers, encode_rows
 from sfnode.network.memory_guard import MemoryState
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import peer_of_author
-from sfnode.node import status_file as status_module
-from sfnode.node.model_progress import ModelProgress, ModelStage
-from sfnode.node.status_file import Status, read_status
+from sfnode.status import ModelProgress, ModelStage, Status, describe_learning, progress_line, read_status
+from sfnode.status import node_status as status_module
 from sfnode.storage.store import LEDGER_FILE, read_records, replay
 from sfnode.worker_protocol import messages as worker_messages
 from tests.fuzz.catalogue import Target
@@ -32,6 +31,7 @@ from tests.fuzz.choices import Choices
 from tests.fuzz.verdicts import check_text
 from tests.support.ledgers import seal
 from tests.support.manifests import small_manifest
+from tests.support.statuses import DETAIL
 
 MANIFEST = small_manifest()
 OWN = peer_of_author(bytes(32))
@@ -80,7 +80,8 @@ def check_status(data: bytes) -> None:
             status = read_status(FOLDER)
         except OperatorError:
             return
-    status_module._line(status, status).encode()
+    progress_line(status).encode()
+    describe_learning(status).encode()
 
 
 @contextmanager
@@ -122,6 +123,8 @@ def status_seeds() -> Iterator[bytes]:
     yield json.dumps({**plain, "loss": "0.5"}).encode()
     yield json.dumps({**plain, "x": 5}).encode()
     yield json.dumps({**plain, "model": None}).encode()
+    yield json.dumps({**plain, "detail": asdict(DETAIL)}).encode()
+    yield json.dumps({**plain, "detail": {**asdict(DETAIL), "left_s": 1e300, "steps_per_s": float("nan")}}).encode()
     yield b"{}"
     yield b"[]"
 
