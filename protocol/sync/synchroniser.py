@@ -94,9 +94,13 @@ class Synchroniser:
         steps = [entry.head.step for entry in self._neighbours.values() if entry.head]
         return median_low(steps) if steps else -1
 
+    def heads(self) -> dict[PeerId, Head]:
+        """What the neighbours told last of their ledgers."""
+        return {peer: entry.head for peer, entry in self._neighbours.items() if entry.head}
+
     def agreement(self) -> Agreement:
         """How the neighbours' last heads compare with this ledger."""
-        heads = {peer: entry.head for peer, entry in self._neighbours.items() if entry.head}
+        heads = self.heads()
         equal = {peer for peer, head in heads.items() if head.root == self._ledger.root()}
         return Agreement(
             equal=len(equal | self._left_with_root()),

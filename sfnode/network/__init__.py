@@ -28,7 +28,7 @@ from sfnode.network.policy import (
     parse_origins,
     peer_of_author,
 )
-from sfnode.network.reports import DialReport, Readiness
+from sfnode.network.reports import DialReport, NeighbourInfo, Readiness
 from sfnode.network.sessions import (
     FULL,
     OBSERVER_RUN_ID,
@@ -81,6 +81,7 @@ __all__ = [
     "MemoryConfig",
     "MemoryState",
     "NeighbourFiles",
+    "NeighbourInfo",
     "Network",
     "NetworkConfig",
     "NoMappingError",
