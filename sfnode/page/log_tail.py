@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from typing import Final
@@ -10,6 +11,8 @@ from sfnode.reporter import printable
 
 _LINES_MAX: Final = 100
 _LENGTH_MAX: Final = 400  # characters of a line; a peer's text may be long
+
+_SECRET: Final = re.compile(r"\b(invite:|sfnode:)\S+")  # an address of the run may hold an invitation
 
 LogLine = tuple[float, int, str]  # seconds since 1970, level of Python's ``logging``, text
 
@@ -21,8 +24,9 @@ class LogTail:
         self._lines: deque[LogLine] = deque(maxlen=_LINES_MAX)
 
     def take(self, level: int, lines: tuple[str, ...]) -> None:
-        """Keep what was said just now."""
-        self._lines.extend((round(time.time(), 1), level, printable(line)[:_LENGTH_MAX]) for line in lines)
+        """Keep what was said just now, without what lets its reader into the run."""
+        texts = (_SECRET.sub(r"\1...", printable(line))[:_LENGTH_MAX] for line in lines)
+        self._lines.extend((round(time.time(), 1), level, text) for text in texts)
 
     @property
     def lines(self) -> list[LogLine]:

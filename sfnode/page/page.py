@@ -6,17 +6,14 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from protocol.crypto import Author
 from protocol.errors import OperatorError
 from protocol.ledger import Ledger
 from protocol.run import Manifest
 from protocol.schema import Malformed, from_plain_untrusted
 from sfnode import __version__
-from sfnode.network import peer_of_author
 from sfnode.node import Status, describe_memory, own_admission
 from sfnode.page.contributions import Contribution, contributions
 from sfnode.page.log_tail import LogTail
@@ -26,6 +23,8 @@ from sfnode.storage import STATUS_FILE, best_of, has_become_worse, read_bytes, r
 
 AUTHORS_MAX: Final = 60  # most updates first; the page says how many more there are
 
+_NOT_SHOWN: Final = frozenset({"join", "pid"})  # an address of the run may hold an invitation
+
 Sections = Mapping[str, object]
 
 
@@ -34,13 +33,14 @@ class LinkedPeer:
     """A neighbour now.
 
     Attributes:
+        author: its key, in hex.
         address: where we reached it, or the IP address that it came from.
         delay_ms: there and back; None until it is known.
         updates: that it held when it told last; None: it has told nothing yet.
         is_equal: whether it then held the very updates that this node holds now.
     """
 
-    peer: str
+    author: str
     address: str
     is_outbound: bool
     delay_ms: float | None
@@ -137,14 +137,13 @@ def _shown(found: Sequence[Contribution], own: str) -> list[Contribution]:
 
 
 def _status(status: Status) -> Sections:
-    words = {"admission": own_admission(status), "memory": describe_memory(status.memory)}
-    return {**dataclasses.asdict(status), "words": words}
+    shown = {name: value for name, value in dataclasses.asdict(status).items() if name not in _NOT_SHOWN}
+    return {**shown, "words": {"admission": own_admission(status), "memory": describe_memory(status.memory)}}
 
 
 def _author(each: Contribution, own: str) -> Sections:
     return {
         "author": each.author.hex(),
-        "peer": _peer(each.author),
         "is_own": each.author.hex() == own,
         "updates": each.updates,
         "void_slots": each.void_slots,
@@ -152,9 +151,3 @@ def _author(each: Contribution, own: str) -> Sections:
         "excluded_from": each.excluded_from,
         "cells": each.cells,
     }
-
-
-@lru_cache(maxsize=1_024)
-def _peer(author: Author) -> str:
-    """Base58 in Python: too slow for each second."""
-    return str(peer_of_author(author))

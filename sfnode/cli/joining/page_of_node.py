@@ -12,7 +12,7 @@ import trio
 from protocol.crypto import Digest
 from protocol.ledger import Ledger
 from protocol.wire import Head
-from sfnode.network import NeighbourInfo
+from sfnode.network import NeighbourInfo, author_of_peer
 from sfnode.node import Daemon
 from sfnode.page import (
     TOKEN_FILE,
@@ -66,7 +66,7 @@ def _neighbours(daemon: Daemon) -> list[LinkedPeer]:
 
 def _linked(each: NeighbourInfo, head: Head | None, root: Digest) -> LinkedPeer:
     return LinkedPeer(
-        peer=each.peer,
+        author=author_of_peer(each.peer).hex(),
         address=each.address,
         is_outbound=each.is_outbound,
         delay_ms=each.rtt_ms,

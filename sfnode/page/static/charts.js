@@ -17,7 +17,7 @@ function tickText(value, step) {
 }
 
 /**
- * Draws into `place`: `series` [{points: [[step, value]], css, dots, best}], `steps` of the run, `empty` what to say
+ * Draws into `place`: `series` [{points: [[step, value]], css, dots, best}], `steps` of the run, `room` the least that the axis spans, `empty` what to say
  * where there is nothing yet, `label` for those who hear it, `text` of a value.
  */
 function drawChart(place, chart) {
@@ -38,7 +38,7 @@ function drawChart(place, chart) {
 function scaleOf(points, chart, width, height) {
   const values = points.map((each) => each[1]), steps = points.map((each) => each[0]);
   let least = Math.min(...values), most = Math.max(...values);
-  const room = (most - least || Math.abs(most) * 0.1 || 1) * 0.08;
+  const room = Math.max((most - least || Math.abs(most) * 0.1 || 1) * 0.08, ((chart.room ?? 0) - (most - least)) / 2);
   least = Math.max(chart.least ?? -Infinity, least - room);
   most = Math.min(chart.most ?? Infinity, most + room);
   const last = Math.max(1, ...steps), right = last > chart.steps * 0.6 ? Math.max(chart.steps, last) : last * 1.1;

@@ -34,7 +34,7 @@ function stageText(status, step, steps, isBehind) {
   if (status.is_over) return `Finished: all ${whole.format(steps)} steps`;
   if (status.is_finished) return `All ${whole.format(steps)} steps done; waiting for the others`;
   if (!status.peers && status.expects_peers && step === 0) return "Looking for peers";
-  if (status.model) return `Preparing the model: ${status.model.text}`;
+  if (status.model) return status.model.text[0].toUpperCase() + status.model.text.slice(1);
   return `Step ${whole.format(step)} of ${whole.format(steps)}`;
 }
 
@@ -102,15 +102,17 @@ function liveTiles(status) {
   const compared = view.neighbours.length, same = view.neighbours.filter((each) => each.is_equal).length;
   const isSame = compared > 0 && same === compared;
   return [
-    ["Peers", whole.format(status.peers), `${bytes(status.bytes_in)} in, ${bytes(status.bytes_out)} out`, status.peers ? "" : "bad"],
-    ["Same model as", compared ? `${same} of ${compared}` : "–", compared ? sameNote(isSame, status) : "no peer to compare with", isSame ? "good" : ""],
+    ["Peers", whole.format(compared), `${bytes(status.bytes_in)} in, ${bytes(status.bytes_out)} out`, compared || !status.expects_peers ? "" : "bad"],
+    ["Same model as", compared ? `${same} of ${compared}` : "–", compared ? sameNote(isSame) : "no peer to compare with", isSame ? "good" : ""],
     ["Memory", status.memory.resident_bytes === null ? "–" : bytes(status.memory.resident_bytes), "without the model"],
   ];
 }
 
-function sameNote(isSame, status) {
+/** Updates are on their way all the time; how many they are is known only of what the peers told last. */
+function sameNote(isSame) {
   if (isSame) return "peers, bit for bit";
-  return status.is_finished ? "peers; the others are still at it" : "peers; updates are on their way";
+  const told = view.neighbours.filter((each) => each.updates !== null).map((each) => Math.abs(each.updates - view.status.updates));
+  return told.length ? `peers; ${count(Math.max(...told), "update")} apart at most` : "peers; the others have told nothing yet";
 }
 
 // --- curves
@@ -126,8 +128,8 @@ function showCurves() {
   });
   drawChart(byId("accuracy"), {
     series: [{ points: evaluations.points.map(([step, , accuracy]) => [step, accuracy]), css: "own", dots: true, best }],
-    steps: run.steps, text: percent, axis: (value) => `${(100 * value).toFixed(0)} %`, least: 0, most: 1,
-    empty: "Not measured. Start the node with --eval-every 50 (and --eval-data) to see it.",
+    steps: run.steps, text: percent, axis: (value) => `${(100 * value).toFixed(0)} %`, least: 0, most: 1, room: 0.1,
+    empty: "Nothing measured yet. A node with --eval-every N measures it on held-out data each N steps.",
     label: trend("Accuracy", evaluations.points.map(([step, , accuracy]) => [step, accuracy]), percent),
   });
   keyOf("loss-key", [held.points.length && ["", "held-out data"], losses.length && ["second", "this node's batches"]]);
@@ -176,20 +178,18 @@ function cell(share) {
 
 function showMap() {
   const now = view.status ? view.status.time : 0, top = lastStep();
-  for (const each of view.neighbours) seen.neighbours.set(each.peer, { ...each, time: now });
-  const names = new Map(view.authors.map((each) => [each.peer, each]));
-  const near = view.neighbours.map((each) => nearNode(each, names.get(each.peer)));
-  const held = new Set(view.neighbours.map((each) => each.peer));
-  const gone = [...seen.neighbours.values()].filter((each) => !held.has(each.peer) && now - each.time < GONE_S);
-  const left = new Set(gone.map((each) => each.peer));
-  const far = view.authors.filter((each) => !each.is_own && !held.has(each.peer) && !left.has(each.peer));
-  const nodes = [...near, ...gone.map((each) => goneNode(each, names.get(each.peer))), ...far.map((each) => farNode(each, top))];
+  for (const each of view.neighbours) seen.neighbours.set(each.author, now);
+  const held = new Set(view.neighbours.map((each) => each.author));
+  const gone = [...seen.neighbours].filter(([author, time]) => !held.has(author) && now - time < GONE_S).map((each) => each[0]);
+  const far = view.authors.filter((each) => !each.is_own && !held.has(each.author) && !gone.includes(each.author));
+  const near = view.neighbours.map(nearNode);
+  const nodes = [...near, ...gone.map(goneNode), ...far.map((each) => farNode(each, top))];
   if (JSON.stringify(nodes) === seen.drawn.map) return;
   seen.drawn.map = JSON.stringify(nodes);
   const text = `${count(near.length, "neighbour")} of this node, ${count(far.length, "other author")} behind them`;
   drawMap(byId("map"), nodes, text);
   say("map-key", mapKey(near.length, far.length));
-  byId("neighbours").replaceChildren(...view.neighbours.map((each) => neighbourRow(each, names.get(each.peer))));
+  byId("neighbours").replaceChildren(...view.neighbours.map(neighbourRow));
 }
 
 function mapKey(near, far) {
@@ -198,16 +198,13 @@ function mapKey(near, far) {
   return `Lines: ${count(near, "link")}, green where both hold the same, arrow to the node that was dialled.${far ? " Hollow: reached through others." : ""}`;
 }
 
-const nameOf = (each, author) => short(author ? author.author : each.peer.slice(-8));
-
-function nearNode(each, author) {
-  const name = nameOf(each, author);
+function nearNode(each) {
+  const name = short(each.author);
   return { kind: "near", name, isOut: each.is_outbound, isSame: each.is_equal, title: `${name}, ${each.address}` };
 }
 
-function goneNode(each, author) {
-  const name = nameOf(each, author);
-  return { kind: "gone", name, title: `${name} was a neighbour until a moment ago` };
+function goneNode(author) {
+  return { kind: "gone", name: short(author), title: `${short(author)} was a neighbour until a moment ago` };
 }
 
 function farNode(each, top) {
@@ -215,9 +212,9 @@ function farNode(each, top) {
   return { kind: "far", name: short(each.author), isSilent, title: `${short(each.author)}, ${count(each.updates, "update")}` };
 }
 
-function neighbourRow(each, author) {
+function neighbourRow(each) {
   const delay = each.delay_ms === null ? "" : `, ${each.delay_ms < 10 ? each.delay_ms.toFixed(1) : Math.round(each.delay_ms)} ms`;
-  return element("li", {}, element("span", { class: "who", title: each.peer }, nameOf(each, author)),
+  return element("li", {}, element("span", { class: "who", title: each.author }, short(each.author)),
     element("span", {}, each.address),
     element("span", { class: "muted" }, `${each.is_outbound ? "dialled" : "came in"}${delay}`));
 }
