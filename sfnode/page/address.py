@@ -43,8 +43,8 @@ def parse_page_address(text: str) -> PageAddress:
 
 def _split(text: str) -> tuple[str, str | None]:
     if text.startswith("["):
-        host, _, rest = text[1:].partition("]")
-        return host, rest.removeprefix(":") if rest else None
+        host, bracket, rest = text[1:].partition("]")
+        return host if bracket else "", rest.removeprefix(":") if rest else None
     if text.count(":") > 1:
         return text, None
     host, colon, port = text.partition(":")

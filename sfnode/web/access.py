@@ -56,8 +56,8 @@ class PageAccess:
             return PlainTextResponse(_WRONG_NAME, 421)
         if _is_of_another_site(request.headers):
             return PlainTextResponse("Another site asks for this page.\n", 403)
-        if request.method not in ("GET", "HEAD"):
-            return PlainTextResponse("This page can only be read.\n", 405, {"allow": "GET, HEAD"})
+        if request.method != "GET":
+            return PlainTextResponse("This page can only be read.\n", 405, {"allow": "GET"})
         return None if self.token is None else self._ask(request, self.token)
 
     def _is_ours(self, host: str) -> bool:
