@@ -157,6 +157,11 @@ def counting(text: str, unit: str, clock: Callable[[], float] = time.monotonic) 
         reporter.finish()
 
 
+def counted(count: int, noun: str) -> str:
+    """A number and what it counts: "1 peer", "2 peers", "1,200 updates"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def format_seconds(seconds: float) -> str:
     """A duration for people: "45 s", "3 min 20 s", "2 h 5 min"."""
     minutes, rest = divmod(round(seconds), 60)

@@ -10,10 +10,8 @@ from pathlib import Path
 import click
 
 from sfnode.cli.options import data_dir_option, json_option
-from sfnode.node import Status, describe_memory, own_admission, read_status
 from sfnode.reporter import printable
-
-EXIT_NO_PEERS, EXIT_NOT_ADMITTED, EXIT_EXCLUDED = 3, 4, 5  # 1: no node reports, 2: not an option (click)
+from sfnode.status import Status, describe_memory, judge, own_admission, read_status
 
 
 @click.command()
@@ -39,22 +37,11 @@ def status(data_dir: Path, is_running_enough: bool, is_json: bool) -> None:
         click.echo(json.dumps(dataclasses.asdict(current)))
     else:
         _show(current)
-    code, trouble = _judge(current)
+    code, trouble = judge(current)
     if code:
         click.echo(f"Warning: {printable(trouble)}", err=True)
         click.echo(f"why      sfnode doctor --data-dir {shlex.quote(str(data_dir))}", err=True)
         raise SystemExit(0 if is_running_enough else code)
-
-
-def _judge(current: Status) -> tuple[int, str]:
-    """Exit code, and what is wrong; a node whose run is over needs no peers, and a relay no admission."""
-    if current.excluded_from is not None:
-        return EXIT_EXCLUDED, own_admission(current)
-    if not current.peers and current.expects_peers and not current.is_over:
-        return EXIT_NO_PEERS, "this node knows of others, and none is connected"
-    if current.is_training and not current.is_admitted:
-        return EXIT_NOT_ADMITTED, own_admission(current)
-    return 0, ""
 
 
 def _show(current: Status) -> None:

@@ -16,7 +16,7 @@ from sfnode.doctor import machine, memory_plan, model_check, peers, ports
 from sfnode.doctor.findings import Finding, Verdict, fail, in_thread, ok, unknown, within
 from sfnode.model_files import find_model_folder
 from sfnode.network import decode_peers
-from sfnode.node import read_status
+from sfnode.status import read_status
 from sfnode.storage import (
     MANIFEST_FILE,
     basis_beside,

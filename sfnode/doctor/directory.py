@@ -7,7 +7,7 @@ from pathlib import Path
 from protocol.errors import OperatorError, SfnodeError
 from protocol.run import BasisKind, Manifest
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
-from sfnode.node import own_admission, read_status
+from sfnode.status import own_admission, read_status
 from sfnode.storage import (
     IDENTITY_FILE,
     LEDGER_FILE,

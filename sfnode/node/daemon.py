@@ -58,13 +58,13 @@ from sfnode.node.catch_up import CatchUpMonitor, Gap
 from sfnode.node.inbox import joined, next_events, open_inbox
 from sfnode.node.learning_curve import LearningCurve
 from sfnode.node.model_finder import ModelFinder
-from sfnode.node.model_progress import ModelProgress, ModelStage
 from sfnode.node.model_sharing import ModelSharing
 from sfnode.node.network_news import NetworkNews
 from sfnode.node.snapshot_files import SnapshotFiles, find_file, save_evidence
-from sfnode.node.status_file import ADMITTED, Status, StatusWriter, describe_end, own_admission
+from sfnode.node.status_file import StatusWriter
 from sfnode.reporter import Reporter
 from sfnode.run import SharingOptions
+from sfnode.status import ADMITTED, ModelProgress, ModelStage, Status, describe_end, own_admission
 from sfnode.storage import (
     LEDGER_FILE,
     STATUS_FILE,

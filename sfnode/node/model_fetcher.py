@@ -12,9 +12,9 @@ import trio
 from protocol.run import FileSpec, ModelSpec, piece_count
 from sfnode.model_files import HASH_BYTES, PartialFile, check_names, is_there, piece_bytes
 from sfnode.network import Pace, Wanted, piece_of
-from sfnode.node.model_progress import ModelProgress, ModelStage, described_bytes
 from sfnode.node.piece_fetcher import PieceFetcher, PieceSources
 from sfnode.reporter import Reporter, format_rate
+from sfnode.status import ModelProgress, ModelStage, described_bytes
 from sfnode.storage import describe_os_error
 
 RETRY_S: Final = 30.0  # a disk is full, or a folder cannot be written: somebody may do something about it

@@ -20,10 +20,10 @@ from sfnode.model_files import (
 from sfnode.network import Pace
 from sfnode.node.model_fetcher import ModelFetcher
 from sfnode.node.model_process import resolve_apart
-from sfnode.node.model_progress import ModelProgress, ModelStage, described_bytes
 from sfnode.node.piece_fetcher import PieceSources
 from sfnode.reporter import Reporter
 from sfnode.run import SharingOptions
+from sfnode.status import ModelProgress, ModelStage, described_bytes
 from sfnode.storage import describe_os_error
 
 

@@ -6,8 +6,8 @@ from dataclasses import asdict
 
 from protocol.events import Event, PeerJoined, PeerLeft
 from sfnode.network import MappingReport, Network
-from sfnode.node.status_file import describe_memory
 from sfnode.reporter import Reporter
+from sfnode.status import describe_memory
 
 
 class NetworkNews:

@@ -12,7 +12,7 @@ import trio
 from protocol.errors import OperatorError
 from protocol.run import SignedManifest
 from protocol.schema import from_plain_untrusted
-from sfnode.node import Status
+from sfnode.status import Status
 from sfnode.storage import replayed, write_durably
 from sfnode.testnet.learnt import Learnt, measure
 from sfnode.testnet.node_process import NodeEvent, NodeProcess

@@ -15,7 +15,7 @@ from protocol.ledger.roster import Roster
 from protocol.ledger.statements import read_invitation
 from protocol.run.admission import AdmissionKind, AdmissionSpec, work_of
 from protocol.run.manifest import Manifest, sign_manifest
-from sfnode.node.status_file import own_admission
+from sfnode.status import own_admission
 from sfnode.storage.identity import IDENTITY_FILE, load_identity, store_seed
 from sfnode.storage.statement_files import INBOX_FOLDER, read_statements_file, submit, waiting
 from sfnode.storage.store import Store, decode_run_file, replayed

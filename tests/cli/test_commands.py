@@ -20,8 +20,8 @@ from protocol.run.manifest import sign_manifest
 from sfnode.cli import cli
 from sfnode.network.memory_guard import MemoryState
 from sfnode.network.policy.addresses import peer_of_author
-from sfnode.node.status_file import Status
 from sfnode.run.node_file import write_node_file
+from sfnode.status import Status
 from sfnode.storage.store import STATUS_FILE, Store, decode_run_file
 from tests import REPOSITORY
 from tests.support.cli_calls import assert_teaches, call

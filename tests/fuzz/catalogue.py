@@ -85,7 +85,7 @@ BY_NAME: Final = {entry.name: entry for entry in ENTRIES}
 INSTRUMENTED: Final = (
     "protocol",
     "sfnode.node.daemon",
-    "sfnode.node.status_file",
+    "sfnode.status",
     "sfnode.storage.store",
     "sfnode.worker_protocol.messages",
     "sfnode.network.policy.address_book",

@@ -22,9 +22,8 @@ from sfnode.network.discovery.saved_peers import decode_peers, encode_rows
 from sfnode.network.memory_guard import MemoryState
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import peer_of_author
-from sfnode.node import status_file as status_module
-from sfnode.node.model_progress import ModelProgress, ModelStage
-from sfnode.node.status_file import Status, read_status
+from sfnode.status import ModelProgress, ModelStage, Status, progress_line, read_status
+from sfnode.status import node_status as status_module
 from sfnode.storage.store import LEDGER_FILE, read_records, replay
 from sfnode.worker_protocol import messages as worker_messages
 from tests.fuzz.catalogue import Target
@@ -80,7 +79,7 @@ def check_status(data: bytes) -> None:
             status = read_status(FOLDER)
         except OperatorError:
             return
-    status_module._line(status, status).encode()
+    progress_line(status, status).encode()
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from sfnode.network.memory_guard import MemoryConfig, MemoryGuard, is_full, resi
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.inbound import InboundPlace, choose_to_evict, choose_to_shed
 from sfnode.network.sessions.handshake import FULL, SHORT_OF_MEMORY
-from sfnode.node.status_file import describe_memory
+from sfnode.status import describe_memory
 from tests.properties.test_inbound import GROUPS, PLACES
 from tests.support.network_nodes import LOOPBACK, Node, network, start, until
 

@@ -8,8 +8,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from sfnode.node.status_file import Status, StatusWriter
+from sfnode.node.status_file import StatusWriter
 from sfnode.reporter import Reporter
+from sfnode.status import Status
 
 
 def test_status_file__cannot_be_written__is_said_once_and_once_more_when_it_can(tmp_path: Path) -> None:

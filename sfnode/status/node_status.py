@@ -1,0 +1,112 @@
+"""What a running node tells of itself: one snapshot, written to a file by the node and read by whoever asks."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import OperatorError
+from protocol.schema import Malformed, from_plain_untrusted
+from sfnode.network import MemoryState
+from sfnode.run import NODE_FILE
+from sfnode.status.model_progress import ModelProgress
+from sfnode.storage import STATUS_FILE, is_locked, read_bytes, read_manifest
+
+_FRESH_S: Final = 15.0  # a status older than this means that the daemon hangs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """One node at one moment.
+
+    Attributes:
+        run, run_id, author, pid: who.
+        step, steps: next step of this node, and the run's length.
+        is_finished: no step is left for this node.
+        is_over: nor for any node that it can hear of, and all its neighbours hold the same: it may leave.
+        equal_peers, differing_peers, awaited_authors: of a finished node: what `is_over` waits for.
+        updates, void_slots, authors: content of the ledger.
+        own_updates, skipped_steps: contributed by this process.
+        catching_up: updates that the neighbours say they hold; 0 once this node is live.
+        peers: neighbours now.
+        expects_peers: whether it knows of nodes to dial: bootstraps, or peers that it met.
+        is_training: whether it is to contribute; a relay is not.
+        loss: mean loss of the last estimate's forward rows.
+        ledger_root, state_digest: hex; empty while updates wait to be summed.
+        bytes_in, bytes_out: frames of the wire protocol since the start.
+        payload_bytes: of the records held: what the updates weigh without frames and copies.
+        model: how far the model is on its way into the worker; None once it is there, and for a relay.
+        join: what others give to `sfnode join`; empty where they cannot dial this node.
+        admission: who may contribute to the run, in words.
+        is_admitted: whether this node's key may contribute; exclusions are another matter.
+        is_invitation_used: whether another node has used this node's invitation, too, so that it admits neither.
+        excluded_from: first step from which on the owner has excluded this node's key; None when it has not.
+        authors_excluded: by the owner.
+        memory: of the node's own process, without its worker.
+        time: seconds since 1970.
+    """
+
+    run: str
+    run_id: str
+    author: str
+    pid: int
+    step: int
+    steps: int
+    is_finished: bool
+    is_over: bool
+    equal_peers: int
+    differing_peers: int
+    awaited_authors: int
+    updates: int
+    void_slots: int
+    authors: int
+    own_updates: int
+    skipped_steps: int
+    catching_up: int
+    peers: int
+    expects_peers: bool
+    is_training: bool
+    loss: float | None
+    accuracy: float | None
+    forward_rows: int
+    worker_restarts: int
+    ledger_root: str
+    state_digest: str
+    bytes_in: int
+    bytes_out: int
+    payload_bytes: int
+    rejected: int
+    ignored: int
+    model: ModelProgress | None
+    join: str
+    admission: str
+    is_admitted: bool
+    is_invitation_used: bool
+    excluded_from: int | None
+    authors_excluded: int
+    memory: MemoryState
+    time: float
+
+
+def read_status(directory: Path) -> Status:
+    """The last snapshot of the node that uses ``directory``; OperatorError when none runs or it hangs."""
+    read_manifest(directory)
+    if not is_locked(directory):
+        remembered = (directory / NODE_FILE).exists()
+        command = f"start --data-dir {directory}" if remembered else f"join --data-dir {directory} ..."
+        raise OperatorError(f"no node runs on {directory}. Start it with: sfnode {command}")
+    try:
+        data = json.loads(read_bytes(directory / STATUS_FILE, "the status file"))
+        status = from_plain_untrusted(Status, data, "status")
+    except (ValueError, RecursionError, Malformed):
+        text = (
+            f"{directory / STATUS_FILE} cannot be read: the node is of another release, or has just started. Try again"
+        )
+        raise OperatorError(text) from None
+    age_s = time.time() - status.time
+    if age_s > _FRESH_S:
+        raise OperatorError(f"the node on {directory} (pid {status.pid}) has not reported for {age_s:.0f} s: it hangs")
+    return status
