@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,14 +11,13 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.ledger import Ledger
 from protocol.run import Manifest
-from protocol.schema import Malformed, from_plain_untrusted
 from sfnode import __version__
-from sfnode.node import Status, describe_memory, own_admission
 from sfnode.page.contributions import Contribution, contributions
 from sfnode.page.log_tail import LogTail
 from sfnode.page.loss_history import LossHistory
 from sfnode.page.run_facts import run_facts
-from sfnode.storage import STATUS_FILE, best_of, has_become_worse, read_bytes, read_evaluations
+from sfnode.status import Status, describe_end, judge, last_status
+from sfnode.storage import best_of, has_become_worse, read_evaluations
 
 AUTHORS_MAX: Final = 60  # most updates first; the page says how many more there are
 
@@ -93,12 +91,8 @@ class Page:
 
     def _status(self) -> Status | None:
         """The last that was written, if it can be read and is of the right process."""
-        try:
-            data = json.loads(read_bytes(self._directory / STATUS_FILE, "the status file"))
-            status = from_plain_untrusted(Status, data, "status")
-        except (OperatorError, ValueError, RecursionError, Malformed):
-            return None
-        return status if self._source.pid in (None, status.pid) else None
+        status = last_status(self._directory)
+        return status if status is not None and self._source.pid in (None, status.pid) else None
 
     def _run(self) -> Sections:
         manifest = self._manifest
@@ -138,7 +132,8 @@ def _shown(found: Sequence[Contribution], own: str) -> list[Contribution]:
 
 def _status(status: Status) -> Sections:
     shown = {name: value for name, value in dataclasses.asdict(status).items() if name not in _NOT_SHOWN}
-    return {**shown, "words": {"admission": own_admission(status), "memory": describe_memory(status.memory)}}
+    _, trouble = judge(status)
+    return {**shown, "words": {"trouble": trouble, "end": describe_end(status)}}
 
 
 def _author(each: Contribution, own: str) -> Sections:

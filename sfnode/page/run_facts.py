@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from protocol.run import Manifest
+from sfnode.reporter import counted
+from sfnode.status import describe_admission
 
 Fact = tuple[str, str]
 
@@ -15,7 +17,7 @@ def run_facts(manifest: Manifest) -> list[Fact]:
         ("Run", manifest.name),
         ("Run id", manifest.run_id.hex()),
         ("Owner", manifest.owner),
-        ("Admission", manifest.admission.kind.value),
+        ("Admission", describe_admission(manifest)),
         ("Authors at most", f"{manifest.authors_max:,}"),
         ("Model", f"{manifest.model.id} {manifest.model.revision[:12]}".strip()),
         ("Trained", f"{len(manifest.tensors):,} tensors"),
@@ -27,11 +29,7 @@ def run_facts(manifest: Manifest) -> list[Fact]:
         ("Rows of a batch", f"{task.batch_rows:,}, of at most {task.max_tokens:,} tokens"),
         ("Steps", f"{manifest.steps:,}, and {manifest.staleness} ahead of the slowest at most"),
         ("Subspace", f"{method.basis.value} basis, rank {method.rank}, renewed each {method.epoch_steps:,} steps"),
-        ("Directions", f"{method.directions} of a step, {method.core.value}, on {_counted(method.sides, 'side')}"),
+        ("Directions", f"{method.directions} of a step, {method.core.value}, on {counted(method.sides, 'side')}"),
         ("Distance", f"2^{method.epsilon_exp}"),
         ("Learning rate", f"{schedule.kind.value}, weights {schedule.weight_start} to {schedule.weight_end}"),
     ]
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' if count != 1 else ''}"

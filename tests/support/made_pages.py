@@ -9,9 +9,9 @@ from pathlib import Path
 from protocol.ledger.ledger import Ledger
 from protocol.run.manifest import Manifest, sign_manifest
 from sfnode.network.memory_guard import MemoryState
-from sfnode.node import Status
 from sfnode.page.log_tail import LogTail
 from sfnode.page.page import LinkedPeer, Page, PageSource
+from sfnode.status import Status
 from sfnode.storage.evaluations import EvaluatedStep, write_evaluations
 from sfnode.storage.files import write_json
 from sfnode.storage.store import STATUS_FILE, Store

@@ -31,10 +31,10 @@ function stageText(status, step, steps, isBehind) {
   if (view.verified) return `${whole.format(step)} of ${whole.format(steps)} steps done`;
   if (!status) return "The node is starting";
   if (isBehind) return `Catching up: ${percent(status.updates / status.catching_up)}`;
-  if (status.is_over) return `Finished: all ${whole.format(steps)} steps`;
-  if (status.is_finished) return `All ${whole.format(steps)} steps done; waiting for the others`;
+  if (status.is_over) return `Finished: all ${whole.format(steps)} steps, ${status.words.end}`;
+  if (status.is_finished) return `All ${whole.format(steps)} steps done, ${status.words.end}`;
   if (!status.peers && status.expects_peers && step === 0) return "Looking for peers";
-  if (status.model) return status.model.text[0].toUpperCase() + status.model.text.slice(1);
+  if (status.model) return sentence(status.model.text);
   return `Step ${whole.format(step)} of ${whole.format(steps)}`;
 }
 
@@ -65,9 +65,7 @@ function leftText(status, steps) {
 
 function showTrouble() {
   const { status, evaluations } = view, found = [];
-  if (status && status.excluded_from !== null) found.push(`This node is ${status.words.admission}.`);
-  else if (status && status.is_training && !status.is_admitted) found.push(`This node contributes nothing: ${status.words.admission}.`);
-  if (view.run.is_live && status && !status.peers && status.expects_peers && !status.is_over) found.push("No peer is connected.");
+  if (view.run.is_live && status && status.words.trouble) found.push(`${sentence(status.words.trouble)}.`);
   if (evaluations.is_worse) found.push(`The loss on held-out data rises: it was best at step ${whole.format(evaluations.best_step)}.`);
   const advice = status && view.run.is_live && found.length ? " `sfnode doctor` looks for the cause." : "";
   say("trouble", found.join(" ") + advice).hidden = !found.length;
