@@ -3,7 +3,7 @@
 from sfnode.page.address import LOOPBACK, PORT, PageAddress, open_page_socket, parse_page_address
 from sfnode.page.assets import ICON, INDEX, SCRIPTS, STYLE, asset
 from sfnode.page.log_tail import LogTail
-from sfnode.page.page import LinkedPeer, Page, PageSource, Sections
+from sfnode.page.node_page import LinkedPeer, Page, PageSource, Sections
 from sfnode.page.report import write_report
 from sfnode.page.token import TOKEN_FILE, load_or_create_token
 

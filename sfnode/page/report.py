@@ -9,7 +9,7 @@ from pathlib import Path
 from protocol.errors import OperatorError
 from protocol.state import Replica
 from sfnode.page.assets import single_file
-from sfnode.page.page import Page, PageSource, Sections
+from sfnode.page.node_page import Page, PageSource, Sections
 from sfnode.storage import (
     LEDGER_FILE,
     StoredRecords,

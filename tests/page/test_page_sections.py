@@ -11,7 +11,7 @@ import pytest
 
 from sfnode.page.log_tail import LogTail
 from sfnode.page.loss_history import LossHistory
-from sfnode.page.page import AUTHORS_MAX, Page, PageSource
+from sfnode.page.node_page import AUTHORS_MAX, Page, PageSource
 from tests.support.ledgers import ledger_of, seal, signer
 from tests.support.made_pages import MadeNode
 

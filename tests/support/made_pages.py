@@ -10,7 +10,7 @@ from protocol.ledger.ledger import Ledger
 from protocol.run.manifest import Manifest, sign_manifest
 from sfnode.network.memory_guard import MemoryState
 from sfnode.page.log_tail import LogTail
-from sfnode.page.page import LinkedPeer, Page, PageSource
+from sfnode.page.node_page import LinkedPeer, Page, PageSource
 from sfnode.status import Status
 from sfnode.storage.evaluations import EvaluatedStep, write_evaluations
 from sfnode.storage.files import write_json

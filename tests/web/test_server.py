@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from sfnode.page import INDEX, SCRIPTS, STYLE, PageAddress, asset, open_page_socket
-from sfnode.page.page import Page, Sections
+from sfnode.page.node_page import Page, Sections
 from sfnode.web import server, viewers
 from sfnode.web.access import PageAccess
 from sfnode.web.server import serve_page

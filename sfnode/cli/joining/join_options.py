@@ -181,7 +181,7 @@ web_option = click.option(
     flag_value=LOOPBACK,
     metavar="[HOST:PORT]",
     help="Serve a page that shows how the node is doing. Where other machines can reach it, a browser needs the token "
-    f"that the node prints.  [default address: {LOOPBACK}:{PORT}, or the next free port]",
+    f"that the node prints.  [default: no page; without an address {LOOPBACK}:{PORT} or the next free port]",
 )
 exit_option = click.option(
     "--exit-when-finished",
