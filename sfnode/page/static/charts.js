@@ -6,14 +6,15 @@ const MARGIN = { left: 46, right: 14, top: 14, bottom: 26 };
 /** Round values between least and most, about `wanted` of them. */
 function ticks(least, most, wanted) {
   const rough = (most - least) / wanted || 1, power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough * 0.999);
+  const step = [1, 2, 2.5, 5, 10].map((each) => each * power).find((each) => each >= rough * 0.999);
   const found = [];
   for (let at = Math.ceil(least / step - 1e-9) * step; at <= most + step * 1e-9; at += step) found.push(at);
   return { found, step };
 }
 
 function tickText(value, step) {
-  return value.toFixed(Math.max(0, Math.min(4, -Math.floor(Math.log10(step) + 1e-9))));
+  const digits = String(Number(step.toPrecision(2))).split(".")[1] ?? "";
+  return value.toFixed(Math.min(4, digits.length));
 }
 
 /**
@@ -51,7 +52,7 @@ function scaleOf(points, chart, width, height) {
 }
 
 function drawAxes(picture, scale, chart, width, height) {
-  const values = ticks(scale.least, scale.most, 4), steps = ticks(0, scale.right, width > 420 ? 6 : 4);
+  const values = ticks(scale.least, scale.most, 5), steps = ticks(0, scale.right, width > 420 ? 6 : 3);
   for (const value of values.found) {
     const y = scale.y(value), text = chart.axis ? chart.axis(value) : tickText(value, values.step);
     picture.append(mark("path", { class: "rule", d: `M${MARGIN.left} ${y}H${width - MARGIN.right}` }));

@@ -12,7 +12,7 @@ function drawMap(place, nodes, label) {
   const outer = { x: Math.min(width / 2 - 40, 260), y: height / 2 - 20 };
   const inner = far.length ? { x: outer.x * 0.58, y: outer.y * 0.56 } : { x: outer.x * 0.8, y: outer.y * 0.8 };
   const shown = far.slice(0, FAR_MAX);
-  const placed = [...around(near, centre, inner, -Math.PI / 2), ...around(shown, centre, outer, -Math.PI / 2 + 0.35)];
+  const placed = [...around(near, centre, inner, near.length % 2 ? -Math.PI / 2 : Math.PI / near.length - Math.PI / 2), ...around(shown, centre, outer, -Math.PI / 2 + 0.35)];
   for (const node of placed.filter((each) => each.kind === "near")) drawLink(picture, centre, node);
   for (const node of placed) drawNode(picture, node, near.length <= 10);
   picture.append(mark("circle", { class: "node own", cx: centre.x, cy: centre.y, r: 13 }));

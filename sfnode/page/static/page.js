@@ -93,7 +93,7 @@ function lossTile(status, last, best) {
 
 function accuracyTile(last, best) {
   if (!last) return ["Accuracy", "–", "not measured"];
-  return ["Accuracy", percent(last[2]), `at step ${whole.format(last[0])}${best ? `; ${percent(best[2])} at the best loss` : ""}`];
+  return ["Accuracy", percent(last[2]), `at step ${whole.format(last[0])}${best && best !== last ? `; ${percent(best[2])} at the best loss` : ""}`];
 }
 
 function liveTiles(status) {
@@ -175,6 +175,8 @@ function cell(share) {
 // --- nodes
 
 function showMap() {
+  byId("map-card").hidden = !view.run.is_live;
+  if (!view.run.is_live) return;  // who is linked with whom is not kept
   const now = view.status ? view.status.time : 0, top = lastStep();
   for (const each of view.neighbours) seen.neighbours.set(each.author, now);
   const held = new Set(view.neighbours.map((each) => each.author));
@@ -191,8 +193,7 @@ function showMap() {
 }
 
 function mapKey(near, far) {
-  if (!near && !far) return view.run.is_live ? "No other node is known yet." : "No other node has contributed.";
-  if (!view.run.is_live) return "Hollow: authors. A report knows no links.";
+  if (!near && !far) return "No other node is known yet.";
   return `Lines: ${count(near, "link")}, green where both hold the same, arrow to the node that was dialled.${far ? " Hollow: reached through others." : ""}`;
 }
 
@@ -220,7 +221,7 @@ function neighbourRow(each) {
 // --- log, digests, manifest
 
 function showLog() {
-  byId("log-card").hidden = !view.run.is_live;
+  byId("log-card").hidden = !view.log.length;
   const log = byId("log"), isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 30;
   log.replaceChildren(...view.log.map(([time, level, text]) => {
     const css = level >= LEVEL_ERROR ? "error" : level >= LEVEL_WARNING ? "warning" : "";
