@@ -94,19 +94,20 @@ class Synchroniser:
         steps = [entry.head.step for entry in self._neighbours.values() if entry.head]
         return median_low(steps) if steps else -1
 
-    def heads(self) -> dict[PeerId, Head]:
-        """What the neighbours told last of their ledgers."""
-        return {peer: entry.head for peer, entry in self._neighbours.items() if entry.head}
-
     def agreement(self) -> Agreement:
         """How the neighbours' last heads compare with this ledger."""
-        heads = self.heads()
+        heads = {peer: entry.head for peer, entry in self._neighbours.items() if entry.head}
         equal = {peer for peer, head in heads.items() if head.root == self._ledger.root()}
         return Agreement(
             equal=len(equal | self._left_with_root()),
             differing=len(self._neighbours) - len(equal),
             nearest=min((head.work_distance for head in heads.values()), default=None),
         )
+
+    def head_of(self, peer: PeerId) -> Head | None:
+        """What the neighbour told last of its ledger; None when it has told nothing yet."""
+        neighbour = self._neighbours.get(peer)
+        return neighbour.head if neighbour else None
 
     def _left_with_root(self) -> set[PeerId]:
         """Neighbours that have left with the present root."""

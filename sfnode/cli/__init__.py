@@ -23,6 +23,7 @@ from sfnode.cli.reporting import report
 from sfnode.cli.run import run_group
 from sfnode.cli.status import status
 from sfnode.cli.testnet import testnet
+from sfnode.cli.watching import top
 from sfnode.reporter import printable
 
 __all__ = ["main"]
@@ -51,6 +52,7 @@ for command in (
     config,
     testnet,
     status,
+    top,
     doctor,
     log,
     report,

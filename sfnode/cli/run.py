@@ -24,6 +24,7 @@ from sfnode.cli.options import (
     number_option,
     owner_key_option,
 )
+from sfnode.reporter import counted
 from sfnode.run import check_owner, new_invitation
 from sfnode.storage import (
     decode_run_file,
@@ -149,7 +150,7 @@ def submit_file(file: Path, data_dir: Path, is_json: bool) -> None:
     """
     directory = data_dir.expanduser()
     found = read_statements_file(read_manifest(directory).manifest, file)
-    _submit(directory, [statement.data for statement in found], f"{len(found)} statements", is_json)
+    _submit(directory, [statement.data for statement in found], counted(len(found), "statement"), is_json)
 
 
 @run_group.command()

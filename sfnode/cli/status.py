@@ -6,12 +6,31 @@ import dataclasses
 import json
 import shlex
 from pathlib import Path
+from typing import Final
 
 import click
 
 from sfnode.cli.options import data_dir_option, json_option
-from sfnode.reporter import printable
-from sfnode.status import Status, describe_memory, judge, own_admission, read_status
+from sfnode.reporter import counted, format_rate, printable
+from sfnode.status import (
+    PeerState,
+    Status,
+    describe_evaluations,
+    describe_learning,
+    describe_memory,
+    describe_own,
+    describe_pace,
+    describe_peers,
+    describe_stage,
+    describe_time_left,
+    judge,
+    own_admission,
+    read_status,
+    short_peer,
+    sparkline,
+)
+
+_CURVE_COLUMNS: Final = 48
 
 
 @click.command()
@@ -37,6 +56,8 @@ def status(data_dir: Path, is_running_enough: bool, is_json: bool) -> None:
         click.echo(json.dumps(dataclasses.asdict(current)))
     else:
         _show(current)
+    if complaint := describe_learning(current):
+        click.echo(f"Warning: {complaint}", err=True)
     code, trouble = judge(current)
     if code:
         click.echo(f"Warning: {printable(trouble)}", err=True)
@@ -45,22 +66,76 @@ def status(data_dir: Path, is_running_enough: bool, is_json: bool) -> None:
 
 
 def _show(current: Status) -> None:
-    rows = {
+    for name, value in _rows(current).items():
+        if value:
+            click.echo(f"{name:<8} {printable(value)}")
+    if current.detail is not None:
+        for peer in current.detail.peers:
+            click.echo(f"{'':<8} {printable(_describe_peer(peer))}")
+
+
+def _rows(current: Status) -> dict[str, str]:
+    return {
         "run": f"{current.run} ({current.run_id[:16]})",
-        "step": f"{current.step} of {current.steps}",
-        "updates": f"{current.updates} of {current.authors} authors, {current.own_updates} own, "
-        f"{current.void_slots} void slots",
-        "peers": current.peers,
-        "admitted": f"{own_admission(current)} ({current.admission}; {current.authors_excluded} authors excluded)",
-        "loss": "none yet" if current.loss is None else f"{current.loss:.4f}",
-        "memory": describe_memory(current.memory),
+        "stage": ", ".join(
+            part for part in (describe_stage(current), describe_pace(current), describe_time_left(current)) if part
+        ),
+        "lag": _describe_lag(current),
+        "updates": f"{counted(current.updates, 'update')} of {counted(current.authors, 'author')}, "
+        f"{counted(current.void_slots, 'void slot')}",
+        "own": describe_own(current),
+        "admitted": f"{own_admission(current)} ({current.admission}; "
+        f"{counted(current.authors_excluded, 'author')} excluded)",
+        "loss": _describe_loss(current),
+        "held-out": describe_evaluations(current),
+        "": _curve(current),
+        "speed": _describe_speed(current),
+        "memory": _describe_memory(current),
         "moved": f"{current.bytes_in:,} bytes in, {current.bytes_out:,} out",
         "ledger": current.ledger_root or "catching up",
         "state": current.state_digest or "catching up",
+        "model": current.model.text if current.model is not None else "",
+        "join": f"sfnode join {current.join}" if current.join else "",
+        "peers": describe_peers(current),
     }
-    if current.model is not None:
-        rows["model"] = current.model.text
-    if current.join:
-        rows["join"] = f"sfnode join {current.join}"
-    for name, value in rows.items():
-        click.echo(f"{name:<8} {printable(str(value))}")
+
+
+def _describe_lag(current: Status) -> str:
+    lag = current.detail.lag_steps if current.detail is not None else 0
+    return f"{counted(lag, 'step')} behind the median of the others" if lag else ""
+
+
+def _describe_loss(current: Status) -> str:
+    return "none yet" if current.loss is None else f"{current.loss:.4f} on the last training batch"
+
+
+def _curve(current: Status) -> str:
+    """The held-out losses, or else those of the training batches, from the first step to the last."""
+    detail = current.detail
+    if detail is None:
+        return ""
+    losses = [each.loss for each in detail.evaluations] or [each.loss for each in detail.losses]
+    what = "held-out loss" if detail.evaluations else "training loss"
+    return f"{sparkline(losses, _CURVE_COLUMNS)} {what}" if len(losses) > 1 else ""
+
+
+def _describe_speed(current: Status) -> str:
+    detail = current.detail
+    if detail is None:
+        return ""
+    return (
+        f"{detail.rows_per_s:,.1f} forward rows a second, {format_rate(detail.bytes_in_per_s)} in, "
+        f"{format_rate(detail.bytes_out_per_s)} out"
+    )
+
+
+def _describe_memory(current: Status) -> str:
+    workers = current.detail.processes_bytes if current.detail is not None else None
+    return describe_memory(current.memory) + (f", its worker {workers >> 20} MiB" if workers else "")
+
+
+def _describe_peer(peer: PeerState) -> str:
+    delay = "" if peer.rtt_ms is None else f"{peer.rtt_ms:.0f} ms"
+    way = "to" if peer.is_outbound else "from"
+    score = f" score {peer.score:.0f}" if peer.score <= -1 else ""
+    return f"{short_peer(peer.peer)} {way:<4} {peer.address:<36} {delay:>7}{' equal' if peer.is_equal else ''}{score}"

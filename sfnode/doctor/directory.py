@@ -7,6 +7,7 @@ from pathlib import Path
 from protocol.errors import OperatorError, SfnodeError
 from protocol.run import BasisKind, Manifest
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
+from sfnode.reporter import counted
 from sfnode.status import own_admission, read_status
 from sfnode.storage import (
     IDENTITY_FILE,
@@ -33,9 +34,8 @@ def check_directory(directory: Path, manifest: Manifest | None) -> Finding:
         status = read_status(directory)
     except OperatorError as error:
         return warning("data directory", f"{directory} is held by a node, but: {error}", "see its log; restart it")
-    text = (
-        f"{directory} belongs to {name}; a node runs on it, pid {status.pid}, step {status.step}, {status.peers} peers"
-    )
+    peers = counted(status.peers, "peer")
+    text = f"{directory} belongs to {name}; a node runs on it, pid {status.pid}, step {status.step}, {peers}"
     if not status.peers:
         return warning("data directory", text, "it has no peer: see the lines about bootstraps, or give it another one")
     if status.excluded_from is not None or (status.is_training and not status.is_admitted):

@@ -11,6 +11,7 @@ from typing import Final
 
 from sfnode.doctor.findings import Finding, fail, ok, warning
 from sfnode.network import CONNECTIONS_MAX, allowed_files, connections_max
+from sfnode.reporter import counted
 
 _BUILT_S: Final = datetime(2026, 1, 1, tzinfo=UTC).timestamp()  # no release is older
 _LATEST_S: Final = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
@@ -33,7 +34,9 @@ def check_clock() -> Finding:
 def compare_clocks(offsets_s: list[float]) -> Finding:
     """Our clock against those of peers; ``offsets_s``: how far each is ahead of ours."""
     middle = sorted(offsets_s)[len(offsets_s) // 2]
-    seen = f"{abs(middle):.1f} s {'behind' if middle > 0 else 'ahead of'} the clocks of {len(offsets_s)} peers"
+    seen = (
+        f"{abs(middle):.1f} s {'behind' if middle > 0 else 'ahead of'} the clocks of {counted(len(offsets_s), 'peer')}"
+    )
     if abs(middle) > 30.0:
         advice = "set it (timedatectl set-ntp true), unless you trust it more than theirs: logs cannot be compared"
         return warning("clock", f"it is {seen}", advice)

@@ -39,6 +39,7 @@ from sfnode.network import (
     parse_bootstrap,
     share_port,
 )
+from sfnode.reporter import counted
 
 _RESOLVE_S: Final = 10.0
 _PEER_S: Final = 60.0  # all that is asked of one peer
@@ -188,7 +189,7 @@ def judge_reachability(known: Surroundings, is_listening: bool) -> Finding:
         return ok(name, f"peers reached port {port} at {', '.join(hosts)}")
     if DialBack.NOT_REACHED in outcomes:
         host = known.seen[0].answer.host
-        text = f"{outcomes.count(DialBack.NOT_REACHED)} peers could not connect to port {port} at {host}"
+        text = f"{counted(outcomes.count(DialBack.NOT_REACHED), 'peer')} could not connect to port {port} at {host}"
         advice = f"forward TCP port {port} in your router and open it in the firewall, or leave --listen out"
         return warning(name, text, advice)
     return unknown(name, "the peers had dialled for others just now", "try again in a minute")

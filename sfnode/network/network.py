@@ -181,7 +181,7 @@ class Network:
 
     def neighbours(self) -> tuple[NeighbourInfo, ...]:
         """All running sessions."""
-        return tuple(info(session, self._book) for session in self._open_sessions.all())
+        return tuple(info(each, self._book, self._open_sessions.score(each.peer)) for each in self._open_sessions.all())
 
     @property
     def addresses(self) -> tuple[str, ...]:

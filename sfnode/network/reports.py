@@ -20,6 +20,7 @@ class NeighbourInfo:
     bytes_in: int
     bytes_out: int
     rtt_ms: float | None  # None until the first pong
+    score: float  # at most 0: what it did wrong lately
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,8 +61,9 @@ from sfnode.node.model_finder import ModelFinder
 from sfnode.node.model_sharing import ModelSharing
 from sfnode.node.network_news import NetworkNews
 from sfnode.node.snapshot_files import SnapshotFiles, find_file, save_evidence
+from sfnode.node.status_details import StatusDetails
 from sfnode.node.status_file import StatusWriter
-from sfnode.reporter import Reporter
+from sfnode.reporter import Reporter, counted
 from sfnode.run import SharingOptions
 from sfnode.status import ADMITTED, ModelProgress, ModelStage, Status, describe_end, own_admission
 from sfnode.storage import (
@@ -116,6 +117,7 @@ class Daemon:
         self._basis_fetcher = BasisFetcher(self.manifest, config.data_dir, reporter)
         self._snapshot_files = SnapshotFiles(config.data_dir, reporter)
         self._store: Store
+        self._details: StatusDetails
         self._last_evaluation = -1
         self._admission_reported = ADMITTED
         self._network_news = NetworkNews(reporter)
@@ -145,6 +147,7 @@ class Daemon:
 
     async def _build(self) -> None:
         config = self.config
+        self._details = StatusDetails(LearningCurve(config.data_dir, self.reporter), self._network_news)
         signer = Signer(config.identity_seed)
         known_peers = decode_peers(self._store.known_peers)
         replica = await self._load_replica()
@@ -192,12 +195,12 @@ class Daemon:
         while piece := list(islice(records, _REPLAYED_AT_ONCE)):
             replay(replica, piece, self.config.data_dir / LEDGER_FILE)
             replica.coefficients()
-            text = f"replaying the disk, {replica.ledger.updates} updates"
+            text = f"replaying the disk, {counted(replica.ledger.updates, 'update')}"
             self.reporter.progress("replaying", text, updates=replica.ledger.updates)
             await trio.lowlevel.checkpoint()
         if replica.ledger.updates:
             seconds = time.monotonic() - started
-            text = f"replayed {replica.ledger.updates} updates from the disk in {seconds:.1f} s"
+            text = f"replayed {counted(replica.ledger.updates, 'update')} from the disk in {seconds:.1f} s"
             self.reporter.event("replayed", text, updates=replica.ledger.updates, seconds=round(seconds, 3))
         return replica
 
@@ -252,7 +255,7 @@ class Daemon:
     def _handle(self, events: Sequence[Event]) -> None:
         effects: list[Effect] = []
         for number, event in enumerate(events, start=1):
-            self._network_news.tell_of_peer(event)
+            self._details.hear(event, self.node)
             started_s = time.perf_counter()
             caused = self.node.handle(event, _now_ms(), is_last=number == len(events))
             if isinstance(event, MessageArrived):
@@ -281,7 +284,7 @@ class Daemon:
             return []
         fresh = [statement for statement in found if not self.node.replica.ledger.roster.covers(statement)]
         if not fresh:
-            text = f"{len(found)} statements of {path.name} are taken in"
+            text = f"took in {counted(len(found), 'statement')} of {path.name}"
             self.reporter.event("statements_taken", text, file=str(path))
             remove(path)
         return fresh
@@ -333,11 +336,9 @@ class Daemon:
         """Status file and progress line every second; the end of the run where the config asks for it."""
         writer = StatusWriter(self.config.data_dir / STATUS_FILE, os.getpid(), self.reporter)
         peers_saved = trio.current_time()
-        catch_up, curve = CatchUpMonitor(), LearningCurve(self.config.data_dir, self.reporter)
+        catch_up = CatchUpMonitor()
         while True:
-            if self.trainer is not None:
-                curve.take(self.trainer.statistics.evaluations)
-            status, line = writer.write(self.node, self.network, self.trainer, self._model_progress())
+            status, line = writer.write(self.node, self.network, self.trainer, self._model_progress(), self._details)
             self.reporter.progress("progress", line, **asdict(status))
             gap = Gap(time=status.time, held=status.updates, wanted=status.catching_up)
             if (outrun := catch_up.look(gap)) is not None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from dataclasses import asdict
+from typing import Final
 
 from protocol.events import Event, PeerJoined, PeerLeft
 from sfnode.network import MappingReport, Network
-from sfnode.reporter import Reporter
-from sfnode.status import describe_memory
+from sfnode.reporter import Reporter, format_seconds
+from sfnode.status import News, describe_memory, short_peer
+
+_NEWS_MAX: Final = 8
 
 
 class NetworkNews:
@@ -15,18 +20,29 @@ class NetworkNews:
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
+        self._latest: deque[News] = deque(maxlen=_NEWS_MAX)
         self._dials: set[tuple[str, str]] = set()
         self._mapping: MappingReport | None = None
         self._is_memory_full = False
+
+    @property
+    def latest(self) -> tuple[News, ...]:
+        """What was said last, the newest last."""
+        return tuple(self._latest)
+
+    def _remember(self, text: str) -> None:
+        self._latest.append(News(time=time.time(), text=text))
 
     def tell_of_peer(self, event: Event) -> None:
         """Say who comes and goes."""
         match event:
             case PeerJoined():
                 self._reporter.event("peer_joined", f"peer {event.peer} joined", peer=event.peer)
+                self._remember(f"peer {short_peer(event.peer)} joined")
             case PeerLeft():
                 text = f"peer {event.peer} left: {event.reason}"
                 self._reporter.event("peer_left", text, peer=event.peer, reason=event.reason)
+                self._remember(f"peer {short_peer(event.peer)} left: {event.reason}")
             case _:
                 pass
 
@@ -41,8 +57,9 @@ class NetworkNews:
         reports = {(report.address, report.reason): report for report in network.dial_reports}
         for key in sorted(reports.keys() - self._dials):
             report = reports[key]
-            text = f"cannot reach {report.address}: {report.reason}; next try in {report.retry_in_s:.0f} s"
+            text = f"cannot reach {report.address}: {report.reason}{_describe_retry(report.retry_in_s)}"
             self._reporter.event("dial_failed", text, address=report.address, reason=report.reason)
+            self._remember(text)
         self._dials = set(reports)
 
     def _tell_of_mapping(self, network: Network) -> None:
@@ -59,3 +76,8 @@ class NetworkNews:
         if memory.is_full != self._is_memory_full:
             self._is_memory_full = memory.is_full
             self._reporter.event("memory", describe_memory(memory), **asdict(memory))
+            self._remember(f"memory: {describe_memory(memory)}")
+
+
+def _describe_retry(seconds: float) -> str:
+    return f"; next try in {format_seconds(seconds)}" if round(seconds) else "; trying again at once"

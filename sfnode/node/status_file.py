@@ -10,6 +10,7 @@ from pathlib import Path
 from protocol.errors import OperatorError
 from protocol.node import Node
 from sfnode.network import Network
+from sfnode.node.status_details import StatusDetails
 from sfnode.reporter import Reporter
 from sfnode.run import address_for_others
 from sfnode.status import ModelProgress, Status, describe_admission, progress_line
@@ -25,17 +26,20 @@ class StatusWriter:
         self._pid = pid
         self._reporter = reporter
         self._is_written = True
-        self._previous: Status | None = None
 
     def write(
-        self, node: Node, network: Network, trainer: Trainer | None, model: ModelProgress | None
+        self,
+        node: Node,
+        network: Network,
+        trainer: Trainer | None,
+        model: ModelProgress | None,
+        details: StatusDetails,
     ) -> tuple[Status, str]:
-        """Take a snapshot and write the file where that can be done; returns the snapshot and its line for people."""
+        """Take a snapshot and write the file where that can be done; returns it, without its detail, and its line."""
         status = self._snapshot(node, network, trainer, model)
-        line = progress_line(status, self._previous)
-        self._previous = status
-        self._write_file(status)
-        return status, line
+        whole = dataclasses.replace(status, detail=details.look(status, node, network, trainer))
+        self._write_file(whole)
+        return status, progress_line(whole)
 
     def _write_file(self, status: Status) -> None:
         """A file that cannot be written is said once, and once more when it can be: a node does not end for it."""

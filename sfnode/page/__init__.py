@@ -3,7 +3,7 @@
 from sfnode.page.address import LOOPBACK, PORT, PageAddress, open_page_socket, parse_page_address
 from sfnode.page.assets import ICON, INDEX, SCRIPTS, STYLE, asset
 from sfnode.page.log_tail import LogTail
-from sfnode.page.node_page import LinkedPeer, Page, PageSource, Sections
+from sfnode.page.node_page import Page, PageSource, Sections
 from sfnode.page.report import write_report
 from sfnode.page.token import TOKEN_FILE, load_or_create_token
 
@@ -11,7 +11,6 @@ __all__ = [
     "ICON",
     "INDEX",
     "LOOPBACK",
-    "LinkedPeer",
     "LogTail",
     "PORT",
     "Page",

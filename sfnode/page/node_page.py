@@ -12,38 +12,28 @@ from protocol.errors import OperatorError
 from protocol.ledger import Ledger
 from protocol.run import Manifest
 from sfnode import __version__
+from sfnode.network import author_of_peer
 from sfnode.page.contributions import Contribution, contributions
 from sfnode.page.log_tail import LogTail
-from sfnode.page.loss_history import LossHistory
 from sfnode.page.run_facts import run_facts
-from sfnode.status import Status, describe_end, judge, last_status
+from sfnode.status import (
+    PeerState,
+    Status,
+    describe_learning,
+    describe_pace,
+    describe_stage,
+    describe_time_left,
+    judge,
+    last_status,
+)
 from sfnode.storage import best_of, has_become_worse, read_evaluations
 
 AUTHORS_MAX: Final = 60  # most updates first; the page says how many more there are
 
-_NOT_SHOWN: Final = frozenset({"join", "pid"})  # an address of the run may hold an invitation
+# An address of the run may hold an invitation; what is in `detail` has sections of its own.
+_NOT_SHOWN: Final = frozenset({"join", "pid", "detail"})
 
 Sections = Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkedPeer:
-    """A neighbour now.
-
-    Attributes:
-        author: its key, in hex.
-        address: where we reached it, or the IP address that it came from.
-        delay_ms: there and back; None until it is known.
-        updates: that it held when it told last; None: it has told nothing yet.
-        is_equal: whether it then held the very updates that this node holds now.
-    """
-
-    author: str
-    address: str
-    is_outbound: bool
-    delay_ms: float | None
-    updates: int | None
-    is_equal: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +43,11 @@ class PageSource:
     Attributes:
         ledger: the node's; None while it is being read.
         pid: of the node's process, whose status counts; None: no node, whatever the last one wrote counts.
-        neighbours: those of now.
         tail: what the node has said.
     """
 
     ledger: Callable[[], Ledger | None]
     pid: int | None = None
-    neighbours: Callable[[], Sequence[LinkedPeer]] = tuple
     tail: LogTail = field(default_factory=LogTail)
 
 
@@ -68,24 +56,18 @@ class Page:
 
     def __init__(self, directory: Path, manifest: Manifest, source: PageSource) -> None:
         self._directory, self._manifest, self._source = directory, manifest, source
-        self._losses = LossHistory()
-
-    def look(self) -> None:
-        """Remember the training loss of now: call it once a second."""
-        status = self._status()
-        if status is not None and status.loss is not None:
-            self._losses.take(status.step, status.loss)
 
     def sections(self) -> Sections:
         """By their names; each is JSON. Milliseconds."""
         status = self._status()
+        detail = None if status is None else status.detail
         return {
             "run": self._run(),
             "status": None if status is None else _status(status),
             "evaluations": self._evaluations(),
-            "losses": self._losses.points,
+            "losses": [] if detail is None else [(each.step, round(each.loss, 5)) for each in detail.losses],
             **self._authors(status),
-            "neighbours": [dataclasses.asdict(each) for each in self._source.neighbours()],
+            "neighbours": [] if detail is None else [_neighbour(each) for each in detail.peers],
             "log": self._source.tail.lines,
         }
 
@@ -132,8 +114,24 @@ def _shown(found: Sequence[Contribution], own: str) -> list[Contribution]:
 
 def _status(status: Status) -> Sections:
     shown = {name: value for name, value in dataclasses.asdict(status).items() if name not in _NOT_SHOWN}
-    _, trouble = judge(status)
-    return {**shown, "words": {"trouble": trouble, "end": describe_end(status)}}
+    words = {
+        "trouble": judge(status)[1] or describe_learning(status),
+        "stage": describe_stage(status),
+        "pace": describe_pace(status),
+        "left": describe_time_left(status),
+    }
+    return {**shown, "words": words}
+
+
+def _neighbour(each: PeerState) -> Sections:
+    return {
+        "author": author_of_peer(each.peer).hex(),
+        "address": each.address,
+        "is_outbound": each.is_outbound,
+        "delay_ms": each.rtt_ms,
+        "updates": each.updates,
+        "is_equal": each.is_equal,
+    }
 
 
 def _author(each: Contribution, own: str) -> Sections:

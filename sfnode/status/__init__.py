@@ -1,15 +1,26 @@
 """Door: `Status`. What a running node tells of itself, in figures and in words, and whether it is well."""
 
+from sfnode.status.learning import describe_learning, has_fallen
 from sfnode.status.model_progress import ModelProgress, ModelStage, described_bytes
 from sfnode.status.node_status import Status, last_status, read_status
+from sfnode.status.recent_rate import LossSeries, RecentRate, thinned
+from sfnode.status.sparkline import sparkline
+from sfnode.status.status_detail import LossPoint, News, PeerState, StatusDetail
 from sfnode.status.verdict import EXIT_EXCLUDED, EXIT_NO_PEERS, EXIT_NOT_ADMITTED, judge
 from sfnode.status.wording import (
     ADMITTED,
     describe_admission,
     describe_end,
+    describe_evaluations,
     describe_memory,
+    describe_own,
+    describe_pace,
+    describe_peers,
+    describe_stage,
+    describe_time_left,
     own_admission,
     progress_line,
+    short_peer,
 )
 
 __all__ = [
@@ -17,16 +28,33 @@ __all__ = [
     "EXIT_EXCLUDED",
     "EXIT_NOT_ADMITTED",
     "EXIT_NO_PEERS",
+    "LossPoint",
+    "LossSeries",
     "ModelProgress",
     "ModelStage",
+    "News",
+    "PeerState",
+    "RecentRate",
     "Status",
+    "StatusDetail",
     "describe_admission",
     "describe_end",
+    "describe_evaluations",
+    "describe_learning",
     "describe_memory",
+    "describe_own",
+    "describe_pace",
+    "describe_peers",
+    "describe_stage",
+    "describe_time_left",
     "described_bytes",
+    "has_fallen",
     "judge",
     "last_status",
     "own_admission",
     "progress_line",
     "read_status",
+    "short_peer",
+    "sparkline",
+    "thinned",
 ]

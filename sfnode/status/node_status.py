@@ -13,6 +13,7 @@ from protocol.schema import Malformed, from_plain_untrusted
 from sfnode.network import MemoryState
 from sfnode.run import NODE_FILE
 from sfnode.status.model_progress import ModelProgress
+from sfnode.status.status_detail import StatusDetail
 from sfnode.storage import STATUS_FILE, is_locked, read_bytes, read_manifest
 
 _FRESH_S: Final = 15.0  # a status older than this means that the daemon hangs
@@ -47,6 +48,7 @@ class Status:
         authors_excluded: by the owner.
         memory: of the node's own process, without its worker.
         time: seconds since 1970.
+        detail: what is only in the file; None in a line of the log.
     """
 
     run: str
@@ -89,6 +91,7 @@ class Status:
     authors_excluded: int
     memory: MemoryState
     time: float
+    detail: StatusDetail | None = None
 
 
 def read_status(directory: Path) -> Status:

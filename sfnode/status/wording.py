@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import time
 from typing import Final
 
 from protocol.run import AdmissionKind, Manifest
 from sfnode.network import MemoryState
-from sfnode.reporter import counted, format_rate
+from sfnode.reporter import counted, format_rate, format_seconds
 from sfnode.status.node_status import Status
 
 ADMITTED: Final = "admitted"
+NO_ADMISSION_NEEDED: Final = "not needed: a relay contributes nothing"
+_UNIX_S_MAX: Final = 1e11  # the year 5138
+_LEFT_S_MAX: Final = 100 * 86_400.0  # whatever takes longer than that is a guess
+_SHORT_PEER: Final = 12
 
 
 def describe_admission(manifest: Manifest) -> str:
@@ -24,6 +30,8 @@ def own_admission(status: Status) -> str:
         return f"excluded by the owner from step {status.excluded_from} on"
     if status.is_admitted:
         return ADMITTED
+    if not status.is_training:
+        return NO_ADMISSION_NEEDED
     if status.admission.startswith(AdmissionKind.OPEN):
         return "following only: this node's key does not have the work that the run asks for"
     if status.is_invitation_used:
@@ -57,24 +65,89 @@ def describe_memory(memory: MemoryState) -> str:
     return text
 
 
-def progress_line(status: Status, previous: Status | None) -> str:
-    """The progress line: "step 120/500, loss 0.52, 7 peers, 3.1 kB/s"."""
-    parts = [describe_stage(status)]
+def progress_line(status: Status) -> str:
+    """The progress line: "14:03:22 step 120/500, loss 0.520, 840 updates, 7 peers, 3.1 kB/s, 1.5 steps/s, 9 s left"."""
+    detail = status.detail
+    parts = [f"{_clock(status.time)} {describe_stage(status)}".strip()]
     if status.model is not None:
         parts.append(status.model.text)
     if status.loss is not None:
         parts.append(f"loss {status.loss:.3f}")
-    parts.append(f"{status.updates} updates")
+    parts.append(counted(status.updates, "update"))
     parts.append(counted(status.peers, "peer"))
-    if previous is not None and status.time > previous.time:
-        moved = status.bytes_in + status.bytes_out - previous.bytes_in - previous.bytes_out
-        parts.append(format_rate(moved / (status.time - previous.time)))
+    if detail is not None:
+        parts.append(format_rate(detail.bytes_in_per_s + detail.bytes_out_per_s))
+        parts.extend(part for part in (describe_pace(status), describe_time_left(status)) if part)
     return ", ".join(parts)
 
 
+def _clock(unix_s: float) -> str:
+    """The time of the day here; empty for what is no time."""
+    return time.strftime("%H:%M:%S", time.localtime(unix_s)) if 0 <= unix_s < _UNIX_S_MAX else ""
+
+
 def describe_stage(status: Status) -> str:
+    """Where the node is in the run."""
     if status.catching_up > status.updates:
         return f"catching up {100 * status.updates // status.catching_up} %"
     if status.is_finished:
         return f"finished {status.steps} steps, {describe_end(status)}"
-    return f"step {status.step}/{status.steps}"
+    if status.is_training and status.is_admitted and status.excluded_from is None:
+        return f"step {status.step}/{status.steps}"
+    what = "following" if status.is_training else "relaying"
+    run_step = max(status.step, status.detail.run_step if status.detail else 0)
+    return f"{what}, the run is at step {run_step}/{status.steps}"
+
+
+def describe_pace(status: Status) -> str:
+    """Steps a second, or a minute where that reads better; empty while it is not known or nothing is left to do."""
+    pace = status.detail.steps_per_s if status.detail else None
+    if pace is None or not 0 < pace < math.inf or status.is_finished or status.catching_up > status.updates:
+        return ""
+    return f"{pace:.1f} steps/s" if pace >= 1 else f"{60 * pace:.1f} steps/min"
+
+
+def describe_time_left(status: Status) -> str:
+    """Until the run's last step, or until what the neighbours hold is here; empty while nobody can tell."""
+    left_s = status.detail.left_s if status.detail else None
+    if left_s is None or not 0 < left_s < _LEFT_S_MAX or status.is_finished:
+        return ""
+    return f"{format_seconds(left_s)} left"
+
+
+def describe_peers(status: Status) -> str:
+    """How many there are, and how many of them lately held the same as this node."""
+    detail = status.detail
+    if detail is None or not detail.peers:
+        return counted(status.peers, "peer")
+    equal = sum(peer.is_equal for peer in detail.peers)
+    return f"{counted(len(detail.peers), 'peer')}, equal with {equal} of them in the last 30 s"
+
+
+def describe_own(status: Status) -> str:
+    """How many updates of this node there are, what share of all that is, and who is known to hold them."""
+    detail = status.detail
+    if detail is None:
+        return f"{status.own_updates:,}"
+    text = f"{detail.own_updates:,}"
+    if status.updates:
+        text += f" ({100 * detail.own_updates / status.updates:.1f} % of all)"
+    held = [peer.own_updates_min for peer in detail.peers if peer.own_updates_min]
+    if held:
+        text += f"; {counted(len(held), 'peer')} of {len(detail.peers)} known to hold {min(held):,} or more of them"
+    return text
+
+
+def describe_evaluations(status: Status) -> str:
+    """The last held-out loss and accuracy, and the best step; empty where nothing was measured."""
+    detail = status.detail
+    if detail is None or not detail.evaluations or detail.best is None:
+        return ""
+    last, best = detail.evaluations[-1], detail.best
+    text = f"{last.loss:.4f}, accuracy {100 * last.accuracy:.1f} % at step {last.step}"
+    return text + (" (the best so far)" if last == best else f"; best {best.loss:.4f} at step {best.step}")
+
+
+def short_peer(peer: str) -> str:
+    """A peer id for people: its beginning is the same for all keys of our kind, its end tells them apart."""
+    return f"{peer[:4]}*{peer[-6:]}" if len(peer) > _SHORT_PEER else peer

@@ -66,7 +66,6 @@ class Viewers:
     def _look(self) -> None:
         """A page that cannot be made is said in the log, and is made again the next time."""
         try:
-            self._page.look()
             if self._watching:
                 self._refresh()
         except Exception:

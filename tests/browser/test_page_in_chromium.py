@@ -138,9 +138,9 @@ def training(tmp_path: Path) -> MadeNode:
 
 def test_page__the_node_goes_on__its_figures_follow(browser: Browser, training: MadeNode) -> None:
     with served_in_thread(training.page()) as url, opened(browser, url) as tab:
-        assert tab.text_content("#stage") == "Step 240 of 400"
+        assert tab.text_content("#stage") == "Step 240/400"
         training.advance(280, authors=9)
-        tab.locator("#stage", has_text="Step 280 of 400").wait_for(timeout=5_000)
+        tab.locator("#stage", has_text="Step 280/400").wait_for(timeout=5_000)
         assert tab.title().startswith("280/400 ")
         assert tab.text_content("#connection") == "live"
 

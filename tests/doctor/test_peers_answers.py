@@ -39,7 +39,7 @@ def test_doctor__nat__is_told_from_what_peers_see(answers: list[peers.Seen], ver
     [
         ([], Verdict.UNKNOWN, "nobody to ask"),
         ([1, 2], Verdict.OK, "reached port 4001 at 8.8.8.8"),
-        ([2, 3], Verdict.WARNING, "1 peers could not connect to port 4001 at 8.8.8.8"),
+        ([2, 3], Verdict.WARNING, "1 peer could not connect to port 4001 at 8.8.8.8"),
         ([3], Verdict.UNKNOWN, "just now"),
     ],
 )

@@ -79,7 +79,7 @@ def check_status(data: bytes) -> None:
             status = read_status(FOLDER)
         except OperatorError:
             return
-    progress_line(status, status).encode()
+    progress_line(status).encode()
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from sfnode.page.log_tail import LogTail
-from sfnode.page.loss_history import LossHistory
 from sfnode.page.node_page import AUTHORS_MAX, Page, PageSource
 from tests.support.ledgers import ledger_of, seal, signer
 from tests.support.made_pages import MadeNode
@@ -33,6 +32,8 @@ def sections(page: Page) -> dict[str, Any]:
 def test_page__node_at_work__shows_where_it_stands(made: MadeNode) -> None:
     shown = sections(made.page())
     assert (shown["status"]["step"], shown["run"]["steps"], shown["run"]["is_live"]) == (60, 400, True)
+    assert shown["status"]["words"]["stage"] == "step 60/400" and shown["status"]["words"]["pace"] == "2.5 steps/s"
+    assert shown["losses"][-1] == [55, 0.65889]
     assert shown["evaluations"]["points"][-1] == [60, 0.63333, 0.56]
     assert shown["evaluations"]["best_step"] == 60
     assert [(each["updates"], each["is_own"]) for each in shown["authors"]] == [(60, True), (40, False), (20, False)]
@@ -73,22 +74,6 @@ def test_page__invitation_in_an_address__is_nowhere(made: MadeNode) -> None:
     assert "others join with: sfnode join sfnode:... now" in text
 
 
-def test_page__looked_at_each_second__remembers_the_training_loss(made: MadeNode) -> None:
-    page = made.page()
-    for step in (10, 20, 20):
-        made.advance(step)
-        page.look()
-    assert sections(page)["losses"] == [[10, 0.69889], [20, 0.68778]]
-
-
-def test_loss_history__very_many_steps__stays_small_and_keeps_both_ends() -> None:
-    history = LossHistory()
-    for step in range(100_000):
-        history.take(step, step / 7)
-    assert 150 < len(history.points) <= 400
-    assert history.points[0][0] == 0 and history.points[-1][0] > 99_000
-
-
 def test_log_tail__very_many_long_lines__keeps_the_last_ones_short() -> None:
     tail = LogTail()
     for number in range(1_000):
@@ -101,4 +86,4 @@ def test_page__without_a_node__takes_whatever_status_there_is(made: MadeNode) ->
     made.advance(60, pid=1)
     page = Page(made.directory, made.manifest, PageSource(ledger=lambda: made.ledger))
     shown = sections(page)
-    assert (shown["status"]["step"], shown["run"]["is_live"], shown["neighbours"]) == (60, False, [])
+    assert (shown["status"]["step"], shown["run"]["is_live"]) == (60, False)

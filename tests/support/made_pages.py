@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from protocol.ledger.ledger import Ledger
 from protocol.run.manifest import Manifest, sign_manifest
 from sfnode.network.memory_guard import MemoryState
+from sfnode.network.policy.addresses import peer_of_author
 from sfnode.page.log_tail import LogTail
-from sfnode.page.node_page import LinkedPeer, Page, PageSource
-from sfnode.status import Status
+from sfnode.page.node_page import Page, PageSource
+from sfnode.status import PeerState, Status, StatusDetail
 from sfnode.storage.evaluations import EvaluatedStep, write_evaluations
 from sfnode.storage.files import write_json
 from sfnode.storage.store import STATUS_FILE, Store
@@ -36,7 +37,7 @@ class MadeNode:
     directory: Path
     manifest: Manifest = field(default_factory=lambda: small_manifest(steps=400))
     tail: LogTail = field(default_factory=LogTail)
-    neighbours: list[LinkedPeer] = field(default_factory=list)
+    neighbours: list[dict[str, object]] = field(default_factory=list)
     ledger: Ledger | None = None
 
     def advance(self, step: int, authors: int = 4, **status: object) -> None:
@@ -47,7 +48,17 @@ class MadeNode:
         write_evaluations(self.directory, done)
         common = {"run": self.manifest.name, "author": signer(0).author.hex(), "steps": self.manifest.steps}
         counts = {"step": step, "updates": len(records), "authors": authors, "peers": len(self.neighbours)}
-        shown = common | counts | {"loss": 0.71 - step / 900, "time": 1e9 + step, "is_training": True} | status
+        shown = (
+            common
+            | counts
+            | {
+                "loss": 0.71 - step / 900,
+                "time": 1e9 + step,
+                "is_training": True,
+                "detail": _detail(step, self.neighbours),
+            }
+        )
+        shown |= status
         write_json(self.directory / STATUS_FILE, plain_status(**shown))
 
     def link(self, *authors: int) -> None:
@@ -63,8 +74,7 @@ class MadeNode:
 
     def page(self) -> Page:
         """The page of the node while it runs."""
-        neighbours: Callable[[], Sequence[LinkedPeer]] = lambda: self.neighbours  # noqa: E731
-        source = PageSource(ledger=lambda: self.ledger, pid=PID, neighbours=neighbours, tail=self.tail)
+        source = PageSource(ledger=lambda: self.ledger, pid=PID, tail=self.tail)
         return Page(self.directory, self.manifest, source)
 
 
@@ -72,6 +82,21 @@ def _tens(step: int) -> range:
     return range(0, step + 1, 10)
 
 
-def _linked(author: int, *, is_first: bool) -> LinkedPeer:
-    key, address = signer(author).author.hex(), f"/ip4/203.0.113.{author}/tcp/4001"
-    return LinkedPeer(author=key, address=address, is_outbound=is_first, delay_ms=12.5, updates=100, is_equal=is_first)
+def _detail(step: int, peers: Sequence[dict[str, object]]) -> dict[str, object]:
+    plain: dict[str, object] = {each.name: _EMPTY.get(str(each.type)) for each in fields(StatusDetail)}
+    losses = [{"step": at, "loss": 0.72 - at / 900} for at in range(0, step, 5)]
+    lists = {"peers": list(peers), "evaluations": [], "losses": losses, "news": []}
+    return plain | lists | {"steps_per_s": 2.5, "left_s": (400 - step) / 2.5}
+
+
+def _linked(author: int, *, is_first: bool) -> dict[str, object]:
+    plain: dict[str, object] = {each.name: _EMPTY.get(str(each.type)) for each in fields(PeerState)}
+    peer, address = str(peer_of_author(signer(author).author)), f"/ip4/203.0.113.{author}/tcp/4001"
+    return plain | {
+        "peer": peer,
+        "address": address,
+        "is_outbound": is_first,
+        "rtt_ms": 12.5,
+        "updates": 100,
+        "is_equal": is_first,
+    }

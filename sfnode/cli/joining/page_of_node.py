@@ -9,14 +9,10 @@ from functools import partial
 
 import trio
 
-from protocol.crypto import Digest
 from protocol.ledger import Ledger
-from protocol.wire import Head
-from sfnode.network import NeighbourInfo, author_of_peer
 from sfnode.node import Daemon
 from sfnode.page import (
     TOKEN_FILE,
-    LinkedPeer,
     LogTail,
     Page,
     PageAddress,
@@ -41,9 +37,7 @@ async def page_served(daemon: Daemon, where: str | None) -> AsyncIterator[None]:
     access = PageAccess(host=address.host, port=port, token=_token(daemon, address, port))
     tail = LogTail()
     daemon.reporter.listeners.append(tail.take)  # after the token has been said
-    source = PageSource(
-        ledger=partial(_ledger, daemon), pid=os.getpid(), neighbours=partial(_neighbours, daemon), tail=tail
-    )
+    source = PageSource(ledger=partial(_ledger, daemon), pid=os.getpid(), tail=tail)
     page = Page(daemon.config.data_dir, daemon.manifest, source)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve_page, page, access, listener)
@@ -54,25 +48,6 @@ async def page_served(daemon: Daemon, where: str | None) -> AsyncIterator[None]:
 def _ledger(daemon: Daemon) -> Ledger | None:
     """None while the daemon reads the disk."""
     return daemon.node.replica.ledger if hasattr(daemon, "node") else None
-
-
-def _neighbours(daemon: Daemon) -> list[LinkedPeer]:
-    ledger = _ledger(daemon)
-    if ledger is None:
-        return []
-    heads, root = daemon.node.sync.heads(), ledger.root()
-    return [_linked(each, heads.get(each.peer), root) for each in daemon.network.neighbours()]
-
-
-def _linked(each: NeighbourInfo, head: Head | None, root: Digest) -> LinkedPeer:
-    return LinkedPeer(
-        author=author_of_peer(each.peer).hex(),
-        address=each.address,
-        is_outbound=each.is_outbound,
-        delay_ms=each.rtt_ms,
-        updates=None if head is None else head.updates,
-        is_equal=head is not None and head.root == root,
-    )
 
 
 def _token(daemon: Daemon, address: PageAddress, port: int) -> str | None:

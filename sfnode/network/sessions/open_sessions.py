@@ -154,6 +154,10 @@ class OpenSessions:
         """Whether new records are flooded to the peer."""
         return self._reputation.is_pushed_to(peer, trio.current_time())
 
+    def score(self, peer: PeerId) -> float:
+        """What is held against the peer; at most 0."""
+        return self._reputation.score(peer, trio.current_time())
+
     def is_discouraged(self, peer: PeerId) -> bool:
         """Whether the peer is neither dialled nor accepted now."""
         return self._reputation.is_discouraged(peer, trio.current_time())
@@ -171,7 +175,7 @@ class OpenSessions:
         self._reputation.restore(rows, trio.current_time(), unix_ms=int(time.time() * 1_000))
 
 
-def info(session: Session, book: AddressBook) -> NeighbourInfo:
+def info(session: Session, book: AddressBook, score: float) -> NeighbourInfo:
     """What is told of a running session."""
     known = book.addresses(session.peer)
     traffic = session.channel.traffic
@@ -183,4 +187,5 @@ def info(session: Session, book: AddressBook) -> NeighbourInfo:
         bytes_in=traffic.bytes_in,
         bytes_out=traffic.bytes_out,
         rtt_ms=session.rtt_ms,
+        score=score,
     )

@@ -2,7 +2,7 @@
 // Shows the sections of a node's page: those that the node sends one after the other, or those that lie in the file.
 
 const view = {};
-const seen = { neighbours: new Map(), paces: [], drawn: {} };
+const seen = { neighbours: new Map(), drawn: {} };
 const SILENT_STEPS = 64;
 const GONE_S = 300;
 const LEVEL_WARNING = 30, LEVEL_ERROR = 40;
@@ -18,7 +18,7 @@ function showStage() {
   byId("bar").classList.toggle("catching", isBehind);
   byId("bar").setAttribute("aria-valuenow", Math.round(100 * share));
   say("stage", stageText(status, step, steps, isBehind));
-  say("left", run.is_live && status && !status.is_finished && !isBehind ? leftText(status, steps) : "");
+  say("left", run.is_live && status ? [status.words.pace, status.words.left].filter(Boolean).join(", ") : "");
   say("under", underText());
   document.title = `${status ? `${whole.format(step)}/${whole.format(steps)} ` : ""}${run.name} · sfnode`;
 }
@@ -31,11 +31,9 @@ function stageText(status, step, steps, isBehind) {
   if (view.verified) return `${whole.format(step)} of ${whole.format(steps)} steps done`;
   if (!status) return "The node is starting";
   if (isBehind) return `Catching up: ${percent(status.updates / status.catching_up)}`;
-  if (status.is_over) return `Finished: all ${whole.format(steps)} steps, ${status.words.end}`;
-  if (status.is_finished) return `All ${whole.format(steps)} steps done, ${status.words.end}`;
   if (!status.peers && status.expects_peers && step === 0) return "Looking for peers";
   if (status.model) return sentence(status.model.text);
-  return `Step ${whole.format(step)} of ${whole.format(steps)}`;
+  return sentence(status.words.stage);
 }
 
 function underText() {
@@ -50,17 +48,6 @@ function underText() {
   }
   const held = `${count(status.updates, "update")} of ${count(status.authors, "author")} in the model`;
   return status.void_slots ? `${held}; ${count(status.void_slots, "slot")} void, because an author signed twice` : held;
-}
-
-/** From the steps of the last minute. */
-function leftText(status, steps) {
-  seen.paces.push([status.time, status.step]);
-  seen.paces = seen.paces.filter((each) => each[0] > status.time - 60);
-  const [time, step] = seen.paces[0], seconds = status.time - time, done = status.step - step;
-  if (seconds < 4 || done <= 0) return "";
-  const pace = done / seconds;
-  const rate = pace >= 1 ? `${pace.toFixed(1)} steps/s` : `${(1 / pace).toFixed(1)} s a step`;
-  return `${rate}, about ${duration((steps - status.step) / pace)} left`;
 }
 
 function showTrouble() {
@@ -106,11 +93,10 @@ function liveTiles(status) {
   ];
 }
 
-/** Updates are on their way all the time; how many they are is known only of what the peers told last. */
 function sameNote(isSame) {
   if (isSame) return "peers, bit for bit";
   const told = view.neighbours.filter((each) => each.updates !== null).map((each) => Math.abs(each.updates - view.status.updates));
-  return told.length ? `peers; ${count(Math.max(...told), "update")} apart at most` : "peers; the others have told nothing yet";
+  return told.length ? `peers in the last 30 s; ${whole.format(Math.max(...told))} updates apart at most` : "peers so far";
 }
 
 // --- curves

@@ -1,0 +1,64 @@
+"""How fast a growing number has grown lately, and a series of losses that stays short however long a run is."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from sfnode.status.status_detail import LossPoint
+
+_POINTS_MAX: Final = 128  # twice the width of a sparkline; ten bytes a point in the file
+_Point = TypeVar("_Point")
+
+
+class RecentRate:
+    """Growth per second over a window of the last ``window_s`` seconds."""
+
+    def __init__(self, window_s: float) -> None:
+        self._window_s = window_s
+        self._seen: deque[tuple[float, float]] = deque()
+
+    def take(self, now_s: float, value: float) -> float | None:
+        """The rate after one more look; None before there are two. A value that fell begins anew."""
+        if self._seen and value < self._seen[-1][1]:
+            self._seen.clear()
+        self._seen.append((now_s, value))
+        while len(self._seen) > 2 and self._seen[1][0] <= now_s - self._window_s:
+            self._seen.popleft()
+        (first_s, first), (last_s, last) = self._seen[0], self._seen[-1]
+        return (last - first) / (last_s - first_s) if last_s > first_s else None
+
+
+class LossSeries:
+    """Losses by step. When it is full, two points become one: each is the mean of equally many losses."""
+
+    def __init__(self) -> None:
+        self._points: list[LossPoint] = []
+        self._pending: list[float] = []
+        self._losses_per_point = 1
+
+    @property
+    def points(self) -> tuple[LossPoint, ...]:
+        """At most `_POINTS_MAX`, by step."""
+        return tuple(self._points)
+
+    def take(self, step: int, loss: float) -> None:
+        """One more loss."""
+        self._pending.append(loss)
+        if len(self._pending) < self._losses_per_point:
+            return
+        self._points.append(LossPoint(step=step, loss=sum(self._pending) / len(self._pending)))
+        self._pending.clear()
+        if len(self._points) >= _POINTS_MAX:
+            pairs = zip(self._points[::2], self._points[1::2], strict=True)
+            self._points = [LossPoint(step=b.step, loss=(a.loss + b.loss) / 2) for a, b in pairs]
+            self._losses_per_point *= 2
+
+
+def thinned(points: Sequence[_Point], count_max: int) -> tuple[_Point, ...]:
+    """At most ``count_max`` of them (two or more) at even distances, the first and the last among them."""
+    if len(points) <= count_max:
+        return tuple(points)
+    last = len(points) - 1
+    return tuple(points[number * last // (count_max - 1)] for number in range(count_max))

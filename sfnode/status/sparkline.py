@@ -1,0 +1,21 @@
+"""A curve in one line of text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from sfnode.status.recent_rate import thinned
+
+_BARS: Final = "▁▂▃▄▅▆▇█"
+_ASCII_BARS: Final = "_.-=*#"
+
+
+def sparkline(values: Sequence[float], width: int, *, is_ascii: bool = False) -> str:
+    """At most ``width`` (two or more) characters: low is the least of ``values``, high the greatest."""
+    shown = thinned([value for value in values if math.isfinite(value)], width)
+    bars = _ASCII_BARS if is_ascii else _BARS
+    low, high = min(shown, default=0.0), max(shown, default=0.0)
+    scale = (len(bars) - 1) / (high - low) if high > low else 0.0
+    return "".join(bars[round((value - low) * scale)] for value in shown)

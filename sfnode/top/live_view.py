@@ -1,0 +1,124 @@
+"""Looks at nodes once a second, and shows them: as a screen on a terminal, as lines anywhere else."""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import sys
+import termios
+import time
+import tty
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.live import Live
+
+from sfnode.reporter import Reporter
+from sfnode.status import progress_line
+from sfnode.top.node_view import NodeView, look
+from sfnode.top.screen import draw
+
+_LOOK_S: Final = 1.0
+_LINE_S: Final = 5.0  # between lines where they stay
+_QUIT: Final = "qQ\x03\x04"
+_SVG_COLUMNS: Final = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Viewing:
+    """How to show it.
+
+    Attributes:
+        is_once: one look, then end.
+        svg: write one look there as a picture, then end.
+    """
+
+    is_once: bool = False
+    svg: Path | None = None
+
+
+def show(directories: Sequence[Path], viewing: Viewing) -> bool:
+    """Show the nodes until the user quits, or once; returns whether all of them reported at the last look."""
+    views = [look(NodeView(directory=directory)) for directory in directories]
+    if viewing.svg is not None:
+        _save(views, viewing.svg)
+    elif viewing.is_once or not _can_live():
+        views = _print_lines(views, viewing.is_once)
+    else:
+        with suppress(KeyboardInterrupt):
+            views = _run_live(views)
+    return not any(view.trouble for view in views)
+
+
+def _can_live() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+
+
+def _save(views: Sequence[NodeView], path: Path) -> None:
+    console = Console(record=True, width=_SVG_COLUMNS, file=io.StringIO(), force_terminal=True)
+    console.print(draw(views))
+    console.save_svg(str(path), title="sfnode top")
+
+
+# --- lines
+
+
+def _print_lines(views: list[NodeView], is_once: bool) -> list[NodeView]:
+    """A line for each node every few seconds; ends once none of them reports."""
+    told: dict[Path, str] = {}
+    reporter = Reporter()
+    while True:
+        for view in views:
+            text = _line(view)
+            if text != told.get(view.directory):
+                reporter.event("node", f"{view.directory.name}: {text}")
+            told[view.directory] = text
+        if is_once or all(view.trouble for view in views):
+            return views
+        time.sleep(_LINE_S)
+        views = [look(view) for view in views]
+
+
+def _line(view: NodeView) -> str:
+    if view.trouble or view.status is None:
+        return view.trouble
+    return "; ".join([progress_line(view.status), *view.warnings()])
+
+
+# --- screen
+
+
+def _run_live(views: list[NodeView]) -> list[NodeView]:
+    console = Console()
+    is_ascii = not (console.encoding or "").lower().startswith("utf")
+    with _keys(), Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(draw(views, lines=console.height, is_ascii=is_ascii), refresh=True)
+            if _is_quit_pressed():
+                return views
+            views = [look(view) for view in views]
+
+
+@contextmanager
+def _keys() -> Iterator[None]:
+    """Keys come one by one, and are not shown."""
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setcbreak(sys.stdin)
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _is_quit_pressed() -> bool:
+    """Wait for a key until the next look is due."""
+    ready, _, _ = select.select([sys.stdin], [], [], _LOOK_S)
+    if not ready:
+        return False
+    typed = os.read(sys.stdin.fileno(), 64).decode("ascii", "ignore")
+    return not typed or any(key in typed for key in _QUIT)

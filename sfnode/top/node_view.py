@@ -1,0 +1,44 @@
+"""What a look at one data directory gives: a status, and why there is no newer one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from protocol.errors import OperatorError
+from sfnode.status import Status, describe_learning, judge, read_status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """One node as it was seen last.
+
+    Attributes:
+        status: the last that could be read; None: none yet.
+        trouble: why there is none now: the node has stopped, hangs, or was never there; empty while it reports.
+    """
+
+    directory: Path
+    status: Status | None = None
+    trouble: str = ""
+
+    def warnings(self) -> list[str]:
+        """What the operator should know, the worst first; each one a sentence without its full stop."""
+        if self.trouble or self.status is None:
+            return [self.trouble] if self.trouble else []
+        return [text for text in (judge(self.status)[1], describe_learning(self.status)) if text]
+
+
+def look(view: NodeView) -> NodeView:
+    """Look again; what was seen last stays where there is nothing newer."""
+    try:
+        return NodeView(directory=view.directory, status=read_status(view.directory))
+    except OperatorError as error:
+        return replace(view, trouble=_in_place_of(view, str(error)))
+
+
+def _in_place_of(view: NodeView, error: str) -> str:
+    """A node that was finished when it was seen last has not failed: it has left."""
+    if view.status is not None and view.status.is_over and error.startswith("no node runs"):
+        return f"the node has finished its run and stopped. Its model: sfnode export --data-dir {view.directory}"
+    return error

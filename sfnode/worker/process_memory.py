@@ -1,0 +1,27 @@
+"""What the processes take that this one has started: the training worker, first of all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+_TASKS: Final = Path("/proc/self/task")
+
+
+def children_bytes() -> int | None:
+    """Their resident memory in bytes; None where the system does not say. Takes a fraction of a millisecond."""
+    try:
+        children = {child for task in _TASKS.iterdir() for child in _read(task / "children")}
+    except OSError:
+        return None
+    page = os.sysconf("SC_PAGE_SIZE")
+    return sum(int(fields[1]) * page for child in sorted(children) if (fields := _read(Path("/proc", child, "statm"))))
+
+
+def _read(path: Path) -> list[str]:
+    """Its words; none of a process or thread that has just ended."""
+    try:
+        return path.read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []

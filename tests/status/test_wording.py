@@ -1,0 +1,83 @@
+"""What people read of a node: its line, its curve, its pace."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, replace
+
+import pytest
+
+from protocol.schema import from_plain_untrusted
+from sfnode.reporter import counted
+from sfnode.status import RecentRate, Status, progress_line, sparkline, thinned
+from sfnode.status.wording import own_admission, short_peer
+from tests.support.statuses import DETAIL, PEERS, STATUS
+
+
+def test_progress_line__node_at_work__has_time_speed_and_time_left() -> None:
+    line = progress_line(STATUS)
+    assert line[2] == line[5] == ":" and line[8:] == (
+        " step 120/500, loss 0.582, 480 updates, 3 peers, 6.0 kB/s, 1.5 steps/s, 4 min 13 s left"
+    )
+
+
+def test_progress_line__one_of_each__has_no_plural() -> None:
+    line = progress_line(replace(STATUS, updates=1, peers=1))
+    assert ", 1 update, 1 peer, " in line
+    assert [counted(count, "update") for count in (0, 1, 2, 1_200)] == [
+        "0 updates", "1 update", "2 updates", "1,200 updates",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"is_training": False, "step": 0}, "relaying, the run is at step 122/500"),
+        ({"is_admitted": False, "step": 0}, "following, the run is at step 122/500"),
+        ({"excluded_from": 7, "step": 7}, "following, the run is at step 122/500"),
+        ({"catching_up": 960}, "catching up 50 %"),
+    ],
+)
+def test_progress_line__node_without_steps_of_its_own__says_where_the_run_is(
+    changes: dict[str, bool | int], said: str
+) -> None:
+    assert said in progress_line(replace(STATUS, **changes))  # type: ignore[arg-type]
+
+
+def test_admission__relay_without_one__is_not_told_to_ask() -> None:
+    relay = replace(STATUS, is_training=False, is_admitted=False, admission="invite")
+    assert own_admission(relay) == "not needed: a relay contributes nothing"
+    assert "ask the owner" in own_admission(replace(relay, is_training=True))
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -1.0, 0.0, 1e30])
+def test_progress_line__odd_numbers_in_the_file__leaves_them_out(odd: float) -> None:
+    detail = replace(DETAIL, left_s=odd, steps_per_s=math.nan)
+    line = progress_line(replace(STATUS, time=math.nan, detail=detail))
+    assert line.startswith("step 120") and " left" not in line
+
+
+def test_recent_rate__window__forgets_what_is_older() -> None:
+    rate = RecentRate(10.0)
+    assert rate.take(0.0, 0.0) is None
+    assert [rate.take(float(now), 2.0 * now) for now in range(1, 30)] == [2.0] * 29
+    assert [rate.take(float(now), 58.0) for now in range(30, 60)][-1] == 0.0
+    assert rate.take(60.0, 1.0) is None  # a counter that fell begins anew
+
+
+def test_sparkline__curve__has_its_shape_and_width() -> None:
+    assert sparkline([1.0, 0.5, 0.0], 10) == "█▅▁"
+    assert sparkline([1.0, 0.5, 0.0], 10, is_ascii=True) == "#-_"
+    assert len(sparkline([float(n) for n in range(1_000)], 30)) == 30
+    assert sparkline([], 9) == "" and sparkline([math.nan, 2.0, 2.0], 9) == "▁▁"
+    assert thinned(range(100), 5)[0] == 0 and thinned(range(100), 5)[-1] == 99
+
+
+def test_short_peer__peers__are_told_apart() -> None:
+    assert len({short_peer(peer) for peer in PEERS}) == len(PEERS)
+
+
+def test_status__detail__survives_the_file() -> None:
+    """What is written as JSON is read again as it was."""
+    assert from_plain_untrusted(Status, json.loads(json.dumps(asdict(STATUS))), "status") == STATUS

@@ -1,0 +1,82 @@
+"""The screens of `sfnode top` fit into 80 columns and 24 lines, and say what matters in each state of a node."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from sfnode.status import News, Status
+from sfnode.top import NodeView
+from sfnode.top.screen import draw
+from tests.support.statuses import DETAIL, STATUS, peer_state
+
+START = replace(
+    STATUS, step=0, own_updates=0, updates=0, authors=0, loss=None, peers=0, expects_peers=False,
+    detail=replace(DETAIL, peers=(), losses=(), evaluations=(), best=None, own_updates=0, left_s=None,
+                   steps_per_s=None, lag_steps=0, run_step=0, news=()),
+)  # fmt: skip
+CATCHING_UP = replace(STATUS, catching_up=1_920, detail=replace(DETAIL, left_s=75.0))
+LOST = replace(
+    STATUS, peers=2,
+    detail=replace(DETAIL, peers=(peer_state(0), peer_state(1, is_equal=False)),
+                   news=(News(time=1.7e9, text="peer 12D3*bn3nt8 left: it did not answer for 120 s"),)),
+)  # fmt: skip
+FINISHED = replace(STATUS, step=500, is_finished=True, is_over=True, equal_peers=3)
+STATES = {"start": START, "catching up": CATCHING_UP, "training": STATUS, "peer lost": LOST, "finished": FINISHED}
+HOSTILE = replace(STATUS, run="a\x1b[2Jb" * 40, detail=replace(DETAIL, news=(News(time=1.7e9, text="x\x1b[2J" * 99),)))
+
+
+def lines(views: Sequence[NodeView], *, is_ascii: bool = False) -> list[str]:
+    console = Console(width=80, file=io.StringIO(), record=True)
+    console.print(draw(views, is_ascii=is_ascii))
+    return console.export_text().splitlines()
+
+
+def view(status: Status | None, trouble: str = "") -> NodeView:
+    return NodeView(directory=Path("/tmp/node"), status=status, trouble=trouble)
+
+
+@pytest.mark.parametrize("status", [*STATES.values(), HOSTILE])
+def test_screen__each_state__fits(status: Status) -> None:
+    crowd = replace(status, detail=replace(status.detail or DETAIL, peers=tuple(map(peer_state, [0, 1, 2] * 9))))
+    for each in (status, crowd):
+        found = lines([view(each)])
+        assert len(found) <= 24 and max(map(len, found)) <= 80
+        assert not any("\x1b" in line for line in found)
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("start", "alone: no other node is known"),
+        ("catching up", "catching up 25 %"),
+        ("training", "step 120/500, 1.5 steps/s, 4 min 13 s left"),
+        ("peer lost", "left: it did not answer for 120 s"),
+        ("finished", "finished, equal with 3 peers"),
+    ],
+)
+def test_screen__each_state__is_named(state: str, said: str) -> None:
+    assert any(said in line for line in lines([view(STATES[state])]))
+
+
+def test_screen__node_that_hangs__keeps_what_was_seen_and_says_so() -> None:
+    found = lines([view(STATUS, "the node on /tmp/node (pid 1) has not reported for 20 s: it hangs")])
+    assert any("it hangs" in line for line in found) and any("step 120/500" in line for line in found)
+
+
+def test_screen__several_nodes__is_a_row_for_each_and_their_warnings() -> None:
+    excluded = replace(STATUS, excluded_from=9)
+    found = lines([view(STATUS), view(excluded), view(None, "no node runs on /tmp/node")])
+    assert sum("step 120/500" in line for line in found) == 1
+    assert any("excluded by the owner from step 9 on" in line for line in found)
+    assert any("not seen" in line for line in found)
+
+
+def test_screen__terminal_without_unicode__gets_ascii() -> None:
+    assert "▁" in "".join(lines([view(STATUS)]))
+    assert "▁" not in "".join(lines([view(STATUS)], is_ascii=True))
