@@ -149,6 +149,7 @@ def test_page__a_neighbour_leaves__the_map_says_so(browser: Browser, training: M
     with served_in_thread(training.page()) as url, opened(browser, url) as tab:
         assert tab.locator("#map .node.near").count() == 4
         training.link(1, 2, 3)
+        training.advance(250, authors=9)
         tab.wait_for_selector("#map .node.gone", state="attached", timeout=5_000)
         assert tab.locator("#map .gone-text").text_content() == f"{signer(4).author.hex()[:8]} left"
         assert tab.locator("#map .node.near").count() == 3

@@ -13,7 +13,7 @@ from tests.repository.architecture import OURS, Module, parse_file, read_modules
 # Figure -> what it may be at most. Lower them when the tree gets better; raise one only with a reason in the commit.
 AT_MOST = {
     "rooms": 37,
-    "arrows": 210,
+    "arrows": 208,
     "arrows_in_circles": 0,
     "levels": 17,
     "rooms_seen_from_sfnode": 22,
