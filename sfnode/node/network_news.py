@@ -30,19 +30,19 @@ class NetworkNews:
         """What was said last, the newest last."""
         return tuple(self._latest)
 
-    def _remember(self, text: str) -> None:
-        self._latest.append(News(time=time.time(), text=text))
+    def _remember(self, text: str, *, is_bad: bool) -> None:
+        self._latest.append(News(time=time.time(), text=text, is_bad=is_bad))
 
     def tell_of_peer(self, event: Event) -> None:
         """Say who comes and goes."""
         match event:
             case PeerJoined():
                 self._reporter.event("peer_joined", f"peer {event.peer} joined", peer=event.peer)
-                self._remember(f"peer {short_peer(event.peer)} joined")
+                self._remember(f"peer {short_peer(event.peer)} joined", is_bad=False)
             case PeerLeft():
                 text = f"peer {event.peer} left: {event.reason}"
                 self._reporter.event("peer_left", text, peer=event.peer, reason=event.reason)
-                self._remember(f"peer {short_peer(event.peer)} left: {event.reason}")
+                self._remember(f"peer {short_peer(event.peer)} left: {event.reason}", is_bad=True)
             case _:
                 pass
 
@@ -59,7 +59,7 @@ class NetworkNews:
             report = reports[key]
             text = f"cannot reach {report.address}: {report.reason}{_describe_retry(report.retry_in_s)}"
             self._reporter.event("dial_failed", text, address=report.address, reason=report.reason)
-            self._remember(text)
+            self._remember(text, is_bad=True)
         self._dials = set(reports)
 
     def _tell_of_mapping(self, network: Network) -> None:
@@ -76,7 +76,7 @@ class NetworkNews:
         if memory.is_full != self._is_memory_full:
             self._is_memory_full = memory.is_full
             self._reporter.event("memory", describe_memory(memory), **asdict(memory))
-            self._remember(f"memory: {describe_memory(memory)}")
+            self._remember(f"memory: {describe_memory(memory)}", is_bad=memory.is_full)
 
 
 def _describe_retry(seconds: float) -> str:

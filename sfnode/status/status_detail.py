@@ -46,10 +46,11 @@ class LossPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """What happened, in words; ``time`` in seconds since 1970."""
+    """What happened, in words; ``time`` in seconds since 1970; ``is_bad``: it is better undone."""
 
     time: float
     text: str
+    is_bad: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

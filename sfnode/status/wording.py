@@ -91,7 +91,8 @@ def describe_stage(status: Status) -> str:
     if status.catching_up > status.updates:
         return f"catching up {100 * status.updates // status.catching_up} %"
     if status.is_finished:
-        return f"finished {status.steps} steps, {describe_end(status)}"
+        what = f"finished {status.steps} steps" if status.own_updates or status.is_training else "the run is finished"
+        return f"{what}, {describe_end(status)}"
     if status.is_training and status.is_admitted and status.excluded_from is None:
         return f"step {status.step}/{status.steps}"
     what = "following" if status.is_training else "relaying"

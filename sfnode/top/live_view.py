@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import select
 import sys
 import termios
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.live import Live
 
@@ -27,6 +29,7 @@ _LOOK_S: Final = 1.0
 _LINE_S: Final = 5.0  # between lines where they stay
 _QUIT: Final = "qQ\x03\x04"
 _SVG_COLUMNS: Final = 80
+_FONT_FROM_OUTSIDE: Final = re.compile(r"@font-face \{\{.*?\}\}\s*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +65,7 @@ def _can_live() -> bool:
 def _save(views: Sequence[NodeView], path: Path) -> None:
     console = Console(record=True, width=_SVG_COLUMNS, file=io.StringIO(), force_terminal=True)
     console.print(draw(views))
-    console.save_svg(str(path), title="sfnode top")
+    console.save_svg(str(path), title="sfnode top", code_format=_FONT_FROM_OUTSIDE.sub("", CONSOLE_SVG_FORMAT))
 
 
 # --- lines

@@ -29,10 +29,11 @@ from sfnode.status import (
 from sfnode.top.node_view import NodeView
 
 _LABEL_COLUMNS: Final = 9
-_BAR_COLUMNS: Final = 30
+_BAR_COLUMNS: Final = 18
 _CURVE_COLUMNS: Final = 30
 _PEERS_MAX: Final = 6  # more do not fit beside the rest into 24 lines
 _NEWS_MAX: Final = 3
+_NAME_COLUMNS: Final = 20
 _LINES: Final = 24
 _PARTS: Final = 1_000  # of a progress bar
 
@@ -103,13 +104,16 @@ def _progress(status: Status) -> RenderableType:
     grid = Table.grid(padding=(0, 1))
     share = min(1.0, done / total) if total else 0.0
     words = [_stage(status), describe_pace(status), describe_time_left(status)]
-    bar = ProgressBar(total=_PARTS, completed=int(_PARTS * share), width=_BAR_COLUMNS - 12, style="grey37")
+    bar = ProgressBar(total=_PARTS, completed=int(_PARTS * share), width=_BAR_COLUMNS)
+    bar.style, bar.complete_style, bar.finished_style = "grey37", "cyan", "green"
     style = "green" if status.is_finished else "bold"
     grid.add_row(bar, f"{100 * share:.0f} %", Text(", ".join(word for word in words if word), style=style))
     return grid
 
 
 def _stage(status: Status) -> str:
+    if status.catching_up > status.updates:
+        return "catching up"
     return f"finished, {describe_end(status)}" if status.is_finished else describe_stage(status)
 
 
@@ -146,7 +150,7 @@ def _equal(status: Status, detail: StatusDetail) -> Text:
     equal = sum(peer.is_equal for peer in detail.peers)
     if not count:
         return Text("no peers" if status.expects_peers else "alone: no other node is known", style="yellow")
-    line = Text(f"with {equal} of {counted(count, 'peer')}", style="green" if equal == count else "")
+    line = Text().append(f"with {equal} of {counted(count, 'peer')}", style="green" if equal == count else "")
     held = [peer.own_updates_min for peer in detail.peers if peer.own_updates_min]
     if held:
         line.append(f"; {len(held)} of them hold at least {min(held):,} of the own updates", style="dim")
@@ -207,17 +211,17 @@ def _news(news: Sequence[News]) -> Iterator[RenderableType]:
         yield Text()
     for each in news[-_NEWS_MAX:]:
         when = time.strftime("%H:%M:%S", time.localtime(each.time))
-        line = Text(f"{when} ", style="dim", no_wrap=True, overflow="ellipsis")
-        yield line.append(printable(each.text), style="not dim")
+        line = Text(no_wrap=True, overflow="ellipsis").append(f"{when} ", style="dim")
+        yield line.append(printable(each.text), style="yellow" if each.is_bad else "")
 
 
 # --- several nodes
 
 
 def _table_of(views: Sequence[NodeView]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("node", "stage", "loss", "held-out", "peers", "own", "left"):
-        table.add_column(name, no_wrap=True, overflow="ellipsis")
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
+    for name in ("node", "stage", "loss", "right", "peers", "own", "left"):
+        table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=_NAME_COLUMNS if name == "node" else None)
     for view in views:
         table.add_row(*(Text(printable(cell)) for cell in _cells(view)), style="dim" if view.trouble else "")
     return table
@@ -230,7 +234,7 @@ def _cells(view: NodeView) -> tuple[str, ...]:
     detail = status.detail
     accuracy = f"{100 * detail.evaluations[-1].accuracy:.1f} %" if detail and detail.evaluations else ""
     left = describe_time_left(status).removesuffix(" left")
-    stage = "finished" if status.is_finished else describe_stage(status)
+    stage = "finished" if status.is_finished else describe_stage(status).replace(", the run is at", "")
     return (
         view.directory.name,
         f"gone at step {status.step}" if view.trouble else stage,
