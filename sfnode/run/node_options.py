@@ -115,6 +115,7 @@ class JoinOptions:
     Attributes:
         invite: an invitation as text.
         is_relay: store, serve and flood, but do not train.
+        web: HOST:PORT to serve the node's page at; None: no page.
     """
 
     source: RunSource
@@ -125,6 +126,7 @@ class JoinOptions:
     sharing: SharingOptions = field(default_factory=SharingOptions)
     invite: str | None = None
     is_relay: bool = False
+    web: str | None = None
     is_exiting_when_finished: bool = False
 
 

@@ -2,7 +2,7 @@
 
 from sfnode.status.learning import describe_learning, has_fallen
 from sfnode.status.model_progress import ModelProgress, ModelStage, described_bytes
-from sfnode.status.node_status import Status, read_status
+from sfnode.status.node_status import Status, last_status, read_status
 from sfnode.status.recent_rate import LossSeries, RecentRate, thinned
 from sfnode.status.sparkline import sparkline
 from sfnode.status.status_detail import LossPoint, News, PeerState, StatusDetail
@@ -50,6 +50,7 @@ __all__ = [
     "described_bytes",
     "has_fallen",
     "judge",
+    "last_status",
     "own_admission",
     "progress_line",
     "read_status",

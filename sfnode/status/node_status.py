@@ -113,3 +113,12 @@ def read_status(directory: Path) -> Status:
     if age_s > _FRESH_S:
         raise OperatorError(f"the node on {directory} (pid {status.pid}) has not reported for {age_s:.0f} s: it hangs")
     return status
+
+
+def last_status(directory: Path) -> Status | None:
+    """What a node wrote last, whether it runs or not; None where that cannot be read."""
+    try:
+        data = json.loads(read_bytes(directory / STATUS_FILE, "the status file"))
+        return from_plain_untrusted(Status, data, "status")
+    except (OperatorError, ValueError, RecursionError, Malformed):
+        return None

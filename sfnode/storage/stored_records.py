@@ -47,6 +47,11 @@ class StoredRecords:
                 last = arrival
                 yield arrival, record
 
+    def count(self) -> int:
+        """How many records there are; a look through the index."""
+        with sqlite_errors(self._path):
+            return int(self._database.execute("SELECT count(*) FROM records").fetchone()[0])
+
     def statements(self) -> list[bytes]:
         """All of them, in the order of arrival."""
         with sqlite_errors(self._path):

@@ -15,7 +15,7 @@ from tests.support.commands import commands_below
 VERBS = frozenset(
     "Allow Apply Ask Calibrate Change Check Compare Compute Count Dial Do Draw Examine Exclude Fail Find "
     "Fine-tune Give Hold Join Keep Learn Let Listen Load Look Lower Make Measure Print Publish Put Read Repeat "
-    "Replace Run Say Scale Search Send Show Sign Start Stop Take Tell Train Try Use Verify Wait Write".split()
+    "Replace Run Say Scale Search Send Serve Show Sign Start Stop Take Tell Train Try Use Verify Wait Write".split()
 )
 WORDS_MIN = 4
 DEFAULT = re.compile(r"\s*\[default: [^]]*\]$")

@@ -20,7 +20,8 @@ LAYERS = {
     "protocol": TORCH | NETWORK | {"sfnode"},
     "sfnode.network": TORCH | {"sfnode.training", "sfnode.cli"},
     "sfnode.training": NETWORK | {"sfnode.network", "sfnode.cli"},
-    "sfnode.cli": TORCH,  # only inside functions: `sfnode status` must not wait for torch
+    # Only inside functions: `sfnode status` must not wait for torch, and runs without the extra `web`.
+    "sfnode.cli": TORCH | {"hypercorn", "starlette"},
 }
 
 

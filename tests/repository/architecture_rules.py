@@ -36,7 +36,8 @@ GLOBAL_RANDOMNESS = frozenset(
 RANDOMNESS_ALLOWED = {
     "sfnode.training.bench.mezo": "the baseline that `sfnode bench` compares with; its numbers reach no state",
 }
-LAZY_IMPORTERS = ("sfnode.cli", "tests")  # may import, inside a function, what leads to torch
+OF_EXTRAS = ("sfnode.web",)  # rooms that need an extra other than `train`: only the command line asks for them
+LAZY_IMPORTERS = ("sfnode.cli", "tests")  # may import, inside a function, what leads to torch or to an extra
 
 # (module, function) -> why a fault of any kind ends there: it must not take the host or the daemon down.
 CATCH_ALL = {
@@ -57,6 +58,8 @@ CATCH_ALL = {
         "sfnode.training.worker_process",
         "answer",
     ): "one request of the worker: its fault must not end the other nodes' sessions",
+    ("sfnode.web.viewers", "_look"): "what is shown of a node must not end it",
+    ("sfnode.web.server", "_serve"): "one browser's connection: the node and the other browsers go on",
     ("tests.simulation.world", "run_scenario"): "whatever escapes the core is a finding, and belongs to its seed",
     ("tests.fuzz.test_corpus", "_escapes"): "whatever escapes a decoder is a finding, and belongs to its input",
 }
@@ -150,7 +153,7 @@ def imports_on_top(module: Module) -> Iterator[str]:
     imports = ((function, node) for function in functions(module) for node in own_nodes(function))
     for function, node in imports:
         for name in imported_names(node):
-            leads_to_torch = name.partition(".")[0] in TORCH or name.startswith("sfnode.training")
+            leads_to_torch = name.partition(".")[0] in TORCH or name.startswith(("sfnode.training", *OF_EXTRAS))
             if not (may_be_lazy and leads_to_torch):
                 yield module.at(node, f"{function.name}() imports {name}")
 
@@ -288,9 +291,10 @@ def declared_dependencies(module: Module) -> Iterator[str]:
 
 @functools.cache
 def declared() -> frozenset[str]:
-    """Distributions that an install without development tools brings: the dependencies and the extra `train`."""
+    """Distributions that an install without development tools brings: the dependencies and the extras of users."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["train"]]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["train"], *extras["web"]]
     return frozenset(re.split(r"[^\w-]", requirement, maxsplit=1)[0].lower() for requirement in wanted)
 
 

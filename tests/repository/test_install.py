@@ -43,7 +43,7 @@ def test_lock__every_line__is_one_exact_version_and_no_place() -> None:
 
 def test_lock__requirements_of_sfnode_and_libp2p__are_all_pinned() -> None:
     install = installer()
-    wanted = [*install.requirements_of_sfnode(["train", "dev"]), *install.requirements_of_libp2p()]
+    wanted = [*install.requirements_of_sfnode(["train", "web", "dev"]), *install.requirements_of_libp2p()]
     needed = {install.name_of(line) for line in wanted if "python_version <" not in line}
     assert normalised(needed) - pinned() == set()
 
@@ -72,4 +72,4 @@ def test_install__libp2p__still_asks_for_the_package_that_is_left_out() -> None:
 def test_install__unknown_extra__names_those_that_exist() -> None:
     with pytest.raises(SystemExit) as stopped:
         installer().requirements_of_sfnode(["tarin"])
-    assert str(stopped.value) == "install: no extra tarin in pyproject.toml; there are dev, quantised, train"
+    assert str(stopped.value) == "install: no extra tarin in pyproject.toml; there are dev, quantised, train, web"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from protocol.errors import OperatorError
 from protocol.node import SnapshotUse
 from sfnode.cli.options import (
     DEFAULT_DATA_DIR,
@@ -23,6 +24,7 @@ from sfnode.cli.options import (
     together,
 )
 from sfnode.event_log import LEVELS
+from sfnode.page import LOOPBACK, PORT, parse_page_address
 from sfnode.run import (
     JoinOptions,
     NetworkOptions,
@@ -161,6 +163,26 @@ _sharing_options = group(
 )
 
 
+class _WebAddress(click.ParamType[str]):
+    name = "address"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            parse_page_address(value)
+        except OperatorError as error:
+            self.fail(str(error), param, ctx)
+        return value
+
+
+web_option = click.option(
+    "--web",
+    type=_WebAddress(),
+    is_flag=False,
+    flag_value=LOOPBACK,
+    metavar="[HOST:PORT]",
+    help="Serve a page that shows how the node is doing. Where other machines can reach it, a browser needs the token "
+    f"that the node prints.  [default: no page; without an address {LOOPBACK}:{PORT} or the next free port]",
+)
 exit_option = click.option(
     "--exit-when-finished",
     "is_exiting_when_finished",
@@ -183,6 +205,7 @@ join_options = group(
         is_flag=True,
         help="Do not train; only store, serve and pass on updates. This needs no torch.",
     ),
+    web_option,
     exit_option,
 )
 output_options = together(

@@ -7,7 +7,8 @@ import signal
 import trio
 
 from protocol.errors import OperatorError
-from sfnode.cli.extras import check_can_train
+from sfnode.cli.extras import check_can_serve_page, check_can_train
+from sfnode.cli.joining.page_of_node import page_served
 from sfnode.cli.joining.settings import Origin, Told, recall
 from sfnode.doctor import foresee_memory
 from sfnode.event_log import LEVELS, show_log
@@ -42,7 +43,9 @@ async def _run_until_stopped(options: JoinOptions, given: frozenset[str], report
         told = recall(options, given, find_data_directory(signed.manifest, options.source.data_dir))
         _check(told.options)
         config = await prepare(signed, told.options, reporter)
-        await _run(Daemon(config, reporter), told)
+        daemon = Daemon(config, reporter)
+        async with page_served(daemon, told.options.web):
+            await _run(daemon, told)
         nursery.cancel_scope.cancel()
 
 
@@ -50,6 +53,8 @@ def _check(options: JoinOptions) -> None:
     """What can be said before anything is made. OperatorError."""
     if options.network.upnp and not options.network.listen:
         raise OperatorError("--upnp needs a port to be let in at: add --listen /ip4/0.0.0.0/tcp/PORT")
+    if options.web is not None:
+        check_can_serve_page()
     if not options.is_relay and options.training.worker_socket is None:
         check_can_train()
 

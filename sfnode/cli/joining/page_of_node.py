@@ -1,0 +1,66 @@
+"""``sfnode join --web``: a page beside the node, for as long as it runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import trio
+
+from protocol.ledger import Ledger
+from sfnode.node import Daemon
+from sfnode.page import (
+    TOKEN_FILE,
+    LogTail,
+    Page,
+    PageAddress,
+    PageSource,
+    load_or_create_token,
+    open_page_socket,
+    parse_page_address,
+)
+
+
+@asynccontextmanager
+async def page_served(daemon: Daemon, where: str | None) -> AsyncIterator[None]:
+    """While the context lasts, serve the page of ``daemon`` at ``where``, HOST:PORT; None: nowhere. OperatorError."""
+    if where is None:
+        yield
+        return
+    from sfnode.web import PageAccess, serve_page
+
+    address = parse_page_address(where)
+    listener = open_page_socket(address)
+    port = listener.getsockname()[1]
+    access = PageAccess(host=address.host, port=port, token=_token(daemon, address, port))
+    tail = LogTail()
+    daemon.reporter.listeners.append(tail.take)  # after the token has been said
+    source = PageSource(ledger=partial(_ledger, daemon), pid=os.getpid(), tail=tail)
+    page = Page(daemon.config.data_dir, daemon.manifest, source)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_page, page, access, listener)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+def _ledger(daemon: Daemon) -> Ledger | None:
+    """None while the daemon reads the disk."""
+    return daemon.node.replica.ledger if hasattr(daemon, "node") else None
+
+
+def _token(daemon: Daemon, address: PageAddress, port: int) -> str | None:
+    """What browsers on other machines need; says where the page is."""
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    where = f"http://{host}:{port}/"
+    if address.is_loopback:
+        daemon.reporter.event("web", f"the page of this node: {where}", url=where)
+        return None
+    directory = daemon.config.data_dir
+    token, is_new = load_or_create_token(directory)
+    held = f"{where} (a new browser needs ?token=..., from {directory / TOKEN_FILE})"
+    how = f"{where}?token={token}" if is_new else held
+    warning = "whoever can read this network can read the page: over the internet, use a tunnel (docs/page.md)"
+    daemon.reporter.event("web", f"the page of this node: {how}", warning, url=where)
+    return token

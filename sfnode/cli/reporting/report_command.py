@@ -1,0 +1,28 @@
+"""``sfnode report``: the page of a run as one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sfnode.cli.options import FilePath, FolderPath
+from sfnode.page import write_report
+from sfnode.reporter import counting
+
+
+@click.command()
+@click.argument("data_dir", metavar="DIR", type=FolderPath)
+@click.option("--out", type=FilePath, required=True, help="Write the page to this file, which must not exist yet.")
+def report(data_dir: Path, out: Path) -> None:
+    """Write a page about a run, finished or not, as one file that any browser shows.
+
+    DIR is a node's data directory. Every update in it is verified first. The file needs no node and no network, and
+    holds no secret: names, addresses of peers and keys of authors are in it as others of the run see them.
+
+    \b
+    Example: sfnode report ~/.sfnode/my-run-0123456789ab --out run.html
+    """
+    with counting("verifying the ledger", "updates") as tell:
+        replica = write_report(data_dir.expanduser(), out.expanduser(), tell)
+    click.echo(f"{out}: {replica.ledger.updates:,} updates verified, state digest {replica.state_digest().hex()}")

@@ -1,0 +1,28 @@
+"""Door: `Page`. What a node shows to a browser, and the files it is shown with; serving them is `sfnode.web`'s."""
+
+from sfnode.page.address import LOOPBACK, PORT, PageAddress, open_page_socket, parse_page_address
+from sfnode.page.assets import ICON, INDEX, SCRIPTS, STYLE, asset
+from sfnode.page.log_tail import LogTail
+from sfnode.page.node_page import Page, PageSource, Sections
+from sfnode.page.report import write_report
+from sfnode.page.token import TOKEN_FILE, load_or_create_token
+
+__all__ = [
+    "ICON",
+    "INDEX",
+    "LOOPBACK",
+    "LogTail",
+    "PORT",
+    "Page",
+    "PageAddress",
+    "PageSource",
+    "SCRIPTS",
+    "STYLE",
+    "Sections",
+    "TOKEN_FILE",
+    "asset",
+    "load_or_create_token",
+    "open_page_socket",
+    "parse_page_address",
+    "write_report",
+]

@@ -1,0 +1,88 @@
+"""Where a page is served: HOST:PORT as it is typed."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.errors import OperatorError
+
+LOOPBACK: Final = "127.0.0.1"
+PORT: Final = 8420
+_PORTS: Final = 20  # nodes on one machine whose pages find a port each
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageAddress:
+    """Attributes:
+    port: None: `PORT`, or the next one that is free.
+    """
+
+    host: str
+    port: int | None
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return self.host == "localhost" or (_ip(self.host) is not None and ipaddress.ip_address(self.host).is_loopback)
+
+
+def parse_page_address(text: str) -> PageAddress:
+    """HOST, HOST:PORT or [IPV6]:PORT. OperatorError."""
+    host, port = _split(text)
+    is_port = port is None or (port.isascii() and port.isdecimal() and 0 < int(port) < 65536)
+    if not host or not is_port or (host != "localhost" and _ip(host) is None):
+        raise OperatorError(
+            f"--web {text!r} is not an address to serve the page at: write an IP address of this machine and a port, "
+            f"such as {LOOPBACK}:{PORT}; or leave it out, and write --web as the last option"
+        )
+    return PageAddress(host=host, port=None if port is None else int(port))
+
+
+def _split(text: str) -> tuple[str, str | None]:
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        return host if bracket else "", rest.removeprefix(":") if rest else None
+    if text.count(":") > 1:
+        return text, None
+    host, colon, port = text.partition(":")
+    return host, port if colon else None
+
+
+def _ip(host: str) -> str | None:
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return None
+
+
+def open_page_socket(address: PageAddress) -> socket.socket:
+    """A socket that listens there. OperatorError when the port, or each of those that may be taken, is in use."""
+    ports = range(PORT, PORT + _PORTS) if address.port is None else (address.port,)
+    reason = ""
+    for port in ports:
+        try:
+            return _listening(address.host, port)
+        except OSError as error:
+            reason = error.strerror or str(error)
+    where = f"ports {ports[0]} to {ports[-1]}" if len(ports) > 1 else f"port {ports[0]}"
+    raise OperatorError(
+        f"the page cannot be served at {address.host}, {where}: {reason}. Name another address with --web HOST:PORT, "
+        "or leave --web away"
+    )
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(where)
+        listener.listen(16)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

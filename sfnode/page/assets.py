@@ -1,0 +1,57 @@
+"""The files of the page, as they lie in the package: hand-written, and asking for nothing from outside."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+_FOLDER: Final = Path(__file__).parent / "static"
+SCRIPTS: Final = ("marks.js", "charts.js", "map.js", "page.js")  # in this order: each uses those before it
+STYLE: Final = "page.css"
+INDEX: Final = "index.html"
+ICON: Final = "icon.svg"
+_DATA: Final = '<script type="application/json" id="view"></script>'
+
+
+@cache
+def asset(name: str) -> bytes:
+    """Content of one of the files named here."""
+    return (_FOLDER / name).read_bytes()
+
+
+def single_file(sections: object) -> bytes:
+    """The page with all that it needs inside, showing ``sections``; it allows itself no more than that."""
+    style = asset(STYLE).decode()
+    script = "\n".join(asset(name).decode() for name in SCRIPTS)
+    icon = f"data:image/svg+xml;base64,{base64.b64encode(asset(ICON)).decode()}"
+    policy = (
+        f"default-src 'none'; style-src '{_source(style)}'; script-src '{_source(script)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    text = asset(INDEX).decode()
+    for name in SCRIPTS:
+        text = _replaced(text, f'<script src="{name}" defer></script>\n', "")
+    text = _replaced(text, "<!-- policy -->", f'<meta http-equiv="Content-Security-Policy" content="{policy}">')
+    text = _replaced(text, f'<link rel="stylesheet" href="{STYLE}">', f"<style>{style}</style>")
+    text = _replaced(text, f'href="{ICON}"', f'href="{icon}"')
+    text = _replaced(text, _DATA, f"{_DATA.removesuffix('</script>')}{_embedded(sections)}</script>")
+    return _replaced(text, "</body>", f"<script>{script}</script>\n</body>").encode()
+
+
+def _replaced(text: str, old: str, new: str) -> str:
+    assert text.count(old) == 1, old
+    return text.replace(old, new)
+
+
+def _source(text: str) -> str:
+    """What a content policy calls this inline text."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _embedded(data: object) -> str:
+    """JSON that no text in it can end: names and lines of the log may come from strangers."""
+    return json.dumps(data).replace("<", "\\u003c")

@@ -1,0 +1,34 @@
+"""The last lines of what a node has said, for those who look at its page."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import deque
+from typing import Final
+
+from sfnode.reporter import printable
+
+_LINES_MAX: Final = 100
+_LENGTH_MAX: Final = 400  # characters of a line; a peer's text may be long
+
+_SECRET: Final = re.compile(r"\b(invite:|sfnode:)\S+")  # an address of the run may hold an invitation
+
+LogLine = tuple[float, int, str]  # seconds since 1970, level of Python's ``logging``, text
+
+
+class LogTail:
+    """A reporter tells it of every event; the oldest lines go."""
+
+    def __init__(self) -> None:
+        self._lines: deque[LogLine] = deque(maxlen=_LINES_MAX)
+
+    def take(self, level: int, lines: tuple[str, ...]) -> None:
+        """Keep what was said just now, without what lets its reader into the run."""
+        texts = (_SECRET.sub(r"\1...", printable(line))[:_LENGTH_MAX] for line in lines)
+        self._lines.extend((round(time.time(), 1), level, text) for text in texts)
+
+    @property
+    def lines(self) -> list[LogLine]:
+        """Oldest first."""
+        return list(self._lines)

@@ -1,0 +1,146 @@
+"""What one node's page shows, as sections of plain values: of a node that runs, or of what it has left on the disk."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import OperatorError
+from protocol.ledger import Ledger
+from protocol.run import Manifest
+from sfnode import __version__
+from sfnode.network import author_of_peer
+from sfnode.page.contributions import Contribution, contributions
+from sfnode.page.log_tail import LogTail
+from sfnode.page.run_facts import run_facts
+from sfnode.status import (
+    PeerState,
+    Status,
+    describe_learning,
+    describe_pace,
+    describe_stage,
+    describe_time_left,
+    judge,
+    last_status,
+)
+from sfnode.storage import best_of, has_become_worse, read_evaluations
+
+AUTHORS_MAX: Final = 60  # most updates first; the page says how many more there are
+
+# An address of the run may hold an invitation; what is in `detail` has sections of its own.
+_NOT_SHOWN: Final = frozenset({"join", "pid", "detail"})
+
+Sections = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageSource:
+    """What the page cannot read from the data directory.
+
+    Attributes:
+        ledger: the node's; None while it is being read.
+        pid: of the node's process, whose status counts; None: no node, whatever the last one wrote counts.
+        tail: what the node has said.
+    """
+
+    ledger: Callable[[], Ledger | None]
+    pid: int | None = None
+    tail: LogTail = field(default_factory=LogTail)
+
+
+class Page:
+    """The page of the node of one data directory."""
+
+    def __init__(self, directory: Path, manifest: Manifest, source: PageSource) -> None:
+        self._directory, self._manifest, self._source = directory, manifest, source
+
+    def sections(self) -> Sections:
+        """By their names; each is JSON. Milliseconds."""
+        status = self._status()
+        detail = None if status is None else status.detail
+        return {
+            "run": self._run(),
+            "status": None if status is None else _status(status),
+            "evaluations": self._evaluations(),
+            "losses": [] if detail is None else [(each.step, round(each.loss, 5)) for each in detail.losses],
+            **self._authors(status),
+            "neighbours": [] if detail is None else [_neighbour(each) for each in detail.peers],
+            "log": self._source.tail.lines,
+        }
+
+    def _status(self) -> Status | None:
+        """The last that was written, if it can be read and is of the right process."""
+        status = last_status(self._directory)
+        return status if status is not None and self._source.pid in (None, status.pid) else None
+
+    def _run(self) -> Sections:
+        manifest = self._manifest
+        return {
+            "name": manifest.name,
+            "id": manifest.run_id.hex(),
+            "steps": manifest.steps,
+            "is_live": self._source.pid is not None,
+            "version": __version__,
+            "facts": run_facts(manifest),
+        }
+
+    def _evaluations(self) -> Sections:
+        try:
+            found = read_evaluations(self._directory)
+        except OperatorError:
+            found = []
+        best = best_of(found)
+        return {
+            "points": [(each.step, round(each.loss, 5), round(each.accuracy, 5)) for each in found],
+            "best_step": None if best is None else best.step,
+            "is_worse": has_become_worse(found),
+        }
+
+    def _authors(self, status: Status | None) -> Sections:
+        ledger = self._source.ledger()
+        found = [] if ledger is None else contributions(ledger, self._manifest)
+        own = "" if status is None else status.author
+        return {"authors": [_author(each, own) for each in _shown(found, own)], "authors_in_all": len(found)}
+
+
+def _shown(found: Sequence[Contribution], own: str) -> list[Contribution]:
+    """The first ones, and this node's in any case."""
+    later = [each for each in found[AUTHORS_MAX:] if each.author.hex() == own]
+    return [*found[: AUTHORS_MAX - len(later)], *later]
+
+
+def _status(status: Status) -> Sections:
+    shown = {name: value for name, value in dataclasses.asdict(status).items() if name not in _NOT_SHOWN}
+    words = {
+        "trouble": judge(status)[1] or describe_learning(status),
+        "stage": describe_stage(status),
+        "pace": describe_pace(status),
+        "left": describe_time_left(status),
+    }
+    return {**shown, "words": words}
+
+
+def _neighbour(each: PeerState) -> Sections:
+    return {
+        "author": author_of_peer(each.peer).hex(),
+        "address": each.address,
+        "is_outbound": each.is_outbound,
+        "delay_ms": each.rtt_ms,
+        "updates": each.updates,
+        "is_equal": each.is_equal,
+    }
+
+
+def _author(each: Contribution, own: str) -> Sections:
+    return {
+        "author": each.author.hex(),
+        "is_own": each.author.hex() == own,
+        "updates": each.updates,
+        "void_slots": each.void_slots,
+        "last_step": each.last_step,
+        "excluded_from": each.excluded_from,
+        "cells": each.cells,
+    }

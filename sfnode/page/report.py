@@ -1,0 +1,56 @@
+"""``sfnode report``: the page of a run as one file, from what a data directory holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from protocol.errors import OperatorError
+from protocol.state import Replica
+from sfnode.page.assets import single_file
+from sfnode.page.node_page import Page, PageSource, Sections
+from sfnode.storage import (
+    LEDGER_FILE,
+    StoredRecords,
+    read_manifest,
+    reading,
+    replay,
+    replay_statements,
+    write_durably,
+)
+
+Tally = Callable[[int, int], None]  # hears how many records of how many are done
+
+
+def write_report(directory: Path, path: Path, tell: Tally) -> Replica:
+    """Verify every record of ``directory`` and write the page to ``path``; a node may be running there.
+
+    OperatorError; StorageDamagedError: the ledger is damaged.
+    """
+    if path.exists():
+        raise OperatorError(f"{path} exists: choose another name, or delete it first")
+    manifest = read_manifest(directory).manifest
+    with reading(directory) as stored:
+        replica = Replica(manifest, stored.archive)
+        replay_statements(replica, stored.statements(), directory / LEDGER_FILE)
+        replay(replica, _told(stored, tell), directory / LEDGER_FILE)
+        page = Page(directory, manifest, PageSource(ledger=lambda: replica.ledger))
+        write_durably(path, single_file({**page.sections(), "verified": _verified(replica)}))
+    return replica
+
+
+def _told(stored: StoredRecords, tell: Tally) -> Iterator[tuple[int, bytes]]:
+    total = stored.count()
+    for number, row in enumerate(stored.records(), start=1):
+        tell(number, total)
+        yield row
+
+
+def _verified(replica: Replica) -> Sections:
+    return {
+        "time": round(time.time()),
+        "updates": replica.ledger.updates,
+        "ledger_root": replica.ledger.root().hex(),
+        "state_digest": replica.state_digest().hex(),
+    }

@@ -1,0 +1,35 @@
+"""The manifest in words, for people."""
+
+from __future__ import annotations
+
+from protocol.run import Manifest
+from sfnode.reporter import counted
+from sfnode.status import describe_admission
+
+Fact = tuple[str, str]
+
+
+def run_facts(manifest: Manifest) -> list[Fact]:
+    """(name, value), in the order in which they are read."""
+    task, method, schedule = manifest.task, manifest.method, manifest.schedule
+    labels = ", ".join(repr(word) for word in task.label_words)
+    return [
+        ("Run", manifest.name),
+        ("Run id", manifest.run_id.hex()),
+        ("Owner", manifest.owner),
+        ("Admission", describe_admission(manifest)),
+        ("Authors at most", f"{manifest.authors_max:,}"),
+        ("Model", f"{manifest.model.id} {manifest.model.revision[:12]}".strip()),
+        ("Trained", f"{len(manifest.tensors):,} tensors"),
+        ("Task", task.kind.value),
+        ("Template", task.template),
+        *([("Labels", labels)] if labels else []),
+        ("Lowers", task.objective.value),
+        ("Data", task.data),
+        ("Rows of a batch", f"{task.batch_rows:,}, of at most {task.max_tokens:,} tokens"),
+        ("Steps", f"{manifest.steps:,}, and {manifest.staleness} ahead of the slowest at most"),
+        ("Subspace", f"{method.basis.value} basis, rank {method.rank}, renewed each {method.epoch_steps:,} steps"),
+        ("Directions", f"{method.directions} of a step, {method.core.value}, on {counted(method.sides, 'side')}"),
+        ("Distance", f"2^{method.epsilon_exp}"),
+        ("Learning rate", f"{schedule.kind.value}, weights {schedule.weight_start} to {schedule.weight_end}"),
+    ]

@@ -1,0 +1,29 @@
+"""The secret that lets a browser on another machine see the page: a file beside the node's key."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import OperatorError
+from sfnode.storage import read_bytes, write_durably
+
+TOKEN_FILE: Final = "web.token"
+_BYTES: Final = 24  # 192 bits: nobody guesses it, and it still fits on a line
+_LENGTH: Final = 32
+
+
+def load_or_create_token(directory: Path) -> tuple[str, bool]:
+    """The token of a data directory, and whether it is new. OperatorError."""
+    path = directory / TOKEN_FILE
+    if not path.exists():
+        token = secrets.token_urlsafe(_BYTES)
+        write_durably(path, f"{token}\n".encode(), mode=0o600)
+        return token, True
+    if path.stat().st_mode & 0o077:
+        raise OperatorError(f"other users of this machine can read {path}. Remove it: the next start makes a new token")
+    token = read_bytes(path, "the page's token").decode("ascii", "replace").strip()
+    if len(token) != _LENGTH:
+        raise OperatorError(f"{path} holds no token of {_LENGTH} characters. Remove it: the next start makes a new one")
+    return token, False

@@ -1,0 +1,9 @@
+"""Door: `serve_page`. A node's page over HTTP, on trio: hypercorn speaks the protocol, starlette finds the answer.
+
+Only those who have the extra `web` can import this room; the command line does so where somebody asks for a page.
+"""
+
+from sfnode.web.access import PageAccess
+from sfnode.web.server import serve_page
+
+__all__ = ["PageAccess", "serve_page"]

@@ -1,0 +1,129 @@
+"""Who may see a page, decided from the head of a request before anything else looks at it."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_HEADERS: Final = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+_NO_TOKEN: Final = (
+    "This page needs its token. The node said the whole address, with ?token=..., when it made the token; it is kept "
+    "in the file web.token of the node's data directory.\n"
+)
+_WRONG_NAME: Final = (
+    "This page is not served under this name: open it by the IP address that the node said, or as localhost.\n"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageAccess:
+    """Attributes:
+    host: IP address or name that the page is served at.
+    port: part of the cookie's name, since browsers send cookies to all ports of a host.
+    token: what a browser must show; None: nothing, since only this machine can reach the page.
+    """
+
+    host: str
+    port: int
+    token: str | None
+
+    @property
+    def cookie(self) -> str:
+        """The name under which a browser keeps the token."""
+        return f"sfnode_{self.port}"
+
+    def refusal(self, request: Request) -> Response | None:
+        """Why a request is not answered, if so."""
+        if not self._is_ours(request.headers.get("host", "")):
+            return PlainTextResponse(_WRONG_NAME, 421)
+        if _is_of_another_site(request.headers):
+            return PlainTextResponse("Another site asks for this page.\n", 403)
+        if request.method != "GET":
+            return PlainTextResponse("This page can only be read.\n", 405, {"allow": "GET"})
+        return None if self.token is None else self._ask(request, self.token)
+
+    def _is_ours(self, host: str) -> bool:
+        """Whether a Host header names us: a name of somebody else's may lead here, too (DNS rebinding).
+
+        An IP address cannot be rebound. Any port is good: a tunnel may have another one at its other end.
+        """
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+        return name in ("localhost", self.host) or _is_ip(name.removeprefix("[").removesuffix("]"))
+
+    def _ask(self, request: Request, token: str) -> Response | None:
+        given = request.query_params.get("token")
+        if given is not None and _is_equal(given, token):
+            return self._remembering(token)
+        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+        is_shown = _is_equal(bearer, token) or _is_equal(_cookie(request.headers, self.cookie), token)
+        return None if is_shown else PlainTextResponse(_NO_TOKEN, 401)
+
+    def _remembering(self, token: str) -> Response:
+        """The token leaves the address bar, and the browser keeps it where no script can read it."""
+        response = RedirectResponse("/", 303)
+        response.set_cookie(self.cookie, token, max_age=30 * 86_400, httponly=True, samesite="strict")
+        return response
+
+
+def _is_ip(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_of_another_site(headers: Headers) -> bool:
+    """Whether a page of another site makes the browser ask; following a link from there is another matter."""
+    return headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate"
+
+
+def _is_equal(given: str, token: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
+
+
+def _cookie(headers: Headers, name: str) -> str:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(name)
+    except CookieError:
+        return ""
+    return found.value if found else ""
+
+
+class Gate:
+    """Lets pass who may see the page, and puts the headers on every answer that keep a browser from doing harm."""
+
+    def __init__(self, app: ASGIApp, access: PageAccess) -> None:
+        self._app, self._access = app, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request (ASGI)."""
+        if scope["type"] != "http":
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                added = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
+                message = {**message, "headers": [*message.get("headers", []), *added]}
+            await send(message)
+
+        answer = self._access.refusal(Request(scope)) or self._app
+        await answer(scope, receive, send_guarded)

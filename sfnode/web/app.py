@@ -1,0 +1,61 @@
+"""What is answered to a browser. There is nothing but reading: no request changes anything in the node."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Final
+
+import trio
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from sfnode.page import ICON, INDEX, SCRIPTS, STYLE, asset
+from sfnode.web.access import Gate, PageAccess
+from sfnode.web.viewers import Viewers
+
+_TYPES: Final = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+_STREAM: Final = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
+
+
+def page_app(viewers: Viewers, access: PageAccess) -> Starlette:
+    """Answers for the page, its files and its stream of changes, to those who may see it."""
+    files = [Route(f"/{name}", _file) for name in (*SCRIPTS, STYLE, ICON)]
+    routes = [Route("/", _file), Route("/events", _Events(viewers), methods=["GET"]), *files]
+    return Starlette(routes=routes, middleware=[Middleware(Gate, access=access)])
+
+
+async def _file(request: Request) -> Response:
+    name = request.url.path.removeprefix("/") or INDEX
+    return Response(asset(name), media_type=_TYPES[PurePath(name).suffix])
+
+
+class _Events:
+    """The stream of changes: one browser at each place, until it leaves."""
+
+    def __init__(self, viewers: Viewers) -> None:
+        self._viewers = viewers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request (ASGI)."""
+        with self._viewers.place() as is_free:
+            if not is_free:
+                full = PlainTextResponse("Too many browsers look at this page.\n", 503, {"retry-after": "30"})
+                await full(scope, receive, send)
+                return
+            await send({"type": "http.response.start", "status": 200, "headers": _STREAM})
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._tell, send)
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                nursery.cancel_scope.cancel()
+
+    async def _tell(self, send: Send) -> None:
+        seen = 0
+        while True:
+            event, seen = self._viewers.event_since(seen), self._viewers.looks
+            await send({"type": "http.response.body", "body": event, "more_body": True})
+            await self._viewers.wait_beyond(seen)

@@ -1,0 +1,82 @@
+"""What the browsers that look at a page are told: each of them all sections once, then those that have changed.
+
+Nothing is kept for a browser that is slow: it gets the newest sections when it is ready for more.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import trio
+
+from sfnode.event_log import log
+from sfnode.page import Page
+
+VIEWERS_MAX: Final = 8
+_LOOK_S: Final = 1.0
+_SILENCE_S: Final = 20.0  # then a comment is sent: proxies and browsers give up on a stream that says nothing
+
+
+class Viewers:
+    """Looks at a page once a second, and makes its sections only while somebody watches."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._texts: dict[str, str] = {}
+        self._changed: dict[str, int] = {}  # section -> number of the look that found it new
+        self.looks = 0
+        self._news = trio.Event()
+        self._watching = 0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self._look()
+            await trio.sleep(_LOOK_S)
+
+    @contextmanager
+    def place(self) -> Iterator[bool]:
+        """A place among the viewers while the context lasts; False: all are taken."""
+        if self._watching >= VIEWERS_MAX:
+            yield False
+            return
+        self._watching += 1
+        try:
+            if self._watching == 1:
+                self._look()
+            yield True
+        finally:
+            self._watching -= 1
+
+    def event_since(self, look: int) -> bytes:
+        """A server-sent event with the sections that have changed since, or a comment where none has."""
+        fresh = [f'"{name}":{self._texts[name]}' for name, changed in self._changed.items() if changed > look]
+        return f"data: {{{','.join(fresh)}}}\n\n".encode() if fresh else b": still here\n\n"
+
+    async def wait_beyond(self, look: int) -> None:
+        """Until there is something new since, or a sign of life is due."""
+        with trio.move_on_after(_SILENCE_S):
+            while self.looks == look:
+                await self._news.wait()
+
+    def _look(self) -> None:
+        """A page that cannot be made is said in the log, and is made again the next time."""
+        try:
+            if self._watching:
+                self._refresh()
+        except Exception:
+            log(logging.ERROR, "page_failed", is_failure=True)
+
+    def _refresh(self) -> None:
+        texts = {name: json.dumps(section, separators=(",", ":")) for name, section in self._page.sections().items()}
+        fresh = [name for name, text in texts.items() if self._texts.get(name) != text]
+        if fresh:
+            self.looks += 1
+            self._texts = texts
+            self._changed |= dict.fromkeys(fresh, self.looks)
+            self._news.set()
+            self._news = trio.Event()

@@ -1,0 +1,89 @@
+"""What a page shows of a data directory, and what it never shows."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sfnode.page.log_tail import LogTail
+from sfnode.page.node_page import AUTHORS_MAX, Page, PageSource
+from tests.support.ledgers import ledger_of, seal, signer
+from tests.support.made_pages import MadeNode
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeNode:
+    node = MadeNode(tmp_path)
+    node.link(1, 2)
+    node.advance(60)
+    return node
+
+
+def sections(page: Page) -> dict[str, Any]:
+    """As a browser gets them."""
+    plain: dict[str, Any] = json.loads(json.dumps(page.sections()))
+    return plain
+
+
+def test_page__node_at_work__shows_where_it_stands(made: MadeNode) -> None:
+    shown = sections(made.page())
+    assert (shown["status"]["step"], shown["run"]["steps"], shown["run"]["is_live"]) == (60, 400, True)
+    assert shown["status"]["words"]["stage"] == "step 60/400" and shown["status"]["words"]["pace"] == "2.5 steps/s"
+    assert shown["losses"][-1] == [55, 0.65889]
+    assert shown["evaluations"]["points"][-1] == [60, 0.63333, 0.56]
+    assert shown["evaluations"]["best_step"] == 60
+    assert [(each["updates"], each["is_own"]) for each in shown["authors"]] == [(60, True), (40, False), (20, False)]
+    assert [each["author"] for each in shown["neighbours"]] == [signer(1).author.hex(), signer(2).author.hex()]
+
+
+def test_page__status_of_an_earlier_process__is_not_shown(made: MadeNode) -> None:
+    made.advance(60, pid=1)
+    assert sections(made.page())["status"] is None
+
+
+def test_page__files_that_cannot_be_read__leave_their_sections_empty(made: MadeNode) -> None:
+    for name in ("status.json", "evaluations.json"):
+        (made.directory / name).write_text("{")
+    shown = sections(made.page())
+    assert (shown["status"], shown["evaluations"]["points"]) == (None, [])
+
+
+def test_page__ledger_not_read_yet__shows_no_author(made: MadeNode) -> None:
+    made.ledger = None
+    assert sections(made.page())["authors"] == []
+
+
+def test_page__more_authors_than_it_shows__this_node_is_among_them(made: MadeNode) -> None:
+    others = [seal(made.manifest, author, step) for author in range(1, AUTHORS_MAX + 5) for step in range(2)]
+    made.ledger = ledger_of(made.manifest, [*others, seal(made.manifest, 0, 0)])
+    shown = sections(made.page())
+    assert (len(shown["authors"]), shown["authors_in_all"]) == (AUTHORS_MAX, AUTHORS_MAX + 5)
+    assert shown["authors"][-1]["is_own"]
+
+
+def test_page__invitation_in_an_address__is_nowhere(made: MadeNode) -> None:
+    secret = "invite:F2-X-FWDE4"
+    made.advance(60, join=f"sfnode:6f1c@/ip4/203.0.113.7/tcp/4001/p2p/12D3?{secret}")
+    made.tail.take(logging.INFO, (f"others join with: sfnode join sfnode:6f1c@...?{secret} now", f"use {secret}"))
+    text = json.dumps(made.page().sections())
+    assert "F2-X-FWDE4" not in text
+    assert "others join with: sfnode join sfnode:... now" in text
+
+
+def test_log_tail__very_many_long_lines__keeps_the_last_ones_short() -> None:
+    tail = LogTail()
+    for number in range(1_000):
+        tail.take(logging.INFO, (f"{number} \x1b[2J" + "x" * 10_000,))
+    assert len(tail.lines) == 100
+    assert tail.lines[-1][2].startswith("999 \\x1b[2Jx") and len(tail.lines[-1][2]) == 400
+
+
+def test_page__without_a_node__takes_whatever_status_there_is(made: MadeNode) -> None:
+    made.advance(60, pid=1)
+    page = Page(made.directory, made.manifest, PageSource(ledger=lambda: made.ledger))
+    shown = sections(page)
+    assert (shown["status"]["step"], shown["run"]["is_live"]) == (60, False)
