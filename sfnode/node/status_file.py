@@ -9,14 +9,16 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from protocol.crypto import Author
 from protocol.errors import OperatorError
+from protocol.ledger import Roster, Statement
 from protocol.node import Node
 from protocol.run import AdmissionKind, Manifest
 from protocol.schema import Malformed, from_plain_untrusted
 from sfnode.network import MemoryState, Network
 from sfnode.node.model_progress import ModelProgress
 from sfnode.reporter import Reporter, format_rate
-from sfnode.run import NODE_FILE, address_for_others
+from sfnode.run import NODE_FILE, address_for_others, string_for_others
 from sfnode.storage import STATUS_FILE, is_locked, read_bytes, read_manifest, write_json
 from sfnode.worker import Trainer
 
@@ -46,9 +48,10 @@ class Status:
         payload_bytes: of the records held: what the updates weigh without frames and copies.
         model: how far the model is on its way into the worker; None once it is there, and for a relay.
         join: what others give to `sfnode join`; empty where they cannot dial this node.
+        join_string: the same with all that a joiner needs, but for an invitation.
         admission: who may contribute to the run, in words.
         is_admitted: whether this node's key may contribute; exclusions are another matter.
-        is_invitation_used: whether another node has used this node's invitation, too, so that it admits neither.
+        is_invitation_used: whether others have used this node's invitation, too, so that it admits nobody.
         excluded_from: first step from which on the owner has excluded this node's key; None when it has not.
         authors_excluded: by the owner.
         memory: of the node's own process, without its worker.
@@ -95,13 +98,19 @@ class Status:
     authors_excluded: int
     memory: MemoryState
     time: float
+    join_string: str
 
 
 class StatusWriter:
     """Takes snapshots of one node, writes them to a file, and renders the progress line."""
 
-    def __init__(self, path: Path, pid: int, reporter: Reporter) -> None:
+    def __init__(
+        self, path: Path, pid: int, reporter: Reporter, claim: Statement | None = None, data_bytes: int = 0
+    ) -> None:
+        """``claim``: that of the invitation which this node was given. ``data_bytes``: of public data that it gives."""
         self._path = path
+        self._claim = claim
+        self._data_bytes = data_bytes
         self._pid = pid
         self._reporter = reporter
         self._is_written = True
@@ -170,12 +179,18 @@ class StatusWriter:
             join=str(address_for_others(node.manifest.run_id, network.addresses)),
             admission=describe_admission(node.manifest),
             is_admitted=ledger.roster.is_admitted(node.author),
-            is_invitation_used=ledger.roster.has_void_claim(node.author),
+            is_invitation_used=self._is_invitation_used(ledger.roster, node.author),
             excluded_from=ledger.roster.excluded_from(node.author),
             authors_excluded=len(ledger.roster.excluded()),
             memory=totals.memory,
             time=time.time(),
+            join_string=string_for_others(node.manifest, network.addresses, self._data_bytes),
         )
+
+    def _is_invitation_used(self, roster: Roster, author: Author) -> bool:
+        """Whether two others have claimed it, so that this node's claim was not even kept; or one has, beside it."""
+        is_void = self._claim is not None and len(roster.held(self._claim.key)) > 1
+        return is_void or roster.has_void_claim(author)
 
 
 def read_status(directory: Path) -> Status:

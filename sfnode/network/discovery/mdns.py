@@ -39,9 +39,10 @@ Found = Callable[[Address], None]
 class LocalDiscovery:
     """``run`` it in a nursery. ``found`` is called with addresses that carry a peer id."""
 
-    def __init__(self, *, peer: PeerId, listening: Callable[[], tuple[Address, ...]], found: Found) -> None:
-        """``listening``: what the node listens on at that moment."""
+    def __init__(self, *, peer: PeerId, run: str, listening: Callable[[], tuple[Address, ...]], found: Found) -> None:
+        """``run``: its tag. ``listening``: what the node listens on at that moment."""
         self._peer = peer
+        self._run = run
         self._listening = listening
         self._found = found
         self._label = secrets.token_hex(16).encode("ascii")
@@ -86,11 +87,11 @@ class LocalDiscovery:
         match decode_untrusted(packet):
             case Query():
                 self._answer()
-            case Announcement(addresses=texts):
+            case Announcement(addresses=texts, run=run) if run in ("", self._run):  # an older release does not say
                 for address in believable(texts, source):
                     if address.peer != self._peer:
                         self._found(address)
-            case None:
+            case Announcement() | None:
                 pass
 
     def _answer(self) -> None:
@@ -113,7 +114,7 @@ class LocalDiscovery:
             if address.kind == "ip4" and (address.is_wildcard or address.host == host)
         )
         if own:
-            self._send(index, encode_announcement(self._label, own[: bounds.MDNS_ADDRESSES_MAX]))
+            self._send(index, encode_announcement(self._label, own[: bounds.MDNS_ADDRESSES_MAX], self._run))
 
     def _interfaces(self) -> list[int]:
         """All but loopback: nodes on one machine hear each other over its other interfaces."""
