@@ -26,7 +26,7 @@ from protocol.wire import (
 )
 from sfnode.event_log import log
 from sfnode.network import bounds
-from sfnode.network.discovery import Dialler, LocalDiscovery, MappingReport, PeerExchange, PortMapper, run_tag
+from sfnode.network.discovery import Dialler, LocalDiscovery, MappingReport, PeerExchange, PortMapper
 from sfnode.network.memory_guard import MemoryGuard
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy import (
@@ -368,10 +368,7 @@ class Network:
     # --- small parts
 
     def _discovery(self) -> LocalDiscovery:
-        tag = run_tag(self._run.run_id)
-        return LocalDiscovery(
-            peer=self.peer, run=tag, listening=lambda: self._host.addresses, found=self._on_found_nearby
-        )
+        return LocalDiscovery(self.peer, self._run.run_id, lambda: self._host.addresses, self._on_found_nearby)
 
     def _on_found_nearby(self, address: Address) -> None:
         if self._exchange.found_nearby(address):

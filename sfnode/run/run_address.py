@@ -1,6 +1,6 @@
 """Where a run is, in one string to paste: `sfnode:RUN_ID@ADDRESS,ADDRESS`. It says which run the nodes must serve.
 
-Or all that a joiner needs, an invitation among it: `sfnode:v1.`, and the rest for programs (`join_string`).
+Or all that a joiner needs, an invitation among it: `sfnode:v1.`, and the rest for programs (`pasted_string`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from protocol.ledger import Invitation, read_invitation
 from protocol.run import Manifest
 from protocol.schema import Bound, Bytes32, Malformed, Name, from_plain_untrusted, is_hex, to_plain
 from sfnode.network import DATA_FILE_BYTES_MAX, author_of_peer, parse_address, peer_of_author
-from sfnode.run.join_string import SCHEME, is_wrapped, unwrapped, wrapped
+from sfnode.run.pasted_string import SCHEME, is_wrapped, unwrapped, wrapped
 
 NODES_MAX: Final = 4  # in a string to join: each makes its QR code larger, and one that answers is enough
 _SECRET_BYTES: Final = 32  # of an invitation; its signature follows

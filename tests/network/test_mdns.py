@@ -121,7 +121,7 @@ def test_believable__addresses_of_other_machines__are_left_out() -> None:
 
 
 def discovery(found: list[Address], *, peer: PeerId = PEER) -> LocalDiscovery:
-    return LocalDiscovery(peer=peer, run=TAG, listening=lambda: (), found=found.append)
+    return LocalDiscovery(peer, bytes(32), lambda: (), found.append)
 
 
 def test_handle__packet_from_elsewhere_or_about_ourselves__is_passed_over() -> None:

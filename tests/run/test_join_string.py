@@ -10,7 +10,7 @@ import pytest
 
 from protocol.errors import OperatorError
 from protocol.ledger.statements import StatementCodec, read_invitation
-from sfnode.run.join_string import wrapped
+from sfnode.run.pasted_string import wrapped
 from sfnode.run.public_data import described_source
 from sfnode.run.run_address import NODES_MAX, RunAddress, join_string, parse_run_addresses, string_for_others
 from tests.support.manifests import OWNER

@@ -94,7 +94,7 @@ def test_data_sharing__another_hash_or_a_file_that_has_gone__is_not_there(tmp_pa
         (replace(TASK, data="embedded:reviews"), None, False),
     ],
 )
-def test_is_of_peers__only_public_files_that_nobody_has_named(task: TaskSpec, data: str | None, expected: bool) -> None:
+def test_is_of_peers__public_files_that_nobody_has_named__are(task: TaskSpec, data: str | None, expected: bool) -> None:
     assert is_of_peers(task, data) == expected
 
 

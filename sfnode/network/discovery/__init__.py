@@ -2,7 +2,6 @@
 
 from sfnode.network.discovery.dialler import Dialler
 from sfnode.network.discovery.mdns import LocalDiscovery
-from sfnode.network.discovery.mdns_packets import run_tag
 from sfnode.network.discovery.peer_exchange import PeerExchange
 from sfnode.network.discovery.port_mapping import MappingReport, NoMappingError, PortMapper, find_gateway
 from sfnode.network.discovery.saved_peers import (
@@ -26,5 +25,4 @@ __all__ = [
     "MappingReport",
     "PeerExchange",
     "PortMapper",
-    "run_tag",
 ]

@@ -28,6 +28,7 @@ from sfnode.network.discovery.mdns_packets import (
     decode_untrusted,
     encode_announcement,
     encode_query,
+    run_tag,
 )
 from sfnode.network.policy import Address, parse_untrusted
 
@@ -39,10 +40,10 @@ Found = Callable[[Address], None]
 class LocalDiscovery:
     """``run`` it in a nursery. ``found`` is called with addresses that carry a peer id."""
 
-    def __init__(self, *, peer: PeerId, run: str, listening: Callable[[], tuple[Address, ...]], found: Found) -> None:
-        """``run``: its tag. ``listening``: what the node listens on at that moment."""
+    def __init__(self, peer: PeerId, run_id: bytes, listening: Callable[[], tuple[Address, ...]], found: Found) -> None:
+        """``listening``: what the node listens on at that moment."""
         self._peer = peer
-        self._run = run
+        self._run = run_tag(run_id)
         self._listening = listening
         self._found = found
         self._label = secrets.token_hex(16).encode("ascii")

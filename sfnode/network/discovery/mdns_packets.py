@@ -6,16 +6,17 @@ A query asks for ``_p2p._udp.local``. An answer names a random host below that, 
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.crypto import hash_fields
 from sfnode.network import bounds
 
 SERVICE: Final = (b"_p2p", b"_udp", b"local")
 _DNSADDR: Final = b"dnsaddr="
 _RUN: Final = b"sfnode-run="
+_TAG_DOMAIN: Final = b"sfnode/mdns/1"
 _TAG_BYTES: Final = 8  # a run of another tag is another run; whoever has the same is asked by hello
 _HEADER: Final = struct.Struct(">HHHHHH")  # id, flags, questions, answers, authorities, additional
 _RECORD: Final = struct.Struct(">HHIH")  # type, class, time to live (s), length of the data
@@ -55,7 +56,7 @@ def encode_query() -> bytes:
 
 def run_tag(run_id: bytes) -> str:
     """What is said of a run on the local network: enough to tell runs apart, and nothing that helps to find it."""
-    return hash_fields("sfnode/mdns/1", run_id)[:_TAG_BYTES].hex()
+    return hashlib.sha256(_TAG_DOMAIN + run_id).hexdigest()[: 2 * _TAG_BYTES]
 
 
 def encode_announcement(label: bytes, addresses: tuple[str, ...], run: str = "") -> bytes:
