@@ -33,7 +33,7 @@ STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check docs install demo demo-real quick test test-all lint simulate mutants conformance interop attacks fuzz netlab chaos soak coverage learn learn-real format lock clean distclean web-test
+.PHONY: help check docs install demo demo-real quick test test-all lint simulate mutants conformance interop attacks fuzz netlab chaos soak coverage learn learn-real format lock clean distclean web-test people
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -92,6 +92,9 @@ interop: $(STAMP) ## a js-libp2p client dials a real node, fetches its run and v
 
 attacks: $(STAMP) ## attacks that once worked, each against live nodes: what they cost and what was lost
 	@$(BIN)/python -m tests.attacks
+
+people: $(STAMP) ## how long people wait from a string to join to their node's first update: by a stopwatch
+	@$(BIN)/python -m tests.people
 
 fuzz: $(STAMP) ## feed every decoder with what it does not expect, for SECONDS
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS)

@@ -5,9 +5,17 @@ from protocol.ledger.envelope import Envelope, EnvelopeCodec
 from protocol.ledger.ledger import Accepted, Ledger, Outcome, Voided
 from protocol.ledger.record_store import Archive, records_of, step_of
 from protocol.ledger.roster import NO_STATEMENTS, Roster
-from protocol.ledger.statements import STATEMENT_KEY_BYTES, Statement, StatementCodec, StatementKind, read_invitation
+from protocol.ledger.statements import (
+    STATEMENT_KEY_BYTES,
+    Invitation,
+    Statement,
+    StatementCodec,
+    StatementKind,
+    read_invitation,
+)
 
 __all__ = [
+    "Invitation",
     "Accepted",
     "Archive",
     "Envelope",

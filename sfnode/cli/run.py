@@ -14,6 +14,7 @@ from protocol.errors import OperatorError
 from protocol.ledger import Statement, StatementCodec, StatementKind
 from protocol.run import AdmissionKind, Manifest
 from protocol.schema import is_hex
+from sfnode.cli.inviting import InviteOptions, invite_options, is_qr_shown, qr_lines, strings_for, write_svg
 from sfnode.cli.options import (
     NOT_NEGATIVE,
     FilePath,
@@ -21,7 +22,6 @@ from sfnode.cli.options import (
     data_dir_option,
     group,
     json_option,
-    number_option,
     owner_key_option,
 )
 from sfnode.reporter import counted
@@ -119,23 +119,38 @@ def exclude(author: str, from_step: int, owner: OwnerOptions, out: Path | None, 
 
 
 @run_group.command()
-@number_option("--count", 1, "Print this many invitations.")
+@invite_options
 @_owner_options
 @json_option
-def invite(count: int, owner: OwnerOptions, is_json: bool) -> None:
-    """Print one-use invitations. Whoever has one joins with `sfnode join --invite`: send each to one person only.
+def invite(options: InviteOptions, owner: OwnerOptions, is_json: bool) -> None:
+    """Print strings to join, each with an invitation that one person can use: send each to one person only.
+
+    With the --data-dir of a node that runs, or with --at, a string holds all that a joiner needs, and `sfnode join
+    STRING` is all that they type. Else only the invitations are printed, for `sfnode join --invite`.
 
     \b
-    Example: sfnode run invite --count 3 --owner-key my.key --run my.run
+    Example: sfnode run invite --owner-key my.key --data-dir ~/.sfnode/my-run-0123456789ab
     """
     manifest, signer = _run_and_signer(owner)
-    if manifest.admission.kind is not AdmissionKind.INVITE:
+    if options.svg is not None and options.count != 1:
+        raise OperatorError("--svg takes one QR code: leave --count out, and call this again for each person")
+    is_needed = manifest.admission.kind is AdmissionKind.INVITE
+    texts = [new_invitation(manifest, signer) if is_needed else "" for _ in range(options.count)]
+    strings = strings_for(manifest, texts, options, owner.directory)
+    if not is_needed and not strings:
         raise OperatorError(
             f"the run's admission is {manifest.admission.kind.value}: only an invite run has invitations, which "
-            "`sfnode init` makes unless told otherwise"
+            "`sfnode init` makes unless told otherwise. With --at, or a node that runs, this prints a string to join"
         )
-    texts = [new_invitation(manifest, signer) for _ in range(count)]
-    click.echo(json.dumps({"invitations": texts}) if is_json else "\n".join(texts))
+    if options.svg is not None:
+        write_svg(strings[0], options.svg)
+    if is_json:
+        click.echo(json.dumps({"invitations": texts if is_needed else [], "strings": strings}))
+        return
+    for text in strings or texts:
+        click.echo(text)
+        if strings and (is_qr_shown() if options.is_qr is None else options.is_qr):
+            click.echo("\n".join(qr_lines(text)))
 
 
 @run_group.command("submit")

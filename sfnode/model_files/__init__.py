@@ -17,6 +17,7 @@ from sfnode.model_files.folder import (
 from sfnode.model_files.packages import is_same_package
 from sfnode.model_files.pieces import HASH_BYTES, PartialFile, PieceIndex, hashes_of, is_there, piece_bytes
 from sfnode.model_files.resolve import find_model_folder, resolve_model
+from sfnode.model_files.shapes import check_shapes
 from sfnode.model_files.verify import check_definition, describe_files, found_tokenizer, has_weight_files
 from sfnode.model_files.watched import OnProgress
 
@@ -35,6 +36,7 @@ __all__ = [
     "assembled_folder",
     "check_definition",
     "check_names",
+    "check_shapes",
     "describe_files",
     "fetched_folder",
     "find_model_folder",

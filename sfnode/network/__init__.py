@@ -4,7 +4,7 @@ from sfnode.network.fastecdsa_placeholder import provide_when_missing
 
 provide_when_missing()  # before any module of this package imports libp2p
 
-from sfnode.network.bounds import CONNECTIONS_MAX, MEMORY_BYTES_MAX
+from sfnode.network.bounds import CONNECTIONS_MAX, DATA_FILE_BYTES_MAX, MEMORY_BYTES_MAX
 from sfnode.network.discovery import (
     MappingReport,
     NoMappingError,
@@ -37,14 +37,17 @@ from sfnode.network.sessions import (
     Ask,
     Channel,
     Download,
+    FileSource,
     NeighbourFiles,
     OtherRunError,
     Pace,
+    PacedFile,
     RefusedError,
     ServedRun,
     Traffic,
     Wanted,
     basis_of,
+    data_of,
     exchange_hello,
     fetch,
     fetch_manifest,
@@ -68,12 +71,14 @@ __all__ = [
     "Address",
     "Ask",
     "CONNECTIONS_MAX",
+    "DATA_FILE_BYTES_MAX",
     "Channel",
     "DialBack",
     "DialError",
     "DialReport",
     "Download",
     "FULL",
+    "FileSource",
     "Host",
     "Link",
     "LinkBrokenError",
@@ -90,6 +95,7 @@ __all__ = [
     "OTHER_VERSION",
     "OtherRunError",
     "Pace",
+    "PacedFile",
     "ReachAnswer",
     "Readiness",
     "RefusedError",
@@ -106,6 +112,7 @@ __all__ = [
     "decode_peers",
     "encode_bootstraps",
     "encode_rows",
+    "data_of",
     "exchange_hello",
     "fetch",
     "fetch_manifest",

@@ -144,3 +144,4 @@ ANCHORS: Final = (
     2  # the neighbours that have lasted longest, dialled first after a restart, so that nobody can replace all at once
 )
 DIAL_REPORTS_MAX: Final = 64
+DATA_FILE_BYTES_MAX: Final = 64 << 20  # of a run's public data, which peers hold in memory while they fetch them

@@ -368,7 +368,7 @@ class Network:
     # --- small parts
 
     def _discovery(self) -> LocalDiscovery:
-        return LocalDiscovery(peer=self.peer, listening=lambda: self._host.addresses, found=self._on_found_nearby)
+        return LocalDiscovery(self.peer, self._run.run_id, lambda: self._host.addresses, self._on_found_nearby)
 
     def _on_found_nearby(self, address: Address) -> None:
         if self._exchange.found_nearby(address):

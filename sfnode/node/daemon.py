@@ -11,7 +11,6 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import assert_never
@@ -43,6 +42,7 @@ from protocol.node import Node, NodeConfig, SnapshotUse
 from protocol.run import SignedManifest
 from protocol.state import Replica
 from sfnode.network import (
+    FileSource,
     Network,
     NetworkConfig,
     Readiness,
@@ -58,19 +58,20 @@ from sfnode.node.catch_up import CatchUpMonitor, Gap
 from sfnode.node.inbox import joined, next_events, open_inbox
 from sfnode.node.learning_curve import LearningCurve
 from sfnode.node.model_finder import ModelFinder
-from sfnode.node.model_sharing import ModelSharing
-from sfnode.node.network_news import NetworkNews
+from sfnode.node.model_sharing import DataSharing, ModelSharing
+from sfnode.node.network_news import AdmissionNews, NetworkNews
 from sfnode.node.snapshot_files import SnapshotFiles, find_file, save_evidence
 from sfnode.node.status_details import StatusDetails
 from sfnode.node.status_file import StatusWriter
 from sfnode.reporter import Reporter, counted
 from sfnode.run import SharingOptions
-from sfnode.status import ADMITTED, ModelProgress, ModelStage, Status, describe_end, own_admission
+from sfnode.status import ModelProgress, ModelStage, Status, describe_end
 from sfnode.storage import (
     LEDGER_FILE,
     STATUS_FILE,
     RenewedBasis,
     Store,
+    own_claim,
     read_statements_file,
     remove,
     renewals_in,
@@ -102,6 +103,7 @@ class DaemonConfig:
     snapshot: SnapshotUse = SnapshotUse.NEVER
     snapshot_authors_min: int = 3
     sharing: SharingOptions = field(default_factory=SharingOptions)
+    shared_data: Path | None = None
 
 
 class Daemon:
@@ -119,10 +121,12 @@ class Daemon:
         self._store: Store
         self._details: StatusDetails
         self._last_evaluation = -1
-        self._admission_reported = ADMITTED
         self._network_news = NetworkNews(reporter)
+        self._admission_news = AdmissionNews(config.data_dir, reporter)
         reference = None if config.training is None else config.training.model
         self._model_finder = ModelFinder(self.manifest, reference, config.sharing, reporter)
+        self._data_sharing = DataSharing(self.manifest.task, config.shared_data, config.sharing.share_rate << 20)
+        self.given_data_bytes = self._data_sharing.bytes
         self._model_sharing = ModelSharing(self.manifest.model, config.sharing, reporter)
         self._inbox_in, self._inbox_out = open_inbox()
         self._jobs_in, self._jobs_out = trio.open_memory_channel[Job](_EVALUATIONS_WAITING_MAX + 1)  # and one estimate
@@ -169,7 +173,7 @@ class Daemon:
                 manifest_bytes=config.signed.encode(),
                 record_bytes=replica.ledger.codec.record_bytes,
                 head_step=self.node.frontier,
-                find_file=partial(find_file, config.data_dir, self.manifest),
+                find_file=self._find_file,
                 find_piece=self._model_sharing.pieces.find,
                 pieces_bytes_per_s=config.sharing.share_rate << 20,
             ),
@@ -181,6 +185,9 @@ class Daemon:
             self.trainer = Trainer(
                 config.training, config.signed, signer.author, replica.shown, self.reporter, self._renewals_here
             )
+
+    def _find_file(self, sha256: str) -> FileSource | None:
+        return self._data_sharing.find(sha256) or find_file(self.config.data_dir, self.manifest, sha256)
 
     def _renewals_here(self) -> tuple[RenewedBasis, ...]:
         renewals = self.node.replica.ledger.roster.renewals()
@@ -334,7 +341,9 @@ class Daemon:
 
     async def _watch(self, scope: trio.CancelScope) -> None:
         """Status file and progress line every second; the end of the run where the config asks for it."""
-        writer = StatusWriter(self.config.data_dir / STATUS_FILE, os.getpid(), self.reporter)
+        claim = own_claim(self.manifest, self.config.data_dir)
+        path = self.config.data_dir / STATUS_FILE
+        writer = StatusWriter(path, os.getpid(), self.reporter, claim, self.given_data_bytes)
         peers_saved = trio.current_time()
         catch_up = CatchUpMonitor()
         while True:
@@ -344,7 +353,7 @@ class Daemon:
             if (outrun := catch_up.look(gap)) is not None:
                 self.reporter.event("outrun", str(outrun), **asdict(outrun))
             self._network_news.look(self.network)
-            self._report_admission(status)
+            self._admission_news.look(status, is_live=self.node.sync.is_live)
             if trio.current_time() - peers_saved >= _PEERS_SAVED_S:
                 peers_saved = trio.current_time()
                 self._save_peers()
@@ -373,17 +382,6 @@ class Daemon:
         bootstraps = encode_bootstraps(self.network.reached_bootstraps)
         if bootstraps != self._store.bootstraps:
             self._store.save_bootstraps(bootstraps)
-
-    def _report_admission(self, status: Status) -> None:
-        """Say when this node's key may not contribute, why, and when that changes."""
-        is_settled = self.node.sync.is_live or self.node.sync.peers == 0
-        if self.trainer is None or not is_settled or any(waiting(self.config.data_dir)):
-            return  # the statement may be on its way
-        admission = own_admission(status)
-        if admission != self._admission_reported:
-            fields = {"is_admitted": status.is_admitted, "excluded_from": status.excluded_from}
-            self.reporter.event("admission", admission, **fields)
-        self._admission_reported = admission
 
 
 def _news(effects: Sequence[Effect]) -> int:

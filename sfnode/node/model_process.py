@@ -20,7 +20,10 @@ _READ_BYTES: Final = 65_536
 async def resolve_apart(reference: str, revision: str, on_progress: OnProgress) -> Path:
     """The folder of a model, as `resolve_model` finds it. OperatorError."""
     command = [sys.executable, "-m", _MODULE, "--revision", revision, "--", reference]
-    process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    # A session of its own: Ctrl-C is for this process, which then ends that one.
+    process = await trio.lowlevel.open_process(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    )
     try:
         return await _read(process, on_progress)
     finally:

@@ -1,4 +1,5 @@
-"""Gives the model's files to neighbours, in pieces: those in this node's folder that are the run's, byte for byte."""
+"""Gives the model's files to neighbours, in pieces: those in this node's folder that are the run's, byte for byte.
+And gives the run's public data to whoever joins, where the operator lets it."""
 
 from __future__ import annotations
 
@@ -7,10 +8,12 @@ from pathlib import Path
 
 import trio
 
-from protocol.run import FileSpec, ModelSpec, Sharing
+from protocol.run import FileSpec, ModelSpec, Sharing, TaskSpec
 from sfnode.model_files import PieceIndex, hashes_of
+from sfnode.network import FileSource, Pace, PacedFile
 from sfnode.reporter import Reporter
 from sfnode.run import SharingOptions
+from sfnode.storage import HeldFile
 
 
 class ModelSharing:
@@ -43,3 +46,23 @@ class ModelSharing:
             return 0
         self.pieces.add(path, file, hashes)
         return file.bytes
+
+
+class DataSharing:
+    """The file of the run's public data, for whoever asks for it by its hash."""
+
+    def __init__(self, task: TaskSpec, file: Path | None, bytes_per_s: float) -> None:
+        """``file``: None where nothing is given. ``bytes_per_s``: to all together; 0: as fast as they take it."""
+        self.bytes = 0 if file is None else file.stat().st_size
+        self._sha256 = task.data_sha256
+        self._file = file
+        self._pace = Pace(bytes_per_s)
+
+    def find(self, sha256: str) -> FileSource | None:
+        """The file with this hash; None where it is not given, or not there any more."""
+        if self._file is None or sha256 != self._sha256:
+            return None
+        try:
+            return PacedFile(source=HeldFile(self._file), pace=self._pace)
+        except OSError:
+            return None

@@ -1,16 +1,18 @@
-"""What an operator is told of the network: who comes and goes, what cannot be reached, and what is short."""
+"""What an operator is told: who comes and goes, what cannot be reached, what is short, and whether they contribute."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
 from dataclasses import asdict
+from pathlib import Path
 from typing import Final
 
 from protocol.events import Event, PeerJoined, PeerLeft
 from sfnode.network import MappingReport, Network
 from sfnode.reporter import Reporter, format_seconds
-from sfnode.status import News, describe_memory, short_peer
+from sfnode.status import ADMITTED, News, Status, describe_memory, own_admission, short_peer
+from sfnode.storage import waiting
 
 _NEWS_MAX: Final = 8
 
@@ -77,6 +79,30 @@ class NetworkNews:
             self._is_memory_full = memory.is_full
             self._reporter.event("memory", describe_memory(memory), **asdict(memory))
             self._remember(f"memory: {describe_memory(memory)}", is_bad=memory.is_full)
+
+
+class AdmissionNews:
+    """Says when this node's key may not contribute, why, and when that changes."""
+
+    def __init__(self, data_dir: Path, reporter: Reporter) -> None:
+        self._data_dir = data_dir
+        self._reporter = reporter
+        self._told = ADMITTED
+
+    def look(self, status: Status, *, is_live: bool) -> None:
+        """Say what has changed; ``is_live``: all that the neighbours had is here.
+
+        Before that nothing is said: the statement that admits this node may be on its way, from a neighbour or from
+        the folder of statements.
+        """
+        is_settled = is_live if status.peers else not status.expects_peers
+        if not status.is_training or not is_settled or any(waiting(self._data_dir)):
+            return
+        admission = own_admission(status)
+        if admission != self._told:
+            fields = {"is_admitted": status.is_admitted, "excluded_from": status.excluded_from}
+            self._reporter.event("admission", admission, **fields)
+        self._told = admission
 
 
 def _describe_retry(seconds: float) -> str:

@@ -19,8 +19,11 @@ from sfnode.run import (
     claim_invitation,
     find_basis,
     find_data_directory,
+    find_public_data,
+    is_of_peers,
     joiner_model,
     node_seed,
+    shared_data,
 )
 from sfnode.storage import IDENTITY_FILE, LOCK_FILE, claim_folder, evaluation_file, size_of_run, training_file
 from sfnode.worker import TrainingConfig
@@ -37,13 +40,15 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
     reporter.event("run_size", f"run {manifest.name} takes {size}", **asdict(size))
     data_dir = find_data_directory(manifest, options.source.data_dir)
     _warn_of_open_run(manifest, options.network, reporter)
+    if not options.is_relay:
+        options = await _with_public_data(manifest, options, data_dir, reporter)
     training = None if options.is_relay else _training_config(manifest, options)
     _claim(data_dir, reporter)
     basis = await find_basis(manifest, options.source, data_dir, reporter)
     is_training = training is not None
     seed = await node_seed(manifest, data_dir / IDENTITY_FILE, is_training=is_training, reporter=reporter)
-    if options.invite is not None:
-        claim_invitation(manifest, options.invite, seed, data_dir)
+    if invitation := options.invite or options.source.bootstrap.invitation:
+        claim_invitation(manifest, invitation, seed, data_dir)
     return DaemonConfig(
         signed=signed,
         data_dir=data_dir,
@@ -56,7 +61,28 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
         snapshot=options.snapshots.snapshot,
         snapshot_authors_min=options.snapshots.snapshot_authors,
         sharing=options.sharing,
+        shared_data=_shared_data(manifest, options, training),
     )
+
+
+async def _with_public_data(
+    manifest: Manifest, options: JoinOptions, data_dir: Path, reporter: Reporter
+) -> JoinOptions:
+    """With the file of the run's public data, where nobody has named one and nodes give it."""
+    if not is_of_peers(manifest.task, options.training.data):
+        return options
+    if options.source.bootstrap.run_data_bytes:
+        _claim(data_dir, reporter)
+    file = await find_public_data(manifest.task, options.source.bootstrap, data_dir, reporter)
+    return replace(options, training=replace(options.training, data=file))
+
+
+def _shared_data(manifest: Manifest, options: JoinOptions, training: TrainingConfig | None) -> Path | None:
+    """The file that this node gives to others; None where its operator has not asked for it."""
+    if not options.sharing.share_data:
+        return None
+    file = options.training.data if training is None else training.data
+    return shared_data(manifest.task, None if file is None else Path(training_file(manifest.task, file)))
 
 
 def _claim(data_dir: Path, reporter: Reporter) -> None:

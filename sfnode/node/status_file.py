@@ -7,12 +7,14 @@ import logging
 import time
 from pathlib import Path
 
+from protocol.crypto import Author
 from protocol.errors import OperatorError
+from protocol.ledger import Roster, Statement
 from protocol.node import Node
 from sfnode.network import Network
 from sfnode.node.status_details import StatusDetails
 from sfnode.reporter import Reporter
-from sfnode.run import address_for_others
+from sfnode.run import address_for_others, string_for_others
 from sfnode.status import ModelProgress, Status, describe_admission, progress_line
 from sfnode.storage import write_json
 from sfnode.worker import Trainer
@@ -21,8 +23,13 @@ from sfnode.worker import Trainer
 class StatusWriter:
     """Takes snapshots of one node, writes them to a file, and renders the progress line."""
 
-    def __init__(self, path: Path, pid: int, reporter: Reporter) -> None:
+    def __init__(
+        self, path: Path, pid: int, reporter: Reporter, claim: Statement | None = None, data_bytes: int = 0
+    ) -> None:
+        """``claim``: that of the invitation which this node was given. ``data_bytes``: of public data that it gives."""
         self._path = path
+        self._claim = claim
+        self._data_bytes = data_bytes
         self._pid = pid
         self._reporter = reporter
         self._is_written = True
@@ -94,9 +101,15 @@ class StatusWriter:
             join=str(address_for_others(node.manifest.run_id, network.addresses)),
             admission=describe_admission(node.manifest),
             is_admitted=ledger.roster.is_admitted(node.author),
-            is_invitation_used=ledger.roster.has_void_claim(node.author),
+            is_invitation_used=self._is_invitation_used(ledger.roster, node.author),
             excluded_from=ledger.roster.excluded_from(node.author),
             authors_excluded=len(ledger.roster.excluded()),
             memory=totals.memory,
             time=time.time(),
+            join_string=string_for_others(node.manifest, network.addresses, self._data_bytes),
         )
+
+    def _is_invitation_used(self, roster: Roster, author: Author) -> bool:
+        """Whether two others have claimed it, so that this node's claim was not even kept; or one has, beside it."""
+        is_void = self._claim is not None and len(roster.held(self._claim.key)) > 1
+        return is_void or roster.has_void_claim(author)

@@ -27,7 +27,8 @@ from sfnode.run.node_options import (
     with_values,
 )
 from sfnode.run.owner_key import check_owner, new_invitation
-from sfnode.run.run_address import RunAddress, address_for_others, parse_run_addresses
+from sfnode.run.public_data import described_source, find_public_data, is_of_peers, shared_data
+from sfnode.run.run_address import RunAddress, address_for_others, join_string, parse_run_addresses, string_for_others
 from sfnode.run.run_source import find_basis, find_manifest
 from sfnode.run.task_options import DataOptions, TaskOptions, label_warning, texts_of
 
@@ -53,11 +54,15 @@ __all__ = [
     "address_for_others",
     "build_manifest",
     "check_owner",
+    "described_source",
     "claim_invitation",
     "find_basis",
     "find_data_directory",
     "find_manifest",
     "find_model",
+    "find_public_data",
+    "is_of_peers",
+    "join_string",
     "joiner_model",
     "label_warning",
     "method_of",
@@ -66,6 +71,8 @@ __all__ = [
     "parse_run_addresses",
     "read_node_file",
     "read_toml",
+    "shared_data",
+    "string_for_others",
     "texts_of",
     "toml_of",
     "values_of",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
-from sfnode.model_files import fetched_folder, is_fetched, is_same_package
+from sfnode.model_files import check_shapes, fetched_folder, is_fetched, is_same_package
 from sfnode.run.node_options import TrainingOptions
 from sfnode.storage import EMBEDDED
 
@@ -46,4 +46,6 @@ def find_model(manifest: Manifest, model: str | None, revision: str | None = Non
     if model != wanted and not is_same_package(model, wanted) and (not is_copy or wanted.startswith(EMBEDDED)):
         folder = "" if wanted.startswith(EMBEDDED) else ", nor a folder or a GGUF file with a copy of it"
         raise OperatorError(f"--model {model} is not the run's model, which is {wanted}{folder}. Use the run's model")
+    if is_copy and Path(model).expanduser().is_dir():
+        check_shapes(Path(model).expanduser(), manifest.tensors, wanted)
     return model

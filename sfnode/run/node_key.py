@@ -10,7 +10,7 @@ from protocol.ledger import StatementCodec, read_invitation
 from protocol.run import AdmissionKind, Manifest
 from sfnode.reporter import Reporter
 from sfnode.run.proof_of_work import check_work, find_seed
-from sfnode.storage import load_or_create_seed, store_seed, submit
+from sfnode.storage import keep_claim, load_or_create_seed, store_seed, submit
 
 
 async def node_seed(manifest: Manifest, path: Path, *, is_training: bool, reporter: Reporter) -> bytes:
@@ -47,4 +47,5 @@ def claim_invitation(manifest: Manifest, text: str, seed: bytes, data_dir: Path)
         raise OperatorError(
             "--invite: the owner of this run has not signed it; it is for another run. Ask them for one"
         ) from None
+    keep_claim(data_dir, data)
     submit(data_dir, [data])

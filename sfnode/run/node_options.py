@@ -93,19 +93,21 @@ class SnapshotOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharingOptions:
-    """How this node and its neighbours share the model's files, unless the run's owner forbids it.
+    """How this node and others share the model's files, unless the run's owner forbids it, and public data.
 
     Attributes:
         no_share_model: give none.
         share_rate: MiB/s that are given to all together; 0: as fast as they are taken.
         no_fetch_model: take none.
         fetch_rate: MiB/s that are taken from all together; 0: as fast as they come.
+        share_data: give the file of the run's public data, at ``share_rate``.
     """
 
     no_share_model: bool = False
     share_rate: int = 4
     no_fetch_model: bool = False
     fetch_rate: int = 0
+    share_data: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

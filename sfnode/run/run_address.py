@@ -1,35 +1,53 @@
-"""Where a run is, in one string to paste: `sfnode:RUN_ID@ADDRESS,ADDRESS`. It says which run the nodes must serve."""
+"""Where a run is, in one string to paste: `sfnode:RUN_ID@ADDRESS,ADDRESS`. It says which run the nodes must serve.
+
+Or all that a joiner needs, an invitation among it: `sfnode:v1.`, and the rest for programs (`pasted_string`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Annotated, Final
+
+import msgpack
 
 from protocol.crypto import DIGEST_BYTES
 from protocol.errors import OperatorError
-from protocol.schema import is_hex
-from sfnode.network import parse_address
+from protocol.ledger import Invitation, read_invitation
+from protocol.run import Manifest
+from protocol.schema import Bound, Bytes32, Malformed, Name, from_plain_untrusted, is_hex, to_plain
+from sfnode.network import DATA_FILE_BYTES_MAX, author_of_peer, parse_address, peer_of_author
+from sfnode.run.pasted_string import SCHEME, is_wrapped, unwrapped, wrapped
 
-_SCHEME: Final = "sfnode:"
+NODES_MAX: Final = 4  # in a string to join: each makes its QR code larger, and one that answers is enough
+_SECRET_BYTES: Final = 32  # of an invitation; its signature follows
+_INVITATION_BYTES: Final = 96
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAddress:
-    """Nodes of a run, and which run it must be.
+    """Nodes of a run, and which run it must be; in a string to join also what a joiner is told of the run.
 
     Attributes:
         run_id: None: whatever run the nodes are in.
         nodes: multiaddrs, each with a peer id.
+        invitation: to the run, as text; empty: none.
+        run_model: what the manifest calls its model; empty: not told.
+        run_data: what the manifest calls its data; empty: not told.
+        run_data_bytes: length of the run's public data, which the nodes give to whoever joins; 0: they do not.
     """
 
     run_id: bytes | None = None
     nodes: tuple[str, ...] = ()
+    invitation: str = ""
+    run_model: str = ""
+    run_data: str = ""
+    run_data_bytes: int = 0
 
     def __str__(self) -> str:
-        """The string to paste; empty where there is no node to dial."""
+        """The address to paste, without an invitation; empty where there is no node to dial."""
         nodes = ",".join(self.nodes)
-        return f"{_SCHEME}{self.run_id.hex()}@{nodes}" if self.run_id is not None and nodes else nodes
+        return f"{SCHEME}{self.run_id.hex()}@{nodes}" if self.run_id is not None and nodes else nodes
 
     @property
     def is_public(self) -> bool:
@@ -37,19 +55,108 @@ class RunAddress:
         return any(not parse_address(node).is_inside for node in self.nodes)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Node:
+    transport: Name
+    author: Bytes32  # the peer id is made of it, and longer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Content:
+    """What a string to join holds, in this order."""
+
+    run_id: Bytes32
+    nodes: Annotated[tuple[_Node, ...], Bound(1, NODES_MAX)]
+    invitation: Annotated[bytes, Bound(0, _INVITATION_BYTES)]
+    run_model: Name
+    run_data: Name
+    run_data_bytes: Annotated[int, Bound(0, DATA_FILE_BYTES_MAX)]
+
+
+def join_string(address: RunAddress) -> str:
+    """All that a joiner needs in one string, at most `NODES_MAX` nodes. The run, a node and the names must be known."""
+    invitation = read_invitation(address.invitation) if address.invitation else None
+    content = _Content(
+        run_id=address.run_id or b"",
+        nodes=tuple(map(_node_of, address.nodes[:NODES_MAX])),
+        invitation=b"" if invitation is None else invitation.secret + invitation.signature,
+        run_model=address.run_model,
+        run_data=address.run_data,
+        run_data_bytes=address.run_data_bytes,
+    )
+    packed: bytes = msgpack.packb(to_plain(content, as_rows=True), use_bin_type=True)
+    return wrapped(packed)
+
+
+def _node_of(text: str) -> _Node:
+    address = parse_address(text)
+    return _Node(transport=address.transport, author=author_of_peer(address.peer or ""))
+
+
+def _address_of(node: _Node) -> str:
+    """ValueError."""
+    return str(parse_address(f"{node.transport}/p2p/{peer_of_author(node.author)}"))
+
+
+def _content_of(text: str) -> RunAddress:
+    """What a string to join says, which a stranger may have made. OperatorError."""
+    try:
+        plain = msgpack.unpackb(unwrapped(text), max_array_len=16, max_map_len=0, max_ext_len=0)
+        content = from_plain_untrusted(_Content, plain, "string")
+        nodes = tuple(
+            str(parse_address(f"{node.transport}/p2p/{peer_of_author(node.author)}")) for node in content.nodes
+        )
+    except (ValueError, Malformed, msgpack.UnpackException) as error:
+        raise OperatorError(f"the string to join is not one that sfnode makes ({error}). Ask for another") from None
+    told = content.invitation
+    if len(told) not in (0, _INVITATION_BYTES):
+        raise OperatorError("the string to join holds half an invitation. Ask for another")
+    invitation = Invitation(secret=told[:_SECRET_BYTES], signature=told[_SECRET_BYTES:]).text if told else ""
+    return RunAddress(
+        run_id=content.run_id,
+        nodes=nodes,
+        invitation=invitation,
+        run_model=content.run_model,
+        run_data=content.run_data,
+        run_data_bytes=content.run_data_bytes,
+    )
+
+
 def parse_run_addresses(texts: Sequence[str]) -> RunAddress:
-    """What an operator has given, each `sfnode:RUN_ID@ADDRESS,ADDRESS` or one plain multiaddr; all of one run.
+    """What an operator has given: strings to join, whole or in words as a shell splits them, addresses of the form
+    `sfnode:RUN_ID@ADDRESS,ADDRESS`, and plain multiaddrs; all of one run.
 
     OperatorError for a string that is cut off, or two runs. The multiaddrs are checked by whoever dials them.
     """
-    found = [_parsed(text) for text in texts]
+    found = [_parsed(text) for text in _put_together(texts)]
     run_ids = sorted({each.run_id for each in found if each.run_id is not None})
     if len(run_ids) > 1:
         raise OperatorError(
             f"the addresses are of two runs, {run_ids[0].hex()[:16]} and {run_ids[1].hex()[:16]}: a node is in one of "
             "them. Leave the other out"
         )
-    return RunAddress(run_id=next(iter(run_ids), None), nodes=tuple(node for each in found for node in each.nodes))
+    told = next((each for each in found if each.run_model), RunAddress())
+    nodes = tuple(node for each in found for node in each.nodes)
+    return replace(told, run_id=next(iter(run_ids), None), nodes=nodes)
+
+
+def _put_together(texts: Sequence[str]) -> list[str]:
+    """Words that a shell has made of the white space in a string to join are one text again."""
+    whole: list[str] = []
+    for text in texts:
+        is_more = whole and is_wrapped(whole[-1]) and not is_wrapped(text) and not text.startswith(("/", SCHEME))
+        whole[-1:] = [whole[-1] + text] if is_more else [*whole[-1:], text]
+    return whole
+
+
+def string_for_others(manifest: Manifest, addresses: Sequence[str], data_bytes: int) -> str:
+    """The string to join at a node with these addresses, without an invitation; empty where it cannot be dialled.
+
+    ``data_bytes``: length of the run's public data, where the node gives them; else 0.
+    """
+    address = address_for_others(manifest.run_id, addresses)
+    told = replace(address, run_model=manifest.model.id, run_data=manifest.task.data, run_data_bytes=data_bytes)
+    return join_string(told) if address.nodes else ""
 
 
 def address_for_others(run_id: bytes, addresses: Sequence[str]) -> RunAddress:
@@ -62,12 +169,14 @@ def address_for_others(run_id: bytes, addresses: Sequence[str]) -> RunAddress:
 
 
 def _parsed(text: str) -> RunAddress:
-    if not text.startswith(_SCHEME):
+    if is_wrapped(text):
+        return _content_of(text)
+    if not text.startswith(SCHEME):
         return RunAddress(nodes=(text,))
-    run_id, _, nodes = text.removeprefix(_SCHEME).partition("@")
+    run_id, _, nodes = text.removeprefix(SCHEME).partition("@")
     if not is_hex(run_id, 2 * DIGEST_BYTES) or not nodes:
         raise OperatorError(
-            f"address {text[:100]!r}: expected {_SCHEME}RUN_ID@/ip4/.../tcp/PORT/p2p/ID, with {2 * DIGEST_BYTES} "
+            f"address {text[:100]!r}: expected {SCHEME}RUN_ID@/ip4/.../tcp/PORT/p2p/ID, with {2 * DIGEST_BYTES} "
             "hexadecimal digits for the run. Copy it whole, as a node of the run prints it at its start"
         )
     return RunAddress(run_id=bytes.fromhex(run_id), nodes=tuple(nodes.split(",")))

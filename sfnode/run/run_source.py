@@ -4,15 +4,14 @@ operator's files, from the data directory, or from a bootstrap, in this order.""
 from __future__ import annotations
 
 import secrets
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from protocol.errors import OperatorError, Reject
 from protocol.run import BasisKind, Manifest, SignedManifest, decode_run_untrusted
-from sfnode.network import DialReport, Download, basis_of, fetch, fetch_manifest
+from sfnode.network import Download, basis_of, fetch, fetch_manifest
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import RunSource
+from sfnode.run.told_progress import failures_to, progress_of
 from sfnode.storage import (
     MANIFEST_FILE,
     basis_beside,
@@ -25,7 +24,6 @@ from sfnode.storage import (
 )
 
 _SEED_BYTES = 32  # fetching needs an identity, but none that is known: a new one each time
-_PROGRESS_S = 1.0
 
 
 async def find_manifest(source: RunSource, reporter: Reporter) -> SignedManifest:
@@ -45,7 +43,7 @@ async def find_manifest(source: RunSource, reporter: Reporter) -> SignedManifest
     text = "asking the bootstrap for the run's manifest"
     reporter.event("fetching_manifest", text, bootstrap=list(nodes))
     seed = secrets.token_bytes(_SEED_BYTES)
-    data = await fetch_manifest(nodes, seed, run_id=wanted, on_failure=_teller(reporter, "reach"))
+    data = await fetch_manifest(nodes, seed, run_id=wanted, on_failure=failures_to(reporter, "reach"))
     try:
         return decode_run_untrusted(data)
     except Reject as reject:
@@ -88,25 +86,9 @@ async def _fetch_basis(manifest: Manifest, bootstrap: tuple[str, ...], data_dir:
     wanted = basis_of(manifest)
     text = f"asking the bootstrap for the run's published basis, {wanted.total:,} bytes"
     reporter.event("fetching_basis", text, bootstrap=list(bootstrap), total_bytes=wanted.total)
-    told_s = time.monotonic()
-
-    def tell(received: int, total: int) -> None:
-        nonlocal told_s
-        if received == total or time.monotonic() - told_s >= _PROGRESS_S:
-            told_s = time.monotonic()
-            text = f"fetching the basis, {received:,} of {total:,} bytes"
-            reporter.progress("basis_progress", text, received_bytes=received, total_bytes=total)
-
+    tell = progress_of(reporter, "basis", "the basis")
     download, seed = Download(wanted, tell), secrets.token_bytes(_SEED_BYTES)
-    data = await fetch(download, bootstrap, seed, on_failure=_teller(reporter, "fetch it from"))
+    data = await fetch(download, bootstrap, seed, on_failure=failures_to(reporter, "fetch it from"))
     path = store_basis(manifest, data, origin="the file that the run's owner published", data_dir=data_dir)
     reporter.event("basis_fetched", f"the basis is here: {path}", file=str(path))
     return path
-
-
-def _teller(reporter: Reporter, what: str) -> Callable[[DialReport], None]:
-    def tell(report: DialReport) -> None:
-        text = f"cannot {what} {report.address}: {report.reason}; next try in {report.retry_in_s:.0f} s"
-        reporter.event("dial_failed", text, address=report.address, reason=report.reason)
-
-    return tell

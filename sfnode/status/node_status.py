@@ -41,9 +41,10 @@ class Status:
         payload_bytes: of the records held: what the updates weigh without frames and copies.
         model: how far the model is on its way into the worker; None once it is there, and for a relay.
         join: what others give to `sfnode join`; empty where they cannot dial this node.
+        join_string: the same with all that a joiner needs, but for an invitation.
         admission: who may contribute to the run, in words.
         is_admitted: whether this node's key may contribute; exclusions are another matter.
-        is_invitation_used: whether another node has used this node's invitation, too, so that it admits neither.
+        is_invitation_used: whether others have used this node's invitation, too, so that it admits nobody.
         excluded_from: first step from which on the owner has excluded this node's key; None when it has not.
         authors_excluded: by the owner.
         memory: of the node's own process, without its worker.
@@ -84,6 +85,7 @@ class Status:
     ignored: int
     model: ModelProgress | None
     join: str
+    join_string: str
     admission: str
     is_admitted: bool
     is_invitation_used: bool

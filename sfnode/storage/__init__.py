@@ -7,7 +7,15 @@ from sfnode.storage.identity import IDENTITY_FILE, load_identity, load_or_create
 from sfnode.storage.log_export_import import LogSummary, Tell, export_log, import_log
 from sfnode.storage.private_folder import check_folder, claim_folder, is_open_to_others
 from sfnode.storage.run_size import size_of_run
-from sfnode.storage.statement_files import read_statements_file, remove, submit, waiting, write_statements
+from sfnode.storage.statement_files import (
+    keep_claim,
+    own_claim,
+    read_statements_file,
+    remove,
+    submit,
+    waiting,
+    write_statements,
+)
 from sfnode.storage.store import (
     LEDGER_FILE,
     LOCK_FILE,
@@ -80,6 +88,7 @@ __all__ = [
     "has_become_worse",
     "import_log",
     "is_locked",
+    "keep_claim",
     "is_open_to_others",
     "load_identity",
     "load_or_create_seed",
@@ -95,6 +104,7 @@ __all__ = [
     "read_records",
     "read_state",
     "read_statements",
+    "own_claim",
     "read_statements_file",
     "reading",
     "remove",

@@ -30,7 +30,9 @@ def training_file(task: TaskSpec, data: str | None) -> str:
     if data is None and task.data.startswith(EMBEDDED):
         data = task.data
     if data is None:
-        what = "your own JSONL file" if task.data == DATA_PRIVATE else f"the run's data, {task.data.removeprefix(FILE)}"
+        what = f"the run's public data, {task.data.removeprefix(FILE)}, which its nodes do not give to joiners"
+        if task.data == DATA_PRIVATE:
+            what = "your own JSONL file; in this run everybody trains on data of their own, which stay where they are"
         raise OperatorError(f"--data is missing: give {what} (fields as in {task.template + task.completion!r})")
     path = locate(data)
     if task.data_sha256 and sha256_of(path) != task.data_sha256:

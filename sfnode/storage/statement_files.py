@@ -16,6 +16,7 @@ from sfnode.storage.files import describe_os_error, read_bytes, write_durably
 
 INBOX_FOLDER = "statements"  # in the data directory
 ENDING = ".statements"
+CLAIM_FILE = "invitation.claim"  # in the data directory: the claim that a node made of its invitation
 _REFUSED_ENDING = ".refused"
 _FILE_BYTES_MAX = 64 << 20  # all statements that a node may hold
 
@@ -48,6 +49,17 @@ def read_statements_file(manifest: Manifest, path: Path) -> list[Statement]:
             raise OperatorError(f"{path}, line {number}: {reject.detail}; is it of another run?") from None
         found.append(statement)
     return found
+
+
+def keep_claim(data_dir: Path, claim: bytes) -> None:
+    """Remember which invitation the node was given last: others may have used it before. OperatorError."""
+    write_statements(data_dir / CLAIM_FILE, [claim])
+
+
+def own_claim(manifest: Manifest, data_dir: Path) -> Statement | None:
+    """What `keep_claim` has remembered; None where the node was given no invitation. OperatorError."""
+    path = data_dir / CLAIM_FILE
+    return next(iter(read_statements_file(manifest, path)), None) if path.exists() else None
 
 
 def waiting(data_dir: Path) -> Iterator[Path]:

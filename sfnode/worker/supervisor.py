@@ -102,8 +102,11 @@ async def _start(socket: Path, threads: int) -> trio.Process:
         str(threads),
     ]
     try:
-        # Its stdout is not ours: a node prints JSON there. What it has to say to people comes on stderr.
-        return await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        # Its stdout is not ours: a node prints JSON there. What it has to say to people comes on stderr. And a session
+        # of its own: Ctrl-C, while it imports torch, is for this process, which then ends that one.
+        return await trio.lowlevel.open_process(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+        )
     except OSError as error:
         raise WorkerError(f"the training worker cannot be started: {error.strerror}") from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import trio
@@ -17,7 +18,7 @@ from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.file_download import fetch_manifest
-from sfnode.network.sessions.handshake import exchange_hello
+from sfnode.network.sessions.handshake import exchange_hello, from_our_side, mismatch
 from tests.support.manifests import OWNER, small_manifest
 from tests.support.network_nodes import (
     CALM,
@@ -206,3 +207,16 @@ async def test_observer__asks_for_more_than_the_manifest__is_cut(
             await channel.send_now(message)
             assert await read_to_end(link) == b""
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("change", [{"run_id": b"\7" * 32}, {"version": VERSION + 1}])
+def test_refusal__mismatch_as_the_other_side_says_it__is_turned_to_ours(change: dict[str, Any]) -> None:
+    ours, theirs = HELLO, replace(HELLO, **change)
+    as_they_say, as_we_see = mismatch(theirs, ours), mismatch(ours, theirs)
+    assert as_they_say is not None and as_they_say != as_we_see
+    assert from_our_side(as_they_say) == as_we_see
+
+
+@pytest.mark.parametrize("reason", ["full", "other run", "other run: a b there, c here", "the node stops"])
+def test_refusal__of_another_kind__stays_as_it_was_said(reason: str) -> None:
+    assert from_our_side(reason) == reason

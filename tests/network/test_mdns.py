@@ -25,6 +25,7 @@ from sfnode.network.discovery.mdns_packets import (
     decode_untrusted,
     encode_announcement,
     encode_query,
+    run_tag,
 )
 from sfnode.network.policy.addresses import Address, parse_address, peer_of_author
 from sfnode.storage.identity import IDENTITY_FILE
@@ -34,6 +35,7 @@ from tests.support.network_nodes import network, seed
 from tests.support.running_nodes import wait_until
 
 PEER = peer_of_author(bytes(31) + b"\1")
+TAG, OTHER_TAG = run_tag(bytes(32)), run_tag(b"\1" * 32)
 TEXT = f"/ip4/192.168.1.5/tcp/4001/p2p/{PEER}"
 
 
@@ -119,7 +121,7 @@ def test_believable__addresses_of_other_machines__are_left_out() -> None:
 
 
 def discovery(found: list[Address], *, peer: PeerId = PEER) -> LocalDiscovery:
-    return LocalDiscovery(peer=peer, listening=lambda: (), found=found.append)
+    return LocalDiscovery(peer, bytes(32), lambda: (), found.append)
 
 
 def test_handle__packet_from_elsewhere_or_about_ourselves__is_passed_over() -> None:
@@ -130,6 +132,14 @@ def test_handle__packet_from_elsewhere_or_about_ourselves__is_passed_over() -> N
     assert found == []
     discovery(found)._handle(encode_announcement(b"r", (TEXT, other)), "192.168.1.5")
     assert found == [parse_address(other)]
+
+
+def test_handle__announcement_of_another_run__is_passed_over_and_one_without_a_run_is_not() -> None:
+    for tag, expected in ((OTHER_TAG, []), (TAG, [TEXT]), ("", [TEXT])):
+        found: list[Address] = []
+        asking = discovery(found, peer=peer_of_author(seed(1)))
+        asking._handle(encode_announcement(b"r", (TEXT,), tag), "192.168.1.5")
+        assert [str(address) for address in found] == expected
 
 
 async def test_answer__many_questions_in_a_second__one_answer(

@@ -160,6 +160,12 @@ _sharing_options = group(
         "Take this many MiB of the model's files per second from neighbours; 0 for as many as they give.",
         least=0,
     ),
+    click.option(
+        "--share-data",
+        is_flag=True,
+        help="Give the file of the run's public data to whoever joins, at --share-rate. Only do so where its licence "
+        "lets you pass it on.",
+    ),
 )
 
 
@@ -193,7 +199,10 @@ join_options = group(
     "options",
     JoinOptions,
     _source_options,
-    click.option("--invite", help="Use this invitation to the run, as its owner's `sfnode run invite` printed it."),
+    click.option(
+        "--invite",
+        help="Use this invitation to the run, where the string to join has none in it.",
+    ),
     _training_options,
     device_options,
     _network_options,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import trio
 
 from protocol.errors import OperatorError
+from protocol.run import AdmissionKind, Manifest
 from sfnode.cli.extras import check_can_serve_page, check_can_train
+from sfnode.cli.inviting import is_qr_shown, qr_lines
 from sfnode.cli.joining.page_of_node import page_served
 from sfnode.cli.joining.settings import Origin, Told, recall
 from sfnode.doctor import foresee_memory
@@ -19,8 +22,10 @@ from sfnode.run import (
     JoinOptions,
     RunAddress,
     address_for_others,
+    described_source,
     find_data_directory,
     find_manifest,
+    string_for_others,
     write_node_file,
 )
 from sfnode.worker_protocol import free_memory
@@ -31,14 +36,17 @@ def run_node(options: JoinOptions, given: frozenset[str], log_level: str, is_jso
     level = LEVELS[log_level]
     reporter = Reporter(is_json=is_json, level=level)
     show_log(reporter, level)
-    trio.run(_run_until_stopped, options, given, reporter)
-    reporter.finish()
+    try:
+        trio.run(_run_until_stopped, options, given, reporter)
+    finally:
+        reporter.finish()  # an error stands on a line of its own
 
 
 async def _run_until_stopped(options: JoinOptions, given: frozenset[str], reporter: Reporter) -> None:
     """Prepare and run the daemon; Ctrl-C and SIGTERM end it in good order, whatever it is doing."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stop_on_signal, nursery.cancel_scope, reporter)
+        _tell_string(options, reporter)
         signed = await find_manifest(options.source, reporter)
         told = recall(options, given, find_data_directory(signed.manifest, options.source.data_dir))
         _check(told.options)
@@ -47,6 +55,19 @@ async def _run_until_stopped(options: JoinOptions, given: frozenset[str], report
         async with page_served(daemon, told.options.web):
             await _run(daemon, told)
         nursery.cancel_scope.cancel()
+
+
+def _tell_string(options: JoinOptions, reporter: Reporter) -> None:
+    """What a string to join says, before anybody is asked whether it is so."""
+    told = options.source.bootstrap
+    if not told.run_model or told.run_id is None:
+        return
+    if told.invitation and options.invite not in (None, told.invitation):
+        raise OperatorError("--invite is another invitation than that in the string to join: leave --invite out")
+    invitation = ", with an invitation" if told.invitation else ""
+    text = f"joining run {told.run_id.hex()[:16]}{invitation}: {described_source(told)}"
+    fields = {"run_id": told.run_id.hex(), "model": told.run_model, "data": told.run_data}
+    reporter.event("joining", text, **fields, is_invited=bool(told.invitation))
 
 
 def _check(options: JoinOptions) -> None:
@@ -104,13 +125,19 @@ def _tell_started(daemon: Daemon, addresses: tuple[str, ...]) -> None:
     text = f"run {manifest.name} ({manifest.run_id.hex()[:16]}), data in {data_dir}"
     listening = [f"listening on {address}" for address in addresses] or ["not listening: this node dials out only"]
     given = address_for_others(manifest.run_id, addresses)
+    string = string_for_others(manifest, addresses, daemon.given_data_bytes)
     fields = {"run_id": manifest.run_id.hex(), "data_dir": str(data_dir), "addresses": list(addresses)}
-    daemon.reporter.event("started", text, *listening, *_how_to_join(given), join=str(given), **fields)
+    how = _how_to_join(given, string, manifest, data_dir)
+    daemon.reporter.event("started", text, *listening, *how, join=str(given), string=string, **fields)
 
 
-def _how_to_join(given: RunAddress) -> list[str]:
+def _how_to_join(given: RunAddress, string: str, manifest: Manifest, data_dir: Path) -> list[str]:
     """What to send to others, where they can dial this node."""
     if not given.nodes:
         return []
     where = "" if given.is_public else " on your own network (--announce names an address for all others)"
-    return [f"others join{where} with: sfnode join {given}"]
+    lines = [f"others join{where} with: sfnode join {given}"]
+    if manifest.admission.kind is AdmissionKind.INVITE:
+        return [*lines, f"the owner makes a string for each: sfnode run invite --owner-key KEY --data-dir {data_dir}"]
+    lines.append(f"or with all in one string: sfnode join {string}")
+    return [*lines, *qr_lines(string)] if is_qr_shown() else lines

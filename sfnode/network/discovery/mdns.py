@@ -28,6 +28,7 @@ from sfnode.network.discovery.mdns_packets import (
     decode_untrusted,
     encode_announcement,
     encode_query,
+    run_tag,
 )
 from sfnode.network.policy import Address, parse_untrusted
 
@@ -39,9 +40,10 @@ Found = Callable[[Address], None]
 class LocalDiscovery:
     """``run`` it in a nursery. ``found`` is called with addresses that carry a peer id."""
 
-    def __init__(self, *, peer: PeerId, listening: Callable[[], tuple[Address, ...]], found: Found) -> None:
+    def __init__(self, peer: PeerId, run_id: bytes, listening: Callable[[], tuple[Address, ...]], found: Found) -> None:
         """``listening``: what the node listens on at that moment."""
         self._peer = peer
+        self._run = run_tag(run_id)
         self._listening = listening
         self._found = found
         self._label = secrets.token_hex(16).encode("ascii")
@@ -86,11 +88,11 @@ class LocalDiscovery:
         match decode_untrusted(packet):
             case Query():
                 self._answer()
-            case Announcement(addresses=texts):
+            case Announcement(addresses=texts, run=run) if run in ("", self._run):  # an older release does not say
                 for address in believable(texts, source):
                     if address.peer != self._peer:
                         self._found(address)
-            case None:
+            case Announcement() | None:
                 pass
 
     def _answer(self) -> None:
@@ -113,7 +115,7 @@ class LocalDiscovery:
             if address.kind == "ip4" and (address.is_wildcard or address.host == host)
         )
         if own:
-            self._send(index, encode_announcement(self._label, own[: bounds.MDNS_ADDRESSES_MAX]))
+            self._send(index, encode_announcement(self._label, own[: bounds.MDNS_ADDRESSES_MAX], self._run))
 
     def _interfaces(self) -> list[int]:
         """All but loopback: nodes on one machine hear each other over its other interfaces."""

@@ -1,11 +1,12 @@
 """The packets of libp2p's discovery on a local network (libp2p mdns, RFC 6762): built, and read with suspicion. Pure.
 
 A query asks for ``_p2p._udp.local``. An answer names a random host below that, and says in its TXT record, as
-``dnsaddr=`` strings, where the sender can be dialled.
+``dnsaddr=`` strings, where the sender can be dialled. Ours names the run there, too, by its tag: `run_tag`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from dataclasses import dataclass
 from typing import Final
@@ -14,6 +15,9 @@ from sfnode.network import bounds
 
 SERVICE: Final = (b"_p2p", b"_udp", b"local")
 _DNSADDR: Final = b"dnsaddr="
+_RUN: Final = b"sfnode-run="
+_TAG_DOMAIN: Final = b"sfnode/mdns/1"
+_TAG_BYTES: Final = 8  # a run of another tag is another run; whoever has the same is asked by hello
 _HEADER: Final = struct.Struct(">HHHHHH")  # id, flags, questions, answers, authorities, additional
 _RECORD: Final = struct.Struct(">HHIH")  # type, class, time to live (s), length of the data
 _IS_ANSWER, _AUTHORITATIVE = 0x8000, 0x0400
@@ -31,9 +35,14 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announcement:
-    """Somebody says where peers can be dialled. Texts as they came: perhaps not addresses."""
+    """Somebody says where peers can be dialled. Texts as they came: perhaps not addresses.
+
+    Attributes:
+        run: the tag of their run; empty: they do not say.
+    """
 
     addresses: tuple[str, ...]
+    run: str = ""
 
 
 class _MalformedError(Exception):
@@ -45,13 +54,19 @@ def encode_query() -> bytes:
     return _HEADER.pack(0, 0, 1, 0, 0, 0) + _encode_name(SERVICE) + struct.pack(">HH", _PTR, _IN)
 
 
-def encode_announcement(label: bytes, addresses: tuple[str, ...]) -> bytes:
+def run_tag(run_id: bytes) -> str:
+    """What is said of a run on the local network: enough to tell runs apart, and nothing that helps to find it."""
+    return hashlib.sha256(_TAG_DOMAIN + run_id).hexdigest()[: 2 * _TAG_BYTES]
+
+
+def encode_announcement(label: bytes, addresses: tuple[str, ...], run: str = "") -> bytes:
     """``label``: random, at most 63 bytes, so that the packet does not tell the machine's name.
 
-    ``addresses``: multiaddrs with the peer id, of at most 240 bytes each.
+    ``addresses``: multiaddrs with the peer id, of at most 240 bytes each. ``run``: its tag.
     """
     host = (label, *SERVICE)
     texts = [_DNSADDR + address.encode("ascii") for address in addresses]
+    texts += [_RUN + run.encode("ascii")] if run else []
     txt = b"".join(bytes([len(text)]) + text for text in texts)
     packet = _HEADER.pack(0, _IS_ANSWER | _AUTHORITATIVE, 0, 1, 0, 1)
     packet += _encode_record(SERVICE, _PTR, _IN, _encode_name(host))
@@ -90,8 +105,10 @@ class _Reader:
         asked = [self._question() for _ in range(questions)]
         if not flags & _IS_ANSWER:
             return Query() if any(asked) else None
-        addresses = tuple(text for _ in range(sum(others)) for text in self._record())
-        return Announcement(addresses=addresses[: bounds.MDNS_ADDRESSES_MAX]) if addresses else None
+        texts = [text for _ in range(sum(others)) for text in self._record()]
+        addresses = tuple(text[len(_DNSADDR) :].decode("ascii") for text in texts if text.startswith(_DNSADDR))
+        run = next((text[len(_RUN) :].decode("ascii") for text in texts if text.startswith(_RUN)), "")
+        return Announcement(addresses=addresses[: bounds.MDNS_ADDRESSES_MAX], run=run) if addresses else None
 
     def _question(self) -> bool:
         """Whether it is about libp2p peers."""
@@ -100,8 +117,8 @@ class _Reader:
         self._at += 4
         return name == SERVICE and kind in (_PTR, _ANY) and record_class & ~_FLUSH == _IN
 
-    def _record(self) -> list[str]:
-        """The addresses in one record, if it is one of those that hold some."""
+    def _record(self) -> list[bytes]:
+        """The strings in one record, if it is one of those that hold addresses; ASCII."""
         name = self._name()
         kind, record_class, _, length = _RECORD.unpack_from(self._packet, self._at)
         start = self._at + _RECORD.size
@@ -134,14 +151,14 @@ class _Reader:
         return tuple(labels)
 
 
-def _texts(data: bytes) -> list[str]:
-    """The addresses among the strings of a TXT record."""
+def _texts(data: bytes) -> list[bytes]:
+    """The strings of a TXT record that mean something here."""
     found, at = [], 0
     while at < len(data):
         text = data[at + 1 : at + 1 + data[at]]
         if len(text) < data[at]:
             raise _MalformedError
         at += 1 + len(text)
-        if text.startswith(_DNSADDR) and text.isascii():
-            found.append(text.removeprefix(_DNSADDR).decode("ascii"))
+        if text.startswith((_DNSADDR, _RUN)) and text.isascii():
+            found.append(text)
     return found

@@ -1,11 +1,13 @@
 """Door: `Session`. One neighbour after the handshake, all of them together, and files on streams beside them."""
 
 from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.file_answers import FileSource, PacedFile
 from sfnode.network.sessions.file_download import (
     Download,
     OtherRunError,
     Wanted,
     basis_of,
+    data_of,
     fetch,
     fetch_manifest,
     manifest_of,
@@ -40,6 +42,7 @@ __all__ = [
     "snapshot_of",
     "fetch_manifest",
     "basis_of",
+    "data_of",
     "manifest_of",
     "OtherRunError",
     "OTHER_VERSION",
@@ -51,6 +54,8 @@ __all__ = [
     "FILES_PROTOCOL",
     "FULL",
     "FileServer",
+    "FileSource",
+    "PacedFile",
     "OBSERVER_RUN_ID",
     "OpenSessions",
     "RefusedError",

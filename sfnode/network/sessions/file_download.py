@@ -74,6 +74,11 @@ def snapshot_of(sha256: str, file_bytes: int) -> Wanted:
     return _file_of("snapshot", sha256, file_bytes, SNAPSHOT_BYTES_MAX)
 
 
+def data_of(sha256: str, file_bytes: int) -> Wanted:
+    """A run's public data, which its manifest names by this hash."""
+    return _file_of("data", sha256, file_bytes, bounds.DATA_FILE_BYTES_MAX)
+
+
 def piece_of(sha256: str, piece_bytes: int) -> Wanted:
     """A piece of a model's file, or the list of its pieces."""
     piece = _file_of("piece", sha256, piece_bytes, piece_bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import trio
@@ -23,6 +24,7 @@ SHORT_OF_MEMORY: Final = "full, and this node is short of memory"
 NO_BASIS: Final = "no basis here"
 DISCOURAGED: Final = "not now"
 DUPLICATE: Final = "there is a newer session between us"
+_MISMATCH: Final = re.compile(rf"^({OTHER_RUN}|{OTHER_VERSION}): (\w+) there, (\w+) here")
 
 
 class RefusedError(Exception):
@@ -52,6 +54,11 @@ def mismatch(own: Hello, theirs: Hello) -> str | None:
     return f"{OTHER_RUN}: {theirs.run_id.hex()[:16]} there, {own.run_id.hex()[:16]} here"
 
 
+def from_our_side(reason: str) -> str:
+    """What the refuser says of a mismatch, as we see it: its "here" is our "there"."""
+    return _MISMATCH.sub(r"\1: \3 there, \2 here", reason)
+
+
 async def exchange_hello(channel: Channel, own: Hello) -> Hello:
     """As the dialler: say hello, return theirs. RefusedError, LinkBrokenError, Reject."""
     with trio.move_on_after(channel.timings.hello_s):
@@ -64,7 +71,7 @@ async def exchange_hello(channel: Channel, own: Hello) -> Hello:
                 case Peers(peers=peers):
                     pass  # what a full node sends before its bye
                 case Bye(reason=reason):
-                    raise RefusedError(reason, peers)
+                    raise RefusedError(from_our_side(reason), peers)
                 case _:
                     raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} before hello")
         raise RefusedError("it closed the connection without a word")

@@ -1,0 +1,85 @@
+"""The strings that `sfnode run invite` prints, and its options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+
+from protocol.errors import OperatorError
+from protocol.run import Manifest
+from sfnode.cli.options import REPEAT, FilePath, group, number_option
+from sfnode.network import parse_bootstrap
+from sfnode.run import RunAddress, join_string, parse_run_addresses
+from sfnode.status import read_status
+from sfnode.storage import is_locked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InviteOptions:
+    """What is printed, and where the run is.
+
+    Attributes:
+        at: addresses of nodes, in place of that of the node on this machine.
+        is_qr: also a QR code of each; None: where a terminal shows it.
+        svg: file for the QR code of the one string.
+    """
+
+    count: int
+    at: tuple[str, ...]
+    is_qr: bool | None
+    svg: Path | None
+
+
+invite_options = group(
+    "options",
+    InviteOptions,
+    number_option("--count", 1, "Print this many invitations."),
+    click.option(
+        "--at",
+        multiple=True,
+        help=f"Say in the string that the run is at this address of a node. {REPEAT}  [default: that of the node on "
+        "--data-dir, if it runs]",
+    ),
+    click.option(
+        "--qr/--no-qr", "is_qr", default=None, help="Print a QR code of each string, too.  [default: on a terminal]"
+    ),
+    click.option("--svg", type=FilePath, help="Write the QR code of the string to this file, as a picture."),
+)
+
+
+def strings_for(
+    manifest: Manifest, invitations: Sequence[str], options: InviteOptions, directory: Path | None
+) -> list[str]:
+    """A string to join for each invitation; none where no node is known. OperatorError."""
+    address = _address(manifest, options.at, directory)
+    if address is None:
+        if options.svg is not None or options.is_qr:
+            raise OperatorError(
+                "a QR code holds a string to join, which says where the run is: name a node with --at, or give the "
+                "--data-dir of one that runs and has --listen"
+            )
+        return []
+    return [join_string(replace(address, invitation=invitation)) for invitation in invitations]
+
+
+def _address(manifest: Manifest, at: Sequence[str], directory: Path | None) -> RunAddress | None:
+    """Where the run is, and what is told of it: as --at says, or as the node of ``directory`` does."""
+    running = _of_node(directory)
+    if not at:
+        return running
+    given = parse_run_addresses(at)
+    _ = [parse_bootstrap(node) for node in given.nodes]
+    if given.run_id not in (None, manifest.run_id):
+        raise OperatorError("--at is an address of another run: give that of a node of this one")
+    told = running or RunAddress(run_id=manifest.run_id, run_model=manifest.model.id, run_data=manifest.task.data)
+    return replace(told, nodes=given.nodes)
+
+
+def _of_node(directory: Path | None) -> RunAddress | None:
+    if directory is None or not is_locked(directory):
+        return None
+    string = read_status(directory).join_string
+    return parse_run_addresses([string]) if string else None

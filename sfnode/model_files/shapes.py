@@ -1,0 +1,49 @@
+"""The shapes of the tensors in a model's folder against those of a run: a second's look, before anything is loaded."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import OperatorError
+from protocol.run import TensorSpec
+from sfnode.model_files.folder import weight_files
+
+_LENGTH: Final = struct.Struct("<Q")  # of the header that a safetensors file begins with
+_HEADER_BYTES_MAX: Final = 100 << 20  # as the format's own reader has it
+
+
+def check_shapes(folder: Path, tensors: Sequence[TensorSpec], model: str) -> None:
+    """OperatorError where a tensor of the run has another shape in ``folder``: that is another model.
+
+    It is no proof that the model is the right one: the worker compares what the weights hold. A file that cannot be
+    read is its affair, too.
+    """
+    found: dict[str, list[int]] = {}
+    with suppress(OperatorError, OSError, ValueError, struct.error, RecursionError):
+        found = {name: shape for path in weight_files(folder) for name, shape in _shapes(folder / path)}
+    for tensor in tensors:
+        wanted = [tensor.rows, tensor.cols] if tensor.cols else [tensor.rows]
+        if tensor.name in found and found[tensor.name] != wanted:
+            raise OperatorError(
+                f"--model {folder} is not the run's model {model}: its {tensor.name} has the shape "
+                f"{found[tensor.name]}, and the run's has {wanted}. Use the run's model"
+            )
+
+
+def _shapes(path: Path) -> Iterator[tuple[str, list[int]]]:
+    """Of one file. OSError, ValueError, struct.error."""
+    if path.suffix != ".safetensors":
+        return
+    with path.open("rb") as file:
+        (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
+        if length > _HEADER_BYTES_MAX:
+            raise ValueError("no safetensors header")
+        header = json.loads(file.read(length))
+    for name, entry in header.items() if isinstance(header, Mapping) else ():
+        if isinstance(entry, Mapping) and isinstance(entry.get("shape"), list):
+            yield name, entry["shape"]

@@ -1,0 +1,81 @@
+"""The form of a string that is pasted from chats: `sfnode:v1.` and base32, with a length and a checksum.
+
+What is in it is not known here: `run_address`. Letters of either case, spaces and line breaks do no harm.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from typing import Final
+
+from protocol.errors import OperatorError
+
+SCHEME: Final = "sfnode:"
+_VERSION: Final = "v1."
+_PREFIX: Final = SCHEME + _VERSION
+_LENGTH_BYTES: Final = 2
+_CHECKSUM_BYTES: Final = 4  # a mistyped letter passes once in four thousand million times
+_BYTES_MAX: Final = 1 << 12  # four addresses with long names, and an invitation, take a third
+# What chats, mail programs and quotations put in between: white space, invisible joiners, soft hyphens.
+_INSERTED: Final = re.compile("[\\s\u00ad\u200b-\u200f\u2060\ufeff]+")
+_AROUND: Final = "\"'`<>()*_.,;"
+_HOW: Final = "Copy all of it, from sfnode: to the end, in quotation marks where it has spaces"
+
+
+def wrapped(content: bytes) -> str:
+    """The string of so many bytes, at most `_BYTES_MAX`."""
+    assert len(content) <= _BYTES_MAX
+    data = len(content).to_bytes(_LENGTH_BYTES, "big") + content
+    data += _checksum(data)
+    return _PREFIX + base64.b32encode(data).decode("ascii").rstrip("=").lower()
+
+
+def is_wrapped(text: str) -> bool:
+    """Whether it begins as such a string, of this version or another."""
+    return re.match(rf"{SCHEME}v[0-9]+\.", cleaned(text), re.IGNORECASE) is not None
+
+
+def unwrapped(text: str) -> bytes:
+    """The bytes of a string. OperatorError: it is cut off, has a wrong letter, or is of a later release."""
+    found = cleaned(text).lower()
+    if not found.startswith(_PREFIX):
+        version = found.partition(".")[0].removeprefix(SCHEME)
+        raise OperatorError(
+            f"the string to join is of version {version}, and this sfnode reads {_VERSION.rstrip('.')}: update sfnode"
+        )
+    digits = found.removeprefix(_PREFIX)
+    data = _decoded(digits[: len(digits) - len(digits) % 8] + _padded(digits[len(digits) - len(digits) % 8 :]))
+    length = int.from_bytes(data[:_LENGTH_BYTES], "big")
+    whole = _LENGTH_BYTES + length + _CHECKSUM_BYTES
+    wanted = len(_PREFIX) + -(-8 * whole // 5)
+    if len(data) < whole:
+        told = f" after {len(found)} of its {wanted} characters" if len(data) >= _LENGTH_BYTES else ""
+        raise OperatorError(f"the string to join is cut off{told}. {_HOW}")
+    if len(data) > whole or data[-_CHECKSUM_BYTES:] != _checksum(data[:-_CHECKSUM_BYTES]):
+        raise OperatorError(f"the string to join is not as it was made: a character is wrong or too many. {_HOW}")
+    return data[_LENGTH_BYTES:-_CHECKSUM_BYTES]
+
+
+def cleaned(text: str) -> str:
+    """The text without what was put around it and between its letters on the way."""
+    return _INSERTED.sub("", text).strip(_AROUND)
+
+
+def _padded(digits: str) -> str:
+    """The last digits as the decoder takes them; those that make no whole byte, as in a string cut off, are dropped."""
+    whole = {0: 0, 2: 2, 4: 4, 5: 5, 7: 7, 1: 0, 3: 2, 6: 5}[len(digits)]
+    return digits[:whole] + "=" * (8 - whole) if whole else ""
+
+
+def _decoded(digits: str) -> bytes:
+    try:
+        return base64.b32decode(digits, casefold=True)
+    except ValueError:
+        wrong = sorted(set(digits.rstrip("=")) - set("abcdefghijklmnopqrstuvwxyz234567"))
+        raise OperatorError(f"the string to join has {wrong[0]!r} in it, which does not belong there. {_HOW}") from None
+
+
+def _checksum(data: bytes) -> bytes:
+    return hashlib.sha256(b"sfnode/join/1" + data).digest()[:_CHECKSUM_BYTES]

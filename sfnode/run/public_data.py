@@ -1,0 +1,78 @@
+"""A run's public data, which its manifest names by their hash: from the disk, or from nodes that give them."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import OperatorError
+from protocol.run import DATA_PRIVATE, TaskSpec
+from sfnode.network import DATA_FILE_BYTES_MAX, Download, data_of, fetch
+from sfnode.reporter import Reporter
+from sfnode.run.run_address import RunAddress
+from sfnode.run.told_progress import failures_to, progress_of
+from sfnode.storage import EMBEDDED, read_bytes, write_durably
+
+_SEED_BYTES: Final = 32  # as of `run_source`: an identity for one download
+
+
+def public_data_path(data_dir: Path, task: TaskSpec) -> Path:
+    """Where a node keeps the public data that it has fetched."""
+    return data_dir / f"data-{task.data_sha256[:16]}.jsonl"
+
+
+def is_of_peers(task: TaskSpec, data: str | None) -> bool:
+    """Whether the run's data are public, not part of this package, and not given as a file (``data``)."""
+    return data is None and bool(task.data_sha256) and not task.data.startswith(EMBEDDED)
+
+
+async def find_public_data(task: TaskSpec, told: RunAddress, data_dir: Path, reporter: Reporter) -> str | None:
+    """The file of the run's public data in ``data_dir``; None where it is not there and no node gives it.
+
+    ``told``: the string to join, which says whether the data may be fetched, and how long they are. OperatorError.
+    """
+    path = public_data_path(data_dir, task)
+    if path.is_file() and hashlib.sha256(read_bytes(path, "the run's data")).hexdigest() == task.data_sha256:
+        return str(path)
+    if not told.run_data_bytes:
+        return None
+    text = f"asking the bootstrap for the run's public data, {told.run_data_bytes:,} bytes; --data FILE takes a copy"
+    reporter.event("fetching_data", text, bootstrap=list(told.nodes), total_bytes=told.run_data_bytes)
+    tell = progress_of(reporter, "data", "the data")
+    download = Download(data_of(task.data_sha256, told.run_data_bytes), tell)
+    seed = secrets.token_bytes(_SEED_BYTES)
+    data = await fetch(download, told.nodes, seed, on_failure=failures_to(reporter, "fetch it from"))
+    write_durably(path, data)
+    text = f"the run's data are here: {path}; their licence is their owner's affair, who lets them be given to joiners"
+    reporter.event("data_fetched", text, file=str(path), bytes=len(data))
+    return str(path)
+
+
+def described_source(told: RunAddress) -> str:
+    """What a string to join says of model and data, in words."""
+    if told.run_data == DATA_PRIVATE:
+        data = "data of your own (--data), which never leave this machine"
+    elif told.run_data.startswith(EMBEDDED):
+        data = f"data {told.run_data}, which come with sfnode"
+    else:
+        data = f"public data {told.run_data}, "
+        data += "from its nodes" if told.run_data_bytes else "a copy of which you name with --data"
+    return f"model {told.run_model}, {data}"
+
+
+def shared_data(task: TaskSpec, file: Path | None) -> Path:
+    """The file that a node may give to others. OperatorError: the run's data are no public file, or too large."""
+    if not task.data_sha256 or task.data.startswith(EMBEDDED):
+        what = "private" if task.data == DATA_PRIVATE else "part of sfnode"
+        raise OperatorError(f"--share-data does not apply: the run's data are {what}. Leave it out")
+    if file is None:
+        raise OperatorError(f"--share-data: which file? Add --data FILE, your copy of the run's data {task.data}")
+    size = file.stat().st_size
+    if size > DATA_FILE_BYTES_MAX:
+        raise OperatorError(
+            f"--share-data: {file} has {size:,} bytes, and nodes give at most {DATA_FILE_BYTES_MAX:,}: publish the "
+            "file elsewhere, and leave the option out"
+        )
+    return file

@@ -1,0 +1,36 @@
+"""What an operator is told while a file is fetched from nodes of the run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from sfnode.network import DialReport
+from sfnode.reporter import Reporter
+
+_PROGRESS_S: Final = 1.0
+
+
+def progress_of(reporter: Reporter, name: str, what: str) -> Callable[[int, int], None]:
+    """Tells, once a second, how many bytes of ``what`` have come of how many; the event is NAME_progress."""
+    told_s = time.monotonic()
+
+    def tell(received: int, total: int) -> None:
+        nonlocal told_s
+        if received == total or time.monotonic() - told_s >= _PROGRESS_S:
+            told_s = time.monotonic()
+            text = f"fetching {what}, {received:,} of {total:,} bytes"
+            reporter.progress(f"{name}_progress", text, received_bytes=received, total_bytes=total)
+
+    return tell
+
+
+def failures_to(reporter: Reporter, what: str) -> Callable[[DialReport], None]:
+    """Tells of each node that could not be used; ``what`` was to be done with it."""
+
+    def tell(report: DialReport) -> None:
+        text = f"cannot {what} {report.address}: {report.reason}; next try in {report.retry_in_s:.0f} s"
+        reporter.event("dial_failed", text, address=report.address, reason=report.reason)
+
+    return tell

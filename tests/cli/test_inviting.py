@@ -1,0 +1,112 @@
+"""`sfnode run invite`: strings to join and their QR codes; and what a join says of a string before it asks anybody."""
+
+from __future__ import annotations
+
+import io
+import json
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from protocol.errors import OperatorError
+from protocol.ledger.roster import Roster
+from protocol.ledger.statements import read_invitation
+from sfnode.cli.inviting import qr_lines
+from sfnode.cli.joining import running
+from sfnode.reporter import Reporter
+from sfnode.run.node_options import JoinOptions, RunSource
+from sfnode.run.run_address import RunAddress, join_string, parse_run_addresses
+from tests.cli.test_admission import ALICE, INVITED, LISTED, OPEN, Place
+from tests.support.cli_calls import Outcome, assert_teaches, call
+
+PEER = "12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN"
+NODE = f"/ip4/203.0.113.7/tcp/4001/p2p/{PEER}"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path, INVITED)
+
+
+def invite(place: Place, *arguments: object) -> Outcome:
+    return call("run", "invite", "--owner-key", place.key, "--run", place.run, *arguments)
+
+
+def test_run_invite__node_is_named__each_string_joins_one_author(place: Place) -> None:
+    told = json.loads(invite(place, "--count", 2, "--at", NODE, "--json").stdout)
+    first, second = (parse_run_addresses([string]) for string in told["strings"])
+    assert [first.invitation, second.invitation] == told["invitations"] and first.invitation != second.invitation
+    assert (first.run_id, first.nodes, first.run_data_bytes) == (INVITED.run_id, (NODE,), 0)
+    roster = Roster(INVITED)
+    roster.add(roster.codec.claim(read_invitation(first.invitation), ALICE))
+    assert roster.is_admitted(ALICE)
+
+
+def test_run_invite__no_node_is_known__prints_the_bare_invitation(place: Place) -> None:
+    assert invite(place).stdout.startswith("invite:")
+    assert_teaches(invite(place, "--qr"), "--at", "--data-dir")
+
+
+def test_run_invite__open_or_listed_run__a_string_without_an_invitation(tmp_path: Path) -> None:
+    for kind, manifest in (("open", OPEN), ("listed", LISTED)):
+        (tmp_path / kind).mkdir()
+        place = Place(tmp_path / kind, manifest)
+        assert parse_run_addresses([invite(place, "--at", NODE).stdout.strip()]).invitation == ""
+        assert_teaches(invite(place), "invite run", "--at")
+
+
+def test_run_invite__address_of_another_run__is_refused(place: Place) -> None:
+    other = RunAddress(run_id=OPEN.run_id, nodes=(NODE,))
+    assert_teaches(invite(place, "--at", other), "--at", "another run")
+
+
+def test_run_invite__picture__is_for_the_user_alone_and_one(place: Place) -> None:
+    svg = place.folder / "invitation.svg"
+    assert invite(place, "--at", NODE, "--svg", svg).code == 0
+    assert svg.read_text().startswith("<?xml") and stat.S_IMODE(svg.stat().st_mode) == 0o600
+    assert_teaches(invite(place, "--at", NODE, "--svg", svg, "--count", 2), "--svg", "--count")
+
+
+def test_qr__of_a_whole_string__fits_into_a_terminal(place: Place) -> None:
+    printed = invite(place, "--at", NODE, "--qr").stdout.splitlines()
+    string, code = printed[0], printed[1:]
+    assert code == qr_lines(string) and set("".join(code)) <= set("█▀▄ ")
+    assert len({len(line) for line in code}) == 1 and len(code[0]) <= 80
+    assert invite(place, "--at", NODE, "--no-qr").stdout.count("\n") == 1
+
+
+def test_join__two_invitations__says_which_to_leave_out(place: Place) -> None:
+    texts = json.loads(invite(place, "--count", 2, "--json").stdout)["invitations"]
+    told = RunAddress(
+        run_id=INVITED.run_id, nodes=(NODE,), invitation=texts[0], run_model="m", run_data="embedded:reviews"
+    )
+    outcome = call("join", join_string(told), "--invite", texts[1])
+    assert_teaches(outcome, "--invite", "leave --invite out")
+
+
+def test_join__string_is_cut_off__nobody_is_asked(place: Place) -> None:
+    told = RunAddress(run_id=INVITED.run_id, nodes=(NODE,), run_model="m", run_data="private")
+    assert_teaches(call("join", join_string(told)[:80]), "cut off after 80")
+
+
+def test_join__error_while_a_line_of_progress_is_open__stands_on_a_line_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Terminal()
+
+    def fail_after_progress(_run: object, _options: JoinOptions, _given: object, reporter: Reporter) -> None:
+        reporter.progress("progress", "step 0/40")
+        raise OperatorError("the wrong model")
+
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(trio, "run", fail_after_progress)
+    with pytest.raises(OperatorError, match="the wrong model"):
+        running.run_node(JoinOptions(source=RunSource()), frozenset(), "info", False)
+    assert screen.getvalue().endswith("step 0/40\n")
