@@ -21,6 +21,7 @@ from sfnode.cli.joining import config, join, start
 from sfnode.cli.log import log
 from sfnode.cli.run import run_group
 from sfnode.cli.status import status
+from sfnode.cli.steering import pause, resume, stop
 from sfnode.cli.testnet import testnet
 from sfnode.reporter import printable
 
@@ -47,6 +48,9 @@ for command in (
     run_group,
     join,
     start,
+    pause,
+    resume,
+    stop,
     config,
     testnet,
     status,

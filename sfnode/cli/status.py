@@ -71,6 +71,8 @@ def _show(current: Status) -> None:
         "ledger": current.ledger_root or "catching up",
         "state": current.state_digest or "catching up",
     }
+    if current.paused:
+        rows["paused"] = current.paused
     if current.model is not None:
         rows["model"] = current.model.text
     if current.join:

@@ -55,6 +55,7 @@ from sfnode.network import (
 )
 from sfnode.node.basis_fetcher import BasisFetcher
 from sfnode.node.catch_up import CatchUpMonitor, Gap
+from sfnode.node.control import Overseer, WorkLimits
 from sfnode.node.inbox import joined, next_events, open_inbox
 from sfnode.node.learning_curve import LearningCurve
 from sfnode.node.model_finder import ModelFinder
@@ -101,6 +102,7 @@ class DaemonConfig:
     snapshot: SnapshotUse = SnapshotUse.NEVER
     snapshot_authors_min: int = 3
     sharing: SharingOptions = field(default_factory=SharingOptions)
+    limits: WorkLimits = field(default_factory=WorkLimits)
 
 
 class Daemon:
@@ -119,6 +121,7 @@ class Daemon:
         self._last_evaluation = -1
         self._admission_reported = ADMITTED
         self._network_news = NetworkNews(reporter)
+        self._overseer = Overseer(config.data_dir, config.limits, reporter)
         reference = None if config.training is None else config.training.model
         self._model_finder = ModelFinder(self.manifest, reference, config.sharing, reporter)
         self._model_sharing = ModelSharing(self.manifest.model, config.sharing, reporter)
@@ -168,7 +171,7 @@ class Daemon:
                 head_step=self.node.frontier,
                 find_file=partial(find_file, config.data_dir, self.manifest),
                 find_piece=self._model_sharing.pieces.find,
-                pieces_bytes_per_s=config.sharing.share_rate << 20,
+                pieces_bytes_per_s=config.limits.pieces_bytes_per_s(config.sharing.share_rate << 20),
             ),
             inbox=self._inbox_in,
             known_peers=known_peers,
@@ -209,7 +212,8 @@ class Daemon:
             nursery.start_soon(self._snapshot_files.run, self.network, self._snapshots_out, self._inbox_in)
             nursery.start_soon(self._basis_fetcher.run, self.network, self._bases_out, self._inbox_in)
             if self.trainer is not None and self.config.training is not None:
-                nursery.start_soon(self._train, self.trainer, self.config.training)
+                train = partial(self._train, self.trainer, self.config.training)
+                nursery.start_soon(self._overseer.run, train, self.trainer, self._jobs_out, self._inbox_in)
             task_status.started(addresses)
             await self._handle_all()
 
@@ -337,7 +341,8 @@ class Daemon:
         while True:
             if self.trainer is not None:
                 curve.take(self.trainer.statistics.evaluations)
-            status, line = writer.write(self.node, self.network, self.trainer, self._model_progress())
+            model, paused = self._model_progress(), self._overseer.paused
+            status, line = writer.write(self.node, self.network, self.trainer, model, paused)
             self.reporter.progress("progress", line, **asdict(status))
             gap = Gap(time=status.time, held=status.updates, wanted=status.catching_up)
             if (outrun := catch_up.look(gap)) is not None:

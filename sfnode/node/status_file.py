@@ -40,6 +40,7 @@ class Status:
         peers: neighbours now.
         expects_peers: whether it knows of nodes to dial: bootstraps, or peers that it met.
         is_training: whether it is to contribute; a relay is not.
+        paused: why it does not contribute at present, in words; empty while it does.
         loss: mean loss of the last estimate's forward rows.
         ledger_root, state_digest: hex; empty while updates wait to be summed.
         bytes_in, bytes_out: frames of the wire protocol since the start.
@@ -75,6 +76,7 @@ class Status:
     peers: int
     expects_peers: bool
     is_training: bool
+    paused: str
     loss: float | None
     accuracy: float | None
     forward_rows: int
@@ -108,10 +110,10 @@ class StatusWriter:
         self._previous: Status | None = None
 
     def write(
-        self, node: Node, network: Network, trainer: Trainer | None, model: ModelProgress | None
+        self, node: Node, network: Network, trainer: Trainer | None, model: ModelProgress | None, paused: str
     ) -> tuple[Status, str]:
         """Take a snapshot and write the file where that can be done; returns the snapshot and its line for people."""
-        status = self._snapshot(node, network, trainer, model)
+        status = self._snapshot(node, network, trainer, model, paused)
         line = _line(status, self._previous)
         self._previous = status
         self._write_file(status)
@@ -131,7 +133,9 @@ class StatusWriter:
             self._reporter.event("status_file", f"{self._path} is written again", is_written=True)
         self._is_written = True
 
-    def _snapshot(self, node: Node, network: Network, trainer: Trainer | None, model: ModelProgress | None) -> Status:
+    def _snapshot(
+        self, node: Node, network: Network, trainer: Trainer | None, model: ModelProgress | None, paused: str
+    ) -> Status:
         ledger, totals, ending = node.replica.ledger, network.statistics, node.end.ending
         training = trainer.statistics if trainer else None
         return Status(
@@ -155,6 +159,7 @@ class StatusWriter:
             peers=node.sync.peers,
             expects_peers=bool(network.known_peers()),
             is_training=trainer is not None,
+            paused=paused,
             loss=training.loss if training else None,
             accuracy=training.accuracy if training else None,
             forward_rows=training.forward_rows if training else 0,
@@ -251,6 +256,8 @@ def describe_memory(memory: MemoryState) -> str:
 def _line(status: Status, previous: Status | None) -> str:
     """The progress line: "step 120/500, loss 0.52, 7 peers, 3.1 kB/s"."""
     parts = [_stage(status)]
+    if status.paused and not status.is_finished:
+        parts.append(f"paused: {status.paused}")
     if status.model is not None:
         parts.append(status.model.text)
     if status.loss is not None:

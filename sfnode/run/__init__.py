@@ -1,5 +1,6 @@
 """Door: `find_manifest`. What an owner or a joiner prepares before a node starts: options, manifest, key, basis."""
 
+from sfnode.run.amounts import parse_rate, parse_size
 from sfnode.run.builder import (
     BEST,
     OPEN,
@@ -18,7 +19,9 @@ from sfnode.run.node_file import NODE_FILE, FieldValue, read_node_file, toml_of,
 from sfnode.run.node_key import claim_invitation, node_seed
 from sfnode.run.node_options import (
     JoinOptions,
+    LimitOptions,
     NetworkOptions,
+    OnBattery,
     RunSource,
     SharingOptions,
     SnapshotOptions,
@@ -30,6 +33,7 @@ from sfnode.run.owner_key import check_owner, new_invitation
 from sfnode.run.run_address import RunAddress, address_for_others, parse_run_addresses
 from sfnode.run.run_source import find_basis, find_manifest
 from sfnode.run.task_options import DataOptions, TaskOptions, label_warning, texts_of
+from sfnode.run.working_hours import WorkingHours, parse_hours
 
 __all__ = [
     "BEST",
@@ -38,10 +42,12 @@ __all__ = [
     "FieldValue",
     "HOME",
     "JoinOptions",
+    "LimitOptions",
     "MethodOptions",
     "NODE_FILE",
     "NetworkOptions",
     "OPEN",
+    "OnBattery",
     "RANK",
     "RunAddress",
     "RunDraft",
@@ -50,6 +56,7 @@ __all__ = [
     "SnapshotOptions",
     "TaskOptions",
     "TrainingOptions",
+    "WorkingHours",
     "address_for_others",
     "build_manifest",
     "check_owner",
@@ -63,7 +70,10 @@ __all__ = [
     "method_of",
     "new_invitation",
     "node_seed",
+    "parse_hours",
+    "parse_rate",
     "parse_run_addresses",
+    "parse_size",
     "read_node_file",
     "read_toml",
     "texts_of",

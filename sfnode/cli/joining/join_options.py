@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import click
 
+from protocol.errors import OperatorError
 from protocol.node import SnapshotUse
 from sfnode.cli.options import (
     DEFAULT_DATA_DIR,
@@ -25,11 +28,16 @@ from sfnode.cli.options import (
 from sfnode.event_log import LEVELS
 from sfnode.run import (
     JoinOptions,
+    LimitOptions,
     NetworkOptions,
+    OnBattery,
     RunSource,
     SharingOptions,
     SnapshotOptions,
     TrainingOptions,
+    parse_hours,
+    parse_rate,
+    parse_size,
 )
 
 _NETWORK = NetworkOptions()
@@ -161,6 +169,54 @@ _sharing_options = group(
 )
 
 
+class CheckedText(click.ParamType[str]):
+    """Text of an option that must be of a form; it is kept as it was typed."""
+
+    def __init__(self, name: str, parse: Callable[[str], object]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text, once it has been understood."""
+        try:
+            self._parse(value)
+        except OperatorError as error:
+            self.fail(str(error), param, ctx)
+        return value
+
+
+_limit_options = group(
+    "limits",
+    LimitOptions,
+    click.option(
+        "--hours",
+        type=CheckedText("spans", parse_hours),
+        help="Train only in these spans of the day, in local time: 22-7, or 12-13,22:30-6. At other times the node "
+        "stores, serves and passes on.  [default: always]",
+    ),
+    click.option(
+        "--max-upload",
+        type=CheckedText("rate", parse_rate),
+        help="Send no more than this to all peers together: 500kB/s, or 4Mbit/s.  [default: no limit]",
+    ),
+    click.option(
+        "--max-memory",
+        type=CheckedText("size", parse_size),
+        help="Let node and training worker together take this much main memory: 1.5GB. More is refused at the start, "
+        "and ends the training when it happens later.  [default: no limit]",
+    ),
+    click.option(
+        "--only-when-idle", is_flag=True, help="Train only while other programs leave the processor almost alone."
+    ),
+    choice_option(
+        "--on-battery",
+        OnBattery,
+        "Do this while the machine runs on its battery.",
+        OnBattery.PAUSE,
+    ),
+)
+
+
 exit_option = click.option(
     "--exit-when-finished",
     "is_exiting_when_finished",
@@ -177,6 +233,7 @@ join_options = group(
     _network_options,
     _snapshot_options,
     _sharing_options,
+    _limit_options,
     click.option(
         "--relay",
         "is_relay",
