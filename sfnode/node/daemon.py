@@ -149,6 +149,7 @@ class Daemon:
     async def _build(self) -> None:
         config = self.config
         signer = Signer(config.identity_seed)
+        self._store.save_author(signer.author)
         known_peers = decode_peers(self._store.known_peers)
         replica = await self._load_replica()
         node_config = NodeConfig(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -254,10 +255,10 @@ async def test_overseer__memory_reached__ends_the_worker_for_good_and_gives_its_
         bench.jobs_in.send_nowait(StartEstimate(step=9, seed=1))
         assert await bench.next() == TrainingSwitched(is_on=False)
         assert [await bench.next(), await bench.next()] == [EstimateLost(step=7), EstimateLost(step=9)]
-        assert not bench.is_training and "1,000 MB of 1,000 MB (--max-memory)" in bench.overseer.paused
+        assert "1,000 MB of 1,000 MB (--max-memory)" in bench.overseer.paused
         bench.machine.memory = 0
         await trio.sleep(5)
-        assert bench.told == [("paused", "memory")]
+        assert (bench.told, bench.is_training) == ([("paused", "memory")], False)
         nursery.cancel_scope.cancel()
 
 
