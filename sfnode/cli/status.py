@@ -9,11 +9,10 @@ from pathlib import Path
 
 import click
 
+from sfnode.cli.exits import ExitCode, warn
 from sfnode.cli.options import data_dir_option, json_option
 from sfnode.node import Status, describe_memory, own_admission, read_status
 from sfnode.reporter import printable
-
-EXIT_NO_PEERS, EXIT_NOT_ADMITTED, EXIT_EXCLUDED = 3, 4, 5  # 1: no node reports, 2: not an option (click)
 
 
 @click.command()
@@ -41,20 +40,19 @@ def status(data_dir: Path, is_running_enough: bool, is_json: bool) -> None:
         _show(current)
     code, trouble = _judge(current)
     if code:
-        click.echo(f"Warning: {printable(trouble)}", err=True)
-        click.echo(f"why      sfnode doctor --data-dir {shlex.quote(str(data_dir))}", err=True)
-        raise SystemExit(0 if is_running_enough else code)
+        warn(code, trouble, f"why      sfnode doctor --data-dir {shlex.quote(str(data_dir))}")
+        raise SystemExit(ExitCode.DONE if is_running_enough else code)
 
 
-def _judge(current: Status) -> tuple[int, str]:
+def _judge(current: Status) -> tuple[ExitCode, str]:
     """Exit code, and what is wrong; a node whose run is over needs no peers, and a relay no admission."""
     if current.excluded_from is not None:
-        return EXIT_EXCLUDED, own_admission(current)
+        return ExitCode.EXCLUDED, own_admission(current)
     if not current.peers and current.expects_peers and not current.is_over:
-        return EXIT_NO_PEERS, "this node knows of others, and none is connected"
+        return ExitCode.NO_PEERS, "this node knows of others, and none is connected"
     if current.is_training and not current.is_admitted:
-        return EXIT_NOT_ADMITTED, own_admission(current)
-    return 0, ""
+        return ExitCode.NOT_ADMITTED, own_admission(current)
+    return ExitCode.DONE, ""
 
 
 def _show(current: Status) -> None:
