@@ -12,6 +12,7 @@ from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from sfnode.cli.options import FilePath, FolderPath, json_option
 from sfnode.network import peer_of_author
+from sfnode.run import read_backup, write_backup
 from sfnode.storage import (
     IDENTITY_FILE,
     claim_folder,
@@ -19,10 +20,8 @@ from sfnode.storage import (
     load_or_create_seed,
     load_seed,
     read_author,
-    read_backup,
     read_bytes,
     store_seed,
-    write_backup,
 )
 
 

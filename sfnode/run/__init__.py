@@ -14,6 +14,7 @@ from sfnode.run.builder import (
 )
 from sfnode.run.builtin_tasks import BUILTIN_TASKS
 from sfnode.run.data_directory import HOME, find_data_directory
+from sfnode.run.key_backup import read_backup, write_backup
 from sfnode.run.model_reference import find_model, joiner_model
 from sfnode.run.node_file import NODE_FILE, FieldValue, read_node_file, toml_of, write_node_file
 from sfnode.run.node_key import claim_invitation, node_seed
@@ -74,6 +75,7 @@ __all__ = [
     "parse_rate",
     "parse_run_addresses",
     "parse_size",
+    "read_backup",
     "read_node_file",
     "read_toml",
     "texts_of",
@@ -81,5 +83,6 @@ __all__ = [
     "values_of",
     "with_values",
     "without_start",
+    "write_backup",
     "write_node_file",
 ]

@@ -5,7 +5,6 @@ from sfnode.storage.data_files import EMBEDDED, data_spec, evaluation_file, loca
 from sfnode.storage.evaluations import EvaluatedStep, best_of, has_become_worse, read_evaluations, write_evaluations
 from sfnode.storage.files import HeldFile, describe_os_error, read_bytes, sync_folder, write_durably, write_json
 from sfnode.storage.identity import IDENTITY_FILE, load_identity, load_or_create_seed, load_seed, store_seed
-from sfnode.storage.key_backup import read_backup, write_backup
 from sfnode.storage.log_export_import import LogSummary, Tell, export_log, import_log
 from sfnode.storage.private_folder import check_folder, claim_folder, is_open_to_others
 from sfnode.storage.run_size import size_of_run
@@ -95,7 +94,6 @@ __all__ = [
     "moved_by_start",
     "pause",
     "read_author",
-    "read_backup",
     "read_bases",
     "read_basis_spec",
     "read_bytes",
@@ -124,7 +122,6 @@ __all__ = [
     "training_file",
     "unpause",
     "waiting",
-    "write_backup",
     "write_durably",
     "write_evaluations",
     "write_json",

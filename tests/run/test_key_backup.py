@@ -12,10 +12,10 @@ from protocol.crypto.keys import Signer
 from protocol.errors import OperatorError
 from protocol.run.manifest import sign_manifest
 from sfnode.reporter import Reporter
+from sfnode.run import key_backup
+from sfnode.run.key_backup import read_backup, write_backup
 from sfnode.run.node_key import node_seed
-from sfnode.storage import key_backup
 from sfnode.storage.identity import IDENTITY_FILE, load_seed, store_seed
-from sfnode.storage.key_backup import read_backup, write_backup
 from sfnode.storage.store import Store, read_author
 from tests.support.cli_calls import Outcome, assert_teaches, call
 from tests.support.manifests import OWNER, small_manifest
