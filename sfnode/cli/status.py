@@ -40,7 +40,7 @@ def status(data_dir: Path, is_running_enough: bool, is_json: bool) -> None:
         _show(current)
     code, trouble = _judge(current)
     if code:
-        warn(code, trouble, f"why      sfnode doctor --data-dir {shlex.quote(str(data_dir))}")
+        warn(code, trouble, f"sfnode doctor --data-dir {shlex.quote(str(data_dir))}")
         raise SystemExit(ExitCode.DONE if is_running_enough else code)
 
 

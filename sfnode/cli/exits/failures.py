@@ -24,14 +24,13 @@ def wants_json() -> bool:
     return "--json" in sys.argv[1:]
 
 
-def warn(code: ExitCode, message: str, *advice: str) -> None:
-    """Say what is wrong in what a command has just shown, and what to do; it ends with ``code``."""
+def warn(code: ExitCode, message: str, following: str) -> None:
+    """Say what is wrong in what a command has just shown; ``following``: the command that finds out why."""
     if wants_json():
-        _write_json(code.name.lower(), message, code)
+        _write_json(code.name.lower(), f"{message}. Why: {following}", code)
         return
     click.echo(f"Warning: {printable(message)}", err=True)
-    for line in advice:
-        click.echo(line, err=True)
+    click.echo(f"why      {following}", err=True)
 
 
 @contextmanager
