@@ -71,6 +71,13 @@ class WorkerReady:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingSwitched:
+    """The operator pauses training, or lets it go on. What is being measured is finished and counts."""
+
+    is_on: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StatementSubmitted:
     """Somebody on this machine submits a statement: the owner, or the holder of an invitation."""
 
@@ -114,6 +121,7 @@ Event: TypeAlias = (
     | EstimateSkipped
     | EstimateLost
     | WorkerReady
+    | TrainingSwitched
     | StatementSubmitted
     | BasisArrived
     | SnapshotArrived

@@ -24,6 +24,7 @@ export class Node {
   #config;
   #limits;
   #isWorkerFree = false;
+  #isSwitchedOn = true;
   #estimating = null; // the step that the worker measures now
   #firstTickMs = null;
   #nowMs = 0;
@@ -78,6 +79,9 @@ export class Node {
     EstimateLost: (step) => this.#passOver(step, false),
     WorkerReady: () => {
       this.#isWorkerFree = true;
+    },
+    TrainingSwitched: (isOn) => {
+      this.#isSwitchedOn = isOn;
     },
     StatementSubmitted: (statement) => this.#takeSubmitted(statement),
     BasisArrived: (sha256) => this.bases.arrived(sha256),
@@ -288,9 +292,9 @@ export class Node {
     return isAlone || this.sync.isLive || this.snapshots.maySign();
   }
 
-  /** Whether its next update would count: not a relay, admitted, not excluded, with a place in the author table. */
+  /** Whether it makes a next update that would count: not a relay, not paused, admitted, not excluded, with a place in the author table. */
   #mayContribute() {
-    return this.#config.is_training && this.#wouldCount(this.clock.nextStep);
+    return this.#config.is_training && this.#isSwitchedOn && this.#wouldCount(this.clock.nextStep);
   }
 
   #wouldCount(step) {

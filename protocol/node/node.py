@@ -33,6 +33,7 @@ from protocol.events import (
     StoreRecords,
     StoreStatements,
     Ticked,
+    TrainingSwitched,
     WorkerReady,
 )
 from protocol.ledger import Statement, Voided
@@ -65,12 +66,10 @@ class Node:
         self.mismatch = Mismatch(replica)
         self.ignored: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
-        self.own_updates = 0
-        self.skipped_steps = 0
-        self._signer = signer
-        self._config = config
+        self.own_updates, self.skipped_steps = 0, 0
+        self._signer, self._config = signer, config
         self._flood = Flood(replica.ledger.codec.record_bytes)
-        self._is_worker_free = False
+        self._is_worker_free, self._is_switched_on = False, config.is_training
         self._estimating: int | None = None  # the step that the worker measures now
         self._had_neighbours = config.neighbours_min == 0
         self._first_tick_ms: int | None = None
@@ -125,6 +124,8 @@ class Node:
                 self._pass_over(event.step, is_worker_free=isinstance(event, EstimateSkipped))
             case WorkerReady():
                 self._is_worker_free = True
+            case TrainingSwitched():
+                self._is_switched_on = event.is_on and self._config.is_training
             case StatementSubmitted():
                 self._take_in([event.statement], source=None, is_news=True)
             case BasisArrived():
@@ -149,7 +150,7 @@ class Node:
 
     def rest_ms(self) -> int:
         """For how long there is nothing to do unless an event comes: when the next Ticked is due at the latest."""
-        if self._is_worker_free and not self.clock.is_finished:
+        if self._is_worker_free and self._is_switched_on and not self.clock.is_finished:
             return self.clock.rest_ms(self._now_ms)  # a step may begin without any event, when a wait runs out
         if self.mismatch.is_at_work or not self.is_summed:
             return timings.FLUSH_INTERVAL_MS
@@ -316,15 +317,14 @@ class Node:
         return self._had_neighbours and (is_silent or self.snapshots.may_train())
 
     def _may_contribute(self) -> bool:
-        """Whether its next step would count: not a relay, admitted, not excluded, with a place in the author table."""
+        """Whether it makes a next step that would count: no relay, not paused, admitted, in the author table."""
         has_room = self.replica.ledger.has_room_for(self.author)
-        return self._config.is_training and has_room and self.is_admitted_for(self.clock.next_step)
+        return self._is_switched_on and has_room and self.is_admitted_for(self.clock.next_step)
 
     def _publish(self, step: int, scalars: tuple[int, ...]) -> None:
         if step != self._estimating:
             return
-        self._estimating = None
-        self._is_worker_free = True
+        self._estimating, self._is_worker_free = None, True
         self.clock.step_finished(self._now_ms)
         ledger = self.replica.ledger
         # SPEC 9.2.4: while the worker measured, a record of its own of this round or a later one may have come, or the

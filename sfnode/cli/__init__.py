@@ -6,7 +6,6 @@ import sys
 
 import click
 
-from protocol.errors import SfnodeError
 from sfnode import __version__
 from sfnode.cli.ask import ask
 from sfnode.cli.audit import audit
@@ -14,6 +13,7 @@ from sfnode.cli.basis import basis
 from sfnode.cli.bench import bench
 from sfnode.cli.doctor import doctor
 from sfnode.cli.eval import evaluate
+from sfnode.cli.exits import ending, exit_table, wants_json
 from sfnode.cli.export import export
 from sfnode.cli.id import identity
 from sfnode.cli.init import init
@@ -22,16 +22,14 @@ from sfnode.cli.log import log
 from sfnode.cli.reporting import report
 from sfnode.cli.run import run_group
 from sfnode.cli.status import status
+from sfnode.cli.steering import pause, resume, stop
 from sfnode.cli.testnet import testnet
 from sfnode.cli.watching import top
-from sfnode.reporter import printable
 
 __all__ = ["main"]
 
-EXIT_FAILED = 1
 
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, epilog=exit_table())
 @click.version_option(__version__, prog_name="sfnode")
 def cli() -> None:
     """Fine-tune one language model together, with forward passes only and a few signed bytes per step.
@@ -49,6 +47,9 @@ for command in (
     run_group,
     join,
     start,
+    pause,
+    resume,
+    stop,
     config,
     testnet,
     status,
@@ -68,29 +69,7 @@ for command in (
 
 
 def main() -> None:
-    """Entry point: an error of ours is one clear text and exit code 1; anything else is a bug, with its traceback."""
-    try:
-        cli()
-    except SfnodeError as error:
-        _fail([error])
-    except BaseExceptionGroup as group:
-        if group.subgroup(KeyboardInterrupt):
-            click.echo("Aborted!", err=True)  # as click says it when the interrupt comes alone
-            sys.exit(EXIT_FAILED)
-        ours, others = group.split(SfnodeError)
-        if others is not None or ours is None:
-            raise
-        _fail(_leaves(ours))
-
-
-def _leaves(group: BaseExceptionGroup[SfnodeError]) -> list[SfnodeError]:
-    leaves: list[SfnodeError] = []
-    for entry in group.exceptions:
-        leaves.extend(_leaves(entry) if isinstance(entry, BaseExceptionGroup) else [entry])
-    return leaves
-
-
-def _fail(errors: list[SfnodeError]) -> None:
-    for text in dict.fromkeys(str(error) for error in errors):
-        click.echo(f"Error: {printable(text)}", err=True)
-    sys.exit(EXIT_FAILED)
+    """Entry point."""
+    with ending():
+        code = cli.main(standalone_mode=not wants_json())
+        sys.exit(code)

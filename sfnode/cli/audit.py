@@ -16,6 +16,7 @@ from protocol.errors import OperatorError, Reject
 from protocol.ledger import Envelope
 from protocol.run import SignedManifest
 from protocol.schema import is_hex
+from sfnode.cli.exits import ExitCode
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import (
     FilePath,
@@ -110,7 +111,7 @@ def audit(
     reports = _write_reports(found, signed, directory, out) if out is not None else []
     _say(found, reports, is_json)
     if found.mismatches:
-        raise SystemExit(1)
+        raise SystemExit(ExitCode.FAILED)
 
 
 def _author(text: str | None) -> Author | None:

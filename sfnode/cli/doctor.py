@@ -10,6 +10,7 @@ from typing import Final
 import click
 import trio
 
+from sfnode.cli.exits import ExitCode
 from sfnode.cli.joining import given_settings, recall
 from sfnode.cli.options import (
     REPEAT,
@@ -117,7 +118,7 @@ def doctor(
     else:
         _say(last)
     if last.verdict is Verdict.FAIL:
-        raise SystemExit(1)
+        raise SystemExit(ExitCode.FAILED)
 
 
 async def _collect(question: Question, is_json: bool) -> list[Finding]:

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import click
 
+from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from sfnode.cli.options import FilePath, FolderPath, json_option
 from sfnode.network import peer_of_author
-from sfnode.storage import IDENTITY_FILE, load_identity, load_or_create_seed
+from sfnode.run import read_backup, write_backup
+from sfnode.storage import (
+    IDENTITY_FILE,
+    claim_folder,
+    load_identity,
+    load_or_create_seed,
+    load_seed,
+    read_author,
+    read_bytes,
+    store_seed,
+)
 
 
 @click.group("id")
 def identity() -> None:
-    """Show or make a node's identity.
+    """Show a node's identity, make one, back it up or restore it.
 
     \b
     Example: sfnode id show --data-dir ~/.sfnode/my-run
@@ -50,6 +62,103 @@ def new(out: Path, is_json: bool) -> None:
         raise OperatorError(f"{out} exists: a key is never overwritten. Choose another --out")
     load_or_create_seed(out)
     _print(out, is_json)
+
+
+_passphrase_option = click.option(
+    "--passphrase-file",
+    type=FilePath,
+    help="Read the passphrase from the first line of this file, which only you can read.  [default: ask for it]",
+)
+
+
+@identity.command()
+@click.argument("file", type=FilePath)
+@click.option("--data-dir", type=FolderPath, help="Encrypt the key of the node whose state is in this data directory.")
+@click.option("--key", type=FilePath, help="Encrypt the key in this file, such as a run's owner key.")
+@_passphrase_option
+@json_option
+def backup(file: Path, data_dir: Path | None, key: Path | None, passphrase_file: Path | None, is_json: bool) -> None:
+    """Write an encrypted copy of a key to FILE.
+
+    Keep it on another machine. Whoever has the file and the passphrase can sign as you; without the passphrase nobody
+    can, and neither can you.
+
+    \b
+    Example: sfnode id backup my-node.backup --data-dir ~/.sfnode/my-run-0123456789ab
+    """
+    source = _key_file(data_dir, key)
+    seed = load_seed(source)
+    if file.exists():
+        raise OperatorError(f"{file} exists: a backup is never overwritten. Choose another file")
+    write_backup(file, seed, _passphrase(passphrase_file, is_new=True))
+    author = Signer(seed).author.hex()
+    if is_json:
+        click.echo(json.dumps({"author": author, "file": str(file)}))
+        return
+    click.echo(f"author   {author}\nbackup   {file}\nrestore  sfnode id restore {file} --data-dir DIR")
+
+
+@identity.command()
+@click.argument("file", type=FilePath)
+@click.option("--data-dir", type=FolderPath, help="Make the key that of the node in this data directory.")
+@click.option("--key", type=FilePath, help="Write the key to this file.")
+@_passphrase_option
+@json_option
+def restore(file: Path, data_dir: Path | None, key: Path | None, passphrase_file: Path | None, is_json: bool) -> None:
+    """Restore a key from the encrypted copy in FILE.
+
+    A key that is there is never overwritten. Never let two nodes run with one key: whatever they sign for the same step
+    counts for nothing.
+
+    \b
+    Example: sfnode id restore my-node.backup --data-dir ~/.sfnode/my-run-0123456789ab
+    """
+    target = _key_file(data_dir, key)
+    if target.exists():
+        raise OperatorError(f"{target} exists: a key is never overwritten. Move it away, or choose another place")
+    seed = read_backup(file, _passphrase(passphrase_file, is_new=False))
+    if data_dir is not None:
+        _check_owner(target.parent, Signer(seed).author.hex())
+        claim_folder(target.parent)
+    store_seed(target, seed)
+    _print(target, is_json)
+
+
+def _key_file(data_dir: Path | None, key: Path | None) -> Path:
+    if (data_dir is None) == (key is None):
+        raise OperatorError("give either --data-dir or --key, to say whose key")
+    return (key or Path(data_dir or "") / IDENTITY_FILE).expanduser()
+
+
+def _check_owner(directory: Path, author: str) -> None:
+    """OperatorError where another identity has run on the directory."""
+    held = read_author(directory)
+    if held and held != author:
+        raise OperatorError(
+            f"the backup is of {author}, but {directory} is that of {held}. Restore the backup of that one, or give a "
+            "new directory: sfnode join fetches the run's state again"
+        )
+
+
+def _passphrase(file: Path | None, *, is_new: bool) -> str:
+    """From a file, or from the terminal; never from the command line, which other programs can read. OperatorError."""
+    if file is not None:
+        return _first_line(file)
+    if not sys.stdin.isatty():
+        raise OperatorError("there is no terminal to ask for the passphrase: give --passphrase-file")
+    asked: str = click.prompt("Passphrase", hide_input=True, confirmation_prompt=is_new, err=True)
+    return asked
+
+
+def _first_line(file: Path) -> str:
+    data = read_bytes(file, "the passphrase")
+    if file.stat().st_mode & 0o077:
+        raise OperatorError(f"other users can read the passphrase in {file}: chmod 600 {file}")
+    try:
+        lines = data.decode("utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise OperatorError(f"{file} is not UTF-8 text: write the passphrase into its first line") from None
+    return lines[0] if lines else ""
 
 
 def _print(path: Path, is_json: bool) -> None:

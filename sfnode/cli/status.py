@@ -10,6 +10,7 @@ from typing import Final
 
 import click
 
+from sfnode.cli.exits import ExitCode, warn
 from sfnode.cli.options import data_dir_option, json_option
 from sfnode.reporter import counted, format_rate, printable
 from sfnode.status import (
@@ -60,9 +61,8 @@ def status(data_dir: Path, is_running_enough: bool, is_json: bool) -> None:
         click.echo(f"Warning: {complaint}", err=True)
     code, trouble = judge(current)
     if code:
-        click.echo(f"Warning: {printable(trouble)}", err=True)
-        click.echo(f"why      sfnode doctor --data-dir {shlex.quote(str(data_dir))}", err=True)
-        raise SystemExit(0 if is_running_enough else code)
+        warn(ExitCode(code), trouble, f"sfnode doctor --data-dir {shlex.quote(str(data_dir))}")
+        raise SystemExit(ExitCode.DONE if is_running_enough else code)
 
 
 def _show(current: Status) -> None:
@@ -84,6 +84,7 @@ def _rows(current: Status) -> dict[str, str]:
         "updates": f"{counted(current.updates, 'update')} of {counted(current.authors, 'author')}, "
         f"{counted(current.void_slots, 'void slot')}",
         "own": describe_own(current),
+        "paused": current.paused,
         "admitted": f"{own_admission(current)} ({current.admission}; "
         f"{counted(current.authors_excluded, 'author')} excluded)",
         "loss": _describe_loss(current),

@@ -17,6 +17,7 @@ from sfnode.storage import (
     is_locked,
     is_open_to_others,
     load_seed,
+    read_author,
     read_bases,
     read_bytes,
     read_records,
@@ -69,12 +70,23 @@ def check_identity(directory: Path) -> Finding:
     """Whether the node's key is valid, and its owner's alone."""
     path = directory / IDENTITY_FILE
     if not path.exists():
-        return ok("identity", "none yet: `sfnode join` makes one")
+        return _missing_identity(directory)
     try:
         load_seed(path)
     except OperatorError as error:
         return fail("identity", str(error), f"or remove {path}: the node then joins as a new author")
     return ok("identity", f"{path}, readable by you only")
+
+
+def _missing_identity(directory: Path) -> Finding:
+    try:
+        author = read_author(directory)
+    except SfnodeError:
+        author = None  # the ledger's own check says what is wrong with it
+    if author is None:
+        return ok("identity", "none yet: `sfnode join` makes one")
+    text = f"{directory / IDENTITY_FILE} is missing, but a node has run here as {author or 'somebody'}"
+    return fail("identity", text, f"restore it: sfnode id restore BACKUP --data-dir {directory}")
 
 
 def check_basis(directory: Path, manifest: Manifest) -> Finding:

@@ -95,7 +95,7 @@ class Network:
         self._files = FileServer(run, self._channel, config.origins)
         self._host = Host(identity_seed=identity_seed, on_inbound=self._on_inbound, origins=config.origins)
         self.peer = self._host.peer
-        self._total = Traffic()
+        self._total = Traffic(upload_bytes_per_s=config.upload_bytes_per_s)
         self._book = AddressBook(own_peer=self.peer, bootstrap=bootstrap, chance=random.Random())
         self._book.restore(known_peers)
         self._open_sessions = OpenSessions(self.peer, config.origins)

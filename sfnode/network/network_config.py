@@ -34,6 +34,7 @@ class NetworkConfig:
     neighbours_fixed: bool = False  # dial ``bootstrap`` and no others, exchange no peers: for tests of topologies
     local_discovery: bool = False  # find peers on the local network by mDNS; never with ``neighbours_fixed``
     port_mapping: bool = False  # ask the router by UPnP to let peers in at the first address that is listened on
+    upload_bytes_per_s: int = 0  # of frames to all peers together; 0: no limit
     origins: Origins = DEFAULT_ORIGINS  # which addresses count together
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     timings: Timings = field(default_factory=Timings)

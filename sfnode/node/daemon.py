@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import assert_never
@@ -55,6 +56,7 @@ from sfnode.network import (
 )
 from sfnode.node.basis_fetcher import BasisFetcher
 from sfnode.node.catch_up import CatchUpMonitor, Gap
+from sfnode.node.control import Overseer, WorkLimits
 from sfnode.node.inbox import joined, next_events, open_inbox
 from sfnode.node.learning_curve import LearningCurve
 from sfnode.node.model_finder import ModelFinder
@@ -104,6 +106,7 @@ class DaemonConfig:
     snapshot_authors_min: int = 3
     sharing: SharingOptions = field(default_factory=SharingOptions)
     shared_data: Path | None = None
+    limits: WorkLimits = field(default_factory=WorkLimits)
 
 
 class Daemon:
@@ -123,6 +126,7 @@ class Daemon:
         self._last_evaluation = -1
         self._network_news = NetworkNews(reporter)
         self._admission_news = AdmissionNews(config.data_dir, reporter)
+        self._overseer = Overseer(config.data_dir, config.limits, reporter)
         reference = None if config.training is None else config.training.model
         self._model_finder = ModelFinder(self.manifest, reference, config.sharing, reporter)
         self._data_sharing = DataSharing(self.manifest.task, config.shared_data, config.sharing.share_rate << 20)
@@ -153,6 +157,7 @@ class Daemon:
         config = self.config
         self._details = StatusDetails(LearningCurve(config.data_dir, self.reporter), self._network_news)
         signer = Signer(config.identity_seed)
+        self._store.save_author(signer.author)
         known_peers = decode_peers(self._store.known_peers)
         replica = await self._load_replica()
         node_config = NodeConfig(
@@ -175,7 +180,7 @@ class Daemon:
                 head_step=self.node.frontier,
                 find_file=self._find_file,
                 find_piece=self._model_sharing.pieces.find,
-                pieces_bytes_per_s=config.sharing.share_rate << 20,
+                pieces_bytes_per_s=config.limits.pieces_bytes_per_s(config.sharing.share_rate << 20),
             ),
             inbox=self._inbox_in,
             known_peers=known_peers,
@@ -219,7 +224,8 @@ class Daemon:
             nursery.start_soon(self._snapshot_files.run, self.network, self._snapshots_out, self._inbox_in)
             nursery.start_soon(self._basis_fetcher.run, self.network, self._bases_out, self._inbox_in)
             if self.trainer is not None and self.config.training is not None:
-                nursery.start_soon(self._train, self.trainer, self.config.training)
+                train = partial(self._train, self.trainer, self.config.training)
+                nursery.start_soon(self._overseer.run, train, self.trainer, self._jobs_out, self._inbox_in)
             task_status.started(addresses)
             await self._handle_all()
 
@@ -347,7 +353,8 @@ class Daemon:
         peers_saved = trio.current_time()
         catch_up = CatchUpMonitor()
         while True:
-            status, line = writer.write(self.node, self.network, self.trainer, self._model_progress(), self._details)
+            model, paused = self._model_progress(), self._overseer.paused
+            status, line = writer.write(self.node, self.network, self.trainer, model, paused, self._details)
             self.reporter.progress("progress", line, **asdict(status))
             gap = Gap(time=status.time, held=status.updates, wanted=status.catching_up)
             if (outrun := catch_up.look(gap)) is not None:

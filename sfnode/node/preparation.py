@@ -9,6 +9,7 @@ from pathlib import Path
 from protocol.errors import OperatorError
 from protocol.run import Manifest, SignedManifest
 from sfnode.network import MemoryConfig, NetworkConfig, parse_announce, parse_listen, parse_origins, resident_bytes
+from sfnode.node.control import work_limits
 from sfnode.node.daemon import DaemonConfig
 from sfnode.node.model_finder import may_fetch
 from sfnode.reporter import Reporter
@@ -62,6 +63,7 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
         snapshot_authors_min=options.snapshots.snapshot_authors,
         sharing=options.sharing,
         shared_data=_shared_data(manifest, options, training),
+        limits=work_limits(options.limits),
     )
 
 
@@ -116,6 +118,7 @@ def _network_config(manifest: Manifest, options: JoinOptions) -> NetworkConfig:
         neighbours_fixed=network.neighbours_fixed,
         local_discovery=not network.no_mdns,
         port_mapping=network.upnp,
+        upload_bytes_per_s=work_limits(options.limits).upload_bytes_per_s,
         origins=parse_origins(is_private_limited=network.limit_private, proxies=network.trusted_proxy),
         memory=MemoryConfig(bytes_max=_memory_bytes_max(manifest, network.memory_max), look=resident_bytes),
     )

@@ -40,10 +40,11 @@ class StatusWriter:
         network: Network,
         trainer: Trainer | None,
         model: ModelProgress | None,
+        paused: str,
         details: StatusDetails,
     ) -> tuple[Status, str]:
         """Take a snapshot and write the file where that can be done; returns it, without its detail, and its line."""
-        status = self._snapshot(node, network, trainer, model)
+        status = self._snapshot(node, network, trainer, model, paused)
         whole = dataclasses.replace(status, detail=details.look(status, node, network, trainer))
         self._write_file(whole)
         return status, progress_line(whole)
@@ -62,7 +63,9 @@ class StatusWriter:
             self._reporter.event("status_file", f"{self._path} is written again", is_written=True)
         self._is_written = True
 
-    def _snapshot(self, node: Node, network: Network, trainer: Trainer | None, model: ModelProgress | None) -> Status:
+    def _snapshot(
+        self, node: Node, network: Network, trainer: Trainer | None, model: ModelProgress | None, paused: str
+    ) -> Status:
         ledger, totals, ending = node.replica.ledger, network.statistics, node.end.ending
         training = trainer.statistics if trainer else None
         return Status(
@@ -86,6 +89,7 @@ class StatusWriter:
             peers=node.sync.peers,
             expects_peers=bool(network.known_peers()),
             is_training=trainer is not None,
+            paused=paused,
             loss=training.loss if training else None,
             accuracy=training.accuracy if training else None,
             forward_rows=training.forward_rows if training else 0,

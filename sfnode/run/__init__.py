@@ -1,5 +1,6 @@
 """Door: `find_manifest`. What an owner or a joiner prepares before a node starts: options, manifest, key, basis."""
 
+from sfnode.run.amounts import parse_rate, parse_size
 from sfnode.run.builder import (
     BEST,
     OPEN,
@@ -13,12 +14,15 @@ from sfnode.run.builder import (
 )
 from sfnode.run.builtin_tasks import BUILTIN_TASKS
 from sfnode.run.data_directory import HOME, find_data_directory
+from sfnode.run.key_backup import read_backup, write_backup
 from sfnode.run.model_reference import find_model, joiner_model
 from sfnode.run.node_file import NODE_FILE, FieldValue, read_node_file, toml_of, write_node_file
 from sfnode.run.node_key import claim_invitation, node_seed
 from sfnode.run.node_options import (
     JoinOptions,
+    LimitOptions,
     NetworkOptions,
+    OnBattery,
     RunSource,
     SharingOptions,
     SnapshotOptions,
@@ -31,6 +35,7 @@ from sfnode.run.public_data import described_source, find_public_data, is_of_pee
 from sfnode.run.run_address import RunAddress, address_for_others, join_string, parse_run_addresses, string_for_others
 from sfnode.run.run_source import find_basis, find_manifest
 from sfnode.run.task_options import DataOptions, TaskOptions, label_warning, texts_of
+from sfnode.run.working_hours import WorkingHours, parse_hours
 
 __all__ = [
     "BEST",
@@ -39,10 +44,12 @@ __all__ = [
     "FieldValue",
     "HOME",
     "JoinOptions",
+    "LimitOptions",
     "MethodOptions",
     "NODE_FILE",
     "NetworkOptions",
     "OPEN",
+    "OnBattery",
     "RANK",
     "RunAddress",
     "RunDraft",
@@ -51,6 +58,7 @@ __all__ = [
     "SnapshotOptions",
     "TaskOptions",
     "TrainingOptions",
+    "WorkingHours",
     "address_for_others",
     "build_manifest",
     "check_owner",
@@ -68,7 +76,11 @@ __all__ = [
     "method_of",
     "new_invitation",
     "node_seed",
+    "parse_hours",
+    "parse_rate",
     "parse_run_addresses",
+    "parse_size",
+    "read_backup",
     "read_node_file",
     "read_toml",
     "shared_data",
@@ -78,5 +90,6 @@ __all__ = [
     "values_of",
     "with_values",
     "without_start",
+    "write_backup",
     "write_node_file",
 ]

@@ -10,7 +10,7 @@ from protocol.ledger import StatementCodec, read_invitation
 from protocol.run import AdmissionKind, Manifest
 from sfnode.reporter import Reporter
 from sfnode.run.proof_of_work import check_work, find_seed
-from sfnode.storage import keep_claim, load_or_create_seed, store_seed, submit
+from sfnode.storage import keep_claim, load_or_create_seed, read_author, store_seed, submit
 
 
 async def node_seed(manifest: Manifest, path: Path, *, is_training: bool, reporter: Reporter) -> bytes:
@@ -18,6 +18,13 @@ async def node_seed(manifest: Manifest, path: Path, *, is_training: bool, report
 
     Only a node that trains needs a key with work in it.
     """
+    if not path.exists() and (author := read_author(path.parent)) is not None:
+        whose = f"the identity {author}" if author else "another identity"
+        raise OperatorError(
+            f"{path} is missing, but {whose} has run on this directory, and a new one is never made in its place. "
+            f"Restore it: sfnode id restore BACKUP --data-dir {path.parent}. To be somebody else from now on: "
+            f"sfnode id new --out {path}"
+        )
     if is_training and manifest.admission.pow_bits and not path.exists():
         expected = 1 << manifest.admission.pow_bits
 

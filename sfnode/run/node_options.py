@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 
 from protocol.node import SnapshotUse
@@ -110,6 +111,31 @@ class SharingOptions:
     share_data: bool = False
 
 
+class OnBattery(StrEnum):
+    """What a node does on a machine without mains power."""
+
+    WORK = "work"
+    PAUSE = "pause"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitOptions:
+    """When a node trains, and what it may take. The texts are as `working_hours` and `amounts` read them.
+
+    Attributes:
+        hours: spans of local time; None: always.
+        max_upload: rate of all that it sends; None: no limit.
+        max_memory: size of node and worker together; None: no limit.
+        only_when_idle: only while other programs leave the processor alone.
+    """
+
+    hours: str | None = None
+    max_upload: str | None = None
+    max_memory: str | None = None
+    only_when_idle: bool = False
+    on_battery: OnBattery = OnBattery.PAUSE
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinOptions:
     """All of ``sfnode join``.
@@ -126,6 +152,7 @@ class JoinOptions:
     devices: DeviceOptions = field(default_factory=DeviceOptions)
     snapshots: SnapshotOptions = field(default_factory=SnapshotOptions)
     sharing: SharingOptions = field(default_factory=SharingOptions)
+    limits: LimitOptions = field(default_factory=LimitOptions)
     invite: str | None = None
     is_relay: bool = False
     web: str | None = None

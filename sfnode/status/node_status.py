@@ -35,6 +35,7 @@ class Status:
         peers: neighbours now.
         expects_peers: whether it knows of nodes to dial: bootstraps, or peers that it met.
         is_training: whether it is to contribute; a relay is not.
+        paused: why it does not contribute at present, in words; empty while it does.
         loss: mean loss of the last estimate's forward rows.
         ledger_root, state_digest: hex; empty while updates wait to be summed.
         bytes_in, bytes_out: frames of the wire protocol since the start.
@@ -72,6 +73,7 @@ class Status:
     peers: int
     expects_peers: bool
     is_training: bool
+    paused: str
     loss: float | None
     accuracy: float | None
     forward_rows: int

@@ -69,6 +69,8 @@ def progress_line(status: Status) -> str:
     """The progress line: "14:03:22 step 120/500, loss 0.520, 840 updates, 7 peers, 3.1 kB/s, 1.5 steps/s, 9 s left"."""
     detail = status.detail
     parts = [f"{_clock(status.time)} {describe_stage(status)}".strip()]
+    if status.paused and not status.is_finished:
+        parts.append(f"paused: {status.paused}")
     if status.model is not None:
         parts.append(status.model.text)
     if status.loss is not None:

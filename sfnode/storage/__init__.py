@@ -1,5 +1,6 @@
 """Door: `Store`. The data directory: records, statements, key, bases, and every durable write."""
 
+from sfnode.storage.control_files import ask_to_stop, forget_stop, is_asked_to_stop, is_paused, pause, unpause
 from sfnode.storage.data_files import EMBEDDED, data_spec, evaluation_file, locate, training_file
 from sfnode.storage.evaluations import EvaluatedStep, best_of, has_become_worse, read_evaluations, write_evaluations
 from sfnode.storage.files import HeldFile, describe_os_error, read_bytes, sync_folder, write_durably, write_json
@@ -24,6 +25,7 @@ from sfnode.storage.store import (
     Store,
     decode_run_file,
     is_locked,
+    read_author,
     read_known_peers,
     read_manifest,
     read_records,
@@ -73,6 +75,7 @@ __all__ = [
     "StoredRecords",
     "Tell",
     "UNIT_EXP",
+    "ask_to_stop",
     "basis_beside",
     "basis_in",
     "basis_path",
@@ -85,16 +88,21 @@ __all__ = [
     "describe_os_error",
     "evaluation_file",
     "export_log",
+    "forget_stop",
     "has_become_worse",
     "import_log",
+    "is_asked_to_stop",
     "is_locked",
     "keep_claim",
     "is_open_to_others",
+    "is_paused",
     "load_identity",
     "load_or_create_seed",
     "load_seed",
     "locate",
     "moved_by_start",
+    "pause",
+    "read_author",
     "read_bases",
     "read_basis_spec",
     "read_bytes",
@@ -122,6 +130,7 @@ __all__ = [
     "submit",
     "sync_folder",
     "training_file",
+    "unpause",
     "waiting",
     "write_durably",
     "write_evaluations",

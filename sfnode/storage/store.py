@@ -125,6 +125,11 @@ class Store(StoredRecords):
         """Keep them for the next start."""
         self._set_fact("discouraged", rows, is_durable=False)
 
+    def save_author(self, author: bytes) -> None:
+        """Keep whose directory this is, so that a key that gets lost is missed."""
+        if self._fact("author") != author.hex():
+            self._set_fact("author", author.hex(), is_durable=True)
+
     def _check_run(self, signed: SignedManifest) -> None:
         run_id = signed.manifest.run_id.hex()
         held = self._fact("run_id")
@@ -230,6 +235,18 @@ def read_known_peers(directory: Path) -> str:
     with _reading(directory) as database, sqlite_errors(directory / LEDGER_FILE):
         row = database.execute("SELECT value FROM facts WHERE name = 'known_peers'").fetchone()
     return str(row[0]) if row else "[]"
+
+
+def read_author(directory: Path) -> str | None:
+    """Public key, hex, of the node that has run on a data directory; None where none has.
+
+    Empty where one has measured steps, and was of a release that did not keep its key's name.
+    """
+    if not (directory / LEDGER_FILE).exists():
+        return None
+    with _reading(directory) as database, sqlite_errors(directory / LEDGER_FILE):
+        facts = dict(database.execute("SELECT name, value FROM facts WHERE name IN ('author', 'reserved_step')"))
+    return facts.get("author", "" if "reserved_step" in facts else None)
 
 
 def read_statements(directory: Path) -> list[bytes]:

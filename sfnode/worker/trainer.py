@@ -78,7 +78,7 @@ class Trainer:
         self._old_rest_until_s = 0.0  # until then old epochs stay as the worker has them
         self._renewals = renewals or (lambda: config.renewals)
         self._opened_with: tuple[RenewedBasis, ...] = ()
-        self._estimating: int | None = None
+        self.estimating: int | None = None  # the step that the worker measures now
 
     async def run(self, model: str, jobs: trio.MemoryReceiveChannel[Job], inbox: trio.MemorySendChannel[Event]) -> None:
         """Work on ``model``, a folder or what the worker resolves itself, until cancelled.
@@ -95,9 +95,9 @@ class Trainer:
         self.statistics.loading_since_s = trio.current_time()
         text = f"training worker lost: {error}. Starting it again in {pause_s:.0f} s; the network goes on"
         self._reporter.event("worker_lost", text, reason=str(error), pause_s=pause_s)
-        if self._estimating is not None:
-            await inbox.send(EstimateLost(step=self._estimating))
-            self._estimating = None
+        if self.estimating is not None:
+            await inbox.send(EstimateLost(step=self.estimating))
+            self.estimating = None
 
     async def _serve(
         self,
@@ -141,7 +141,7 @@ class Trainer:
         )
 
     async def _estimate(self, session: WorkerSession, job: StartEstimate) -> Event:
-        self._estimating = job.step
+        self.estimating = job.step
         first = job.step // self._signed.manifest.method.epoch_steps
         started_s = trio.current_time()
         is_resting = started_s < self._old_rest_until_s
@@ -151,12 +151,12 @@ class Trainer:
         except NumericError as error:
             self.statistics.failures += 1
             self._reporter.event("step_skipped", f"step {job.step} skipped: {error}", step=job.step, reason=str(error))
-            self._estimating = None
+            self.estimating = None
             return EstimateSkipped(step=job.step)
         if any(epoch < first for epoch in sent):
             now_s = trio.current_time()
             self._old_rest_until_s = now_s + _REST_FACTOR * (now_s - started_s)
-        self._estimating = None
+        self.estimating = None
         self.statistics.loss = estimated.loss
         self.statistics.forward_rows += estimated.rows
         return EstimateFinished(step=job.step, scalars=estimated.scalars)

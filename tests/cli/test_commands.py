@@ -34,7 +34,7 @@ STATUS = Status(
     run="test", run_id=SIGNED.manifest.run_id.hex(), author=ALICE.author.hex(), pid=os.getpid(), step=7, steps=40,
     is_finished=False, is_over=False, equal_peers=0, differing_peers=0, awaited_authors=0,
     updates=13, void_slots=0, authors=2, own_updates=7, skipped_steps=1, catching_up=0, peers=3, expects_peers=True,
-    is_training=True, is_invitation_used=False,
+    is_training=True, paused="", is_invitation_used=False,
     loss=0.5, accuracy=None, forward_rows=112, worker_restarts=0, ledger_root="aa" * 32, state_digest="bb" * 32,
     bytes_in=1_234, bytes_out=56_789, payload_bytes=999, rejected=0, ignored=2, time=0.0, model=None, join="",
     join_string="", admission="open", is_admitted=True, excluded_from=None, authors_excluded=0,

@@ -12,9 +12,12 @@ from protocol.events import (
     EstimateSkipped,
     PeerJoined,
     PeerLeft,
+    ReserveStep,
     SendMessage,
+    StartEstimate,
     StoreRecords,
     Ticked,
+    TrainingSwitched,
     WorkerReady,
 )
 from protocol.run.manifest import checked
@@ -100,6 +103,35 @@ def test_node__last_step_done__is_finished_and_asks_for_no_more() -> None:
 def test_node__relay__never_estimates() -> None:
     relay = node(is_training=False)
     assert relay.handle(WorkerReady(), 10) == relay.handle(Ticked(), 99_999) == []
+
+
+def test_node__switched_off_while_it_measures__publishes_that_step_and_starts_no_other_until_switched_on() -> None:
+    training = node()
+    join(training, X)
+    training.handle(WorkerReady(), 10)
+    assert training.handle(TrainingSwitched(is_on=False), 20) == []
+    effects = training.handle(EstimateFinished(step=0, scalars=(-300,)), 1_000)
+    assert not any(isinstance(effect, ReserveStep | StartEstimate) for effect in effects)
+    assert training.own_updates == 1
+    assert tell(training, X, pushed(seal(MANIFEST, 7, 3)), 2_000)[0] == StoreRecords(
+        records=(seal(MANIFEST, 7, 3),), is_own=False
+    )
+    assert training.rest_ms() > timings.FLUSH_INTERVAL_MS  # no step is to be looked for
+    assert training.handle(TrainingSwitched(is_on=True), 3_000)[:2] == start_effects(3)  # where the others are
+
+
+def test_node__switched_off__has_no_work_and_is_finished_with_the_others() -> None:
+    short = small_manifest(steps=3)
+    paused = node(manifest=short)
+    join(paused, X)
+    paused.handle(TrainingSwitched(is_on=False), 5)
+    paused.handle(WorkerReady(), 10)
+    tell(paused, X, head_of(paused.replica.ledger, paused.replica.state_digest()), 20)
+    finished = [paused.is_finished]
+    for step in range(short.steps):
+        tell(paused, X, pushed(seal(short, 7, step)), 100 + step)
+        finished.append(paused.is_finished)
+    assert finished == [False, False, False, True] and paused.own_updates == 0
 
 
 def test_node__own_record_of_the_step_comes_while_it_measures__signs_no_second_payload() -> None:

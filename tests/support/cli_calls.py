@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import functools
 import io
+import json
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -35,6 +36,8 @@ class Outcome:
         """The one line that says what is wrong; fails unless the command failed and ended with exactly one."""
         assert self.code != 0, self
         assert "Traceback" not in self.stderr + self.stdout, self
+        if self.stderr.startswith('{"error": '):  # --json
+            return str(json.loads(self.stderr)["error"]["message"])
         lines = [line for line in self.stderr.splitlines() if line.startswith("Error: ")]
         assert len(lines) == 1 and self.stderr.endswith(f"{lines[0]}\n"), self
         return lines[0].removeprefix("Error: ")

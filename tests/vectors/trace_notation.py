@@ -33,6 +33,7 @@ from protocol.events import (
     StoreSnapshot,
     StoreStatements,
     Ticked,
+    TrainingSwitched,
     WorkerReady,
 )
 from protocol.wire import Attestations, Message, Records, Statements, encode
@@ -163,6 +164,8 @@ def event_row(event: Event, parts: Parts) -> Row:
             return [name, event.step]
         case WorkerReady():
             return [name]
+        case TrainingSwitched():
+            return [name, event.is_on]
         case StatementSubmitted():
             return [name, parts.written(event.statement)]
         case BasisArrived():

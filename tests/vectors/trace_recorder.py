@@ -26,6 +26,7 @@ from protocol.events import (
     SnapshotArrived,
     StatementSubmitted,
     Ticked,
+    TrainingSwitched,
     WorkerReady,
 )
 from protocol.ledger.ledger import Ledger
@@ -88,6 +89,10 @@ class Story:
     def worker_ready(self, at_ms: int) -> Story:
         """A worker is there."""
         return self.take(WorkerReady(), at_ms)
+
+    def switch(self, at_ms: int, *, is_on: bool) -> Story:
+        """The operator pauses training, or lets it go on."""
+        return self.take(TrainingSwitched(is_on=is_on), at_ms)
 
     def join(self, at_ms: int, *peers: PeerId) -> Story:
         """Neighbours come."""

@@ -34,6 +34,7 @@ def _stories() -> Iterator[Story]:
     yield from _waiting()
     yield from _jumping()
     yield from _signing()
+    yield from _pausing()
 
 
 # --- starting
@@ -301,3 +302,16 @@ def _slow_catch_up() -> Story:
         told.answer(now_ms, X, full, rounds=1)
         told.tick(now_ms + 100)
     return told
+
+
+# --- 9.1.5: paused by its operator
+
+
+def _pausing() -> Iterator[Story]:
+    told = Story("paused while it measures: that round counts, the next one begins when it goes on", EXAMPLE)
+    told.tick(0).worker_ready(10).switch(20, is_on=False).estimated(500, 0).ticks(550, 2_000)
+    yield told.switch(2_100, is_on=True)
+
+    told = Story("paused: has finished when the others have done the last round", SHORT)
+    told.tick(0).switch(5, is_on=False).worker_ready(10).join(20, X).same(30, X)
+    yield told.push(40, X, *(seal(SHORT, 1, step) for step in range(3))).ticks(90)

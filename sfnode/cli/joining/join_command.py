@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
+from sfnode.cli.joining.grouped_help import GroupedCommand
 from sfnode.cli.joining.join_options import join_options, output_options
 from sfnode.cli.joining.running import run_node
 from sfnode.cli.joining.settings import given_settings
 from sfnode.run import JoinOptions
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @join_options
 @output_options
 @click.pass_context

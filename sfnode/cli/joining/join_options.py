@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import click
 
 from protocol.errors import OperatorError
@@ -27,11 +29,16 @@ from sfnode.event_log import LEVELS
 from sfnode.page import LOOPBACK, PORT, parse_page_address
 from sfnode.run import (
     JoinOptions,
+    LimitOptions,
     NetworkOptions,
+    OnBattery,
     RunSource,
     SharingOptions,
     SnapshotOptions,
     TrainingOptions,
+    parse_hours,
+    parse_rate,
+    parse_size,
 )
 
 _NETWORK = NetworkOptions()
@@ -169,12 +176,17 @@ _sharing_options = group(
 )
 
 
-class _WebAddress(click.ParamType[str]):
-    name = "address"
+class CheckedText(click.ParamType[str]):
+    """Text of an option that must be of a form; it is kept as it was typed."""
+
+    def __init__(self, name: str, parse: Callable[[str], object]) -> None:
+        self.name = name
+        self._parse = parse
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text, once it has been understood."""
         try:
-            parse_page_address(value)
+            self._parse(value)
         except OperatorError as error:
             self.fail(str(error), param, ctx)
         return value
@@ -182,13 +194,47 @@ class _WebAddress(click.ParamType[str]):
 
 web_option = click.option(
     "--web",
-    type=_WebAddress(),
+    type=CheckedText("address", parse_page_address),
     is_flag=False,
     flag_value=LOOPBACK,
     metavar="[HOST:PORT]",
     help="Serve a page that shows how the node is doing. Where other machines can reach it, a browser needs the token "
     f"that the node prints.  [default: no page; without an address {LOOPBACK}:{PORT} or the next free port]",
 )
+
+
+_limit_options = group(
+    "limits",
+    LimitOptions,
+    click.option(
+        "--hours",
+        type=CheckedText("spans", parse_hours),
+        help="Train only in these spans of the day, in local time: 22-7, or 12-13,22:30-6. At other times the node "
+        "stores, serves and passes on.  [default: always]",
+    ),
+    click.option(
+        "--max-upload",
+        type=CheckedText("rate", parse_rate),
+        help="Send no more than this to all peers together: 500kB/s, or 4Mbit/s.  [default: no limit]",
+    ),
+    click.option(
+        "--max-memory",
+        type=CheckedText("size", parse_size),
+        help="Let node and training worker together take this much main memory: 1.5GB. More is refused at the start, "
+        "and ends the training when it happens later.  [default: no limit]",
+    ),
+    click.option(
+        "--only-when-idle", is_flag=True, help="Train only while other programs leave the processor almost alone."
+    ),
+    choice_option(
+        "--on-battery",
+        OnBattery,
+        "Do this while the machine runs on its battery.",
+        OnBattery.PAUSE,
+    ),
+)
+
+
 exit_option = click.option(
     "--exit-when-finished",
     "is_exiting_when_finished",
@@ -208,6 +254,7 @@ join_options = group(
     _network_options,
     _snapshot_options,
     _sharing_options,
+    _limit_options,
     click.option(
         "--relay",
         "is_relay",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from typing import Final
 
 import trio
 
@@ -13,7 +14,7 @@ from sfnode.cli.extras import check_can_serve_page, check_can_train
 from sfnode.cli.inviting import is_qr_shown, qr_lines
 from sfnode.cli.joining.page_of_node import page_served
 from sfnode.cli.joining.settings import Origin, Told, recall
-from sfnode.doctor import foresee_memory
+from sfnode.doctor import MemoryPlan, foresee_memory
 from sfnode.event_log import LEVELS, show_log
 from sfnode.node import Daemon, prepare
 from sfnode.reporter import Reporter
@@ -28,7 +29,11 @@ from sfnode.run import (
     string_for_others,
     write_node_file,
 )
+from sfnode.storage import forget_stop, is_asked_to_stop, is_locked
 from sfnode.worker_protocol import free_memory
+
+_LOOK_S: Final = 0.5
+_NVIDIA: Final = Path("/proc/driver/nvidia/version")
 
 
 def run_node(options: JoinOptions, given: frozenset[str], log_level: str, is_json: bool) -> None:
@@ -48,8 +53,10 @@ async def _run_until_stopped(options: JoinOptions, given: frozenset[str], report
         nursery.start_soon(_stop_on_signal, nursery.cancel_scope, reporter)
         _tell_string(options, reporter)
         signed = await find_manifest(options.source, reporter)
-        told = recall(options, given, find_data_directory(signed.manifest, options.source.data_dir))
+        directory = find_data_directory(signed.manifest, options.source.data_dir)
+        told = recall(options, given, directory)
         _check(told.options)
+        nursery.start_soon(_stop_on_request, nursery.cancel_scope, directory, reporter)
         config = await prepare(signed, told.options, reporter)
         daemon = Daemon(config, reporter)
         async with page_served(daemon, told.options.web):
@@ -88,6 +95,16 @@ async def _stop_on_signal(scope: trio.CancelScope, reporter: Reporter) -> None:
             scope.cancel()
 
 
+async def _stop_on_request(scope: trio.CancelScope, directory: Path, reporter: Reporter) -> None:
+    """`sfnode stop` is heard like a signal; a request to an earlier life of the node is forgotten."""
+    if not is_locked(directory):
+        forget_stop(directory)
+    while not is_asked_to_stop(directory):  # noqa: ASYNC110 - another process makes the file
+        await trio.sleep(_LOOK_S)
+    reporter.event("stopping", "stopping on `sfnode stop`: saying goodbye to the peers", signal="")
+    scope.cancel()
+
+
 async def _run(daemon: Daemon, told: Told) -> None:
     """The daemon; what it was told is remembered once it has begun, and so has turned out to work."""
     _tell_remembered(daemon, told)
@@ -118,6 +135,18 @@ def _tell_memory(daemon: Daemon) -> None:
         there = "" if free is None else f"; {free / 1e9:.1f} GB are free"
         peaks = {"load_peak": plan.load_peak, "training_peak": plan.training_peak, "start": plan.start}
         daemon.reporter.event("memory_planned", f"memory: {plan}{there}", **peaks, node=plan.node, free=free)
+        _check_memory(plan, training.device, daemon.config.limits.memory_bytes_max)
+
+
+def _check_memory(plan: MemoryPlan, device: str, limit: int | None) -> None:
+    """What would be over --max-memory in any case is refused before the model is loaded. OperatorError."""
+    has_card = device == "cuda" or (device == "auto" and _NVIDIA.exists())
+    needed = plan.node + (plan.peak_beside_card if has_card else plan.peak)
+    if limit is not None and needed > limit:
+        raise OperatorError(
+            f"--max-memory is {limit / 1e6:,.0f} MB, but this node would take about {needed / 1e6:,.0f} MB: {plan}. "
+            "Give more, use a smaller --dtype (bf16, int8), or join with --relay, which does not train"
+        )
 
 
 def _tell_started(daemon: Daemon, addresses: tuple[str, ...]) -> None:

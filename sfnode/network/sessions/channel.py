@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import trio
 
@@ -11,6 +11,7 @@ from protocol.limits import FRAME_BYTES_MAX
 from protocol.wire import Message, PeerId, decode_untrusted, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import Timings
+from sfnode.network.sessions.pace import Pace
 from sfnode.network.transport import Link, LinkBrokenError
 
 
@@ -22,6 +23,11 @@ class Traffic:
     bytes_out: int = 0
     frames_in: int = 0
     frames_out: int = 0
+    upload_bytes_per_s: float = 0.0  # what may go out at most; 0: as much as goes
+    pace: Pace = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.pace = Pace(self.upload_bytes_per_s)
 
 
 class StalledError(LinkBrokenError):
@@ -65,6 +71,7 @@ class Channel:
 
     async def write(self, data: bytes, frames: int) -> None:
         """Write joined frames; LinkBrokenError, also when the peer takes longer than WRITE_S: then the link is cut."""
+        await self._total.pace.wait(len(data))
         with trio.move_on_after(self.timings.write_s) as scope:
             await self.link.send_all(data)
         if scope.cancelled_caught:

@@ -1,0 +1,35 @@
+"""The exit codes of all commands: whatever ends with another one has crashed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
+
+from sfnode.status import EXIT_EXCLUDED, EXIT_NO_PEERS, EXIT_NOT_ADMITTED
+
+
+class ExitCode(IntEnum):
+    """They are stable: scripts rely on them."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    NO_PEERS = EXIT_NO_PEERS
+    NOT_ADMITTED = EXIT_NOT_ADMITTED
+    EXCLUDED = EXIT_EXCLUDED
+
+
+MEANINGS: Final[Mapping[ExitCode, str]] = {
+    ExitCode.DONE: "done; of `status`: all is well",
+    ExitCode.FAILED: "failed, and said why; a check has found something; interrupted",
+    ExitCode.USAGE: "the command line was not understood",
+    ExitCode.NO_PEERS: "`status`: the node knows of others, and none is connected",
+    ExitCode.NOT_ADMITTED: "`status`: the node may not contribute",
+    ExitCode.EXCLUDED: "`status`: the owner has excluded the node",
+}
+
+
+def exit_table() -> str:
+    """For the end of `sfnode --help`."""
+    return "\n".join(["\b", "Exit codes:", *(f"  {code.value}  {text}" for code, text in MEANINGS.items())])

@@ -1,0 +1,90 @@
+"""What a command that fails says on the standard error: a line for people, or JSON where that was asked for."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NoReturn
+
+import click
+
+from protocol.errors import SfnodeError
+from sfnode.cli.exits.exit_codes import ExitCode
+from sfnode.reporter import printable
+
+_USAGE: Final = "usage"
+_ABORTED: Final = "aborted"
+
+
+def wants_json() -> bool:
+    """Whether --json stands on the command line: also where the rest of it is not understood."""
+    return "--json" in sys.argv[1:]
+
+
+def warn(code: ExitCode, message: str, following: str) -> None:
+    """Say what is wrong in what a command has just shown; ``following``: the command that finds out why."""
+    if wants_json():
+        _write_json(code.name.lower(), f"{message}. Why: {following}", code)
+        return
+    click.echo(f"Warning: {printable(message)}", err=True)
+    click.echo(f"why      {following}", err=True)
+
+
+@contextmanager
+def ending() -> Iterator[None]:
+    """Around a command: an error of ours is one clear text and exit code 1; anything else is a bug, with its traceback.
+
+    Errors of the command line come here with --json only; otherwise click tells them.
+    """
+    try:
+        yield
+    except SfnodeError as error:
+        _fail([error])
+    except click.ClickException as error:
+        _write_json(_USAGE, error.format_message(), error.exit_code)
+        sys.exit(error.exit_code)
+    except click.Abort:
+        _abort()
+    except BaseExceptionGroup as group:
+        if group.subgroup(KeyboardInterrupt):
+            _abort()
+        ours, others = group.split(SfnodeError)
+        if others is not None or ours is None:
+            raise
+        _fail(_leaves(ours))
+
+
+def _leaves(group: BaseExceptionGroup[SfnodeError]) -> list[SfnodeError]:
+    leaves: list[SfnodeError] = []
+    for entry in group.exceptions:
+        leaves.extend(_leaves(entry) if isinstance(entry, BaseExceptionGroup) else [entry])
+    return leaves
+
+
+def _fail(errors: list[SfnodeError]) -> NoReturn:
+    for text, code in {str(error): _name(error) for error in errors}.items():
+        if wants_json():
+            _write_json(code, text, ExitCode.FAILED)
+        else:
+            click.echo(f"Error: {printable(text)}", err=True)
+    sys.exit(ExitCode.FAILED)
+
+
+def _abort() -> NoReturn:
+    if wants_json():
+        _write_json(_ABORTED, "interrupted", ExitCode.FAILED)
+    else:
+        click.echo("Aborted!", err=True)  # as click says it when the interrupt comes alone
+    sys.exit(ExitCode.FAILED)
+
+
+def _name(error: SfnodeError) -> str:
+    """ "storage_damaged" for a StorageDamagedError."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
+
+
+def _write_json(code: str, message: str, exit_code: int) -> None:
+    click.echo(json.dumps({"error": {"code": code, "message": message, "exit_code": int(exit_code)}}), err=True)

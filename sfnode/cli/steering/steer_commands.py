@@ -1,0 +1,129 @@
+"""``sfnode pause``, ``resume``, ``stop``: files in the data directory, which the node looks at every second."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import click
+
+from protocol.errors import OperatorError
+from sfnode import storage
+from sfnode.cli.options import data_dir_option, json_option, number_option
+from sfnode.reporter import printable
+from sfnode.status import read_status
+
+_LOOK_S: Final = 0.1
+_HEARD_S: Final = 5.0  # the node looks every second; on a busy machine later
+
+
+@click.command()
+@data_dir_option
+@json_option
+def pause(data_dir: Path, is_json: bool) -> None:
+    """Pause a node: it measures nothing, but stores, serves and passes on.
+
+    It stays so over restarts, until `sfnode resume`. The step that is being measured is finished. The model stays in
+    memory; `sfnode stop` frees it. A node that does not run is paused for its next start.
+
+    \b
+    Example: sfnode pause --data-dir ~/.sfnode/my-run-0123456789ab
+    """
+    directory = _directory(data_dir)
+    was_paused, before = storage.is_paused(directory), _paused_now(directory)
+    storage.pause(directory)
+    reason = before if was_paused else _heard(directory, before)
+    if is_json:
+        click.echo(json.dumps({"paused": True, "is_running": reason is not None, "reason": reason or ""}))
+    elif reason is None:
+        click.echo(f"{directory} is paused from its next start on: no node runs there now")
+    else:
+        click.echo(f"paused: {printable(reason)}" if reason else _unheard(directory))
+
+
+@click.command()
+@data_dir_option
+@json_option
+def resume(data_dir: Path, is_json: bool) -> None:
+    """Let a paused node measure again.
+
+    Other reasons not to work stay: --hours, --only-when-idle, --on-battery, --max-memory.
+
+    \b
+    Example: sfnode resume --data-dir ~/.sfnode/my-run-0123456789ab
+    """
+    directory = _directory(data_dir)
+    was_paused, before = storage.is_paused(directory), _paused_now(directory)
+    storage.unpause(directory)
+    reason = _heard(directory, before) if was_paused else before
+    if is_json:
+        click.echo(json.dumps({"paused": bool(reason), "is_running": reason is not None, "reason": reason or ""}))
+    elif reason is None:
+        click.echo(f"{directory} is not paused any more; no node runs there now")
+    elif was_paused and reason == before:
+        click.echo(_unheard(directory))
+    else:
+        click.echo(f"still paused: {printable(reason)}" if reason else "the node measures again")
+
+
+@click.command()
+@data_dir_option
+@number_option("--wait", 60, "Wait this many seconds for the node to end.")
+@json_option
+def stop(data_dir: Path, wait: int, is_json: bool) -> None:
+    """Stop a node, and wait until it has said goodbye and everything is on its disk.
+
+    \b
+    Example: sfnode stop --data-dir ~/.sfnode/my-run-0123456789ab
+    """
+    directory = _directory(data_dir)
+    if not storage.is_locked(directory):
+        raise OperatorError(f"no node runs on {directory}: there is nothing to stop")
+    started = time.monotonic()
+    storage.ask_to_stop(directory)
+    while storage.is_locked(directory):
+        if time.monotonic() - started > wait:
+            raise OperatorError(
+                f"the node on {directory} has not ended within {wait} s. It is still asked to; look at its log, and "
+                "kill the process if it hangs: what it has stored is safe"
+            )
+        time.sleep(_LOOK_S)
+    storage.forget_stop(directory)
+    seconds = round(time.monotonic() - started, 1)
+    if is_json:
+        click.echo(json.dumps({"stopped": True, "seconds": seconds}))
+        return
+    click.echo(f"stopped after {seconds} s\nnext     sfnode start --data-dir {directory}")
+
+
+def _directory(data_dir: Path) -> Path:
+    directory = data_dir.expanduser()
+    storage.read_manifest(directory)
+    return directory
+
+
+def _paused_now(directory: Path) -> str | None:
+    """Why the node there does not measure, empty while it does; None where none runs or reports."""
+    with suppress(OperatorError):
+        return read_status(directory).paused
+    return None
+
+
+def _heard(directory: Path, before: str | None) -> str | None:
+    """The same, once the node says something else than ``before``, or after some seconds."""
+    deadline = time.monotonic() + _HEARD_S
+    while (paused := _paused_now(directory)) is not None and paused == before:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(_LOOK_S)
+    return paused
+
+
+def _unheard(directory: Path) -> str:
+    return (
+        "written, but the node has not said that it follows: a relay measures nothing anyway, and one that still reads "
+        f"its disk needs longer. Look again with: sfnode status --data-dir {directory}"
+    )

@@ -1,0 +1,147 @@
+"""Whether a node works now, and if not, why: a pure function of what its operator allows and of the moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from sfnode.reporter import format_seconds
+from sfnode.run import LimitOptions, OnBattery, WorkingHours, parse_hours, parse_rate, parse_size
+
+# Shares of all cores that other programs use: a node at work is stopped by more than the first, and one that waits goes
+# on below the second. In between it stays as it is, so that it does not come and go with every click.
+BUSY_ABOVE: Final = 0.25
+IDLE_BELOW: Final = 0.10
+
+
+class PauseReason(StrEnum):
+    """Why a node does not work."""
+
+    OPERATOR = "operator"
+    MEMORY = "memory"
+    BATTERY = "battery"
+    HOURS = "hours"
+    LOAD = "load"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkLimits:
+    """What an operator allows.
+
+    Attributes:
+        hours: of local time; None: always.
+        memory_bytes_max: of node and worker together; None: no limit.
+        upload_bytes_per_s: to all peers together; 0: no limit.
+    """
+
+    hours: WorkingHours | None = None
+    memory_bytes_max: int | None = None
+    upload_bytes_per_s: int = 0
+    only_when_idle: bool = False
+    works_on_battery: bool = False
+
+    def pieces_bytes_per_s(self, share_rate: float) -> float:
+        """What the model's files may take of the upload: ``share_rate`` at most, 0 for no limit, and half of it all."""
+        rates = [rate for rate in (share_rate, self.upload_bytes_per_s / 2) if rate]
+        return min(rates, default=0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """What is the case now.
+
+    Attributes:
+        now: local time.
+        is_held: the operator has said `sfnode pause`.
+        is_working: what was decided last.
+        memory_peak_bytes: the most that node and worker have taken in this life.
+        load_of_others: share of all cores that other programs use; None before the first measurement.
+    """
+
+    now: datetime
+    is_held: bool = False
+    is_working: bool = True
+    memory_peak_bytes: int = 0
+    is_on_battery: bool = False
+    load_of_others: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Why the node does not work; ``text`` says it to people, and when or how it goes on."""
+
+    reason: PauseReason
+    text: str
+
+
+def work_limits(options: LimitOptions) -> WorkLimits:
+    """What was typed, understood. OperatorError."""
+    return WorkLimits(
+        hours=None if options.hours is None else parse_hours(options.hours),
+        memory_bytes_max=None if options.max_memory is None else parse_size(options.max_memory),
+        upload_bytes_per_s=0 if options.max_upload is None else parse_rate(options.max_upload),
+        only_when_idle=options.only_when_idle,
+        works_on_battery=options.on_battery is OnBattery.WORK,
+    )
+
+
+def decide(limits: WorkLimits, moment: Moment) -> Pause | None:
+    """None: work. Of several reasons not to, the one that lasts longest."""
+    return (
+        _by_operator(moment)
+        or _by_memory(limits, moment)
+        or _by_battery(limits, moment)
+        or _by_hours(limits, moment)
+        or _by_load(limits, moment)
+    )
+
+
+def _by_operator(moment: Moment) -> Pause | None:
+    text = "by `sfnode pause`, until `sfnode resume`"
+    return Pause(reason=PauseReason.OPERATOR, text=text) if moment.is_held else None
+
+
+def _by_memory(limits: WorkLimits, moment: Moment) -> Pause | None:
+    limit, peak = limits.memory_bytes_max, moment.memory_peak_bytes
+    if limit is None or peak <= limit:
+        return None
+    text = (
+        f"node and worker took {peak / 1e6:,.0f} MB of {limit / 1e6:,.0f} MB (--max-memory): the worker was ended. "
+        "Start again with more, or with a smaller --dtype"
+    )
+    return Pause(reason=PauseReason.MEMORY, text=text)
+
+
+def _by_battery(limits: WorkLimits, moment: Moment) -> Pause | None:
+    if limits.works_on_battery or not moment.is_on_battery:
+        return None
+    return Pause(reason=PauseReason.BATTERY, text="on battery, again on mains power (--on-battery)")
+
+
+def _by_hours(limits: WorkLimits, moment: Moment) -> Pause | None:
+    minute = 60 * moment.now.hour + moment.now.minute
+    if limits.hours is None or limits.hours.covers(minute):
+        return None
+    left_s = 60 * limits.hours.minutes_until(minute) - moment.now.second
+    text = f"outside {limits.hours.text}, again in {format_seconds(left_s) if left_s < 60 else _minutes(left_s)}"
+    return Pause(reason=PauseReason.HOURS, text=text)
+
+
+def _minutes(seconds: int) -> str:
+    hours, minutes = divmod(-(-seconds // 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def _by_load(limits: WorkLimits, moment: Moment) -> Pause | None:
+    if not limits.only_when_idle:
+        return None
+    load = moment.load_of_others
+    if load is None:
+        return Pause(reason=PauseReason.LOAD, text="looking how busy other programs are (--only-when-idle)")
+    most = BUSY_ABOVE if moment.is_working else IDLE_BELOW
+    if load <= most:
+        return None
+    text = f"other programs use {load:.0%} of the processor, again below {IDLE_BELOW:.0%} (--only-when-idle)"
+    return Pause(reason=PauseReason.LOAD, text=text)

@@ -1,0 +1,92 @@
+"""Watches what the operator allows, and switches the node's training off and on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from protocol.events import EstimateLost, Event, StartEstimate, TrainingSwitched
+from sfnode.node.control.decision import Moment, Pause, PauseReason, WorkLimits, decide
+from sfnode.node.control.machine_watch import MachineWatch
+from sfnode.reporter import Reporter
+from sfnode.storage import is_paused
+from sfnode.worker import Job, Trainer
+
+_LOOK_S: Final = 1.0
+
+
+class Overseer:
+    """One for each node. The core hears of a pause between two steps: what is being measured still counts."""
+
+    def __init__(self, data_dir: Path, limits: WorkLimits, reporter: Reporter) -> None:
+        self._data_dir = data_dir
+        self._limits = limits
+        self._reporter = reporter
+        self._machine = MachineWatch()
+        self._memory_peak_bytes = 0
+        self._pause: Pause | None = None
+        self._training = trio.CancelScope()
+
+    @property
+    def paused(self) -> str:
+        """Why the node does not work now, in words; empty while it does."""
+        return "" if self._pause is None else self._pause.text
+
+    async def run(
+        self,
+        train: Callable[[], Awaitable[None]],
+        trainer: Trainer,
+        jobs: trio.MemoryReceiveChannel[Job],
+        inbox: trio.MemorySendChannel[Event],
+    ) -> None:
+        """Let ``train`` work on ``jobs``, and look every second whether it may."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch, inbox)
+            with self._training:
+                await train()
+            await self._give_up(trainer, jobs, inbox)
+
+    async def _watch(self, inbox: trio.MemorySendChannel[Event]) -> None:
+        """Tell the core and people what changes; a worker that has taken too much memory is ended."""
+        while True:
+            previous, self._pause = self._pause, decide(self._limits, self._look())
+            if (previous is None) != (self._pause is None):
+                await inbox.send(TrainingSwitched(is_on=self._pause is None))
+            if (previous and previous.reason) != (self._pause and self._pause.reason):
+                self._tell()
+            if self._pause is not None and self._pause.reason is PauseReason.MEMORY:
+                self._training.cancel()
+            await trio.sleep(_LOOK_S)
+
+    async def _give_up(
+        self, trainer: Trainer, jobs: trio.MemoryReceiveChannel[Job], inbox: trio.MemorySendChannel[Event]
+    ) -> None:
+        """The worker is gone for good: what it was asked for is lost."""
+        if trainer.estimating is not None:
+            await inbox.send(EstimateLost(step=trainer.estimating))
+        async for job in jobs:
+            if isinstance(job, StartEstimate):
+                await inbox.send(EstimateLost(step=job.step))
+
+    def _look(self) -> Moment:
+        if self._limits.memory_bytes_max is not None:
+            self._memory_peak_bytes = max(self._memory_peak_bytes, self._machine.memory_bytes())
+        return Moment(
+            now=datetime.now(tz=UTC).astimezone(),
+            is_held=is_paused(self._data_dir),
+            is_working=self._pause is None,
+            memory_peak_bytes=self._memory_peak_bytes,
+            is_on_battery=not self._limits.works_on_battery and self._machine.is_on_battery(),
+            load_of_others=self._machine.load_of_others() if self._limits.only_when_idle else None,
+        )
+
+    def _tell(self) -> None:
+        if self._pause is None:
+            self._reporter.event("resumed", "not paused any more: the node measures again")
+            return
+        text = f"paused: {self._pause.text}. The node stores, serves and passes on"
+        self._reporter.event("paused", text, reason=self._pause.reason.value)

@@ -1,0 +1,32 @@
+"""Sizes and rates as people write them: "1.5 GB", "500 kB/s", "4 Mbit/s"."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from protocol.errors import OperatorError
+
+_UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ki|mi|gi|k|m|g)b", re.IGNORECASE)
+_RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ki|mi|gi|k|m|g)(b|bit)/s", re.IGNORECASE)
+RATE_BYTES_MIN: Final = 16_000  # below, the updates of others are passed on too late to be of use
+
+
+def parse_size(text: str) -> int:
+    """Bytes, from text such as "1.5 GB" or "800MiB". OperatorError."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None or not (size := int(float(found[1]) * _UNITS[found[2].lower()])):
+        raise OperatorError(f"{text!r} is not a size: write 800MB or 1.5GB, for instance")
+    return size
+
+
+def parse_rate(text: str) -> int:
+    """Bytes a second, from text such as "500 kB/s" or "4 Mbit/s". OperatorError."""
+    found = _RATE.fullmatch(text.strip())
+    if found is None:
+        raise OperatorError(f"{text!r} is not a rate: write 500kB/s or 4Mbit/s, for instance")
+    rate = int(float(found[1]) * _UNITS[found[2].lower()]) // (8 if found[3].lower() == "bit" else 1)
+    if rate < RATE_BYTES_MIN:
+        raise OperatorError(f"{text!r} is too little for a node: give {RATE_BYTES_MIN // 1000} kB/s or more")
+    return rate

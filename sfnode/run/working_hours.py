@@ -1,0 +1,51 @@
+"""When a node may work: spans of the day, as ``--hours 22-7`` says them. Pure: no clock."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.errors import OperatorError
+
+DAY_MINUTES: Final = 24 * 60
+_SPAN: Final = re.compile(r"(\d{1,2})(?::(\d\d))?-(\d{1,2})(?::(\d\d))?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkingHours:
+    """Spans of each day.
+
+    Attributes:
+        text: as the operator wrote them.
+        spans: (from, until) in minutes after midnight; until is outside, and less than from where midnight lies within.
+    """
+
+    text: str
+    spans: tuple[tuple[int, int], ...]
+
+    def covers(self, minute: int) -> bool:
+        """Whether that minute of the day lies in one of the spans."""
+        return any(
+            first <= minute < until if first < until else minute >= first or minute < until
+            for first, until in self.spans
+        )
+
+    def minutes_until(self, minute: int) -> int:
+        """From that minute of the day to the next beginning of a span; 0 within one."""
+        return 0 if self.covers(minute) else min((first - minute) % DAY_MINUTES for first, _ in self.spans)
+
+
+def parse_hours(text: str) -> WorkingHours:
+    """From "22-7", "22:30-6:15" or "12-13,22-7". OperatorError."""
+    return WorkingHours(text=text, spans=tuple(_span(part.strip(), text) for part in text.split(",")))
+
+
+def _span(part: str, text: str) -> tuple[int, int]:
+    found = _SPAN.fullmatch(part)
+    if found is not None:
+        hour, minute, until_hour, until_minute = (int(number or 0) for number in found.groups())
+        first, until = 60 * hour + minute, 60 * until_hour + until_minute
+        if max(minute, until_minute) < 60 and first < DAY_MINUTES and until <= DAY_MINUTES and first != until:
+            return first, until
+    raise OperatorError(f"--hours {text!r}: write spans of the day such as 22-7, 22:30-6:15 or 12-13,22-7")

@@ -1,0 +1,271 @@
+"""Whether a node works: the decision by its properties, and what the overseer makes of it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.crypto.keys import Signer
+from protocol.errors import OperatorError
+from protocol.events import EstimateLost, Event, StartEstimate, TrainingSwitched
+from protocol.run.manifest import sign_manifest
+from protocol.state.coefficients import Coefficients
+from sfnode.node.control.decision import Moment, PauseReason, WorkLimits, decide, work_limits
+from sfnode.node.control.machine_watch import MachineWatch
+from sfnode.node.control.overseer import Overseer
+from sfnode.reporter import Reporter
+from sfnode.run.amounts import parse_rate, parse_size
+from sfnode.run.node_options import LimitOptions, OnBattery
+from sfnode.run.working_hours import DAY_MINUTES, parse_hours
+from sfnode.storage.control_files import pause, unpause
+from sfnode.worker.trainer import Job, Trainer
+from sfnode.worker.training_config import TrainingConfig
+from tests.support.manifests import OWNER, small_manifest
+
+MIDNIGHT = datetime(2026, 3, 1, tzinfo=UTC)
+SIGNED = sign_manifest(small_manifest(), OWNER)
+
+minutes = st.integers(0, DAY_MINUTES - 1)
+spans = st.tuples(minutes, minutes).filter(lambda span: span[0] != span[1])
+hours = st.lists(spans, min_size=1, max_size=3).map(
+    lambda each: parse_hours(",".join(f"{a // 60}:{a % 60:02}-{b // 60}:{b % 60:02}" for a, b in each))
+)
+moments = st.builds(
+    Moment,
+    now=minutes.map(lambda minute: MIDNIGHT + timedelta(minutes=minute)),
+    is_held=st.booleans(),
+    is_working=st.booleans(),
+    memory_peak_bytes=st.integers(0, 10**10),
+    is_on_battery=st.booleans(),
+    load_of_others=st.none() | st.floats(0, 1),
+)
+limits = st.builds(
+    WorkLimits,
+    hours=st.none() | hours,
+    memory_bytes_max=st.none() | st.integers(1, 10**10),
+    only_when_idle=st.booleans(),
+    works_on_battery=st.booleans(),
+)
+
+
+# --- the decision
+
+
+@given(moment=moments)
+def test_decide__nothing_limited__only_the_operator_pauses(moment: Moment) -> None:
+    pause = decide(WorkLimits(works_on_battery=True), moment)
+    assert (pause is not None) == moment.is_held
+
+
+@given(limits=limits, moment=moments)
+def test_decide__any_moment__works_exactly_where_no_limit_forbids_it(limits: WorkLimits, moment: Moment) -> None:
+    busy = 0.25 if moment.is_working else 0.10
+    minute = 60 * moment.now.hour + moment.now.minute
+    forbidden = {
+        PauseReason.OPERATOR: moment.is_held,
+        PauseReason.MEMORY: limits.memory_bytes_max is not None and moment.memory_peak_bytes > limits.memory_bytes_max,
+        PauseReason.BATTERY: moment.is_on_battery and not limits.works_on_battery,
+        PauseReason.HOURS: limits.hours is not None and not limits.hours.covers(minute),
+        PauseReason.LOAD: limits.only_when_idle and (moment.load_of_others is None or moment.load_of_others > busy),
+    }
+    pause = decide(limits, moment)
+    assert (None if pause is None else pause.reason) == next((why for why, holds in forbidden.items() if holds), None)
+    assert pause is None or pause.text
+
+
+@given(hours=hours, minute=minutes)
+def test_hours__wait_until_the_next_span__is_exact(hours: Any, minute: int) -> None:
+    left = hours.minutes_until(minute)
+    inside = [hours.covers((minute + later) % DAY_MINUTES) for later in range(left + 1)]
+    assert inside[-1] and not any(inside[:-1])
+
+
+@pytest.mark.parametrize(
+    ("text", "inside", "outside"),
+    [
+        ("22-7", ("22:00", "23:59", "0:00", "6:59"), ("7:00", "12:00", "21:59")),
+        ("12-13,22:30-6", ("12:00", "22:30", "5:59"), ("13:00", "22:29", "6:00")),
+        ("0-24", ("0:00", "23:59"), ()),
+        ("20-24", ("20:00", "23:59"), ("0:00", "19:59")),
+    ],
+)
+def test_hours__spans__hold_in_local_time(text: str, inside: tuple[str, ...], outside: tuple[str, ...]) -> None:
+    def covers(clock: str) -> bool:
+        hour, minute = map(int, clock.split(":"))
+        return parse_hours(text).covers(60 * hour + minute)
+
+    assert [covers(clock) for clock in (*inside, *outside)] == [True] * len(inside) + [False] * len(outside)
+
+
+@pytest.mark.parametrize("text", ["", "22", "22-", "7-7", "25-3", "22-7:60", "24-3", "22-7;8-9", "-1-3"])
+def test_hours__not_spans__are_refused_with_an_example(text: str) -> None:
+    with pytest.raises(OperatorError, match="22-7"):
+        parse_hours(text)
+
+
+def test_decide__outside_the_hours__says_when_it_goes_on() -> None:
+    told = decide(
+        WorkLimits(hours=parse_hours("22-7")), Moment(now=MIDNIGHT + timedelta(hours=18, minutes=49, seconds=30))
+    )
+    assert told is not None and told.text == "outside 22-7, again in 3 h 11 min"
+    told = decide(WorkLimits(hours=parse_hours("22-7")), Moment(now=MIDNIGHT + timedelta(hours=21, minutes=59)))
+    assert told is not None and told.text == "outside 22-7, again in 1 min"
+
+
+@pytest.mark.parametrize(("text", "size"), [("1.5GB", 1_500_000_000), ("800 MiB", 800 << 20), ("2gb", 2_000_000_000)])
+def test_parse_size__size__is_bytes(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(("text", "rate"), [("500kB/s", 500_000), ("4 Mbit/s", 500_000), ("1MiB/s", 1 << 20)])
+def test_parse_rate__rate__is_bytes_a_second(text: str, rate: int) -> None:
+    assert parse_rate(text) == rate
+
+
+@pytest.mark.parametrize("text", ["", "GB", "1", "-1GB", "0MB", "1TB/s", "fast"])
+def test_parse_size__no_size__is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(OperatorError, match=r"1\.5GB"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize(("text", "advice"), [("500", "500kB/s"), ("500kB", "500kB/s"), ("1kB/s", "16 kB/s or more")])
+def test_parse_rate__no_rate_or_too_little__is_refused(text: str, advice: str) -> None:
+    with pytest.raises(OperatorError, match=advice):
+        parse_rate(text)
+
+
+def test_work_limits__options__are_understood() -> None:
+    told = work_limits(LimitOptions(hours="22-7", max_upload="80kB/s", max_memory="2GB", on_battery=OnBattery.WORK))
+    assert told.hours == parse_hours("22-7") and told.works_on_battery and not told.only_when_idle
+    assert (told.memory_bytes_max, told.upload_bytes_per_s) == (2 * 10**9, 80_000)
+    assert (told.pieces_bytes_per_s(0), told.pieces_bytes_per_s(30_000)) == (40_000, 30_000)
+    assert (WorkLimits().pieces_bytes_per_s(0), WorkLimits().pieces_bytes_per_s(7)) == (0, 7)
+
+
+# --- the overseer
+
+
+class Machine(MachineWatch):
+    """Says what it is told to say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.battery, self.memory = False, 0
+
+    def is_on_battery(self) -> bool:
+        return self.battery
+
+    def memory_bytes(self) -> int:
+        return self.memory
+
+
+class Bench:
+    """An overseer of a training that lasts until it is cancelled."""
+
+    def __init__(self, directory: Path, limits: WorkLimits) -> None:
+        self.output, self.machine, self.is_training = io.StringIO(), Machine(), False
+        reporter = Reporter(is_json=True, stream=self.output)
+        self.overseer = Overseer(directory, limits, reporter)
+        self.overseer._machine = self.machine
+        config = TrainingConfig(model=None, data="train.jsonl")
+        author = Signer(b"alice".ljust(32, b".")).author
+        self.trainer = Trainer(config, SIGNED, author, lambda: Coefficients(SIGNED.manifest), reporter)
+        self.jobs_in, self.jobs_out = trio.open_memory_channel[Job](8)
+        self.inbox_in, self.inbox_out = trio.open_memory_channel[Event](8)
+
+    async def train(self) -> None:
+        with self._training():
+            await trio.sleep_forever()
+
+    @contextmanager
+    def _training(self) -> Iterator[None]:
+        self.is_training = True
+        try:
+            yield
+        finally:
+            self.is_training = False
+
+    async def run(self) -> None:
+        await self.overseer.run(self.train, self.trainer, self.jobs_out, self.inbox_in)
+
+    async def next(self) -> Event:
+        with trio.fail_after(100):  # of virtual time
+            return await self.inbox_out.receive()
+
+    @property
+    def told(self) -> list[tuple[str, str]]:
+        events = [json.loads(line) for line in self.output.getvalue().splitlines()]
+        return [(event["event"], event.get("reason", "")) for event in events]
+
+
+async def test_overseer__paused_and_resumed__switches_training_and_says_so_once(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    bench = Bench(tmp_path, WorkLimits())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.run)
+        await trio.sleep(5)
+        assert bench.overseer.paused == "" and bench.told == []
+        pause(tmp_path)
+        assert await bench.next() == TrainingSwitched(is_on=False)
+        await trio.sleep(5)
+        assert "sfnode resume" in bench.overseer.paused and bench.is_training
+        bench.machine.battery = True  # a second reason below the first: nothing new is said
+        await trio.sleep(5)
+        unpause(tmp_path)
+        await trio.sleep(2)
+        bench.machine.battery = False
+        assert await bench.next() == TrainingSwitched(is_on=True)
+        assert bench.told == [("paused", "operator"), ("paused", "battery"), ("resumed", "")]
+        nursery.cancel_scope.cancel()
+
+
+async def test_overseer__paused_before_the_start__trains_nothing_at_first(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    pause(tmp_path)
+    bench = Bench(tmp_path, WorkLimits())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.run)
+        assert await bench.next() == TrainingSwitched(is_on=False)
+        nursery.cancel_scope.cancel()
+
+
+async def test_overseer__memory_reached__ends_the_worker_for_good_and_gives_its_steps_up(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    bench = Bench(tmp_path, WorkLimits(memory_bytes_max=10**9))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bench.run)
+        bench.machine.memory = 10**9
+        await trio.sleep(3)
+        assert bench.is_training
+        bench.trainer.estimating, bench.machine.memory = 7, 10**9 + 1
+        bench.jobs_in.send_nowait(StartEstimate(step=9, seed=1))
+        assert await bench.next() == TrainingSwitched(is_on=False)
+        assert [await bench.next(), await bench.next()] == [EstimateLost(step=7), EstimateLost(step=9)]
+        assert "1,000 MB of 1,000 MB (--max-memory)" in bench.overseer.paused
+        bench.machine.memory = 0
+        await trio.sleep(5)
+        assert (bench.told, bench.is_training) == ([("paused", "memory")], False)
+        nursery.cancel_scope.cancel()
+
+
+def test_machine_watch__this_machine__says_what_is_possible() -> None:
+    machine = MachineWatch()
+    assert machine.load_of_others() is None
+    load = machine.load_of_others()
+    assert load is not None and 0 <= load <= 1
+    assert 10 << 20 < machine.memory_bytes() < 1 << 40
+    assert machine.is_on_battery() in (True, False)
