@@ -32,8 +32,9 @@ from sfnode.cli.options import (
     task_options,
     trainable_option,
 )
+from sfnode.keys import check_owner
 from sfnode.reporter import counting
-from sfnode.run import DataOptions, TaskOptions, check_owner, find_model
+from sfnode.run import DataOptions, TaskOptions, find_model
 from sfnode.storage import (
     basis_in,
     read_bases,

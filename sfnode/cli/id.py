@@ -11,8 +11,8 @@ import click
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from sfnode.cli.options import FilePath, FolderPath, json_option
+from sfnode.keys import read_backup, write_backup
 from sfnode.network import peer_of_author
-from sfnode.run import read_backup, write_backup
 from sfnode.storage import (
     IDENTITY_FILE,
     claim_folder,

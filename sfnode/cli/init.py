@@ -22,7 +22,8 @@ from sfnode.cli.options import (
     model_option,
     number_option,
 )
-from sfnode.run import DataOptions, check_owner, find_data_directory, new_invitation
+from sfnode.keys import check_owner, new_invitation
+from sfnode.run import DataOptions, find_data_directory
 from sfnode.storage import BASIS_ENDING, EMBEDDED, write_durably
 
 _LISTEN: Final = "/ip4/0.0.0.0/tcp/4001"

@@ -24,8 +24,8 @@ from sfnode.cli.options import (
     json_option,
     owner_key_option,
 )
+from sfnode.keys import check_owner, new_invitation
 from sfnode.reporter import counted
-from sfnode.run import check_owner, new_invitation
 from sfnode.storage import (
     decode_run_file,
     read_manifest,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest, SignedManifest
+from sfnode.keys import claim_invitation, node_seed
 from sfnode.network import MemoryConfig, NetworkConfig, parse_announce, parse_listen, parse_origins, resident_bytes
 from sfnode.node.control import work_limits
 from sfnode.node.daemon import DaemonConfig
@@ -17,13 +18,11 @@ from sfnode.run import (
     OPEN,
     JoinOptions,
     NetworkOptions,
-    claim_invitation,
     find_basis,
     find_data_directory,
     find_public_data,
     is_of_peers,
     joiner_model,
-    node_seed,
     shared_data,
 )
 from sfnode.storage import IDENTITY_FILE, LOCK_FILE, claim_folder, evaluation_file, size_of_run, training_file

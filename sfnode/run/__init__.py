@@ -14,10 +14,8 @@ from sfnode.run.builder import (
 )
 from sfnode.run.builtin_tasks import BUILTIN_TASKS
 from sfnode.run.data_directory import HOME, find_data_directory
-from sfnode.run.key_backup import read_backup, write_backup
 from sfnode.run.model_reference import find_model, joiner_model
 from sfnode.run.node_file import NODE_FILE, FieldValue, read_node_file, toml_of, write_node_file
-from sfnode.run.node_key import claim_invitation, node_seed
 from sfnode.run.node_options import (
     JoinOptions,
     LimitOptions,
@@ -30,7 +28,6 @@ from sfnode.run.node_options import (
     values_of,
     with_values,
 )
-from sfnode.run.owner_key import check_owner, new_invitation
 from sfnode.run.public_data import described_source, find_public_data, is_of_peers, shared_data
 from sfnode.run.run_address import RunAddress, address_for_others, join_string, parse_run_addresses, string_for_others
 from sfnode.run.run_source import find_basis, find_manifest
@@ -61,9 +58,7 @@ __all__ = [
     "WorkingHours",
     "address_for_others",
     "build_manifest",
-    "check_owner",
     "described_source",
-    "claim_invitation",
     "find_basis",
     "find_data_directory",
     "find_manifest",
@@ -74,13 +69,10 @@ __all__ = [
     "joiner_model",
     "label_warning",
     "method_of",
-    "new_invitation",
-    "node_seed",
     "parse_hours",
     "parse_rate",
     "parse_run_addresses",
     "parse_size",
-    "read_backup",
     "read_node_file",
     "read_toml",
     "shared_data",
@@ -90,6 +82,5 @@ __all__ = [
     "values_of",
     "with_values",
     "without_start",
-    "write_backup",
     "write_node_file",
 ]

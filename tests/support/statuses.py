@@ -38,6 +38,7 @@ STATUS = Status(
     skipped_steps=0, catching_up=0, peers=3, expects_peers=True, is_training=True, paused="", loss=0.5821,
     accuracy=0.74, forward_rows=9_000, worker_restarts=0, ledger_root="aa" * 32, state_digest="bb" * 32,
     bytes_in=120_000, bytes_out=110_000, payload_bytes=59_520, rejected=0, ignored=2, model=None,
-    join="", join_string="", admission="open", is_admitted=True, is_invitation_used=False, excluded_from=None, authors_excluded=0,
+    join="", join_string="", admission="open", is_admitted=True,
+    is_invitation_used=False, excluded_from=None, authors_excluded=0,
     memory=MemoryState(bytes_max=512 << 20, resident_bytes=112 << 20), time=1_700_000_100.0, detail=DETAIL,
 )  # fmt: skip

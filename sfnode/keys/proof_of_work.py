@@ -75,7 +75,7 @@ def search(spec: AdmissionSpec, run_id: bytes) -> bytes | None:
 async def _search_in_process(manifest: Manifest, progress: _Progress) -> bytes:
     """Run one process until it has found a seed; cancelled, it is killed. Threads would gain nothing: the lock."""
     bits, run_id = str(manifest.admission.pow_bits), manifest.run_id.hex()
-    command = [sys.executable, "-m", "sfnode.run.proof_of_work_process", bits, run_id]
+    command = [sys.executable, "-m", "sfnode.keys.proof_of_work_process", bits, run_id]
     # A session of its own: Ctrl-C is for this process, which then ends that one.
     try:
         process = await trio.lowlevel.open_process(

@@ -8,8 +8,8 @@ from protocol.crypto import Signer
 from protocol.errors import OperatorError, Reject
 from protocol.ledger import StatementCodec, read_invitation
 from protocol.run import AdmissionKind, Manifest
+from sfnode.keys.proof_of_work import check_work, find_seed
 from sfnode.reporter import Reporter
-from sfnode.run.proof_of_work import check_work, find_seed
 from sfnode.storage import keep_claim, load_or_create_seed, read_author, store_seed, submit
 
 

@@ -11,10 +11,10 @@ import pytest
 from protocol.crypto.keys import Signer
 from protocol.errors import OperatorError
 from protocol.run.manifest import sign_manifest
+from sfnode.keys import key_backup
+from sfnode.keys.key_backup import read_backup, write_backup
+from sfnode.keys.node_key import node_seed
 from sfnode.reporter import Reporter
-from sfnode.run import key_backup
-from sfnode.run.key_backup import read_backup, write_backup
-from sfnode.run.node_key import node_seed
 from sfnode.storage.identity import IDENTITY_FILE, load_seed, store_seed
 from sfnode.storage.store import Store, read_author
 from tests.support.cli_calls import Outcome, assert_teaches, call

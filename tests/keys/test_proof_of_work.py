@@ -12,7 +12,7 @@ from protocol.crypto.keys import Signer
 from protocol.errors import OperatorError
 from protocol.run.admission import AdmissionKind, AdmissionSpec, work_of
 from protocol.run.manifest import Manifest
-from sfnode.run.proof_of_work import find_seed
+from sfnode.keys.proof_of_work import find_seed
 from tests.support.manifests import small_manifest
 from tests.support.running_nodes import children_of
 
@@ -28,7 +28,7 @@ def test_find_seed__some_bits__has_them() -> None:
 
 
 def test_find_seed__takes_long__tells_how_far_it_is_and_hears_a_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfnode.run.proof_of_work._TELL_S", 0.0)
+    monkeypatch.setattr("sfnode.keys.proof_of_work._TELL_S", 0.0)
     told: list[int] = []
 
     async def main() -> None:
@@ -48,7 +48,7 @@ def test_find_seed__takes_long__tells_how_far_it_is_and_hears_a_cancellation(mon
 def test_find_seed__longer_than_one_process_tries_alone__is_found_by_others_that_then_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sfnode.run.proof_of_work._BLOCKS_ALONE", 0)
+    monkeypatch.setattr("sfnode.keys.proof_of_work._BLOCKS_ALONE", 0)
     manifest = run_with_work(10)
     seed = trio.run(find_seed, manifest, lambda tries, seconds: None)
     assert work_of(manifest.run_id, Signer(seed).author) >= 10
@@ -56,8 +56,8 @@ def test_find_seed__longer_than_one_process_tries_alone__is_found_by_others_that
 
 
 def test_find_seed__cancelled_while_processes_search__leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sfnode.run.proof_of_work._BLOCKS_ALONE", 0)
-    monkeypatch.setattr("sfnode.run.proof_of_work._TELL_S", 0.0)
+    monkeypatch.setattr("sfnode.keys.proof_of_work._BLOCKS_ALONE", 0)
+    monkeypatch.setattr("sfnode.keys.proof_of_work._TELL_S", 0.0)
     seen: list[int] = []
 
     async def main() -> None:
@@ -81,8 +81,8 @@ def test_find_seed__cancelled_while_processes_search__leaves_none(monkeypatch: p
 def test_find_seed__processes_that_cannot_search__says_why(
     program: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sfnode.run.proof_of_work._BLOCKS_ALONE", 0)
-    monkeypatch.setattr("sfnode.run.proof_of_work.sys.executable", program)
+    monkeypatch.setattr("sfnode.keys.proof_of_work._BLOCKS_ALONE", 0)
+    monkeypatch.setattr("sfnode.keys.proof_of_work.sys.executable", program)
     with pytest.raises(ExceptionGroup) as caught:
         trio.run(find_seed, run_with_work(32), lambda tries, seconds: None)
     assert caught.group_contains(OperatorError, match=told)

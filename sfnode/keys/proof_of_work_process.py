@@ -1,4 +1,4 @@
-"""One process that looks for a key with work: `python -m sfnode.run.proof_of_work_process BITS RUN_ID`, in hex.
+"""One process that looks for a key with work: `python -m sfnode.keys.proof_of_work_process BITS RUN_ID`, in hex.
 
 It writes a line for each TRIES_AT_ONCE keys without the work, and the seed in hex once it has one: to a pipe, so that
 no secret is among its arguments. It ends when nobody reads on.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from protocol.run import AdmissionKind, AdmissionSpec
-from sfnode.run.proof_of_work import search
+from sfnode.keys.proof_of_work import search
 
 
 def main(arguments: list[str]) -> int:

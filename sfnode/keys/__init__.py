@@ -1,0 +1,7 @@
+"""Door: `node_seed`. A node's key and the owner's: made, checked, backed up; invitations, and the work of a key."""
+
+from sfnode.keys.key_backup import read_backup, write_backup
+from sfnode.keys.node_key import claim_invitation, node_seed
+from sfnode.keys.owner_key import check_owner, new_invitation
+
+__all__ = ["check_owner", "claim_invitation", "new_invitation", "node_seed", "read_backup", "write_backup"]
