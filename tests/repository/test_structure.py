@@ -12,12 +12,12 @@ from tests.repository.architecture import OURS, Module, parse_file, read_modules
 
 # Figure -> what it may be at most. Lower them when the tree gets better; raise one only with a reason in the commit.
 AT_MOST = {
-    "rooms": 35,
-    "arrows": 193,
+    "rooms": 36,
+    "arrows": 196,
     "arrows_in_circles": 0,
     "levels": 16,
-    "rooms_seen_from_sfnode": 20,
-    "arrows_seen_from_sfnode": 75,
+    "rooms_seen_from_sfnode": 21,
+    "arrows_seen_from_sfnode": 78,
     "protocol_levels": 14,
     "import_circles": 0,
     "most_files_in_a_folder": 17,

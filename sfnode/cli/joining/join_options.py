@@ -23,6 +23,7 @@ from sfnode.cli.options import (
     together,
 )
 from sfnode.event_log import LEVELS
+from sfnode.metrics import METRICS_ADDRESS
 from sfnode.run import (
     JoinOptions,
     NetworkOptions,
@@ -182,6 +183,14 @@ join_options = group(
         "is_relay",
         is_flag=True,
         help="Do not train; only store, serve and pass on updates. This needs no torch.",
+    ),
+    click.option(
+        "--metrics",
+        is_flag=False,
+        flag_value=METRICS_ADDRESS,
+        metavar="[HOST:PORT]",
+        help="Show figures to Prometheus at http://HOST:PORT/metrics, to this machine only.  [default: none; without "
+        f"an address {METRICS_ADDRESS}]",
     ),
     exit_option,
 )

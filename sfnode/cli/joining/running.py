@@ -8,9 +8,11 @@ import trio
 
 from protocol.errors import OperatorError
 from sfnode.cli.extras import check_can_train
+from sfnode.cli.joining.metrics_of_node import metrics_served
 from sfnode.cli.joining.settings import Origin, Told, recall
 from sfnode.doctor import foresee_memory
 from sfnode.event_log import LEVELS, show_log
+from sfnode.metrics import parse_metrics_address
 from sfnode.node import Daemon, prepare
 from sfnode.reporter import Reporter
 from sfnode.run import (
@@ -42,7 +44,8 @@ async def _run_until_stopped(options: JoinOptions, given: frozenset[str], report
         told = recall(options, given, find_data_directory(signed.manifest, options.source.data_dir))
         _check(told.options)
         config = await prepare(signed, told.options, reporter)
-        await _run(Daemon(config, reporter), told)
+        async with metrics_served(config.data_dir, told.options.metrics, reporter):
+            await _run(Daemon(config, reporter), told)
         nursery.cancel_scope.cancel()
 
 
@@ -50,6 +53,8 @@ def _check(options: JoinOptions) -> None:
     """What can be said before anything is made. OperatorError."""
     if options.network.upnp and not options.network.listen:
         raise OperatorError("--upnp needs a port to be let in at: add --listen /ip4/0.0.0.0/tcp/PORT")
+    if options.metrics is not None:
+        parse_metrics_address(options.metrics)
     if not options.is_relay and options.training.worker_socket is None:
         check_can_train()
 
