@@ -25,7 +25,7 @@ PROJECT: Final = "sfnode-compose-test"
 IMAGE: Final = "sfnode:cpu"
 IMAGE_BYTES_MAX: Final = 1_400_000_000
 NODES: Final = ("bootstrap", "worker-1", "worker-2", "worker-3", "late-joiner")
-STEPS: Final = "40"  # few enough to end within minutes on two cores, and more than the late joiner sees made
+STEPS: Final = "1000"  # the bootstrap makes some hundreds alone, and the late joiner comes after a minute
 LIMIT_S: Final = 600.0  # for all nodes to be healthy, and again for one digest
 ANSWER_S: Final = 120.0
 HEALTHCHECK: Final = ("python", "-I", "-S", "/opt/sfnode/healthcheck.py", "/data/status.json")
@@ -33,6 +33,16 @@ HEALTHCHECK: Final = ("python", "-I", "-S", "/opt/sfnode/healthcheck.py", "/data
 
 class CheckFailed(Exception):
     """What does not hold, in one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What one node holds."""
+
+    digest: str
+    updates: int
+    authors: int
+    is_finished: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +81,7 @@ def main() -> int:
         check(engine)
     except (CheckFailed, subprocess.TimeoutExpired) as error:
         click.echo(f"compose-test FAILED: {error}", err=True)
-        engine.run_compose("logs", "--tail", "5")
+        click.echo(engine.run_compose("logs", "--tail", "5"), err=True)
         return 1
     finally:
         engine.run_compose("down", "--volumes", "--timeout", "10")
@@ -109,8 +119,8 @@ def check(engine: ContainerEngine) -> None:
     containers = {name: engine.run_compose("ps", "--quiet", name).strip() for name in NODES}
     wait_healthy(engine, containers)
     started = _tell("all five nodes healthy", started)
-    digest, updates = wait_equal(engine, containers)
-    _tell(f"one digest on five nodes, {digest[:16]} of {updates} updates", started)
+    state = wait_equal(engine, containers)
+    _tell(f"one digest, {state.digest[:16]}, of {state.updates} updates by {state.authors} nodes", started)
 
 
 def _tell(text: str, since: float) -> float:
@@ -137,23 +147,31 @@ def health_of(engine: ContainerEngine, container: str) -> str:
     return engine.run_docker("inspect", "--format", "{{.State.Status}} {{.State.Health.Status}}", container).strip()
 
 
-def wait_equal(engine: ContainerEngine, containers: dict[str, str]) -> tuple[str, int]:
-    """Until all nodes have made their last step and hold one digest; returns it, and how many updates it is of."""
+def wait_equal(engine: ContainerEngine, containers: dict[str, str]) -> State:
+    """Until all nodes have made their last step and hold one digest. CheckFailed unless each of them contributed."""
     deadline = time.monotonic() + LIMIT_S
     while True:
-        found = {name: _state(engine, container) for name, container in containers.items()}
+        found = {name: state_of(engine, container) for name, container in containers.items()}
         (first, *others) = found.values()
-        digest, updates, is_finished = first
-        if is_finished and digest and updates and all(other == first for other in others):
-            return digest, updates
+        if first.is_finished and first.digest and all(other == first for other in others):
+            break
         if time.monotonic() > deadline:
             raise CheckFailed(f"the nodes do not come to one digest: {found}")
         time.sleep(2.0)
+    if first.authors != len(NODES):
+        raise CheckFailed(f"{first.authors} of {len(NODES)} nodes contributed; STEPS=2000 gives the others more time")
+    return first
 
 
-def _state(engine: ContainerEngine, container: str) -> tuple[str, int, bool]:
+def state_of(engine: ContainerEngine, container: str) -> State:
+    """As its healthcheck prints it."""
     status = json.loads(engine.run_docker("exec", container, *HEALTHCHECK))
-    return status["state_digest"], status["updates"], status["is_finished"]
+    return State(
+        digest=status["state_digest"],
+        updates=status["updates"],
+        authors=status["authors"],
+        is_finished=status["is_finished"],
+    )
 
 
 if __name__ == "__main__":
