@@ -59,7 +59,7 @@ class NetworkNews:
             report = reports[key]
             text = f"cannot reach {report.address}: {report.reason}{_describe_retry(report.retry_in_s)}"
             self._reporter.event("dial_failed", text, address=report.address, reason=report.reason)
-            self._remember(text, is_bad=True)
+            self._remember(f"cannot reach {report.address.split('/p2p/')[0]}: {report.reason}", is_bad=True)
         self._dials = set(reports)
 
     def _tell_of_mapping(self, network: Network) -> None:

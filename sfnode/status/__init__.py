@@ -1,10 +1,10 @@
 """Door: `Status`. What a running node tells of itself, in figures and in words, and whether it is well."""
 
+from sfnode.status.curve_line import sparkline
 from sfnode.status.learning import describe_learning, has_fallen
 from sfnode.status.model_progress import ModelProgress, ModelStage, described_bytes
 from sfnode.status.node_status import Status, read_status
 from sfnode.status.recent_rate import LossSeries, RecentRate, thinned
-from sfnode.status.sparkline import sparkline
 from sfnode.status.status_detail import LossPoint, News, PeerState, StatusDetail
 from sfnode.status.verdict import EXIT_EXCLUDED, EXIT_NO_PEERS, EXIT_NOT_ADMITTED, judge
 from sfnode.status.wording import (

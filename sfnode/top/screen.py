@@ -153,7 +153,7 @@ def _equal(status: Status, detail: StatusDetail) -> Text:
     line = Text().append(f"with {equal} of {counted(count, 'peer')}", style="green" if equal == count else "")
     held = [peer.own_updates_min for peer in detail.peers if peer.own_updates_min]
     if held:
-        line.append(f"; {len(held)} of them hold at least {min(held):,} of the own updates", style="dim")
+        line.append(f"; {min(held):,} or more own updates held by {len(held)} of them", style="dim")
     return line
 
 

@@ -100,7 +100,7 @@ def test_doctor__bootstrap_of_a_running_node__all_is_well(running: Running, tmp_
         "run size": "ok",
     }
     assert running.signed.manifest.run_id.hex()[:16] in found["bootstrap"]["text"]
-    assert "clocks of 1 peers" in found["clock"]["text"]
+    assert "clocks of 1 peer" in found["clock"]["text"]
     assert f"reached port {listen.rpartition('/')[2]} at 127.0.0.1" in found["reachable from outside"]["text"]
     assert "own address, 127.0.0.1" in found["NAT"]["text"]
     assert "of memory for its coefficients" in found["run size"]["text"]

@@ -22,7 +22,7 @@ from sfnode.network.discovery.saved_peers import decode_peers, encode_rows
 from sfnode.network.memory_guard import MemoryState
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import peer_of_author
-from sfnode.status import ModelProgress, ModelStage, Status, progress_line, read_status
+from sfnode.status import ModelProgress, ModelStage, Status, describe_learning, progress_line, read_status
 from sfnode.status import node_status as status_module
 from sfnode.storage.store import LEDGER_FILE, read_records, replay
 from sfnode.worker_protocol import messages as worker_messages
@@ -31,6 +31,7 @@ from tests.fuzz.choices import Choices
 from tests.fuzz.verdicts import check_text
 from tests.support.ledgers import seal
 from tests.support.manifests import small_manifest
+from tests.support.statuses import DETAIL
 
 MANIFEST = small_manifest()
 OWN = peer_of_author(bytes(32))
@@ -80,6 +81,7 @@ def check_status(data: bytes) -> None:
         except OperatorError:
             return
     progress_line(status).encode()
+    describe_learning(status).encode()
 
 
 @contextmanager
@@ -121,6 +123,8 @@ def status_seeds() -> Iterator[bytes]:
     yield json.dumps({**plain, "loss": "0.5"}).encode()
     yield json.dumps({**plain, "x": 5}).encode()
     yield json.dumps({**plain, "model": None}).encode()
+    yield json.dumps({**plain, "detail": asdict(DETAIL)}).encode()
+    yield json.dumps({**plain, "detail": {**asdict(DETAIL), "left_s": 1e300, "steps_per_s": float("nan")}}).encode()
     yield b"{}"
     yield b"[]"
 

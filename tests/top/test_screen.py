@@ -28,9 +28,8 @@ LOST = replace(
 )  # fmt: skip
 FINISHED = replace(STATUS, step=500, is_finished=True, is_over=True, equal_peers=3)
 STATES = {"start": START, "catching up": CATCHING_UP, "training": STATUS, "peer lost": LOST, "finished": FINISHED}
-HOSTILE = replace(
-    STATUS, run="a\x1b[2Jb" * 40, detail=replace(DETAIL, news=(News(time=1.7e9, text="x\x1b[2J" * 99, is_bad=True),))
-)
+BAD_NEWS = News(time=1.7e9, text="x\x1b[2J" * 99, is_bad=True)
+HOSTILE = replace(STATUS, run="a\x1b[2Jb" * 40, detail=replace(DETAIL, news=(BAD_NEWS,)))
 
 
 def lines(views: Sequence[NodeView], *, is_ascii: bool = False) -> list[str]:
@@ -56,7 +55,7 @@ def test_screen__each_state__fits(status: Status) -> None:
     ("state", "said"),
     [
         ("start", "alone: no other node is known"),
-        ("catching up", "catching up, 480 of 1,920 updates, 1 min 15 s left"),
+        ("catching up", "25 % catching up, 1 min 15 s left"),
         ("training", "step 120/500, 1.5 steps/s, 4 min 13 s left"),
         ("peer lost", "left: it did not answer for 120 s"),
         ("finished", "finished, equal with 3 peers"),
@@ -77,7 +76,7 @@ def test_screen__several_nodes__is_a_row_for_each_and_their_warnings() -> None:
     assert sum("step 120/500" in line for line in found) == 1
     assert any("excluded by the owner from step 9 on" in line for line in found)
     assert any("not seen" in line for line in found)
-    assert any("node  following step 122/500 " in line for line in found)
+    assert any("node following step 122/500 " in line for line in found)
 
 
 def test_screen__terminal_without_unicode__gets_ascii() -> None:

@@ -13,11 +13,11 @@ from sfnode.top import Viewing, show
 
 @click.command()
 @click.argument("directories", nargs=-1, type=FolderPath, metavar="[DIR]...")
-@click.option("--data-dir", "more", multiple=True, type=FolderPath, help="Watch this node, as DIR does.")
+@click.option("--data-dir", "more", multiple=True, type=FolderPath, help="Show this node, as DIR does.")
 @click.option("--once", "is_once", is_flag=True, help="Print one line for each node, and end.")
 @click.option("--svg", type=FilePath, help="Write the screen to this file as a picture, and end.")
 def top(directories: tuple[Path, ...], more: tuple[Path, ...], is_once: bool, svg: Path | None) -> None:
-    """Watch nodes of this machine, each named by its data directory: press q to quit.
+    """Show nodes of this machine live, each named by its data directory: press q to quit.
 
     Where there is no terminal, it prints a line for each node every few seconds, until none of them reports. The exit
     code is 0 if all nodes reported at the last look, else 1.

@@ -1,0 +1,66 @@
+"""`sfnode top` as a user calls it: lines without a terminal, a picture, and what it says of nodes that are gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from protocol.run.manifest import sign_manifest
+from sfnode.storage.store import STATUS_FILE, Store
+from sfnode.top import NodeView, look
+from tests.support.cli_calls import assert_teaches, call
+from tests.support.manifests import OWNER, small_manifest
+from tests.support.statuses import STATUS
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Path]:
+    """A directory that a node holds, and where it has just reported."""
+    store = Store(tmp_path / "node", sign_manifest(small_manifest(), OWNER))
+    report(tmp_path / "node", time.time())
+    yield tmp_path / "node"
+    store.close()
+
+
+def report(directory: Path, at: float) -> None:
+    status = replace(STATUS, pid=os.getpid(), time=at)
+    (directory / STATUS_FILE).write_text(json.dumps(asdict(status)))
+
+
+def test_top__once__is_a_line_for_each_node_and_code_one_where_one_is_missing(running: Path, tmp_path: Path) -> None:
+    outcome = call("top", running, "--once")
+    assert outcome.code == 0 and "step 120/500, loss 0.582" in outcome.stdout
+    outcome = call("top", running, "--data-dir", tmp_path / "none", "--once")
+    found = outcome.stdout.splitlines()
+    assert outcome.code == 1 and len(found) == 2 and "is not a node's data directory" in found[1]
+
+
+def test_top__no_directory__says_what_to_type() -> None:
+    assert_teaches(call("top"), "no data directory is named", "sfnode top ~/.sfnode/")
+
+
+def test_top__picture__is_whole_and_asks_for_nothing_from_outside(running: Path, tmp_path: Path) -> None:
+    assert call("top", running, "--svg", tmp_path / "top.svg").code == 0
+    text = (tmp_path / "top.svg").read_text()
+    assert "equal" in text and "@font-face" not in text and "url(http" not in text
+
+
+def test_look__node_that_stops_reporting__keeps_its_last_status_beside_the_reason(running: Path) -> None:
+    first = look(NodeView(directory=running))
+    assert first.trouble == "" and first.status is not None
+    report(running, time.time() - 60)
+    second = look(first)
+    assert second.status == first.status and "it hangs" in second.trouble
+
+
+def test_look__node_that_had_finished__has_not_failed(running: Path) -> None:
+    done = NodeView(directory=running.parent / "gone", status=replace(STATUS, is_over=True))
+    stopped = Store(done.directory, sign_manifest(small_manifest(), OWNER))
+    stopped.close()
+    assert "has finished its run and stopped" in look(done).trouble
