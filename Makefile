@@ -33,7 +33,7 @@ STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check docs install demo demo-real quick test test-all lint simulate mutants conformance interop attacks fuzz netlab chaos soak coverage learn learn-real format lock clean distclean web-test people
+.PHONY: help check docs install demo demo-real quick test test-all lint simulate mutants conformance interop attacks fuzz netlab chaos soak coverage learn learn-real format lock clean distclean web-test people deploy-check compose-test
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -121,6 +121,12 @@ learn-real: $(STAMP) ## the same with SmolLM2-135M on TASKS (sst2); under an hou
 web-test: $(STAMP) ## look at the page of a node in headless Chromium: every state, phone and desktop, accessibility
 	@mkdir -p build/web-test && npm install --silent --no-save --no-audit --no-fund --prefix build/web-test axe-core@$(AXE)
 	@$(BIN)/pytest -o addopts= -rs tests/browser
+
+deploy-check: $(STAMP) ## check the image's and Compose's files and the alert rules by their own tools, as far as they are here
+	@$(BIN)/pytest -o addopts= -q -rs tests/metrics tests/repository/test_deploy.py tests/repository/test_systemd.py -m 'not process'
+
+compose-test: $(STAMP) ## build the image, start the Compose file's nodes in an engine, until five hold one digest
+	@$(BIN)/python -m tests.containers
 
 format: $(STAMP) ## let ruff lay out and fix what it can
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .

@@ -144,6 +144,7 @@ class JoinOptions:
         invite: an invitation as text.
         is_relay: store, serve and flood, but do not train.
         web: HOST:PORT to serve the node's page at; None: no page.
+        metrics: HOST:PORT for Prometheus; None: nowhere.
     """
 
     source: RunSource
@@ -156,6 +157,7 @@ class JoinOptions:
     invite: str | None = None
     is_relay: bool = False
     web: str | None = None
+    metrics: str | None = None
     is_exiting_when_finished: bool = False
 
 

@@ -38,10 +38,10 @@ def compose() -> dict[str, Any]:
 
 
 def script_of(service: dict[str, Any]) -> str:
-    """What a service runs in the shell; Compose writes `$$` for a dollar."""
+    """What a service runs in the shell by default; Compose writes `$$` for a dollar."""
     assert service["entrypoint"] == ["sh", "-euc"]
     assert len(service["command"]) == 1
-    return str(service["command"][0]).replace("$$", "$")
+    return re.sub(r"(?<!\$)\$\{\w+:-([^}]*)\}", r"\1", str(service["command"][0])).replace("$$", "$")
 
 
 # --- form
@@ -62,9 +62,12 @@ def test_compose__nodes__have_a_volume_of_their_own_and_a_healthcheck() -> None:
         assert content["services"][name]["healthcheck"]["test"][1:] == healthcheck_of_image()
 
 
-def test_compose__image__is_built_by_one_service_and_runs_without_writing_its_root() -> None:
+def test_compose__each_image__is_built_by_one_service_and_runs_without_writing_its_root() -> None:
     services = compose()["services"]
-    assert [name for name, service in services.items() if "build" in service] == ["invite"]
+    built = {service["image"]: name for name, service in services.items() if "build" in service}
+    assert built == {"sfnode:cpu": "invite", "sfnode:cuda": "gpu-worker"}
+    assert {service["image"] for service in services.values()} == set(built)
+    assert services["gpu-worker"]["build"]["args"]["TORCH"] == "cuda"
     for name in (*NODES, "gpu-worker"):
         service = services[name]
         assert (service["read_only"], service["tmpfs"], service["restart"]) == (True, ["/tmp"], "unless-stopped")

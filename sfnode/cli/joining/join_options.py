@@ -26,6 +26,7 @@ from sfnode.cli.options import (
     together,
 )
 from sfnode.event_log import LEVELS
+from sfnode.metrics import METRICS_ADDRESS
 from sfnode.page import LOOPBACK, PORT, parse_page_address
 from sfnode.run import (
     JoinOptions,
@@ -262,6 +263,14 @@ join_options = group(
         help="Do not train; only store, serve and pass on updates. This needs no torch.",
     ),
     web_option,
+    click.option(
+        "--metrics",
+        is_flag=False,
+        flag_value=METRICS_ADDRESS,
+        metavar="[HOST:PORT]",
+        help="Show figures to Prometheus at http://HOST:PORT/metrics, to this machine only.  [default: none; without "
+        f"an address {METRICS_ADDRESS}]",
+    ),
     exit_option,
 )
 output_options = together(

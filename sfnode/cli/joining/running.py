@@ -12,10 +12,12 @@ from protocol.errors import OperatorError
 from protocol.run import AdmissionKind, Manifest
 from sfnode.cli.extras import check_can_serve_page, check_can_train
 from sfnode.cli.inviting import is_qr_shown, qr_lines
+from sfnode.cli.joining.metrics_of_node import metrics_served
 from sfnode.cli.joining.page_of_node import page_served
 from sfnode.cli.joining.settings import Origin, Told, recall
 from sfnode.doctor import MemoryPlan, foresee_memory
 from sfnode.event_log import LEVELS, show_log
+from sfnode.metrics import parse_metrics_address
 from sfnode.node import Daemon, prepare
 from sfnode.reporter import Reporter
 from sfnode.run import (
@@ -59,7 +61,10 @@ async def _run_until_stopped(options: JoinOptions, given: frozenset[str], report
         nursery.start_soon(_stop_on_request, nursery.cancel_scope, directory, reporter)
         config = await prepare(signed, told.options, reporter)
         daemon = Daemon(config, reporter)
-        async with page_served(daemon, told.options.web):
+        async with (
+            page_served(daemon, told.options.web),
+            metrics_served(config.data_dir, told.options.metrics, reporter),
+        ):
             await _run(daemon, told)
         nursery.cancel_scope.cancel()
 
@@ -83,6 +88,8 @@ def _check(options: JoinOptions) -> None:
         raise OperatorError("--upnp needs a port to be let in at: add --listen /ip4/0.0.0.0/tcp/PORT")
     if options.web is not None:
         check_can_serve_page()
+    if options.metrics is not None:
+        parse_metrics_address(options.metrics)
     if not options.is_relay and options.training.worker_socket is None:
         check_can_train()
 

@@ -1,0 +1,113 @@
+"""A node's status as Prometheus text. The names are stable: docs/metrics.md lists them, and a test holds it to that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from sfnode.status import Status
+
+
+class MetricKind(StrEnum):
+    """What Prometheus makes of a figure."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"  # since the node's start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """Attributes:
+    value: of one status; None: this node has no such figure, and the line is left out.
+    """
+
+    name: str
+    kind: MetricKind
+    text: str
+    value: Callable[[Status], float | None]
+
+
+def _gauge(name: str, text: str, value: Callable[[Status], float | None]) -> Metric:
+    return Metric(name=name, kind=MetricKind.GAUGE, text=text, value=value)
+
+
+def _counter(name: str, text: str, value: Callable[[Status], float | None]) -> Metric:
+    return Metric(name=name, kind=MetricKind.COUNTER, text=text, value=value)
+
+
+INFO: Final = "sfnode_run_info"
+INFO_TEXT: Final = "Always 1; its labels name the run and this node's key."
+
+METRICS: Final = (
+    _gauge("sfnode_status_timestamp_seconds", "When the node took these figures, since 1970.", lambda s: s.time),
+    _gauge("sfnode_step", "Next step of this node.", lambda s: s.step),
+    _gauge("sfnode_run_steps", "Length of the run in steps.", lambda s: s.steps),
+    _gauge("sfnode_is_finished", "1 when no step is left for this node.", lambda s: s.is_finished),
+    _gauge("sfnode_updates", "Updates held, of all authors.", lambda s: s.updates),
+    _gauge("sfnode_authors", "Authors of the updates held.", lambda s: s.authors),
+    _gauge("sfnode_void_slots", "Slots for which an author signed two payloads.", lambda s: s.void_slots),
+    _gauge(
+        "sfnode_catching_up_updates",
+        "Updates that the neighbours hold, while this node fetches them; 0 once it is live.",
+        lambda s: s.catching_up,
+    ),
+    _gauge("sfnode_peers", "Neighbours now.", lambda s: s.peers),
+    _gauge("sfnode_expects_peers", "1 when the node knows of others to dial.", lambda s: s.expects_peers),
+    _gauge(
+        "sfnode_differing_peers",
+        "Of a finished node: neighbours that do not hold the same updates.",
+        lambda s: s.differing_peers,
+    ),
+    _gauge("sfnode_is_training", "1 for a node that is to contribute, 0 for a relay.", lambda s: s.is_training),
+    _gauge("sfnode_is_admitted", "1 when this node's key may contribute.", lambda s: s.is_admitted),
+    _gauge(
+        "sfnode_is_excluded",
+        "1 when the owner has excluded this node's key.",
+        lambda s: s.excluded_from is not None,
+    ),
+    _gauge("sfnode_loss_nats", "Mean loss of the last estimate's forward rows.", lambda s: s.loss),
+    _gauge("sfnode_accuracy_ratio", "Share of right answers, from 0 to 1, when last measured.", lambda s: s.accuracy),
+    _gauge(
+        "sfnode_resident_memory_bytes",
+        "Memory of the node's own process, without its worker.",
+        lambda s: s.memory.resident_bytes,
+    ),
+    _counter("sfnode_own_updates_total", "Updates contributed by this process.", lambda s: s.own_updates),
+    _counter("sfnode_skipped_steps_total", "Steps without an update of this process.", lambda s: s.skipped_steps),
+    _counter("sfnode_forward_rows_total", "Rows that went forward through the model.", lambda s: s.forward_rows),
+    _counter("sfnode_worker_restarts_total", "Times that the worker was started anew.", lambda s: s.worker_restarts),
+    _counter("sfnode_received_bytes_total", "Frames of the wire protocol that came.", lambda s: s.bytes_in),
+    _counter("sfnode_sent_bytes_total", "Frames of the wire protocol that went out.", lambda s: s.bytes_out),
+    _counter("sfnode_rejected_messages_total", "Messages that were provably wrong.", lambda s: s.rejected),
+    _counter("sfnode_ignored_messages_total", "Messages of no use here and now.", lambda s: s.ignored),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures(Collector):
+    status: Status
+
+    def collect(self) -> Iterable[Family]:
+        who = {"run": self.status.run, "run_id": self.status.run_id, "author": self.status.author}
+        info = GaugeMetricFamily(INFO, INFO_TEXT, labels=list(who))
+        info.add_metric(list(who.values()), 1)
+        yield info
+        for metric in METRICS:
+            value = metric.value(self.status)
+            if value is not None:
+                family = GaugeMetricFamily if metric.kind is MetricKind.GAUGE else CounterMetricFamily
+                yield family(metric.name, metric.text, value=float(value))
+
+
+def exposition(status: Status) -> bytes:
+    """The figures of one moment in Prometheus' text format 0.0.4."""
+    registry = CollectorRegistry()
+    registry.register(_Figures(status))
+    return generate_latest(registry)
