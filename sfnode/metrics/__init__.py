@@ -1,7 +1,7 @@
 """Doors: `exposition`, `serve_metrics`. The figures of a running node for Prometheus, over HTTP on this machine."""
 
 from sfnode.metrics.exposition import METRICS, Metric, MetricKind, exposition
-from sfnode.metrics.server import METRICS_ADDRESS, metrics_socket, parse_metrics_address, serve_metrics
+from sfnode.metrics.scrape_server import METRICS_ADDRESS, metrics_socket, parse_metrics_address, serve_metrics
 
 __all__ = [
     "METRICS",

@@ -49,6 +49,8 @@ def forget_stop(directory: Path) -> None:
 
 def _unlink(path: Path) -> None:
     try:
-        path.unlink(missing_ok=True)
+        path.unlink()
+    except (FileNotFoundError, NotADirectoryError):
+        return
     except OSError as error:
         raise OperatorError(f"cannot remove {path}: {describe_os_error(error)}") from None

@@ -96,10 +96,18 @@ class NodeProcess:
     def last_words(self) -> str:
         """The last line that is not an event: why it ended, where it has ended by itself."""
         said = [line for line in self.logs[-1].read_text(errors="replace").splitlines() if line.strip()]
-        return next((line for line in reversed(said) if not line.startswith("{")), "it said nothing")
+        words = (line if not line.startswith("{") else _error_in(line) for line in reversed(said))
+        return next(filter(None, words), "it said nothing")
 
 
 def _events_in(data: bytes) -> tuple[list[NodeEvent], int]:
     """The events in whole lines of a log, and the length of these lines: the last one may be half written."""
     end = data.rfind(b"\n") + 1
-    return [json.loads(line) for line in data[:end].splitlines() if line.startswith(b"{")], end
+    objects = [json.loads(line) for line in data[:end].splitlines() if line.startswith(b"{")]
+    return [each for each in objects if "event" in each], end
+
+
+def _error_in(line: str) -> str:
+    """What the node says in JSON when it fails, as people read it; empty for an event."""
+    error = json.loads(line).get("error")
+    return f"Error: {error['message']}" if error else ""

@@ -83,6 +83,7 @@ def test_log_files__few_updates__tells_every_command() -> None:
     assert len(result) == 6 and all(found["peak_mib"] > 10 for found in result.values())
 
 
+@pytest.mark.slow  # what a joiner gets from neighbours that lie: tests/processes/test_model_from_peers.py
 def test_model_from_peers__one_lies_and_one_stalls__costs_few_bytes_and_the_liar_is_dropped() -> None:
     result = run("model_from_peers", "--megabytes", "12", "--quiet", "0.5")
     bad = result["honest, liar, staller"]

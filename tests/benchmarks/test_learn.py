@@ -255,6 +255,7 @@ def test_tasks__label_words__are_one_token_each(folders: Folders) -> None:
     assert len(read(folders, SMALL, TASK, is_test=True).label_tokens) == 2
 
 
+@pytest.mark.slow  # that of a real model in test_learn_real goes the same ways
 def test_command__quick__writes_json_pictures_and_page(
     folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,8 +132,9 @@ def test_status__running_node__is_told_as_text_and_as_json(running: Path) -> Non
     assert text.code == 0
     for part in (
         "test (",
-        "7 of 40",
-        "13 of 2 authors, 7 own",
+        "step 7/40",
+        "13 updates of 2 authors",
+        "own      7",
         "peers    3",
         "0.5000",
         "97 MiB of 512",

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from protocol.errors import OperatorError
-from sfnode.metrics import metrics_socket, parse_metrics_address, serve_metrics, server
+from sfnode.metrics import metrics_socket, parse_metrics_address, scrape_server, serve_metrics
 from sfnode.status import Status
 from tests.support.daemons import free_ports
 from tests.support.statuses import STATUS
@@ -38,7 +38,7 @@ async def test_server__asked_for_metrics__gives_those_of_the_last_status(
         assert directory == tmp_path
         return STATUS
 
-    monkeypatch.setattr(server, "read_status", last)
+    monkeypatch.setattr(scrape_server, "read_status", last)
     async with serving(tmp_path) as port:
         answer = await ask(port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4")

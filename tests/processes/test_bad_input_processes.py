@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -77,7 +78,8 @@ def test_join__reader_of_its_output_leaves__ends_it_with_one_line(run_file: Path
     assert any(b'"started"' in line for line in process.stdout)
     process.stdout.close()
     assert process.wait(10) == 1
-    assert process.stderr.read() == b"Error: cannot write to the standard output: Broken pipe\n"
+    told = json.loads(process.stderr.read())["error"]
+    assert told["message"] == "cannot write to the standard output: Broken pipe"
     process.stderr.close()
 
 
@@ -202,7 +204,7 @@ def test_join__disk_fills_while_it_trains__stops_clearly_and_loses_nothing(
         assert node.process.wait(20) == 1
         text = log.read_text()
         assert "Traceback" not in text
-        assert text.splitlines()[-1].startswith("Error: cannot ") and "disk is full" in text.splitlines()[-1]
+        assert node.last_words().startswith("Error: cannot ") and "disk is full" in node.last_words()
         acknowledged = [event["updates"] for event in node.events() if event["event"] == "progress"][-1]
         filler.unlink()
         assert log_verify(disk / "node")["updates"] >= acknowledged > 0

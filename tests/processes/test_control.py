@@ -54,6 +54,7 @@ def test_pause__over_a_restart__other_goes_on_and_resume_brings_it_back(
     told = say("pause", steered)
     assert told["is_running"] and "sfnode resume" in str(told["reason"])
     before = own(steered)
+    wait_for_updates(pair.first, 20)  # while others may be late, each round waits for them
     started = time.monotonic()
     wait_for_updates(pair.first, 40)
     alone_s = time.monotonic() - started

@@ -136,7 +136,10 @@ async def scenario(network: Network32) -> list[str]:
     return digests
 
 
-@pytest.mark.parametrize("edges", [sparse_edges, ring_edges], ids=["sparse", "ring"])
+@pytest.mark.parametrize(
+    "edges",
+    [pytest.param(sparse_edges, id="sparse"), pytest.param(ring_edges, id="ring", marks=pytest.mark.slow)],
+)
 def test_32_nodes__with_late_joiners_and_a_hard_kill__end_with_equal_bits(edges: object, tmp_path: Path) -> None:
     assert callable(edges)
     signed = demo_run(steps=STEPS)

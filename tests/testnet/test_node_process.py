@@ -27,6 +27,9 @@ def test_last_words__node_that_ended__are_its_last_line_that_is_not_an_event(tmp
     text = '{"event": "started"}\nError: the disk is full\n\n{"event": "progress"}\n'
     assert node_with(tmp_path / "a.log", text).last_words() == "Error: the disk is full"
     assert node_with(tmp_path / "b.log", "").last_words() == "it said nothing"
+    as_json = '{"event": "started"}\n{"error": {"code": "operator", "message": "the disk is full"}}\n'
+    assert node_with(tmp_path / "c.log", as_json).last_words() == "Error: the disk is full"
+    assert [event["event"] for event in node_with(tmp_path / "c.log", as_json).events()] == ["started"]
 
 
 def test_command__prefix_module_and_arguments__are_in_their_places(tmp_path: Path) -> None:

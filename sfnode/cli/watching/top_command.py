@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from protocol.errors import OperatorError
+from sfnode.cli.exits import ExitCode
 from sfnode.cli.options import FilePath, FolderPath
 from sfnode.top import Viewing, show
 
@@ -29,4 +30,4 @@ def top(directories: tuple[Path, ...], more: tuple[Path, ...], is_once: bool, sv
     if not found:
         raise OperatorError("no data directory is named. Name one or several: sfnode top ~/.sfnode/my-run-0123456789ab")
     if not show(found, Viewing(is_once=is_once, svg=svg)):
-        raise SystemExit(1)
+        raise SystemExit(ExitCode.FAILED)

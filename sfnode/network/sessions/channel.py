@@ -24,7 +24,7 @@ class Traffic:
     frames_in: int = 0
     frames_out: int = 0
     upload_bytes_per_s: float = 0.0  # what may go out at most; 0: as much as goes
-    pace: Pace = field(init=False)
+    pace: Pace = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         self.pace = Pace(self.upload_bytes_per_s)

@@ -54,10 +54,10 @@ class Overseer:
         """Tell the core and people what changes; a worker that has taken too much memory is ended."""
         while True:
             previous, self._pause = self._pause, decide(self._limits, self._look())
-            if (previous is None) != (self._pause is None):
-                await inbox.send(TrainingSwitched(is_on=self._pause is None))
             if (previous and previous.reason) != (self._pause and self._pause.reason):
                 self._tell()
+            if (previous is None) != (self._pause is None):
+                await inbox.send(TrainingSwitched(is_on=self._pause is None))
             if self._pause is not None and self._pause.reason is PauseReason.MEMORY:
                 self._training.cancel()
             await trio.sleep(_LOOK_S)
