@@ -34,6 +34,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: m
 
 pytestmark = [
     pytest.mark.process,
+    pytest.mark.slow,  # `make web-test` runs them
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
 ]
 
