@@ -31,7 +31,7 @@ from sfnode.storage import best_of, has_become_worse, read_evaluations
 AUTHORS_MAX: Final = 60  # most updates first; the page says how many more there are
 
 # An address of the run may hold an invitation; what is in `detail` has sections of its own.
-_NOT_SHOWN: Final = frozenset({"join", "pid", "detail"})
+_NOT_SHOWN: Final = frozenset({"join", "join_string", "pid", "detail"})
 
 Sections = Mapping[str, object]
 

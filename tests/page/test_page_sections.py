@@ -67,7 +67,7 @@ def test_page__more_authors_than_it_shows__this_node_is_among_them(made: MadeNod
 
 def test_page__invitation_in_an_address__is_nowhere(made: MadeNode) -> None:
     secret = "invite:F2-X-FWDE4"
-    made.advance(60, join=f"sfnode:6f1c@/ip4/203.0.113.7/tcp/4001/p2p/12D3?{secret}")
+    made.advance(60, join=f"sfnode:6f1c@/ip4/203.0.113.7/tcp/4001/p2p/12D3?{secret}", join_string=f"sfnode:v1.{secret}")
     made.tail.take(logging.INFO, (f"others join with: sfnode join sfnode:6f1c@...?{secret} now", f"use {secret}"))
     text = json.dumps(made.page().sections())
     assert "F2-X-FWDE4" not in text
