@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 NodeEvent = Mapping[str, object]  # a line of `sfnode join --json`; "event" says which
 
@@ -50,9 +51,12 @@ class NodeProcess:
         log = log or self.directory.with_name(f"{self.directory.name}{number}.log")
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as output:
-            self.process = subprocess.Popen(self.command, stdout=output, stderr=subprocess.STDOUT)
+            self.process = self._launch(output)
         self.logs.append(log)
         self._read_bytes = 0
+
+    def _launch(self, output: IO[bytes]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(self.command, stdout=output, stderr=subprocess.STDOUT)
 
     @property
     def is_alive(self) -> bool:

@@ -176,8 +176,7 @@ class Bench:
     def __init__(self, directory: Path, limits: WorkLimits) -> None:
         self.output, self.machine, self.is_training = io.StringIO(), Machine(), False
         reporter = Reporter(is_json=True, stream=self.output)
-        self.overseer = Overseer(directory, limits, reporter)
-        self.overseer._machine = self.machine
+        self.overseer = Overseer(directory, limits, reporter, self.machine)
         config = TrainingConfig(model=None, data="train.jsonl")
         author = Signer(b"alice".ljust(32, b".")).author
         self.trainer = Trainer(config, SIGNED, author, lambda: Coefficients(SIGNED.manifest), reporter)

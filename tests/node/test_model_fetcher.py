@@ -25,7 +25,7 @@ from sfnode.node.model_finder import ModelFinder
 from sfnode.node.model_sharing import ModelSharing
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import SharingOptions
-from tests.support.piece_givers import Givers, honest, leaving
+from tests.support.piece_givers import Givers, honest, leaving, stalling_after
 from tests.support.small_disk import remount, small_disk
 from tests.support.split_models import (
     CONFIG,
@@ -85,7 +85,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    with trio.fail_after(5.0):
+    with trio.fail_after(60.0):
         while not condition():
             await trio.sleep(0.01)
 
@@ -182,7 +182,7 @@ async def test_fetch__nobody_has_it__is_said_once_and_the_progress_says_it(
 
 
 async def test_fetch__pieces_come__progress_says_from_how_many_and_how_fast(tmp_path: Path, joiner: Joiner) -> None:
-    joiner.givers.behaviours = {"alice": honest(1.8), "bob": honest(1.8)}  # both are at their second for so long
+    joiner.givers.behaviours = {"alice": stalling_after(2), "bob": stalling_after(2)}
     fetcher = joiner.fetcher()
     fetcher.look()
     async with trio.open_nursery() as nursery:

@@ -65,8 +65,11 @@ def test_pause__over_a_restart__other_goes_on_and_resume_brings_it_back(
     assert line.returncode == 0 and "paused   by `sfnode pause`" in line.stdout
 
     assert say("stop", steered)["stopped"] and steered.process is not None and steered.process.wait(5) == 0
+    before = steered.process.pid
     steered.start()
-    wait_until(lambda: steered.status().get("paused") and steered.status()["peers"], "paused after the restart")
+    wait_until(lambda: steered.status()["pid"] != before, "the first status after the restart")
+    assert steered.status()["paused"]
+    wait_until(lambda: steered.status()["peers"], "a peer after the restart")
     held = steered.status()["updates"]
     wait_until(lambda: steered.status()["updates"] > held + 20, "it stores what comes")
     assert own(steered) == 0

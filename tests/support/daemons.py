@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import random
 import socket
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 from protocol.run.admission import AdmissionKind, AdmissionSpec
 from protocol.run.manifest import Manifest, SignedManifest, sign_manifest
@@ -27,6 +28,7 @@ from sfnode.storage.identity import IDENTITY_FILE, load_or_create_seed
 from sfnode.storage.store import STATUS_FILE
 from sfnode.testnet.node_process import NodeProcess
 from sfnode.worker.training_config import TrainingConfig
+from tests.support.fork_server import start
 from tests.support.manifests import OWNER
 
 MODEL = "embedded:tiny-opt"
@@ -114,6 +116,13 @@ class JoinProcess(NodeProcess):
         """Without the local network."""
         return [*super().command, "--no-mdns"]
 
+    def _launch(self, output: IO[bytes]) -> subprocess.Popen[bytes]:
+        if self.prefix or self.module != "sfnode":
+            return super()._launch(output)
+        with open(os.devnull, "rb") as nothing:
+            log = output.fileno()
+            return start(self.command[3:], stdin=nothing.fileno(), stdout=log, stderr=log)
+
     def status(self) -> dict[str, Any]:
         """The last status file; empty before the first."""
         try:
@@ -140,9 +149,18 @@ class JoinProcess(NodeProcess):
 
 
 def run_sfnode(*arguments: str, limit_s: float = 60.0) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    command = [sys.executable, "-m", "sfnode", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
+    """Run a command to its end; subprocess.TimeoutExpired when that takes too long."""
+    with open(os.devnull, "rb") as nothing, TemporaryFile() as output, TemporaryFile() as errors:
+        process = start(list(arguments), stdin=nothing.fileno(), stdout=output.fileno(), stderr=errors.fileno())
+        try:
+            code = process.wait(limit_s)
+        finally:
+            process.kill()
+        told = []
+        for file in (output, errors):
+            file.seek(0)
+            told.append(file.read().decode())
+    return subprocess.CompletedProcess(["sfnode", *arguments], code, *told)
 
 
 def log_verify(directory: Path) -> dict[str, Any]:

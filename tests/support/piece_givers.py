@@ -87,6 +87,18 @@ async def stalling(_givers: Givers, _peer: PeerId, _sha256: str) -> bytes:
     await trio.sleep_forever()
 
 
+def stalling_after(pieces: int) -> Behaviour:
+    """Gives so many pieces at once, then takes questions and says nothing."""
+    left = pieces
+
+    async def give(givers: Givers, peer: PeerId, sha256: str) -> bytes:
+        nonlocal left
+        left -= 1
+        return await (stalling if left < 0 else honest(0.0))(givers, peer, sha256)
+
+    return give
+
+
 async def lacking(_givers: Givers, _peer: PeerId, _sha256: str) -> bytes:
     """Says that it has nothing."""
     await trio.sleep(0.05)

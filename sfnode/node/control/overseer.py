@@ -22,13 +22,16 @@ _LOOK_S: Final = 1.0
 class Overseer:
     """One for each node. The core hears of a pause between two steps: what is being measured still counts."""
 
-    def __init__(self, data_dir: Path, limits: WorkLimits, reporter: Reporter) -> None:
+    def __init__(
+        self, data_dir: Path, limits: WorkLimits, reporter: Reporter, machine: MachineWatch | None = None
+    ) -> None:
         self._data_dir = data_dir
         self._limits = limits
         self._reporter = reporter
-        self._machine = MachineWatch()
+        self._machine = machine or MachineWatch()
         self._memory_peak_bytes = 0
         self._pause: Pause | None = None
+        self._pause = decide(limits, self._look())  # so that the first status tells of it
         self._training = trio.CancelScope()
 
     @property
@@ -52,8 +55,8 @@ class Overseer:
 
     async def _watch(self, inbox: trio.MemorySendChannel[Event]) -> None:
         """Tell the core and people what changes; a worker that has taken too much memory is ended."""
+        previous: Pause | None = None
         while True:
-            previous, self._pause = self._pause, decide(self._limits, self._look())
             if (previous and previous.reason) != (self._pause and self._pause.reason):
                 self._tell()
             if (previous is None) != (self._pause is None):
@@ -61,6 +64,7 @@ class Overseer:
             if self._pause is not None and self._pause.reason is PauseReason.MEMORY:
                 self._training.cancel()
             await trio.sleep(_LOOK_S)
+            previous, self._pause = self._pause, decide(self._limits, self._look())
 
     async def _give_up(
         self, trainer: Trainer, jobs: trio.MemoryReceiveChannel[Job], inbox: trio.MemorySendChannel[Event]
