@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import gc
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,9 +60,12 @@ def parse(source: str, name: str, path: str) -> Module:
 def read_modules(*folders: str, root: Path = REPOSITORY) -> tuple[Module, ...]:
     """Every module under the folders of the repository (or of another root), ordered by path. They are read once."""
     files = sorted(path for folder in folders for path in (root / folder).rglob("*.py"))
-    return tuple(_read(path, root) for path in files)
+    modules = tuple(_read(path, root) for path in files)
+    gc.freeze()  # two million nodes that live as long as the process: the collector need not walk them at each turn
+    return modules
 
 
+@functools.cache
 def _read(path: Path, root: Path) -> Module:
     return parse_file(path.read_text("utf-8"), path.relative_to(root))
 
@@ -153,10 +157,10 @@ def use_graph(modules: tuple[Module, ...]) -> Graph:
     }
 
 
-def every_import(tree: ast.AST) -> Iterator[str]:
+@functools.cache
+def every_import(tree: ast.AST) -> tuple[str, ...]:
     """Names imported at any time, for the type checker too."""
-    for node in ast.walk(tree):
-        yield from imported_names(node)
+    return tuple(name for node in ast.walk(tree) for name in imported_names(node))
 
 
 def _passed_on(face: Module) -> Iterator[tuple[str, str]]:
