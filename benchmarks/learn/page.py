@@ -10,7 +10,7 @@ from benchmarks.learn.comparison import Compared, rate_title
 from benchmarks.learn.curves import Point, first_reach
 from benchmarks.learn.pictures import task_title
 from benchmarks.learn.recipes import LORA
-from benchmarks.learn.results import Reached, Results, at_end, is_first_order, reached, targets
+from benchmarks.learn.results import Reached, Results, at_end, is_first_order, median_curve, reached, targets
 from benchmarks.learn.scaling import Scaled
 
 Row = Sequence[str]
@@ -65,7 +65,7 @@ def _courses(results: Results) -> list[str]:
         ]
         of_model = f": the model alone has {_percent(alone[0].accuracy)} (loss {alone[0].loss:.2f})" if alone else ""
         lines += ["", f"**{task_title(task)}**{of_model}.", ""]
-        lines += _table(("", "rate", "forward rows: accuracy in % (loss)", "ends", "of LoRA's gain"), rows)
+        lines += _table(("", "rate", "forward rows: accuracy in % (loss)", "ends", "of LoRA's best gain"), rows)
         lines += ["", f"![{task_title(task)}: accuracy against forward rows](learning/real-{task}.svg)"]
     return lines
 
@@ -85,11 +85,13 @@ def _ends_of(compared: Compared) -> str:
 
 
 def _share(compared: Compared, others: Sequence[Compared]) -> str:
-    """How much of what LoRA gains over the model alone, by medians at the ends."""
+    """How much, at its end, of the most that LoRA gains over the model alone at any evaluation; medians."""
     lora = next((each for each in others if each.name == LORA), None)
-    if lora is None or (gain := at_end(lora) - (alone := median(curve[0].accuracy for curve in lora.curves))) <= 0:
+    if lora is None:
         return "-"
-    return f"{(at_end(compared) - alone) / gain:.0%}"
+    course = [accuracy for _, accuracy in median_curve(lora.curves)]
+    alone, best = course[0], max(course)
+    return f"{(at_end(compared) - alone) / (best - alone):.0%}" if best > alone else "-"
 
 
 def _dimensions(results: Results) -> list[str]:

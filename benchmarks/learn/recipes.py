@@ -121,8 +121,8 @@ class Study:
         tasks, recipes: what is compared, by name.
         seeds: to report.
         evaluated_at: after which steps.
-        once: recipes on the first task with the first seed alone, for they take long.
-        briefly: recipes with the first seed alone.
+        first_task: recipes on the first task alone, for they take long.
+        first_seed: recipes with the first seed alone.
         noise_rows: examples from which noise and dimensions are measured.
         scaling: more clients.
         cheats, metrics: further recipes, on EXTRAS_TASK alone.
@@ -132,8 +132,8 @@ class Study:
     tasks: Mapping[str, Task]
     recipes: Mapping[str, Recipe]
     seeds: tuple[int, ...]
-    once: frozenset[str]
-    briefly: frozenset[str]
+    first_task: frozenset[str]
+    first_seed: frozenset[str]
     evaluated_at: tuple[int, ...]
     noise_rows: int
     scaling: Scaling
@@ -155,9 +155,9 @@ class Study:
 
     def seeds_of(self, task: Task, recipe: str) -> tuple[int, ...]:
         """With which the recipe runs on this task; none where it does not."""
-        if recipe in self.once and task != next(iter(self.tasks.values())):
+        if recipe in self.first_task and task != next(iter(self.tasks.values())):
             return ()
-        return self.seeds[:1] if recipe in self.once | self.briefly else self.seeds
+        return self.seeds[:1] if recipe in self.first_seed else self.seeds
 
     def only(self, tasks: str | None, recipes: str | None, clients: str | None) -> Study:
         """What is named, separated by commas; None: all. OperatorError for a name that is not known."""
@@ -206,8 +206,8 @@ SMALL_STUDY = Study(
     tasks=TASKS,
     recipes=RECIPES,
     seeds=(0, 1, 2),
-    once=frozenset(),
-    briefly=frozenset(),
+    first_task=frozenset(),
+    first_seed=frozenset(),
     evaluated_at=EVALUATED_AT,
     noise_rows=256,
     scaling=Scaling(
@@ -226,8 +226,8 @@ REAL_STUDY = Study(
     tasks=REAL_TASKS,
     recipes=REAL_RECIPES,
     seeds=(0, 1, 2),
-    once=frozenset({MEZO, "gradient basis", "core of forward basis", "core of gradient basis"}),
-    briefly=frozenset({LORA}),
+    first_task=frozenset(REAL_RECIPES) - {LORA, "forward start"},
+    first_seed=frozenset({MEZO, LORA, "gradient basis", "core of forward basis", "core of gradient basis"}),
     evaluated_at=(0, 25, 50, 100, 250, 500, 750, 1_000),
     noise_rows=64,
     scaling=Scaling(
