@@ -49,7 +49,7 @@ def _task_chart(task: str, compared: Sequence[Compared], goal: float | None) -> 
         lines.append(Line(name="", points=level, colour=COLOURS[0], dashes="2 6"))
     return Chart(
         title=f"{task_title(task)}: accuracy against forward rows",
-        note="%, median of the seeds; dashed: back-propagation; dotted: MeZO after its last step",
+        note="%, median of the seeds; dashed: back-propagation" + ("" if goal is None else "; dotted: MeZO at its end"),
         x=Axis(name="forward rows", is_log=True),
         y=Axis(name="%", is_log=False),
         lines=tuple(lines),

@@ -104,7 +104,7 @@ REAL_RECIPES: dict[str, Recipe] = {
     LORA: BackPropagation(steps=100, tune_steps=100, rates=(1e-3,), is_lora=True, lora_targets="all-linear"),
     "forward start": forward(50),
     "trajectory start": replace(forward(50), basis="trajectory"),
-    "trajectory start from 480 examples": replace(forward(50), basis="trajectory", calibration_rows=480),
+    "short trajectory": replace(forward(50), basis="trajectory", calibration_rows=480),
     "gradient basis": NetworkTrial(steps=100, tune_steps=50, rates=(3e-4, 1e-3), basis="gradient"),
     "core of forward basis": CoreTrial(
         steps=50, tune_steps=50, rates=CORE_RATES, basis="forward", rank=1, calibration_rows=None
