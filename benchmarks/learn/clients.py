@@ -27,6 +27,7 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import TaskData
 
 _SEEDS_BETWEEN = 1_000  # author numbers of one seed: more than clients
+_RENEWALS_APART = 3  # seeds of calibrations: after those of all seeds that are reported
 
 
 class Clients:
@@ -71,7 +72,7 @@ class Clients:
         base = {name: weight.clone() for name, weight in shared.switch.base.items()}
         for name, weight in fold_weights(self._bases, held, base).items():
             shared.switch.base[name].copy_(weight)
-        found = calibrated(recipe, self._data, shared, manifest.tensors, self._seed + epoch * _SEEDS_BETWEEN)
+        found = calibrated(recipe, self._data, shared, manifest.tensors, self._seed + epoch * _RENEWALS_APART)
         for name, weight in base.items():
             shared.switch.base[name].copy_(weight)
         assert found is not None, "a random basis is drawn anew in every epoch"
