@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -48,7 +49,7 @@ from sfnode.storage import (
 from sfnode.worker_protocol import CalibrationOptions, Source
 
 if TYPE_CHECKING:
-    from sfnode.training.calibration import FoundBasis  # imports torch
+    from sfnode.training.calibration import FoundBasis, RenewalTrial  # imports torch
 
 _EPOCHS_AHEAD: Final = 2  # the run goes on while the basis is made and fetched
 
@@ -158,6 +159,7 @@ def _hints(found: FoundBasis) -> str:
 @click.option(
     "--from-epoch", type=POSITIVE, help="Train in the new basis from this epoch on.  [default: the next but one]"
 )
+@click.option("--untried", is_flag=True, help="Publish it without a trial.")
 @json_option
 def renew(
     data_dir: Path,
@@ -166,10 +168,12 @@ def renew(
     revision: str | None,
     calibration: CalibrationOptions,
     from_epoch: int | None,
+    untried: bool,
     is_json: bool,
 ) -> None:
     """Publish a fresh basis for a run of yours, taken at the weights that it has reached.
 
+    First some steps are tried in it. Where they raise the loss on examples held back, nothing is published.
     The file and the signed statement go to the node of --data-dir, whether it runs or not, and from there to all
     others. They train in it from the named epoch on; what was learnt before stays as it is.
 
@@ -184,26 +188,50 @@ def renew(
             "the run's basis is random: every epoch draws it anew. Only a run of `sfnode init --basis` can be renewed"
         )
     check_can_train()
-    from sfnode.training.calibration import recalibrate  # imports torch
+    from sfnode.training.calibration import TrialPlan, recalibrate  # imports torch
 
     held = basis_in(directory, manifest)
     folder = found_model(find_model(manifest, model, revision), manifest.model.revision)
     with replayed(directory, manifest) as replica:
-        _first_epoch(replica, from_epoch)  # fails now rather than after the work
+        epoch = _first_epoch(replica, from_epoch)  # fails now rather than after the work
         bases, reached = read_bases(manifest, held, renewals_for(directory, replica)), replica.coefficients()
-    found = recalibrate(calibration, bases, reached, folder)
+        plan = None if untried else TrialPlan(epoch=epoch, authors=max(1, len(replica.ledger.authors())))
+    with counting("looking at examples", "forward passes") as tell:
+        found = recalibrate(calibration, bases, reached, folder, plan, tell)
+    _check(found.trial)
     with replayed(directory, manifest) as replica:  # the run has gone on meanwhile
         first = _first_epoch(replica, from_epoch)
-    data = encode_basis(manifest.method.rank, BasisContent(bases=found))
+    data = encode_basis(manifest.method.rank, BasisContent(bases=found.bases))
     path = store_basis(manifest, data, origin="the new basis", data_dir=directory, sha256=_sha256(data))
     submit(directory, [StatementCodec(manifest).renew(owner, first, _sha256(data))])
     if is_json:
-        click.echo(json.dumps({**_fields(path, data), "from_epoch": first}))
+        tried = None if found.trial is None else asdict(found.trial)
+        click.echo(json.dumps({**_fields(path, data), "from_epoch": first, "trial": tried}))
         return
+    if not untried:
+        click.echo(f"trial    {_described_trial(found.trial)}")
     click.echo(f"basis    {_described(data)}, from epoch {first} (step {first * manifest.method.epoch_steps}) on")
     click.echo(f"written  {path}")
     click.echo(
         f"next     keep the node of {directory} running until its neighbours have the file: it tells them at once"
+    )
+
+
+def _check(trial: RenewalTrial | None) -> None:
+    if trial is not None and trial.hurts:
+        raise OperatorError(
+            f"the new basis would hurt, so it is not published: {_described_trial(trial)}. Try another --source or "
+            "more --examples, or end the run here. --untried publishes a basis all the same"
+        )
+
+
+def _described_trial(trial: RenewalTrial | None) -> str:
+    if trial is None:
+        return "none: too few examples of --data are left beside those that the basis was made from"
+    authors = f"{trial.authors} node{'s' if trial.authors > 1 else ''}"
+    return (
+        f"loss {trial.loss_before:.3f} -> {trial.loss_after:.3f} (+-{trial.error:.3f}) on {trial.examples} examples "
+        f"held back, after some steps of {authors}, {trial.rows:,} forward rows"
     )
 
 

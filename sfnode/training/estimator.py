@@ -140,6 +140,15 @@ class Estimator:
             known.popitem(last=False)
         return known[key]
 
+    @torch.inference_mode()
+    def evaluation_losses(self) -> Tensor:
+        """The loss of each evaluation example with the folded weights, fp64[N]; the same order at every call."""
+        with self._shared.switch.using(self._folded(self._epochs)):
+            chunks = chunks_of(self.data.evaluation_examples, EVALUATION_TOKENS)
+            batches = (batch_of(self.data, members, 1, self._shared.device) for members in chunks)
+            found = [self._shared.scores(rows, self.data.label_tokens).loss.flatten() for rows in batches]
+        return torch.cat(found).double().cpu()
+
     def _evaluate(self, examples: Sequence[Example]) -> Evaluation:
         right, loss = 0.0, 0.0
         predictions, labels = [], []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import trio
 from protocol.events import BasisArrived, Event, FetchBasis, FetchFailed
 from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import SignedManifest
+from sfnode.demo import data_file
 from sfnode.network.network import Network
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.sessions.file_download import Download, Wanted, basis_of
@@ -23,7 +25,8 @@ from sfnode.storage.identity import store_seed
 from sfnode.storage.statement_files import submit
 from sfnode.storage.store import Store
 from sfnode.storage.stored_bases import BASIS_FILE, basis_path, store_basis
-from tests.support.cli_calls import assert_teaches, call
+from sfnode.training.calibration.renewal_trial import RenewalTrial
+from tests.support.cli_calls import Outcome, assert_teaches, call
 from tests.support.daemons import DATA, MODEL, JoinProcess, free_port, log_verify, run_sfnode, write_run
 from tests.support.ledgers import seal
 from tests.support.manifests import OWNER, OWNER_SEED
@@ -136,6 +139,52 @@ def test_join__renewed_basis_is_nowhere_or_useless__says_so_and_goes_on(
         wait_until(lambda: second.status().get("peers") == 1, "the two are still neighbours")
         assert [node.stop() for node in (owner, second)] == [0, 0]
     assert not list((tmp_path / "second").glob("basis-*.bin"))
+
+
+def renew_on_disk(folder: Path, run: tuple[SignedManifest, bytes], data: object, *arguments: str) -> Outcome:
+    """``sfnode basis renew`` for a run that nobody has trained in yet."""
+    if not (folder / "owner.key").exists():
+        store_seed(folder / "owner.key", OWNER_SEED)
+    Store(folder / "node", run[0]).close()
+    store_basis(run[0].manifest, run[1], origin="test", data_dir=folder / "node")
+    key = ("--owner-key", folder / "owner.key")
+    return call("basis", "renew", "--data-dir", folder / "node", *key, "--data", data, "--examples", 16, *arguments)
+
+
+def test_basis_renew__steps_in_it_do_no_harm__is_published_with_the_figures_of_the_trial(
+    published: tuple[SignedManifest, bytes], tmp_path: Path
+) -> None:
+    outcome = renew_on_disk(tmp_path, published, DATA, "--json")
+    assert outcome.code == 0, outcome
+    trial = json.loads(outcome.stdout)["trial"]
+    assert trial["loss_after"] - trial["loss_before"] <= 2 * trial["error"]
+    assert trial["loss_after"] != trial["loss_before"] and 0 < trial["error"] < 0.1
+    assert (trial["examples"], trial["authors"]) == (256, 1)
+    assert trial["rows"] == 2 * 256 + EPOCH_STEPS * published[0].manifest.task.batch_rows * 3  # one side, two shares
+    assert _renewed_in(tmp_path / "node").is_file()
+
+
+def test_basis_renew__steps_in_it_raise_the_loss__is_published_only_untried(tmp_path: Path) -> None:
+    """A long run had 72 % and, after a renewal, 54 %. Here, labels at random: there is nothing to learn but noise."""
+    run = published_demo_run(steps=STEPS, epoch_steps=EPOCH_STEPS, learning_rate=1.0)
+    chance, rows = random.Random(1), data_file(split="train").read_text("utf-8").splitlines()
+    (tmp_path / "noise.jsonl").write_text(
+        "".join(f"{json.dumps({**json.loads(row), 'label': chance.randrange(2)})}\n" for row in rows), "utf-8"
+    )
+    refused = renew_on_disk(tmp_path, run, tmp_path / "noise.jsonl")
+    assert_teaches(refused, "would hurt, so it is not published: loss 0.6", "--untried")
+    assert not list((tmp_path / "node").glob("basis-*.bin"))
+    outcome = renew_on_disk(tmp_path, run, tmp_path / "noise.jsonl", "--untried", "--json")
+    assert outcome.code == 0 and json.loads(outcome.stdout)["trial"] is None
+    assert _renewed_in(tmp_path / "node").is_file()
+
+
+@pytest.mark.parametrize(("after", "hurts"), [(0.4, False), (0.51, False), (0.53, True), (float("nan"), True)])
+def test_renewal_trial__loss_after_some_steps__hurts_where_it_rose_by_more_than_noise(
+    after: float, hurts: bool
+) -> None:
+    trial = RenewalTrial(loss_before=0.5, loss_after=after, error=0.01, examples=64, authors=1, rows=1)
+    assert trial.hurts is hurts
 
 
 def test_basis_renew__not_the_owner_or_too_late__says_what_to_do(

@@ -30,7 +30,9 @@ def basis_for(manifest: Manifest, number: int = 7) -> bytes:
     return encode_basis(RANK, BasisContent(bases=bases))
 
 
-def published_demo_run(*, steps: int, epoch_steps: int = 1_024) -> tuple[SignedManifest, bytes]:
+def published_demo_run(
+    *, steps: int, epoch_steps: int = 1_024, learning_rate: float | None = None
+) -> tuple[SignedManifest, bytes]:
     """The run, and the file that its manifest names."""
     random = demo_run(steps=steps).manifest
     data = basis_for(random)
@@ -38,7 +40,7 @@ def published_demo_run(*, steps: int, epoch_steps: int = 1_024) -> tuple[SignedM
     options = MethodOptions(
         core=best.core,
         scalar=best.scalar,
-        learning_rate=best.learning_rate,
+        learning_rate=learning_rate or best.learning_rate,
         directions=4,
         epoch_steps=epoch_steps,
         sides=1,

@@ -7,6 +7,16 @@ digest and no other node depends on how it was made, so floats and libraries may
 """
 
 from sfnode.training.calibration.found_basis import FoundBasis
-from sfnode.training.calibration.sources import basis_of, calibrate, calibrate_described, recalibrate
+from sfnode.training.calibration.renewal_trial import RenewalTrial, TrialPlan
+from sfnode.training.calibration.sources import Renewal, basis_of, calibrate, calibrate_described, recalibrate
 
-__all__ = ["FoundBasis", "basis_of", "calibrate", "calibrate_described", "recalibrate"]
+__all__ = [
+    "FoundBasis",
+    "Renewal",
+    "RenewalTrial",
+    "TrialPlan",
+    "basis_of",
+    "calibrate",
+    "calibrate_described",
+    "recalibrate",
+]

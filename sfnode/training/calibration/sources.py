@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -23,6 +23,7 @@ from sfnode.storage import UNIT_EXP, locate
 from sfnode.training.calibration.forward import LABELS_MAX, forward_basis, held_rows
 from sfnode.training.calibration.found_basis import FoundBasis
 from sfnode.training.calibration.gradient import gradient_basis
+from sfnode.training.calibration.renewal_trial import RenewalTrial, TrialPlan, try_renewal
 from sfnode.training.calibration.residual_stream import writers_of
 from sfnode.training.calibration.trajectory import trajectory_basis
 from sfnode.training.describe import RunModel, chosen_groups
@@ -91,12 +92,28 @@ def calibrate_described(described: RunModel, tell: Tell = _untold) -> FoundBasis
     return basis_of(shared, described.tensors, described.data, options, None, tell)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewal:
+    """What `recalibrate` finds: the basis of every tensor, and what a trial of it showed; None: there was none."""
+
+    bases: tuple[Basis, ...]
+    trial: RenewalTrial | None
+
+
 def recalibrate(
-    options: CalibrationOptions, bases: Bases, coefficients: Coefficients, folder: ModelFolder
-) -> tuple[Basis, ...]:
+    options: CalibrationOptions,
+    bases: Bases,
+    coefficients: Coefficients,
+    folder: ModelFolder,
+    plan: TrialPlan | None,
+    tell: Tell = _untold,
+) -> Renewal:
     """The basis of every tensor of a run, taken at the weights that it has reached, and within its bounds.
 
-    ``folder``: where the run's model is.
+    Args:
+        folder: where the run's model is.
+        plan: of a trial (`try_renewal`); None: there is none.
+        tell: as `basis_of`; of the trial, too.
 
     Raises:
         OperatorError: as `calibrate`; or the run's basis is in other units than those of `sfnode basis make`.
@@ -107,11 +124,17 @@ def recalibrate(
     check_model(folder.path, manifest.model)
     data = read_task(load_tokenizer(folder.path), manifest.task, locate(options.data), None)
     shared = SharedModel(_load(folder.path, options.devices))
-    epochs = {epoch: coefficients.flat(epoch) for epoch in coefficients.epochs()}
-    for name, weight in fold_weights(bases, epochs, shared.switch.base).items():
+    held = {epoch: coefficients.flat(epoch) for epoch in coefficients.epochs()}
+    for name, weight in fold_weights(bases, held, shared.switch.base).items():
         shared.switch.base[name].copy_(weight)
-    found = basis_of(shared, manifest.tensors, data, options, manifest.method.rank)
-    return tuple(_within(basis, manifest.method.basis_max) for basis in found.bases)
+    found = basis_of(shared, manifest.tensors, data, options, manifest.method.rank, tell)
+    renewed = tuple(_within(basis, manifest.method.basis_max) for basis in found.bases)
+    if plan is None:
+        return Renewal(bases=renewed, trial=None)
+    used = set(map(id, _chosen(options.source or _source(shared, manifest.tensors, data), data, options.examples)))
+    others = replace(data, examples=tuple(each for each in data.examples if id(each) not in used))
+    with _counted(shared, plan.rows(manifest), tell):
+        return Renewal(bases=renewed, trial=try_renewal(shared, bases, renewed, others, plan))
 
 
 def _load(folder: Path, devices: DeviceOptions) -> PreTrainedModel:
@@ -131,9 +154,13 @@ def basis_of(
     ``tell`` hears how many forward passes of a row are done, and about how many there will be.
     """
     source = options.source or _source(shared, tensors, data)
-    examples = _spread(data.examples, options.examples or _examples(source, data))
+    examples = _chosen(source, data, options.examples)
     with _counted(shared, _passes(source, examples, data), tell):
         return _found(source, shared, tensors, examples, data, rank)
+
+
+def _chosen(source: Source, data: TaskData, count: int | None) -> Sequence[Example]:
+    return _spread(data.examples, count or _examples(source, data))
 
 
 def _passes(source: Source, examples: Sequence[Example], data: TaskData) -> int:

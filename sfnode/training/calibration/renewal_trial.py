@@ -1,0 +1,124 @@
+"""What a renewed basis does to a run: some of its steps in it, by authors made up for this, on examples held back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from protocol.crypto import Signer
+from protocol.errors import NumericError
+from protocol.ledger import Envelope, EnvelopeCodec
+from protocol.run import Manifest
+from protocol.state import Coefficients
+from protocol.subspace import Bases, Basis, BasisContent, seed_of
+from sfnode.training.estimator import Estimate, Estimator
+from sfnode.training.shared_model import SharedModel
+from sfnode.training.task import Example, TaskData
+
+_STEPS: Final = 8
+_AUTHORS_MAX: Final = 8  # a trial costs as many rows as these authors spend on so many steps
+_HELD_MAX: Final = 256  # examples
+_HELD_MIN: Final = 32
+_NOISE: Final = 2.0  # standard errors: fewer are chance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialPlan:
+    """A trial from the first step of ``epoch`` on; of more than eight ``authors``, eight take part."""
+
+    epoch: int
+    authors: int
+
+    @property
+    def signers(self) -> list[Signer]:
+        """Authors that exist in the trial alone."""
+        return [Signer(bytes([number + 1]) * 32) for number in range(min(self.authors, _AUTHORS_MAX))]
+
+    def steps(self, manifest: Manifest) -> range:
+        """As many as the epoch and the run have left."""
+        length = manifest.method.epoch_steps
+        first = self.epoch * length
+        return range(first, min(first + _STEPS, first + length, manifest.steps))
+
+    def rows(self, manifest: Manifest) -> int:
+        """About how many forward passes of a row it takes."""
+        return 2 * _HELD_MAX + 2 * manifest.task.batch_rows * _STEPS * len(self.signers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenewalTrial:
+    """Mean losses on ``examples`` held back, before and after the steps, and the standard error of their difference.
+
+    Attributes:
+        rows: forward rows that the trial took.
+    """
+
+    loss_before: float
+    loss_after: float
+    error: float
+    examples: int
+    authors: int
+    rows: int
+
+    @property
+    def hurts(self) -> bool:
+        """Whether the loss rose by more than its noise, or to where it is no number."""
+        return not self.loss_after - self.loss_before <= _NOISE * self.error
+
+
+def try_renewal(
+    shared: SharedModel, bases: Bases, found: Sequence[Basis], data: TaskData, plan: TrialPlan
+) -> RenewalTrial | None:
+    """Train some steps in the basis ``found``, at the rate and with the messages of the run; losses before and after.
+
+    None where too few examples are left to hold any back.
+
+    Args:
+        shared: the model at the weights that the run has reached.
+        bases: of the run.
+        data: with the examples that were not used for ``found``; authors learn from those that are not held back.
+    """
+    held, others = _held_back(data.examples)
+    if len(held) < _HELD_MIN:
+        return None
+    manifest = bases.manifest
+    fresh = Bases(manifest, BasisContent(bases=tuple(found)))
+    session = Estimator(shared, fresh, replace(data, examples=others, evaluation_examples=held))
+    before, rows = session.evaluation_losses(), 2 * len(held)
+    state = Coefficients(manifest)
+    for step in plan.steps(manifest):
+        messages = [made for signer in plan.signers if (made := _message(session, signer, step))]
+        rows += sum(estimate.rows for estimate, _ in messages)
+        state.add(envelope for _, envelope in messages)
+        session.set_coefficients(plan.epoch, state.flat(plan.epoch))
+    after = session.evaluation_losses()
+    return RenewalTrial(
+        loss_before=float(before.mean()),
+        loss_after=float(after.mean()),
+        error=float((after - before).std()) / math.sqrt(len(held)),
+        examples=len(held),
+        authors=len(plan.signers),
+        rows=rows,
+    )
+
+
+def _message(session: Estimator, signer: Signer, step: int) -> tuple[Estimate, Envelope] | None:
+    """What a receiver makes of the author's record; None where the author skips the step, as a node does."""
+    manifest, codec = session.manifest, EnvelopeCodec(session.manifest)
+    try:
+        estimate = session.estimate(seed_of(manifest.run_id, signer.author, step), step)
+    except NumericError:
+        return None
+    return estimate, codec.decode_untrusted(codec.seal(signer, step, estimate.scalars).record)
+
+
+def _held_back(examples: Sequence[Example]) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
+    """Every other example, at most so many, and the rest."""
+    held = range(0, len(examples), 2)[:_HELD_MAX]
+    chosen = set(held)
+    return (
+        tuple(examples[number] for number in held),
+        tuple(example for number, example in enumerate(examples) if number not in chosen),
+    )
