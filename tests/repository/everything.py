@@ -111,7 +111,12 @@ class Driver:
                 return None
             self._say(f"==> {phase.name}: started")
             process = self._running[phase.name] = subprocess.Popen(
-                phase.command, cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+                phase.command,
+                cwd=REPOSITORY,
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
             )
         return process
 
@@ -132,6 +137,11 @@ class Driver:
             with self._change:
                 if self._change.wait_for(lambda: not self._running, timeout=STOP_S):
                     return
+
+
+def _environment() -> dict[str, str]:
+    """Compiled modules are kept, whatever the machine likes: hundreds of processes would compile the same files."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def _send(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
