@@ -11,7 +11,7 @@ for their own part. Floats, for people to read: nothing of it is agreed between 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,13 +71,13 @@ def effects_of_leaving_out(
     ``tell`` hears of how many authors of how many the part is known.
     Costs about as much as to sum the ledger once more, and memory for one author's state.
     """
-    manifest, state, authors = replica.manifest, replica.coefficients(), sorted(replica.ledger.authors())
+    authors = sorted(replica.ledger.authors())
     parts: dict[Author, _Part] = {}
     for number, author in enumerate(authors, start=1):
-        parts[author] = _part(manifest, list(_counted(replica.ledger, author)), state)
+        parts[author] = _part(replica, author)
         tell(number, len(authors))
     in_all = _added([part.own for part in parts.values()])
-    return {author: _told(manifest, part, in_all) for author, part in parts.items()}
+    return {author: _told(replica.manifest, part, in_all) for author, part in parts.items()}
 
 
 def _counted(ledger: Ledger, author: Author) -> Iterator[Envelope]:
@@ -86,10 +86,12 @@ def _counted(ledger: Ledger, author: Author) -> Iterator[Envelope]:
         yield from map(ledger.codec.decode_untrusted, ledger.records(span, author, valid))
 
 
-def _part(manifest: Manifest, updates: Sequence[Envelope], state: Coefficients) -> _Part:
-    own, rarity = Coefficients(manifest), _rarity(manifest, state.layout)
-    own.add(updates)
-    sums, with_others, with_own = _sums(manifest, updates), {}, {}
+def _part(replica: Replica, author: Author) -> _Part:
+    """Reads the author's updates twice rather than keep them: there may be a million."""
+    manifest, state, own = replica.manifest, replica.coefficients(), Coefficients(replica.manifest)
+    rarity = _rarity(manifest, own.layout)
+    own.add(_counted(replica.ledger, author))
+    sums, with_others, with_own = _sums(manifest, _counted(replica.ledger, author)), {}, {}
     for epoch in sums:
         mine = own.flat(epoch).astype(np.float64)
         with_others[epoch] = float(np.sum(rarity * mine * (state.flat(epoch) - mine)))
@@ -108,15 +110,16 @@ def _rarity(manifest: Manifest, layout: CoefficientLayout) -> NDArray[np.float64
     return np.repeat(sizes, sizes).astype(np.float64)
 
 
-def _sums(manifest: Manifest, updates: Sequence[Envelope]) -> dict[int, _EpochSums]:
+def _sums(manifest: Manifest, updates: Iterable[Envelope]) -> dict[int, _EpochSums]:
     method, found = manifest.method, dict[int, _EpochSums]()
     for update in updates:
         sums = found.setdefault(update.step // method.epoch_steps, _EpochSums())
         sums.updates += 1
-        for number, scalar in enumerate(update.scalars):
-            weight = manifest.weight(update.step + number // method.directions)
-            sums.weights += weight
-            sums.squares += float((weight * scalar) ** 2)
+        for k in range(method.local_steps):
+            scalars = update.scalars[k * method.directions : (k + 1) * method.directions]
+            weight = manifest.weight(update.step + k)
+            sums.weights += weight * len(scalars)
+            sums.squares += float(weight**2 * sum(scalar * scalar for scalar in scalars))
     return found
 
 
