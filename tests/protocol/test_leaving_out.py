@@ -28,8 +28,8 @@ def one_coordinate(**method: Any) -> Manifest:
     return replace(manifest, tensors=manifest.tensors[:1])
 
 
-def direction(manifest: Manifest, author: int, step: int) -> int:
-    factors = direction_factors(manifest, seed_of(manifest.run_id, signer(author).author, step))
+def direction(manifest: Manifest, author: int, step: int, local_step: int = 0) -> int:
+    factors = direction_factors(manifest, seed_of(manifest.run_id, signer(author).author, step), local_step)
     return int(factors.a[0, 0, 0] * factors.b[0, 0, 0])
 
 
@@ -83,6 +83,19 @@ def test_leaving_out__normalised_scalars__are_in_units_of_the_root_mean_square()
         told[author] = seal(manifest, author, 2, *(32 * sign for sign in signs))
     effect = held(manifest, *told.values())[ALICE]
     assert effect is not None and effect.change == pytest.approx(2**-3 * manifest.weight(2) * 2 * 32)
+
+
+def test_leaving_out__several_steps_in_a_message__each_has_its_weight() -> None:
+    manifest = one_coordinate(local_steps=2)
+    slopes = {1: (8, 0), 2: (10, -30)}
+    records = [
+        seal(manifest, author, 2, *(slope * direction(manifest, author, 2, k) for k, slope in enumerate(each)))
+        for author, each in slopes.items()
+    ]
+    told = held(manifest, *records)[ALICE]
+    first, second = manifest.weight(2), manifest.weight(3)
+    assert told is not None
+    assert told.change == pytest.approx(2**-5 * first * 8 * (10 * first - 30 * second) / (first + second))
 
 
 def test_leaving_out__epoch_in_which_nobody_else_measured__is_not_in_it() -> None:
