@@ -1,6 +1,7 @@
 """Door: `Replica`. What the sets imply: the coefficients, their digest, and snapshots of them."""
 
 from protocol.state.coefficients import CoefficientLayout, Coefficients, view_exp
+from protocol.state.leaving_out import LeavingOut, effects_of_leaving_out
 from protocol.state.recount import Recount
 from protocol.state.replica import Replica
 from protocol.state.snapshot import (
@@ -19,12 +20,14 @@ __all__ = [
     "CoefficientLayout",
     "Coefficients",
     "ProofVerdict",
+    "LeavingOut",
     "Recount",
     "Replica",
     "Snapshot",
     "decode_snapshot_untrusted",
     "encode_snapshot",
     "judge",
+    "effects_of_leaving_out",
     "may_fit",
     "take_snapshot",
     "view_exp",

@@ -22,6 +22,7 @@ from sfnode.cli.options import (
     model_option,
     number_option,
 )
+from sfnode.cli.questions import AskingCommand, check_is_new, command_with_answers
 from sfnode.keys import check_owner, new_invitation
 from sfnode.run import DataOptions, find_data_directory
 from sfnode.storage import BASIS_ENDING, EMBEDDED, write_durably
@@ -64,7 +65,7 @@ _admission_options = group(
 )
 
 
-@click.command()
+@click.command(cls=AskingCommand)
 @click.option("--out", type=FilePath, required=True, help="Write the run to this file.")
 @click.option(
     "--owner-key",
@@ -106,18 +107,22 @@ _admission_options = group(
     ),
 )
 @json_option
-def init(out: Path, owner_key: Path | None, options: RunOptions, is_json: bool) -> None:
-    """Write and sign the manifest of a new run.
+@click.pass_context
+def init(context: click.Context, out: Path, owner_key: Path | None, options: RunOptions, is_json: bool) -> None:
+    """Write and sign the manifest of a new run. On a terminal it asks for model, task, data and file if not given.
 
     \b
     Example: sfnode init --model facebook/opt-1.3b --task sst2 --data train.jsonl --out my.run
     """
-    if out.exists():
-        raise OperatorError(f"{out} exists: choose another --out, or remove it")
+    check_is_new(out)
     if options.admission.pow_bits and options.admission.kind is not AdmissionKind.OPEN:
         raise OperatorError("--pow-bits is the price of a key in an open run: add --admission open, or leave it out")
     key_path = owner_key or out.with_suffix(".key")
-    run = make_run(options, key_path, default_name=out.stem, basis_out=out.with_suffix(BASIS_ENDING))
+    try:
+        run = make_run(options, key_path, default_name=out.stem, basis_out=out.with_suffix(BASIS_ENDING))
+    except OperatorError:
+        _say_unasked(context)
+        raise
     write_durably(out, run.signed.encode())
     invitation = _invitation(run, key_path)
     if is_json:
@@ -125,6 +130,13 @@ def init(out: Path, owner_key: Path | None, options: RunOptions, is_json: bool) 
     else:
         _say(run, out, key_path)
         _say_next(run.signed.manifest, _first_start(options, run, out, invitation), key_path, out)
+        _say_unasked(context)
+
+
+def _say_unasked(context: click.Context) -> None:
+    """The answers are not lost, whether there is a run now or one of them was wrong."""
+    if unasked := command_with_answers(context):
+        click.echo(f"unasked  {unasked}\n         asks nothing, and makes the same run")
 
 
 def _invitation(run: NewRun, key_path: Path) -> str:

@@ -93,8 +93,11 @@ def number_option(name: str, default: int | None, text: str, *, least: int = 1) 
 def model_option(text: str, default: str | None = None) -> Decorator:
     """``--model`` and ``--revision`` of a run that does not exist yet; ``text``: what is done with the model."""
     names = f"{text}: {_MODEL_NAMES}."
+    model = click.option("--model", required=True, help=names)  # a default of None would be the value
+    if default is not None:
+        model = click.option("--model", default=default, show_default=True, help=names)
     return together(
-        click.option("--model", required=default is None, default=default, show_default=True, help=names),
+        model,
         click.option(
             "--revision", help="Take this commit of the hub's model, or this version of the package.  [default: newest]"
         ),

@@ -11,7 +11,7 @@ import click
 
 from protocol.crypto import KEY_BYTES, Author, Signer, is_author_key
 from protocol.errors import OperatorError
-from protocol.ledger import Statement, StatementCodec, StatementKind
+from protocol.ledger import StatementCodec
 from protocol.run import AdmissionKind, Manifest
 from protocol.schema import is_hex
 from sfnode.cli.inviting import InviteOptions, invite_options, is_qr_shown, qr_lines, strings_for, write_svg
@@ -24,12 +24,12 @@ from sfnode.cli.options import (
     json_option,
     owner_key_option,
 )
+from sfnode.cli.showing import show
 from sfnode.keys import check_owner, new_invitation
 from sfnode.reporter import counted
 from sfnode.storage import (
     decode_run_file,
     read_manifest,
-    read_statements,
     read_statements_file,
     submit,
     write_statements,
@@ -168,37 +168,7 @@ def submit_file(file: Path, data_dir: Path, is_json: bool) -> None:
     _submit(directory, [statement.data for statement in found], counted(len(found), "statement"), is_json)
 
 
-@run_group.command()
-@data_dir_option
-@json_option
-def show(data_dir: Path, is_json: bool) -> None:
-    """Show the owner's statements that a node holds.
-
-    \b
-    Example: sfnode run show --data-dir ~/.sfnode/my-run-0123456789ab
-    """
-    directory = data_dir.expanduser()
-    manifest = read_manifest(directory).manifest
-    codec = StatementCodec(manifest)
-    for data in read_statements(directory):
-        statement = codec.decode_untrusted(data)
-        if statement.kind is StatementKind.RENEW:
-            _show_renewal(statement, is_json)
-            continue
-        kind, author = statement.kind.name.lower(), statement.author.hex()
-        if is_json:
-            click.echo(json.dumps({"kind": kind, "author": author, "from_step": statement.from_step}))
-            continue
-        from_step = f"  from step {statement.from_step}" if statement.kind is StatementKind.EXCLUDE else ""
-        click.echo(f"{kind:<8} {author}{from_step}")
-
-
-def _show_renewal(statement: Statement, is_json: bool) -> None:
-    if is_json:
-        fields = {"kind": "renew", "from_epoch": statement.from_epoch, "sha256": statement.sha256}
-        click.echo(json.dumps(fields))
-        return
-    click.echo(f"renew    basis {statement.sha256}  from epoch {statement.from_epoch}")
+run_group.add_command(show)
 
 
 def _run_and_signer(owner: OwnerOptions) -> tuple[Manifest, Signer]:

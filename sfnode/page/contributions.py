@@ -36,7 +36,7 @@ class Contribution:
     cells: tuple[int, ...]
 
 
-def contributions(ledger: Ledger, manifest: Manifest) -> list[Contribution]:
+def contributions_to(ledger: Ledger, manifest: Manifest) -> list[Contribution]:
     """Of every author of whom anything is held, most updates first. Some microseconds for each author and span."""
     valid: dict[Author, int] = defaultdict(int)
     void: dict[Author, int] = defaultdict(int)

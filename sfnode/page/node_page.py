@@ -13,9 +13,9 @@ from protocol.ledger import Ledger
 from protocol.run import Manifest
 from sfnode import __version__
 from sfnode.network import author_of_peer
-from sfnode.page.contributions import Contribution, contributions
+from sfnode.page.contributions import Contribution, contributions_to
 from sfnode.page.log_tail import LogTail
-from sfnode.page.run_facts import run_facts
+from sfnode.page.run_facts import facts_of
 from sfnode.status import (
     PeerState,
     Status,
@@ -84,7 +84,7 @@ class Page:
             "steps": manifest.steps,
             "is_live": self._source.pid is not None,
             "version": __version__,
-            "facts": run_facts(manifest),
+            "facts": facts_of(manifest),
         }
 
     def _evaluations(self) -> Sections:
@@ -101,7 +101,7 @@ class Page:
 
     def _authors(self, status: Status | None) -> Sections:
         ledger = self._source.ledger()
-        found = [] if ledger is None else contributions(ledger, self._manifest)
+        found = [] if ledger is None else contributions_to(ledger, self._manifest)
         own = "" if status is None else status.author
         return {"authors": [_author(each, own) for each in _shown(found, own)], "authors_in_all": len(found)}
 

@@ -9,7 +9,7 @@ from sfnode.status import describe_admission
 Fact = tuple[str, str]
 
 
-def run_facts(manifest: Manifest) -> list[Fact]:
+def facts_of(manifest: Manifest) -> list[Fact]:
     """(name, value), in the order in which they are read."""
     task, method, schedule = manifest.task, manifest.method, manifest.schedule
     labels = ", ".join(repr(word) for word in task.label_words)

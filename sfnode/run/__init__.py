@@ -31,7 +31,7 @@ from sfnode.run.node_options import (
 from sfnode.run.public_data import described_source, find_public_data, is_of_peers, shared_data
 from sfnode.run.run_address import RunAddress, address_for_others, join_string, parse_run_addresses, string_for_others
 from sfnode.run.run_source import find_basis, find_manifest
-from sfnode.run.task_options import DataOptions, TaskOptions, label_warning, texts_of
+from sfnode.run.task_options import DataOptions, TaskOptions, TaskTexts, label_warning, texts_of
 from sfnode.run.working_hours import WorkingHours, parse_hours
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "SharingOptions",
     "SnapshotOptions",
     "TaskOptions",
+    "TaskTexts",
     "TrainingOptions",
     "WorkingHours",
     "address_for_others",

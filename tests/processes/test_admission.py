@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -132,5 +133,5 @@ def test_run__by_invitation__trains_who_was_invited_or_admitted_and_lets_others_
     digest = first.status()["state_digest"]
     assert [node.stop() for node in nodes] == [0, 0, 0]
     assert {log_verify(node.directory)["state_digest"] for node in nodes} == {digest}
-    listed = call("run", "show", "--data-dir", third.directory).stdout.splitlines()
-    assert sorted(line.split()[0] for line in listed) == ["admit", "claim", "claim"]
+    listed = [json.loads(line) for line in call("run", "show", third.directory, "--json").stdout.splitlines()]
+    assert sorted(each["kind"] for each in listed) == ["admit", *["author"] * 3, "claim", "claim"]

@@ -106,7 +106,7 @@ def _renew_and_train(run: Run, folder: Path, worker: Path) -> None:
     assert call("log", "export", folder / "x.log", "--data-dir", folder / "relay").code == 0
     assert call("log", "import", folder / "x.log", "--data-dir", folder / "copy").code == 0
     shown = call("run", "show", "--data-dir", folder / "copy").stdout
-    assert shown == f"renew    basis {made['sha256']}  from epoch 1\n"
+    assert shown.startswith(f"renew    basis {made['sha256']}  from epoch 1\n\nauthor ")
     assert_teaches(
         call("basis", "renew", "--data-dir", folder / "owner", "--owner-key", run.key, "--data", DATA),
         "epoch 2 of 0 ... 2",

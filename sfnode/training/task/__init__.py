@@ -12,7 +12,7 @@ from sfnode.training.task.encoding import (
 )
 from sfnode.training.task.objective import group_objectives, macro_f1
 from sfnode.training.task.scoring import OutputHead, Scores, score_candidates, score_words, word_logits
-from sfnode.training.task.templates import field_names
+from sfnode.training.task.templates import TaskTemplate, field_names
 
 __all__ = [
     "CandidateBatch",
@@ -22,6 +22,7 @@ __all__ = [
     "RowBatch",
     "Scores",
     "TaskData",
+    "TaskTemplate",
     "batch_of",
     "chunks_of",
     "field_names",

