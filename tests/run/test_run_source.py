@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import shutil
 from pathlib import Path
 
 import pytest
@@ -24,21 +25,33 @@ def find(run: Path, directory: Path) -> Path | None:
     return trio.run(find_basis, manifest, source, directory, Reporter(stream=io.StringIO()))
 
 
-def test_find_basis__run_as_init_wrote_it__the_file_beside_it(tmp_path: Path) -> None:
-    run = tmp_path / "a.run"
-    outcome = call("init", *DEMO, "--out", run)
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what init wrote."""
+    folder = tmp_path_factory.mktemp("made")
+    outcome = call("init", *DEMO, "--out", folder / "a.run")
     assert outcome.code == 0, outcome
     assert "of held-back examples right before any training; the model alone" in outcome.stdout
-    assert f"--basis {tmp_path / 'a.basis'}" in outcome.stdout
+    assert f"--basis {folder / 'a.basis'}" in outcome.stdout
+    return folder
+
+
+@pytest.fixture
+def run(made: Path, tmp_path: Path) -> Path:
+    """The file of a run, its basis beside it."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "a.run"
+
+
+def test_find_basis__run_as_init_wrote_it__the_file_beside_it(run: Path, tmp_path: Path) -> None:
     found = find(run, tmp_path / "node")
     assert found is not None and found.parent == tmp_path / "node"
     digest = hashlib.sha256(found.read_bytes()).hexdigest()
     assert digest == decode_run_file(run).manifest.method.basis_sha256
 
 
-def test_find_basis__held_already__is_written_again_only_where_it_differs(tmp_path: Path) -> None:
-    run, node = tmp_path / "a.run", tmp_path / "node"
-    assert call("init", *DEMO, "--out", run).code == 0
+def test_find_basis__held_already__is_written_again_only_where_it_differs(run: Path, tmp_path: Path) -> None:
+    node = tmp_path / "node"
     held = find(run, node)
     assert held is not None
     first = held.stat().st_ino  # whatever is written gets another one
@@ -47,9 +60,7 @@ def test_find_basis__held_already__is_written_again_only_where_it_differs(tmp_pa
     assert find(run, node) == held and held.read_bytes() == (tmp_path / "a.basis").read_bytes()
 
 
-def test_find_basis__another_file_of_that_name__is_not_taken(tmp_path: Path) -> None:
-    run = tmp_path / "a.run"
-    assert call("init", *DEMO, "--out", run).code == 0
+def test_find_basis__another_file_of_that_name__is_not_taken(run: Path, tmp_path: Path) -> None:
     (tmp_path / "a.basis").write_bytes(b"of another run")
     with pytest.raises(OperatorError, match="--basis"):
         find(run, tmp_path / "node")

@@ -18,9 +18,12 @@ from protocol.events import Ticked
 from protocol.wire import decode_untrusted
 from tests.simulation.environment import Part
 from tests.simulation.scenario import Fault, SnapshotEvent, draw
+from tests.simulation.topology import TOPOLOGIES
 from tests.simulation.world import Result, run_seed
 
 _CHUNK = 8
+_SEEDS_OF_ALL = 200  # among so many seeds, everything that can happen does
+_SNAPSHOTS_WANTED = (SnapshotEvent.USED, SnapshotEvent.STEP, SnapshotEvent.PROVED, SnapshotEvent.REFUSED)
 
 
 @click.command()
@@ -84,7 +87,10 @@ def run_many(seeds: int, first: int, processes: int, *, is_json: bool) -> int:
         pool.shutdown(cancel_futures=True)
     seconds = time.monotonic() - started_s
     click.echo(json.dumps(tally.as_plain(seconds)) if is_json else tally.text(seconds))
-    return 1 if tally.violations else 0
+    absent = tally.never_happened() if tally.counted >= _SEEDS_OF_ALL else []
+    if absent:
+        click.echo(f"never happened in {tally.counted} seeds, so that nothing was shown about it: {', '.join(absent)}")
+    return 1 if tally.violations or absent else 0
 
 
 def _results(pool: ProcessPoolExecutor, first: int, seeds: int, processes: int) -> Iterator[Result]:
@@ -124,6 +130,15 @@ class Tally:
         self.agreed_ms.append((result.agreed_ms, result.seed))
         self.updates += result.updates
         self.events += result.events
+
+    def never_happened(self) -> list[str]:
+        """Topologies, faults and fates of snapshots that no counted seed had."""
+        demanded = (
+            *((topology, self.topologies[topology]) for topology in TOPOLOGIES),
+            *((fault.value, self.injected[fault.value]) for fault in Fault),
+            *((f"snapshot {event.value}", self.snapshots[event.value]) for event in _SNAPSHOTS_WANTED),
+        )
+        return [name for name, times in demanded if not times]
 
     def as_plain(self, seconds: float) -> dict[str, object]:
         """All figures, for programs."""

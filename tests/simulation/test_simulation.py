@@ -6,17 +6,18 @@ import json
 import os
 import subprocess
 import sys
-from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from tests import REPOSITORY
+from tests.simulation import command
 from tests.simulation.command import Tally
 from tests.simulation.scenario import Fault, SnapshotEvent, draw
 from tests.simulation.topology import TOPOLOGIES
 from tests.simulation.world import Result, run_seed
 
-SEEDS = range(18)
+SEEDS = range(len(TOPOLOGIES))
 
 
 @pytest.fixture(scope="module")
@@ -42,28 +43,40 @@ def test_simulation__seeds_of_every_topology__hold_every_invariant(results: list
 
 
 def test_simulation__same_seed_in_processes_with_other_hash_seeds__has_the_same_trace(results: list[Result]) -> None:
-    seed = 11
+    seed = 5
     traces = {run_process(seed, hash_seed).trace for hash_seed in ("0", "1", "4711")}
     assert traces == {results[seed].trace}
 
 
-def test_simulation__each_kind_of_fault__was_injected(results: list[Result]) -> None:
-    injected: Counter[str] = Counter()
+@pytest.fixture
+def everything(results: list[Result]) -> Tally:
+    """Figures of seeds in which all has happened that can."""
+    tally = Tally()
+    faults = {fault.value: 1 for fault in Fault}
+    snapshots = {event.value: 1 for event in SnapshotEvent}
     for result in results:
-        injected.update(result.injected)
-    assert {fault.value for fault in Fault} == set(injected)
+        tally.add(replace(result, missing=(), injected=faults, snapshots=snapshots))
+    return tally
 
 
-@pytest.mark.timeout(300)
-def test_simulation__seeds_with_snapshots__some_are_used_some_proved_and_some_found_false() -> None:
-    wanted = {SnapshotEvent.USED, SnapshotEvent.STEP, SnapshotEvent.PROVED, SnapshotEvent.REFUSED}
-    for seed in (seed for seed in range(len(SEEDS), 150) if draw(seed).snapshot):
-        result = run_seed(seed)
-        assert not result.violation, f"again: python -m tests.simulation --seed {seed}"
-        wanted -= result.snapshots.keys()
-        if not wanted:
-            break
-    assert not wanted
+def test_many_seeds__all_that_can_happen_did__nothing_is_called_absent(everything: Tally) -> None:
+    assert everything.never_happened() == []
+
+
+def test_many_seeds__fault_snapshot_or_topology_that_never_happened__is_named(everything: Tally) -> None:
+    del everything.injected[Fault.LOSS.value]
+    del everything.snapshots[SnapshotEvent.PROVED.value]
+    del everything.topologies["ring"]
+    assert everything.never_happened() == ["ring", Fault.LOSS.value, f"snapshot {SnapshotEvent.PROVED.value}"]
+
+
+@pytest.mark.parametrize(("seeds_of_all", "code"), [(2, 1), (3, 0)])
+def test_many_seeds__something_is_absent_among_enough_of_them__exit_code_says_so(
+    seeds_of_all: int, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "_SEEDS_OF_ALL", seeds_of_all)
+    assert command.run_many(2, 0, 1, is_json=False) == code
+    assert ("never happened in 2 seeds" in capsys.readouterr().out) == bool(code)
 
 
 def test_simulation__other_seed__is_another_scenario_and_history() -> None:
