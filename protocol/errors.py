@@ -99,3 +99,21 @@ class WorkerError(SfnodeError):
 
 class WorkerMemoryError(WorkerError):
     """The worker ran out of memory. While a model is loaded, the operator must act; later it costs one step."""
+
+
+def texts_of(error: BaseException | None) -> list[str]:
+    """What an error says, each text once; empty where it is none of ours, or a group with others in it."""
+    if isinstance(error, SfnodeError):
+        return [str(error)]
+    if not isinstance(error, BaseExceptionGroup):
+        return []
+    ours, others = error.split(SfnodeError)
+    return [] if others is not None or ours is None else list(dict.fromkeys(map(str, leaves_of(ours))))
+
+
+def leaves_of(group: BaseExceptionGroup[SfnodeError]) -> list[SfnodeError]:
+    """The errors in a group, and in the groups in it."""
+    leaves: list[SfnodeError] = []
+    for entry in group.exceptions:
+        leaves.extend(leaves_of(entry) if isinstance(entry, BaseExceptionGroup) else [entry])
+    return leaves

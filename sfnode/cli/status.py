@@ -47,7 +47,7 @@ def status(data_dir: Path, is_running_enough: bool, is_json: bool) -> None:
     """Show how a running node is doing.
 
     The exit code is 0 if all is well, 1 if no node runs there or it does not report, 3 if it has no peers although it
-    knows of some, 4 if it may not contribute, 5 if the owner has excluded it.
+    knows of some, 4 if it may not contribute, 5 if the owner has excluded it, 6 if it is paused or cannot measure.
 
     \b
     Example: sfnode status --data-dir ~/.sfnode/my-run-0123456789ab

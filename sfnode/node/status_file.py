@@ -17,7 +17,7 @@ from sfnode.reporter import Reporter
 from sfnode.run import address_for_others, string_for_others
 from sfnode.status import ModelProgress, Status, describe_admission, progress_line
 from sfnode.storage import write_json
-from sfnode.worker import Trainer
+from sfnode.worker import Trainer, TrainingStatistics
 
 
 class StatusWriter:
@@ -90,6 +90,8 @@ class StatusWriter:
             expects_peers=bool(network.known_peers()),
             is_training=trainer is not None,
             paused=paused,
+            trouble=_trouble(node, training),
+            unreached=_unreached(network),
             loss=training.loss if training else None,
             accuracy=training.accuracy if training else None,
             forward_rows=training.forward_rows if training else 0,
@@ -117,3 +119,19 @@ class StatusWriter:
         """Whether two others have claimed it, so that this node's claim was not even kept; or one has, beside it."""
         is_void = self._claim is not None and len(roster.held(self._claim.key)) > 1
         return is_void or roster.has_void_claim(author)
+
+
+def _trouble(node: Node, training: TrainingStatistics | None) -> str:
+    """What keeps a node that is to contribute from measuring."""
+    if training is None:
+        return ""
+    missing = [sha256 for sha256 in node.replica.renewals_needed() if sha256 not in node.bases.here]
+    if missing and not training.trouble:
+        return f"no neighbour has given it the owner's new basis yet ({missing[0][:16]})"
+    return training.trouble
+
+
+def _unreached(network: Network) -> str:
+    """The address that failed most often, and why."""
+    worst = max(network.dial_reports, key=lambda report: report.failures, default=None)
+    return "" if worst is None else f"{worst.address}: {worst.reason}"

@@ -14,7 +14,7 @@ from sfnode.network import MemoryState
 from sfnode.run import NODE_FILE
 from sfnode.status.model_progress import ModelProgress
 from sfnode.status.status_detail import StatusDetail
-from sfnode.storage import STATUS_FILE, is_locked, read_bytes, read_manifest
+from sfnode.storage import STATUS_FILE, describe_last_end, is_locked, read_bytes, read_manifest
 
 _FRESH_S: Final = 15.0  # a status older than this means that the daemon hangs
 
@@ -36,6 +36,8 @@ class Status:
         expects_peers: whether it knows of nodes to dial: bootstraps, or peers that it met.
         is_training: whether it is to contribute; a relay is not.
         paused: why it does not contribute at present, in words; empty while it does.
+        trouble: what keeps it from measuring, whatever the operator allows; empty while nothing does.
+        unreached: an address that it cannot reach, and why; empty where all can be.
         loss: mean loss of the last estimate's forward rows.
         ledger_root, state_digest: hex; empty while updates wait to be summed.
         bytes_in, bytes_out: frames of the wire protocol since the start.
@@ -74,6 +76,8 @@ class Status:
     expects_peers: bool
     is_training: bool
     paused: str
+    trouble: str
+    unreached: str
     loss: float | None
     accuracy: float | None
     forward_rows: int
@@ -104,7 +108,9 @@ def read_status(directory: Path) -> Status:
     if not is_locked(directory):
         remembered = (directory / NODE_FILE).exists()
         command = f"start --data-dir {directory}" if remembered else f"join --data-dir {directory} ..."
-        raise OperatorError(f"no node runs on {directory}. Start it with: sfnode {command}")
+        ended = describe_last_end(directory)
+        why = f": {ended.removesuffix('.')}" if ended else ""
+        raise OperatorError(f"no node runs on {directory}{why}. Start it with: sfnode {command}")
     try:
         data = json.loads(read_bytes(directory / STATUS_FILE, "the status file"))
         status = from_plain_untrusted(Status, data, "status")

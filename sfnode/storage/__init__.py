@@ -2,6 +2,7 @@
 
 from sfnode.storage.control_files import ask_to_stop, forget_stop, is_asked_to_stop, is_paused, pause, unpause
 from sfnode.storage.data_files import EMBEDDED, data_spec, evaluation_file, locate, training_file
+from sfnode.storage.end_file import describe_last_end, expect_end, write_end
 from sfnode.storage.evaluations import EvaluatedStep, best_of, has_become_worse, read_evaluations, write_evaluations
 from sfnode.storage.files import HeldFile, describe_os_error, read_bytes, sync_folder, write_durably, write_json
 from sfnode.storage.identity import IDENTITY_FILE, load_identity, load_or_create_seed, load_seed, store_seed
@@ -85,7 +86,9 @@ __all__ = [
     "claim_folder",
     "data_spec",
     "decode_run_file",
+    "describe_last_end",
     "describe_os_error",
+    "expect_end",
     "evaluation_file",
     "export_log",
     "forget_stop",
@@ -133,6 +136,7 @@ __all__ = [
     "unpause",
     "waiting",
     "write_durably",
+    "write_end",
     "write_evaluations",
     "write_json",
     "write_statements",

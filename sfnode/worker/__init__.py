@@ -6,7 +6,7 @@ from sfnode.worker.past_states import PastStates
 from sfnode.worker.process_memory import children_bytes
 from sfnode.worker.remeasuring import Audit, audit_messages, check_auditable, choose_messages, report_name
 from sfnode.worker.supervisor import worker_process
-from sfnode.worker.trainer import Evaluate, Job, Trainer
+from sfnode.worker.trainer import Evaluate, Job, Trainer, TrainingStatistics
 from sfnode.worker.training_config import TrainingConfig
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Remeasurement",
     "Trainer",
     "TrainingConfig",
+    "TrainingStatistics",
     "AuditVerdict",
     "audit_messages",
     "check_auditable",

@@ -50,6 +50,7 @@ class TrainingStatistics:
     forward_rows: int = 0
     restarts: int = 0
     failures: int = 0
+    trouble: str = ""  # why nothing could be measured the last time
     loading_since_s: float | None = None  # by trio's clock; None once the model is in the worker
     evaluations: list[EvaluatedStep] = field(default_factory=list)  # that nobody has fetched yet
 
@@ -93,6 +94,7 @@ class Trainer:
     async def _tell_lost(self, error: WorkerError, pause_s: float, inbox: trio.MemorySendChannel[Event]) -> None:
         self.statistics.restarts += 1
         self.statistics.loading_since_s = trio.current_time()
+        self.statistics.trouble = f"the training worker was lost: {error}"
         text = f"training worker lost: {error}. Starting it again in {pause_s:.0f} s; the network goes on"
         self._reporter.event("worker_lost", text, reason=str(error), pause_s=pause_s)
         if self.estimating is not None:
@@ -150,6 +152,7 @@ class Trainer:
             estimated = await session.request(EstimateRequest(step=job.step, seed=job.seed), Estimated)
         except NumericError as error:
             self.statistics.failures += 1
+            self.statistics.trouble = f"step {job.step} was skipped: {error}"
             self._reporter.event("step_skipped", f"step {job.step} skipped: {error}", step=job.step, reason=str(error))
             self.estimating = None
             return EstimateSkipped(step=job.step)
@@ -157,7 +160,7 @@ class Trainer:
             now_s = trio.current_time()
             self._old_rest_until_s = now_s + _REST_FACTOR * (now_s - started_s)
         self.estimating = None
-        self.statistics.loss = estimated.loss
+        self.statistics.loss, self.statistics.trouble = estimated.loss, ""
         self.statistics.forward_rows += estimated.rows
         return EstimateFinished(step=job.step, scalars=estimated.scalars)
 

@@ -22,6 +22,7 @@ from sfnode.network.memory_guard import MemoryState
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.run.node_file import write_node_file
 from sfnode.status import Status
+from sfnode.storage import expect_end, write_end
 from sfnode.storage.store import STATUS_FILE, Store, decode_run_file
 from tests import REPOSITORY
 from tests.support.cli_calls import assert_teaches, call
@@ -34,7 +35,7 @@ STATUS = Status(
     run="test", run_id=SIGNED.manifest.run_id.hex(), author=ALICE.author.hex(), pid=os.getpid(), step=7, steps=40,
     is_finished=False, is_over=False, equal_peers=0, differing_peers=0, awaited_authors=0,
     updates=13, void_slots=0, authors=2, own_updates=7, skipped_steps=1, catching_up=0, peers=3, expects_peers=True,
-    is_training=True, paused="", is_invitation_used=False,
+    is_training=True, paused="", trouble="", unreached="", is_invitation_used=False,
     loss=0.5, accuracy=None, forward_rows=112, worker_restarts=0, ledger_root="aa" * 32, state_digest="bb" * 32,
     bytes_in=1_234, bytes_out=56_789, payload_bytes=999, rejected=0, ignored=2, time=0.0, model=None, join="",
     join_string="", admission="open", is_admitted=True, excluded_from=None, authors_excluded=0,
@@ -154,6 +155,13 @@ def test_status__running_node__is_told_as_text_and_as_json(running: Path) -> Non
         ({"is_admitted": False, "admission": "invite"}, 4, "not admitted: ask the owner"),
         ({"is_admitted": False, "admission": "invite", "is_invitation_used": True}, 4, "the invitation is used"),
         ({"excluded_from": 3}, 5, "excluded by the owner from step 3 on"),
+        (
+            {"peers": 0, "unreached": "/ip4/1.2.3.4/tcp/1: connection refused"},
+            3,
+            "cannot reach /ip4/1.2.3.4/",
+        ),
+        ({"paused": "by `sfnode pause`"}, 6, "this node is paused: by `sfnode pause`"),
+        ({"trouble": "the training worker was lost"}, 6, "measures nothing now: the training worker was lost"),
     ],
 )
 def test_status__node_that_is_not_well__has_a_code_and_says_who_finds_out_why(
@@ -173,6 +181,8 @@ def test_status__node_that_is_not_well__has_a_code_and_says_who_finds_out_why(
         {"peers": 0, "expects_peers": False},  # the first node of a run
         {"peers": 0, "is_finished": True, "is_over": True},
         {"is_admitted": False, "admission": "invite", "is_training": False},  # a relay
+        {"is_finished": True, "is_over": True, "paused": "by `sfnode pause`", "trouble": "the worker was lost"},
+        {"unreached": "/ip4/1.2.3.4/tcp/1: connection refused"},  # others are there
     ],
 )
 def test_status__node_that_lacks_what_it_does_not_need__is_well(changes: dict[str, object], running: Path) -> None:
@@ -186,6 +196,15 @@ def test_status__node_that_stopped__fails_and_says_how_to_start_it(directory: Pa
     assert_teaches(call("status", "--data-dir", directory, "--json"), "no node runs", str(directory), "sfnode join")
     write_node_file(directory, {})
     assert_teaches(call("status", "--data-dir", directory), f"sfnode start --data-dir {directory}")
+
+
+def test_status__node_that_ended__says_how(directory: Path) -> None:
+    expect_end(directory)
+    assert_teaches(call("status", "--data-dir", directory), "no node runs", "it was killed, ran out of memory, crashed")
+    write_end(directory, "cannot listen on port 4001: address already in use")
+    assert_teaches(call("status", "--data-dir", directory), "it ended at 20", ": cannot listen on port 4001")
+    write_end(directory, "")
+    assert_teaches(call("status", "--data-dir", directory), "it ended in good order at 20")
 
 
 def test_status__node_that_no_longer_reports__fails_and_names_its_process(running: Path) -> None:

@@ -1,14 +1,11 @@
-"""How long people wait, in real processes on this machine, on the embedded model: each from a cold start.
+"""How long people wait, and whether they are told why they wait for ever: real processes on the embedded model.
 
-The model is part of the package, so that no download is in the times.
+Each wait is from a cold start. The model is part of the package, so that no download is in the times.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,16 +13,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from sfnode.demo import data_file
-from sfnode.storage import STATUS_FILE
+from tests.people import faults
+from tests.people.person import GivenUpError, Person, owners_run
 from tests.support.daemons import free_port
 
 _GOAL_S: Final = 60.0  # of the issue: one string to a joined, training node
-_LIMIT_S: Final = 240.0  # then it is given up
-_POLL_S: Final = 0.05
-_STEPS: Final = 100_000  # more than the run makes meanwhile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,77 +36,6 @@ class Taken:
     def is_held(self) -> bool:
         """Whether it took no longer than people were promised."""
         return self.seconds is not None and self.seconds <= self.goal_s
-
-
-class GivenUpError(Exception):
-    """A command failed, or took too long; the text says which."""
-
-
-class Person:
-    """Types commands of ``sfnode``, as a new user would, in an empty folder that is also their home."""
-
-    def __init__(self, folder: Path, nodes: ExitStack) -> None:
-        self.folder = folder
-        self._nodes = nodes
-        self._environment = {**os.environ, "HOME": str(folder), "OMP_NUM_THREADS": "1"}
-
-    def type(self, *words: object) -> str:
-        """The standard output of a command that ends. GivenUpError."""
-        done = subprocess.run(
-            self._command(words), env=self._environment, cwd=self.folder, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise GivenUpError(f"sfnode {words[0]}: {(done.stderr or done.stdout).strip()[-300:]}")
-        return done.stdout
-
-    def start(self, name: str, *words: object) -> None:
-        """A command that runs on, with its output in NAME.log and its state in NAME."""
-        log = (self.folder / f"{name}.log").open("wb")
-        command = self._command((*words, "--data-dir", self.folder / name, "--no-mdns"))
-        process = subprocess.Popen(
-            command, env=self._environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-        )
-        self._nodes.callback(_end, process)
-        self._nodes.callback(log.close)
-
-    def wait_for_own_update(self, name: str) -> None:
-        """Until the node of that name has signed and stored an update of its own. GivenUpError."""
-        self.wait_for_status(name, "own_updates")
-
-    def wait_for_status(self, name: str, field: str) -> Any:
-        """What a node says of itself under this name, once that is not empty. GivenUpError."""
-        until = time.monotonic() + _LIMIT_S
-        while time.monotonic() < until:
-            if found := self._status(name).get(field):
-                return found
-            time.sleep(_POLL_S)
-        said = (self.folder / f"{name}.log").read_text("utf-8", "replace").splitlines()[-1:]
-        raise GivenUpError(f"no {field} of {name} within {_LIMIT_S:.0f} s; its last words: {said}")
-
-    def _status(self, name: str) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = json.loads((self.folder / name / STATUS_FILE).read_bytes())
-        except (OSError, ValueError):
-            return {}
-        return found
-
-    @staticmethod
-    def _command(words: Sequence[object]) -> list[str]:
-        return [sys.executable, "-m", "sfnode", *map(str, words)]
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(15.0)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def owners_run(person: Person, name: str, *words: object) -> None:
-    """The files of a new run, in the person's folder."""
-    person.type("init", "--model", "embedded:tiny-opt", "--plain", "--steps", _STEPS, "--out", f"{name}.run", *words)
 
 
 def invited(person: Person) -> Iterator[Taken]:
@@ -172,8 +96,24 @@ def table(rows: Sequence[Taken]) -> str:
 def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(prog="python -m tests.people", description=__doc__)
-    parser.add_argument("--story", action="append", choices=list(STORIES), help="which to tell; all by default")
-    names = parser.parse_args().story or list(STORIES)
-    rows = [row for name in names for row in told(name)]
-    sys.stdout.write(table(rows) + "\n")
-    sys.exit(0 if rows and all(row.is_held for row in rows) else 1)
+    parser.add_argument("--story", action="append", choices=list(STORIES), help="what to take the time of")
+    parser.add_argument("--fault", action="append", choices=list(faults.FAULTS), help="what to plant in a node")
+    told_of = parser.parse_args()
+    is_all = not (told_of.story or told_of.fault)
+    stories = told_of.story or (list(STORIES) if is_all else [])
+    planted = told_of.fault or (list(faults.FAULTS) if is_all else [])
+    rows = [row for name in stories for row in told(name)]
+    named = looked_at(planted)
+    tables = [*([table(rows)] if rows else []), *([faults.table(named)] if named else [])]
+    sys.stdout.write("\n\n".join(tables) + "\n")
+    is_well = all(row.is_held for row in rows) and not any(row.failure for row in named)
+    sys.exit(0 if (rows or named) and is_well else 1)
+
+
+def looked_at(planted: Sequence[str]) -> list[faults.Named]:
+    """What `status` says of each of these faults, in one folder, with the owners' nodes at work."""
+    if not planted:
+        return []
+    with tempfile.TemporaryDirectory(prefix="sfnode-people-") as folder, ExitStack() as nodes:
+        village = faults.Village(Person(Path(folder), nodes))
+        return [faults.look(village, name) for name in planted]

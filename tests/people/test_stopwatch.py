@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 
 import pytest
 
 from tests.people import stopwatch
-from tests.people.stopwatch import GivenUpError, Taken, main, table
+from tests.people.faults import FAULTS, Named
+from tests.people.person import GivenUpError
+from tests.people.stopwatch import Taken, main, table
 
 QUICK = Taken(what="quick", goal_s=60.0, seconds=59.9)
 SLOW = Taken(what="slow", goal_s=60.0, seconds=60.1)
@@ -16,6 +19,7 @@ SLOW = Taken(what="slow", goal_s=60.0, seconds=60.1)
 def exit_code(rows: list[Taken], monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(sys, "argv", ["people"])
     monkeypatch.setattr(stopwatch, "STORIES", {"a story": lambda _person: iter(rows)})
+    monkeypatch.setattr(stopwatch, "looked_at", lambda _planted: [])
     with pytest.raises(SystemExit) as ended:
         main()
     assert isinstance(ended.value.code, int)
@@ -38,3 +42,20 @@ def test_people__command_fails__is_a_row_that_was_not_held(monkeypatch: pytest.M
     monkeypatch.setattr(stopwatch, "STORIES", {"story": failing})
     rows = list(stopwatch.told("story"))
     assert not rows[0].is_held and "NOT HELD sfnode init: no such model" in table(rows)
+
+
+@pytest.mark.parametrize(("failure", "code"), [("", 0), ("wanted 6 and 'paused'", 1)])
+def test_people__fault_is_planted__exit_code_says_whether_its_cause_was_named(
+    failure: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = Named(fault="paused", code=6, said="this node is paused", failure=failure)
+    monkeypatch.setattr(sys, "argv", ["people", "--fault", "paused"])
+    monkeypatch.setattr(stopwatch, "looked_at", lambda planted: [found] if planted == ["paused"] else [])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == code
+    assert f"{1 - code} of 1 faults named" in capsys.readouterr().out
+
+
+def test_faults__each_is_planted_in_the_node_of_its_name__so_that_status_asks_that_one() -> None:
+    assert len(FAULTS) >= 12 and all(f'"{name}"' in inspect.getsource(each.plant) for name, each in FAULTS.items())

@@ -35,8 +35,8 @@ DETAIL = StatusDetail(
 STATUS = Status(
     run="reviews", run_id="3f" * 32, author="ab" * 32, pid=1, step=120, steps=500, is_finished=False, is_over=False,
     equal_peers=0, differing_peers=0, awaited_authors=0, updates=480, void_slots=0, authors=4, own_updates=120,
-    skipped_steps=0, catching_up=0, peers=3, expects_peers=True, is_training=True, paused="", loss=0.5821,
-    accuracy=0.74, forward_rows=9_000, worker_restarts=0, ledger_root="aa" * 32, state_digest="bb" * 32,
+    skipped_steps=0, catching_up=0, peers=3, expects_peers=True, is_training=True, paused="", trouble="", unreached="",
+    loss=0.5821, accuracy=0.74, forward_rows=9_000, worker_restarts=0, ledger_root="aa" * 32, state_digest="bb" * 32,
     bytes_in=120_000, bytes_out=110_000, payload_bytes=59_520, rejected=0, ignored=2, model=None,
     join="", join_string="", admission="open", is_admitted=True,
     is_invitation_used=False, excluded_from=None, authors_excluded=0,

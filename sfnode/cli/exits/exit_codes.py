@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
-from sfnode.status import EXIT_EXCLUDED, EXIT_NO_PEERS, EXIT_NOT_ADMITTED
+from sfnode.status import EXIT_EXCLUDED, EXIT_IDLE, EXIT_NO_PEERS, EXIT_NOT_ADMITTED
 
 
 class ExitCode(IntEnum):
@@ -18,6 +18,7 @@ class ExitCode(IntEnum):
     NO_PEERS = EXIT_NO_PEERS
     NOT_ADMITTED = EXIT_NOT_ADMITTED
     EXCLUDED = EXIT_EXCLUDED
+    IDLE = EXIT_IDLE
 
 
 MEANINGS: Final[Mapping[ExitCode, str]] = {
@@ -27,6 +28,7 @@ MEANINGS: Final[Mapping[ExitCode, str]] = {
     ExitCode.NO_PEERS: "`status`: the node knows of others, and none is connected",
     ExitCode.NOT_ADMITTED: "`status`: the node may not contribute",
     ExitCode.EXCLUDED: "`status`: the owner has excluded the node",
+    ExitCode.IDLE: "`status`: the node may contribute, and is paused or cannot measure",
 }
 
 

@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 
 import click
 
-from protocol.errors import SfnodeError
+from protocol.errors import SfnodeError, leaves_of
 from sfnode.cli.exits.exit_codes import ExitCode
 from sfnode.reporter import printable
 
@@ -54,14 +54,7 @@ def ending() -> Iterator[None]:
         ours, others = group.split(SfnodeError)
         if others is not None or ours is None:
             raise
-        _fail(_leaves(ours))
-
-
-def _leaves(group: BaseExceptionGroup[SfnodeError]) -> list[SfnodeError]:
-    leaves: list[SfnodeError] = []
-    for entry in group.exceptions:
-        leaves.extend(_leaves(entry) if isinstance(entry, BaseExceptionGroup) else [entry])
-    return leaves
+        _fail(leaves_of(ours))
 
 
 def _fail(errors: list[SfnodeError]) -> NoReturn:

@@ -12,6 +12,7 @@ from protocol.errors import OperatorError
 from protocol.run import AdmissionKind, Manifest
 from sfnode.cli.extras import check_can_serve_page, check_can_train
 from sfnode.cli.inviting import is_qr_shown, qr_lines
+from sfnode.cli.joining.life import Life
 from sfnode.cli.joining.metrics_of_node import metrics_served
 from sfnode.cli.joining.page_of_node import page_served
 from sfnode.cli.joining.settings import Origin, Told, recall
@@ -43,19 +44,22 @@ def run_node(options: JoinOptions, given: frozenset[str], log_level: str, is_jso
     level = LEVELS[log_level]
     reporter = Reporter(is_json=is_json, level=level)
     show_log(reporter, level)
+    life = Life()
     try:
-        trio.run(_run_until_stopped, options, given, reporter)
+        with life:
+            trio.run(_run_until_stopped, options, given, reporter, life)
     finally:
         reporter.finish()  # an error stands on a line of its own
 
 
-async def _run_until_stopped(options: JoinOptions, given: frozenset[str], reporter: Reporter) -> None:
+async def _run_until_stopped(options: JoinOptions, given: frozenset[str], reporter: Reporter, life: Life) -> None:
     """Prepare and run the daemon; Ctrl-C and SIGTERM end it in good order, whatever it is doing."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stop_on_signal, nursery.cancel_scope, reporter)
         _tell_string(options, reporter)
         signed = await find_manifest(options.source, reporter)
         directory = find_data_directory(signed.manifest, options.source.data_dir)
+        life.enter(directory)
         told = recall(options, given, directory)
         _check(told.options)
         nursery.start_soon(_stop_on_request, nursery.cancel_scope, directory, reporter)
@@ -65,7 +69,7 @@ async def _run_until_stopped(options: JoinOptions, given: frozenset[str], report
             page_served(daemon, told.options.web),
             metrics_served(config.data_dir, told.options.metrics, reporter),
         ):
-            await _run(daemon, told)
+            await _run(daemon, told, life)
         nursery.cancel_scope.cancel()
 
 
@@ -112,12 +116,13 @@ async def _stop_on_request(scope: trio.CancelScope, directory: Path, reporter: R
     scope.cancel()
 
 
-async def _run(daemon: Daemon, told: Told) -> None:
+async def _run(daemon: Daemon, told: Told, life: Life) -> None:
     """The daemon; what it was told is remembered once it has begun, and so has turned out to work."""
     _tell_remembered(daemon, told)
     _tell_memory(daemon)
     async with trio.open_nursery() as nursery:
         addresses = await nursery.start(daemon.run)
+        life.begin()
         write_node_file(daemon.config.data_dir, told.fields)
         _tell_started(daemon, addresses)
 
