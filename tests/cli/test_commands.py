@@ -198,6 +198,11 @@ def test_status__node_that_stopped__fails_and_says_how_to_start_it(directory: Pa
     assert_teaches(call("status", "--data-dir", directory), f"sfnode start --data-dir {directory}")
 
 
+def test_status__node_that_never_began__says_why_not(tmp_path: Path) -> None:
+    write_end(tmp_path, "--max-memory is 100 MB")
+    assert_teaches(call("status", "--data-dir", tmp_path), "no node runs", ": --max-memory is 100 MB")
+
+
 def test_status__node_that_ended__says_how(directory: Path) -> None:
     expect_end(directory)
     assert_teaches(call("status", "--data-dir", directory), "no node runs", "it was killed, ran out of memory, crashed")

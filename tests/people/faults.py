@@ -203,17 +203,17 @@ FAULTS: Final[Mapping[str, Expected]] = {
         Expected(plant=invitation_used_twice, code=4, words="the invitation is used"),
         Expected(plant=expelled, code=5, words="excluded by the owner from step 0 on"),
         Expected(plant=bootstrap_gone, code=3, words="connection refused"),
-        Expected(plant=bootstrap_of_another_run, code=3, words="another run"),
+        Expected(plant=bootstrap_of_another_run, code=3, words="other run: "),
         Expected(plant=data_changed, code=1, words="is not the run's data"),
-        Expected(plant=model_changed, code=1, words="SHA-256"),
+        Expected(plant=model_changed, code=1, words="are not the run's: their content is"),
         Expected(plant=worker_killed, code=6, words="the training worker was lost"),
-        Expected(plant=paused, code=6, words="paused"),
-        Expected(plant=outside_its_hours, code=6, words="hours"),
+        Expected(plant=paused, code=6, words="this node is paused: by `sfnode pause`"),
+        Expected(plant=outside_its_hours, code=6, words="this node is paused: outside "),
         Expected(plant=killed, code=1, words="it was killed"),
         Expected(plant=frozen, code=1, words="it hangs"),
-        Expected(plant=port_taken, code=1, words="in use"),
+        Expected(plant=port_taken, code=1, words="Address already in use"),
         Expected(plant=memory_too_small, code=1, words="--max-memory is"),
-        Expected(plant=key_gone, code=1, words="key"),
+        Expected(plant=key_gone, code=1, words="identity.key"),
     )
 }
 

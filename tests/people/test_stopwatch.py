@@ -59,3 +59,7 @@ def test_people__fault_is_planted__exit_code_says_whether_its_cause_was_named(
 
 def test_faults__each_is_planted_in_the_node_of_its_name__so_that_status_asks_that_one() -> None:
     assert len(FAULTS) >= 12 and all(f'"{name}"' in inspect.getsource(each.plant) for name, each in FAULTS.items())
+
+
+def test_faults__what_status_must_say__is_not_said_by_the_name_of_the_folder_alone() -> None:
+    assert all(each.words not in name and each.code for name, each in FAULTS.items())
