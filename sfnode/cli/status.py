@@ -92,6 +92,7 @@ def _rows(current: Status) -> dict[str, str]:
         "": _curve(current),
         "speed": _describe_speed(current),
         "memory": _describe_memory(current),
+        "disk": _describe_disk(current),
         "moved": f"{current.bytes_in:,} bytes in, {current.bytes_out:,} out",
         "ledger": current.ledger_root or "catching up",
         "state": current.state_digest or "catching up",
@@ -133,6 +134,11 @@ def _describe_speed(current: Status) -> str:
 def _describe_memory(current: Status) -> str:
     workers = current.detail.processes_bytes if current.detail is not None else None
     return describe_memory(current.memory) + (f", its worker {workers >> 20} MiB" if workers else "")
+
+
+def _describe_disk(current: Status) -> str:
+    free = current.disk_free_bytes
+    return "" if free is None else f"{free / 1e9:,.1f} GB free"
 
 
 def _describe_peer(peer: PeerState) -> str:

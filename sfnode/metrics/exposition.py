@@ -79,6 +79,8 @@ METRICS: Final = (
         "Memory of the node's own process, without its worker.",
         lambda s: s.memory.resident_bytes,
     ),
+    _gauge("sfnode_disk_free_bytes", "Room on the disk of the data directory.", lambda s: s.disk_free_bytes),
+    _gauge("sfnode_is_paused", "1 while the node is paused, or may not work now.", lambda s: bool(s.paused)),
     _counter("sfnode_own_updates_total", "Updates contributed by this process.", lambda s: s.own_updates),
     _counter("sfnode_skipped_steps_total", "Steps without an update of this process.", lambda s: s.skipped_steps),
     _counter("sfnode_forward_rows_total", "Rows that went forward through the model.", lambda s: s.forward_rows),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import shutil
 import time
 from pathlib import Path
 
@@ -111,6 +112,7 @@ class StatusWriter:
             excluded_from=ledger.roster.excluded_from(node.author),
             authors_excluded=len(ledger.roster.excluded()),
             memory=totals.memory,
+            disk_free_bytes=_free_bytes(self._path.parent),
             time=time.time(),
             join_string=string_for_others(node.manifest, network.addresses, self._data_bytes),
         )
@@ -119,6 +121,13 @@ class StatusWriter:
         """Whether two others have claimed it, so that this node's claim was not even kept; or one has, beside it."""
         is_void = self._claim is not None and len(roster.held(self._claim.key)) > 1
         return is_void or roster.has_void_claim(author)
+
+
+def _free_bytes(folder: Path) -> int | None:
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None
 
 
 def _trouble(node: Node, training: TrainingStatistics | None) -> str:

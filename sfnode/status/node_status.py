@@ -51,6 +51,7 @@ class Status:
         excluded_from: first step from which on the owner has excluded this node's key; None when it has not.
         authors_excluded: by the owner.
         memory: of the node's own process, without its worker.
+        disk_free_bytes: where its data directory is; None where the system does not say.
         time: seconds since 1970.
         detail: what is only in the file; None in a line of the log.
     """
@@ -98,6 +99,7 @@ class Status:
     excluded_from: int | None
     authors_excluded: int
     memory: MemoryState
+    disk_free_bytes: int | None
     time: float
     detail: StatusDetail | None = None
 

@@ -39,7 +39,7 @@ STATUS = Status(
     loss=0.5, accuracy=None, forward_rows=112, worker_restarts=0, ledger_root="aa" * 32, state_digest="bb" * 32,
     bytes_in=1_234, bytes_out=56_789, payload_bytes=999, rejected=0, ignored=2, time=0.0, model=None, join="",
     join_string="", admission="open", is_admitted=True, excluded_from=None, authors_excluded=0,
-    memory=MemoryState(bytes_max=512 << 20, resident_bytes=97 << 20),
+    memory=MemoryState(bytes_max=512 << 20, resident_bytes=97 << 20), disk_free_bytes=41_500_000_000,
 )  # fmt: skip
 
 

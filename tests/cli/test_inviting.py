@@ -101,7 +101,9 @@ def test_join__error_while_a_line_of_progress_is_open__stands_on_a_line_of_its_o
 
     screen = Terminal()
 
-    def fail_after_progress(_run: object, _options: JoinOptions, _given: object, reporter: Reporter) -> None:
+    def fail_after_progress(
+        _run: object, _options: JoinOptions, _given: object, reporter: Reporter, _life: object
+    ) -> None:
         reporter.progress("progress", "step 0/40")
         raise OperatorError("the wrong model")
 

@@ -40,5 +40,6 @@ STATUS = Status(
     bytes_in=120_000, bytes_out=110_000, payload_bytes=59_520, rejected=0, ignored=2, model=None,
     join="", join_string="", admission="open", is_admitted=True,
     is_invitation_used=False, excluded_from=None, authors_excluded=0,
-    memory=MemoryState(bytes_max=512 << 20, resident_bytes=112 << 20), time=1_700_000_100.0, detail=DETAIL,
+    memory=MemoryState(bytes_max=512 << 20, resident_bytes=112 << 20), disk_free_bytes=41_500_000_000,
+    time=1_700_000_100.0, detail=DETAIL,
 )  # fmt: skip
