@@ -62,7 +62,7 @@ def test_pause__over_a_restart__other_goes_on_and_resume_brings_it_back(
     assert alone_s < 3 * together_s + 2, (alone_s, together_s)  # it does not wait for the paused one
     wait_until(lambda: steered.status()["updates"] > 40, "the paused node applies what comes")
     line = run_sfnode("status", "--data-dir", str(steered.directory))
-    assert line.returncode == 0 and "paused   by `sfnode pause`" in line.stdout
+    assert line.returncode == 6 and "paused   by `sfnode pause`" in line.stdout
 
     assert say("stop", steered)["stopped"] and steered.process is not None and steered.process.wait(5) == 0
     before = steered.process.pid
