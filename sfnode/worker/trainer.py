@@ -94,7 +94,7 @@ class Trainer:
     async def _tell_lost(self, error: WorkerError, pause_s: float, inbox: trio.MemorySendChannel[Event]) -> None:
         self.statistics.restarts += 1
         self.statistics.loading_since_s = trio.current_time()
-        self.statistics.trouble = f"the training worker was lost: {error}"
+        self.statistics.trouble = str(error)
         text = f"training worker lost: {error}. Starting it again in {pause_s:.0f} s; the network goes on"
         self._reporter.event("worker_lost", text, reason=str(error), pause_s=pause_s)
         if self.estimating is not None:

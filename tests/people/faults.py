@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
 import re
 import shutil
 import signal
@@ -13,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
+
+import psutil
 
 from sfnode.demo import data_file, model_folder
 from tests.people.person import GivenUpError, Person, owners_run
@@ -137,9 +138,8 @@ def model_changed(village: Village) -> None:
 def worker_killed(village: Village) -> None:
     """The system takes the training process away, as it does when memory is short."""
     node = village.at_work("worker_killed")
-    children = subprocess.run(["pgrep", "-P", str(node.pid)], capture_output=True, text=True, check=True).stdout.split()
-    for child in children:
-        os.kill(int(child), signal.SIGKILL)
+    for child in psutil.Process(node.pid).children():
+        child.kill()
 
 
 def paused(village: Village) -> None:
@@ -206,7 +206,7 @@ FAULTS: Final[Mapping[str, Expected]] = {
         Expected(plant=bootstrap_of_another_run, code=3, words="other run: "),
         Expected(plant=data_changed, code=1, words="is not the run's data"),
         Expected(plant=model_changed, code=1, words="are not the run's: their content is"),
-        Expected(plant=worker_killed, code=6, words="the training worker was lost"),
+        Expected(plant=worker_killed, code=6, words="the training worker has ended (killed by SIGKILL"),
         Expected(plant=paused, code=6, words="this node is paused: by `sfnode pause`"),
         Expected(plant=outside_its_hours, code=6, words="this node is paused: outside "),
         Expected(plant=killed, code=1, words="it was killed"),

@@ -33,18 +33,14 @@ class Person:
 
     def type(self, *words: object) -> str:
         """The standard output of a command that ends. GivenUpError."""
-        done = subprocess.run(
-            self._command(words), env=self._environment, cwd=self.folder, capture_output=True, text=True, check=False
-        )
+        done = self._run(words)
         if done.returncode:
             raise GivenUpError(f"sfnode {words[0]}: {(done.stderr or done.stdout).strip()[-300:]}")
         return done.stdout
 
     def ask(self, *words: object) -> tuple[int, str]:
         """The exit code of a command that ends, and what it says on the standard error."""
-        done = subprocess.run(
-            self._command(words), env=self._environment, cwd=self.folder, capture_output=True, text=True, check=False
-        )
+        done = self._run(words)
         return done.returncode, " ".join(done.stderr.split())
 
     def start(self, name: str, *words: object) -> subprocess.Popen[bytes]:
@@ -79,6 +75,11 @@ class Person:
         except (OSError, ValueError):
             return {}
         return found
+
+    def _run(self, words: Sequence[object]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self._command(words), env=self._environment, cwd=self.folder, capture_output=True, text=True, check=False
+        )
 
     @staticmethod
     def _command(words: Sequence[object]) -> list[str]:
