@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 from protocol import limits
 
 T = TypeVar("T")
+_Converter = Callable[[object, str], Any]  # of plain data, and where it was found
 
 
 class Malformed(Exception):
@@ -41,73 +42,102 @@ OptionalHex32 = Annotated[str, Bound(0, 64)]
 
 def to_plain(value: Any, *, as_rows: bool) -> Any:
     """A dataclass as a mapping by field name, or as a row in field order; tuples as lists; enums as their value."""
-    if dataclasses.is_dataclass(value):
-        names = [field.name for field in dataclasses.fields(value)]
-        if as_rows:
-            return [to_plain(getattr(value, name), as_rows=True) for name in names]
-        return {name: to_plain(getattr(value, name), as_rows=False) for name in names}
-    if isinstance(value, tuple):
-        return [to_plain(item, as_rows=as_rows) for item in value]
-    return value.value if isinstance(value, Enum) else value
+    kind: Any = type(value)
+    names = _field_names(kind)
+    if names is None:
+        if isinstance(value, tuple):
+            return [to_plain(item, as_rows=as_rows) for item in value]
+        return value.value if isinstance(value, Enum) else value
+    if as_rows:
+        return [to_plain(getattr(value, name), as_rows=True) for name in names]
+    return {name: to_plain(getattr(value, name), as_rows=False) for name in names}
 
 
 def from_plain_untrusted(declared: type[T], data: object, where: str) -> T:
     """``data`` as an instance of the dataclass ``declared``; Malformed names the field below ``where``."""
-    result: T = _convert(declared, data, where)
+    kind: Any = declared
+    result: T = _converter(kind)(data, where)
     return result
 
 
 @cache
-def _field_types(declared: type) -> Mapping[str, object]:
-    hints = get_type_hints(declared, include_extras=True)
-    return {field.name: hints[field.name] for field in dataclasses.fields(declared)}
+def _field_names(kind: type) -> tuple[str, ...] | None:
+    """None: not a dataclass."""
+    return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
 
 
-def _convert(declared: Any, data: object, where: str) -> Any:
-    bound: Bound | None = None
+@cache
+def _converter(declared: Any) -> _Converter:
+    """What makes a value of the declared type from plain data. Types are looked at once, not for every message."""
     if get_origin(declared) is Annotated:
-        declared, bound = get_args(declared)[:2]
+        kind, bound = get_args(declared)[:2]
+        return _bounded(kind, bound)
     if isinstance(declared, types.UnionType):  # the only union in use is "X | None"
-        return None if data is None else _convert(get_args(declared)[0], data, where)
+        convert = _converter(get_args(declared)[0])
+        return lambda data, where: None if data is None else convert(data, where)
     if dataclasses.is_dataclass(declared):
-        return _convert_dataclass(declared, data, where)
-    converted: Any
+        return _dataclass_converter(declared)
     if get_origin(declared) is tuple:
-        converted = _convert_tuple(get_args(declared)[0], data, where, bound)
-    elif isinstance(declared, type) and issubclass(declared, Enum):
-        return _convert_enum(declared, data, where)
-    else:
-        if type(data) is not declared:
-            raise Malformed(f"{where}: {_show(data)} is not of type {declared.__name__}")
-        if isinstance(data, str) and not _is_unicode(data):
-            raise Malformed(f"{where}: half of a surrogate pair is not a character")
-        converted = data
-    _check_bound(converted, bound, where)
-    return converted
+        item = _converter(get_args(declared)[0])
+        return lambda data, where: _convert_tuple(item, data, where, None)
+    if issubclass(declared, Enum):
+        return lambda data, where: _convert_enum(declared, data, where)
+    return lambda data, where: _convert_scalar(declared, data, where)
 
 
-def _convert_dataclass(declared: Any, data: object, where: str) -> Any:
-    expected = _field_types(declared)
+def _bounded(kind: Any, bound: Bound) -> _Converter:
+    if get_origin(kind) is tuple:
+        item = _converter(get_args(kind)[0])
+        return lambda data, where: _convert_tuple(item, data, where, bound)
+
+    def convert(data: object, where: str) -> Any:
+        converted = _convert_scalar(kind, data, where)
+        _check_bound(converted, bound, where)
+        return converted
+
+    return convert
+
+
+def _dataclass_converter(declared: Any) -> _Converter:
+    hints = get_type_hints(declared, include_extras=True)
+    expected = {field.name: _converter(hints[field.name]) for field in dataclasses.fields(declared)}
+
+    def convert(data: object, where: str) -> Any:
+        named = _named(data, expected, where)
+        return declared(**{name: take(named[name], f"{where}.{name}") for name, take in expected.items()})
+
+    return convert
+
+
+def _named(data: object, expected: Mapping[str, _Converter], where: str) -> Mapping[str, object]:
+    """The fields of a mapping or of a row by their names: exactly those that are expected."""
     if type(data) is list:
         if len(data) != len(expected):
             raise Malformed(f"{where}: {len(data)} fields where {len(expected)} are defined")
-        named = dict(zip(expected, data, strict=True))
-    elif type(data) is dict:
-        named = data
-    else:
+        return dict(zip(expected, data, strict=True))
+    if type(data) is not dict:
         raise Malformed(f"{where}: {_show(data)} is not a structure")
-    if unknown := [str(name) for name in named if name not in expected]:
+    if unknown := [str(name) for name in data if name not in expected]:
         raise Malformed(f"{where}: unknown field {unknown[0][:64]!r}; known are {', '.join(expected)}")
-    if missing := [name for name in expected if name not in named]:
+    if missing := [name for name in expected if name not in data]:
         raise Malformed(f"{where}: field {missing[0]!r} is missing")
-    return declared(**{name: _convert(kind, named[name], f"{where}.{name}") for name, kind in expected.items()})
+    return data
 
 
-def _convert_tuple(item: Any, data: object, where: str, bound: Bound | None) -> tuple[Any, ...]:
+def _convert_scalar(kind: type, data: object, where: str) -> Any:
+    if type(data) is not kind:
+        raise Malformed(f"{where}: {_show(data)} is not of type {kind.__name__}")
+    if isinstance(data, str) and not _is_unicode(data):
+        raise Malformed(f"{where}: half of a surrogate pair is not a character")
+    return data
+
+
+def _convert_tuple(convert: _Converter, data: object, where: str, bound: Bound | None) -> tuple[Any, ...]:
     if type(data) is not list:
         raise Malformed(f"{where}: {_show(data)} is not a list")
-    _check_bound(data, bound, where)  # before the items: a long list costs nothing
-    return tuple(_convert(item, entry, f"{where}[{index}]") for index, entry in enumerate(data))
+    if bound is not None:
+        _check_bound(data, bound, where)  # before the items: a long list costs nothing
+    return tuple(convert(entry, f"{where}[{index}]") for index, entry in enumerate(data))
 
 
 def _convert_enum(declared: type[Enum], data: object, where: str) -> Enum:
@@ -118,9 +148,7 @@ def _convert_enum(declared: type[Enum], data: object, where: str) -> Enum:
     raise Malformed(f"{where}: {_show(data)} is not one of {allowed}")
 
 
-def _check_bound(value: Any, bound: Bound | None, where: str) -> None:
-    if bound is None:
-        return
+def _check_bound(value: Any, bound: Bound, where: str) -> None:
     measured = value if isinstance(value, int) else len(value)
     if not bound.low <= measured <= bound.high:
         what = "value" if isinstance(value, int) else "length"

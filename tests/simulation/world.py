@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from protocol import limits, timings
 from protocol.ledger import envelope
 from protocol.node.node import Node
-from protocol.schema import _field_types
+from protocol.schema import _converter
 from protocol.state import coefficients
 from protocol.state.replica import Replica
 from protocol.wire import Kind, PeerId
@@ -323,9 +323,9 @@ def _result(world: World, agreed_ms: int, violation: str) -> Result:
 @contextmanager
 def changed_limits(values: dict[str, int]) -> Iterator[None]:
     """Other limits than the protocol's while this lasts. Bounds of the wire format stay as they are."""
-    messages: list[type] = [kind.declared for kind in Kind]
+    messages: list[Any] = [kind.declared for kind in Kind]
     for message in messages:
-        _field_types(message)  # they are read from the limits at the first use: let that be now
+        _converter(message)  # they are read from the limits at the first use: let that be now
     assert values.keys() <= vars(limits).keys() | vars(timings).keys()
     with patch.dict(vars(limits), _of(limits, values)), patch.dict(vars(timings), _of(timings, values)):
         yield

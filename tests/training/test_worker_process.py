@@ -220,11 +220,11 @@ def test_worker__parents_end_of_standard_input__ends_it_at_once(tmp_path: Path) 
     assert not path.exists()
 
 
-def test_worker__sigterm_and_sigkill__node_sees_the_end(tmp_path: Path, manifest: Manifest) -> None:
+def test_worker__sigterm_and_sigkill__node_sees_the_end(tmp_path: Path) -> None:
     for number, code in ((signal.SIGTERM, 0), (signal.SIGKILL, -signal.SIGKILL)):
         with WorkerProcess(tmp_path) as process:
             connection = process.connect()
-            connection.ask(opening(manifest))
+            assert isinstance(connection.ask(EvaluateRequest(rows_max=0)), WorkerFailure)  # it serves the connection
             start = time.monotonic()
             process.process.send_signal(number)
             with pytest.raises((EOFError, ConnectionError)):
