@@ -28,8 +28,9 @@ from sfnode.top.screen import draw
 _LOOK_S: Final = 1.0
 _LINE_S: Final = 5.0  # between lines where they stay
 _QUIT: Final = "qQ\x03\x04"
-_SVG_COLUMNS: Final = 80
+SVG_COLUMNS: Final = 80
 _FONT_FROM_OUTSIDE: Final = re.compile(r"@font-face \{\{.*?\}\}\s*", re.DOTALL)
+SVG_FORMAT: Final = _FONT_FROM_OUTSIDE.sub("", CONSOLE_SVG_FORMAT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +64,9 @@ def _can_live() -> bool:
 
 
 def _save(views: Sequence[NodeView], path: Path) -> None:
-    console = Console(record=True, width=_SVG_COLUMNS, file=io.StringIO(), force_terminal=True)
+    console = Console(record=True, width=SVG_COLUMNS, file=io.StringIO(), force_terminal=True)
     console.print(draw(views))
-    console.save_svg(str(path), title="sfnode top", code_format=_FONT_FROM_OUTSIDE.sub("", CONSOLE_SVG_FORMAT))
+    console.save_svg(str(path), title="sfnode top", code_format=SVG_FORMAT)
 
 
 # --- lines

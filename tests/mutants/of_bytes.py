@@ -86,7 +86,7 @@ MESSAGES = (
     Mutant(
         name="booleans-are-integers",
         breaks="true passes for 1, as Python thinks",
-        edits=(Edit("protocol.schema", "_convert", "type(data) is not declared", "not isinstance(data, declared)"),),
+        edits=(Edit("protocol.schema", "_convert_scalar", "type(data) is not kind", "not isinstance(data, kind)"),),
         detector=Vectors(("messages.json",)),
     ),
     Mutant(

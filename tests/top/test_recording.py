@@ -1,0 +1,25 @@
+"""The film in the README is made of the real screens, one after the other, and is one well-formed SVG document."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+from sfnode.top import NodeView
+from tests.support.statuses import STATUS
+from tests.top.recording import film_of, picture_of
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def test_film__two_screens__holds_both_and_stands_still_at_the_last_one() -> None:
+    views = [NodeView(directory=Path("/tmp/node"), status=replace(STATUS, step=step)) for step in (3, 120)]
+    film = film_of([picture_of(view) for view in views])
+    root = ElementTree.fromstring(film)
+    shown = ["".join(group.itertext()) for group in root.findall(f"{SVG}g")]
+    assert ["step\xa03/500" in text for text in shown] == [True, False]
+    assert ["step\xa0120/500" in text for text in shown] == [False, True]
+    assert ".p0 { visibility: hidden }" in film and ".p1 { visibility: visible }" in film
+    assert "prefers-reduced-motion: no-preference" in film
+    assert "http" not in film.replace("http://www.w3.org/", "").replace("https://www.textualize.io", "")
