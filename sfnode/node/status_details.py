@@ -13,7 +13,7 @@ from protocol.wire import Head, PeerId
 from sfnode.network import NeighbourInfo, Network
 from sfnode.node.learning_curve import LearningCurve
 from sfnode.node.network_news import NetworkNews
-from sfnode.status import LossSeries, PeerState, RecentRate, Status, StatusDetail, thinned
+from sfnode.status import LossSeries, PeerState, RecentRate, Status, StatusDetail, StepRate, thinned
 from sfnode.storage import best_of
 from sfnode.worker import Trainer, children_bytes
 
@@ -69,7 +69,8 @@ class StatusDetails:
         self._losses = LossSeries()
         self._rows_seen = 0
         self._started_s = trio.current_time()
-        self._steps, self._updates, self._rows = (RecentRate(_PACE_S) for _ in range(3))
+        self._steps = StepRate(_PACE_S)
+        self._updates, self._rows = RecentRate(_PACE_S), RecentRate(_PACE_S)
         self._in, self._out = RecentRate(_TRAFFIC_S), RecentRate(_TRAFFIC_S)
 
     def hear(self, event: Event, node: Node) -> None:
@@ -84,7 +85,7 @@ class StatusDetails:
         self._take_loss(status)
         now_s, run_step = trio.current_time(), node.frontier()
         reached = status.step if status.own_updates else max(status.step, run_step)
-        steps_per_s = self._steps.take(now_s, reached)
+        steps_per_s = self._steps.of(now_s, reached, status)
         updates_per_s = self._updates.take(now_s, status.updates)
         missing = status.catching_up - status.updates
         left, pace = (missing, updates_per_s) if missing > 0 else (status.steps - reached, steps_per_s)

@@ -4,7 +4,7 @@ from sfnode.status.curve_line import sparkline
 from sfnode.status.learning import describe_learning, has_fallen
 from sfnode.status.model_progress import ModelProgress, ModelStage, described_bytes
 from sfnode.status.node_status import Status, last_status, read_status
-from sfnode.status.recent_rate import LossSeries, RecentRate, thinned
+from sfnode.status.recent_rate import LossSeries, RecentRate, StepRate, thinned
 from sfnode.status.status_detail import LossPoint, News, PeerState, StatusDetail
 from sfnode.status.verdict import EXIT_EXCLUDED, EXIT_IDLE, EXIT_NO_PEERS, EXIT_NOT_ADMITTED, judge
 from sfnode.status.wording import (
@@ -38,6 +38,7 @@ __all__ = [
     "RecentRate",
     "Status",
     "StatusDetail",
+    "StepRate",
     "describe_admission",
     "describe_end",
     "describe_evaluations",

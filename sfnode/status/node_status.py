@@ -103,6 +103,11 @@ class Status:
     time: float
     detail: StatusDetail | None = None
 
+    @property
+    def may_contribute(self) -> bool:
+        """It trains, and the run takes its updates."""
+        return self.is_training and self.is_admitted and self.excluded_from is None
+
 
 def read_status(directory: Path) -> Status:
     """The last snapshot of the node that uses ``directory``; OperatorError when none runs or it hangs."""

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
+from sfnode.status.node_status import Status
 from sfnode.status.status_detail import LossPoint
 
 _POINTS_MAX: Final = 128  # twice the width of a sparkline; ten bytes a point in the file
@@ -28,6 +29,19 @@ class RecentRate:
             self._seen.popleft()
         (first_s, first), (last_s, last) = self._seen[0], self._seen[-1]
         return (last - first) / (last_s - first_s) if last_s > first_s else None
+
+
+class StepRate(RecentRate):
+    """Steps per second of a node or a run. Before its first own step a node gets in a second what others did in hours:
+    there is no rate as long as it catches up."""
+
+    def of(self, now_s: float, step: int, status: Status) -> float | None:
+        """The rate after one more look, at which ``step`` is reached; None while the node catches up."""
+        is_new = status.may_contribute and not status.own_updates
+        if is_new or status.catching_up > status.updates:
+            self._seen.clear()
+            return None
+        return self.take(now_s, step)
 
 
 class LossSeries:

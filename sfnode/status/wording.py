@@ -95,7 +95,7 @@ def describe_stage(status: Status) -> str:
     if status.is_finished:
         what = f"finished {status.steps} steps" if status.own_updates or status.is_training else "the run is finished"
         return f"{what}, {describe_end(status)}"
-    if status.is_training and status.is_admitted and status.excluded_from is None:
+    if status.may_contribute:
         return f"step {status.step}/{status.steps}"
     what = "following" if status.is_training else "relaying"
     run_step = max(status.step, status.detail.run_step if status.detail else 0)

@@ -16,11 +16,13 @@ class NodeView:
     Attributes:
         status: the last that could be read; None: none yet.
         trouble: why there is none now: the node has stopped, hangs, or was never there; empty while it reports.
+        is_done: that it has stopped is as it should be: its run is over.
     """
 
     directory: Path
     status: Status | None = None
     trouble: str = ""
+    is_done: bool = False
 
     def warnings(self) -> list[str]:
         """What the operator should know, the worst first; each one a sentence without its full stop."""
@@ -34,11 +36,12 @@ def look(view: NodeView) -> NodeView:
     try:
         return NodeView(directory=view.directory, status=read_status(view.directory))
     except OperatorError as error:
-        return replace(view, trouble=_in_place_of(view, str(error)))
+        return _without_news(view, str(error))
 
 
-def _in_place_of(view: NodeView, error: str) -> str:
+def _without_news(view: NodeView, error: str) -> NodeView:
     """A node that was finished when it was seen last has not failed: it has left."""
-    if view.status is not None and view.status.is_over and error.startswith("no node runs"):
-        return f"the node has finished its run and stopped. Its model: sfnode export --data-dir {view.directory}"
-    return error
+    if view.status is None or not view.status.is_over or not error.startswith("no node runs"):
+        return replace(view, trouble=error)
+    text = f"the node has finished its run and stopped. Its model: sfnode export --data-dir {view.directory}"
+    return replace(view, trouble=text, is_done=True)

@@ -253,7 +253,10 @@ def _warnings_of(views: Sequence[NodeView]) -> Iterator[Text]:
     for view in views:
         for text in view.warnings():
             name = f"{view.directory.name}: " if len(views) > 1 else ""
-            yield Text(f"! {printable(name + text)}", style="bold red" if view.trouble else "yellow")
+            if view.is_done:
+                yield Text(printable(name + text), style="green")
+            else:
+                yield Text(f"! {printable(name + text)}", style="bold red" if view.trouble else "yellow")
 
 
 def _footer() -> Text:

@@ -10,7 +10,7 @@ import pytest
 
 from protocol.schema import from_plain_untrusted
 from sfnode.reporter import counted
-from sfnode.status import RecentRate, Status, progress_line, sparkline, thinned
+from sfnode.status import RecentRate, Status, StepRate, progress_line, sparkline, thinned
 from sfnode.status.wording import own_admission, short_peer
 from tests.support.statuses import DETAIL, PEERS, STATUS
 
@@ -64,6 +64,18 @@ def test_recent_rate__window__forgets_what_is_older() -> None:
     assert [rate.take(float(now), 2.0 * now) for now in range(1, 30)] == [2.0] * 29
     assert [rate.take(float(now), 58.0) for now in range(30, 60)][-1] == 0.0
     assert rate.take(60.0, 1.0) is None  # a counter that fell begins anew
+
+
+def test_step_rate__node_that_catches_up__has_none_before_its_own_steps() -> None:
+    """The film of a late node showed 152.5 steps/s and 1 s left, with a minute to go."""
+    rate = StepRate(10.0)
+    joining = replace(STATUS, own_updates=0, updates=0, catching_up=471)
+    assert rate.of(0.0, 0, joining) is None
+    assert rate.of(1.0, 153, replace(joining, updates=471)) is None
+    assert rate.of(2.0, 164, replace(STATUS, own_updates=9)) is None
+    assert rate.of(3.0, 165, replace(STATUS, own_updates=10)) == 1.0
+    relay = replace(STATUS, is_training=False, own_updates=0)
+    assert [StepRate(10.0).of(0.0, 3, relay), rate.of(4.0, 166, relay)] == [None, 1.0]
 
 
 def test_sparkline__curve__has_its_shape_and_width() -> None:

@@ -78,7 +78,8 @@ def film_of(pictures: Sequence[str]) -> str:
             f"@media (prefers-reduced-motion: no-preference) "
             f"{{ .p{number} {{ animation: p{number} {length_s}s step-end infinite }} }}"
         )
-        bodies.append(f'<g class="p{number}">{picture}</g>')
+        on_top = picture.replace("<svg ", '<svg preserveAspectRatio="xMidYMin" ', 1)
+        bodies.append(f'<g class="p{number}">{on_top}</g>')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">\n<style>\n'
         + "\n".join(styles)

@@ -82,3 +82,9 @@ def test_screen__several_nodes__is_a_row_for_each_and_their_warnings() -> None:
 def test_screen__terminal_without_unicode__gets_ascii() -> None:
     assert "▁" in "".join(lines([view(STATUS)]))
     assert "▁" not in "".join(lines([view(STATUS)], is_ascii=True))
+
+
+def test_screen__node_that_finished_and_left__raises_no_alarm() -> None:
+    done = replace(view(FINISHED, "the node has finished its run and stopped"), is_done=True)
+    assert lines([done])[1] == "the node has finished its run and stopped"
+    assert lines([replace(done, is_done=False)])[1].startswith("! ")

@@ -63,4 +63,5 @@ def test_look__node_that_had_finished__has_not_failed(running: Path) -> None:
     done = NodeView(directory=running.parent / "gone", status=replace(STATUS, is_over=True))
     stopped = Store(done.directory, sign_manifest(small_manifest(), OWNER))
     stopped.close()
-    assert "has finished its run and stopped" in look(done).trouble
+    found = look(done)
+    assert "has finished its run and stopped" in found.trouble and found.is_done
