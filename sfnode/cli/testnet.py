@@ -42,6 +42,7 @@ _PROMPT_MAX = 76
 @click.command()
 @number_option("--nodes", 4, "Start this many nodes, each a process of its own.")
 @number_option("--late", 0, "Start this many more nodes when half of the steps are done.", least=0)
+@number_option("--workers", 1, "Let this many training processes serve the nodes, each with the model in memory.")
 @group(
     "options",
     RunOptions,
@@ -88,6 +89,7 @@ _PROMPT_MAX = 76
 def testnet(
     nodes: int,
     late: int,
+    workers: int,
     options: RunOptions,
     eval_data: str | None,
     folder: Path | None,
@@ -126,6 +128,7 @@ def testnet(
         signed=signed,
         nodes=nodes,
         late_nodes=late,
+        workers=workers,
         training=training,
         timeout_s=timeout_s,
         alone=without_start(signed.manifest) if signed.manifest.method.start_rank else None,

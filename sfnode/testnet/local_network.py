@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -37,6 +38,7 @@ class LocalNetworkConfig:
 
     Attributes:
         nodes, late_nodes: processes at the start, and those that join when half of the steps are done.
+        workers: training processes, each with the model in its memory; the nodes are dealt out to them.
         training: with the file of the run's basis, if it has one; the first node gives it to the others.
         alone: a run on the same model that starts at the model as it is, to compare with; None: this one does.
         shards: a file of examples for each node, in place of that of ``training``; empty: all train on that.
@@ -51,6 +53,7 @@ class LocalNetworkConfig:
     timeout_s: float
     alone: SignedManifest | None = None
     shards: tuple[Path, ...] = ()
+    workers: int = 1
 
 
 @dataclass(slots=True)
@@ -128,41 +131,44 @@ class LocalNetwork:
         self._config = config
         self._watcher = watcher
         self._signed = config.signed
+        self._sockets: list[Path] = []
         self.nodes: list[LocalNode] = []
 
     async def run(self) -> LocalNetworkResult:
         """Start, watch, stop, check. OperatorError when a node does not start."""
         config = self._config
         write_durably(config.folder / RUN_FILE, config.signed.encode())
-        async with worker_process(threads=config.training.threads) as socket:
+        async with AsyncExitStack() as workers:
+            running = [worker_process(threads=config.training.threads) for _ in range(config.workers)]
+            self._sockets = [await workers.enter_async_context(worker) for worker in running]
             started = time.monotonic()
             try:
-                await self._start_all(socket)
-                is_agreed = await self._watch(socket)
+                await self._start_all()
+                is_agreed = await self._watch()
                 seconds = time.monotonic() - started
                 is_stopped = await self._stop_all()
             finally:
                 self._kill_all()
-            return await self._check(socket, is_agreed=is_agreed, is_stopped=is_stopped, seconds=seconds)
+            return await self._check(is_agreed=is_agreed, is_stopped=is_stopped, seconds=seconds)
 
     # --- start --------------------------------------------------------------------------------------------
 
-    async def _start_all(self, socket: Path) -> None:
+    async def _start_all(self) -> None:
         for index in range(self._config.nodes):
-            self._start(socket, f"node{index}", is_late=False)
+            self._start(f"node{index}", is_late=False)
             if index == 0:
                 await self._wait_for_address(self.nodes[0])
 
-    def _start(self, socket: Path, name: str, *, is_late: bool) -> None:
-        process = NodeProcess(self._config.folder / name, self._arguments(socket, is_late=is_late))
+    def _start(self, name: str, *, is_late: bool) -> None:
+        process = NodeProcess(self._config.folder / name, self._arguments(is_late=is_late))
         process.start()
         self.nodes.append(LocalNode(name=name, process=process, is_late=is_late))
 
-    def _arguments(self, socket: Path, *, is_late: bool) -> list[str]:
+    def _arguments(self, *, is_late: bool) -> list[str]:
         training, is_first = self._config.training, not self.nodes
         arguments = ["--listen", "/ip4/127.0.0.1/tcp/0", "--no-mdns"]
         data = self._config.shards[len(self.nodes)] if self._config.shards else training.data
-        arguments += ["--model", str(training.model), "--data", str(data), "--worker-socket", str(socket)]
+        arguments += ["--model", str(training.model), "--data", str(data), "--worker-socket", str(self._next_socket())]
         arguments += ["--device", training.device, "--dtype", training.dtype]
         if training.device_memory is not None:
             arguments += ["--device-memory", str(training.device_memory)]
@@ -179,6 +185,10 @@ class LocalNetwork:
             arguments += ["--neighbours-min", str(min(self._config.nodes - 1, _NEIGHBOURS_MIN))]
         return arguments
 
+    def _next_socket(self) -> Path:
+        """Of the worker of the node that is started now."""
+        return self._sockets[len(self.nodes) % len(self._sockets)]
+
     async def _wait_for_address(self, node: LocalNode) -> None:
         with trio.move_on_after(_START_S):
             while not node.address:
@@ -189,7 +199,7 @@ class LocalNetwork:
 
     # --- watch --------------------------------------------------------------------------------------------
 
-    async def _watch(self, socket: Path) -> bool:
+    async def _watch(self) -> bool:
         """Until the run is over for all nodes, and they are equal; False when the time is up."""
         half = self._signed.manifest.steps // 2
         deadline = trio.current_time() + self._config.timeout_s
@@ -199,7 +209,7 @@ class LocalNetwork:
             is_half_way = max(node.status.step if node.status else 0 for node in self.nodes) >= half
             if is_half_way and len(self.nodes) == self._config.nodes:
                 for index in range(self._config.late_nodes):
-                    self._start(socket, f"late{index}", is_late=True)
+                    self._start(f"late{index}", is_late=True)
             if is_half_way and self._is_agreed():
                 return True
             await trio.sleep(_POLL_S)
@@ -241,13 +251,13 @@ class LocalNetwork:
             if node.process.is_alive:
                 node.process.kill()
 
-    async def _check(self, socket: Path, *, is_agreed: bool, is_stopped: bool, seconds: float) -> LocalNetworkResult:
+    async def _check(self, *, is_agreed: bool, is_stopped: bool, seconds: float) -> LocalNetworkResult:
         """Replay the last node's ledger offline, measure the model before and after, draw the picture."""
         with replayed(self.nodes[-1].process.directory, self._signed.manifest) as replica:
             ledger, state = replica.ledger, replica.coefficients()
         digest = state.digest().hex()
         learnt = await measure(
-            self._signed, self._config.alone, replace(self._config.training, worker_socket=socket), state
+            self._signed, self._config.alone, replace(self._config.training, worker_socket=self._sockets[0]), state
         )
         curve = self._curve(learnt)
         picture = self._config.folder / PICTURE_FILE

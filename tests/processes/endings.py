@@ -94,10 +94,10 @@ class _UnequalTestnet(LocalNetwork):
 
     def __init__(self, config: LocalNetworkConfig, sockets: list[Path]) -> None:
         super().__init__(config, lambda _: None)
-        self._sockets = sockets
+        self._of_nodes = sockets
 
-    def _arguments(self, socket: Path, *, is_late: bool) -> list[str]:
-        return super()._arguments(self._sockets[len(self.nodes)], is_late=is_late)
+    def _next_socket(self) -> Path:
+        return self._of_nodes[len(self.nodes)]
 
 
 def run_testnet(network: UnequalNetwork, folder: Path) -> Ended:
