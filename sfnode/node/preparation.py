@@ -25,7 +25,15 @@ from sfnode.run import (
     joiner_model,
     shared_data,
 )
-from sfnode.storage import IDENTITY_FILE, LOCK_FILE, claim_folder, evaluation_file, size_of_run, training_file
+from sfnode.storage import (
+    IDENTITY_FILE,
+    LOCK_FILE,
+    claim_folder,
+    evaluation_file,
+    size_of_run,
+    training_file,
+    use_key,
+)
 from sfnode.worker import TrainingConfig
 
 
@@ -46,6 +54,8 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
     _claim(data_dir, reporter)
     basis = await find_basis(manifest, options.source, data_dir, reporter)
     is_training = training is not None
+    if options.key is not None:
+        use_key(data_dir / IDENTITY_FILE, options.key.expanduser())
     seed = await node_seed(manifest, data_dir / IDENTITY_FILE, is_training=is_training, reporter=reporter)
     if invitation := options.invite or options.source.bootstrap.invitation:
         claim_invitation(manifest, invitation, seed, data_dir)

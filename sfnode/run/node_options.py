@@ -142,6 +142,7 @@ class JoinOptions:
 
     Attributes:
         invite: an invitation as text.
+        key: file of the node's key; None: that in its data directory.
         is_relay: store, serve and flood, but do not train.
         web: HOST:PORT to serve the node's page at; None: no page.
         metrics: HOST:PORT for Prometheus; None: nowhere.
@@ -155,6 +156,7 @@ class JoinOptions:
     sharing: SharingOptions = field(default_factory=SharingOptions)
     limits: LimitOptions = field(default_factory=LimitOptions)
     invite: str | None = None
+    key: Path | None = None
     is_relay: bool = False
     web: str | None = None
     metrics: str | None = None

@@ -5,7 +5,15 @@ from sfnode.storage.data_files import EMBEDDED, data_spec, evaluation_file, loca
 from sfnode.storage.end_file import describe_last_end, expect_end, write_end
 from sfnode.storage.evaluations import EvaluatedStep, best_of, has_become_worse, read_evaluations, write_evaluations
 from sfnode.storage.files import HeldFile, describe_os_error, read_bytes, sync_folder, write_durably, write_json
-from sfnode.storage.identity import IDENTITY_FILE, load_identity, load_or_create_seed, load_seed, store_seed
+from sfnode.storage.identity import (
+    IDENTITY_FILE,
+    in_use,
+    load_identity,
+    load_or_create_seed,
+    load_seed,
+    store_seed,
+    use_key,
+)
 from sfnode.storage.log_export_import import LogSummary, Tell, export_log, import_log
 from sfnode.storage.private_folder import check_folder, claim_folder, is_open_to_others
 from sfnode.storage.run_size import size_of_run
@@ -66,6 +74,8 @@ __all__ = [
     "EvaluatedStep",
     "HeldFile",
     "IDENTITY_FILE",
+    "in_use",
+    "use_key",
     "LEDGER_FILE",
     "LOCK_FILE",
     "LogSummary",

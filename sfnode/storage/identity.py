@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from protocol.crypto import KEY_BYTES, Signer
@@ -43,6 +46,40 @@ def store_seed(path: Path, seed: bytes) -> None:
     """Write the key, mode 0600, durably. There must be none at ``path``: a key is never overwritten."""
     assert not path.exists()
     write_durably(path, seed.hex().encode("ascii") + b"\n", mode=0o600)
+
+
+def use_key(path: Path, key: Path) -> None:
+    """Let the node whose key is ``path`` use the one in ``key``, which stays where it is: ``path`` becomes a link.
+
+    OperatorError where ``key`` holds none, or ``path`` is another one.
+    """
+    signer = load_identity(key)
+    if path.exists():
+        if (held := load_identity(path).author) != signer.author:
+            raise OperatorError(
+                f"--key {key} is the key of {signer.author.hex()}, but this node is {held.hex()} ({path}). Leave --key "
+                "out, or use another --data-dir"
+            )
+        return
+    path.unlink(missing_ok=True)  # a link to where the key once was
+    path.symlink_to(key.resolve())
+
+
+@contextmanager
+def in_use(path: Path) -> Iterator[None]:
+    """No other node of this machine uses the key in ``path`` while the body runs; OperatorError where one does."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise OperatorError(
+                f"another node of this machine runs with the key in {path.resolve()}. Two nodes with one key void each "
+                "other's updates: give each its own (sfnode id new --out FILE)"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _read_secret(path: Path) -> bytes:

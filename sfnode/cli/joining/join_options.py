@@ -250,6 +250,12 @@ join_options = group(
         "--invite",
         help="Use this invitation to the run, where the string to join has none in it.",
     ),
+    click.option(
+        "--key",
+        type=FilePath,
+        help="Use the key in this file, which stays there: the data directory gets a link to it.  [default: a key in "
+        "the data directory, made at the first start]",
+    ),
     _training_options,
     device_options,
     _network_options,

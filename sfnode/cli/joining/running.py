@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +33,7 @@ from sfnode.run import (
     string_for_others,
     write_node_file,
 )
-from sfnode.storage import forget_stop, is_asked_to_stop, is_locked
+from sfnode.storage import IDENTITY_FILE, forget_stop, in_use, is_asked_to_stop, is_locked
 from sfnode.worker_protocol import free_memory
 
 _LOOK_S: Final = 0.5
@@ -65,12 +66,18 @@ async def _run_until_stopped(options: JoinOptions, given: frozenset[str], report
         nursery.start_soon(_stop_on_request, nursery.cancel_scope, directory, reporter)
         config = await prepare(signed, told.options, reporter)
         daemon = Daemon(config, reporter)
-        async with (
-            page_served(daemon, told.options.web),
-            metrics_served(config.data_dir, told.options.metrics, reporter),
-        ):
-            await _run(daemon, told, life)
+        with _key_in_use(config.data_dir):
+            async with (
+                page_served(daemon, told.options.web),
+                metrics_served(config.data_dir, told.options.metrics, reporter),
+            ):
+                await _run(daemon, told, life)
         nursery.cancel_scope.cancel()
+
+
+def _key_in_use(directory: Path) -> AbstractContextManager[None]:
+    """No other directory's node may have the key. One on this directory may: the daemon says that it is in use."""
+    return nullcontext() if is_locked(directory) else in_use(directory / IDENTITY_FILE)
 
 
 def _tell_string(options: JoinOptions, reporter: Reporter) -> None:

@@ -31,7 +31,7 @@ from sfnode.run import (
 from sfnode.storage import EMBEDDED
 
 # Needed once and then kept elsewhere in the directory, or the directory itself, or secret, or about a single start.
-_NOT_REMEMBERED: Final = frozenset({"run", "basis", "data-dir", "invite", "exit-when-finished"})
+_NOT_REMEMBERED: Final = frozenset({"run", "basis", "data-dir", "invite", "key", "exit-when-finished"})
 _BOOTSTRAP: Final = "bootstrap"
 _FILES: Final = frozenset({"data", "eval-data", "worker-socket"})
 _MODEL: Final = "model"
