@@ -44,7 +44,7 @@ class HardKill:
         self.seen.append(node.name)
 
 
-def test_32_processes__real_model_on_four_workers__hard_kill_and_late_joiners__equal_bits(tmp_path: Path) -> None:
+def test_32_processes__real_model_hard_kill_and_late_joiners__end_with_equal_bits(tmp_path: Path) -> None:
     try:
         resolve_model(MODEL)
     except OperatorError as error:
