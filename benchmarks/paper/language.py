@@ -1,0 +1,89 @@
+"""A language model as the rivals see it: one flat vector of what is trained, each client's batches, and a judge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from peft import LoraConfig, inject_adapter_in_model
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from benchmarks.learn.plain import LORA_ALPHA, LORA_RANK, Measured, mean_loss, measure
+from sfnode.training.task import Example, TaskData
+
+_TARGETS = ("q_proj", "v_proj")  # the paper's accounting of LoRA counts these two
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataShards:
+    """Which training examples each client has, int64 arrays of places."""
+
+    places: tuple[np.ndarray, ...]
+
+    @classmethod
+    def alike(cls, labels: Sequence[int], count: int, seed: int) -> DataShards:
+        """Dealt out at random."""
+        order = np.random.default_rng(seed).permutation(len(labels))
+        return cls(places=tuple(np.sort(order[client::count]) for client in range(count)))
+
+    @classmethod
+    def skewed(cls, labels: Sequence[int], count: int, seed: int, alpha: float = 0.1) -> DataShards:
+        """Each label's examples dealt out by a Dirichlet draw (Hsu, Qi & Brown 2019); nobody goes without any."""
+        generator = np.random.default_rng(seed)
+        dealt: list[list[int]] = [[place] for place in range(count)]
+        held = np.array(labels)[count:]
+        for label in np.unique(held):
+            of_label = generator.permutation(np.flatnonzero(held == label)) + count
+            ends = np.cumsum(generator.dirichlet([alpha] * count))[:-1] * len(of_label)
+            for client, part in enumerate(np.split(of_label, ends.astype(int))):
+                dealt[client] += part.tolist()
+        return cls(places=tuple(np.sort(np.array(each)) for each in dealt))
+
+
+class Language:
+    """A `Problem` on a model: all its weights, or a LoRA adapter of the usual size, as one fp32 vector."""
+
+    def __init__(
+        self, model: PreTrainedModel, data: TaskData, shards: DataShards, *, rows: int, seed: int, is_lora: bool
+    ) -> None:
+        if is_lora:
+            torch.manual_seed(seed)  # the adapter's first matrix
+            inject_adapter_in_model(LoraConfig(r=LORA_RANK, lora_alpha=LORA_ALPHA, target_modules=[*_TARGETS]), model)
+        else:
+            model.requires_grad_(True)
+        self._model, self._data, self._shards = model, data, shards
+        self._rows, self._seed = rows, seed
+        self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+    def start(self) -> Tensor:
+        """Where all clients begin, fp32[p]."""
+        return nn.utils.parameters_to_vector(self._trained).detach().clone()
+
+    def gradient(self, client: int, weights: Tensor, step: int) -> Tensor:
+        """As `Problem` has it."""
+        self._put(weights)
+        loss = mean_loss(self._model, self._batch(client, step), self._data)
+        return torch.cat([each.flatten() for each in torch.autograd.grad(loss, self._trained)])
+
+    @torch.inference_mode()
+    def loss(self, client: int, weights: Tensor, step: int) -> float:
+        """As `Problem` has it."""
+        self._put(weights)
+        return float(mean_loss(self._model, self._batch(client, step), self._data))
+
+    def judged(self, weights: Tensor, rows: int) -> Measured:
+        """Accuracy and loss on the first ``rows`` examples that nobody trains on."""
+        self._put(weights)
+        return measure(self._model, self._data, rows)
+
+    def _put(self, weights: Tensor) -> None:
+        with torch.no_grad():
+            nn.utils.vector_to_parameters(weights, self._trained)
+
+    def _batch(self, client: int, step: int) -> list[Example]:
+        places = self._shards.places[client]
+        chosen = np.random.default_rng([self._seed, client, step]).integers(len(places), size=self._rows)
+        return [self._data.examples[places[each]] for each in chosen.tolist()]

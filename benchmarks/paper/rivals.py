@@ -1,0 +1,215 @@
+"""The update rules that SeedFlood is compared with, each as its authors wrote it, on one flat vector for each client.
+
+A rule knows neither models nor data: it asks a `Problem` for gradients or losses. So the very rule that trains a
+language model is checked on a quadratic whose answer is known. Shapes: n clients, p parameters; `weights_NP` is fp32
+[n, p], a row for each client.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from benchmarks.graphs import Edges
+
+FP32_BYTES = 4
+INDEX_BYTES = 8  # of a coordinate that top-k has chosen: int64, as the paper's figures have it
+
+
+class Problem(Protocol):
+    """What the clients minimise together: the mean of their losses."""
+
+    def gradient(self, client: int, weights: Tensor, step: int) -> Tensor:
+        """Of the client's loss on its batch of the step, fp32[p]."""
+
+    def loss(self, client: int, weights: Tensor, step: int) -> float:
+        """On the same batch, by forward passes alone."""
+
+
+def metropolis(edges: Edges, count: int) -> Tensor:
+    """Mixing weights fp32[n, n], symmetric and doubly stochastic: 1 / (1 + the larger degree) over an edge, the rest
+    stays (Xiao, Boyd & Kim 2007)."""
+    degrees = [sum(node in edge for edge in edges) for node in range(count)]
+    mixing = torch.zeros(count, count)
+    for one, other in edges:
+        mixing[one, other] = mixing[other, one] = 1 / (1 + max(degrees[one], degrees[other]))
+    return mixing + torch.diag(1 - mixing.sum(dim=1))
+
+
+def zeroth_order(problem: Problem, client: int, weights: Tensor, step: int, epsilon: float) -> Tensor:
+    """The client's SPSA estimate g z of its gradient, fp32[p], with a normal z of its own (MeZO, algorithm 1)."""
+    seed = (step << 16 | client) & 0x7FFFFFFF
+    z = torch.empty_like(weights).normal_(generator=torch.Generator().manual_seed(seed))
+    plus, minus = (problem.loss(client, weights + sign * epsilon * z, step) for sign in (1, -1))
+    return z * ((plus - minus) / (2 * epsilon))
+
+
+class Rival(ABC):
+    """One method: every client's weights, and what a step does to them.
+
+    Attributes:
+        weights_NP: of all clients.
+        sent_bytes: over one edge in one direction so far: payload alone, no framing.
+    """
+
+    def __init__(self, problem: Problem, start: Tensor, count: int, rate: float) -> None:
+        self.weights_NP = start.repeat(count, 1)
+        self.sent_bytes = 0.0
+        self._problem, self._rate = problem, rate
+
+    @property
+    def count(self) -> int:
+        """Of clients."""
+        return len(self.weights_NP)
+
+    @abstractmethod
+    def step(self, number: int) -> None:
+        """All clients make step ``number``, and tell each other."""
+
+    def mean(self) -> Tensor:
+        """The model that is judged: the mean of the clients' weights, fp32[p]."""
+        return self.weights_NP.mean(dim=0)
+
+    def disagreement(self) -> float:
+        """Root mean square distance of the clients' weights from their mean."""
+        return float((self.weights_NP - self.mean()).square().sum(dim=1).mean().sqrt())
+
+
+class Dsgd(Rival):
+    """Decentralised SGD (Lian et al. 2017, algorithm 1): a gradient step each, then the mean over the neighbours."""
+
+    def __init__(self, problem: Problem, start: Tensor, mixing: Tensor, rate: float) -> None:
+        super().__init__(problem, start, len(mixing), rate)
+        self._mixing = mixing
+
+    def step(self, number: int) -> None:
+        """x_i <- sum over j of W_ij (x_j - rate g_j)."""
+        self._move(number)
+        self.weights_NP = self._mixing @ self.weights_NP
+        self.sent_bytes += FP32_BYTES * self.weights_NP.shape[1]
+
+    def _move(self, number: int) -> None:
+        for client, weights in enumerate(self.weights_NP):
+            weights.sub_(self._rate * self._gradient(client, weights, number))
+
+    def _gradient(self, client: int, weights: Tensor, number: int) -> Tensor:
+        return self._problem.gradient(client, weights, number)
+
+
+class Dzsgd(Dsgd):
+    """The same with each client's zeroth-order estimate in place of its gradient: gossip of what MeZO gives."""
+
+    def __init__(self, problem: Problem, start: Tensor, mixing: Tensor, rate: float, epsilon: float = 1e-3) -> None:
+        super().__init__(problem, start, mixing, rate)
+        self._epsilon = epsilon
+
+    def _gradient(self, client: int, weights: Tensor, number: int) -> Tensor:
+        return zeroth_order(self._problem, client, weights, number, self._epsilon)
+
+
+class ChocoSgd(Dsgd):
+    """ChocoSGD (Koloskova, Stich & Jaggi 2019, algorithm 2) with top-k: what is not sent stays in the difference.
+
+    ``share`` of the coordinates are sent; ``consensus`` is the step towards the neighbours' public copies.
+    """
+
+    def __init__(
+        self, problem: Problem, start: Tensor, mixing: Tensor, rate: float, share: float = 0.01, consensus: float = 0.4
+    ) -> None:
+        super().__init__(problem, start, mixing, rate)
+        self._sent = max(1, int(share * len(start)))
+        self._consensus = consensus
+        self._public_NP = self.weights_NP.clone()  # all start alike, so every copy is known
+
+    def step(self, number: int) -> None:
+        """x_i <- x_i - rate g_i; x^_i += top_k(x_i - x^_i); x_i += consensus sum of W_ij (x^_j - x^_i)."""
+        self._move(number)
+        for public, weights in zip(self._public_NP, self.weights_NP, strict=True):
+            missing = weights - public
+            chosen = missing.abs().topk(self._sent, sorted=False).indices
+            public[chosen] += missing[chosen]
+        self.weights_NP += self._consensus * (self._mixing @ self._public_NP - self._public_NP)
+        self.sent_bytes += (FP32_BYTES + INDEX_BYTES) * self._sent
+
+
+class DiLoCo(Rival):
+    """DiLoCo (Douillard et al. 2023, algorithm 1): H steps of AdamW each, then Nesterov on the mean of what changed.
+
+    The mean is exact, as an all-reduce gives it; its bytes are those of one exchange of all weights.
+    """
+
+    def __init__(
+        self, problem: Problem, start: Tensor, count: int, rate: float, inner: int = 16, outer_rate: float = 0.7
+    ) -> None:
+        super().__init__(problem, start, count, rate)
+        self._shared, self._momentum = start.clone(), torch.zeros_like(start)
+        self._adams = [Adam(len(start), rate) for _ in range(count)]
+        self._inner, self._outer_rate = inner, outer_rate
+
+    def step(self, number: int) -> None:
+        """An inner step of each client; an outer one after every H of them."""
+        for client, (weights, adam) in enumerate(zip(self.weights_NP, self._adams, strict=True)):
+            weights.sub_(adam.direction(self._problem.gradient(client, weights, number)))
+        if (number + 1) % self._inner:
+            return
+        change = self._shared - self.mean()
+        self._momentum = 0.9 * self._momentum + change
+        self._shared = self._shared - self._outer_rate * (change + 0.9 * self._momentum)
+        self.weights_NP = self._shared.repeat(self.count, 1)
+        self.sent_bytes += FP32_BYTES * len(change)
+
+
+class Central(Rival):
+    """One model that sees all clients' batches: what no network can beat. Nothing is sent."""
+
+    def __init__(self, problem: Problem, start: Tensor, count: int, rate: float) -> None:
+        super().__init__(problem, start, 1, rate)
+        self._clients, self._adam = count, Adam(len(start), rate)
+
+    def step(self, number: int) -> None:
+        """AdamW (Loshchilov & Hutter 2019) on the mean gradient."""
+        gradients = [self._problem.gradient(client, self.mean(), number) for client in range(self._clients)]
+        self.weights_NP -= self._adam.direction(torch.stack(gradients).mean(dim=0))
+
+
+class CentralMezo(Central):
+    """MeZO (Malladi et al. 2023) on all clients' batches together: one direction a step."""
+
+    def step(self, number: int) -> None:
+        """x <- x - rate g z, with g from the mean loss of all batches."""
+        estimate = zeroth_order(_MeanLoss(self._problem, self._clients), 0, self.mean(), number, 1e-3)
+        self.weights_NP -= self._rate * estimate
+
+
+class _MeanLoss:
+    """All clients as one."""
+
+    def __init__(self, problem: Problem, count: int) -> None:
+        self._problem, self._count = problem, count
+
+    def gradient(self, client: int, weights: Tensor, step: int) -> Tensor:
+        """Not asked for."""
+        raise NotImplementedError
+
+    def loss(self, client: int, weights: Tensor, step: int) -> float:
+        """The mean over all clients."""
+        return sum(self._problem.loss(each, weights, step) for each in range(self._count)) / self._count
+
+
+class Adam:
+    """AdamW without weight decay: the moments of one vector."""
+
+    def __init__(self, size: int, rate: float) -> None:
+        self._mean, self._square = torch.zeros(size), torch.zeros(size)
+        self._rate, self._steps = rate, 0
+
+    def direction(self, gradient: Tensor) -> Tensor:
+        """What to subtract from the weights, fp32[p]."""
+        self._steps += 1
+        self._mean.lerp_(gradient, 0.1)
+        self._square.lerp_(gradient.square(), 0.001)
+        mean, square = self._mean / (1 - 0.9**self._steps), self._square / (1 - 0.999**self._steps)
+        return self._rate * mean / (square.sqrt() + 1e-8)

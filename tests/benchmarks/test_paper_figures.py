@@ -1,0 +1,81 @@
+"""The laboratory's figures that need no training: bytes by formula, consensus, and the page that shows them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.learn.page import fill
+from benchmarks.paper.__main__ import main
+from benchmarks.paper.accounting import accounts
+from benchmarks.paper.consensus import consensus
+from benchmarks.paper.contest import OURS, SEEDFLOOD, Curve
+from benchmarks.paper.language import DataShards
+from benchmarks.paper.rival_tables import RivalCurves, described, parts, picture
+from benchmarks.paper.runs import best
+from tests import REPOSITORY
+
+LABELS = [0, 1] * 200
+
+
+def test_accounts__papers_setting__gives_the_papers_figures() -> None:
+    for account in accounts(b"r" * 110):
+        assert account.paper is None or account.counted == pytest.approx(account.paper, rel=0.005), account
+
+
+def test_consensus__ring_of_16__floods_in_eight_rounds_and_gossips_for_many() -> None:
+    found = consensus("ring", 16)
+    assert found.flood_rounds == 8 and found.flood[-1] == 0.0 and found.flood[0] == 15 / 16
+    assert found.gossip_rounds > 4 * found.flood_rounds
+    # one round by hand: a third each of 1 at three places, mean 1/16
+    assert found.gossip[1] == pytest.approx(((3 / 9 - 1 / 16) / (1 - 1 / 16)) ** 0.5)
+
+
+def test_shards__alike_and_skewed__deal_every_example_once() -> None:
+    alike, skewed = DataShards.alike(LABELS, 16, 3), DataShards.skewed(LABELS, 16, 3)
+    for shards in (alike, skewed):
+        assert sorted(place for each in shards.places for place in each) == list(range(400))
+        assert min(map(len, shards.places)) >= 1
+
+    def lopsided(shards: DataShards) -> float:
+        shares = [sum(LABELS[place] for place in each.tolist()) / len(each) for each in shards.places]
+        return max(abs(float(share) - 0.5) for share in shares)
+
+    assert lopsided(skewed) > 0.4 > lopsided(alike)
+
+
+def test_best__loss_that_is_not_a_number__is_never_taken() -> None:
+    assert best({0.1: float("nan"), 0.2: 2.0, 0.3: 1.0}) == 0.3
+    assert best({}) is None
+
+
+def compared(name: str, sent: float) -> RivalCurves:
+    curve = Curve(steps=[0, 8], accuracy=[0.5, 0.7], loss=[2.0, 0.6], sent_bytes=[0.0, sent], disagreement=0.1)
+    return RivalCurves(name=name, task="sst2", rate=0.1, grid={"0.1": 0.6, "0.3": 0.9}, curves=[curve])
+
+
+def test_page__figures__stand_in_the_tables_and_the_picture() -> None:
+    found = [compared("DSGD", 2.5e9), compared(SEEDFLOOD, 14_080), compared(OURS, 1_984), compared("AdamW, central", 0)]
+    page = parts(found, accounts(b"r" * 110), [consensus("ring", 16)])
+    assert "| ring | 16 | 8 | 70 |" in page["consensus"]
+    assert "| DSGD | 8 | 2.5 GB | 70.0 % (70.0) | 70.0 % | 0.600 | 0.1 |" in page["rivals"]
+    assert "| SeedFlood | **0.1**: 0.600, 0.3: 0.900 |" in page["rates"]
+    drawn = picture(found)
+    assert drawn.count("<polyline") >= 3 and "AdamW, central" in drawn and "10 kB" in drawn
+    assert described(999) == "999 B" and described(1.5e13) == "15 TB"
+    committed = (REPOSITORY / "docs" / "paper.md").read_text("utf-8")
+    assert fill(committed, page) != committed
+
+
+def test_command__quick__plays_each_method_once(shared_folder: Path, tmp_path: Path) -> None:
+    arguments = ["--quick", "--jobs", "1", "--work", str(tmp_path), "--only", f"ChocoSGD-LoRA,{SEEDFLOOD}"]
+    arguments += ["--data", str(shared_folder / "data"), "--models", str(shared_folder / "models")]
+    outcome: Any = CliRunner().invoke(main, arguments)
+    assert outcome.exit_code == 0, outcome.output
+    assert len(re.findall(r"^\| (?:ChocoSGD-LoRA|SeedFlood) \| 4 \|", outcome.stdout, re.MULTILINE)) == 2
+    unknown: Any = CliRunner().invoke(main, ["--only", "DSGDD"])
+    assert unknown.exit_code == 1 and "'DSGDD' is not known" in unknown.output
