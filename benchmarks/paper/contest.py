@@ -50,13 +50,13 @@ _OURS: Final = 16  # it starts near its end
 ENTRIES: Final[Mapping[str, Entry]] = {
     "DSGD": Entry(rates=(0.001, 0.003, 0.01, 0.03), steps=_FIRST, make=Dsgd),
     "ChocoSGD": Entry(rates=(0.001, 0.003, 0.01, 0.03), steps=_FIRST, make=ChocoSgd),
-    "DSGD-LoRA": Entry(rates=(0.1, 0.3, 1.0, 3.0), steps=_FIRST, make=Dsgd, is_lora=True),
-    "ChocoSGD-LoRA": Entry(rates=(0.1, 0.3, 1.0, 3.0), steps=_FIRST, make=ChocoSgd, is_lora=True),
+    "DSGD-LoRA": Entry(rates=(0.03, 0.1, 0.3, 1.0, 3.0), steps=_FIRST, make=Dsgd, is_lora=True),
+    "ChocoSGD-LoRA": Entry(rates=(0.03, 0.1, 0.3, 1.0, 3.0), steps=_FIRST, make=ChocoSgd, is_lora=True),
     "DiLoCo": Entry(
         rates=(1e-4, 3e-4, 1e-3), steps=_FIRST, make=lambda p, start, w, rate: DiLoCo(p, start, len(w), rate)
     ),
     "AdamW, central": Entry(
-        rates=(1e-4, 3e-4, 1e-3), steps=_FIRST, make=lambda p, start, w, rate: Central(p, start, len(w), rate)
+        rates=(1e-4, 3e-4, 1e-3, 3e-3), steps=_FIRST, make=lambda p, start, w, rate: Central(p, start, len(w), rate)
     ),
     "DZSGD": Entry(rates=(1e-4, 3e-4, 1e-3), steps=_ZEROTH, make=Dzsgd),
     "DZSGD-LoRA": Entry(rates=(0.01, 0.03, 0.1, 0.3), steps=_ZEROTH, make=Dzsgd, is_lora=True),
