@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, replace
+from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from benchmarks.learn.comparison import Compared
 from benchmarks.learn.curves import Job, Point, play
 from benchmarks.learn.problems import MODEL, TASKS, Folders
 from benchmarks.learn.trials import NetworkTrial
-from benchmarks.paper.flood import FloodTrial, play_flood
+from benchmarks.paper.conditions import main, write
+from benchmarks.paper.flooding import FloodTrial, play_flood
 from benchmarks.paper.worlds import dealt, delays
+from protocol.errors import OperatorError
 from sfnode.demo import data_file, model_folder
 
 TASK = replace(TASKS["sst2"], test_rows=24)
@@ -85,3 +92,27 @@ def test_dealt__low_alpha__most_of_a_clients_examples_are_of_one_label() -> None
     ]
     assert means[0] > 0.85
     assert means[1] < 0.6
+
+
+def test_command__quick__fills_the_page_and_keeps_results_and_pictures(folders: Folders, tmp_path: Path) -> None:
+    names = ("rank", "delay", "clients", "breaks")
+    page = tmp_path / "paper.md"
+    page.write_text("".join(f"<!-- measured: {name} -->\n<!-- end -->\n" for name in names), "utf-8")
+    arguments = ["--data", str(folders.data), "--models", str(folders.models), "--work", str(tmp_path / "work")]
+    found = CliRunner().invoke(main, [*arguments, "--quick", "--jobs", "1", "--write", str(tmp_path)])
+    assert found.exit_code == 0, found.output
+    written = page.read_text("utf-8")
+    assert "| rank 128 |" in written and "| k = 1, grid |" in written
+    assert "| 64 clients |" in written and "| shards skewed, k = 1 |" in written
+    assert sorted(json.loads((tmp_path / "paper/conditions.json").read_text("utf-8"))) == sorted(names)
+    for name in names[:3]:
+        ElementTree.fromstring((tmp_path / f"paper/{name}.svg").read_text("utf-8"))
+
+
+def test_write__page_without_marks__says_which_and_writes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "paper.md").write_text("no marks\n", "utf-8")
+    curve = (Point(step=0, rows=0, accuracy=0.5, loss=1.0), Point(step=1, rows=8, accuracy=0.6, loss=0.9))
+    one = [Compared(task="sst2", name="any", rate=1e-3, tried={}, curves=(curve,))]
+    with pytest.raises(OperatorError, match="0 places for rank; it needs the marks rank, breaks"):
+        write({"rank": one, "breaks": one}, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["paper.md"]

@@ -45,7 +45,7 @@ class FloodTrial(NetworkTrial):
     alpha: float | None = None
 
 
-class Flood:
+class FloodedClients:
     """All clients of a run, each with the updates that have reached it by now, on one model."""
 
     def __init__(
@@ -121,5 +121,5 @@ def play_flood(job: Job, folders: Folders) -> list[Point]:
 def _begin(job: Job, folders: Folders) -> Training:
     assert isinstance(job.recipe, FloodTrial)
     data, model = read(folders, job.model, job.task, is_test=job.is_test), load(folders, job.model)
-    flood = Flood(job.recipe, job.task, data, model, rate=job.rate, seed=job.seed)
+    flood = FloodedClients(job.recipe, job.task, data, model, rate=job.rate, seed=job.seed)
     return flood.train(), flood.measure
