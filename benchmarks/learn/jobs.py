@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T", bound="DataclassInstance")
+Player = Callable[[Job, Folders], list[Point]]
 
 _DIGEST_LETTERS = 12
 
@@ -39,10 +40,11 @@ class Curves:
         folders: of data and models.
         kept: folder of curves on disk.
         processes: how many compute at once.
+        player: computes a curve; None: `play`. A function of a module, so that other processes find it.
     """
 
-    def __init__(self, folders: Folders, kept: Path, processes: int) -> None:
-        self._play = partial(_kept_or_played, folders=folders, kept=kept)
+    def __init__(self, folders: Folders, kept: Path, processes: int, player: Player | None = None) -> None:
+        self._play = partial(_kept_or_played, folders=folders, kept=kept, player=player)
         self._kept, self._processes = kept, processes
         kept.mkdir(parents=True, exist_ok=True)
 
@@ -67,14 +69,14 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def _kept_or_played(job: Job, *, folders: Folders, kept: Path) -> list[Point]:
+def _kept_or_played(job: Job, *, folders: Folders, kept: Path, player: Player | None) -> list[Point]:
     description = _describe(job)
     path = kept / f"{_as_name(job.title)}-{_digest(description)}.json"
     if path.exists():
         return [Point(**point) for point in json.loads(path.read_text("utf-8"))["points"]]
     watch = Stopwatch()
     with watch.part(job.name):
-        points = play(job, folders)
+        points = (player or play)(job, folders)
     say(f"{job.title}: {watch.total:,.0f} s of computing")
     _write(path, {"job": description, "cpu_s": round(watch.total, 1), "points": [asdict(point) for point in points]})
     return points

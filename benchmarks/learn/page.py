@@ -65,7 +65,7 @@ def _courses(results: Results) -> list[str]:
         ]
         of_model = f": the model alone has {_percent(alone[0].accuracy)} (loss {alone[0].loss:.2f})" if alone else ""
         lines += ["", f"**{task_title(task)}**{of_model}.", ""]
-        lines += _table(("", "rate", "forward rows: accuracy in % (loss)", "ends", "of LoRA's best gain"), rows)
+        lines += table(("", "rate", "forward rows: accuracy in % (loss)", "ends", "of LoRA's best gain"), rows)
         lines += ["", f"![{task_title(task)}: accuracy against forward rows](learning/real-{task}.svg)"]
     return lines
 
@@ -102,7 +102,7 @@ def _dimensions(results: Results) -> list[str]:
     ]
     if not rows:
         return []
-    lines = ["", *_table(("task", "basis", "numbers that matter", "effective dimension"), rows)]
+    lines = ["", *table(("task", "basis", "numbers that matter", "effective dimension"), rows)]
     for task, found in results.dimensions.items():
         if found:
             heads = (f"a step on {task_title(task)}", *(f"{basis} basis" for basis in found))
@@ -110,13 +110,13 @@ def _dimensions(results: Results) -> list[str]:
                 (name, *(_percent(each.captured[name]) for each in found.values()))
                 for name in next(iter(found.values())).captured
             ]
-            lines += ["", *_table(heads, designs)]
+            lines += ["", *table(heads, designs)]
     return lines
 
 
 def _noise(results: Results) -> list[str]:
     rows = [(task_title(task), f"{noise.all:.1f}", f"{noise.linear:.1f}") for task, noise in results.noise.items()]
-    return _table(("task", "all parameters", "linear layers' weights"), rows)
+    return table(("task", "all parameters", "linear layers' weights"), rows)
 
 
 def _reach(results: Results) -> list[str]:
@@ -136,7 +136,7 @@ def _reach(results: Results) -> list[str]:
             "at the end",
             "after rows",
         )
-        lines += [*_table(heads, rows), ""]
+        lines += [*table(heads, rows), ""]
     return lines[:-1]
 
 
@@ -162,7 +162,7 @@ def _rates(results: Results) -> list[str]:
     tasks = dict.fromkeys(each.task for each in results.compared)
     found = {(each.name, each.task): each for each in results.compared}
     rows = [(name, *(_tried(found[name, task]) if (name, task) in found else "-" for task in tasks)) for name in names]
-    return _table(("", *map(task_title, tasks)), rows)
+    return table(("", *map(task_title, tasks)), rows)
 
 
 def _tried(compared: Compared) -> str:
@@ -179,7 +179,7 @@ def _clients(scaled: Sequence[Scaled], goal: float | None) -> list[str]:
         return ["Not measured."]
     rows = [_clients_row(each, goal) for each in scaled]
     heads = ("clients", "rate", f"steps to {_percent(goal)}", "each seed", "rows of all", "best", "last", "last loss")
-    return _table(heads, rows)
+    return table(heads, rows)
 
 
 def _clients_row(scaled: Scaled, goal: float) -> Row:
@@ -212,7 +212,7 @@ def _ends(compared: Sequence[Compared]) -> list[str]:
     ]
     if not rows:
         return ["Not measured."]
-    return _table(("task", "", "start", "end", "loss from - to", "forward rows"), rows)
+    return table(("task", "", "start", "end", "loss from - to", "forward rows"), rows)
 
 
 def _losses(curves: Sequence[Sequence[Point]]) -> str:
@@ -236,7 +236,8 @@ def _percent(share: float, unit: str = " %") -> str:
     return f"{100 * share:.1f}{unit}"
 
 
-def _table(heads: Row, rows: Sequence[Row]) -> list[str]:
+def table(heads: Row, rows: Sequence[Row]) -> list[str]:
+    """Lines of Markdown."""
     return [_line(heads), _line(["---"] * len(heads)), *(_line(row) for row in rows)]
 
 

@@ -1,0 +1,187 @@
+"""Where SeedFlood holds and where it breaks: rank and refresh, late delivery, more clients, uneven or few examples.
+
+    python -m benchmarks.paper.conditions --write docs
+
+Sixteen clients teach SST-2 to a model of four million parameters. Curves are kept on disk as soon as they are computed,
+so the command can be stopped and called again. Some forty minutes on two idle cores.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import click
+
+from benchmarks.learn.comparison import Compared, compare
+from benchmarks.learn.jobs import Curves
+from benchmarks.learn.page import fill
+from benchmarks.learn.problems import SMALL, TASKS, Folders
+from benchmarks.learn.recipes import SMALL_STUDY, Study
+from benchmarks.measures import report
+from benchmarks.paper.conditions_page import draw, tables
+from benchmarks.paper.flooding import FloodTrial, play_flood
+from protocol.errors import OperatorError
+
+_SHARED = Path(__file__).resolve().parents[3] / "shared"
+_QUICK_ROWS, _QUICK_STEPS, _QUICK_CLIENTS = 16, 1, 3
+
+Recipes = Mapping[str, FloodTrial]
+Found = Mapping[str, Sequence[Compared]]
+
+PAPERS = FloodTrial(  # SubCGE as the paper has it
+    steps=48,
+    tune_steps=24,
+    rates=(1e-4, 3e-4, 1e-3),
+    rows=8,
+    rank=32,
+    core="canonical",
+    scalar="raw",
+    directions=1,
+    schedule="constant",
+    clients=16,
+)
+OURS = FloodTrial(  # what an owner gets who says nothing, but for the rows
+    steps=16,
+    tune_steps=16,
+    rates=(),
+    rows=8,
+    rank=1,
+    basis="forward",
+    calibration_rows=None,
+    epsilon_exp=None,
+    clients=16,
+)
+
+BASE = "rank 32"
+RANKS: Recipes = {
+    **{f"rank {rank}": replace(PAPERS, rank=rank) for rank in (1, 8, 32, 128)},
+    **{f"rank {rank}, a new basis every 12 steps": replace(PAPERS, rank=rank, epoch_steps=12) for rank in (8, 32)},
+}
+DELAYS: Recipes = {
+    **{f"k = {hops}, ring": replace(PAPERS, hops=hops) for hops in (1, 2, 4)},
+    "k = 8, ring": PAPERS,  # a ring of sixteen is eight wide: all is there by the next step
+    "k = 1, grid": replace(PAPERS, hops=1, graph="torus"),
+    "k = 1, ring, sfnode's default": replace(OURS, hops=1),
+    "k = 8, ring, sfnode's default": OURS,
+}
+MANY = frozenset({"64 clients", "64 clients, a quarter of the rate", "64 clients, sfnode's default"})
+
+
+def clients(rate: float) -> Recipes:
+    """More and fewer of them, at the rate that is best for sixteen, and at one that keeps the sum as long."""
+    one = {f"{count} clients": replace(PAPERS, clients=count, rates=(rate,)) for count in (4, 16, 64)}
+    return {
+        **one,
+        "4 clients, four times the rate": replace(one["4 clients"], rates=(4 * rate,)),
+        "64 clients, a quarter of the rate": replace(one["64 clients"], rates=(rate / 4,)),
+        **{f"{count} clients, sfnode's default": replace(OURS, clients=count) for count in (4, 16, 64)},
+    }
+
+
+def breaks(rate: float) -> Recipes:
+    """One condition is made worse at a time; the rate stays."""
+    base = replace(PAPERS, rates=(rate,))
+    return {
+        "shards alike": replace(base, alpha=1_000.0),
+        "shards skewed": replace(base, alpha=0.1),
+        "shards skewed, k = 1": replace(base, alpha=0.1, hops=1),
+        "1 example a step": replace(base, rows=1),
+        "2 clients": replace(base, clients=2),
+        "shards alike, sfnode's default": replace(OURS, alpha=1_000.0),
+        "shards skewed, sfnode's default": replace(OURS, alpha=0.1),
+        "2 clients, sfnode's default": replace(OURS, clients=2),
+    }
+
+
+def measure_all(study: Study, curves: Curves, *, is_quick: bool) -> Found:
+    """Every condition; the rates of the last two follow from the first."""
+    tasks = [*study.tasks.values()]
+
+    def compared(recipes: Recipes) -> list[Compared]:
+        chosen = {name: _short(each) for name, each in recipes.items()} if is_quick else recipes
+        return compare(chosen, tasks, study, curves)
+
+    ranks = compared(RANKS)
+    rate = next(each.rate for each in ranks if each.name == BASE)
+    assert rate is not None, "it has a grid"
+    return {
+        "rank": ranks,
+        "delay": compared(DELAYS),
+        "clients": compared(clients(rate)),
+        "breaks": compared(breaks(rate)),
+    }
+
+
+def _short(recipe: FloodTrial) -> FloodTrial:
+    return replace(
+        recipe,
+        steps=_QUICK_STEPS,
+        tune_steps=_QUICK_STEPS,
+        rates=recipe.rates[:1],
+        clients=min(recipe.clients, _QUICK_CLIENTS),
+        calibration_rows=_QUICK_ROWS,
+    )
+
+
+def write(found: Found, docs: Path) -> None:
+    """docs/paper/conditions.json, the pictures, and the tables of docs/paper.md. OperatorError if it has no place."""
+    page = docs / "paper.md"
+    try:
+        text = fill(page.read_text("utf-8"), tables(found))
+    except (OSError, ValueError) as error:
+        raise OperatorError(f"{page}: {error}; it needs the marks {', '.join(found)}") from None
+    folder = docs / "paper"
+    folder.mkdir(parents=True, exist_ok=True)
+    draw(found, folder)
+    rows = [
+        f'"{name}":[' + ",\n".join(json.dumps(asdict(each), separators=(",", ":")) for each in part) + "]"
+        for name, part in found.items()
+    ]
+    (folder / "conditions.json").write_text("{" + ",\n".join(rows) + "}\n", "utf-8")
+    page.write_text(text, "utf-8")
+
+
+@click.command()
+@click.option("--data", type=click.Path(path_type=Path), default=_SHARED / "data", help="Folder of sst2 and so on.")
+@click.option("--models", type=click.Path(path_type=Path), default=_SHARED / "models", help="Folder of the model.")
+@click.option("--work", type=click.Path(path_type=Path), default=Path("build/paper/conditions"), show_default=True)
+@click.option("--seeds", default="0,1", show_default=True, help="Seeds to report; with 64 clients the first alone.")
+@click.option("--jobs", default=2, show_default=True, help="Processes, of one thread each.")
+@click.option("--quick", "is_quick", is_flag=True, help="A minute, to try the program; learns nothing.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--write", "docs", type=click.Path(path_type=Path, file_okay=False), help="Folder docs, to be renewed.")
+def main(
+    data: Path, models: Path, work: Path, seeds: str, jobs: int, is_quick: bool, as_json: bool, docs: Path | None
+) -> None:
+    """SeedFlood by rank, refresh, late delivery, number of clients and unevenness of their examples."""
+    folders, task = Folders(data=data, models=models), TASKS["sst2"]
+    study = replace(
+        SMALL_STUDY,
+        tasks={task.name: replace(task, test_rows=_QUICK_ROWS) if is_quick else task},
+        seeds=_numbers(seeds)[:1] if is_quick else _numbers(seeds),
+        first_seed=MANY,
+        evaluated_at=(0, 4, 8, 16, 24, 32, 40),
+    )
+    try:
+        folders.check(SMALL, [task])
+        found = measure_all(study, Curves(folders, work, jobs, play_flood), is_quick=is_quick)
+        if docs:
+            write(found, docs)
+    except OperatorError as error:
+        raise click.ClickException(str(error)) from None
+    lines = [line for name, part in tables(found).items() for line in ("", name, "", *part)]
+    report(found, as_json=as_json, lines=lines)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(map(int, text.split(",")))
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a list of whole numbers separated by commas: 0,1") from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""SeedFlood with late delivery and uneven examples: real estimates, signed envelopes, real sums; no wire.
+
+`benchmarks.learn.clients` has the network that delivers at once, to clients that draw from the same examples.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from transformers import PreTrainedModel
+
+from benchmarks.learn.curves import Job, Point, Training, play
+from benchmarks.learn.plain import Measured
+from benchmarks.learn.problems import Folders, Task, load, read
+from benchmarks.learn.spaces import bases_of, calibrated, tensors_of
+from benchmarks.learn.trials import NetworkTrial
+from benchmarks.measures import say
+from benchmarks.paper.worlds import dealt, delays
+from benchmarks.sample_runs import signer
+from protocol.errors import NumericError
+from protocol.ledger import Envelope, EnvelopeCodec
+from protocol.state import Coefficients
+from protocol.subspace import seed_of
+from sfnode.training.estimator import Estimator
+from sfnode.training.shared_model import SharedModel
+from sfnode.training.task import TaskData
+
+_SEEDS_BETWEEN = 1_000  # author numbers of one seed: more than clients
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FloodTrial(NetworkTrial):
+    """A run of the network in a world of its own.
+
+    Attributes:
+        graph: a name in `benchmarks.graphs.GRAPHS`.
+        hops: that an update travels in a step; None: it is everywhere before the next one.
+        alpha: of the Dirichlet shares of each label (`worlds.dealt`); None: all draw from the whole file.
+    """
+
+    graph: str = "ring"
+    hops: int | None = None
+    alpha: float | None = None
+
+
+class FloodedClients:
+    """All clients of a run, each with the updates that have reached it by now, on one model."""
+
+    def __init__(
+        self, recipe: FloodTrial, task: Task, data: TaskData, model: PreTrainedModel, *, rate: float | None, seed: int
+    ) -> None:
+        shared = SharedModel(model)
+        tensors = tensors_of(recipe, shared)
+        found = calibrated(recipe, data, shared, tensors, seed)
+        bases = bases_of(recipe, task, tensors, found, rate)
+        self.manifest = bases.manifest
+        self._rows = 0 if found is None else found.rows
+        self._recipe = recipe
+        self._keys = [signer(seed * _SEEDS_BETWEEN + client) for client in range(recipe.clients)]
+        self._sessions = [Estimator(shared, bases, each) for each in _shards(recipe, data, seed)]
+        self._codec = EnvelopeCodec(self.manifest)
+        late = None if recipe.hops is None else delays(recipe.graph, recipe.clients, recipe.hops)
+        self._delays = None if late is None or late.max() == 1 else late
+        self._held = [Coefficients(self.manifest) for _ in range(1 if self._delays is None else recipe.clients)]
+        self._due: dict[tuple[int, int], list[Envelope]] = defaultdict(list)  # by step and receiver
+
+    def train(self) -> Iterator[int]:
+        """Yields the forward rows spent so far, first those before the run, then after every step."""
+        yield self._rows
+        for step in range(self._recipe.steps):
+            for client in range(self._recipe.clients):
+                self._send(client, step)
+            for receiver, held in enumerate(self._held):
+                held.add(self._due.pop((step + 1, receiver), []))
+            self._show(step)
+            yield self._rows
+
+    def measure(self, rows: int) -> Measured:
+        """Accuracy and loss of client 0 on the first ``rows`` evaluation examples."""
+        found = self._sessions[0].evaluate(rows)
+        return Measured(accuracy=found.accuracy, loss=found.loss)
+
+    def _send(self, client: int, step: int) -> None:
+        key = self._keys[client]
+        self._rows += self._recipe.rows_each_step // self._recipe.clients
+        try:
+            estimate = self._sessions[client].estimate(seed_of(self.manifest.run_id, key.author, step), step)
+        except NumericError as error:
+            say(f"  client {client} skips step {step}: {error}")
+            return
+        envelope = self._codec.decode_untrusted(self._codec.seal(key, step, estimate.scalars).record)
+        for receiver in range(len(self._held)):
+            delay = 1 if self._delays is None else int(self._delays[client, receiver])
+            self._due[step + delay, receiver].append(envelope)
+
+    def _show(self, step: int) -> None:
+        """Every client sees the state that it holds: the epochs that may have changed."""
+        length = self.manifest.method.epoch_steps
+        last = 0 if self._delays is None else int(self._delays.max())
+        epochs = range(max(0, step - last) // length, step // length + 1)
+        for client, session in enumerate(self._sessions):
+            held = self._held[0 if self._delays is None else client]
+            for epoch in epochs:
+                session.set_coefficients(epoch, held.flat(epoch))
+
+
+def _shards(recipe: FloodTrial, data: TaskData, seed: int) -> list[TaskData]:
+    if recipe.alpha is None:
+        return [data] * recipe.clients
+    owned = dealt([example.label for example in data.examples], recipe.clients, recipe.alpha, seed)
+    return [replace(data, examples=tuple(data.examples[place] for place in places)) for places in owned]
+
+
+def play_flood(job: Job, folders: Folders) -> list[Point]:
+    """The curve of a job whose recipe is a `FloodTrial`."""
+    return play(job, folders, _begin)
+
+
+def _begin(job: Job, folders: Folders) -> Training:
+    assert isinstance(job.recipe, FloodTrial)
+    data, model = read(folders, job.model, job.task, is_test=job.is_test), load(folders, job.model)
+    flood = FloodedClients(job.recipe, job.task, data, model, rate=job.rate, seed=job.seed)
+    return flood.train(), flood.measure

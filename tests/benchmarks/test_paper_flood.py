@@ -1,0 +1,118 @@
+"""SeedFlood in worlds of its own: where nothing is late or uneven it is the run of the learning benchmark."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.learn.comparison import Compared
+from benchmarks.learn.curves import Job, Point, play
+from benchmarks.learn.problems import MODEL, TASKS, Folders
+from benchmarks.learn.trials import NetworkTrial
+from benchmarks.paper.conditions import main, write
+from benchmarks.paper.flooding import FloodTrial, play_flood
+from benchmarks.paper.worlds import dealt, delays
+from protocol.errors import OperatorError
+from sfnode.demo import data_file, model_folder
+
+TASK = replace(TASKS["sst2"], test_rows=24)
+PLAIN = NetworkTrial(
+    steps=4, tune_steps=1, rates=(1e-2,), rows=4, rank=4, core="canonical", scalar="raw", directions=1,
+    schedule="constant", clients=5, epoch_steps=2,
+)  # fmt: skip
+FLOOD = FloodTrial(**asdict(PLAIN))
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
+    """SST-2 and its model, played by the embedded reviews and model."""
+    root = tmp_path_factory.mktemp("shared")
+    for name, split in ((TASK.train, "train"), (TASK.tune, "eval"), (TASK.test, "eval")):
+        path = root / "data" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data_file(split=split).read_bytes())
+    (root / "models").mkdir()
+    (root / "models" / MODEL).symlink_to(model_folder())
+    return Folders(data=root / "data", models=root / "models")
+
+
+def curve(recipe: FloodTrial, folders: Folders) -> list[Point]:
+    return play_flood(_job(recipe), folders)
+
+
+def _job(recipe: NetworkTrial) -> Job:
+    return Job(task=TASK, name="any", recipe=recipe, rate=1e-2, seed=0, is_test=True, evaluated_at=(0, 1, 2, 3))
+
+
+def test_flood__nothing_late_or_uneven__is_the_run_of_the_learning_benchmark(folders: Folders) -> None:
+    expected = play(_job(PLAIN), folders)
+    assert curve(FLOOD, folders) == expected
+    assert len({point.loss for point in expected}) == 5
+
+
+def test_flood__hops_as_many_as_the_graph_is_wide__changes_nothing_and_fewer_do(folders: Folders) -> None:
+    at_once, wide, slow = (curve(replace(FLOOD, hops=hops), folders) for hops in (None, 2, 1))
+    assert wide == at_once
+    assert slow[:1] == at_once[:1] and slow[1].loss != at_once[1].loss
+
+
+def test_flood__examples_dealt_out__gives_another_course(folders: Folders) -> None:
+    assert curve(replace(FLOOD, alpha=0.1), folders)[-1].loss != curve(FLOOD, folders)[-1].loss
+
+
+@pytest.mark.parametrize(
+    ("hops", "expected"),
+    [(1, [1, 1, 2, 3, 4, 3, 2, 1]), (2, [1, 1, 1, 2, 2, 2, 1, 1]), (4, [1] * 8)],
+)
+def test_delays__ring_of_eight__are_hops_over_hops_a_step_and_never_none(hops: int, expected: list[int]) -> None:
+    found = delays("ring", 8, hops)
+    assert found[0].tolist() == expected
+    assert (found == found.T).all()
+
+
+@pytest.mark.parametrize("alpha", [0.1, 1_000.0])
+def test_dealt__any_skew__every_example_has_one_owner_and_nobody_goes_without(alpha: float) -> None:
+    labels = [number % 3 for number in range(600)]
+    owned = dealt(labels, 16, alpha, seed=1)
+    assert sorted(place for each in owned for place in each) == list(range(600))
+    assert all(owned)
+
+
+def test_dealt__low_alpha__most_of_a_clients_examples_are_of_one_label() -> None:
+    labels = [number % 2 for number in range(2_000)]
+    means = [
+        np.mean([max(np.bincount(np.array(labels)[places], minlength=2)) / len(places) for places in owned])
+        for owned in (dealt(labels, 16, alpha, seed=1) for alpha in (0.1, 1_000.0))
+    ]
+    assert means[0] > 0.85
+    assert means[1] < 0.6
+
+
+def test_command__quick__fills_the_page_and_keeps_results_and_pictures(folders: Folders, tmp_path: Path) -> None:
+    names = ("rank", "delay", "clients", "breaks")
+    page = tmp_path / "paper.md"
+    page.write_text("".join(f"<!-- measured: {name} -->\n<!-- end -->\n" for name in names), "utf-8")
+    arguments = ["--data", str(folders.data), "--models", str(folders.models), "--work", str(tmp_path / "work")]
+    found = CliRunner().invoke(main, [*arguments, "--quick", "--jobs", "1", "--write", str(tmp_path)])
+    assert found.exit_code == 0, found.output
+    written = page.read_text("utf-8")
+    assert "| rank 128 |" in written and "| k = 1, grid |" in written
+    assert "| 64 clients |" in written and "| shards skewed, k = 1 |" in written
+    assert sorted(json.loads((tmp_path / "paper/conditions.json").read_text("utf-8"))) == sorted(names)
+    for name in names[:3]:
+        ElementTree.fromstring((tmp_path / f"paper/{name}.svg").read_text("utf-8"))
+
+
+def test_write__page_without_marks__says_which_and_writes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "paper.md").write_text("no marks\n", "utf-8")
+    curve = (Point(step=0, rows=0, accuracy=0.5, loss=1.0), Point(step=1, rows=8, accuracy=0.6, loss=0.9))
+    one = [Compared(task="sst2", name="any", rate=1e-3, tried={}, curves=(curve,))]
+    with pytest.raises(OperatorError, match="0 places for rank; it needs the marks rank, breaks"):
+        write({"rank": one, "breaks": one}, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["paper.md"]
