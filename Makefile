@@ -12,6 +12,7 @@
 #   SCENARIO=name  MINUTES=5     which scenario `make netlab` runs; how long `make chaos` and `make soak` take
 #   DATA=train.jsonl EVAL_DATA=test.jsonl   what `make demo-real` learns: "sentence" and "label" 0 or 1 in each row
 #   TASKS=sst2,rte               which tasks `make learn-real` takes: sst2, rte, trec, agnews
+#   QUICK=1                      `make paper` only tries every method, in a minute or two
 #   RECIPES=MeZO,LoRA CLIENTS=1,256   and which methods, and how many clients
 #   PIP_ARGS='...'               more arguments for pip, for instance PyTorch's CPU-only index (README)
 
@@ -125,6 +126,7 @@ learn-real: $(STAMP) ## the same with SmolLM2-135M on TASKS (sst2), RECIPES and 
 
 paper: $(STAMP) ## SeedFlood beside its rivals: accuracy against bytes, on real data in ../shared; QUICK=1 only tries it
 	@$(BIN)/python -m benchmarks.paper $(if $(QUICK),--quick,--write docs)
+	@$(BIN)/python -m benchmarks.paper.conditions $(if $(QUICK),--quick,--write docs)
 
 web-test: $(STAMP) ## look at the page of a node in headless Chromium: every state, phone and desktop, accessibility
 	@mkdir -p build/web-test && npm install --silent --no-save --no-audit --no-fund --prefix build/web-test axe-core@$(AXE)

@@ -45,7 +45,7 @@ def train_mezo(recipe: Mezo, model: PreTrainedModel, data: TaskData, rate: float
     yield 0
     for step, batch in enumerate(batches(data, recipe.rows, seed)):
         with torch.inference_mode():
-            quick_mezo_step(moved, partial(loss_of, batch), seed << 32 | step, EPSILON, rate)
+            quick_mezo_step(moved, partial(loss_of, batch), seed << 20 | step, EPSILON, rate)
             _put(moved, held)
         yield (step + 1) * recipe.rows_each_step
 

@@ -15,10 +15,12 @@ from benchmarks.learn.problems import SMALL, Folders, Task, load, read
 from benchmarks.learn.recipes import forward
 from benchmarks.learn.trials import NetworkTrial
 from benchmarks.measures import say
-from benchmarks.paper.language import DataShards, Language
+from benchmarks.paper.language import Language
 from benchmarks.paper.rivals import Central, CentralMezo, ChocoSgd, DiLoCo, Dsgd, Dzsgd, Problem, Rival, metropolis
+from benchmarks.paper.worlds import alike, dealt
 from protocol.ledger import EnvelopeCodec
 
+_SKEW: Final = 0.1  # of Dirichlet shares: most clients see one label or two
 LOOKS: Final = 8  # at a curve, evenly, and one at the start
 SEEDFLOOD: Final = "SeedFlood"
 OURS: Final = "sfnode's default"
@@ -48,7 +50,7 @@ _ZEROTH: Final = 128  # steps of what has forward passes only
 _OURS: Final = 16  # it starts near its end
 
 ENTRIES: Final[Mapping[str, Entry]] = {
-    "DSGD": Entry(rates=(0.001, 0.003, 0.01, 0.03), steps=_FIRST, make=Dsgd),
+    "DSGD": Entry(rates=(0.001, 0.003, 0.01, 0.03, 0.1), steps=_FIRST, make=Dsgd),
     "ChocoSGD": Entry(rates=(0.001, 0.003, 0.01, 0.03), steps=_FIRST, make=ChocoSgd),
     "DSGD-LoRA": Entry(rates=(0.03, 0.1, 0.3, 1.0, 3.0), steps=_FIRST, make=Dsgd, is_lora=True),
     "ChocoSGD-LoRA": Entry(rates=(0.03, 0.1, 0.3, 1.0, 3.0), steps=_FIRST, make=ChocoSgd, is_lora=True),
@@ -58,7 +60,7 @@ ENTRIES: Final[Mapping[str, Entry]] = {
     "AdamW, central": Entry(
         rates=(1e-4, 3e-4, 1e-3, 3e-3), steps=_FIRST, make=lambda p, start, w, rate: Central(p, start, len(w), rate)
     ),
-    "DZSGD": Entry(rates=(1e-4, 3e-4, 1e-3), steps=_ZEROTH, make=Dzsgd),
+    "DZSGD": Entry(rates=(1e-4, 3e-4, 1e-3, 3e-3), steps=_ZEROTH, make=Dzsgd),
     "DZSGD-LoRA": Entry(rates=(0.01, 0.03, 0.1, 0.3), steps=_ZEROTH, make=Dzsgd, is_lora=True),
     "MeZO, central": Entry(
         rates=(1e-4, 3e-4, 1e-3), steps=_ZEROTH, make=lambda p, start, w, rate: CentralMezo(p, start, len(w), rate)
@@ -156,8 +158,8 @@ class _Seen:
 
 def _rival(trial: Trial, entry: Entry, folders: Folders) -> Iterator[_Seen]:
     data, model = read(folders, SMALL, trial.task, is_test=trial.is_test), load(folders, SMALL)
-    deal = DataShards.skewed if trial.world.is_skewed else DataShards.alike
-    shards = deal([each.label for each in data.examples], trial.world.clients, trial.seed)
+    labels, clients = [each.label for each in data.examples], trial.world.clients
+    shards = dealt(labels, clients, _SKEW, trial.seed) if trial.world.is_skewed else alike(labels, clients, trial.seed)
     problem = Language(model, data, shards, rows=trial.world.rows, seed=trial.seed, is_lora=entry.is_lora)
     mixing = metropolis(GRAPHS[trial.world.graph](trial.world.clients), trial.world.clients)
     assert entry.make is not None and trial.rate is not None

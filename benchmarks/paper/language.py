@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,37 +16,21 @@ from sfnode.training.task import Example, TaskData
 _TARGETS = ("q_proj", "v_proj")  # the paper's accounting of LoRA counts these two
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataShards:
-    """Which training examples each client has, int64 arrays of places."""
-
-    places: tuple[np.ndarray, ...]
-
-    @classmethod
-    def alike(cls, labels: Sequence[int], count: int, seed: int) -> DataShards:
-        """Dealt out at random."""
-        order = np.random.default_rng(seed).permutation(len(labels))
-        return cls(places=tuple(np.sort(order[client::count]) for client in range(count)))
-
-    @classmethod
-    def skewed(cls, labels: Sequence[int], count: int, seed: int, alpha: float = 0.1) -> DataShards:
-        """Each label's examples dealt out by a Dirichlet draw (Hsu, Qi & Brown 2019); nobody goes without any."""
-        generator = np.random.default_rng(seed)
-        dealt: list[list[int]] = [[place] for place in range(count)]
-        held = np.array(labels)[count:]
-        for label in np.unique(held):
-            of_label = generator.permutation(np.flatnonzero(held == label)) + count
-            ends = np.cumsum(generator.dirichlet([alpha] * count))[:-1] * len(of_label)
-            for client, part in enumerate(np.split(of_label, ends.astype(int))):
-                dealt[client] += part.tolist()
-        return cls(places=tuple(np.sort(np.array(each)) for each in dealt))
-
-
 class Language:
-    """A `Problem` on a model: all its weights, or a LoRA adapter of the usual size, as one fp32 vector."""
+    """A `Problem` on a model: all its weights, or a LoRA adapter of the usual size, as one fp32 vector.
+
+    ``shards``: the places of each client's examples.
+    """
 
     def __init__(
-        self, model: PreTrainedModel, data: TaskData, shards: DataShards, *, rows: int, seed: int, is_lora: bool
+        self,
+        model: PreTrainedModel,
+        data: TaskData,
+        shards: Sequence[Sequence[int]],
+        *,
+        rows: int,
+        seed: int,
+        is_lora: bool,
     ) -> None:
         if is_lora:
             torch.manual_seed(seed)  # the adapter's first matrix
@@ -55,7 +38,7 @@ class Language:
         else:
             model.requires_grad_(True)
         self._model, self._data, self._shards = model, data, shards
-        self._rows, self._seed = rows, seed
+        self._rows, self.seed = rows, seed
         self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
     def start(self) -> Tensor:
@@ -84,6 +67,6 @@ class Language:
             nn.utils.vector_to_parameters(weights, self._trained)
 
     def _batch(self, client: int, step: int) -> list[Example]:
-        places = self._shards.places[client]
-        chosen = np.random.default_rng([self._seed, client, step]).integers(len(places), size=self._rows)
+        places = self._shards[client]
+        chosen = np.random.default_rng([self.seed, client, step]).integers(len(places), size=self._rows)
         return [self._data.examples[places[each]] for each in chosen.tolist()]

@@ -8,6 +8,7 @@ from statistics import median
 from typing import Final
 
 from benchmarks.charts import DASHED, Axis, Chart, Line, Point, render_chart
+from benchmarks.learn.page import table
 from benchmarks.learn.pictures import task_title
 from benchmarks.paper.accounting import Account
 from benchmarks.paper.consensus import Consensus
@@ -106,7 +107,7 @@ def _rivals(found: Sequence[RivalCurves]) -> list[str]:
             if each.task == task
         ]
         heads = ("", "steps", "bytes over an edge", "at the end (each seed)", "at its best", "loss", "disagreement")
-        lines += [f"**{task_title(task)}**", "", *_table(heads, rows), ""]
+        lines += [f"**{task_title(task)}**", "", *table(heads, rows), ""]
     return lines[:-1]
 
 
@@ -115,7 +116,7 @@ def _rates(found: Sequence[RivalCurves]) -> list[str]:
     cells = {(each.name, each.task): _grid(each) for each in found}
     names = dict.fromkeys(each.name for each in found)
     rows = [(name, *(cells.get((name, task), "") for task in tasks)) for name in names]
-    return _table(("", *map(task_title, tasks)), rows)
+    return table(("", *map(task_title, tasks)), rows)
 
 
 def _grid(compared: RivalCurves) -> str:
@@ -132,15 +133,11 @@ def _accounting(accounts: Sequence[Account]) -> list[str]:
         (each.name, "" if each.paper is None else described(each.paper), described(each.counted), each.formula)
         for each in accounts
     ]
-    return _table(("", "the paper", "here", "which is"), rows)
+    return table(("", "the paper", "here", "which is"), rows)
 
 
 def _consensus(agreed: Sequence[Consensus]) -> list[str]:
     heads = ("graph", "clients", "rounds of flooding, until nobody lacks it", "rounds of gossip, to a hundredth")
-    return _table(
+    return table(
         heads, [(each.graph, str(each.clients), str(each.flood_rounds), f"{each.gossip_rounds:,}") for each in agreed]
     )
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows)]

@@ -20,7 +20,13 @@ INDEX_BYTES = 8  # of a coordinate that top-k has chosen: int64, as the paper's 
 
 
 class Problem(Protocol):
-    """What the clients minimise together: the mean of their losses."""
+    """What the clients minimise together: the mean of their losses.
+
+    Attributes:
+        seed: of the run, below 256: other batches, other directions.
+    """
+
+    seed: int
 
     def gradient(self, client: int, weights: Tensor, step: int) -> Tensor:
         """Of the client's loss on its batch of the step, fp32[p]."""
@@ -41,8 +47,8 @@ def metropolis(edges: Edges, count: int) -> Tensor:
 
 def zeroth_order(problem: Problem, client: int, weights: Tensor, step: int, epsilon: float) -> Tensor:
     """The client's SPSA estimate g z of its gradient, fp32[p], with a normal z of its own (MeZO, algorithm 1)."""
-    seed = (step << 16 | client) & 0x7FFFFFFF
-    z = torch.empty_like(weights).normal_(generator=torch.Generator().manual_seed(seed))
+    number = step << 16 | problem.seed << 8 | client  # torch takes 32 bits of it on the CPU
+    z = torch.empty_like(weights).normal_(generator=torch.Generator().manual_seed(number))
     plus, minus = (problem.loss(client, weights + sign * epsilon * z, step) for sign in (1, -1))
     return z * ((plus - minus) / (2 * epsilon))
 
@@ -79,7 +85,10 @@ class Rival(ABC):
 
 
 class Dsgd(Rival):
-    """Decentralised SGD (Lian et al. 2017, algorithm 1): a gradient step each, then the mean over the neighbours."""
+    """Decentralised SGD (Lian et al. 2017): a gradient step each, then the mean over the neighbours.
+
+    Their algorithm 1 takes the mean first and subtracts the gradient then; here what is sent has it already.
+    """
 
     def __init__(self, problem: Problem, start: Tensor, mixing: Tensor, rate: float) -> None:
         super().__init__(problem, start, len(mixing), rate)
@@ -188,7 +197,7 @@ class _MeanLoss:
     """All clients as one."""
 
     def __init__(self, problem: Problem, count: int) -> None:
-        self._problem, self._count = problem, count
+        self._problem, self._count, self.seed = problem, count, problem.seed
 
     def gradient(self, client: int, weights: Tensor, step: int) -> Tensor:
         """Not asked for."""

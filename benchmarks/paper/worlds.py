@@ -31,6 +31,12 @@ def dealt(labels: Sequence[int], clients: int, alpha: float, seed: int) -> list[
     return [sorted(each) for each in owned]
 
 
+def alike(labels: Sequence[int], clients: int, seed: int) -> list[list[int]]:
+    """The same, dealt out at random: as many for everybody, give or take one."""
+    order = np.random.default_rng(seed).permutation(len(labels))
+    return [sorted(order[client::clients].tolist()) for client in range(clients)]
+
+
 def delays(graph: str, clients: int, hops: int) -> Int64Array:
     """Steps until an update counts, int64[author, receiver]: it travels ``hops`` hops in each.
 

@@ -14,12 +14,9 @@ from benchmarks.paper.__main__ import main
 from benchmarks.paper.accounting import accounts
 from benchmarks.paper.consensus import consensus
 from benchmarks.paper.contest import OURS, SEEDFLOOD, Curve
-from benchmarks.paper.language import DataShards
 from benchmarks.paper.rival_tables import RivalCurves, described, parts, picture
 from benchmarks.paper.runs import best
 from tests import REPOSITORY
-
-LABELS = [0, 1] * 200
 
 
 def test_accounts__papers_setting__gives_the_papers_figures() -> None:
@@ -33,19 +30,6 @@ def test_consensus__ring_of_16__floods_in_eight_rounds_and_gossips_for_many() ->
     assert found.gossip_rounds > 4 * found.flood_rounds
     # one round by hand: a third each of 1 at three places, mean 1/16
     assert found.gossip[1] == pytest.approx(((3 / 9 - 1 / 16) / (1 - 1 / 16)) ** 0.5)
-
-
-def test_shards__alike_and_skewed__deal_every_example_once() -> None:
-    alike, skewed = DataShards.alike(LABELS, 16, 3), DataShards.skewed(LABELS, 16, 3)
-    for shards in (alike, skewed):
-        assert sorted(place for each in shards.places for place in each) == list(range(400))
-        assert min(map(len, shards.places)) >= 1
-
-    def lopsided(shards: DataShards) -> float:
-        shares = [sum(LABELS[place] for place in each.tolist()) / len(each) for each in shards.places]
-        return max(abs(float(share) - 0.5) for share in shares)
-
-    assert lopsided(skewed) > 0.4 > lopsided(alike)
 
 
 def test_best__loss_that_is_not_a_number__is_never_taken() -> None:

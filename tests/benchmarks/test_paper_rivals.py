@@ -30,8 +30,8 @@ RING = metropolis(ring(COUNT), COUNT)
 class Quadratic:
     """Client i's loss is |x - c_i|^2 / 2: the best common x is the mean of the c_i."""
 
-    def __init__(self, centres: Tensor = CENTRES) -> None:
-        self._centres = centres
+    def __init__(self, centres: Tensor = CENTRES, seed: int = 0) -> None:
+        self._centres, self.seed = centres, seed
 
     def gradient(self, client: int, weights: Tensor, step: int) -> Tensor:
         return weights - self._centres[client]
@@ -76,6 +76,12 @@ def test_zeroth_order__quadratic__is_the_exact_slope_along_z() -> None:
     z = torch.empty(SIZE).normal_(generator=torch.Generator().manual_seed(7 << 16 | 2))
     slope = float((START - CENTRES[2]) @ z)
     assert torch.allclose(zeroth_order(Quadratic(), 2, START, 7, 1e-3), slope * z, rtol=1e-3)
+
+
+def test_zeroth_order__other_seed__is_another_direction() -> None:
+    """MeZO's trials of `benchmarks.learn` had the same directions for every seed: torch drops the upper 32 bits."""
+    first, second = (zeroth_order(Quadratic(seed=seed), 2, START, 7, 1e-3) for seed in (0, 1))
+    assert not torch.allclose(first / first[0], second / second[0])
 
 
 def test_diloco__one_outer_step__is_nesterov_on_the_mean_change() -> None:
