@@ -127,7 +127,7 @@ learn-real: $(STAMP) ## the same with SmolLM2-135M on TASKS (sst2), RECIPES and 
 paper: $(STAMP) ## SeedFlood beside its rivals: accuracy against bytes, on real data in ../shared; QUICK=1 only tries it
 	@$(BIN)/python -m benchmarks.paper $(if $(QUICK),--quick,--write docs)
 	@$(BIN)/python -m benchmarks.paper.conditions $(if $(QUICK),--quick,--write docs)
-	@OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.paper.figures $(if $(QUICK),--quick,--write docs)
+	@$(if $(QUICK),,OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.paper.figures --write docs)
 
 web-test: $(STAMP) ## look at the page of a node in headless Chromium: every state, phone and desktop, accessibility
 	@mkdir -p build/web-test && npm install --silent --no-save --no-audit --no-fund --prefix build/web-test axe-core@$(AXE)

@@ -16,10 +16,10 @@ from benchmarks.measures import Stopwatch
 from protocol.run import CoreKind, Manifest
 from protocol.state import Coefficients
 from protocol.subspace import Bases
-from sfnode.training.bench.mezo import perturb
-from sfnode.training.bench.subjects import (
+from sfnode.training.bench import (
     SHAPES,
     bench_manifest,
+    perturb,
     shape_tensors,
     some_coefficients,
     verified_envelopes,

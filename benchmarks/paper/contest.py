@@ -61,7 +61,7 @@ ENTRIES: Final[Mapping[str, Entry]] = {
         rates=(1e-4, 3e-4, 1e-3, 3e-3), steps=_FIRST, make=lambda p, start, w, rate: Central(p, start, len(w), rate)
     ),
     "DZSGD": Entry(rates=(1e-4, 3e-4, 1e-3, 3e-3), steps=_ZEROTH, make=Dzsgd),
-    "DZSGD-LoRA": Entry(rates=(0.01, 0.03, 0.1, 0.3), steps=_ZEROTH, make=Dzsgd, is_lora=True),
+    "DZSGD-LoRA": Entry(rates=(0.01, 0.03, 0.1, 0.3, 1.0), steps=_ZEROTH, make=Dzsgd, is_lora=True),
     "MeZO, central": Entry(
         rates=(1e-4, 3e-4, 1e-3), steps=_ZEROTH, make=lambda p, start, w, rate: CentralMezo(p, start, len(w), rate)
     ),

@@ -18,8 +18,14 @@ from protocol.ledger import EnvelopeCodec
 from protocol.run import CoreKind, Manifest
 from protocol.state import Coefficients, Replica
 from protocol.subspace import Bases, quantise
-from sfnode.training.bench.references import forward_twice
-from sfnode.training.bench.subjects import bench_manifest, published, random_data, shared_copy, some_scalars
+from sfnode.training.bench import (
+    bench_manifest,
+    forward_twice,
+    published,
+    random_data,
+    shared_copy,
+    some_scalars,
+)
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import trainable_tensors
 from sfnode.training.shared_model import SharedModel
