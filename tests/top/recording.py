@@ -5,6 +5,7 @@ The node, the run and every picture are real: a testnet of the embedded model, l
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import subprocess
@@ -34,10 +35,15 @@ _SIZE: Final = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
 @click.option("--steps", default=240, show_default=True, help="Let each node of the testnet make this many steps.")
 def main(out: Path, steps: int) -> None:
     """Film a late node of a testnet, from its start to its end."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "sfnode", "testnet", "--nodes", "3", "--late", "1", "--steps", str(steps)]
-        with subprocess.Popen([*command, "--dir", folder], stdout=subprocess.DEVNULL) as testnet:
-            pictures = list(_film(testnet, Path(folder) / _LATE))
+    out = out.resolve()
+    command = [sys.executable, "-m", "sfnode", "testnet", "--nodes", "3", "--late", "1", "--steps", str(steps)]
+    # The screen names the directory: from inside, its name is short.
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.chdir(folder),
+        subprocess.Popen([*command, "--dir", folder], stdout=subprocess.DEVNULL) as testnet,
+    ):
+        pictures = list(_film(testnet, Path(_LATE)))
     out.write_text(film_of(pictures), "utf-8")
     click.echo(f"{len(pictures)} pictures, {out.stat().st_size:,} bytes: {out}")
 
