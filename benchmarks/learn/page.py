@@ -161,11 +161,14 @@ def _rates(results: Results) -> list[str]:
     names = dict.fromkeys(each.name for each in results.compared)
     tasks = dict.fromkeys(each.task for each in results.compared)
     found = {(each.name, each.task): each for each in results.compared}
-    rows = [(name, *(_tried(found[name, task]) if (name, task) in found else "-" for task in tasks)) for name in names]
+    rows = [
+        (name, *(rates_tried(found[name, task]) if (name, task) in found else "-" for task in tasks)) for name in names
+    ]
     return table(("", *map(task_title, tasks)), rows)
 
 
-def _tried(compared: Compared) -> str:
+def rates_tried(compared: Compared) -> str:
+    """Each rate with its loss, the chosen one bold."""
     if not compared.tried:
         return rate_title(compared.rate)
     return ", ".join(

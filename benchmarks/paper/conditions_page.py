@@ -7,8 +7,8 @@ from pathlib import Path
 from statistics import mean
 
 from benchmarks.charts import Axis, Chart, Line, render_chart
-from benchmarks.learn.comparison import Compared, rate_title
-from benchmarks.learn.page import table
+from benchmarks.learn.comparison import Compared
+from benchmarks.learn.page import rates_tried, table
 from benchmarks.learn.pictures import COLOURS
 
 _HEADS = ("", "rate: loss of each that was tried", "steps", "accuracy in % (each seed)", "loss", "best on the way")
@@ -40,20 +40,11 @@ def _row(compared: Compared) -> tuple[str, ...]:
     best = mean(max(point.accuracy for point in curve) for curve in compared.curves)
     return (
         compared.name,
-        _rates(compared),
+        rates_tried(compared),
         str(ends[0].step),
         f"{100 * mean(end.accuracy for end in ends):.1f} ({each})",
         f"{mean(end.loss for end in ends):.3f}",
         f"{100 * best:.1f}",
-    )
-
-
-def _rates(compared: Compared) -> str:
-    if not compared.tried:
-        return rate_title(compared.rate)
-    return ", ".join(
-        f"**{rate:g}**: {loss:.3f}" if rate == compared.rate else f"{rate:g}: {loss:.3f}"
-        for rate, loss in compared.tried.items()
     )
 
 

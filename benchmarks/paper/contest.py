@@ -17,10 +17,9 @@ from benchmarks.learn.trials import NetworkTrial
 from benchmarks.measures import say
 from benchmarks.paper.language import Language
 from benchmarks.paper.rivals import Central, CentralMezo, ChocoSgd, DiLoCo, Dsgd, Dzsgd, Problem, Rival, metropolis
-from benchmarks.paper.worlds import alike, dealt
+from benchmarks.paper.worlds import alike
 from protocol.ledger import EnvelopeCodec
 
-_SKEW: Final = 0.1  # of Dirichlet shares: most clients see one label or two
 LOOKS: Final = 8  # at a curve, evenly, and one at the start
 SEEDFLOOD: Final = "SeedFlood"
 OURS: Final = "sfnode's default"
@@ -84,13 +83,11 @@ class World:
     Attributes:
         graph: a name in `benchmarks.graphs.GRAPHS`.
         rows: examples of a client in each step, on each side of a direction.
-        is_skewed: clients have different shares of the labels.
     """
 
     clients: int = 16
     graph: str = "ring"
     rows: int = 8
-    is_skewed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +106,7 @@ class Trial:
     def title(self) -> str:
         """For people, and for a file's name."""
         rate = "suggested" if self.rate is None else f"{self.rate:g}"
-        where = f"{self.world.clients} on a {self.world.graph}{' skewed' if self.world.is_skewed else ''}"
+        where = f"{self.world.clients} on a {self.world.graph}"
         what = f"{self.steps} steps {'test' if self.is_test else 'tune'} seed {self.seed}"
         return f"{self.task.name} {self.name} {where} {rate} {what}"
 
@@ -158,8 +155,7 @@ class _Seen:
 
 def _rival(trial: Trial, entry: Entry, folders: Folders) -> Iterator[_Seen]:
     data, model = read(folders, SMALL, trial.task, is_test=trial.is_test), load(folders, SMALL)
-    labels, clients = [each.label for each in data.examples], trial.world.clients
-    shards = dealt(labels, clients, _SKEW, trial.seed) if trial.world.is_skewed else alike(labels, clients, trial.seed)
+    shards = alike([each.label for each in data.examples], trial.world.clients, trial.seed)
     problem = Language(model, data, shards, rows=trial.world.rows, seed=trial.seed, is_lora=entry.is_lora)
     mixing = metropolis(GRAPHS[trial.world.graph](trial.world.clients), trial.world.clients)
     assert entry.make is not None and trial.rate is not None

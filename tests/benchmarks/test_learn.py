@@ -22,35 +22,22 @@ from benchmarks.learn.noise import Noise, measure_noise
 from benchmarks.learn.page import fill, parts, real_parts
 from benchmarks.learn.pictures import draw_pictures
 from benchmarks.learn.plain import quick_mezo_step
-from benchmarks.learn.problems import MODEL, SMALL, TASKS, Folders, read
+from benchmarks.learn.problems import SMALL, TASKS, Folders, read
 from benchmarks.learn.recipes import MEZO, RECIPES, SMALL_STUDY
 from benchmarks.learn.results import Results, from_plain, reached, to_plain
 from benchmarks.learn.scaling import Scaled
 from benchmarks.learn.trained_core import Dimension
 from benchmarks.learn.trials import BackPropagation, Mezo, NetworkTrial, Recipe
 from protocol.errors import OperatorError
-from sfnode.demo import data_file, model_folder
 from sfnode.training.bench.mezo import mezo_step
 from tests import REPOSITORY
 from tests.support.manifests import small_manifest
 
+pytest_plugins = ("tests.benchmarks.played_folders",)
 TASK = replace(TASKS["sst2"], test_rows=24)
 MEZO_RECIPE = Mezo(steps=2, tune_steps=1, rates=(1e-3, 1e-2), rows=4)
 NETWORK = NetworkTrial(steps=2, tune_steps=1, rates=(1e-3,), rows=4, rank=4, directions=4, schedule="constant")
 BACK = BackPropagation(steps=2, tune_steps=1, rates=(1e-3,), rows=4, is_lora=False)
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    """SST-2 and its model, played by the embedded reviews and model."""
-    root = tmp_path_factory.mktemp("shared")
-    for name, split in ((TASK.train, "train"), (TASK.tune, "eval"), (TASK.test, "eval")):
-        path = root / "data" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data_file(split=split).read_bytes())
-    (root / "models").mkdir()
-    (root / "models" / MODEL).symlink_to(model_folder())
-    return Folders(data=root / "data", models=root / "models")
 
 
 def job(recipe: Recipe, *, rate: float = 1e-3, seed: int = 0) -> Job:

@@ -13,33 +13,20 @@ from click.testing import CliRunner
 
 from benchmarks.learn.comparison import Compared
 from benchmarks.learn.curves import Job, Point, play
-from benchmarks.learn.problems import MODEL, TASKS, Folders
+from benchmarks.learn.problems import TASKS, Folders
 from benchmarks.learn.trials import NetworkTrial
 from benchmarks.paper.conditions import main, write
 from benchmarks.paper.flooding import FloodTrial, play_flood
 from benchmarks.paper.worlds import dealt, delays
 from protocol.errors import OperatorError
-from sfnode.demo import data_file, model_folder
 
+pytest_plugins = ("tests.benchmarks.played_folders",)
 TASK = replace(TASKS["sst2"], test_rows=24)
 PLAIN = NetworkTrial(
     steps=4, tune_steps=1, rates=(1e-2,), rows=4, rank=4, core="canonical", scalar="raw", directions=1,
     schedule="constant", clients=5, epoch_steps=2,
 )  # fmt: skip
 FLOOD = FloodTrial(**asdict(PLAIN))
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    """SST-2 and its model, played by the embedded reviews and model."""
-    root = tmp_path_factory.mktemp("shared")
-    for name, split in ((TASK.train, "train"), (TASK.tune, "eval"), (TASK.test, "eval")):
-        path = root / "data" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data_file(split=split).read_bytes())
-    (root / "models").mkdir()
-    (root / "models" / MODEL).symlink_to(model_folder())
-    return Folders(data=root / "data", models=root / "models")
 
 
 def curve(recipe: FloodTrial, folders: Folders) -> list[Point]:
