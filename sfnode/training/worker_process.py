@@ -1,6 +1,6 @@
 """The training worker: one process that serves the sessions of several nodes over a Unix socket.
 
-``python -m sfnode.training.worker_process --socket PATH``. Sessions of the same model, device and dtype share the base
+``python -m sfnode.training --socket PATH``. Sessions of the same model, device and dtype share the base
 weights. Requests of all connections are served one by one. The worker prints ``ready`` once it listens. It ends
 when its standard input closes (its parent died) or on SIGTERM, and never by itself.
 """
@@ -288,7 +288,3 @@ def main() -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     Worker(listener).run()
-
-
-if __name__ == "__main__":
-    main()

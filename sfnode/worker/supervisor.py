@@ -95,7 +95,7 @@ async def _start(socket: Path, threads: int) -> trio.Process:
     command = [
         sys.executable,
         "-m",
-        "sfnode.training.worker_process",
+        "sfnode.training",
         "--socket",
         str(socket),
         "--threads",

@@ -194,7 +194,7 @@ class Laboratory:
         socket, scalars = self.folder / "worker.sock", self.manifest.method.scalars
         command = ["-m", "tests.netlab.worker", "--scalars", str(scalars), "--pace-ms", str(self._pace_ms)]
         if self._is_embedded:
-            command = ["-m", "sfnode.training.worker_process", "--threads", "1"]
+            command = ["-m", "sfnode.training", "--threads", "1"]
         worker = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", sys.executable, *command, "--socket", str(socket)],
             stdin=subprocess.PIPE,

@@ -19,7 +19,7 @@ class WorkerProcess:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "worker.sock"
         self._stderr = (folder / "worker.err").open("wb")
-        command = [sys.executable, "-m", "sfnode.training.worker_process", "--socket", str(self.path), "--threads", "1"]
+        command = [sys.executable, "-m", "sfnode.training", "--socket", str(self.path), "--threads", "1"]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, cwd=REPOSITORY, env=os.environ
         )

@@ -1,0 +1,13 @@
+"""``python -m sfnode.training``: the training worker, which a node starts."""
+
+import gc
+
+gc.disable()  # as in sfnode/__main__.py
+try:
+    from sfnode.training.worker_process import main
+finally:
+    gc.freeze()
+    gc.enable()
+
+if __name__ == "__main__":
+    main()
