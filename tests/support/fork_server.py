@@ -27,7 +27,7 @@ from tests import REPOSITORY
 
 _MESSAGE_BYTES_MAX: Final = 1 << 18
 _NO_FORKS: Final = sys.platform != "linux"  # macOS: forks of a process with its system libraries loaded may crash
-_CHANGING: Final = frozenset({"PYTEST_CURRENT_TEST"})  # the environment's one variable that no command reads
+_AT_START: Final = ("PYTHON", "OMP_NUM_THREADS")  # what these variables say, Python and libraries read at their start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +36,7 @@ class _Order:
 
     arguments: list[str]
     folder: str
+    environment: dict[str, str]
 
 
 class ForkedProcess(subprocess.Popen[bytes]):
@@ -69,24 +70,25 @@ class ForkedProcess(subprocess.Popen[bytes]):
 def start(arguments: list[str], *, stdin: int, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
     """Run ``sfnode ARGUMENTS`` here and in this environment, on these descriptors.
 
-    A fork where the environment is that of the test process at its start; else, and where there are no forks, a child.
+    A fork; a child where there are no forks, or where this environment asks for another start of Python.
     """
     server = None if _NO_FORKS else _server()
-    if server is None or _environment(os.environ) != server.environment:
+    if server is None or _read_at_start(os.environ) != server.read_at_start:
         command = [sys.executable, "-m", "sfnode", *arguments]
         return subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr)
-    return server.start(_Order(arguments=arguments, folder=os.getcwd()), (stdin, stdout, stderr))
+    order = _Order(arguments=arguments, folder=os.getcwd(), environment=dict(os.environ))
+    return server.start(order, (stdin, stdout, stderr))
 
 
-def _environment(variables: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in variables.items() if name not in _CHANGING}
+def _read_at_start(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if name.startswith(_AT_START)}
 
 
 class _Server:
     """The server as its client sees it."""
 
     def __init__(self) -> None:
-        self.environment = _environment(os.environ)
+        self.read_at_start = _read_at_start(os.environ)
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-m", __name__, str(theirs.fileno())]
@@ -178,6 +180,8 @@ def _run(order: _Order, standard: list[int]) -> NoReturn:
         os.dup2(descriptor, number)
         os.close(descriptor)
     os.chdir(order.folder)
+    os.environ.clear()
+    os.environ.update(order.environment)
     sys.argv = ["sfnode", *order.arguments]
     main()
     sys.exit()
