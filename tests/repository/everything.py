@@ -1,8 +1,9 @@
 """make test: python -m tests.repository.everything [--seeds N] [--store] [-- arguments for pytest]
 
-All that a change must pass, in two lanes at once. Tests of real processes mostly wait, so two of them at a time leave
-the cores idle half of the time; what computes (mypy, all other tests, the simulation) takes the idle half, at a lower
-priority, so that tests that mind the clock hardly notice it. Each phase prints its output in one piece when it ends."""
+All that a change must pass, in three lanes at once. Tests of real processes mostly wait, so two of them at a time leave
+the cores idle half of the time. What computes takes the idle half at lower priorities, so that tests that mind the
+clock hardly notice it: mypy and all other tests, and the simulation, which fills whatever gap is left. Each phase
+prints its output in one piece when it ends."""
 
 from __future__ import annotations
 
@@ -30,6 +31,7 @@ from tests.repository.durations import CORES, PROCESSES, store_seconds, stored_s
 
 BIN: Final = Path(sys.executable).parent
 NICENESS: Final = 5  # a third of the weight of a process that wants the same core
+LAST_NICENESS: Final = 19  # a seventieth
 PROCESS_TESTS_AT_ONCE: Final = 2
 STOP_S: Final = 10.0  # for each lane to end in good order after Ctrl-C
 
@@ -190,14 +192,14 @@ def simulation(seeds: int) -> Phase:
 
 def lanes_of(seeds: int, arguments: Sequence[str]) -> tuple[tuple[Phase, ...], ...]:
     """What runs at the same time: processes that wait, and at a lower priority what computes."""
-    computing = (Phase(name="mypy", command=_tool("mypy")), computing_tests(arguments), simulation(seeds))
+    computing = (Phase(name="mypy", command=_tool("mypy")), computing_tests(arguments))
     waiting = process_tests(arguments, longest_first(read_process_tests(), stored_seconds(PROCESSES)))
-    return (waiting,), tuple(nice(phase) for phase in computing)
+    return (waiting,), tuple(nice(phase) for phase in computing), (nice(simulation(seeds), LAST_NICENESS),)
 
 
-def nice(phase: Phase) -> Phase:
+def nice(phase: Phase, niceness: int = NICENESS) -> Phase:
     """The same at a lower priority."""
-    return replace(phase, command=("nice", "-n", str(NICENESS), *phase.command))
+    return replace(phase, command=("nice", "-n", str(niceness), *phase.command))
 
 
 def read_process_tests(folder: Path = REPOSITORY / "tests") -> list[str]:

@@ -99,10 +99,12 @@ def test_driver__busy_phase__its_computing_is_told() -> None:
 
 
 def test_lanes__of_make_test__every_kind_of_check_is_in_one_of_them() -> None:
-    waiting, computing = everything.lanes_of(300, ["-x"])
+    waiting, computing, last = everything.lanes_of(300, ["-x"])
     assert [phase.name for phase in waiting] == ["pytest, real processes"]
-    assert [phase.name for phase in computing] == ["mypy", "pytest, all other tests", "make simulate SEEDS=300"]
-    assert all(phase.command[:2] == ("nice", "-n") for phase in computing)
+    assert [phase.name for phase in computing] == ["mypy", "pytest, all other tests"]
+    assert [phase.name for phase in last] == ["make simulate SEEDS=300"]
+    assert {phase.command[:3] for phase in computing} == {("nice", "-n", "5")}
+    assert last[0].command[:3] == ("nice", "-n", "19")
     marks = [phase.command[phase.command.index("-m") + 1] for phase in (*waiting, computing[1])]
     assert marks == ["process and not slow", "not process and not slow"]
     assert all("-x" in phase.command for phase in (*waiting, computing[1]))

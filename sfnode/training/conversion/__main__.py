@@ -1,5 +1,12 @@
 """The process of `sfnode.training.conversion`."""
 
-from sfnode.training.conversion.process import main
+import gc
+
+gc.disable()  # as in sfnode/__main__.py
+try:
+    from sfnode.training.conversion.process import main
+finally:
+    gc.freeze()
+    gc.enable()
 
 main()
