@@ -22,6 +22,7 @@ _OPEN_EPOCHS = 4  # late updates, and rounds across an epoch's end, find theirs 
 _UPDATES_PER_BATCH = 4_096  # decoded at once: 2 MB, where a whole run's would be hundreds
 _CORES_PER_CHUNK = 1 << 15  # cores expanded at once: 1 MB of temporaries stays in the cache, and in the process
 _SIGNS_PER_CHUNK = 1 << 21  # the same of Rademacher cores, which have 2r signs: 20 MB of temporaries
+_DIRECTIONS_PER_CHUNK = 1 << 13  # longer products BLAS divides among threads, which spin on cores that others use
 _PRODUCTS_PER_CHUNK = 1 << 20  # coefficients that Rademacher cores are multiplied into at once: 8 MB
 _HASHED_AT_ONCE = 1 << 17  # coefficients: 1 MB
 _NOTHING = np.zeros(0, dtype=np.int64)
@@ -160,7 +161,7 @@ class Coefficients:
         method = self._manifest.method
         is_canonical = method.core is CoreKind.CANONICAL
         cores = _CORES_PER_CHUNK if is_canonical else _SIGNS_PER_CHUNK // (2 * method.rank)
-        directions = max(1, cores // len(self._manifest.tensors))
+        directions = max(1, min(_DIRECTIONS_PER_CHUNK, cores // len(self._manifest.tensors)))
         updates = max(1, directions // method.scalars)
         numbers = np.arange(method.scalars, dtype=np.uint32)
         for start in range(0, len(members), updates):

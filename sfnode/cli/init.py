@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from protocol.errors import OperatorError
-from protocol.limits import POW_BITS_MAX
+from protocol.limits import POW_BITS_MAX, STALENESS_MAX
 from protocol.run import DATA_PRIVATE, AdmissionKind, AdmissionSpec, Manifest, Sharing
 from sfnode.cli.new_run import NewRun, RunOptions, describe_start, make_run
 from sfnode.cli.options import (
@@ -24,7 +24,7 @@ from sfnode.cli.options import (
 )
 from sfnode.cli.questions import AskingCommand, check_is_new, command_with_answers
 from sfnode.keys import check_owner, new_invitation
-from sfnode.run import DataOptions, find_data_directory
+from sfnode.run import STALENESS, DataOptions, find_data_directory
 from sfnode.storage import BASIS_ENDING, EMBEDDED, write_durably
 
 _LISTEN: Final = "/ip4/0.0.0.0/tcp/4001"
@@ -86,6 +86,14 @@ _admission_options = group(
     learning_options,
     _data_options,
     number_option("--steps", 500, "Let each node make this many steps."),
+    click.option(
+        "--staleness",
+        type=click.IntRange(0, STALENESS_MAX),
+        default=STALENESS,
+        show_default=True,
+        help="Let a node begin a step while updates of this many rounds are still on their way to it; 0: wait for all "
+        "that are at work.",
+    ),
     click.option(
         "--basis",
         type=FilePath,

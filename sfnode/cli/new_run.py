@@ -20,6 +20,7 @@ from sfnode.model_files import ModelFolder
 from sfnode.reporter import counting, printable
 from sfnode.run import (
     OPEN,
+    STALENESS,
     DataOptions,
     MethodOptions,
     RunDraft,
@@ -64,6 +65,7 @@ class RunOptions:
     batch_rows: int
     method: MethodOptions
     steps: int
+    staleness: int = STALENESS
     admission: AdmissionSpec = OPEN
     basis: Path | None = None
     is_plain: bool = False
@@ -120,6 +122,7 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
             method=method,
             schedule=schedule,
             steps=options.steps,
+            staleness=options.staleness,
             admission=options.admission,
         )
         return build_manifest(draft, None if options.settings is None else read_toml(options.settings))

@@ -36,7 +36,7 @@ from protocol.subspace import NORMALISED_UNIT
 from sfnode.storage import BasisSpec, read_bytes
 
 _AUTHORS_MAX = 1_024
-_STALENESS = 1
+STALENESS: Final = 1  # rounds: nobody is idle while the others' last updates are on their way
 _EPSILON_EXP: Final = -10
 _WEIGHT_BITS_MAX = 10  # the first weight lies in 512 ... 1,023: the learning rate is met to 0.1 %
 _WEIGHT_BITS_MIN = 4  # 8 ... 15: to 6 %, and a schedule goes down in as many levels
@@ -99,7 +99,7 @@ class RunDraft:
     Attributes:
         method, schedule: see `method_of`.
         steps: length of the run.
-        authors_max: as in the manifest.
+        staleness, authors_max: as in the manifest.
     """
 
     name: str
@@ -110,6 +110,7 @@ class RunDraft:
     method: Method
     schedule: Schedule
     steps: int
+    staleness: int = STALENESS
     admission: AdmissionSpec = OPEN
     authors_max: int = _AUTHORS_MAX
 
@@ -191,7 +192,7 @@ def build_manifest(draft: RunDraft, settings: Mapping[str, object] | None = None
         method=draft.method,
         schedule=draft.schedule,
         steps=draft.steps,
-        staleness=_STALENESS,
+        staleness=draft.staleness,
         admission=draft.admission,
         authors_max=draft.authors_max,
     )
