@@ -23,6 +23,11 @@ def torus(count: int) -> Edges:
     return _normal([*right, *down])
 
 
+def star(count: int) -> Edges:
+    """All with node 0, which is everybody's neighbour: diameter 2."""
+    return _normal((0, node) for node in range(1, count))
+
+
 def random_of_degree(degree: int) -> Callable[[int], Edges]:
     """Connected random graphs in which every node has ``degree`` neighbours (few one less): diameter about log n."""
 
@@ -78,4 +83,5 @@ GRAPHS: dict[str, Callable[[int], Edges]] = {
     "torus": torus,
     "random 4": random_of_degree(4),
     "random 8": random_of_degree(8),
+    "star": star,
 }

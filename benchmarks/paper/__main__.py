@@ -27,7 +27,8 @@ from benchmarks.sample_runs import Shape, manifest_of, sealed_records
 from protocol.errors import OperatorError
 
 _SHARED = Path(__file__).resolve().parents[3] / "shared"
-_GRAPHS = ("ring", "torus", "random 4")
+_GRAPHS = ("ring", "torus", "random 4", "star")
+_CLIENTS = (16, 32, 64, 128)
 _QUICK_ROWS = 32
 _QUICK_STEPS = 4
 
@@ -86,7 +87,7 @@ def _measured(found: Sequence[RivalCurves]) -> dict[str, list[str]]:
     manifest = manifest_of(Shape(authors=1, steps=1))
     one = replace(manifest, method=replace(manifest.method, directions=1))
     record = next(iter(sealed_records(one, Shape(authors=1, steps=1))))
-    agreed = [consensus(graph, clients) for graph in _GRAPHS for clients in (16, 64)]
+    agreed = [consensus(graph, clients) for graph in _GRAPHS for clients in _CLIENTS]
     return parts(found, accounts(record), agreed)
 
 

@@ -41,16 +41,16 @@ class Consensus:
 
 
 def consensus(graph: str, clients: int) -> Consensus:
-    """Of an update of client 0."""
+    """Of an update of the last client, which is never a star's middle."""
     edges = GRAPHS[graph](clients)
-    hops = [each or 0 for each in distances(edges, clients, 0)]
+    hops = [each or 0 for each in distances(edges, clients, clients - 1)]
     flood = tuple(sum(hop > number for hop in hops) / clients for number in range(max(hops) + 1))
     return Consensus(graph=graph, clients=clients, gossip=_gossip(metropolis(edges, clients)), flood=flood)
 
 
 def _gossip(mixing: torch.Tensor) -> tuple[float, ...]:
     held = torch.zeros(len(mixing), dtype=torch.float64)
-    held[0] = 1.0
+    held[-1] = 1.0
     mixing, mean = mixing.double(), held.mean()
     first = float((held - mean).norm())
     left = [1.0]
