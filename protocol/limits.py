@@ -16,7 +16,6 @@ DIRECTIONS_MAX: Final = 256
 LOCAL_STEPS_MAX: Final = 64
 SCALARS_MAX: Final = 1_024  # directions x local steps in one envelope: 2 KiB
 STEPS_MAX: Final = 1 << 20  # spans of a run fit in one 64 KiB frame (1,024 x 20 bytes)
-STALENESS_MAX: Final = 64
 WEIGHT_MAX: Final = 1 << 16  # integer learning-rate weight
 CLIP_MAX: Final = (1 << 15) - 1  # scalars travel as int16
 NORMALISED_CLIP: Final = 127  # SPEC 5.2: round(32 g / rms) fits int8

@@ -65,7 +65,7 @@ class Manifest:
     method: Method
     schedule: Schedule
     steps: Annotated[int, Bound(1, limits.STEPS_MAX)]
-    staleness: Annotated[int, Bound(0, limits.STALENESS_MAX)]
+    staleness: Annotated[int, Bound(0, 64)]
     admission: AdmissionSpec
     authors_max: Annotated[int, Bound(1, limits.AUTHORS_MAX)]
 

@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from protocol.errors import OperatorError
-from protocol.limits import POW_BITS_MAX, STALENESS_MAX
+from protocol.limits import POW_BITS_MAX
 from protocol.run import DATA_PRIVATE, AdmissionKind, AdmissionSpec, Manifest, Sharing
 from sfnode.cli.new_run import NewRun, RunOptions, describe_start, make_run
 from sfnode.cli.options import (
@@ -86,13 +86,11 @@ _admission_options = group(
     learning_options,
     _data_options,
     number_option("--steps", 500, "Let each node make this many steps."),
-    click.option(
+    number_option(
         "--staleness",
-        type=click.IntRange(0, STALENESS_MAX),
-        default=STALENESS,
-        show_default=True,
-        help="Let a node begin a step while updates of this many rounds are still on their way to it; 0: wait for all "
-        "that are at work.",
+        STALENESS,
+        "Let a node begin a step while updates of this many rounds are still on their way to it; 0: none.",
+        least=0,
     ),
     click.option(
         "--basis",

@@ -56,6 +56,15 @@ def test_init__start_that_does_not_help__a_run_without_one_and_its_columns(tmp_p
     assert any(bases.of(0, index).u.any() for index in range(len(manifest.tensors)))
 
 
+def test_init__staleness__is_what_the_manifest_says(tmp_path: Path) -> None:
+    given = ("init", *DEMO, "--data", data_file(split="train"), "--plain")
+    for name, options, expected in (("a", (), 1), ("b", ("--staleness", 0), 0), ("c", ("--staleness", 64), 64)):
+        assert call(*given, *options, "--out", tmp_path / f"{name}.run").code == 0
+        assert decode_run_file(tmp_path / f"{name}.run").manifest.staleness == expected
+    refused = call(*given, "--staleness", 65, "--out", tmp_path / "d.run")
+    assert "staleness" in refused.error
+
+
 def test_describe_start__not_judged__the_rows_alone() -> None:
     (rows,) = describe_start(FoundBasis(bases=BASES, rows=2_880))
     assert "2,880 forward rows" in rows
