@@ -53,12 +53,13 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One evaluation, after ``step`` steps and ``rows`` forward rows."""
+    """One evaluation, after ``step`` steps and ``rows`` forward rows; ``sent``: as in `Measured`."""
 
     step: int
     rows: int
     accuracy: float
     loss: float
+    sent: int | None = None
 
 
 def play(job: Job, folders: Folders, begin: Begin | None = None) -> list[Point]:
@@ -68,7 +69,8 @@ def play(job: Job, folders: Folders, begin: Begin | None = None) -> list[Point]:
     for step, rows in zip(range(job.recipe.steps + 1), rows_spent, strict=False):
         if step in job.evaluated_at or step == job.recipe.steps:
             found = look(job.task.test_rows)
-            points.append(Point(step=step, rows=rows, accuracy=round(found.accuracy, 4), loss=round(found.loss, 4)))
+            measured = {"accuracy": round(found.accuracy, 4), "loss": round(found.loss, 4)}
+            points.append(Point(step=step, rows=rows, **measured, sent=found.sent))
             say(f"{job.title}: step {step:5,}, {rows:7,} rows, {100 * found.accuracy:5.1f} %, loss {found.loss:.3f}")
     return points
 

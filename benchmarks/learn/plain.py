@@ -24,10 +24,11 @@ _CHUNK_ROWS = 8  # in order of length: a batch of 16 has a third fewer padded to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Accuracy 0 ... 1 and mean loss."""
+    """Accuracy 0 ... 1 and mean loss; how many messages were sent, where that is not one for each client and step."""
 
     accuracy: float
     loss: float
+    sent: int | None = None
 
 
 def train_mezo(recipe: Mezo, model: PreTrainedModel, data: TaskData, rate: float, seed: int) -> Iterator[int]:

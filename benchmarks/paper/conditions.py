@@ -22,7 +22,7 @@ from benchmarks.learn.problems import SMALL, TASKS, Folders
 from benchmarks.learn.recipes import SMALL_STUDY, Study
 from benchmarks.measures import report
 from benchmarks.paper.conditions_page import draw, tables
-from benchmarks.paper.flooding import FloodTrial, play_flood
+from benchmarks.paper.flooding import FloodTrial, QuietTrial, play_flood
 from protocol.errors import OperatorError
 
 _SHARED = Path(__file__).resolve().parents[3] / "shared"
@@ -99,8 +99,21 @@ def breaks(rate: float) -> Recipes:
     }
 
 
+def quiet(rate: float) -> Recipes:
+    """Slopes below a threshold are not told; and as many clients as that leaves messages, at a rate to match."""
+    base = replace(PAPERS, rates=(rate,))
+    return {
+        "all is told": base,
+        **{
+            f"slopes from {threshold:g}": QuietTrial(**asdict(base), threshold=threshold)
+            for threshold in (2.0, 4.0, 8.0, 16.0)
+        },
+        "8 clients, twice the rate": replace(base, clients=8, rates=(2 * rate,)),
+    }
+
+
 def measure_all(study: Study, curves: Curves, *, is_quick: bool) -> Found:
-    """Every condition; the rates of the last two follow from the first."""
+    """Every condition; the rates of the last three follow from the first."""
     tasks = [*study.tasks.values()]
 
     def compared(recipes: Recipes) -> list[Compared]:
@@ -115,6 +128,7 @@ def measure_all(study: Study, curves: Curves, *, is_quick: bool) -> Found:
         "delay": compared(DELAYS),
         "clients": compared(clients(rate)),
         "breaks": compared(breaks(rate)),
+        "quiet": compared(quiet(rate)),
     }
 
 

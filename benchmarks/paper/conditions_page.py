@@ -11,7 +11,15 @@ from benchmarks.learn.comparison import Compared
 from benchmarks.learn.page import rates_tried, table
 from benchmarks.learn.pictures import COLOURS
 
-_HEADS = ("", "rate: loss of each that was tried", "steps", "accuracy in % (each seed)", "loss", "best on the way")
+_HEADS: tuple[str, ...] = (
+    "",
+    "rate: loss of each that was tried",
+    "steps",
+    "accuracy in % (each seed)",
+    "loss",
+    "best on the way",
+)
+_SENT = "messages that were sent"
 _TITLES = {
     "rank": "Rank and refresh of the subspace",
     "delay": "Updates that travel k hops in a step",
@@ -27,10 +35,15 @@ def tables(found: Mapping[str, Sequence[Compared]]) -> dict[str, list[str]]:
 def _part(compared: Sequence[Compared]) -> list[str]:
     start = compared[0].curves[0][0]
     seeds = len(max(compared, key=lambda each: len(each.curves)).curves)
+    heads, rows = _HEADS, [_row(each) for each in compared]
+    sent = [each.curves[0][-1].sent for each in compared]
+    if any(sent):
+        heads = (*heads, _SENT)
+        rows = [(*row, "all" if count is None else f"{count:,}") for row, count in zip(rows, sent, strict=True)]
     return [
         f"From {100 * start.accuracy:.1f} % (loss {start.loss:.2f}); means of up to {seeds} seeds.",
         "",
-        *table(_HEADS, [_row(each) for each in compared]),
+        *table(heads, rows),
     ]
 
 

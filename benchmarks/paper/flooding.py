@@ -21,6 +21,7 @@ from benchmarks.paper.worlds import dealt, delays
 from benchmarks.sample_runs import signer
 from protocol.errors import NumericError
 from protocol.ledger import Envelope, EnvelopeCodec
+from protocol.run import Method
 from protocol.state import Coefficients
 from protocol.subspace import seed_of
 from sfnode.training.estimator import Estimator
@@ -44,6 +45,24 @@ class FloodTrial(NetworkTrial):
     hops: int | None = None
     alpha: float | None = None
 
+    def told(self, method: Method, scalars: tuple[int, ...]) -> tuple[int, ...]:
+        """What a client says of what it has measured: all."""
+        return scalars
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuietTrial(FloodTrial):
+    """Slopes below ``threshold`` count as noise, and who has measured nothing else is silent (Gaia's filter).
+
+    Hsieh et al. 2017, NSDI. Of raw scalars.
+    """
+
+    threshold: float
+
+    def told(self, method: Method, scalars: tuple[int, ...]) -> tuple[int, ...]:
+        """Zeros instead of what is below."""
+        return tuple(q if abs(q) >= self.threshold * 2.0**-method.quantum_exp else 0 for q in scalars)
+
 
 class FloodedClients:
     """All clients of a run, each with the updates that have reached it by now, on one model."""
@@ -58,6 +77,7 @@ class FloodedClients:
         self.manifest = bases.manifest
         self._rows = 0 if found is None else found.rows
         self._recipe = recipe
+        self._sent = 0
         self._keys = [signer(seed * _SEEDS_BETWEEN + client) for client in range(recipe.clients)]
         self._sessions = [Estimator(shared, bases, each) for each in _shards(recipe, data, seed)]
         self._codec = EnvelopeCodec(self.manifest)
@@ -80,7 +100,8 @@ class FloodedClients:
     def measure(self, rows: int) -> Measured:
         """Accuracy and loss of client 0 on the first ``rows`` evaluation examples."""
         found = self._sessions[0].evaluate(rows)
-        return Measured(accuracy=found.accuracy, loss=found.loss)
+        sent = self._sent if isinstance(self._recipe, QuietTrial) else None
+        return Measured(accuracy=found.accuracy, loss=found.loss, sent=sent)
 
     def _send(self, client: int, step: int) -> None:
         key = self._keys[client]
@@ -90,7 +111,11 @@ class FloodedClients:
         except NumericError as error:
             say(f"  client {client} skips step {step}: {error}")
             return
-        envelope = self._codec.decode_untrusted(self._codec.seal(key, step, estimate.scalars).record)
+        scalars = self._recipe.told(self.manifest.method, estimate.scalars)
+        if isinstance(self._recipe, QuietTrial) and not any(scalars):
+            return
+        self._sent += 1
+        envelope = self._codec.decode_untrusted(self._codec.seal(key, step, scalars).record)
         for receiver in range(len(self._held)):
             delay = 1 if self._delays is None else int(self._delays[client, receiver])
             self._due[step + delay, receiver].append(envelope)

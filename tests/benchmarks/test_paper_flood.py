@@ -16,7 +16,7 @@ from benchmarks.learn.curves import Job, Point, play
 from benchmarks.learn.problems import TASKS, Folders
 from benchmarks.learn.trials import NetworkTrial
 from benchmarks.paper.conditions import main, write
-from benchmarks.paper.flooding import FloodTrial, play_flood
+from benchmarks.paper.flooding import FloodTrial, QuietTrial, play_flood
 from benchmarks.paper.worlds import dealt, delays
 from protocol.errors import OperatorError
 
@@ -53,6 +53,15 @@ def test_flood__examples_dealt_out__gives_another_course(folders: Folders) -> No
     assert curve(replace(FLOOD, alpha=0.1), folders)[-1].loss != curve(FLOOD, folders)[-1].loss
 
 
+def test_flood__slopes_below_a_threshold__are_not_told_and_change_nothing(folders: Folders) -> None:
+    all_told, some, none = (
+        curve(QuietTrial(**asdict(FLOOD), threshold=threshold), folders)[-1] for threshold in (0.0, 0.5, 33.0)
+    )
+    assert all_told == replace(curve(FLOOD, folders)[-1], sent=20)
+    assert some.sent is not None and 0 < some.sent < 20 and some.loss != all_told.loss
+    assert none.sent == 0 and none.loss == curve(FLOOD, folders)[0].loss
+
+
 @pytest.mark.parametrize(
     ("hops", "expected"),
     [(1, [1, 1, 2, 3, 4, 3, 2, 1]), (2, [1, 1, 1, 2, 2, 2, 1, 1]), (4, [1] * 8)],
@@ -82,7 +91,7 @@ def test_dealt__low_alpha__most_of_a_clients_examples_are_of_one_label() -> None
 
 
 def test_command__quick__fills_the_page_and_keeps_results_and_pictures(folders: Folders, tmp_path: Path) -> None:
-    names = ("rank", "delay", "clients", "breaks")
+    names = ("rank", "delay", "clients", "breaks", "quiet")
     page = tmp_path / "paper.md"
     page.write_text("".join(f"<!-- measured: {name} -->\n<!-- end -->\n" for name in names), "utf-8")
     arguments = ["--data", str(folders.data), "--models", str(folders.models), "--work", str(tmp_path / "work")]
