@@ -56,8 +56,7 @@ OURS = FloodTrial(  # what an owner gets who says nothing, but for the rows
 )
 
 BASE = "rank 32"
-# A single direction of rank 1 bears higher rates, one of rank 8 lower ones: no best rate at the end of its grid.
-_RATES = {1: (3e-4, 1e-3, 3e-3), 8: (3e-5, 1e-4, 3e-4)}
+_RATES = {1: (3e-4, 1e-3, 3e-3)}  # a higher grid for the lowest rank: no best rate lies at the end of its grid
 RANKS: Recipes = {
     **{f"rank {rank}": replace(PAPERS, rank=rank, rates=_RATES.get(rank, PAPERS.rates)) for rank in (1, 8, 32, 128)},
     **{f"rank {rank}, a new basis every 12 steps": replace(PAPERS, rank=rank, epoch_steps=12) for rank in (8, 32)},
