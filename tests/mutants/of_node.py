@@ -171,8 +171,8 @@ SIGNING = (
             Edit(
                 _NODE,
                 "Node._start_step_if_due",
-                "[ReserveStep(step=step), StartEstimate(step=step, seed=seed)]",
-                "[StartEstimate(step=step, seed=seed), ReserveStep(step=step)]",
+                "[ReserveStep(step=step), StartEstimate(step=step, seed=seed, directions=directions)]",
+                "[StartEstimate(step=step, seed=seed, directions=directions), ReserveStep(step=step)]",
             ),
         ),
         detector=Simulation("estimated without reservation"),
