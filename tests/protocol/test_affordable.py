@@ -78,37 +78,57 @@ class Machine:
     measured: list[int] = field(default_factory=list)
 
 
-def run(round_ms: list[int], *, seconds: int, noise: float = 0.1) -> list[Machine]:
+class Together:
     """Machines by what a round of all directions takes them, connected without delay."""
-    chance = random.Random(1)
-    authors = [Author(bytes([number + 1]) * 32) for number in range(len(round_ms))]
-    machines = [
-        Machine(author, took_ms, StepClock(MANIFEST, author)) for author, took_ms in zip(authors, round_ms, strict=True)
-    ]
-    due: list[tuple[int, int, int]] = []
-    highest: dict[Author, int] = {}
-    now_ms = 0
-    while now_ms < 1_000 * seconds:
-        for number, each in enumerate(machines):
-            if each.is_measuring:
-                continue
-            each.clock.resume_after(highest.get(each.author, -1))
-            if (step := each.clock.try_start(highest, now_ms)) is not None:
-                each.is_measuring = True
-                each.measured.append(each.clock.affordable.chosen)
-                took_ms = each.round_ms * each.measured[-1] / ALL * chance.uniform(1 - noise, 1 + noise)
-                heapq.heappush(due, (now_ms + round(took_ms), number, step))
-        rests = [now_ms + max(1, each.clock.rest_ms(now_ms)) for each in machines if not each.is_measuring]
-        now_ms = min([*rests, *(first for first, _, _ in due[:1])])
-        while due and due[0][0] <= now_ms:
-            _, number, step = heapq.heappop(due)
-            done = machines[number]
-            done.is_measuring, highest[done.author] = False, step
-            done.clock.step_finished(now_ms, is_measured=True)
-            for other in machines:
-                if other is not done:
-                    other.clock.hear(done.author, update(done.measured[-1]), now_ms)
-    return machines
+
+    def __init__(self, round_ms: list[int], noise: float) -> None:
+        authors = [Author(bytes([number + 1]) * 32) for number in range(len(round_ms))]
+        self.machines = [
+            Machine(author, took_ms, StepClock(MANIFEST, author))
+            for author, took_ms in zip(authors, round_ms, strict=True)
+        ]
+        self._chance, self._noise = random.Random(1), noise
+        self._due: list[tuple[int, int, int]] = []
+        self._highest: dict[Author, int] = {}
+
+    def run(self, end_ms: int) -> None:
+        """From the start to the end."""
+        now_ms = 0
+        while now_ms < end_ms:
+            idle = [number for number, each in enumerate(self.machines) if not each.is_measuring]
+            for number in idle:
+                self._try_start(number, now_ms)
+            clocks = [each.clock for each in self.machines if not each.is_measuring]
+            rests = [now_ms + max(1, clock.rest_ms(now_ms)) for clock in clocks]
+            now_ms = min([*rests, *(first for first, _, _ in self._due[:1])])
+            while self._due and self._due[0][0] <= now_ms:
+                _, number, step = heapq.heappop(self._due)
+                self._finish(self.machines[number], step, now_ms)
+
+    def _try_start(self, number: int, now_ms: int) -> None:
+        machine = self.machines[number]
+        machine.clock.resume_after(self._highest.get(machine.author, -1))
+        step = machine.clock.try_start(self._highest, now_ms)
+        if step is None:
+            return
+        machine.is_measuring = True
+        machine.measured.append(machine.clock.affordable.chosen)
+        took_ms = machine.round_ms * machine.measured[-1] / ALL
+        took_ms *= self._chance.uniform(1 - self._noise, 1 + self._noise)
+        heapq.heappush(self._due, (now_ms + round(took_ms), number, step))
+
+    def _finish(self, done: Machine, step: int, now_ms: int) -> None:
+        done.is_measuring, self._highest[done.author] = False, step
+        done.clock.step_finished(now_ms, is_measured=True)
+        for other in self.machines:
+            if other is not done:
+                other.clock.hear(done.author, update(done.measured[-1]), now_ms)
+
+
+def run(round_ms: list[int], *, seconds: int, noise: float = 0.1) -> list[Machine]:
+    together = Together(round_ms, noise)
+    together.run(1_000 * seconds)
+    return together.machines
 
 
 @pytest.mark.parametrize("count", [2, 3, 8])
