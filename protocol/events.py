@@ -154,10 +154,14 @@ class ReserveStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartEstimate:
-    """Ask the worker to measure the round that starts at ``step``, on the coefficients as they are now."""
+    """Ask the worker to measure the round that starts at ``step``, on the coefficients as they are now.
+
+    ``directions``: how many of each local step's D, the first ones; whole blocks of examples.
+    """
 
     step: int
     seed: int
+    directions: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 // The step clock (SPEC 9.1), the horizon (7.3.3) and whom the end of a run awaits (9.6.2). Authors are given as hex.
 
+import { AffordableDirections } from "./node_affordable.mjs";
 import { clamp, lowerMedian, median } from "./node_limits.mjs";
 
 const PACES_KEPT = 16;
@@ -25,6 +26,7 @@ export class StepClock {
     this.#round = manifest.method.local_steps;
     this.#steps = manifest.steps;
     this.#staleness = manifest.staleness;
+    this.affordable = new AffordableDirections(manifest.method);
   }
 
   get isFinished() {
@@ -32,13 +34,14 @@ export class StepClock {
   }
 
   /** A record has raised the author's highest step. */
-  hear(author, nowMs) {
+  hear(author, scalars, nowMs) {
     if (this.#heardMs.has(author)) {
       const interval = nowMs - this.#heardMs.get(author);
       const smoothed = this.#intervalMs.get(author) ?? interval;
       this.#intervalMs.set(author, Math.floor((3 * smoothed + interval) / 4));
     }
     this.#heardMs.set(author, nowMs);
+    this.affordable.hear(author, scalars);
   }
 
   /** Nothing is held any more of authors who are not in `highest`. */
@@ -46,6 +49,7 @@ export class StepClock {
     for (const author of [...this.#heardMs.keys()].filter((each) => !highest.has(each))) {
       this.#heardMs.delete(author);
       this.#intervalMs.delete(author);
+      this.affordable.forget(author);
     }
   }
 
@@ -54,7 +58,8 @@ export class StepClock {
     if (step >= 0) this.nextStep = Math.max(this.nextStep, step + this.#round);
   }
 
-  done(nowMs) {
+  done(nowMs, isMeasured) {
+    if (isMeasured) this.affordable.measured(nowMs - this.#startedMs);
     this.nextStep += this.#round;
     this.#doneMs = nowMs;
   }
@@ -107,8 +112,8 @@ export class StepClock {
     this.nextStep = Math.max(this.nextStep, this.frontier(highest, nowMs)); // SPEC 9.1.3
     if (this.isFinished) return null;
     this.#doneMs ??= nowMs;
-    const { behind, active } = this.#countActive(highest);
-    const isHalfThere = 2 * (active - behind + 1) >= active + 1; // this node is there itself
+    const { behind, active } = this.#active(highest);
+    const isHalfThere = 2 * (active.length - behind + 1) >= active.length + 1; // this node is there itself
     if (isHalfThere) this.#halfMs ??= nowMs;
     const limitMs = isHalfThere ? this.#graceMs() : this.#waitMs();
     if (behind > 0 && nowMs < this.#doneMs + limitMs) return null;
@@ -117,15 +122,17 @@ export class StepClock {
       this.#paces = [...this.#paces, this.#halfMs - this.#startedMs].slice(-PACES_KEPT);
     }
     [this.#startedMs, this.#halfMs] = [nowMs, null];
+    const known = active.filter(([author]) => this.#intervalMs.has(author));
+    this.affordable.choose(known.map(([author]) => [author, this.#intervalMs.get(author)])); // SPEC 9.1.6
     return this.nextStep;
   }
 
   /** SPEC 9.1.1. */
-  #countActive(highest) {
+  #active(highest) {
     const needed = this.nextStep - this.#round * (1 + this.#staleness);
     const oldest = needed - this.#limits.ACTIVE_WINDOW_STEPS * this.#round;
-    const active = this.#others(highest).map(([, step]) => step).filter((step) => step >= oldest);
-    return { active: active.length, behind: active.filter((step) => step < needed).length };
+    const active = this.#others(highest).filter(([, step]) => step >= oldest);
+    return { active, behind: active.filter(([, step]) => step < needed).length };
   }
 
   /** SPEC 9.1.2, while fewer than half are there. */

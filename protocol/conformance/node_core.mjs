@@ -196,7 +196,7 @@ export class Node {
     }
     const isFurther = envelope.step === this.state.highestOf(envelope.author);
     if (isFurther && (this.sync.isLive || envelope.step >= frontier)) {
-      this.clock.hear(envelope.author.toString("hex"), this.#nowMs); // SPEC 9.1.3
+      this.clock.hear(envelope.author.toString("hex"), envelope.scalars, this.#nowMs); // SPEC 9.1.3
     }
     return true;
   }
@@ -310,12 +310,12 @@ export class Node {
     this.#estimating = step;
     this.#isWorkerFree = false;
     const seed = seedOf(this.#run.runId, this.#author, step);
-    this.#effects.push(["ReserveStep", step], ["StartEstimate", step, seed]); // SPEC 9.2.1
+    this.#effects.push(["ReserveStep", step], ["StartEstimate", step, seed, this.clock.affordable.chosen]); // SPEC 9.2.1
   }
 
   #publish(step, scalars) {
     if (step !== this.#estimating) return;
-    this.#finishStep(true);
+    this.#finishStep(true, true);
     const isTaken = this.state.highestOf(this.#author) >= step; // SPEC 9.2.4
     if (isTaken || !this.#wouldCount(step)) return;
     const record = makeRecord(this.#run.runId, this.#secretSeed, step, scalars);
@@ -324,13 +324,13 @@ export class Node {
   }
 
   #passOver(step, isWorkerFree) {
-    if (step === this.#estimating) this.#finishStep(isWorkerFree);
+    if (step === this.#estimating) this.#finishStep(isWorkerFree, false);
   }
 
-  #finishStep(isWorkerFree) {
+  #finishStep(isWorkerFree, isMeasured) {
     this.#estimating = null;
     this.#isWorkerFree = isWorkerFree;
-    this.clock.done(this.#nowMs);
+    this.clock.done(this.#nowMs, isMeasured);
   }
 
   // --- time

@@ -16,10 +16,17 @@ function clamp(value, bound) {
   return Math.min(bound, Math.max(-bound, value));
 }
 
-/** Scalars of one step's projected gradients, or null where the node skips the round. */
+/** The D scalars of one step's projected gradients, of the first directions or of all; null: the node skips the round. */
 export function quantise(method, gradients) {
   if (!gradients.every(Number.isFinite)) return null;
-  return method.scalar === "raw" ? quantiseRaw(method, gradients) : quantiseNormalised(gradients);
+  const measured = method.scalar === "raw" ? quantiseRaw(method, gradients) : quantiseNormalised(gradients);
+  return measured && [...measured, ...Array(method.directions - measured.length).fill(0)];
+}
+
+/** How many of D directions the author of a round's scalars measured, as far as they tell. */
+export function directionsMeasured({ directions, shares }, scalars) {
+  const last = Math.max(0, ...scalars.map((q, place) => (q === 0 ? 0 : (place % directions) + 1)));
+  return Math.ceil(last / shares) * shares || directions;
 }
 
 function quantiseRaw({ quantum_exp: exponent, clip }, gradients) {
@@ -34,11 +41,13 @@ function quantiseNormalised(gradients) {
   return relative.map((x) => clamp(roundHalfAway((32 * x) / rms), NORMALISED_CLIP));
 }
 
-/** 31.5^2 D <= E <= 32.5^2 D for the scalars of one local step; the lower bound only if none is clamped. */
+/** 31.5^2 n <= E <= 32.5^2 D for one local step's scalars, n >= 1 not zero; the lower bound only if none is clamped. */
 export function keepsEnergyRule(scalars) {
   const energy = scalars.reduce((sum, q) => sum + q * q, 0);
   const isClamped = scalars.some((q) => Math.abs(q) === NORMALISED_CLIP);
-  return 4 * energy <= 4225 * scalars.length && (isClamped || 4 * energy >= 3969 * scalars.length);
+  const count = scalars.filter((q) => q !== 0).length;
+  if (count === 0) return false;
+  return 4 * energy <= 4225 * scalars.length && (isClamped || 4 * energy >= 3969 * count);
 }
 
 /** Learning-rate weight of a step. All products stay below 2^53. */

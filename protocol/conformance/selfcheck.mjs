@@ -94,17 +94,20 @@ function checkBasisFile() {
 
 function checkScalars(manifest) {
   check("5.1", [0.5, -0.5, 2.5, 0.49999999999999994].map(roundHalfAway), "1,-1,3,0");
-  check("5.2 raw", quantise(manifest.method, [0.5, -(2 ** -9), 0.0019, 99]), "128,-1,0,1000");
-  const normalised = quantise({ scalar: "normalised" }, [0.5, -1, 2, 0.25]);
+  check("5.2 raw", quantise({ ...manifest.method, directions: 4 }, [0.5, -(2 ** -9), 0.0019, 99]), "128,-1,0,1000");
+  const normalised = quantise({ scalar: "normalised", directions: 4 }, [0.5, -1, 2, 0.25]);
   check("5.2 normalised", normalised, "14,-28,56,7");
   check("5.2 energy", keepsEnergyRule(normalised), true);
+  const half = quantise({ scalar: "normalised", directions: 4 }, [0.5, -1]);
+  check("5.2 two of four", half, "20,-40,0,0");
+  check("5.2 energy of two of four", keepsEnergyRule(half), true);
   check("5.3", [0, 1, 2, 20, 38, 39].map((step) => weightOf(manifest, step)), "500,490,479,295,110,100");
   check("5.4", exampleRows(SEED, 4, 1000), "600,351,774,0");
   check("4.5 bound", coefficientBound(manifest), "8192000000");
 }
 
 function checkRecordAndLedger(run) {
-  check("1.2 run id", hex(run.runId), "890e92657ea2d74796f69abc1e82b6fc0705b8f655006bc6128a7181193bd0b8");
+  check("1.2 run id", hex(run.runId), "8209e9f85f7556dd402616b43e556714b5aad13722b80b9d34dae1dab83b5bb2");
   check("6.1", hex(makeRecord(run.runId, Buffer.alloc(32), 7, [-300])), hex(EXAMPLE_RECORD));
   check("6.2", checkRecord(run, EXAMPLE_RECORD).scalars, "-300");
   const [ledger, coefficients] = [new Ledger(run), new Coefficients(run)];
@@ -118,29 +121,29 @@ function checkRecordAndLedger(run) {
   checkVoid(ledger, coefficients);
 }
 
-const EMPTY_STATE = "d906a26844ec37c909ee45c6dd3bc53d8491e8dd09a884df0317c5cbc0ead374";
+const EMPTY_STATE = "8b706e6280204823128eeb24eb84bb6f25e512b3b7e063001c09e844625d54c9";
 
 function checkEmpty(ledger, coefficients) {
   check("7.4 empty", hex(coefficients.digest()), EMPTY_STATE);
-  check("7.5 empty", hex(ledger.root()), "65bd92344d472f5e500cc2c70b5382e06327a26ecf142ce5833f24812593f442");
+  check("7.5 empty", hex(ledger.root()), "66b6653cc3d5e8344fac5a60c7e7fd3b832191fbabd0da56df699bca8366475b");
 }
 
 function checkOne(ledger, coefficients) {
   const flat = coefficients.flat(0);
   const nonZero = [...flat.entries()].filter(([, value]) => value !== 0).join(" ");
-  check("7.4 flat", nonZero, "5,-128400 68,128400 88,128400");
-  check("7.4 epoch", hex(epochDigest(flat)), "90079fc711ef95de24705d0e628782d5f25b5f83bfda851b30949c4e75fe68c3");
-  check("7.4", hex(coefficients.digest()), "3d1b3967990eeb45b0b04006d66e1dd07dc757bfe659daa38a1b3f817c856e41");
-  check("7.5 payload", hex(payloadHash(EXAMPLE_RECORD.subarray(0, 46))), "2bd6e24ae5ddebbd");
-  check("7.5 bucket", hex(ledger.buckets(0)[0][1]), "c18071c9e16341bd5419aaff372d6f7f");
-  check("7.5 shard", hex(ledger.shards(0)[0][1]), "58133270176bc9bcd216561554065862");
-  check("7.5 span", hex(ledger.spans()[0][1]), "68803f084784bee8c7ac398601bfe405");
-  check("7.5 root", hex(ledger.root()), "a6546c4c4c6444a6cd1968ae3d7dae021d0a0d68df8832b73f8305a075bde300");
+  check("7.4 flat", nonZero, "31,-128400 70,128400 75,128400");
+  check("7.4 epoch", hex(epochDigest(flat)), "387796e2cb9195be774577f0922fa56aba5bdacc7307928e42616ba1c47f2861");
+  check("7.4", hex(coefficients.digest()), "58fd1c7577f32afe016a32e66101b67fab601da58e708ac7e97a29f12ce7bfb7");
+  check("7.5 payload", hex(payloadHash(EXAMPLE_RECORD.subarray(0, 46))), "cb620052b3e4d659");
+  check("7.5 bucket", hex(ledger.buckets(0)[0][1]), "01a00608e3964faa05df55ebfe5a5647");
+  check("7.5 shard", hex(ledger.shards(0)[0][1]), "122acb2ea9a6f23218dd99526f95eed7");
+  check("7.5 span", hex(ledger.spans()[0][1]), "9f1c46f9d8dbdfc09243fb02d24b2c62");
+  check("7.5 root", hex(ledger.root()), "608bc2662b97641c215bde5a3b328c9216b582afb7f73ef23636cca5dd24b694");
 }
 
 function checkVoid(ledger, coefficients) {
   check("7.5 void bucket", hex(ledger.buckets(0)[0][1]), "8c80b05cbd8041603da4e8e7a0b0be05");
-  check("7.5 void root", hex(ledger.root()), "e4568c080ab11274f54ace8890d90e31a9f628d12e681e4facfc03eb1dae3499");
+  check("7.5 void root", hex(ledger.root()), "e90e64d72ce400bb0c50e4797bc197ef5e0bf5110723f86ef93a6c4fc19bf1c0");
   check("7.5 void state", hex(coefficients.digest()), EMPTY_STATE);
 }
 
@@ -151,7 +154,7 @@ function checkStatements(run) {
   check("7.7", ledger.state(EXAMPLE_STATEMENT, coefficients).verdict, "counts");
   check("7.7 state", hex(coefficients.digest()), EMPTY_STATE);
   check("7.7 digest", hex(ledger.roster.digest()), "9d4940a37bfca8a308bd96dbf2f3aef2");
-  check("7.7 root", hex(ledger.root()), "118557ff2a26954c498e87b01a3db72e8cf7cd4a668bf3dec8cd2a9fea3681b7");
+  check("7.7 root", hex(ledger.root()), "aabb5bbf4e19a2478726fb757ebebe02b769ebd729db3a4e22590dab652ba333");
   check("7.7 record", addTo(ledger, coefficients, EXAMPLE_RECORD).reason, "EXCLUDED");
 }
 

@@ -4,7 +4,7 @@ import { readBasisFile } from "./basis_file.mjs";
 import { isValidAuthorKey, publicKeyOf, sign, verify } from "./ed25519.mjs";
 import { hashFields, keyOf, seedOf } from "./hashing.mjs";
 import { philox, signs, words } from "./philox.mjs";
-import { exampleRows, keepsEnergyRule, quantise, roundHalfAway, weightOf } from "./scalars.mjs";
+import { directionsMeasured, exampleRows, keepsEnergyRule, quantise, roundHalfAway, weightOf } from "./scalars.mjs";
 import { canonicalCores, rademacherCores, randomBasis, scaleExponent } from "./subspace.mjs";
 import { fromBytesStar, fromFloat64, fromHex, fromKey, fromWord, rowsOf } from "./vector_notation.mjs";
 import { toDecimal, toHex, toKey, toSigns, toWord, verdictOf } from "./vector_notation.mjs";
@@ -79,6 +79,7 @@ function project(basis, core, rank) {
 export const SCALARS = {
   round_half_away: ({ value }) => ({ integer: toDecimal(roundHalfAway(fromFloat64(value))) }),
   quantise: (input) => ({ scalars: quantise(input, input.projected_gradients.map(fromFloat64)) }),
+  measured: ({ scalars, ...method }) => ({ directions: directionsMeasured(method, scalars) }),
   energy: ({ scalars }) => ({ is_allowed: keepsEnergyRule(scalars) }),
   weight: ({ steps, step, ...schedule }) => ({ weight: weightOf({ schedule, steps }, step) }),
   examples({ seed, batch_rows: batchRows, local_step: localStep, dataset_rows: dataRows }) {

@@ -121,12 +121,16 @@ class EnvelopeCodec:
 
 
 def _check_energy(scalars: tuple[int, ...]) -> None:
-    """The energy rule of SPEC 5.2: 31.5^2 D <= sum q^2 <= 32.5^2 D; clipped scalars excuse a lower energy."""
-    energy, count = 4 * sum(q * q for q in scalars), len(scalars)
+    """The energy rule of SPEC 5.2 for one local step's D scalars, of which n are not zero.
+
+    n >= 1 and 31.5^2 n <= sum q^2 <= 32.5^2 D; clipped scalars excuse a lower energy.
+    """
+    energy, count = 4 * sum(q * q for q in scalars), len(scalars) - scalars.count(0)
     is_clipped = max(map(abs, scalars)) == NORMALISED_CLIP
-    if energy > 4_225 * count or (energy < 3_969 * count and not is_clipped):
+    if not count or energy > 4_225 * len(scalars) or (energy < 3_969 * count and not is_clipped):
         raise Reject(
-            RejectReason.SCALAR_ENERGY, f"normalised scalars with energy {energy / 4:g} for {count} directions"
+            RejectReason.SCALAR_ENERGY,
+            f"normalised scalars with energy {energy / 4:g} for {count} of {len(scalars)} directions",
         )
 
 

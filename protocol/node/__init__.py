@@ -2,5 +2,6 @@
 
 from protocol.node.node import Node
 from protocol.node.node_config import NodeConfig, SnapshotUse
+from protocol.node.step_clock import StepClock
 
-__all__ = ["Node", "NodeConfig", "SnapshotUse"]
+__all__ = ["Node", "NodeConfig", "SnapshotUse", "StepClock"]

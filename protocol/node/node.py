@@ -222,7 +222,7 @@ class Node:
         author, step = outcome.envelope.author, outcome.envelope.step
         is_further = step == self.replica.ledger.highest_step(author)
         if is_further and (self.sync.is_live or step >= frontier):
-            self.clock.hear(author, self._now_ms)
+            self.clock.hear(author, outcome.envelope.scalars, self._now_ms)
         return [record]
 
     def _keep(self, fresh: list[bytes], *, source: PeerId | None, is_news: bool = True) -> None:
@@ -299,7 +299,8 @@ class Node:
         self._estimating = step
         self._is_worker_free = False
         seed = seed_of(self.manifest.run_id, self._signer.author, step)
-        self._do([ReserveStep(step=step), StartEstimate(step=step, seed=seed)])
+        directions = self.clock.affordable.chosen
+        self._do([ReserveStep(step=step), StartEstimate(step=step, seed=seed, directions=directions)])
 
     def _may_sign(self) -> bool:
         """SPEC 9.2: sign nothing before the peers were asked for this author's own highest round."""
@@ -325,7 +326,7 @@ class Node:
         if step != self._estimating:
             return
         self._estimating, self._is_worker_free = None, True
-        self.clock.step_finished(self._now_ms)
+        self.clock.step_finished(self._now_ms, is_measured=True)
         ledger = self.replica.ledger
         # SPEC 9.2.4: while the worker measured, a record of its own of this round or a later one may have come, or the
         # last free place among the authors may have gone. A second payload would void the first.
@@ -341,10 +342,9 @@ class Node:
     def _pass_over(self, step: int, *, is_worker_free: bool) -> None:
         if step != self._estimating:
             return
-        self._estimating = None
-        self._is_worker_free = is_worker_free
+        self._estimating, self._is_worker_free = None, is_worker_free
         self.skipped_steps += 1
-        self.clock.step_finished(self._now_ms)
+        self.clock.step_finished(self._now_ms, is_measured=False)
 
     # --- time ---------------------------------------------------------------------------------------------
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from statistics import median, median_low
 
 from protocol import limits, timings
 from protocol.crypto import Author
+from protocol.node.affordable import AffordableDirections
 from protocol.run import Manifest
 
 _PACES_KEPT = 16
@@ -30,14 +31,15 @@ class StepClock:
         self._half_ms: int | None = None  # since when at least half of the active authors, itself included, are there
         self._due_ms: int | None = None  # when the wait under way is over at the latest
         self.next_step = 0
+        self.affordable = AffordableDirections(manifest.method)
 
     @property
     def is_finished(self) -> bool:
         """Whether the run has no step left for this node."""
         return self.next_step >= self._steps
 
-    def hear(self, author: Author, now_ms: int) -> None:
-        """``author`` has just made progress: an update of a higher step than all before.
+    def hear(self, author: Author, scalars: Sequence[int], now_ms: int) -> None:
+        """``author`` has just made progress: an update of a higher step than all before, with these scalars.
 
         An author that signs only old steps is not at work: it would hold back those that are.
         """
@@ -45,18 +47,22 @@ class StepClock:
             interval_ms = now_ms - self._heard_ms[author]
             self._interval_ms[author] = (3 * self._interval_ms.get(author, interval_ms) + interval_ms) // 4
         self._heard_ms[author] = now_ms
+        self.affordable.hear(author, scalars)
 
     def forget_others(self, authors: Container[Author]) -> None:
         """Forget all authors but these: nothing is held of the others any more."""
         self._heard_ms = {author: heard_ms for author, heard_ms in self._heard_ms.items() if author in authors}
         self._interval_ms = {author: ms for author, ms in self._interval_ms.items() if author in authors}
+        self.affordable.keep(authors)
 
     def resume_after(self, step: int) -> None:
         """Never again use ``step`` or one before it; -1 changes nothing."""
         self.next_step = max(self.next_step, step + self._round_steps if step >= 0 else 0)
 
-    def step_finished(self, now_ms: int) -> None:
-        """The node has done ``next_step``, or skipped it."""
+    def step_finished(self, now_ms: int, *, is_measured: bool) -> None:
+        """The node has done ``next_step``; or it was skipped, or lost."""
+        if is_measured and self._started_ms is not None:
+            self.affordable.measured(now_ms - self._started_ms)
         self.next_step += self._round_steps
         self._ready_since_ms = now_ms
 
@@ -125,15 +131,18 @@ class StepClock:
         ]
 
     def try_start(self, highest: dict[Author, int], now_ms: int) -> int | None:
-        """The step to start now, or None while the node has to wait. A returned step counts as started."""
+        """The step to start now, or None while the node has to wait. A returned step counts as started.
+
+        ``affordable.chosen`` says how many directions it has.
+        """
         # SPEC 9.1.3: a node that has fallen behind the median of the active authors jumps to it.
         self.next_step = max(self.next_step, self.frontier(highest, now_ms))
         if self.is_finished:
             return None
         if self._ready_since_ms is None:
             self._ready_since_ms = now_ms
-        behind, active = self._count_active(highest)
-        is_half_there = 2 * behind <= active + 1  # this node is there itself
+        behind, active = self._active(highest)
+        is_half_there = 2 * behind <= len(active) + 1  # this node is there itself
         if self._half_ms is None and is_half_there:
             self._half_ms = now_ms
         # SPEC 9.1.2: half of the authors are worth a wait, the others a twentieth of a step; an author that always
@@ -147,6 +156,7 @@ class StepClock:
         if self._half_ms is not None and self._started_ms is not None:
             self._paces_ms.append(self._half_ms - self._started_ms)
         self._started_ms, self._half_ms = now_ms, None
+        self.affordable.choose(self._interval_ms, active)
         return self.next_step
 
     def rest_ms(self, now_ms: int) -> int:
@@ -184,9 +194,9 @@ class StepClock:
             return timings.STEP_WAIT_MS_MAX
         return max(timings.STEP_WAIT_MS_START, min(_HEARD_MS, timings.AT_WORK_INTERVALS * self._interval_ms[author]))
 
-    def _count_active(self, highest: dict[Author, int]) -> tuple[int, int]:
-        """SPEC 9.1.1: how many active authors lack step ``next_step - (1 + staleness) rounds``; how many there are."""
+    def _active(self, highest: dict[Author, int]) -> tuple[int, list[Author]]:
+        """SPEC 9.1.1: how many active authors lack step ``next_step - (1 + staleness) rounds``; who is active."""
         needed = self.next_step - self._round_steps * (1 + self._staleness)
         oldest_active = needed - self._round_steps * timings.ACTIVE_WINDOW_STEPS
-        active = [step for author, step in highest.items() if author != self._own and step >= oldest_active]
-        return sum(step < needed for step in active), len(active)
+        active = [author for author, step in highest.items() if author != self._own and step >= oldest_active]
+        return sum(highest[author] < needed for author in active), active

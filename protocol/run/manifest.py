@@ -21,7 +21,7 @@ from protocol.run.model import ModelSpec, broken_model_rules
 from protocol.run.task import TaskSpec, broken_task_rules
 from protocol.schema import Bound, Hex32, Malformed, Name, from_plain_untrusted, is_hex, to_plain
 
-FORMAT = 2
+FORMAT = 3
 
 
 class TensorKind(StrEnum):

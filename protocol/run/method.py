@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
@@ -92,6 +93,14 @@ class Method:
     def scalar_mass_max(self) -> int:
         """Largest sum of |q| over the directions of one step that a valid envelope can carry (SPEC 5.2)."""
         return self.directions * (self.clip if self.scalar is ScalarKind.RAW else limits.NORMALISED_MASS)
+
+    def directions_measured(self, scalars: Sequence[int]) -> int:
+        """How many of D directions the author of a round's K x D ``scalars`` measured, as far as they tell (SPEC 9.1).
+
+        Whole blocks, up to the last scalar of any local step that is not zero; D where all are zero.
+        """
+        last = max((place % self.directions + 1 for place, scalar in enumerate(scalars) if scalar), default=0)
+        return -(-last // self.shares) * self.shares or self.directions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

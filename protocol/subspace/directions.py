@@ -36,6 +36,10 @@ class DirectionFactors:
     a: Int8Array
     b: Int8Array
 
+    def first(self, directions: int) -> DirectionFactors:
+        """Those of the first ``directions`` alone."""
+        return DirectionFactors(a=self.a[:directions], b=self.b[:directions])
+
 
 def seed_of(run_id: RunId, author: Author, step: int) -> int:
     """The one 64-bit seed that ``author`` may use in the round that starts at ``step`` (SPEC 2.2)."""

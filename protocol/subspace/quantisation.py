@@ -13,7 +13,7 @@ NORMALISED_UNIT = 32  # an rms projected gradient becomes 32: rounding costs 1.5
 
 
 def quantise(method: Method, projected_gradients: Sequence[float]) -> tuple[int, ...]:
-    """The D scalars of one step.
+    """The D scalars of one step. Of directions beyond the given projected gradients nothing was measured: zeros.
 
     Raises:
         NumericError: a projected gradient is not finite, or all are zero where they are to be normalised. The node
@@ -22,13 +22,17 @@ def quantise(method: Method, projected_gradients: Sequence[float]) -> tuple[int,
     if not all(map(math.isfinite, projected_gradients)):
         raise NumericError("a projected gradient is not finite: the loss overflowed; this step is skipped")
     if method.scalar is ScalarKind.RAW:
-        return tuple(_clipped(g * 2.0**-method.quantum_exp, method.clip) for g in projected_gradients)
+        return _padded(method, [_clipped(g * 2.0**-method.quantum_exp, method.clip) for g in projected_gradients])
     scale = max(map(abs, projected_gradients))
     if scale == 0.0:
         raise NumericError("all projected gradients are zero: nothing to normalise; this step is skipped")
     relative = [g / scale for g in projected_gradients]  # no overflow in the squares
     rms = math.sqrt(math.fsum(g * g for g in relative) / len(relative))
-    return tuple(_clipped(NORMALISED_UNIT * g / rms, method.clip) for g in relative)
+    return _padded(method, [_clipped(NORMALISED_UNIT * g / rms, method.clip) for g in relative])
+
+
+def _padded(method: Method, measured: list[int]) -> tuple[int, ...]:
+    return tuple(measured + [0] * (method.directions - len(measured)))
 
 
 def _clipped(value: float, clip: int) -> int:

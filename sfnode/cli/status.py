@@ -16,6 +16,7 @@ from sfnode.reporter import counted, format_rate, printable
 from sfnode.status import (
     PeerState,
     Status,
+    describe_directions,
     describe_evaluations,
     describe_learning,
     describe_memory,
@@ -78,7 +79,14 @@ def _rows(current: Status) -> dict[str, str]:
     return {
         "run": f"{current.run} ({current.run_id[:16]})",
         "stage": ", ".join(
-            part for part in (describe_stage(current), describe_pace(current), describe_time_left(current)) if part
+            part
+            for part in (
+                describe_stage(current),
+                describe_directions(current),
+                describe_pace(current),
+                describe_time_left(current),
+            )
+            if part
         ),
         "lag": _describe_lag(current),
         "updates": f"{counted(current.updates, 'update')} of {counted(current.authors, 'author')}, "

@@ -117,6 +117,8 @@ class Examination:
         await self._check("ledger", partial(data.check_ledger, directory), _LEDGER_S)
         if manifest is not None:
             await self._check("basis", partial(data.check_basis, directory, manifest))
+        if not self._question.is_relay and (speed := data.check_speed(directory)) is not None:
+            self._tell(speed)
 
     async def _look_around(self) -> None:
         """Ports, bootstraps, and what follows from what they say."""

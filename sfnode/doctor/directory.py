@@ -8,7 +8,7 @@ from protocol.errors import OperatorError, SfnodeError
 from protocol.run import BasisKind, Manifest
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
 from sfnode.reporter import counted
-from sfnode.status import own_admission, read_status
+from sfnode.status import last_status, own_admission, read_status
 from sfnode.storage import (
     IDENTITY_FILE,
     LEDGER_FILE,
@@ -42,6 +42,19 @@ def check_directory(directory: Path, manifest: Manifest | None) -> Finding:
     if status.excluded_from is not None or (status.is_training and not status.is_admitted):
         return warning("data directory", f"{text}; {own_admission(status)}", "until then it follows, and sends nothing")
     return ok("data directory", text)
+
+
+def check_speed(directory: Path) -> Finding | None:
+    """How much of a round this machine measures in the run's pace; None: it is not known, or the node measures none."""
+    status = last_status(directory)
+    detail = status.detail if status is not None and status.is_training else None
+    if detail is None or detail.round_s is None:
+        return None
+    takes = f"a round of all directions takes it {detail.round_s:.3g} s"
+    if detail.directions == detail.directions_max:
+        return ok("speed", f"the node measures all {detail.directions_max} directions of a round: {takes}")
+    text = f"the node measures {detail.directions} of {detail.directions_max} directions a round in the run's pace"
+    return ok("speed", f"{text}: {takes}, and others less")
 
 
 def check_privacy(directory: Path) -> Finding:

@@ -89,7 +89,7 @@ class StatusDetails:
         updates_per_s = self._updates.take(now_s, status.updates)
         missing = status.catching_up - status.updates
         left, pace = (missing, updates_per_s) if missing > 0 else (status.steps - reached, steps_per_s)
-        evaluations = self._curve.evaluations
+        evaluations, affordable = self._curve.evaluations, node.clock.affordable
         return StatusDetail(
             uptime_s=now_s - self._started_s,
             run_step=run_step,
@@ -97,6 +97,9 @@ class StatusDetails:
             own_updates=own_updates(node),
             steps_per_s=steps_per_s,
             left_s=max(0, left) / pace if pace else None,
+            directions=affordable.chosen,
+            directions_max=node.manifest.method.directions,
+            round_s=None if affordable.own_ms is None else affordable.own_ms / 1_000,
             bytes_in_per_s=self._in.take(now_s, status.bytes_in) or 0.0,
             bytes_out_per_s=self._out.take(now_s, status.bytes_out) or 0.0,
             rows_per_s=self._rows.take(now_s, status.forward_rows) or 0.0,

@@ -10,6 +10,7 @@ from sfnode.status.verdict import EXIT_EXCLUDED, EXIT_IDLE, EXIT_NO_PEERS, EXIT_
 from sfnode.status.wording import (
     ADMITTED,
     describe_admission,
+    describe_directions,
     describe_end,
     describe_evaluations,
     describe_memory,
@@ -40,6 +41,7 @@ __all__ = [
     "StatusDetail",
     "StepRate",
     "describe_admission",
+    "describe_directions",
     "describe_end",
     "describe_evaluations",
     "describe_learning",

@@ -79,7 +79,8 @@ def progress_line(status: Status) -> str:
     parts.append(counted(status.peers, "peer"))
     if detail is not None:
         parts.append(format_rate(detail.bytes_in_per_s + detail.bytes_out_per_s))
-        parts.extend(part for part in (describe_pace(status), describe_time_left(status)) if part)
+        told = (describe_directions(status), describe_pace(status), describe_time_left(status))
+        parts.extend(part for part in told if part)
     return ", ".join(parts)
 
 
@@ -108,6 +109,14 @@ def describe_pace(status: Status) -> str:
     if pace is None or not 0 < pace < math.inf or status.is_finished or status.catching_up > status.updates:
         return ""
     return f"{pace:.1f} steps/s" if pace >= 1 else f"{60 * pace:.1f} steps/min"
+
+
+def describe_directions(status: Status) -> str:
+    """How many of a round's directions a slow machine measures; empty where it measures all."""
+    detail = status.detail
+    if detail is None or not 0 < detail.directions < detail.directions_max or not status.may_contribute:
+        return ""
+    return f"{detail.directions} of {detail.directions_max} directions"
 
 
 def describe_time_left(status: Status) -> str:

@@ -17,6 +17,7 @@ from sfnode.status import (
     PeerState,
     Status,
     StatusDetail,
+    describe_directions,
     describe_end,
     describe_memory,
     describe_pace,
@@ -103,7 +104,7 @@ def _progress(status: Status) -> RenderableType:
         done = max(done, status.detail.run_step)
     grid = Table.grid(padding=(0, 1))
     share = min(1.0, done / total) if total else 0.0
-    words = [_stage(status), describe_pace(status), describe_time_left(status)]
+    words = [_stage(status), describe_directions(status), describe_pace(status), describe_time_left(status)]
     bar = ProgressBar(total=_PARTS, completed=int(_PARTS * share), width=_BAR_COLUMNS)
     bar.style, bar.complete_style, bar.finished_style = "grey37", "cyan", "green"
     style = "green" if status.is_finished else "bold"

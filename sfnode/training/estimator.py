@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -83,14 +83,18 @@ class Estimator:
         self._epochs[epoch] = flat.astype(np.int64)
 
     @torch.inference_mode()
-    def estimate(self, seed: int, step: int) -> Estimate:
+    def estimate(self, seed: int, step: int, directions: int | None = None) -> Estimate:
         """Estimate the round that starts at ``step``: K local steps, each on top of the worker's own earlier ones.
+
+        ``directions``: only so many, the first ones, in whole blocks (None: all D). The others' scalars are 0, and cost
+        no forward pass.
 
         Raises:
             NumericError: a loss is not finite, or all projected gradients are zero where they are normalised.
             OperatorError: the session has no training data.
         """
         method = self._manifest.method
+        measured = part_of(method, method.directions if directions is None else directions)
         if not self.data.examples:
             raise OperatorError("this node has no training data: give --data, or join without training")
         epoch = step // method.epoch_steps
@@ -100,11 +104,12 @@ class Estimator:
         spent = 0
         with self._shared.switch.using(self._closed_weights(epoch)):
             for local_step in range(method.local_steps):
-                factors = direction_factors(self._manifest, seed, local_step)
-                rows = self._rows(seed, local_step)
+                factors = direction_factors(self._manifest, seed, local_step).first(measured.directions)
+                rows = self._rows(seed, local_step, measured)
                 loss_G = self._losses(factors, epoch, live, rows)
-                q = quantise(method, projected_gradients(method, loss_G))
-                add_own(self._layout, live, factors, np.array(q) * self._manifest.weight(step + local_step))
+                q = quantise(method, projected_gradients(measured, loss_G))
+                weight = self._manifest.weight(step + local_step)
+                add_own(self._layout, live, factors, np.array(q[: measured.directions]) * weight)
                 scalars += q
                 losses.append(float(loss_G.mean()))
                 spent += len(rows.tokens)
@@ -113,11 +118,12 @@ class Estimator:
     @torch.inference_mode()
     def projected_gradients(self, seed: int, step: int, local_step: int = 0) -> list[float]:
         """g_d of one local step of the round at ``step``, on the state as set, before they are quantised."""
-        epoch = step // self._manifest.method.epoch_steps
+        method = self._manifest.method
+        epoch = step // method.epoch_steps
         factors = direction_factors(self._manifest, seed, local_step)
         with self._shared.switch.using(self._closed_weights(epoch)):
-            loss_G = self._losses(factors, epoch, self._live(epoch), self._rows(seed, local_step))
-        return projected_gradients(self._manifest.method, loss_G)
+            loss_G = self._losses(factors, epoch, self._live(epoch), self._rows(seed, local_step, method))
+        return projected_gradients(method, loss_G)
 
     @torch.inference_mode()
     def evaluate(self, rows_max: int = 0) -> Evaluation:
@@ -178,11 +184,11 @@ class Estimator:
         held = [flat for each, flat in self._epochs.items() if self._bases.name(each) == name]
         return np.sum(held, axis=0, dtype=np.int64) if held else np.zeros(self._layout.size, dtype=np.int64)
 
-    def _rows(self, seed: int, local_step: int) -> RowBatch | CandidateBatch:
+    def _rows(self, seed: int, local_step: int, measured: Method) -> RowBatch | CandidateBatch:
         """The rows of all groups in their order (`group_blocks`), padded alike, so that rounding is common to all."""
         indices = example_indices(self._manifest, seed, local_step, len(self.data.examples))
         blocks = indices.reshape(self._manifest.method.blocks, -1)
-        of_groups = group_blocks(self._manifest.method)
+        of_groups = group_blocks(measured)
         chosen = [self.data.examples[index] for index in blocks[of_groups].reshape(-1).tolist()]
         return batch_of(self.data, chosen, len(of_groups), self._shared.device)
 
@@ -190,7 +196,7 @@ class Estimator:
         self, factors: DirectionFactors, epoch: int, live: Int64Array, rows: RowBatch | CandidateBatch
     ) -> Tensor:
         """The objective of every group of rows (`live_terms`), fp64[G] on the CPU."""
-        groups = len(group_blocks(self._manifest.method))
+        groups = len(group_blocks(part_of(self._manifest.method, len(factors.a))))
         terms = live_terms(self._shared, self._bases, epoch, live, factors)
         with self._shared.pass_context.carrying(terms, groups, rows.tokens.numel()):
             found = self._shared.scores(rows, self.data.label_tokens)
@@ -222,7 +228,8 @@ def live_terms(
 ) -> dict[str, Term]:
     """Term of every tensor: M_g = -2^k C + s_g eps 2^scale a_d b_d^T for each group g.
 
-    The groups are s = +1 for all directions, then s = -1 for all of them (two sides), or s = 0 for each block (one).
+    ``factors``: of all D directions, or of the first ones in whole blocks.
+    The groups are s = +1 for each of them, then s = -1 for each of them (two sides), or s = 0 for each block (one).
 
     -2^k C is computed in fp64 and rounded once to the loss dtype; the perturbation is exact in it.
     """
@@ -259,7 +266,8 @@ def _moved(
         step = step.unsqueeze(3) * b_PDr.unsqueeze(2)
     if manifest.method.sides == 2:
         return torch.cat([core + step, core - step], dim=1)
-    return torch.cat([core + step, core.expand(-1, manifest.method.blocks, *core.shape[2:])], dim=1)
+    blocks = len(factors.a) // manifest.method.shares
+    return torch.cat([core + step, core.expand(-1, blocks, *core.shape[2:])], dim=1)
 
 
 def _on(values: NDArray[np.float64], shared: SharedModel) -> Tensor:
@@ -273,6 +281,12 @@ def add_own(layout: CoefficientLayout, flat: Int64Array, factors: DirectionFacto
         a_Dr = a_DPr[:, index] * amounts[:, None]
         target = layout.tensor(flat, index)
         target += a_Dr.T @ b_DPr[:, index] if layout.is_matrix[index] else a_Dr.sum(axis=0)
+
+
+def part_of(method: Method, directions: int) -> Method:
+    """``method`` with the first ``directions`` only: whole blocks, at least one."""
+    assert 0 < directions <= method.directions and directions % method.shares == 0, directions
+    return replace(method, directions=directions)
 
 
 def group_blocks(method: Method) -> Int64Array:

@@ -138,8 +138,8 @@ def _serve(session: Estimator, request: SetCoefficients | EstimateRequest | Eval
             for entry in epochs:
                 session.set_coefficients(entry.epoch, np.frombuffer(entry.values, dtype="<i8"))
             return CoefficientsSet()
-        case EstimateRequest(step=step, seed=seed):
-            made = session.estimate(seed, step)
+        case EstimateRequest(step=step, seed=seed, directions=directions):
+            made = session.estimate(seed, step, directions)
             seconds = time.perf_counter() - start
             return Estimated(step=step, scalars=made.scalars, loss=made.loss, rows=made.rows, seconds=seconds)
         case EvaluateRequest(rows_max=rows_max):

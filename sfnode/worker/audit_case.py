@@ -18,6 +18,7 @@ from typing import Final
 
 from protocol.documents import deviation
 from protocol.ledger import Envelope
+from protocol.run import Method, ScalarKind
 
 Scalars = tuple[int, ...]
 Measured = Sequence[Scalars | None]  # of several seeds; None where the loss was not finite
@@ -25,6 +26,7 @@ Measured = Sequence[Scalars | None]  # of several seeds; None where the loss was
 TOLERANCE_MIN: Final = 0.1  # of the measurement's length: other kernels, even where formats do not differ
 TOLERANCE_MAX: Final = 1.0  # a claim of nothing at all is as far off: an agreement within more says nothing
 _SPARE_SCALARS: Final = 6.0
+_ENERGY: Final = 1_024  # of a normalised scalar, in the mean over those that were measured (SPEC 5.2)
 _ROUNDING: Final = 0.5  # quanta that one scalar may be off by, by rounding alone
 
 
@@ -135,23 +137,38 @@ class AuditCase:
         return AuditVerdict.AGREES, ""
 
 
-def allowed_difference(usual: Measured, *others: Measured) -> float | None:
+def directions_claimed(method: Method, scalars: Scalars) -> int:
+    """How many of D directions a message's author measured (SPEC 9.3): what the last ones gave may be rounded to 0.
+
+    Then the energy of normalised scalars tells.
+    """
+    told = method.directions_measured(scalars)
+    if method.scalar is ScalarKind.RAW:
+        return told
+    steps = [scalars[start : start + method.directions] for start in range(0, len(scalars), method.directions)]
+    energies = [sum(q * q for q in step) for step in steps if max(map(abs, step)) < method.clip]
+    of_block = _ENERGY * method.shares
+    blocks = max(((2 * energy + of_block) // (2 * of_block) for energy in energies), default=0)
+    return max(told, min(blocks, method.blocks) * method.shares)
+
+
+def allowed_difference(scalars: int, usual: Measured, *others: Measured) -> float | None:
     """Length in quanta by which an honest message may be off; None where too little could be measured.
 
     Args:
+        scalars: how many of a message's were measured; the others are 0 everywhere.
         usual: of several seeds, on the message's state.
         others: of the same seeds, each in another way that an honest author may have measured in.
     """
-    squares = [_mean_square(usual, other) for other in others]
+    squares = [_mean_square(scalars, usual, other) for other in others]
     if not squares or None in squares:
         return None
-    scalars = next(len(each) for each in usual if each is not None)
     noise = math.sqrt(_ROUNDING**2 + sum(square for square in squares if square is not None))
     return noise * (math.sqrt(scalars) + _SPARE_SCALARS)
 
 
-def _mean_square(one: Measured, other: Measured) -> float | None:
+def _mean_square(scalars: int, one: Measured, other: Measured) -> float | None:
     pairs = [(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None]
     if not pairs:
         return None
-    return sum(math.dist(a, b) ** 2 / len(a) for a, b in pairs) / len(pairs)
+    return sum(math.dist(a, b) ** 2 for a, b in pairs) / (scalars * len(pairs))

@@ -44,12 +44,18 @@ class Measuring:
             raise
         self._sessions[dtype], self._epochs[dtype] = session, frozenset()
 
-    async def scalars(self, state: Coefficients, step: int, seeds: Sequence[int], dtype: str) -> list[Scalars | None]:
-        """What each of ``seeds`` gives on ``state`` in the round at ``step``; None where the loss is not finite."""
+    async def scalars(
+        self, state: Coefficients, step: int, seeds: Sequence[int], directions: int, dtype: str
+    ) -> list[Scalars | None]:
+        """What each of ``seeds`` gives on ``state`` in the round at ``step``; None where the loss is not finite.
+
+        ``directions``: how many of each local step's D are measured; the others' scalars are 0.
+        """
         session = self._sessions[dtype]
         self._epochs[dtype] |= frozenset(state.revisions())
         await session.request(coefficients_of(state, sorted(self._epochs[dtype])), CoefficientsSet)
-        return [await _scalars(session, step, seed) for seed in seeds]
+        requests = [EstimateRequest(step=step, seed=seed, directions=directions) for seed in seeds]
+        return [await _scalars(session, request) for request in requests]
 
     async def aclose(self) -> None:
         """End all sessions."""
@@ -57,8 +63,8 @@ class Measuring:
             await session.aclose()
 
 
-async def _scalars(session: WorkerSession, step: int, seed: int) -> Scalars | None:
+async def _scalars(session: WorkerSession, request: EstimateRequest) -> Scalars | None:
     try:
-        return (await session.request(EstimateRequest(step=step, seed=seed), Estimated)).scalars
+        return (await session.request(request, Estimated)).scalars
     except NumericError:
         return None

@@ -19,7 +19,14 @@ from protocol.errors import OperatorError, WorkerMemoryError
 from protocol.ledger import Envelope, Ledger
 from protocol.run import DATA_PRIVATE, Manifest, SignedManifest
 from protocol.state import Coefficients
-from sfnode.worker.audit_case import AuditCase, AuditVerdict, Remeasurement, Scalars, allowed_difference
+from sfnode.worker.audit_case import (
+    AuditCase,
+    AuditVerdict,
+    Remeasurement,
+    Scalars,
+    allowed_difference,
+    directions_claimed,
+)
 from sfnode.worker.measuring import Measuring
 from sfnode.worker.past_states import ROUNDS_AHEAD, PastStates
 from sfnode.worker.supervisor import worker_socket
@@ -130,7 +137,11 @@ class Auditor:
     async def _scalars(
         self, case: AuditCase, state: Coefficients, seeds: Sequence[int], dtype: str | None = None
     ) -> list[Scalars | None]:
-        return await self._measuring.scalars(state, case.envelope.step, seeds, dtype or self._measuring.dtype)
+        directions, dtype = self._directions(case), dtype or self._measuring.dtype
+        return await self._measuring.scalars(state, case.envelope.step, seeds, directions, dtype)
+
+    def _directions(self, case: AuditCase) -> int:
+        return directions_claimed(self._past.manifest.method, case.claimed)
 
     async def _measure_noise(self, cases: Sequence[AuditCase]) -> None:
         """What an honest author's numbers may differ by for rounding, and for a round of the others."""
@@ -147,13 +158,14 @@ class Auditor:
             lagging.append(await self._scalars(case, state, each))
         for case, *measured in zip(cases, usual, rounded, lagging, strict=True):
             case.see(measured[1][0], partner)
-            allowed = allowed_difference(*measured)
+            scalars = self._directions(case) * self._past.manifest.method.local_steps
+            allowed = allowed_difference(scalars, *measured)
             case.allowed = allowed or 0.0
             case.doubt = "" if allowed else "the loss is not finite here in other number formats"
 
     def _seeds(self, case: AuditCase) -> list[int]:
         """That of the message, and unrelated ones."""
-        count = -(-_CONTROL_SCALARS // len(case.claimed))
+        count = -(-_CONTROL_SCALARS // (self._directions(case) * self._past.manifest.method.local_steps))
         others = random.Random(case.envelope.seed)
         return [case.envelope.seed, *(others.getrandbits(64) for _ in range(count))]
 

@@ -149,7 +149,8 @@ class Trainer:
         is_resting = started_s < self._old_rest_until_s
         try:
             sent = await self._set_coefficients(session, first if is_resting else 0)
-            estimated = await session.request(EstimateRequest(step=job.step, seed=job.seed), Estimated)
+            request = EstimateRequest(step=job.step, seed=job.seed, directions=job.directions)
+            estimated = await session.request(request, Estimated)
         except NumericError as error:
             self.statistics.failures += 1
             self.statistics.trouble = f"step {job.step} was skipped: {error}"

@@ -76,10 +76,14 @@ class SetCoefficients:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateRequest:
-    """Estimate the round that starts at ``step`` with ``seed``, on the state last set. Reply: Estimated."""
+    """Estimate the round that starts at ``step`` with ``seed``, on the state last set. Reply: Estimated.
+
+    ``directions``: how many of each local step's D are measured, the first ones in whole blocks.
+    """
 
     step: int
     seed: int
+    directions: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +111,10 @@ class CoefficientsSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimated:
-    """The scalars to sign, local step by local step, D each; mean loss of the perturbed rows; forward rows spent."""
+    """The scalars to sign, mean loss of the perturbed rows, forward rows spent.
+
+    ``scalars``: local step by local step, D each; zeros beyond the directions asked for.
+    """
 
     step: int
     scalars: tuple[int, ...]

@@ -180,9 +180,9 @@ def test_readme__worked_numbers_of_the_specification__stand_in_the_vectors() -> 
     for number in (
         "b815b1ad7a7f43eac254eb73b66057b6d8ab3e7e8648b71df4a06c1794dcf3fe",
         "669780d2e34f4b19",
-        "3d1b3967990eeb45b0b04006d66e1dd07dc757bfe659daa38a1b3f817c856e41",
-        "a6546c4c4c6444a6cd1968ae3d7dae021d0a0d68df8832b73f8305a075bde300",
-        "e4568c080ab11274f54ace8890d90e31a9f628d12e681e4facfc03eb1dae3499",
+        "58fd1c7577f32afe016a32e66101b67fab601da58e708ac7e97a29f12ce7bfb7",
+        "608bc2662b97641c215bde5a3b328c9216b582afb7f73ef23636cca5dd24b694",
+        "e90e64d72ce400bb0c50e4797bc197ef5e0bf5110723f86ef93a6c4fc19bf1c0",
         "9201cd012c",
     ):
         assert number in SPEC and number in vectors

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from sfnode.doctor.directory import check_speed
+from sfnode.doctor.findings import Verdict
 from sfnode.network.policy.addresses import peer_of_author
 from sfnode.run.node_file import write_node_file
 from sfnode.storage.identity import IDENTITY_FILE, load_or_create_seed
@@ -17,6 +19,7 @@ from sfnode.storage.store import STATUS_FILE, Store
 from tests.cli.test_commands import SIGNED, STATUS
 from tests.support.cli_calls import call
 from tests.support.daemons import free_ports
+from tests.support.statuses import DETAIL
 
 PEER = peer_of_author(bytes(31) + b"\1")
 
@@ -67,3 +70,34 @@ def test_doctor__node_that_is_not_well__is_a_warning_that_says_why(
     report(directory, **changes)
     found = findings("--data-dir", directory, "--relay")["data directory"]
     assert found["verdict"] == "warning" and part in found["text"]
+
+
+@pytest.mark.parametrize(
+    ("directions", "round_s", "said"),
+    [
+        (8, 0.6, "the node measures all 8 directions of a round: a round of all directions takes it 0.6 s"),
+        (
+            3,
+            12.5,
+            "the node measures 3 of 8 directions a round in the run's pace: a round of all directions takes it 12.5",
+        ),
+    ],
+)
+def test_doctor__node_that_has_measured__says_what_this_machine_gives(
+    directions: int, round_s: float, said: str, directory: Path
+) -> None:
+    report(directory, detail=replace(DETAIL, directions=directions, round_s=round_s))
+    found = check_speed(directory)
+    assert found is not None and found.verdict is Verdict.OK and found.text.startswith(said)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"detail": None}, {"detail": replace(DETAIL, round_s=None)}, {"detail": DETAIL, "is_training": False}],
+    ids=["no detail", "nothing measured", "relay"],
+)
+def test_doctor__node_that_has_measured_nothing__says_nothing_of_speed(
+    changes: dict[str, object], directory: Path
+) -> None:
+    report(directory, **changes)
+    assert check_speed(directory) is None

@@ -103,10 +103,11 @@ def reason_to_reject(manifest: Manifest, record: bytes) -> str | None:
 
 
 def _has_energy(scalars: list[int]) -> bool:
-    """SPEC 5.2 in fractions: 31.5^2 D <= E <= 32.5^2 D, the lower bound only if none is clipped."""
+    """SPEC 5.2 in fractions: 31.5^2 n <= E <= 32.5^2 D, n >= 1 not zero; the lower bound only if none is clipped."""
     energy = sum(scalar**2 for scalar in scalars)
     is_clipped = any(abs(scalar) == 127 for scalar in scalars)
-    return energy <= 32.5**2 * len(scalars) and (is_clipped or energy >= 31.5**2 * len(scalars))
+    count = sum(scalar != 0 for scalar in scalars)
+    return count > 0 and energy <= 32.5**2 * len(scalars) and (is_clipped or energy >= 31.5**2 * count)
 
 
 def _check_split(codec: EnvelopeCodec, data: bytes) -> None:

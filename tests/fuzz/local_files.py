@@ -177,7 +177,7 @@ def worker_seeds() -> Iterator[bytes]:
             device_memory=300,
         ),
         worker_messages.SetCoefficients(epochs=(worker_messages.EpochCoefficients(epoch=1, values=bytes(16)),)),
-        worker_messages.EstimateRequest(step=3, seed=2**63),
+        worker_messages.EstimateRequest(step=3, seed=2**63, directions=8),
         worker_messages.EvaluateRequest(rows_max=0),
         worker_messages.SessionOpened(device="cpu", dtype="fp32", data_rows=1, eval_rows=0, model_parameters=5),
         worker_messages.CoefficientsSet(),

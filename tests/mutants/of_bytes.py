@@ -69,6 +69,18 @@ ENVELOPES = (
         detector=Vectors(("envelopes.json",)),
     ),
     Mutant(
+        name="energy-of-all-directions",
+        breaks="an update of a slow node, who measured some directions only, is refused",
+        edits=(Edit(_ENVELOPE, "_check_energy", "len(scalars) - scalars.count(0)", "len(scalars)"),),
+        detector=Vectors(("envelopes.json",)),
+    ),
+    Mutant(
+        name="nothing-measured-is-an-update",
+        breaks="normalised scalars may all be zero",
+        edits=(Edit(_ENVELOPE, "_check_energy", "not count or ", ""),),
+        detector=Vectors(("envelopes.json",)),
+    ),
+    Mutant(
         name="step-one-beyond-the-end",
         breaks="the step after the last one is accepted",
         edits=(Edit(_ENVELOPE, "EnvelopeCodec._check_step", "envelope.step >= self", "envelope.step > self"),),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.detectors import Directed, Simulation, Tests
+from tests.mutants.detectors import Directed, Simulation, Tests, Vectors
 from tests.mutants.directed import made_up_keys_that_sign_old_steps
 from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
@@ -171,8 +171,8 @@ SIGNING = (
             Edit(
                 _NODE,
                 "Node._start_step_if_due",
-                "[ReserveStep(step=step), StartEstimate(step=step, seed=seed)]",
-                "[StartEstimate(step=step, seed=seed), ReserveStep(step=step)]",
+                "[ReserveStep(step=step), StartEstimate(step=step, seed=seed, directions=directions)]",
+                "[StartEstimate(step=step, seed=seed, directions=directions), ReserveStep(step=step)]",
             ),
         ),
         detector=Simulation("estimated without reservation"),
@@ -277,6 +277,36 @@ CLOCK = (
         detector=Tests(
             ("tests/protocol/test_clock.py::test_clock__one_of_two_others_runs_ahead__does_not_drag_this_node_along",)
         ),
+    ),
+    Mutant(
+        name="fits-into-what-the-others-measure",
+        breaks="nodes fit into the others' rounds as they are, not as whole ones: all measure less and less",
+        edits=(
+            Edit(
+                "protocol.node.affordable",
+                "AffordableDirections.choose",
+                "interval_ms[author] * method.directions // self._measured[author]",
+                "interval_ms[author]",
+            ),
+        ),
+        detector=Tests(
+            (
+                "tests/protocol/test_affordable.py::test_equal_machines__disturbed_in_turn__do_not_follow_each_other_down",
+            )
+        ),
+    ),
+    Mutant(
+        name="own-rounds-as-they-were",
+        breaks="a node that measures a quarter in a quarter of the time takes itself for as quick as the others",
+        edits=(
+            Edit(
+                "protocol.node.affordable",
+                "AffordableDirections.measured",
+                "took_ms * self._method.directions // self.chosen",
+                "took_ms",
+            ),
+        ),
+        detector=Vectors(("traces_steps.json",)),
     ),
     Mutant(
         name="old-steps-keep-an-author-at-work",

@@ -192,7 +192,7 @@ async def test_paced_worker__pauses__answers_when_it_goes_on(tmp_path: Path, aut
     replies: list[object] = []
 
     async def ask() -> None:
-        replies.append(await worker.answer(EstimateRequest(step=4, seed=9)))
+        replies.append(await worker.answer(EstimateRequest(step=4, seed=9, directions=8)))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask)

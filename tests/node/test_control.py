@@ -251,7 +251,7 @@ async def test_overseer__memory_reached__ends_the_worker_for_good_and_gives_its_
         await trio.sleep(3)
         assert bench.is_training
         bench.trainer.estimating, bench.machine.memory = 7, 10**9 + 1
-        bench.jobs_in.send_nowait(StartEstimate(step=9, seed=1))
+        bench.jobs_in.send_nowait(StartEstimate(step=9, seed=1, directions=1))
         assert await bench.next() == TrainingSwitched(is_on=False)
         assert [await bench.next(), await bench.next()] == [EstimateLost(step=7), EstimateLost(step=9)]
         assert "1,000 MB of 1,000 MB (--max-memory)" in bench.overseer.paused

@@ -61,7 +61,7 @@ class ClockMachine(RuleBasedStateMachine):
         step = min(last, self.highest.get(author, -self.round_steps) + rounds * self.round_steps)
         self.highest[author] = step
         if is_heard:
-            self.clock.hear(author, self.now_ms)
+            self.clock.hear(author, (5,), self.now_ms)
             self.heard_ms[author] = self.now_ms
 
     @rule(step=st.integers(0, STEPS // 8))
@@ -76,7 +76,7 @@ class ClockMachine(RuleBasedStateMachine):
     @rule(is_published=st.booleans())
     def step_ends(self, is_published: bool) -> None:
         assert self.running is not None
-        self.clock.step_finished(self.now_ms)
+        self.clock.step_finished(self.now_ms, is_measured=True)
         if is_published:
             self.highest[OWN] = max(self.running, self.highest.get(OWN, -1))
         self.running, self.asked_ms = None, self.now_ms
@@ -178,7 +178,7 @@ class ClockMachine(RuleBasedStateMachine):
             if self.clock.try_start(self.highest, self.now_ms) is None:
                 self.now_ms += timings.STEP_WAIT_MS_MAX
                 assert self.clock.try_start(self.highest, self.now_ms) is not None or self.clock.is_finished
-            self.clock.step_finished(self.now_ms)
+            self.clock.step_finished(self.now_ms, is_measured=True)
 
 
 def test_clock__any_progress_of_others_and_any_pauses__keeps_its_promises() -> None:

@@ -11,6 +11,7 @@ from protocol.run.manifest import checked
 from tests.support.manifests import manifest_data, small_manifest
 
 OWN, A, B, C = (Author(bytes([number]) * 32) for number in range(4))
+ONE = (5,)  # scalars of an update
 
 
 def clock(*, staleness: int = 1, local_steps: int = 1, next_step: int = 0) -> StepClock:
@@ -24,7 +25,7 @@ def test_clock__alone__starts_at_once_and_goes_on() -> None:
     alone = clock()
     for step in range(40):
         assert alone.try_start({OWN: step - 1}, step * 100) == step
-        alone.step_finished(step * 100 + 50)
+        alone.step_finished(step * 100 + 50, is_measured=True)
     assert alone.is_finished and alone.try_start({OWN: 39}, 9_999) is None
 
 
@@ -56,7 +57,7 @@ def test_clock__rounds_of_four_steps__counts_in_rounds(theirs: int, is_waiting: 
     waiting = clock(local_steps=4, next_step=16)
     assert waiting.try_start({A: theirs}, 0) == (None if is_waiting else 16)
     if not is_waiting:
-        waiting.step_finished(1)
+        waiting.step_finished(1, is_measured=True)
         assert waiting.next_step == 20
 
 
@@ -91,7 +92,7 @@ def test_clock__one_author_is_late_in_every_round__costs_the_rest_a_twentieth(ot
         while honest.try_start(highest, now_ms) is None:
             now_ms += 1
         now_ms += 100
-        honest.step_finished(now_ms)
+        honest.step_finished(now_ms, is_measured=True)
     assert now_ms <= 1.05 * 100 * 100 + 2 * timings.STEP_WAIT_MS_START // timings.STEP_GRACE_PART
 
 
@@ -100,7 +101,7 @@ def test_wait_limit__after_steps_of_one_pace__is_twice_that_within_bounds(pace_m
     paced = clock()
     for step in range(20):
         paced.try_start({}, step * pace_ms)
-        paced.step_finished(step * pace_ms + pace_ms // 2)
+        paced.step_finished(step * pace_ms + pace_ms // 2, is_measured=True)
     assert paced.wait_limit_ms() == limit_ms
 
 
@@ -109,7 +110,7 @@ def test_wait_limit__steps_that_ended_by_the_limit__do_not_raise_it() -> None:
     now_ms = 0
     for step in range(10):
         assert paced.try_start({}, now_ms) == step
-        paced.step_finished(now_ms + 50)
+        paced.step_finished(now_ms + 50, is_measured=True)
         now_ms += 300
     before_ms = paced.wait_limit_ms()
     for step in range(10, 13):
@@ -117,7 +118,7 @@ def test_wait_limit__steps_that_ended_by_the_limit__do_not_raise_it() -> None:
         assert paced.try_start(laggards, now_ms) is None
         now_ms += before_ms
         assert paced.try_start(laggards, now_ms) == step
-        paced.step_finished(now_ms + 50)
+        paced.step_finished(now_ms + 50, is_measured=True)
         now_ms += 50
     assert paced.wait_limit_ms() == before_ms == 600
 
@@ -128,7 +129,7 @@ def test_wait_limit__one_author_answers_just_before_it__is_not_raised() -> None:
     paced, now_ms = clock(staleness=0), 0
     assert paced.try_start({}, now_ms) == 0
     for step in range(1, 30):
-        paced.step_finished(now_ms + 100)
+        paced.step_finished(now_ms + 100, is_measured=True)
         now_ms += 100
         others = {A: step - 1, B: step - 1, C: step - 2}
         assert paced.try_start(others, now_ms) is None
@@ -140,22 +141,22 @@ def test_wait_limit__one_author_answers_just_before_it__is_not_raised() -> None:
 def test_clock__behind_the_active_authors__jumps_to_their_lower_median() -> None:
     behind = clock()
     for author in (A, B, C):
-        behind.hear(author, 0)
+        behind.hear(author, ONE, 0)
     assert behind.try_start({A: 10, B: 20, C: 30}, 0) == 20
 
 
 def test_clock__one_of_two_others_runs_ahead__does_not_drag_this_node_along() -> None:
     """The mean of two would let a single cheat pull a network of three to the end of the run."""
     honest = clock(next_step=10)
-    honest.hear(A, 0)
-    honest.hear(B, 0)
+    honest.hear(A, ONE, 0)
+    honest.hear(B, ONE, 0)
     assert honest.frontier({OWN: 9, A: 9, B: 39}, 0) == 9
     assert honest.try_start({OWN: 9, A: 9, B: 39}, 0) == 10
 
 
 def test_frontier__authors_silent_for_long__do_not_count_while_others_are_heard() -> None:
     listening = clock()
-    listening.hear(A, 100_000)
+    listening.hear(A, ONE, 100_000)
     assert listening.frontier({A: 30, B: 3, C: 3}, 100_000) == 30
     assert listening.frontier({A: 30, B: 3, C: 3}, 100_000 + 60_000) == 30
     assert listening.frontier({A: 30, B: 3, C: 3}, 100_001 + 60_000) == 3  # nobody was heard: all count
@@ -180,15 +181,15 @@ def test_clock__last_round__is_started_once_and_then_finished() -> None:
     last = clock(local_steps=2)
     last.resume_after(36)
     assert last.try_start({A: 38}, 0) == 38
-    last.step_finished(1)
+    last.step_finished(1, is_measured=True)
     assert last.try_start({A: 38}, 2) is None
     assert last.is_finished
 
 
 def test_run_is_over__most_of_those_heard_of_have_done_the_last_round__whatever_the_silent_and_the_own_did() -> None:
     watching = clock(local_steps=2)
-    watching.hear(A, 0)
-    watching.hear(B, 0)
+    watching.hear(A, ONE, 0)
+    watching.hear(B, ONE, 0)
     assert not watching.is_run_over({A: 38, B: 36, C: 38}, 0)  # one alone does not end the run
     assert watching.is_run_over({A: 38, B: 38, C: 4}, 0)
     assert watching.is_run_over({A: 38, B: 36}, 60_001)  # all are silent
@@ -204,8 +205,8 @@ def test_clock__others_have_finished__late_comer_does_the_last_round_only() -> N
 def test_awaited__authors_at_work__until_their_last_round_or_for_four_of_their_intervals() -> None:
     waiting = clock(local_steps=2)
     for now_ms in (0, 30_000):
-        waiting.hear(A, now_ms)
-    waiting.hear(B, 30_000)  # heard of once: as slow as the slowest
+        waiting.hear(A, ONE, now_ms)
+    waiting.hear(B, ONE, 30_000)  # heard of once: as slow as the slowest
     assert waiting.awaited({A: 4, B: 4, C: 4, OWN: 38}, 30_000 + 4 * 30_000) == [A, B]
     assert waiting.awaited({A: 38, B: 4}, 150_000) == [B]
     assert waiting.awaited({A: 4, B: 4}, 150_001) == []
@@ -213,7 +214,7 @@ def test_awaited__authors_at_work__until_their_last_round_or_for_four_of_their_i
 
 def test_awaited__no_interval_known__thirty_seconds_count_as_one() -> None:
     waiting = clock()
-    waiting.hear(A, 0)
+    waiting.hear(A, ONE, 0)
     assert waiting.awaited({A: 4}, 4 * 30_000) == [A] and waiting.awaited({A: 4}, 4 * 30_000 + 1) == []
     waiting.forget_others({})
     assert waiting.awaited({}, 0) == []
@@ -222,7 +223,7 @@ def test_awaited__no_interval_known__thirty_seconds_count_as_one() -> None:
 def test_clock__single_step_run__is_one_step_long() -> None:
     short = StepClock(small_manifest(steps=1), OWN)
     assert short.try_start({}, 0) == 0
-    short.step_finished(1)
+    short.step_finished(1, is_measured=True)
     assert short.is_finished
 
 
@@ -238,9 +239,9 @@ def test_clock__faster_than_a_majority_at_work__stays_within_the_rounds_ahead() 
         if now_ms % 1_000 == 950:
             slow = {author: step + 1 for author, step in slow.items()}
             for author in slow:
-                fast.hear(author, now_ms)
+                fast.hear(author, ONE, now_ms)
         if fast.try_start(slow, now_ms) is not None:
-            fast.step_finished(now_ms)
+            fast.step_finished(now_ms, is_measured=True)
     assert slow[A] == 60
     assert slow[A] <= fast.next_step <= slow[A] + timings.ROUNDS_AHEAD_MAX + 1
 
@@ -250,7 +251,7 @@ def test_clock__majority_leaves__goes_on_alone_after_its_patience() -> None:
     others = dict.fromkeys((A, B, C), 20)
     for author in others:
         for now_ms in (0, 500, 1_000):
-            left_behind.hear(author, now_ms)
+            left_behind.hear(author, ONE, now_ms)
     left_behind.resume_after(20 + timings.ROUNDS_AHEAD_MAX + 2)
     assert left_behind.try_start(others, 2_000) is None
     assert left_behind.try_start(others, 1_000 + timings.STEP_WAIT_MS_START + 1) is not None

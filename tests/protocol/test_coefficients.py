@@ -150,17 +150,17 @@ def test_coefficients__all_taken_out_again__are_as_if_nothing_had_been() -> None
 
 def test_state_digest__examples_of_the_specification__are_equal() -> None:
     manifest, replica = small_manifest(), Replica(small_manifest())
-    assert replica.state_digest().hex() == "d906a26844ec37c909ee45c6dd3bc53d8491e8dd09a884df0317c5cbc0ead374"
+    assert replica.state_digest().hex() == "8b706e6280204823128eeb24eb84bb6f25e512b3b7e063001c09e844625d54c9"
     record = bytes.fromhex(
-        "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da2900000007123218c327f6528cfed4"
-        "b5ec4184a4de6f03b63a50befa73af7898d07bd9771e51f433ae207c909b3f0a"
-        "0fbf3cebd40cb783a36e14c815c7d6e2c24c3947173d70cb98ad31b66b8b6000"
+        "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da2900000007b32cab345d97025efed4"
+        "c1ed154df1740fac35091587e1e988f17d510b62404e34b5acc07f803df9a26d"
+        "cdf8ba5e9a519088e042693a351d26212c71737e2dd16f1fec27e1ba0ff18c02"
     )
     replica.add(record)
     flat = replica.coefficients().flat(0)
-    assert {int(i): int(flat[i]) for i in np.flatnonzero(flat)} == {5: -128_400, 68: 128_400, 88: 128_400}
+    assert {int(i): int(flat[i]) for i in np.flatnonzero(flat)} == {31: -128_400, 70: 128_400, 75: 128_400}
     assert manifest.weight(7) == 428
-    assert replica.state_digest().hex() == "3d1b3967990eeb45b0b04006d66e1dd07dc757bfe659daa38a1b3f817c856e41"
+    assert replica.state_digest().hex() == "58fd1c7577f32afe016a32e66101b67fab601da58e708ac7e97a29f12ce7bfb7"
 
 
 def test_state_digest__of_equal_sets_in_other_epochs__differs() -> None:

@@ -51,10 +51,10 @@ def test_envelope__example_of_the_specification__has_these_bytes() -> None:
     assert envelope.record.hex() == (
         "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29"
         "00000007"
-        "123218c327f6528c"
+        "b32cab345d97025e"
         "fed4"
-        "b5ec4184a4de6f03b63a50befa73af7898d07bd9771e51f433ae207c909b3f0a"
-        "0fbf3cebd40cb783a36e14c815c7d6e2c24c3947173d70cb98ad31b66b8b6000"
+        "c1ed154df1740fac35091587e1e988f17d510b62404e34b5acc07f803df9a26d"
+        "cdf8ba5e9a519088e042693a351d26212c71737e2dd16f1fec27e1ba0ff18c02"
     )
     assert EnvelopeCodec(RAW).decode_untrusted(envelope.record) == envelope
 
@@ -149,8 +149,13 @@ def test_energy_rule__whatever_an_honest_node_normalises__is_accepted(gradients:
         ((32, 32, 32, 32), True),
         ((31, 31, 31, 31), False),  # 4 E = 15,376 < 15,876
         ((33, 33, 33, 33), False),  # 4 E = 17,424 > 16,900
-        ((63, 0, 0, 0), True),  # E = 3,969: the lower bound itself
-        ((62, 11, 1, 1), False),  # E = 3,967
+        ((62, 11, 1, 1), False),  # E = 3,967; 3,969 is the lower bound for four that are not zero
+        ((62, 11, 2, 0), True),  # the same E, for three
+        ((44, 7, 0, 0), True),  # E = 1,985: half of the directions were measured
+        ((44, 6, 0, 0), False),  # E = 1,972
+        ((32, 0, 0, 0), True),  # one of four was measured
+        ((31, 0, 0, 0), False),
+        ((0, 0, 0, 0), False),
         ((65, 0, 0, 0), True),  # E = 4,225: the upper bound itself
         ((65, 1, 0, 0), False),
         ((127, 0, 0, 0), False),  # clipped, but with far too much energy
@@ -162,11 +167,18 @@ def test_energy_rule__at_its_bounds__is_exact(scalars: tuple[int, ...], is_valid
 
 
 def test_energy_rule__one_direction_dominates_many__clipping_excuses_the_lower_bound() -> None:
-    wide = small_manifest(scalar="normalised", directions=16, clip=127)
-    scalars = quantise(wide.method, [1.0] + [1e-6] * 15)
-    assert scalars == (127, *[0] * 15)
+    wide = small_manifest(scalar="normalised", directions=32, shares=2, clip=127)
+    scalars = quantise(wide.method, [1.0] + [1 / 127] * 31)
+    assert scalars == (127, *[1] * 31)
     assert verdict(seal(wide, 1, 0, *scalars), wide) is None
-    assert verdict(seal(wide, 1, 0, 125, *[0] * 15), wide) is RejectReason.SCALAR_ENERGY
+    assert verdict(seal(wide, 1, 0, 126, *[1] * 31), wide) is RejectReason.SCALAR_ENERGY
+
+
+@given(st.lists(st.floats(-1e30, 1e30, allow_subnormal=False), min_size=1, max_size=3).filter(any))
+def test_energy_rule__only_the_first_directions_measured__is_accepted(gradients: list[float]) -> None:
+    scalars = quantise(NORMALISED.method, gradients)
+    assert scalars[len(gradients) :] == (0,) * (4 - len(gradients))
+    EnvelopeCodec(NORMALISED).decode_untrusted(seal(NORMALISED, 1, 0, *scalars))
 
 
 def test_energy_rule__second_local_step_too_loud__is_rejected() -> None:

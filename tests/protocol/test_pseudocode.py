@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections import Counter
 from statistics import median_low
 from types import SimpleNamespace
 
@@ -26,51 +27,53 @@ from tests.support.statements import claim, exclude
 
 CLOCK, SNAPSHOTS = spec_program("### 9.1"), spec_program("### 9.5")
 OWN, *OTHERS = (Author(bytes([number]) * 32) for number in range(6))
-ROUND = 2
+ROUND, DIRECTIONS, SHARES = 2, 8, 2
 ROUND_SCALARS = RUN.method.scalars
 
 
 class BothClocks:
-    """The step clock and the program's node, told the same things."""
+    """The step clock and the program's node, told the same things. ``chosen``: how many directions each start had."""
 
     def __init__(self, staleness: int, steps: int) -> None:
-        self.clock = StepClock(
-            checked({**manifest_data(local_steps=ROUND), "steps": steps, "staleness": staleness}), OWN
-        )
+        data = manifest_data(local_steps=ROUND, directions=DIRECTIONS, shares=SHARES)
+        self.clock = StepClock(checked({**data, "steps": steps, "staleness": staleness}), OWN)
         self.node = SimpleNamespace(own=OWN, t=0, K=ROUND, staleness=staleness, steps=steps)
+        self.node.__dict__.update(D=DIRECTIONS, shares=SHARES, M=DIRECTIONS, rounds=[], measured={})
         self.node.__dict__.update(highest={}, heard={}, interval={}, paces=[], ready=None, started=None, half=None)
         self.is_measuring = False
         self.now_ms = 0
+        self.chosen: Counter[int] = Counter()
 
-    def hold(self, author: Author, step: int, *, is_heard: bool) -> None:
+    def hold(self, author: Author, step: int, *, scalars: list[int], is_heard: bool) -> None:
         self.node.highest[author] = step
         if is_heard:
-            self.clock.hear(author, self.now_ms)
-            CLOCK.hear(self.node, author, self.now_ms)
+            self.clock.hear(author, scalars, self.now_ms)
+            CLOCK.hear(self.node, author, scalars, self.now_ms)
 
     def forget(self, author: Author) -> None:
         """Nothing is held of the author any more."""
-        for held in (self.node.highest, self.node.heard, self.node.interval):
+        for held in (self.node.highest, self.node.heard, self.node.interval, self.node.measured):
             held.pop(author, None)
         self.clock.forget_others(self.node.highest)
 
-    def go_on(self) -> bool:
-        """Finish the step that is measured, or try to start one; whether one was started."""
+    def go_on(self, *, is_measured: bool) -> None:
+        """Finish the step that is measured, or try to start one."""
         if self.is_measuring:
-            self.clock.step_finished(self.now_ms)
-            CLOCK.done(self.node, self.now_ms)
+            self.clock.step_finished(self.now_ms, is_measured=is_measured)
+            CLOCK.done(self.node, self.now_ms, is_measured)
             self.is_measuring = False
-            return False
+            return
         self.clock.resume_after(self.node.highest.get(OWN, -1))
         started = self.clock.try_start(self.node.highest, self.now_ms)
         assert CLOCK.try_start(self.node, self.now_ms) == started
         self.is_measuring = started is not None
-        return self.is_measuring
+        self.chosen[self.clock.affordable.chosen] += self.is_measuring
 
     def assert_equal(self, heads: list[int], asked: int) -> None:
         clock, node, highest, now_ms = self.clock, self.node, self.node.highest, self.now_ms
         told = median_low(heads) if heads else -1
         assert clock.next_step == node.t
+        assert clock.affordable.chosen == node.M
         assert clock.frontier(highest, now_ms) == CLOCK.frontier(node, now_ms)
         assert clock.is_run_over(highest, now_ms) == (CLOCK.furthest(node, now_ms) >= node.steps - node.K)
         assert clock.horizon(highest, now_ms, told, None) == CLOCK.horizon(node, now_ms, heads, None)
@@ -82,17 +85,24 @@ class BothClocks:
 def test_step_clock__any_history__does_what_the_program_of_the_specification_does(seed: int) -> None:
     chance = random.Random(seed)
     events = (400, *[40] * 30)  # what holds before a pace or an interval is known is soon over
-    assert sum(starts_of_a_history(chance, count) for count in events) > 40
+    chosen = sum((starts_of_a_history(chance, count) for count in events), Counter())
+    assert chosen.total() > 40 and chosen.keys() > {DIRECTIONS}
 
 
-def starts_of_a_history(chance: random.Random, events: int) -> int:
-    """Steps begun in a history of so many events, after each of which both are compared."""
+def round_of(chance: random.Random) -> list[int]:
+    """Scalars of an author who measured so many directions, some of them zero."""
+    measured = chance.randrange(0, DIRECTIONS + 1)
+    steps = [[chance.randrange(-1, 2) for _ in range(measured)] + [0] * (DIRECTIONS - measured) for _ in range(ROUND)]
+    return [scalar for step in steps for scalar in step]
+
+
+def starts_of_a_history(chance: random.Random, events: int) -> Counter[int]:
+    """Steps begun in a history of so many events, by their directions; both are compared after each event."""
     both = BothClocks(staleness=chance.randrange(3), steps=chance.choice((60, 4_000)))
     authors = OTHERS[: chance.randrange(1, 1 + len(OTHERS))]
     pause_ms, is_slow = 10 ** chance.randrange(1, 6), chance.random() < 0.25
     for author in (OWN, *authors) if chance.random() < 0.5 else ():  # after a restart
-        both.hold(author, chance.randrange(10, 30, ROUND), is_heard=chance.random() < 0.5)
-    started = 0
+        both.hold(author, chance.randrange(10, 30, ROUND), scalars=round_of(chance), is_heard=chance.random() < 0.5)
     for _ in range(events):
         both.now_ms += chance.randrange(pause_ms if chance.random() < 0.98 else 70_000)
         author = chance.choice(authors)
@@ -102,14 +112,15 @@ def starts_of_a_history(chance: random.Random, events: int) -> int:
             case 0:
                 both.forget(author)
             case 1:
-                both.hold(OWN, max(both.node.highest.get(OWN, 0), both.node.t), is_heard=chance.random() < 0.5)
+                step = max(both.node.highest.get(OWN, 0), both.node.t)
+                both.hold(OWN, step, scalars=round_of(chance), is_heard=chance.random() < 0.5)
             case n if n < 10 and step < both.node.steps:
-                both.hold(author, step, is_heard=n > 2)
+                both.hold(author, step, scalars=round_of(chance), is_heard=n > 2)
             case _:
-                started += both.go_on()
+                both.go_on(is_measured=chance.random() < 0.9)
         heads = [chance.randrange(0, both.node.steps) for _ in range(chance.randrange(4))]
         both.assert_equal(heads, chance.randrange(0, both.node.steps))
-    return started
+    return both.chosen
 
 
 # --- snapshots

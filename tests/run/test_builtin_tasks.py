@@ -223,7 +223,8 @@ def test_worker__task_of_each_kind__answers_every_request(name: str, tmp_path: P
         data=data, eval_data=data, author=b"a" * 32, device="cpu", dtype="fp32", device_memory=None,
     )  # fmt: skip
     opened = service.answer(opening)
-    estimated, evaluated = service.answer(EstimateRequest(step=1, seed=5)), service.answer(EvaluateRequest(rows_max=2))
+    request = EstimateRequest(step=1, seed=5, directions=run.method.directions)
+    estimated, evaluated = service.answer(request), service.answer(EvaluateRequest(rows_max=2))
     assert isinstance(opened, SessionOpened) and opened.data_rows == 3
     assert isinstance(estimated, Estimated) and any(estimated.scalars)
     assert isinstance(evaluated, Evaluated) and evaluated.rows == 2

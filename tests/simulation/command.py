@@ -112,7 +112,7 @@ class Tally:
         self.topologies: Counter[str] = Counter()
         self.agreed_ms: list[tuple[int, int]] = []  # with the seed
         self.missing: Counter[str] = Counter()
-        self.updates = 0
+        self.updates, self.partial = 0, 0
         self.events = 0
 
     def add(self, result: Result) -> None:
@@ -129,6 +129,7 @@ class Tally:
         self.topologies[result.topology] += 1
         self.agreed_ms.append((result.agreed_ms, result.seed))
         self.updates += result.updates
+        self.partial += result.partial
         self.events += result.events
 
     def never_happened(self) -> list[str]:
@@ -136,6 +137,7 @@ class Tally:
         demanded = (
             *((topology, self.topologies[topology]) for topology in TOPOLOGIES),
             *((fault.value, self.injected[fault.value]) for fault in Fault),
+            ("rounds of some directions", self.partial),
             *((f"snapshot {event.value}", self.snapshots[event.value]) for event in _SNAPSHOTS_WANTED),
         )
         return [name for name, times in demanded if not times]
@@ -158,6 +160,7 @@ class Tally:
             },
             "slowest_seeds": [seed for _, seed in ordered[:-6:-1]],
             "updates": self.updates,
+            "partial": self.partial,
             "events": self.events,
             "seconds": round(seconds, 1),
         }
@@ -177,6 +180,7 @@ class Tally:
                 *faults,
                 f"snapshots: {snapshots}",
                 f"topologies: {topologies}",
+                f"{self.partial:,} rounds of some directions only",
                 f"{self.absent} more seeds did not count: a demanded fault did not happen",
                 f"slowest to agree: seeds {', '.join(map(str, slowest))}",
                 f"simulation: {self.counted:,} seeds, {len(self.violations)} violations, {self.events:,} events, "

@@ -59,7 +59,7 @@ class HostConfig:
     Attributes:
         is_training: a relay does not train.
         expects_peers: as of :class:`NodeConfig`, at the first start; later starts always do.
-        estimate_ms: how long its worker takes, at least; at most double.
+        estimate_ms: how long its worker takes for all directions, at least; at most double.
     """
 
     is_training: bool = True
@@ -350,6 +350,7 @@ class Host:
         assert self.node is not None
         self._watch.promises.see_estimate(self.signer.author, effect.step)
         duration_ms = self._random.randint(self._config.estimate_ms, 2 * self._config.estimate_ms)
+        duration_ms = duration_ms * effect.directions // self._manifest.method.directions
         if self._happens(Fault.WORKER_LOST, _LOST):
             self._after(duration_ms, EstimateLost(step=effect.step))
             self._after(duration_ms + 700, WorkerReady())
@@ -361,7 +362,7 @@ class Host:
     def _measure(self, effect: StartEstimate, node: Node) -> EstimateFinished | EstimateSkipped:
         """Scalars that follow from (seed, state): an estimate on a wrong state shows as another history."""
         state = int.from_bytes(node.replica.shown().digest()[:8], "big")
-        return measured(self._manifest.method, effect.step, effect.seed ^ state)
+        return measured(self._manifest.method, effect.step, effect.seed ^ state, effect.directions)
 
     # --- faults -------------------------------------------------------------------------------------------
 

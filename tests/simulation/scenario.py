@@ -50,7 +50,7 @@ class Fault(StrEnum):
 # Steps chosen so that a run lasts about as long as the time in which everything breaks.
 _RUNS: dict[str, dict[str, object]] = {
     "canonical": {"steps": 40},
-    "rademacher": {"steps": 40, "core": "rademacher", "directions": 4},
+    "rademacher": {"steps": 40, "core": "rademacher", "directions": 4, "shares": 2},
     "normalised": {"steps": 40, "directions": 4, "scalar": "normalised", "clip": 127},
     "rounds": {"steps": 80, "local_steps": 2},
     "spans": {"steps": 40 * 64, "local_steps": 64, "epoch_steps": 256},

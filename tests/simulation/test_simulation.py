@@ -55,7 +55,7 @@ def everything(results: list[Result]) -> Tally:
     faults = {fault.value: 1 for fault in Fault}
     snapshots = {event.value: 1 for event in SnapshotEvent}
     for result in results:
-        tally.add(replace(result, missing=(), injected=faults, snapshots=snapshots))
+        tally.add(replace(result, missing=(), injected=faults, snapshots=snapshots, partial=1))
     return tally
 
 

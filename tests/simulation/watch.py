@@ -34,6 +34,7 @@ class Watch:
         self.promises = Promises()
         self.snapshots = snapshots
         self.acknowledged: dict[Slot, bytes] = {}
+        self.partial = 0  # rounds begun with some directions only
 
     @property
     def forgetful(self) -> set[bytes]:
@@ -56,6 +57,7 @@ class Watch:
                     life.reserved_step = effect.step
                 case StartEstimate():
                     require(effect.step == life.reserved_step, f"step {effect.step} is estimated without reservation")
+                    self._see_directions(node, effect.directions)
                 case SendMessage():
                     self._see_sent(life, node, effect)
                 case DropPeer():
@@ -86,6 +88,13 @@ class Watch:
         set_hash = life.holding.set_hash
         require(self._set_of_root.setdefault(root, set_hash) == set_hash, "different sets with equal roots")
         require(self._root_of_set.setdefault(set_hash, root) == root, "equal sets with different roots")
+
+    def _see_directions(self, node: Node, directions: int) -> None:
+        """SPEC 5.2: whole blocks, one at the least."""
+        method = node.manifest.method
+        is_whole = 0 < directions <= method.directions and directions % method.shares == 0
+        require(is_whole, f"a round of {directions} of {method.directions} directions")
+        self.partial += directions < method.directions
 
     def _see_stored(self, life: Life, node: Node, effect: StoreRecords) -> None:
         for record in effect.records:

@@ -49,12 +49,14 @@ class Result:
     """How one seed went. ``missing``: demanded faults that did not happen; the run counts for nothing then.
 
     ``agreed_ms``: virtual milliseconds from the end of the faults to agreement. ``violation`` is empty when none.
+    ``partial``: rounds of which a slow node measured some directions only.
     """
 
     seed: int
     topology: str
     nodes: int
     updates: int
+    partial: int
     void_slots: int
     agreed_ms: int
     events: int
@@ -151,7 +153,7 @@ class World:
         return HostConfig(
             is_training=number < 2 or self._random.random() < 0.85,
             expects_peers=number > 0,
-            estimate_ms=self._random.choice((60, 120, 120, 250)),
+            estimate_ms=self._random.choice((60, 120, 120, 250, 900)),
         )
 
     def _invite(self, scenario: Scenario) -> None:
@@ -309,6 +311,7 @@ def _result(world: World, agreed_ms: int, violation: str) -> Result:
         topology=scenario.topology,
         nodes=len(world.hosts),
         updates=max((ledger.updates for ledger in ledgers), default=0),
+        partial=world.watch.partial,
         void_slots=max((ledger.void_slots for ledger in ledgers), default=0),
         agreed_ms=agreed_ms,
         events=environment.events,

@@ -22,6 +22,13 @@ def test_progress_line__node_at_work__has_time_speed_and_time_left() -> None:
     )
 
 
+def test_progress_line__slow_node__says_how_many_directions_it_measures() -> None:
+    slow = replace(STATUS, detail=replace(DETAIL, directions=3))
+    assert ", 3 of 8 directions, 1.5 steps/s, " in progress_line(slow)
+    assert "directions" not in progress_line(STATUS)
+    assert "directions" not in progress_line(replace(slow, is_training=False))
+
+
 def test_progress_line__one_of_each__has_no_plural() -> None:
     line = progress_line(replace(STATUS, updates=1, peers=1))
     assert ", 1 update, 1 peer, " in line

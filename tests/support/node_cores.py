@@ -84,7 +84,7 @@ def other_head(*records: bytes) -> Head:
 
 def start_effects(step: int, manifest: Manifest = MANIFEST) -> list[Effect]:
     seed = seed_of(manifest.run_id, ME.author, step)
-    return [ReserveStep(step=step), StartEstimate(step=step, seed=seed)]
+    return [ReserveStep(step=step), StartEstimate(step=step, seed=seed, directions=manifest.method.directions)]
 
 
 def without_heads(effects: list[Effect]) -> list[Effect]:

@@ -27,7 +27,8 @@ EVALUATIONS = tuple(
     EvaluatedStep(step=step, accuracy=0.5 + step / 500, loss=0.69 - step / 800, rows=200) for step in range(0, 121, 10)
 )
 DETAIL = StatusDetail(
-    uptime_s=200.0, run_step=122, lag_steps=2, own_updates=120, steps_per_s=1.5, left_s=253.0, bytes_in_per_s=3_100.0,
+    uptime_s=200.0, run_step=122, lag_steps=2, own_updates=120, steps_per_s=1.5, left_s=253.0, directions=8,
+    directions_max=8, round_s=0.6, bytes_in_per_s=3_100.0,
     bytes_out_per_s=2_900.0, rows_per_s=230.0, processes_bytes=480 << 20,
     peers=tuple(peer_state(number) for number in range(3)), evaluations=EVALUATIONS, best=EVALUATIONS[-1],
     losses=LOSSES, news=(News(time=1_700_000_000.0, text="peer 12D3*Xpf6h1 joined", is_bad=False),),

@@ -92,6 +92,44 @@ def test_estimator__sides_and_shares__equal_finite_difference(
     assert session.estimate(SEED, STEP).rows == spent
 
 
+@pytest.mark.parametrize(("sides", "shares", "measured"), [(2, 1, 1), (2, 1, 3), (2, 2, 2), (1, 2, 2), (1, 1, 3)])
+@pytest.mark.parametrize("scalar", ["raw", "normalised"])
+def test_estimator__some_directions_only__measures_their_blocks_and_no_more(
+    sides: int, shares: int, measured: int, scalar: str, tmp_path: Path
+) -> None:
+    model = tiny_llama()
+    manifest = model_manifest(
+        model, list(TensorGroup), core="rademacher", directions=4, rank=4, alpha_exp=-20, epsilon_exp=-8, sides=sides,
+        shares=shares, scalar=scalar, clip=127 if scalar == "normalised" else 1_000,
+    )  # fmt: skip
+    session = open_session(model, manifest, tmp_path)
+    session.set_coefficients(STEP // manifest.method.epoch_steps, some_coefficients(manifest, 0))
+    gradients, whole = session.projected_gradients(SEED, STEP), session.estimate(SEED, STEP)
+
+    found = session.estimate(SEED, STEP, measured)
+
+    assert found.scalars == quantise(manifest.method, gradients[:measured])
+    assert any(found.scalars[:measured]) and found.scalars[measured:] == (0,) * (4 - measured)
+    assert found.rows * 4 == whole.rows * measured
+    assert session.estimate(SEED, STEP, 4) == whole
+
+
+def test_estimator__some_directions_of_local_steps__sees_its_own_earlier_ones(tmp_path: Path) -> None:
+    model = tiny_opt()
+    manifest = model_manifest(model, list(TensorGroup), directions=4, local_steps=2, alpha_exp=-18)
+    session = open_session(model, manifest, tmp_path)
+
+    found = session.estimate(SEED, STEP, 2)
+
+    layout = CoefficientLayout(manifest)
+    own = np.zeros(layout.size, dtype=np.int64)
+    add_own(layout, own, direction_factors(manifest, SEED, 0), np.array(found.scalars[:4]) * manifest.weight(STEP))
+    session.set_coefficients(STEP // manifest.method.epoch_steps, own)
+    gradients = session.projected_gradients(SEED, STEP, 1)
+    assert found.scalars[4:] == quantise(manifest.method, gradients[:2])
+    assert found.scalars[2:4] == found.scalars[6:] == (0, 0)
+
+
 def test_estimator__after_estimate__weights_are_untouched(tmp_path: Path) -> None:
     model = tiny_opt()
     before = {name: parameter.clone() for name, parameter in model.named_parameters()}

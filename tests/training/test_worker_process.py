@@ -42,12 +42,13 @@ from tests.support.tiny_models import model_manifest
 from tests.support.worker_process import WorkerClient, WorkerProcess
 
 MODEL = "embedded:tiny-opt"
+DIRECTIONS = 8
 
 
 def demo_manifest(**method: object) -> Manifest:
     folder = resolve_model(MODEL)
     model = load_causal_lm(folder.path, torch.device("cpu"), torch.float32)
-    settings = {"directions": 8, "alpha_exp": -20, **method}
+    settings = {"directions": DIRECTIONS, "alpha_exp": -20, **method}
     task = {"template": demo.TEMPLATE, "label_words": list(demo.LABEL_WORDS), "batch_rows": 16}
     manifest = model_manifest(model, [TensorGroup.LINEAR], task=task, **settings)
     return checked({**to_plain(manifest, as_rows=False), "model": to_plain(describe_model(folder), as_rows=False)})
@@ -95,7 +96,8 @@ def test_worker__whole_session__answers_what_the_session_computes(client: Worker
     flat = (np.arange(CoefficientLayout(manifest).size) % 201 - 100).astype("<i8")
     epochs = (EpochCoefficients(epoch=0, values=flat.tobytes()), EpochCoefficients(epoch=1, values=flat.tobytes()))
     assert client.ask(SetCoefficients(epochs=epochs)) == CoefficientsSet()
-    estimated, evaluated = client.ask(EstimateRequest(step=3, seed=99)), client.ask(EvaluateRequest(rows_max=64))
+    estimated = client.ask(EstimateRequest(step=3, seed=99, directions=DIRECTIONS))
+    evaluated = client.ask(EvaluateRequest(rows_max=64))
 
     folder = resolve_model(MODEL).path
     data = read_task(load_tokenizer(folder), manifest.task, demo.data_file(), demo.data_file(split="eval"))
@@ -117,7 +119,7 @@ def test_worker__part_of_the_weights_waits__answers_the_same(client: WorkerClien
     found = []
     for limit in (None, 1):
         assert isinstance(client.ask(opening(manifest, device_memory=limit)), SessionOpened)
-        reply = client.ask(EstimateRequest(step=3, seed=99))
+        reply = client.ask(EstimateRequest(step=3, seed=99, directions=DIRECTIONS))
         assert isinstance(reply, Estimated)
         found.append((reply.scalars, reply.loss))
     assert found[0] == found[1]
@@ -129,11 +131,11 @@ def test_worker__two_nodes__do_not_see_each_others_state(
     other = worker.connect()
     for connection in (client, other):
         assert isinstance(connection.ask(opening(manifest)), SessionOpened)
-    untouched = other.ask(EstimateRequest(step=3, seed=5))
+    untouched = other.ask(EstimateRequest(step=3, seed=5, directions=DIRECTIONS))
     flat = np.full(CoefficientLayout(manifest).size, 40_000, dtype="<i8")
     client.ask(SetCoefficients(epochs=(EpochCoefficients(epoch=0, values=flat.tobytes()),)))
-    moved = client.ask(EstimateRequest(step=3, seed=5))
-    again = other.ask(EstimateRequest(step=3, seed=5))
+    moved = client.ask(EstimateRequest(step=3, seed=5, directions=DIRECTIONS))
+    again = other.ask(EstimateRequest(step=3, seed=5, directions=DIRECTIONS))
     assert isinstance(untouched, Estimated)
     assert isinstance(again, Estimated)
     assert isinstance(moved, Estimated)
@@ -176,7 +178,7 @@ def test_worker__overflowing_state__is_a_numeric_failure(client: WorkerClient) -
     client.ask(opening(manifest))
     flat = np.full(CoefficientLayout(manifest).size, 1 << 40, dtype="<i8")
     client.ask(SetCoefficients(epochs=(EpochCoefficients(epoch=0, values=flat.tobytes()),)))
-    reply = client.ask(EstimateRequest(step=3, seed=5))
+    reply = client.ask(EstimateRequest(step=3, seed=5, directions=DIRECTIONS))
     assert isinstance(reply, WorkerFailure)
     assert reply.kind is FailureKind.NUMERIC
 
@@ -184,7 +186,7 @@ def test_worker__overflowing_state__is_a_numeric_failure(client: WorkerClient) -
 @pytest.mark.parametrize(
     ("message", "complaint"),
     [
-        (EstimateRequest(step=0, seed=0), "no session is open"),
+        (EstimateRequest(step=0, seed=0, directions=DIRECTIONS), "no session is open"),
         (SetCoefficients(epochs=()), "no session is open"),
     ],
 )

@@ -112,15 +112,24 @@ def _scalars() -> Iterator[Row]:
 def _energies() -> Iterator[Row]:
     """E of each local step on its own; clipping excuses only the step in which it happens."""
     for name, first, second, is_valid in (
-        ("least E", (63, 0, 0, 0), _ENERGETIC, True),
-        ("just below in the first step", (48, 40, 8, 0), _ENERGETIC, False),
-        ("just below in the second step", _ENERGETIC, (48, 40, 8, 0), False),
+        ("least E", (60, 18, 6, 3), _ENERGETIC, True),
+        ("just below in the first step", (48, 32, 24, 8), _ENERGETIC, False),
+        ("just below in the second step", _ENERGETIC, (48, 32, 24, 8), False),
         ("most E", _ENERGETIC, (0, 0, 0, -65), True),
         ("just above in the first step", (65, 1, 0, 0), _ENERGETIC, False),
         ("just above in the second step", _ENERGETIC, (65, 0, 0, -1), False),
         ("too much, too little: no average", (66, 0, 0, 0), (62, 0, 0, 0), False),
         ("127: too much with D = 4", (127, 0, 0, 0), _ENERGETIC, False),
         ("zeros", (0, 0, 0, 0), _ENERGETIC, False),
+        ("zeros in the second step", _ENERGETIC, (0, 0, 0, 0), False),
+        ("two of four in both steps", (32, 32, 0, 0), (-32, 32, 0, 0), True),
+        ("two of four, the least E", (44, 7, 0, 0), _ENERGETIC, True),
+        ("two of four, below", (44, -6, 0, 0), _ENERGETIC, False),
+        ("two of four, below in the second step", _ENERGETIC, (44, -6, 0, 0), False),
+        ("one of four", (0, 32, 0, 0), _ENERGETIC, True),
+        ("one of four, below", (0, 31, 0, 0), _ENERGETIC, False),
+        ("two of four with all of E", (45, -45, 0, 0), _ENERGETIC, True),
+        ("two of four with more", (46, -46, 0, 0), _ENERGETIC, False),
     ):
         row = record(NORMALISED, 4, *first, *second)
         yield Row(f"energy: {name}", NORMALISED, row, None if is_valid else "SCALAR_ENERGY")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from protocol.crypto.hashing import round_half_away
@@ -23,7 +24,7 @@ _BELOW_HALF = 0.49999999999999994
 
 def scalars() -> Document:
     """scalars.json"""
-    cases = [*_rounding(), *_raw(), *_normalised(), *_energies(), *_weights(), *_examples()]
+    cases = [*_rounding(), *_raw(), *_normalised(), *_energies(), *_measured(), *_weights(), *_examples()]
     return document("Rounding, scalars, learning-rate weights and examples: SPEC 5", cases)
 
 
@@ -42,10 +43,12 @@ def _rounding() -> list[Case]:
 
 
 def _quantised(name: str, method: Method, gradients: Sequence[float]) -> Case:
+    method = replace(method, directions=max(method.directions, len(gradients)))
     given = {
         "scalar": method.scalar.value,
         "quantum_exp": method.quantum_exp,
         "clip": method.clip,
+        "directions": method.directions,
         "projected_gradients": [float_text(g) for g in gradients],
         "shown": [repr(g) for g in gradients],
     }
@@ -83,6 +86,7 @@ def _raw() -> list[Case]:
         "raw: negative infinite": (small, [-math.inf]),
         "raw: not a number": (small, [math.nan, 1.0]),
         "raw: all zero is sent": (small, [0.0, -0.0]),
+        "raw: two of four measured": (method(directions=4), [0.5, -0.25]),
     }
     return [_quantised(name, *row) for name, row in chosen.items()]
 
@@ -103,7 +107,48 @@ def _normalised() -> list[Case]:
         "infinite: skipped": [1.0, math.inf],
         "not a number: skipped": [math.nan, 1.0],
     }
-    return [_quantised(f"normalised: {name}", method, gradients) for name, gradients in chosen.items()]
+    partial = {
+        "example of SPEC 5.2, two of four measured": [0.5, -1.0],
+        "one of four measured": [-1e-9],
+        "three of four measured, one of them zero": [2.0, 0.0, 1.0],
+        "two of four measured, all zero: skipped": [0.0, -0.0],
+        "three of four measured, one not a number: skipped": [1.0, math.nan, 1.0],
+    }
+    of_four = replace(method, directions=4)
+    return [
+        *(_quantised(f"normalised: {name}", method, gradients) for name, gradients in chosen.items()),
+        *(_quantised(f"normalised: {name}", of_four, gradients) for name, gradients in partial.items()),
+    ]
+
+
+def _measured() -> list[Case]:
+    """How many directions an author measured, as far as its message tells."""
+    chosen = {
+        "all": (4, 1, [32, -32, 32, -32]),
+        "two of four": (4, 1, [32, -32, 0, 0]),
+        "the second is zero": (4, 1, [55, 0, 0, 0]),
+        "the last of four alone": (4, 1, [0, 0, 0, 1]),
+        "all zero": (4, 1, [0, 0, 0, 0]),
+        "whole blocks": (8, 4, [32, 0, 0, 0, 0, 0, 0, 0]),
+        "one into the second block": (8, 4, [32, 0, 0, 0, -1, 0, 0, 0]),
+        "the longest of three local steps": (3, 1, [32, 0, 0, 32, 1, 0, 32, 0, 0]),
+        "a local step of zeros": (2, 1, [0, 0, 5, 0]),
+    }
+    return [
+        case(
+            f"measured: {name}",
+            "measured",
+            {"directions": directions, "shares": shares, "scalars": row},
+            {"directions": _method(directions, shares).directions_measured(row)},
+        )
+        for name, (directions, shares, row) in chosen.items()
+    ]
+
+
+def _method(directions: int, shares: int) -> Method:
+    data = manifest_data(directions=directions, shares=shares)
+    data["task"]["batch_rows"] = directions
+    return checked(data).method
 
 
 def _energies() -> list[Case]:
@@ -113,14 +158,23 @@ def _energies() -> list[Case]:
         "D = 2: E = 2106, within": [-45, 9],
         "D = 2: E = 2113, just above": [32, 33],
         "D = 4: example of SPEC 5.2": [14, -28, 56, 7],
-        "D = 4: 4 E = 3969 D exactly": [63, 0, 0, 0],
-        "D = 4: 4 E = 3969 D - 4": [48, 40, 8, 0],
+        "D = 4: 4 E = 3969 D exactly": [60, 18, 6, 3],
+        "D = 4: 4 E = 3969 D - 4": [48, 32, 24, 8],
         "D = 4: 4 E = 4225 D exactly": [65, 0, 0, 0],
         "D = 4: 4 E = 4225 D + 4": [65, 1, 0, 0],
         "all zero": [0, 0],
-        "D = 17: low, but 127 excuses": [127] + [0] * 16,
-        "D = 17: low, but -127 excuses": [0] * 16 + [-127],
-        "D = 17: low, and 126 does not excuse": [126] + [0] * 16,
+        "all zero, D = 256": [0] * 256,
+        "D = 4: two measured": [32, -32, 0, 0],
+        "D = 4: two measured, E = 1985, the least": [44, 7, 0, 0],
+        "D = 4: two measured, E = 1972, below": [44, -6, 0, 0],
+        "D = 4: one measured": [0, 0, 32, 0],
+        "D = 4: one measured, too little": [0, -31, 0, 0],
+        "D = 4: two that are not zero and weigh as four": [45, -45, 0, 0],
+        "D = 4: two that are not zero and weigh more than four": [46, -46, 0, 0],
+        "D = 17: low, but 127 excuses": [127] + [1] * 16,
+        "D = 17: low, but -127 excuses": [1] * 16 + [-127],
+        "D = 17: low, and 126 does not excuse": [126] + [1] * 16,
+        "D = 17: 126 alone is more than one": [126] + [0] * 16,
         "D = 15: 127 alone is too much, and no excuse for it": [127] + [0] * 14,
         "D = 16: 127 alone is within": [0] * 15 + [127],
         "D = 256: 127 alone": [127] + [0] * 255,

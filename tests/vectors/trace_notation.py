@@ -191,7 +191,7 @@ def effect_row(effect: Effect, parts: Parts) -> Row:
         case ReserveStep():
             return [name, effect.step]
         case StartEstimate():
-            return [name, effect.step, key_text(effect.seed)]
+            return [name, effect.step, key_text(effect.seed), effect.directions]
         case SendMessage():
             return [name, effect.peer, type(effect.message).__name__, _short(encode(effect.message), parts)]
         case DropPeer():

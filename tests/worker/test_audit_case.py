@@ -8,7 +8,7 @@ import random
 import pytest
 
 from protocol.ledger.envelope import EnvelopeCodec
-from sfnode.worker.audit_case import AuditCase, AuditVerdict, allowed_difference
+from sfnode.worker.audit_case import AuditCase, AuditVerdict, allowed_difference, directions_claimed
 from tests.support.ledgers import signer
 from tests.support.manifests import small_manifest
 
@@ -64,20 +64,56 @@ def test_verdict__doubt__is_no_accusation() -> None:
     assert (case.judged().verdict, case.judged().reason) == (AuditVerdict.UNJUDGED, "the state is unknown")
 
 
+@pytest.mark.parametrize(
+    ("scalars", "directions"),
+    [
+        ((32, 32, -32, 32, 32, 32, -32, 32), 8),
+        ((32, 32, -32, 32, 0, 0, 0, 0), 4),
+        ((39, 39, -39, 0, 0, 0, 0, 0), 4),  # the fourth one was rounded to 0
+        ((32, 32, -32, 0, 0, 0, 0, 0), 4),  # the fourth of a block of two was rounded to 0, whatever the energy
+        ((78, 0, 0, 0, 0, 0, 0, 0), 6),  # six were measured, five of them rounded to 0
+        ((127, 3, 0, 0, 0, 0, 0, 0), 2),  # clipped: its energy tells nothing
+        ((90, 0, 0, 0, 0, 0, 0, -1), 8),
+    ],
+)
+def test_directions_claimed__normalised__are_told_by_the_last_scalar_and_the_energy(
+    scalars: tuple[int, ...], directions: int
+) -> None:
+    method = small_manifest(scalar="normalised", directions=8, shares=2, clip=127).method
+    assert directions_claimed(method, scalars) == directions
+
+
+def test_directions_claimed__several_local_steps__are_those_of_the_longest() -> None:
+    rounds = small_manifest(scalar="normalised", directions=4, local_steps=2, clip=127).method
+    assert directions_claimed(rounds, (32, 0, 0, 0, 45, 0, 0, 0)) == 2
+    assert directions_claimed(rounds, (32, 32, 32, 0, 45, 0, 0, 0)) == 3
+
+
+def test_directions_claimed__raw__are_told_by_the_last_scalar_alone() -> None:
+    method = small_manifest(directions=8).method
+    assert directions_claimed(method, (900, 0, 0, 0, 0, 0, 0, 0)) == 1
+    assert directions_claimed(method, (0,) * 8) == 8
+
+
+def test_allowed_difference__some_directions_only__has_as_much_to_spare_for_each() -> None:
+    usual, other = [(10, 20, 0, 0, 0, 0, 0, 0)], [(13, 24, 0, 0, 0, 0, 0, 0)]
+    assert allowed_difference(2, usual, other) == allowed_difference(2, [(10, 20)], [(13, 24)])
+
+
 def test_allowed_difference__two_kinds_of_noise__squares_add_up() -> None:
     usual = [(0, 0, 0, 0)] * 3
     rounded, lagging = [(30, -30, 30, -30)] * 3, [(40, 40, 40, 40)] * 3
-    assert allowed_difference(usual, rounded, lagging) == pytest.approx(50 * (2 + 6), rel=1e-3)
+    assert allowed_difference(4, usual, rounded, lagging) == pytest.approx(50 * (2 + 6), rel=1e-3)
 
 
 def test_allowed_difference__equal_measurements__rounding_to_a_quantum_is_honest() -> None:
-    allowed = allowed_difference([(0,)], [(0,)])
+    allowed = allowed_difference(1, [(0,)], [(0,)])
     assert allowed is not None and allowed > 1
 
 
 def test_allowed_difference__losses_that_are_not_finite__are_left_out() -> None:
-    assert allowed_difference([(0, 0), None], [(3, 3), (9, 9)]) == allowed_difference([(0, 0)], [(3, 3)])
-    assert allowed_difference([None, (0, 0)], [(3, 3), None]) is None
+    assert allowed_difference(2, [(0, 0), None], [(3, 3), (9, 9)]) == allowed_difference(2, [(0, 0)], [(3, 3)])
+    assert allowed_difference(2, [None, (0, 0)], [(3, 3), None]) is None
 
 
 @pytest.mark.parametrize("scalars", [1, 8, 64])
@@ -90,7 +126,7 @@ def test_allowed_difference__normal_noise__no_honest_message_of_thousands_is_bey
     controls = -(-32 // scalars) + 1
     alarms = 0
     for _ in range(3_000):
-        allowed = allowed_difference([(0,) * scalars] * controls, [noise() for _ in range(controls)])
+        allowed = allowed_difference(scalars, [(0,) * scalars] * controls, [noise() for _ in range(controls)])
         assert allowed is not None
         alarms += math.hypot(*noise()) > allowed
     assert alarms == 0

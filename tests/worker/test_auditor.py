@@ -47,7 +47,7 @@ class InventedMeasurements:
             raise OperatorError("torchao is missing")
 
     async def scalars(
-        self, state: Coefficients, step: int, seeds: Sequence[int], dtype: str
+        self, state: Coefficients, step: int, seeds: Sequence[int], directions: int, dtype: str
     ) -> list[tuple[int, ...] | None]:
         off = 0 if dtype == "fp32" else 2
         return [(truth(seed) + off,) if self.is_finite else None for seed in seeds]

@@ -25,7 +25,7 @@ from sfnode.worker_protocol.messages import (
 )
 from tests.support.fake_worker import fake_worker
 
-ESTIMATE = EstimateRequest(step=3, seed=7)
+ESTIMATE = EstimateRequest(step=3, seed=7, directions=1)
 
 
 def failure(kind: FailureKind) -> WorkerFailure:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from protocol.crypto.keys import Signer
 from protocol.documents.audit_report import AuditReport, decode_report_untrusted, deviation, make_report
 from protocol.errors import Reject, RejectReason
 from protocol.ledger.envelope import Envelope, EnvelopeCodec
@@ -26,12 +27,15 @@ from tests.support.ledgers import ledger_of, seal, signer
 from tests.support.manifests import small_manifest
 
 STEPS = 6
-CHEAT = AUTHORS[3]
+SLOW, CHEAT = AUTHORS[2:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """A data directory whose ledger holds a short training; the last author's step 5 is invented."""
+    """A data directory whose ledger holds a short training.
+
+    ``SLOW`` measures one direction in the first step and one more in each; the last author's step 5 is invented.
+    """
 
     directory: Path
     signed: SignedManifest
@@ -46,7 +50,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     for step in range(STEPS):
         made = []
         for author in AUTHORS:
-            scalars = run.session.estimate(seed_of(run.manifest.run_id, author.author, step), step).scalars
+            directions = step + 1 if author is SLOW else None
+            scalars = run.session.estimate(seed_of(run.manifest.run_id, author.author, step), step, directions).scalars
             if author is CHEAT and step == STEPS - 1:
                 scalars = tuple(-each for each in scalars)
             made.append(codec.seal(author, step, scalars))
@@ -60,12 +65,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     return Trained(directory=directory, signed=signed)
 
 
-def test_audit__honest_author__agrees(trained: Trained) -> None:
-    honest = AUTHORS[1].author.hex()
-    outcome = call("audit", "--data-dir", trained.directory, "--author", honest, "--messages", 3, "--json")
+@pytest.mark.parametrize(("author", "messages"), [(AUTHORS[1], 3), (SLOW, STEPS)], ids=["all", "some directions"])
+def test_audit__honest_author__agrees(author: Signer, messages: int, trained: Trained) -> None:
+    honest = author.author.hex()
+    outcome = call("audit", "--data-dir", trained.directory, "--author", honest, "--messages", messages, "--json")
     assert outcome.code == 0, outcome
     found = json.loads(outcome.stdout)
-    assert [row["verdict"] for row in found["messages"]] == ["agrees"] * 3
+    assert [row["verdict"] for row in found["messages"]] == ["agrees"] * messages
     assert max(row["deviation"] for row in found["messages"]) == 0.0  # same machine, same state: the same integers
 
 

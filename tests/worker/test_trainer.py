@@ -63,7 +63,7 @@ class Bench:
         return [event for event in events if event["event"] == name]
 
     def estimate(self, step: int) -> None:
-        self.jobs.send_nowait(StartEstimate(step=step, seed=step + 100))
+        self.jobs.send_nowait(StartEstimate(step=step, seed=step + 100, directions=4))
 
     def add_update(self, step: int) -> None:
         """Another node's update arrives."""
@@ -111,7 +111,10 @@ async def test_trainer__estimates__come_back_with_what_they_were_asked(tmp_path:
             author=AUTHOR.author, device="auto", dtype="fp32", device_memory=None,
         )  # fmt: skip
         asked = bench.worker.asked(EstimateRequest)
-        assert asked == [EstimateRequest(step=0, seed=100), EstimateRequest(step=3, seed=103)]
+        assert asked == [
+            EstimateRequest(step=0, seed=100, directions=4),
+            EstimateRequest(step=3, seed=103, directions=4),
+        ]
         assert (bench.trainer.statistics.loss, bench.trainer.statistics.forward_rows) == (0.5, 64)
         assert bench.told("worker_ready")[0]["data_rows"] == 16
 

@@ -41,7 +41,7 @@ MESSAGES: list[Message] = [
         device_memory=300,
     ),
     SetCoefficients(epochs=(EpochCoefficients(epoch=3, values=b"\x01" * 16), EpochCoefficients(epoch=4, values=b""))),
-    EstimateRequest(step=7, seed=(1 << 64) - 1),
+    EstimateRequest(step=7, seed=(1 << 64) - 1, directions=256),
     EvaluateRequest(rows_max=0),
     SessionOpened(device="cpu", dtype="fp32", data_rows=1, eval_rows=0, model_parameters=10**10),
     CoefficientsSet(),

@@ -5,7 +5,7 @@ import { of } from "./table.mjs";
 export const SWITCHES_OF_NODE_STEPS = [
   ...of("node_clock.mjs", "traces_steps.json", [
     ["9.1.1", "active authors are waited for", "if (behind > 0 && nowMs", "if (false && nowMs"],
-    ["9.1.1", "those further behind are not", ".filter((step) => step >= oldest);", ";"],
+    ["9.1.1", "those further behind are not", ".filter(([, step]) => step >= oldest);", ";"],
     ["9.1.1", "two rounds", "this.#limits.ACTIVE_WINDOW_STEPS * this.#round", "3 * this.#round"],
     ["9.1.1", "what is needed depends on staleness", "this.#round * (1 + this.#staleness)", "this.#round"],
     ["9.1.2", "half makes a difference", "isHalfThere ? this.#graceMs() : this.#waitMs()", "this.#waitMs()"],
@@ -15,7 +15,7 @@ export const SWITCHES_OF_NODE_STEPS = [
       "isHalfThere ? this.#graceMs() : this.#waitMs()",
       "this.#graceMs()",
     ],
-    ["9.1.2", "itself is among them", "2 * (active - behind + 1) >= active + 1", "2 * (active - behind) >= active"],
+    ["9.1.2", "itself is among them", "(active.length - behind + 1) >= active.length + 1", "(active.length - behind) >= active.length"],
     ["9.1.2", "twice the pace", "limits.STEP_WAIT_FACTOR * median(this.#paces)", "median(this.#paces)"],
     ["9.1.2", "200 ms at the least", "clamp(wanted, limits.STEP_WAIT_MS_MIN,", "clamp(wanted, 0,"],
     [
@@ -80,6 +80,25 @@ export const SWITCHES_OF_NODE_STEPS = [
       "return [...highest.values()].some((step) => step >= this.#steps - this.#round);",
     ],
   ]),
+  ...of("node_affordable.mjs", "traces_steps.json", [
+    ["9.1.6", "as many as fit", "this.chosen = Math.max(1,", "Math.max(1,"],
+    ["9.1.6", "a quarter slower measures all", "4 * own <= 5 * pace", "own <= pace"],
+    ["9.1.6", "more than a quarter slower does not", "4 * own <= 5 * pace", "own <= 2 * pace"],
+    ["9.1.6", "one block at the least", "Math.max(1, Math.floor(", "Math.max(0, Math.floor("],
+    ["9.1.6", "whole blocks", "Math.floor((pace * (directions / shares)) / own)) * shares", "Math.floor((pace * directions) / own))"],
+    ["9.1.6", "others as if they measured all", "this.#whole(intervalMs, this.#measured.get(author))", "intervalMs"],
+    ["9.1.6", "the newest update says how many", "this.#measured.set(author, directionsMeasured(this.#method, scalars));", "if (!this.#measured.has(author)) this.#measured.set(author, directionsMeasured(this.#method, scalars));"],
+    ["9.1.6", "the lower median of others", "[lowerMedian(theirs),", "[Math.max(...theirs),"],
+    ["9.1.6", "itself as if it measured all", "this.#whole(tookMs, this.chosen)", "tookMs"],
+    ["9.1.6", "the lower median of its own", ", lowerMedian(this.#rounds)]", ", Math.max(...this.#rounds)]"],
+    ["9.1.6", "of the last five", ".slice(-ROUNDS_KEPT);", ";"],
+    ["9.1.6", "all where no interval is known", "theirs.length === 0 || ", ""],
+    ["9.1.6", "all where no own time is known", " || this.#rounds.length === 0", ""],
+  ]),
+  ...of("node_clock.mjs", "traces_steps.json", [
+    ["9.1.6", "of active authors", "const known = active.filter(", "const known = this.#others(highest).filter("],
+    ["9.1.6", "only what was measured tells its own time", "if (isMeasured) this.", "this."],
+  ]),
   ...of("node_limits.mjs", "traces_steps.json", [
     [
       "9.1.3",
@@ -111,8 +130,8 @@ export const SWITCHES_OF_NODE_STEPS = [
     [
       "9.2.1",
       "a step is reserved before it is estimated",
-      'this.#effects.push(["ReserveStep", step], ["StartEstimate", step, seed]);',
-      'this.#effects.push(["StartEstimate", step, seed], ["ReserveStep", step]);',
+      '["ReserveStep", step], ["StartEstimate", step, seed, this.clock.affordable.chosen]',
+      '["StartEstimate", step, seed, this.clock.affordable.chosen], ["ReserveStep", step]',
     ],
     ["9.2.1", "a reserved step is never estimated again", "this.clock.resumeAfter(config.reserved_step);"],
     [

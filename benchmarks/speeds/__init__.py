@@ -1,0 +1,1 @@
+"""Machines of unequal speed in one run."""

@@ -1,0 +1,100 @@
+"""Stories of how many directions a node measures (SPEC 9.1.6), by its own times and by those of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tests.support.ledgers import seal
+from tests.vectors.runs import run
+from tests.vectors.trace_recorder import Story, X
+
+SLICED = run({"directions": 8, "shares": 2, "local_steps": 2, "clip": 100}, steps=400)
+_ROUND, _DIRECTIONS = 2, 8
+
+
+def stories_of_directions() -> Iterator[Story]:
+    """All of them, on the run ``SLICED``: D = 8, blocks of 2, rounds of 2 steps."""
+    told = _told("a quarter slower than another author: all directions", 1_250)
+    yield told.ticks(2_300)
+
+    yield _told("slower than that: as many as it can in the other's interval", 1_252).ticks(2_300)
+    yield _told("a hundred times slower: one block", 100_000).ticks(101_000)
+    yield _told("another author measures half: all of them would take it twice as long", 4_000, measured=4).ticks(4_100)
+    yield _told("another author's last block begins with a scalar that is not zero", 2_600, measured=5).ticks(4_100)
+    yield _told("another author has sent nothing but zeros: all were measured", 2_600, measured=0).ticks(4_100)
+
+    told = Story("another author heard of once: no interval is known, all directions", SLICED).tick(0).join(5, X)
+    yield told.same(6, X).worker_ready(10).push(500, X, _update(1, 0)).estimated(4_000, 0).ticks(4_100)
+
+    told = Story("no own time is known, after a skipped round and a lost one: all directions", SLICED).tick(0)
+    told.join(5, X).same(6, X).worker_ready(10).push(500, X, _update(1, 0)).push(1_000, X, _update(1, 2))
+    told.skipped(4_000, 0).lost(9_000, 2).worker_ready(9_100)
+    yield told.tick(9_200)
+
+    yield _of_several()
+    yield _inactive()
+    yield _own_median()
+    yield _newest()
+
+
+def _update(author: int, step: int, measured: int = _DIRECTIONS) -> bytes:
+    """An update whose second local step tells how many directions were measured; the first is shorter."""
+    first, second = [1 if measured else 0] + [0] * 7, [0] * _DIRECTIONS
+    second[:measured] = [0] * (measured - 1) + [-3] * bool(measured)
+    return seal(SLICED, author, step, *first, *second)
+
+
+def _told(name: str, took_ms: int, *, measured: int = _DIRECTIONS) -> Story:
+    """Another author sends an update a second; the first own round takes ``took_ms``."""
+    told = Story(name, SLICED).tick(0).join(5, X).same(6, X).worker_ready(10)
+    told.push(10, X, _update(1, 0, measured)).push(1_010, X, _update(1, 2, measured))
+    return told.estimated(10 + took_ms, 0)
+
+
+def _of_several() -> Story:
+    """Intervals of 1, 2, 3 and 9 seconds, the third by half of the directions: 1, 2, 6, 9; the lower median is 2."""
+    told = Story("of several authors: the lower median of what all directions take them", SLICED).tick(0).join(5, X)
+    told.same(6, X).worker_ready(10)
+    told.push(10, X, *(_update(author, 0, 4 if author == 3 else 8) for author in (1, 2, 3, 4)))
+    for author, interval_ms in ((1, 1_000), (2, 2_000), (3, 3_000), (4, 9_000)):
+        told.push(10 + interval_ms, X, _update(author, 2, 4 if author == 3 else 8))
+    return told.estimated(10_010, 0).ticks(10_100)
+
+
+def _inactive() -> Story:
+    """Two quick authors are further than two rounds behind what is needed: two slow ones are active."""
+    told = Story("authors who are not active do not count", SLICED, reserved_step=20).tick(0).join(5, X).same(6, X)
+    told.worker_ready(10)
+    for now_ms, step in ((100, 0), (300, 2)):
+        told.push(now_ms, X, _update(1, step), _update(2, step))
+    for now_ms, step in ((1_000, 22), (5_000, 24)):
+        told.push(now_ms, X, _update(3, step), _update(4, step))
+    return told.estimated(8_010, 22).ticks(8_100)
+
+
+def _own_median() -> Story:
+    """Another author sends an update every 1.5 s. Its own rounds would take so long with all directions.
+
+    In seconds, the lower medians are 8, 2, 4, 4, 8, 16, 16, 16 and 3.
+    """
+    told = Story("its own time: the lower median of its last five rounds, as with all directions", SLICED).tick(0)
+    told.join(5, X).same(6, X).worker_ready(10)
+    pushed = 0
+    for took_ms in (8_000, 2_000, 4_000, 40_000, 16_000, 16_000, 3_000, 1_200, 1_200):
+        step, directions = told.node.clock.next_step, told.node.clock.affordable.chosen
+        end_ms = told.now_ms + took_ms * directions // _DIRECTIONS
+        while (due_ms := 10 + 1_500 * pushed) < end_ms:
+            told.push(due_ms, X, _update(1, _ROUND * pushed))
+            pushed += 1
+        told.estimated(end_ms, step)
+    return told
+
+
+def _newest() -> Story:
+    """Of the newest update of an author: it measures half at first, then all, then a quarter."""
+    told = Story("another author measures more, then less: its newest update says how many", SLICED).tick(0)
+    told.join(5, X).same(6, X).worker_ready(10)
+    rounds: Sequence[tuple[int, int]] = ((10, 4), (1_010, 4), (2_010, 8), (3_010, 2))
+    for number, (now_ms, measured) in enumerate(rounds):
+        told.push(now_ms, X, _update(1, _ROUND * number, measured))
+    return told.estimated(8_010, 0).ticks(8_300)
