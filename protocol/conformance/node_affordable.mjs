@@ -3,12 +3,10 @@
 import { lowerMedian } from "./node_limits.mjs";
 import { directionsMeasured } from "./scalars.mjs";
 
-const ROUNDS_KEPT = 5;
-
 export class AffordableDirections {
   #method;
   #measured = new Map();
-  #rounds = []; // what its own last ones took, or would have taken with all directions, in ms
+  #tookMs = null; // its last round, until it was looked at
 
   constructor(method) {
     this.#method = method;
@@ -26,21 +24,26 @@ export class AffordableDirections {
 
   /** The round under way was measured. */
   measured(tookMs) {
-    this.#rounds = [...this.#rounds, this.#whole(tookMs, this.chosen)].slice(-ROUNDS_KEPT);
+    this.#tookMs = tookMs;
   }
 
   /** Before a round begins; `active`: intervals by author of those who are. */
   choose(active) {
-    const { directions, shares } = this.#method;
-    const theirs = active.map(([author, intervalMs]) => this.#whole(intervalMs, this.#measured.get(author)));
-    this.chosen = directions;
-    if (theirs.length === 0 || this.#rounds.length === 0) return;
-    const [pace, own] = [lowerMedian(theirs), lowerMedian(this.#rounds)];
-    if (4 * own <= 5 * pace) return;
-    this.chosen = Math.max(1, Math.floor((pace * (directions / shares)) / own)) * shares;
+    const { directions } = this.#method;
+    const theirs = active.map(([author, intervalMs]) => Math.floor((intervalMs * directions) / this.#measured.get(author)));
+    const tookMs = this.#tookMs;
+    this.#tookMs = null;
+    if (theirs.length === 0) this.chosen = directions;
+    else if (tookMs !== null) this.chosen = this.#fitting(lowerMedian(theirs), tookMs) * this.#method.shares;
   }
 
-  #whole(ms, measured) {
-    return Math.floor((ms * this.#method.directions) / measured);
+  /** Blocks of the next round. */
+  #fitting(pace, took) {
+    const { directions, shares } = this.#method;
+    const blocks = this.chosen / shares;
+    const inProportion = Math.floor((pace * blocks) / Math.max(1, took));
+    if (4 * took > 5 * pace) return Math.max(1, inProportion);
+    if (took > pace) return blocks;
+    return Math.min(directions / shares, Math.max(blocks + 1, inProportion));
   }
 }

@@ -5,33 +5,30 @@ A machine a tenth as fast as the others measures a tenth of the directions, in e
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 from statistics import median_low
 
 from protocol.crypto import Author
 from protocol.run import Method
 
-_ROUNDS_KEPT = 5  # own ones: their median bears a slow first one and another now and then, and learns of a new load
-
 
 class AffordableDirections:
-    """What this node's rounds take, and those of others, with all directions. Times in ms come in as arguments.
+    """Fewer directions after a round that took too long, more after one that did not. Times in ms come in as arguments.
+
+    What a round takes is not in proportion to its directions: much of it may be the same for one and for all. So
+    nothing is extrapolated upwards; a node that has room tries a little more.
 
     Attributes:
         chosen: M, the directions of the round under way.
+        took_ms: of the last round that was measured; None before the first.
     """
 
     def __init__(self, method: Method) -> None:
         self._method = method
         self._measured: dict[Author, int] = {}
-        self._own_ms: deque[int] = deque(maxlen=_ROUNDS_KEPT)
+        self._is_looked_at = True
+        self.took_ms: int | None = None
         self.chosen = method.directions
-
-    @property
-    def own_ms(self) -> int | None:
-        """What a round of all directions takes here; None before the first."""
-        return median_low(self._own_ms) if self._own_ms else None
 
     def hear(self, author: Author, scalars: Sequence[int]) -> None:
         """The newest update of ``author``: K x D scalars."""
@@ -43,19 +40,29 @@ class AffordableDirections:
 
     def measured(self, took_ms: int) -> None:
         """The round under way has taken so long."""
-        self._own_ms.append(took_ms * self._method.directions // self.chosen)
+        self.took_ms, self._is_looked_at = took_ms, False
 
     def choose(self, interval_ms: Mapping[Author, int], active: Iterable[Author]) -> None:
         """Settle how many directions the next round has; ``interval_ms``: of authors between two updates, smoothed."""
-        method, own_ms = self._method, self.own_ms
+        method = self._method
         # Whole rounds: if each fitted into what the others measure in fact, all would measure less and less.
         theirs = [
             interval_ms[author] * method.directions // self._measured[author]
             for author in active
             if author in interval_ms
         ]
-        # Times vary: a whole round of all is worth a wait of a quarter.
-        if not theirs or own_ms is None or 4 * own_ms <= 5 * median_low(theirs):
+        if not theirs:
             self.chosen = method.directions
-        else:
-            self.chosen = max(1, median_low(theirs) * method.blocks // own_ms) * method.shares
+        elif self.took_ms is not None and not self._is_looked_at:
+            self.chosen = self._fitting(median_low(theirs), self.took_ms) * method.shares
+        self._is_looked_at = True
+
+    def _fitting(self, pace_ms: int, took_ms: int) -> int:
+        """Blocks of the next round, by what this one took."""
+        blocks = self.chosen // self._method.shares
+        if 4 * took_ms > 5 * pace_ms:  # times vary: a quarter more is no reason
+            return max(1, pace_ms * blocks // took_ms)
+        if took_ms > pace_ms:
+            return blocks
+        wanted = pace_ms * blocks // max(1, took_ms)
+        return min(self._method.blocks, max(blocks + 1, wanted))

@@ -50,11 +50,9 @@ def check_speed(directory: Path) -> Finding | None:
     detail = status.detail if status is not None and status.is_training else None
     if detail is None or detail.round_s is None:
         return None
-    takes = f"a round of all directions takes it {detail.round_s:.3g} s"
-    if detail.directions == detail.directions_max:
-        return ok("speed", f"the node measures all {detail.directions_max} directions of a round: {takes}")
-    text = f"the node measures {detail.directions} of {detail.directions_max} directions a round in the run's pace"
-    return ok("speed", f"{text}: {takes}, and others less")
+    count = "all" if detail.directions == detail.directions_max else f"{detail.directions} of"
+    text = f"the node measures {count} {detail.directions_max} directions a round in the run's pace"
+    return ok("speed", f"{text}; the last round took it {detail.round_s:.3g} s")
 
 
 def check_privacy(directory: Path) -> Finding:

@@ -99,7 +99,7 @@ class StatusDetails:
             left_s=max(0, left) / pace if pace else None,
             directions=affordable.chosen,
             directions_max=node.manifest.method.directions,
-            round_s=None if affordable.own_ms is None else affordable.own_ms / 1_000,
+            round_s=None if affordable.took_ms is None else affordable.took_ms / 1_000,
             bytes_in_per_s=self._in.take(now_s, status.bytes_in) or 0.0,
             bytes_out_per_s=self._out.take(now_s, status.bytes_out) or 0.0,
             rows_per_s=self._rows.take(now_s, status.forward_rows) or 0.0,

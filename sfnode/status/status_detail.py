@@ -65,7 +65,7 @@ class StatusDetail:
         steps_per_s: of the run where this node contributes nothing, else of this node; None while that is not known.
         left_s: until the last step at this pace, or, while it catches up, until it has what its neighbours hold.
         directions: of a round's ``directions_max``, how many this node measures (SPEC 9.1.6).
-        round_s: what a round of all directions takes here; None while that is not known.
+        round_s: what the last round that was measured took; None before the first.
         bytes_in_per_s, bytes_out_per_s, rows_per_s: lately; rows of forward passes.
         processes_bytes: memory of the processes that this node has started, the training worker first of all; None
             where the system does not say.

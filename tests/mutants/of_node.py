@@ -296,16 +296,9 @@ CLOCK = (
         ),
     ),
     Mutant(
-        name="own-rounds-as-they-were",
-        breaks="a node that measures a quarter in a quarter of the time takes itself for as quick as the others",
-        edits=(
-            Edit(
-                "protocol.node.affordable",
-                "AffordableDirections.measured",
-                "took_ms * self._method.directions // self.chosen",
-                "took_ms",
-            ),
-        ),
+        name="only-in-proportion",
+        breaks="a node whose round takes as long for one direction as for all stays at one after one slow round",
+        edits=(Edit("protocol.node.affordable", "AffordableDirections._fitting", "max(blocks + 1, wanted)", "wanted"),),
         detector=Vectors(("traces_steps.json",)),
     ),
     Mutant(

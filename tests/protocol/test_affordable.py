@@ -43,10 +43,11 @@ def chosen(own_ms: int, *others: tuple[int, int]) -> int:
         (1_260, [(1_000, ALL)], 12),
         (8_000, [(1_000, ALL)], 2),
         (100_000, [(1_000, ALL)], 1),
+        (999, [(1_000, ALL)], ALL),
         (1_000, [(1_000, 4)], ALL),  # with all of them it would take the other four times as long
         (8_000, [(1_000, 4)], 8),
         (8_000, [(1_000, ALL), (8_000, ALL)], 2),
-        (8_000, [(1_000, ALL), (8_000, ALL), (9_000, ALL)], ALL),
+        (8_001, [(1_000, ALL), (8_000, ALL), (9_000, ALL)], ALL),
         (0, [(0, ALL)], ALL),
         (10, [(0, ALL)], 1),
     ],
@@ -158,12 +159,36 @@ def test_machine__much_slower_than_a_block__still_measures_one() -> None:
     assert len(quick.measured) > 200  # held back a little: no more than eight rounds ahead of the lower median
 
 
-def test_machine__no_longer_disturbed__measures_everything_again() -> None:
+@pytest.mark.parametrize(
+    ("fixed_ms", "each_ms", "expected"),
+    [
+        (0, 62, [16, 16]),  # as quick as the others
+        (0, 250, [16, 4, 5, 5]),  # a quarter as quick: five take 1.25 s
+        (900, 4, [16, 16]),  # nearly all of a round is the same for one and for all
+        (700, 50, [16, 10, 10]),
+        (5_000, 0, [16, 3, 1, 1]),  # nothing helps
+    ],
+)
+def test_machine__part_of_its_rounds_does_not_depend_on_directions__finds_what_fits(
+    fixed_ms: int, each_ms: int, expected: list[int]
+) -> None:
+    made = AffordableDirections(METHOD)
+    made.hear(A, update(ALL))
+    found = [made.chosen]
+    for _ in expected[1:]:
+        made.measured(fixed_ms + each_ms * made.chosen)
+        made.choose({A: 1_000}, [A])
+        found.append(made.chosen)
+    assert found == expected
+
+
+def test_machine__once_disturbed__measures_everything_again_step_by_step() -> None:
+    """A slow first round; afterwards a round takes 0.9 s for one direction and 0.96 s for all."""
     made = AffordableDirections(METHOD)
     made.hear(A, update(ALL))
     found = []
-    for full_ms in (1_000, 4_000, 4_000, 4_000, *[1_000] * 5):
-        made.measured(full_ms * made.chosen // ALL)
+    for round_ms in (30_000, *[896 + 4 * count for count in range(1, ALL)]):
+        made.measured(round_ms)
         made.choose({A: 1_000}, [A])
         found.append(made.chosen)
-    assert found == [ALL, ALL, 4, 4, 4, 4, ALL, ALL, ALL]
+    assert found == list(range(1, ALL + 1))
