@@ -55,6 +55,7 @@ OURS = FloodTrial(  # what an owner gets who says nothing, but for the rows
     clients=16,
 )
 
+PARTS = ("rank", "delay", "clients", "breaks", "quiet")
 BASE = "rank 32"
 _RATES = {1: (3e-4, 1e-3, 3e-3)}  # a higher grid for the lowest rank: no best rate lies at the end of its grid
 RANKS: Recipes = {
@@ -111,8 +112,8 @@ def quiet(rate: float) -> Recipes:
     }
 
 
-def measure_all(study: Study, curves: Curves, *, is_quick: bool) -> Found:
-    """Every condition; the rates of the last three follow from the first."""
+def measure_all(study: Study, curves: Curves, parts: Sequence[str], *, is_quick: bool) -> Found:
+    """The conditions of these parts; the rates of the last three follow from the first, which is always there."""
     tasks = [*study.tasks.values()]
 
     def compared(recipes: Recipes) -> list[Compared]:
@@ -122,13 +123,8 @@ def measure_all(study: Study, curves: Curves, *, is_quick: bool) -> Found:
     ranks = compared(RANKS)
     rate = next(each.rate for each in ranks if each.name == BASE)
     assert rate is not None, "it has a grid"
-    return {
-        "rank": ranks,
-        "delay": compared(DELAYS),
-        "clients": compared(clients(rate)),
-        "breaks": compared(breaks(rate)),
-        "quiet": compared(quiet(rate)),
-    }
+    others = {"delay": DELAYS, "clients": clients(rate), "breaks": breaks(rate), "quiet": quiet(rate)}
+    return {"rank": ranks, **{name: compared(others[name]) for name in parts if name in others}}
 
 
 def _short(recipe: FloodTrial) -> FloodTrial:
@@ -143,7 +139,10 @@ def _short(recipe: FloodTrial) -> FloodTrial:
 
 
 def write(found: Found, docs: Path) -> None:
-    """docs/paper/conditions.json, the pictures, and the tables of docs/paper.md. OperatorError if it has no place."""
+    """The tables of docs/paper.md, the pictures, and docs/paper/conditions.json, which keeps parts not measured now.
+
+    OperatorError if a table has no place.
+    """
     page = docs / "paper.md"
     try:
         text = fill(page.read_text("utf-8"), tables(found))
@@ -152,11 +151,14 @@ def write(found: Found, docs: Path) -> None:
     folder = docs / "paper"
     folder.mkdir(parents=True, exist_ok=True)
     draw(found, folder)
+    kept = folder / "conditions.json"
+    measured = {name: [asdict(each) for each in part] for name, part in found.items()}
+    results = (json.loads(kept.read_text("utf-8")) if kept.exists() else {}) | measured
     rows = [
-        f'"{name}":[' + ",\n".join(json.dumps(asdict(each), separators=(",", ":")) for each in part) + "]"
-        for name, part in found.items()
+        f'"{name}":[' + ",\n".join(json.dumps(each, separators=(",", ":")) for each in part) + "]"
+        for name, part in sorted(results.items())
     ]
-    (folder / "conditions.json").write_text("{" + ",\n".join(rows) + "}\n", "utf-8")
+    kept.write_text("{" + ",\n".join(rows) + "}\n", "utf-8")
     page.write_text(text, "utf-8")
 
 
@@ -165,12 +167,21 @@ def write(found: Found, docs: Path) -> None:
 @click.option("--models", type=click.Path(path_type=Path), default=_SHARED / "models", help="Folder of the model.")
 @click.option("--work", type=click.Path(path_type=Path), default=Path("build/paper/conditions"), show_default=True)
 @click.option("--seeds", default="0,1", show_default=True, help="Seeds to report; with 64 clients the first alone.")
+@click.option("--parts", default=",".join(PARTS), show_default=True, help="Which tables; `rank` comes always.")
 @click.option("--jobs", default=2, show_default=True, help="Processes, of one thread each.")
 @click.option("--quick", "is_quick", is_flag=True, help="A minute, to try the program; learns nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option("--write", "docs", type=click.Path(path_type=Path, file_okay=False), help="Folder docs, to be renewed.")
 def main(
-    data: Path, models: Path, work: Path, seeds: str, jobs: int, is_quick: bool, as_json: bool, docs: Path | None
+    data: Path,
+    models: Path,
+    work: Path,
+    seeds: str,
+    parts: str,
+    jobs: int,
+    is_quick: bool,
+    as_json: bool,
+    docs: Path | None,
 ) -> None:
     """SeedFlood by rank, refresh, late delivery, number of clients and unevenness of their examples."""
     folders, task = Folders(data=data, models=models), TASKS["sst2"]
@@ -183,13 +194,20 @@ def main(
     )
     try:
         folders.check(SMALL, [task])
-        found = measure_all(study, Curves(folders, work, jobs, play_flood), is_quick=is_quick)
+        found = measure_all(study, Curves(folders, work, jobs, play_flood), _parts(parts), is_quick=is_quick)
         if docs:
             write(found, docs)
     except OperatorError as error:
         raise click.ClickException(str(error)) from None
     lines = [line for name, part in tables(found).items() for line in ("", name, "", *part)]
     report(found, as_json=as_json, lines=lines)
+
+
+def _parts(text: str) -> list[str]:
+    names = text.split(",")
+    if unknown := set(names) - {*PARTS}:
+        raise click.BadParameter(f"{min(unknown)!r} is not one of {', '.join(PARTS)}")
+    return names
 
 
 def _numbers(text: str) -> tuple[int, ...]:

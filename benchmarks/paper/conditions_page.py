@@ -64,6 +64,8 @@ def _row(compared: Compared) -> tuple[str, ...]:
 def draw(found: Mapping[str, Sequence[Compared]], folder: Path) -> None:
     """A picture of each part that has one: the paper's method alone, whose runs are of one length."""
     for name, title in _TITLES.items():
+        if name not in found:
+            continue
         longest = max(each.curves[0][-1].step for each in found[name])
         same = [each for each in found[name] if each.curves[0][-1].step == longest and "default" not in each.name]
         (folder / f"{name}.svg").write_text(render_chart(_chart(title, same)), "utf-8")

@@ -105,6 +105,19 @@ def test_command__quick__fills_the_page_and_keeps_results_and_pictures(folders: 
         ElementTree.fromstring((tmp_path / f"paper/{name}.svg").read_text("utf-8"))
 
 
+def test_write__some_parts__the_others_are_kept(tmp_path: Path) -> None:
+    marks = {name: f"<!-- measured: {name} -->\nold\n<!-- end -->\n" for name in ("quiet", "breaks")}
+    (tmp_path / "paper.md").write_text("".join(marks.values()), "utf-8")
+    curve = (Point(step=0, rows=0, accuracy=0.5, loss=1.0), Point(step=1, rows=8, accuracy=0.6, loss=0.9, sent=3))
+    one = Compared(task="sst2", name="any", rate=1e-3, tried={}, curves=(curve,))
+    write({"breaks": [one]}, tmp_path)
+    write({"quiet": [one]}, tmp_path)
+    kept = json.loads((tmp_path / "paper/conditions.json").read_text("utf-8"))
+    assert kept["breaks"] == kept["quiet"] == [json.loads(json.dumps(asdict(one)))]
+    text = (tmp_path / "paper.md").read_text("utf-8")
+    assert "old" not in text and "| 60.0 | 3 |" in text
+
+
 def test_write__page_without_marks__says_which_and_writes_nothing(tmp_path: Path) -> None:
     (tmp_path / "paper.md").write_text("no marks\n", "utf-8")
     curve = (Point(step=0, rows=0, accuracy=0.5, loss=1.0), Point(step=1, rows=8, accuracy=0.6, loss=0.9))
