@@ -60,10 +60,7 @@ class Fleet:
         return [round_ms for round_ms, count in sorted(self.round_ms.items()) for _ in range(count)]
 
 
-FLEETS: Final = (
-    Fleet(name="1 : 10 : 100", round_ms={1_000: 2, 10_000: 3, 100_000: 3}),
-    Fleet(name="1 : 2 : 4", round_ms={5_000: 2, 10_000: 3, 20_000: 3}),
-)
+FLEETS: Final = (Fleet(name="1 : 10 : 100", round_ms={1_000: 2, 10_000: 3, 100_000: 3}),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
