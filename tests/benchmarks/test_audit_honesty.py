@@ -37,6 +37,7 @@ def test_simulated_run__all_roles__their_records_are_valid_and_say_what_they_sho
     for record in run.records:
         replica.add(record)
     assert replica.ledger.void_slots > 0
+    drawn = []
     claims = {HONEST: 1, EQUIVOCATOR: 1, "zeros": 0, "flipped": -1, "scaled": 2}
     for envelope in replica.ledger.envelopes():
         role = run.roles[envelope.author]
@@ -45,7 +46,8 @@ def test_simulated_run__all_roles__their_records_are_valid_and_say_what_they_sho
         if role in claims:
             assert envelope.scalars == (claims[role] * true,)
         elif role == "random":
-            assert envelope.scalars != (true,)
+            drawn.append(envelope.scalars == (true,))
+    assert sum(drawn) < len(drawn) / 4  # one of them may be right by chance
     seen = {run.roles[author] for author in replica.ledger.authors()}
     assert seen == {HONEST, EQUIVOCATOR, EXPELLED, *CHEATS}
     before = replica.ledger.updates

@@ -36,6 +36,7 @@ from tests.support.running_nodes import Joins, address_in, wait_until
 
 pytest_plugins = ("tests.support.node_fixtures",)
 EPOCH_STEPS, STEPS = 8, 24
+_MANY = 16  # directions: some of a trial's few steps have a slope
 
 
 @pytest.fixture(scope="module")
@@ -151,22 +152,21 @@ def renew_on_disk(folder: Path, run: tuple[SignedManifest, bytes], data: object,
     return call("basis", "renew", "--data-dir", folder / "node", *key, "--data", data, "--examples", 16, *arguments)
 
 
-def test_basis_renew__steps_in_it_do_no_harm__is_published_with_the_figures_of_the_trial(
-    published: tuple[SignedManifest, bytes], tmp_path: Path
-) -> None:
-    outcome = renew_on_disk(tmp_path, published, DATA, "--json")
+def test_basis_renew__steps_in_it_do_no_harm__is_published_with_the_figures_of_the_trial(tmp_path: Path) -> None:
+    run = published_demo_run(steps=STEPS, epoch_steps=EPOCH_STEPS, directions=_MANY)
+    outcome = renew_on_disk(tmp_path, run, DATA, "--json")
     assert outcome.code == 0, outcome
     trial = json.loads(outcome.stdout)["trial"]
     assert trial["loss_after"] - trial["loss_before"] <= 2 * trial["error"]
     assert trial["loss_after"] != trial["loss_before"] and 0 < trial["error"] < 0.1
     assert (trial["examples"], trial["authors"]) == (256, 1)
-    assert trial["rows"] == 2 * 256 + EPOCH_STEPS * published[0].manifest.task.batch_rows * 3  # one side, two shares
+    assert trial["rows"] == 2 * 256 + EPOCH_STEPS * run[0].manifest.task.batch_rows * 3  # one side, two shares
     assert _renewed_in(tmp_path / "node").is_file()
 
 
 def test_basis_renew__steps_in_it_raise_the_loss__is_published_only_untried(tmp_path: Path) -> None:
     """A long run had 72 % and, after a renewal, 54 %. Here, labels at random: there is nothing to learn but noise."""
-    run = published_demo_run(steps=STEPS, epoch_steps=EPOCH_STEPS, learning_rate=1.0)
+    run = published_demo_run(steps=STEPS, epoch_steps=EPOCH_STEPS, learning_rate=1.0, directions=_MANY)
     chance, rows = random.Random(1), data_file(split="train").read_text("utf-8").splitlines()
     (tmp_path / "noise.jsonl").write_text(
         "".join(f"{json.dumps({**json.loads(row), 'label': chance.randrange(2)})}\n" for row in rows), "utf-8"
