@@ -3,7 +3,7 @@
     python -m benchmarks.paper.conditions --write docs
 
 Sixteen clients teach SST-2 to a model of four million parameters. Curves are kept on disk as soon as they are computed,
-so the command can be stopped and called again. Some forty minutes on two idle cores.
+so the command can be stopped and called again. Some fifty minutes on two idle cores.
 """
 
 from __future__ import annotations
