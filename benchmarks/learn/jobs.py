@@ -71,9 +71,10 @@ def _one_thread() -> None:
 
 def _kept_or_played(job: Job, *, folders: Folders, kept: Path, player: Player | None) -> list[Point]:
     description = _describe(job)
-    path = kept / f"{_as_name(job.title)}-{_digest(description)}.json"
-    if path.exists():
-        return [Point(**point) for point in json.loads(path.read_text("utf-8"))["points"]]
+    digest = _digest(description)
+    for known in kept.glob(f"*-{digest}.json"):  # of the same run, under whatever name
+        return [Point(**point) for point in json.loads(known.read_text("utf-8"))["points"]]
+    path = kept / f"{_as_name(job.title)}-{digest}.json"
     watch = Stopwatch()
     with watch.part(job.name):
         points = (player or play)(job, folders)

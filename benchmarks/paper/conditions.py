@@ -22,7 +22,7 @@ from benchmarks.learn.problems import SMALL, TASKS, Folders
 from benchmarks.learn.recipes import SMALL_STUDY, Study
 from benchmarks.measures import report
 from benchmarks.paper.conditions_page import draw, tables
-from benchmarks.paper.flooding import FloodTrial, QuietTrial, play_flood
+from benchmarks.paper.flooding import FloodTrial, play_flood
 from protocol.errors import OperatorError
 
 _SHARED = Path(__file__).resolve().parents[3] / "shared"
@@ -104,10 +104,7 @@ def quiet(rate: float) -> Recipes:
     base = replace(PAPERS, rates=(rate,))
     return {
         "all is told": base,
-        **{
-            f"slopes from {threshold:g}": QuietTrial(**asdict(base), threshold=threshold)
-            for threshold in (2.0, 4.0, 8.0, 16.0)
-        },
+        **{f"slopes from {threshold:g}": replace(base, threshold=threshold) for threshold in (2.0, 4.0, 8.0, 16.0)},
         "8 clients, twice the rate": replace(base, clients=8, rates=(2 * rate,)),
     }
 

@@ -21,7 +21,6 @@ from benchmarks.paper.worlds import dealt, delays
 from benchmarks.sample_runs import signer
 from protocol.errors import NumericError
 from protocol.ledger import Envelope, EnvelopeCodec
-from protocol.run import Method
 from protocol.state import Coefficients
 from protocol.subspace import seed_of
 from sfnode.training.estimator import Estimator
@@ -39,29 +38,14 @@ class FloodTrial(NetworkTrial):
         graph: a name in `benchmarks.graphs.GRAPHS`.
         hops: that an update travels in a step; None: it is everywhere before the next one.
         alpha: of the Dirichlet shares of each label (`worlds.dealt`); None: all draw from the whole file.
+        threshold: of raw slopes: those below it count as noise, and who has measured nothing else is silent (Gaia's
+            significance filter, Hsieh et al. 2017, NSDI); 0: all is told.
     """
 
     graph: str = "ring"
     hops: int | None = None
     alpha: float | None = None
-
-    def told(self, method: Method, scalars: tuple[int, ...]) -> tuple[int, ...]:
-        """What a client says of what it has measured: all."""
-        return scalars
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuietTrial(FloodTrial):
-    """Slopes below ``threshold`` count as noise, and who has measured nothing else is silent (Gaia's filter).
-
-    Hsieh et al. 2017, NSDI. Of raw scalars.
-    """
-
-    threshold: float
-
-    def told(self, method: Method, scalars: tuple[int, ...]) -> tuple[int, ...]:
-        """Zeros instead of what is below."""
-        return tuple(q if abs(q) >= self.threshold * 2.0**-method.quantum_exp else 0 for q in scalars)
+    threshold: float = 0.0
 
 
 class FloodedClients:
@@ -100,7 +84,7 @@ class FloodedClients:
     def measure(self, rows: int) -> Measured:
         """Accuracy and loss of client 0 on the first ``rows`` evaluation examples."""
         found = self._sessions[0].evaluate(rows)
-        sent = self._sent if isinstance(self._recipe, QuietTrial) else None
+        sent = self._sent if self._recipe.threshold else None
         return Measured(accuracy=found.accuracy, loss=found.loss, sent=sent)
 
     def _send(self, client: int, step: int) -> None:
@@ -111,8 +95,9 @@ class FloodedClients:
         except NumericError as error:
             say(f"  client {client} skips step {step}: {error}")
             return
-        scalars = self._recipe.told(self.manifest.method, estimate.scalars)
-        if isinstance(self._recipe, QuietTrial) and not any(scalars):
+        least = self._recipe.threshold * 2.0**-self.manifest.method.quantum_exp
+        scalars = tuple(q if abs(q) >= least else 0 for q in estimate.scalars)
+        if least and not any(scalars):
             return
         self._sent += 1
         envelope = self._codec.decode_untrusted(self._codec.seal(key, step, scalars).record)

@@ -146,6 +146,7 @@ def test_curves__called_again__takes_what_is_kept_unless_the_job_differs(
     found = Curves(folders, tmp_path / "curves", 1).of([first, same, *others])
     assert player.played == [first, *others]
     assert Curves(folders, tmp_path / "curves", 1).of([first, *others]) == [found[0], *found[2:]]
+    assert Curves(folders, tmp_path / "curves", 1).of([replace(first, name="another name")]) == [found[0]]
     assert len(player.played) == 4 and found[0] != found[3]
 
 
