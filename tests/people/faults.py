@@ -18,14 +18,19 @@ import psutil
 from sfnode.demo import data_file, model_folder
 from tests.people.person import GivenUpError, Person, owners_run
 from tests.support.daemons import free_port
+from tests.support.small_disk import CannotMountError, fill
 
 _NAMED_WITHIN_S: Final = 60.0
 _STEP_S: Final = 0.5
+_DISK_KILOBYTES: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """What `status` said of one fault; ``failure`` is empty where it named the cause."""
+    """What `status` said of one fault; ``failure`` is empty where it named the cause.
+
+    A fault that cannot be planted on this machine has neither a code nor a failure.
+    """
 
     fault: str
     code: int | None
@@ -187,6 +192,13 @@ def key_gone(village: Village) -> None:
     village.person.start("key_gone", "start")
 
 
+def disk_full(village: Village) -> None:
+    """Something else has filled the disk on which the node keeps its state."""
+    disk = village.person.disk("disk_full", kilobytes=_DISK_KILOBYTES)
+    village.at_work("disk_full")
+    fill(disk)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """The exit code of `status`, and what names the cause."""
@@ -214,6 +226,7 @@ FAULTS: Final[Mapping[str, Expected]] = {
         Expected(plant=port_taken, code=1, words="Address already in use"),
         Expected(plant=memory_too_small, code=1, words="--max-memory is"),
         Expected(plant=key_gone, code=1, words="identity.key"),
+        Expected(plant=disk_full, code=1, words="disk is full"),
     )
 }
 
@@ -226,6 +239,8 @@ def look(village: Village, name: str) -> Named:
         try:
             FAULTS[name].plant(village)
             return _asked(village.person, name)
+        except CannotMountError as error:
+            return Named(fault=name, code=None, said=f"NOT PLANTED: {error}")
         except GivenUpError as error:
             return Named(fault=name, code=None, said="", failure=f"could not be planted: {error}")
         finally:
@@ -250,5 +265,5 @@ def table(rows: Sequence[Named]) -> str:
     for row in rows:
         text = row.said if not row.failure else f"NOT NAMED ({row.failure}): {row.said}"
         lines.append(f"{row.fault.replace('_', ' '):<26} {row.code!s:>4}  {text}")
-    named = sum(not row.failure for row in rows)
+    named = sum(row.code is not None and not row.failure for row in rows)
     return "\n".join([*lines, f"{named} of {len(rows)} faults named by status alone"])

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sfnode.storage import STATUS_FILE
+from tests.support.small_disk import mounted_disk
 
 _LIMIT_S: Final = 240.0  # then it is given up
 _POLL_S: Final = 0.05
@@ -54,6 +55,10 @@ class Person:
         self._nodes.callback(_end, process)
         self._nodes.callback(log.close)
         return process
+
+    def disk(self, name: str, *, kilobytes: int) -> Path:
+        """A small disk of its own for the state of the node of that name. CannotMountError."""
+        return self._nodes.enter_context(mounted_disk(self.folder / name, kilobytes=kilobytes))
 
     def wait_for_own_update(self, name: str) -> None:
         """Until the node of that name has signed and stored an update of its own. GivenUpError."""

@@ -9,6 +9,7 @@ import pytest
 
 from tests.people import stopwatch
 from tests.people.faults import FAULTS, Named
+from tests.people.faults import table as table_of_faults
 from tests.people.person import GivenUpError
 from tests.people.stopwatch import Taken, main, table
 
@@ -55,6 +56,11 @@ def test_people__fault_is_planted__exit_code_says_whether_its_cause_was_named(
         main()
     assert ended.value.code == code
     assert f"{1 - code} of 1 faults named" in capsys.readouterr().out
+
+
+def test_faults__cannot_be_planted_here__is_said_and_not_counted_as_named() -> None:
+    rows = [Named(fault="paused", code=6, said="paused"), Named(fault="disk_full", code=None, said="NOT PLANTED: root")]
+    assert "NOT PLANTED: root" in table_of_faults(rows) and "1 of 2 faults named" in table_of_faults(rows)
 
 
 def test_faults__each_is_planted_in_the_node_of_its_name__so_that_status_asks_that_one() -> None:

@@ -5,20 +5,35 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 
 import pytest
 
 
+class CannotMountError(Exception):
+    """No file system can be mounted here: that takes root on Linux."""
+
+
 @contextmanager
 def small_disk(folder: Path, *, kilobytes: int) -> Iterator[Path]:
-    """A file system of that size at ``folder``; skips loudly where none can be mounted (that takes root on Linux)."""
+    """A file system of that size at ``folder``; skips loudly where none can be mounted."""
+    with ExitStack() as mounts:
+        try:
+            mounts.enter_context(mounted_disk(folder, kilobytes=kilobytes))
+        except CannotMountError as error:
+            pytest.skip(str(error))
+        yield folder
+
+
+@contextmanager
+def mounted_disk(folder: Path, *, kilobytes: int) -> Iterator[Path]:
+    """The same outside of tests. CannotMountError."""
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("a full disk needs a small file system, and this user cannot mount a tmpfs")
+        raise CannotMountError("a full disk needs a small file system, and this user cannot mount a tmpfs")
     try:
         yield folder
     finally:
