@@ -98,7 +98,7 @@ interop: $(STAMP) ## a js-libp2p client dials a real node, fetches its run and v
 attacks: $(STAMP) ## attacks that once worked, each against live nodes: what they cost and what was lost
 	@$(BIN)/python -m tests.attacks
 
-people: $(STAMP) ## how long people wait from a string to join to their node's first update, and 15 faults that status must name
+people: $(STAMP) ## how long people wait from a string to join to their node's first update, and 16 faults that status must name
 	@$(BIN)/python -m tests.people
 
 fuzz: $(STAMP) ## feed every decoder with what it does not expect, for SECONDS
