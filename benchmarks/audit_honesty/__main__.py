@@ -2,7 +2,7 @@
 
     python -m benchmarks.audit_honesty --messages 10000 --out audits.jsonl
 
-Each run has eight honest authors and one who signs twice, in four number formats and at several paces, some of them cut
+Each run has eight honest authors and one who signs twice, in five number formats and at several paces, some of them cut
 off for a while; one who is expelled from an earlier step on; and five who cheat, each in another way. Every message of
 the honest ones is audited, and the first of each cheat. With --out the runs so far are kept, and another call goes on.
 """

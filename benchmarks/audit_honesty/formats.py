@@ -16,7 +16,7 @@ from sfnode.training.model import choose_device, choose_precision, load_describe
 from sfnode.training.shared_model import load_shared
 from sfnode.training.task import read_task
 
-FORMATS = ("fp32", "bf16", "int8", "fp16")
+FORMATS = ("fp32", "bf16", "int8", "fp16", "int4")
 MODEL = f"embedded:{MODEL_NAME}"
 _ROWS = 16
 # Of one run after the other: how far a step goes, how many scalars a message has, and of which kind.

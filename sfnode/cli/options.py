@@ -248,7 +248,7 @@ device_option = _device_option("Compute on this device; `auto` takes a CUDA card
 dtype_option = _dtype_option("Hold the weights in this number format; bf16 and fp16 take half the memory of fp32.")
 quantised_dtype_option = _dtype_option(
     "Hold the weights in this number format; fewer bits take less memory. The int formats need the "
-    "extra `quantised` (in a clone: `python deploy/install.py --extras train,quantised`), and int4 a CUDA card.",
+    "extra `quantised` (in a clone: `python deploy/install.py --extras train,quantised`).",
     *(name for name in PRECISIONS if name not in FLOATS),
 )
 device_options = group(

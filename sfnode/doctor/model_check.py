@@ -103,8 +103,8 @@ def check_device(found: DeviceReport | str, device: str, dtype: str) -> Finding:
         )
     if chosen == "mps" and not found.mps:
         return fail("device", f"{text}: torch finds no Apple GPU", "use --device cpu")
-    if dtype == "int4" and chosen != "cuda":
-        return fail("device", f"{text}: 4 bits are computed on CUDA only", "use --dtype int8")
+    if dtype == "int4" and chosen not in ("cpu", "cuda"):
+        return fail("device", f"{text}: 4 bits are computed on CPUs and CUDA only", "use --dtype int8")
     # `find_spec` would not see it where `sfnode.training` hides it from transformers
     if dtype.startswith("int") and PathFinder.find_spec("torchao") is None:
         advice = "in a clone of sfnode, run `python deploy/install.py --extras train,quantised`"

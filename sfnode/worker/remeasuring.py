@@ -34,7 +34,7 @@ from sfnode.worker.training_config import TrainingConfig
 
 _CONTROL_SCALARS: Final = 32  # of unrelated seeds, to learn what honest measurements differ by: to an eighth
 _EXPULSIONS_TRIED: Final = 4  # before and after the one that was in force last, as far as this node can tell
-_FORMATS: Final = ("fp32", "bf16", "fp16", "int8", "int8-fp32")
+_FORMATS: Final = ("fp32", "bf16", "fp16", "int8", "int8-fp32", "int4")
 _WITNESSES: Final = 5
 _WITNESSES_NEEDED: Final = 2
 

@@ -318,7 +318,12 @@ def test_doctor__model_that_is_not_the_runs__names_the_file(
         ("torch not installed", "auto", "fp32", ("torch not installed", "install.py --extras train", "--relay")),
         (DEVICES, "cuda", "fp32", ("no CUDA device", "--device cpu")),
         (DEVICES, "mps", "fp32", ("no Apple GPU", "--device cpu")),
-        (DEVICES, "cpu", "int4", ("CUDA only", "--dtype int8")),
+        (
+            DeviceReport(torch="2.9", threads=2, cuda=(), mps=True),
+            "mps",
+            "int4",
+            ("CPUs and CUDA only", "--dtype int8"),
+        ),
     ],
 )
 def test_doctor__device_that_cannot_be_used__fails(

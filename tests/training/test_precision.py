@@ -225,9 +225,36 @@ def test_precision__torchao_is_not_installed__is_refused_with_what_to_install(mo
 
 
 @needs_torchao
-def test_precision__int4_without_cuda__is_refused() -> None:
-    with pytest.raises(OperatorError, match="dtype 'int4' works on CUDA only: use --dtype int8"):
-        load_in("int4", model_folder(), CPU)
+def test_precision__int4_where_no_product_for_it_is__is_refused() -> None:
+    with pytest.raises(OperatorError, match="dtype 'int4' works on CPUs and CUDA only: use --dtype int8"):
+        load_in("int4", model_folder(), torch.device("mps"))
+
+
+@needs_torchao
+def test_int4__on_a_cpu__computes_with_four_bit_values_in_five_eighths_of_a_byte() -> None:
+    run = demo_run(MethodOptions(core=CoreKind.RADEMACHER, epsilon_exp=-7), 100)
+    model, data = load_in("int4", model_folder(), CPU), run.session.data
+    for layer in (module for module in model.modules() if isinstance(module, QuantisedLinear)):
+        inner: Any = layer.weight
+        held = sum(part.numel() * part.element_size() for part in (inner.qdata, inner.scale_and_zero))
+        assert held == 0.625 * layer.weight.numel()
+        assert len(dequantised(layer.weight)[0, :32].unique()) <= 16
+    expected, found = (
+        np.array([session.projected_gradients(seed, step=0) for seed in range(12)]).ravel()
+        for each in (dense_copy_of_demo(model), model)
+        for session in [Estimator(SharedModel(each), Bases(run.manifest), data)]
+    )
+    assert np.corrcoef(expected, found)[0, 1] > 0.99
+
+
+def dense_copy_of_demo(model: PreTrainedModel) -> PreTrainedModel:
+    """The embedded model in fp32 with the values of the quantised ``model``."""
+    plain = load_in("fp32", model_folder(), CPU)
+    values = {name: dequantised(weight).float() for name, weight in model.named_parameters()}
+    with torch.no_grad():
+        for name, parameter in plain.named_parameters():
+            parameter.copy_(values[name])
+    return plain
 
 
 @needs_torchao

@@ -92,7 +92,7 @@ async def test_auditor__one_of_two_witnesses__is_too_few(tmp_path: Path) -> None
     assert found.reason == "of 2 other messages of that round only 1 came out"
 
 
-@pytest.mark.parametrize("missing", ["bf16", "fp16", "int8", "int8-fp32"])
+@pytest.mark.parametrize("missing", ["bf16", "fp16", "int8", "int8-fp32", "int4"])
 async def test_auditor__format_that_cannot_be_tried__accuses_nobody_and_says_why(tmp_path: Path, missing: str) -> None:
     arrived = [message(1), message(2), message(0, factor=-1)]
     found = await judged(tmp_path, arrived, InventedMeasurements(missing=missing))

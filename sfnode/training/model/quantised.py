@@ -34,7 +34,9 @@ from sfnode.worker_protocol import PRECISIONS
 _LIBRARY: Final = "torchao.quantization"
 _CHATTY: Final = ("torchao", "torch.utils._pytree")  # at import they warn of kernels for cards that are not here
 _INT4_GROUP: Final = 32  # weights that share a scale: the finest, 5 bits a weight with it
-_INT4_LAYOUT: Final = "tile_packed_to_4d"  # PyTorch's own int4 product, on CUDA only
+_INT4_OUTPUTS: Final = 16  # a layer's outputs must be a multiple, for the CPU's product; CUDA's chooses the same layers
+_INT4_LAYOUT: Final = "tile_packed_to_4d"  # PyTorch's own int4 product on CUDA
+_INT4_ON_CPU: Final = "torchao.prototype.quantization.int4.inference_workflow"  # on a CPU: the same four bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +120,8 @@ def _check(precision: str, device: torch.device) -> None:
             f"dtype {precision!r} needs torchao, which is not installed: in a clone of sfnode, run "
             "`python deploy/install.py --extras train,quantised`"
         ) from None
-    if precision == "int4" and device.type != "cuda":
-        raise OperatorError("dtype 'int4' works on CUDA only: use --dtype int8 on this device")
+    if precision == "int4" and device.type not in ("cpu", "cuda"):
+        raise OperatorError("dtype 'int4' works on CPUs and CUDA only: use --dtype int8 on this device")
 
 
 def quantise(model: PreTrainedModel, precision: str, device: torch.device) -> None:
@@ -133,9 +135,9 @@ def quantise(model: PreTrainedModel, precision: str, device: torch.device) -> No
 
 
 def _chosen_layers(precision: str, model: PreTrainedModel) -> list[nn.Linear]:
-    head, (_, multiple) = output_embedding(model), _config(precision)
+    head, (outputs, inputs) = output_embedding(model), _multiples(precision)
     layers = [module for module in model.modules() if type(module) is nn.Linear and module is not head]
-    chosen = [layer for layer in layers if layer.in_features % multiple == 0]
+    chosen = [layer for layer in layers if layer.out_features % outputs == layer.in_features % inputs == 0]
     if not chosen:
         raise OperatorError(
             f"{type(model).__name__} has no linear layer that can be quantised: use --dtype fp32, bf16 or fp16"
@@ -153,7 +155,7 @@ def _quantised(precision: str, device: torch.device, _name: str, weight: Tensor)
     outputs, inputs = weight.shape
     layer = nn.Linear(inputs, outputs, bias=False, device="meta")  # what the library knows how to quantise
     layer.weight = nn.Parameter(weight.detach().to(device), requires_grad=False)
-    _library().quantize_(layer, _config(precision)[0], filter_fn=_any_layer)
+    _library().quantize_(layer, _config(precision, device), filter_fn=_any_layer)
     layer.weight.requires_grad_(False)
     return layer.weight
 
@@ -168,15 +170,22 @@ def _any_layer(module: nn.Module, name: str) -> bool:
     return True
 
 
-def _config(precision: str) -> tuple[Any, int]:
-    """torchao's name for ``precision``, and what the inputs of a layer must be a multiple of."""
+def _multiples(precision: str) -> tuple[int, int]:
+    """Of what a layer's outputs and inputs must be multiples."""
+    return (_INT4_OUTPUTS, _INT4_GROUP) if precision == "int4" else (1, 1)
+
+
+def _config(precision: str, device: torch.device) -> Any:
+    """torchao's name for ``precision`` on ``device``."""
     library = _library()
     if precision != "int4":
-        return library.Int8WeightOnlyConfig(version=2, set_inductor_config=False), 1
-    config = library.Int4WeightOnlyConfig(
+        return library.Int8WeightOnlyConfig(version=2, set_inductor_config=False)
+    if device.type == "cpu":
+        on_cpu: Any = importlib.import_module(_INT4_ON_CPU)
+        return on_cpu.PrototypeInt4WeightOnlyConfig(group_size=_INT4_GROUP, set_inductor_config=False)
+    return library.Int4WeightOnlyConfig(
         group_size=_INT4_GROUP, int4_packing_format=_INT4_LAYOUT, set_inductor_config=False
     )
-    return config, _INT4_GROUP
 
 
 def closed_weights(
