@@ -5,6 +5,7 @@
 Each run has eight honest authors and one who signs twice, in five number formats and at several paces, some of them cut
 off for a while; one who is expelled from an earlier step on; and five who cheat, each in another way. Every message of
 the honest ones is audited, and the first of each cheat. With --out the runs so far are kept, and another call goes on.
+Two processes share the work with --first 1000 for one of them; their files in one are read as one.
 """
 
 from __future__ import annotations
@@ -123,10 +124,10 @@ def _lines(result: Found) -> list[str]:
     ]
 
 
-async def _run(rows: list[Found], messages: int, steps: int, threads: int, out: Path | None) -> None:
+async def _run(rows: list[Found], first: int, messages: int, steps: int, threads: int, out: Path | None) -> None:
     models = Models()
     done = sum(sum(row["honest"].values()) for row in rows)
-    numbers = iter(range(len(rows), 1 << 20))
+    numbers = iter(range(first + len(rows), 1 << 20))
     async with contextlib.aclosing(audit_runs(models, numbers, steps, threads)) as found:
         async for row in found:
             rows.append(row)
@@ -142,14 +143,15 @@ async def _run(rows: list[Found], messages: int, steps: int, threads: int, out: 
 @click.command()
 @click.option("--messages", default=10_000, show_default=True, help="Audit so many honest messages, or a few more.")
 @click.option("--steps", default=60, show_default=True, help="Give each run so many steps.")
+@click.option("--first", default=0, show_default=True, help="Number of the first run: others for another process.")
 @click.option("--threads", default=1, show_default=True, help="Let the training process use so many threads.")
 @click.option("--out", type=click.Path(path_type=Path), help="Keep the result of each run here, and go on from there.")
 @click.option("--json", "as_json", is_flag=True, help="Write the result as JSON.")
-def main(messages: int, steps: int, threads: int, out: Path | None, as_json: bool) -> None:
+def main(messages: int, steps: int, first: int, threads: int, out: Path | None, as_json: bool) -> None:
     """Audit simulated runs with honest authors and cheats."""
     rows = [json.loads(line) for line in out.read_text("utf-8").splitlines()] if out and out.exists() else []
     if sum(sum(row["honest"].values()) for row in rows) < messages:
-        trio.run(_run, rows, messages, steps, threads, out)
+        trio.run(_run, rows, first, messages, steps, threads, out)
     result = summary(rows)
     report(result, as_json=as_json, lines=_lines(result))
 

@@ -60,36 +60,41 @@ class PastStates:
         self.expulsions = _expulsions(manifest, ledger, stored)
 
     def by_step(
-        self, chosen: Sequence[Envelope], rounds_ahead: int = 0, *, expulsions_more: int = 0
+        self,
+        chosen: Sequence[Envelope],
+        rounds_ahead: int = 0,
+        *,
+        expulsions_more: int = 0,
+        is_cut_off: bool = False,
     ) -> Iterator[Coefficients]:
         """All earlier rounds of the message's author; of the others those before the round ``rounds_ahead`` after it.
 
         Authors who were expelled are out once they had fallen silent, in the order of the statements; this moment is
-        known roughly only: ``expulsions_more`` of them are out in addition, or fewer.
+        known roughly only: ``expulsions_more`` of them are out in addition, or fewer. To an author who
+        ``is_cut_off`` since the last of these rounds no later statement came either.
         """
         state = Coefficients(self.manifest)
         summed = _ByStep(self.ledger.first_envelopes())
         for envelope in chosen:
             bound = envelope.step + rounds_ahead * self._round_steps
             state.add(summed.before(bound))
-            added, removed = self._corrections(envelope, bound, expulsions_more)
+            out = self.expelled_before(bound if is_cut_off else envelope.step) + expulsions_more
+            added, removed = self._corrections(envelope, bound, out)
             state.add(added)
             state.remove(removed)
             yield state
             state.add(removed)
             state.remove(added)
 
-    def _corrections(
-        self, envelope: Envelope, bound: int, expulsions_more: int
-    ) -> tuple[list[Envelope], list[Envelope]]:
-        """What to add to the sum of all rounds before ``bound``, and what to take out of it."""
-        first = self.expelled_before(envelope.step) + expulsions_more
+    def _corrections(self, envelope: Envelope, bound: int, out: int) -> tuple[list[Envelope], list[Envelope]]:
+        """What to add to the sum of all rounds before ``bound``, where the first ``out`` expulsions were in force, and
+        what to take out of it."""
         added = [
             update
             for number, expulsion in enumerate(self.expulsions)
             for update in expulsion.updates
             if (expulsion.author == envelope.author and update.step < envelope.step)
-            or (expulsion.author != envelope.author and number >= first and update.step < bound)
+            or (expulsion.author != envelope.author and number >= out and update.step < bound)
         ]
         added += self.ledger.first_of(envelope.author, range(bound, envelope.step))
         return added, self.ledger.first_of(envelope.author, range(envelope.step, bound))

@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -171,11 +172,14 @@ class Auditor:
 
     async def _try_states(self, cases: Sequence[AuditCase]) -> None:
         """Others further ahead; an author who was cut off for a while; other moments of the expulsions."""
-        rounds = self._past.manifest.steps // self._past.manifest.method.local_steps
-        cut_off = [-(2**power) for power in range(1, rounds.bit_length() + 1)]
-        for rounds_ahead in (*ROUNDS_AHEAD, *cut_off):
+        for rounds_ahead in ROUNDS_AHEAD:
             some = _unclear(cases)
             await self._measure(some, self._past.by_step(_messages(some), rounds_ahead))
+        rounds = self._past.manifest.steps // self._past.manifest.method.local_steps
+        for rounds_behind, is_cut_off in product(_lags(rounds), (True, False) if self._past.expulsions else (True,)):
+            some = _unclear(cases)
+            states = self._past.by_step(_messages(some), -rounds_behind, is_cut_off=is_cut_off)
+            await self._measure(some, states)
         count = min(_EXPULSIONS_TRIED, len(self._past.expulsions))
         for more in (each for each in range(-count, count + 1) if each):
             some = _unclear(cases)
@@ -230,6 +234,11 @@ class Auditor:
         authors = [author for author, last in ledger.authors().items() if last >= step and author != envelope.author]
         found = [each for author in authors for each in ledger.first_of(author, range(step, step + 1))]
         return sorted(found, key=lambda each: each.seed)[:_WITNESSES]
+
+
+def _lags(rounds: int) -> list[int]:
+    """Rounds by which an author who was cut off may be behind, until they are behind all: 2, 3, 4, 6, 8, 12, 16..."""
+    return sorted(lag for power in range(1, rounds.bit_length() + 1) for lag in (2**power, 3 * 2 ** (power - 1)))
 
 
 def _open(cases: Sequence[AuditCase]) -> list[AuditCase]:

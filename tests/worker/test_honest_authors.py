@@ -149,6 +149,19 @@ def test_audit__author_who_was_cut_off_for_a_while__measured_without_the_others(
     assert (row.verdict, row.deviation) == (AuditVerdict.AGREES, 0.0)
 
 
+def test_audit__author_cut_off_before_an_expulsion__went_on_with_the_updates_of_the_expelled(
+    story: Story, tmp_path: Path
+) -> None:
+    with_a_troublemaker(story, 8)
+    held = [each for each in story.arrived if each.step < 6 or each.author == HONEST.author]
+    for step in (8, 9):
+        story.say(OTHER, step, [each for each in story.arrived if each.author != TROUBLE.author])
+    story.say(HONEST, 10, held)
+    assert furthest_off(story, HONEST, [each for each in held if each.author != TROUBLE.author]) > 0.1
+    last = story.audited(tmp_path, HONEST, [expulsion(story, 0)])[-1]
+    assert (last.verdict, last.deviation) == (AuditVerdict.AGREES, 0.0)
+
+
 def test_audit__slot_that_became_void_later__was_in_what_the_honest_one_saw(story: Story, tmp_path: Path) -> None:
     with_a_troublemaker(story, 6)
     voided = [story.sealed(TROUBLE, step, (1,) * 8) for step in range(5)]
