@@ -77,14 +77,14 @@ def share_of_a_core(process: psutil.Process, seconds: float) -> float:
 
 def measure(seconds: float) -> dict[int, float]:
     """Share of a core, by the number of browsers that look."""
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as browsers:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as running:
         port, found = free_ports(1)[0], {}
-        with relay_at_work(Path(folder), port) as process:
-            for fewer, count in pairwise((0, 0, 1, VIEWERS_MAX)):
-                for _ in range(count - fewer):
-                    browsers.enter_context(_look(port))
-                time.sleep(_SETTLE_S)
-                found[count] = share_of_a_core(process, seconds)
+        process = running.enter_context(relay_at_work(Path(folder), port))
+        for fewer, count in pairwise((0, 0, 1, VIEWERS_MAX)):
+            for _ in range(count - fewer):
+                running.enter_context(_look(port))
+            time.sleep(_SETTLE_S)
+            found[count] = share_of_a_core(process, seconds)
         return found
 
 
