@@ -21,6 +21,7 @@ from sfnode.model_files import weight_files
 from sfnode.worker_protocol import DeviceReport
 
 _CHUNK_BYTES: Final = 1 << 22
+_CUDA_BUILD: Final = "+cu"  # in torch's version; in a container, `docker run` may lack --gpus
 _TORCH_S: Final = 90.0  # its first import from a cold disk takes half a minute
 
 
@@ -120,4 +121,5 @@ def _describe(found: DeviceReport, chosen: str) -> str:
     if chosen == "cuda" and found.cuda:
         first = found.cuda[0]
         return f"{first.name}, {first.free / 1e9:.1f} of {first.total / 1e9:.1f} GB free"
-    return f"{chosen}, {found.threads} threads of {os.cpu_count()} cores"
+    no_card = ", and finds no NVIDIA card" if _CUDA_BUILD in found.torch and not found.cuda else ""
+    return f"{chosen}, {found.threads} threads of {os.cpu_count()} cores{no_card}"

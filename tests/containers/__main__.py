@@ -28,6 +28,7 @@ NODES: Final = ("bootstrap", "worker-1", "worker-2", "worker-3", "late-joiner")
 STEPS: Final = "1000"  # the bootstrap makes some hundreds alone, and the late joiner comes after a minute
 LIMIT_S: Final = 600.0  # for all nodes to be healthy, and again for one digest
 ANSWER_S: Final = 120.0
+LINES_TOLD: Final = 30  # of what a command printed that failed
 HEALTHCHECK: Final = ("python", "-I", "-S", "/opt/sfnode/healthcheck.py", "/data/status.json")
 
 
@@ -67,6 +68,7 @@ class ContainerEngine:
             command, env=self.environment, stdout=subprocess.PIPE, text=True, timeout=limit_s, check=False
         )
         if result.returncode:
+            click.echo("\n".join(result.stdout.splitlines()[-LINES_TOLD:]), err=True)  # BuildKit tells its reasons here
             raise CheckFailed(f"{' '.join(command)} ended with {result.returncode}")
         return result.stdout
 

@@ -334,6 +334,13 @@ def test_doctor__device_that_cannot_be_used__fails(
     assert all(part in f"{finding.text} -> {finding.advice}" for part in parts), finding
 
 
+def test_doctor__build_for_cards_without_one__is_well_and_says_that_none_is_found() -> None:
+    for torch, is_said in (("2.13.0+cu130", True), ("2.13.0+cpu", False)):
+        finding = model_check.check_device(replace(DEVICES, torch=torch), "auto", "fp32")
+        assert finding.verdict is Verdict.OK
+        assert ("finds no NVIDIA card" in finding.text) is is_said
+
+
 def test_doctor__torch_that_crashes__is_a_line_and_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(*_arguments: object, **_named: object) -> Any:
         return SimpleNamespace(returncode=-11, stdout="", stderr="line\nlibcuda: not found\n")
