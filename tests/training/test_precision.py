@@ -219,9 +219,18 @@ def test_precision__unknown_name__is_refused() -> None:
 def test_precision__torchao_is_not_installed__is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quantised, "_LIBRARY", "no_such_library")
     with pytest.raises(
-        OperatorError, match=r"dtype 'int8' needs torchao, .*deploy/install\.py --extras train,quantised"
+        OperatorError, match=r"dtype 'int8' needs torchao 0.18, .*deploy/install\.py --extras train,quantised"
     ):
         load_in("int8", model_folder(), CPU)
+
+
+@needs_torchao
+def test_precision__torchao_that_has_int4_elsewhere__is_refused_in_the_same_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(quantised, "_INT4_ON_CPU", "torchao.moved")
+    with pytest.raises(OperatorError, match=r"dtype 'int4' needs torchao 0\.18, .*deploy/install\.py"):
+        load_in("int4", model_folder(), CPU)
 
 
 @needs_torchao

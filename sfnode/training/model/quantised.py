@@ -113,15 +113,15 @@ def _library() -> Any:
 
 def _check(precision: str, device: torch.device) -> None:
     """OperatorError unless ``device`` can compute with weights of ``precision``."""
-    try:
-        _library()
-    except ImportError:
-        raise OperatorError(
-            f"dtype {precision!r} needs torchao, which is not installed: in a clone of sfnode, run "
-            "`python deploy/install.py --extras train,quantised`"
-        ) from None
     if precision == "int4" and device.type not in ("cpu", "cuda"):
         raise OperatorError("dtype 'int4' works on CPUs and CUDA only: use --dtype int8 on this device")
+    try:
+        _config(precision, device)
+    except (ImportError, AttributeError):  # none, or one that has it elsewhere
+        raise OperatorError(
+            f"dtype {precision!r} needs torchao 0.18, which is not installed: in a clone of sfnode, run "
+            "`python deploy/install.py --extras train,quantised`"
+        ) from None
 
 
 def quantise(model: PreTrainedModel, precision: str, device: torch.device) -> None:
