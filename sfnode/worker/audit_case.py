@@ -2,10 +2,11 @@
 
 The rule is the same for every message and every look at it. Two kinds of difference are honest: number formats round
 differently, and an author may have lacked an update or had one more. Both are measured where the message was: on its
-state, for its seed and a few unrelated ones. With n scalars, each off by e there (root mean square), an honest claim is
-off by at most (sqrt(n) + 6) e. If differences are normally distributed, the length of n of them is about sqrt(n) e,
-give or take e / sqrt(2) (Fisher's approximation of chi-squared): 6 e is eight times that. It leaves room for an e that
-was measured on few scalars, and for rare large differences.
+state, for its seed and a few unrelated ones. With n scalars, each off by e there (root mean square over all seeds, or
+over the message's own if that is more: normalised scalars are noisier where slopes are small), an honest claim is off
+by at most (sqrt(n) + 6) e. If differences are normally distributed, the length of n of them is about sqrt(n) e, give or
+take e / sqrt(2) (Fisher's approximation of chi-squared): 6 e is eight times that. It leaves room for an e that was
+measured on few scalars, and for rare large differences.
 """
 
 from __future__ import annotations
@@ -157,14 +158,20 @@ def allowed_difference(scalars: int, usual: Measured, *others: Measured) -> floa
 
     Args:
         scalars: how many of a message's were measured; the others are 0 everywhere.
-        usual: of several seeds, on the message's state.
+        usual: of several seeds, the message's own first, on its state.
         others: of the same seeds, each in another way that an honest author may have measured in.
     """
-    squares = [_mean_square(scalars, usual, other) for other in others]
+    squares = [_largest_mean_square(scalars, usual, other) for other in others]
     if not squares or None in squares:
         return None
     noise = math.sqrt(_ROUNDING**2 + sum(square for square in squares if square is not None))
     return noise * (math.sqrt(scalars) + _SPARE_SCALARS)
+
+
+def _largest_mean_square(scalars: int, one: Measured, other: Measured) -> float | None:
+    """Over all seeds, or over the message's own."""
+    found = [_mean_square(scalars, one[:count], other[:count]) for count in (1, len(one))]
+    return max((each for each in found if each is not None), default=None)
 
 
 def _mean_square(scalars: int, one: Measured, other: Measured) -> float | None:

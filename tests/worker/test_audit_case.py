@@ -100,6 +100,12 @@ def test_allowed_difference__some_directions_only__has_as_much_to_spare_for_each
     assert allowed_difference(2, usual, other) == allowed_difference(2, [(10, 20)], [(13, 24)])
 
 
+def test_allowed_difference__message_noisier_than_unrelated_seeds__its_own_noise_counts() -> None:
+    usual, other = [(0, 0, 0, 0)] * 3, [(30, 30, 30, 30), (1, 1, 1, 1), (1, 1, 1, 1)]
+    assert allowed_difference(4, usual, other) == pytest.approx(30 * (2 + 6), rel=1e-3)
+    assert allowed_difference(4, usual, other[::-1]) == pytest.approx(30 / math.sqrt(3) * (2 + 6), rel=1e-2)
+
+
 def test_allowed_difference__two_kinds_of_noise__squares_add_up() -> None:
     usual = [(0, 0, 0, 0)] * 3
     rounded, lagging = [(30, -30, 30, -30)] * 3, [(40, 40, 40, 40)] * 3
