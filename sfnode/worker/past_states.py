@@ -106,6 +106,10 @@ class PastStates:
                 return number
         return len(self.expulsions)
 
+    def has_expulsions_since(self, envelope: Envelope, rounds: int) -> bool:
+        """Whether others are in force for ``envelope`` than were so many rounds before it."""
+        return self.expelled_before(envelope.step - rounds * self._round_steps) != self.expelled_before(envelope.step)
+
     def counted(self, chosen: Sequence[Envelope]) -> Iterator[Coefficients]:
         """All earlier rounds as they count today: void slots and the expelled are out."""
         state = Coefficients(self.manifest)

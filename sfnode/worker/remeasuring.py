@@ -11,7 +11,6 @@ import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -175,17 +174,23 @@ class Auditor:
         for rounds_ahead in ROUNDS_AHEAD:
             some = _unclear(cases)
             await self._measure(some, self._past.by_step(_messages(some), rounds_ahead))
-        rounds = self._past.manifest.steps // self._past.manifest.method.local_steps
-        for rounds_behind, is_cut_off in product(_lags(rounds), (True, False) if self._past.expulsions else (True,)):
-            some = _unclear(cases)
-            states = self._past.by_step(_messages(some), -rounds_behind, is_cut_off=is_cut_off)
-            await self._measure(some, states)
+        await self._try_lags(cases)
         count = min(_EXPULSIONS_TRIED, len(self._past.expulsions))
         for more in (each for each in range(-count, count + 1) if each):
             some = _unclear(cases)
             await self._measure(some, self._past.by_step(_messages(some), expulsions_more=more))
         some = _unclear(cases)
         await self._measure(some, self._past.counted(_messages(some)))
+
+    async def _try_lags(self, cases: Sequence[AuditCase]) -> None:
+        """Cut off for longer and longer, until nothing of the others is left; also with the later statements."""
+        round_steps, last = self._past.manifest.method.local_steps, 0
+        for lag in _lags(self._past.manifest.steps // round_steps):
+            some = [case for case in _unclear(cases) if case.envelope.step > last * round_steps]
+            await self._measure(some, self._past.by_step(_messages(some), -lag, is_cut_off=True))
+            some = [case for case in _unclear(some) if self._past.has_expulsions_since(case.envelope, lag)]
+            await self._measure(some, self._past.by_step(_messages(some), -lag))
+            last = lag
 
     async def _try_arrivals(self, cases: Sequence[AuditCase]) -> None:
         by_record = {case.envelope.record: case for case in cases}
