@@ -21,6 +21,7 @@ class Scaling:
         once: with more clients than this, the first seed alone.
         factors: of that rate: 16 clients at a quarter of it are like 4 at the whole, as long as sums add up.
         evaluated_at: after which steps.
+        has_start: False: the runs set out from the model as it is, so that what they add can be seen.
     """
 
     recipe: str
@@ -29,6 +30,7 @@ class Scaling:
     once: int
     factors: tuple[float, ...]
     evaluated_at: tuple[int, ...]
+    has_start: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +75,9 @@ def _scaled(jobs: Sequence[Job], curves: Sequence[Sequence[Point]]) -> Scaled:
 def _job(scaling: Scaling, single: Job, clients: int, factor: float, seed: int) -> Job:
     recipe = single.recipe
     assert isinstance(recipe, NetworkTrial)
-    steps = min(scaling.steps[clients], recipe.steps)
-    many = replace(recipe, clients=clients, steps=steps, schedule="constant")
+    many = replace(
+        recipe, clients=clients, steps=scaling.steps[clients], schedule="constant", has_start=scaling.has_start
+    )
     return replace(
         single,
         name=f"{clients} clients",

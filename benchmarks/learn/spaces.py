@@ -46,7 +46,8 @@ def calibrated(
     first = seed * _SEEDS_APART % len(data.examples)
     others = replace(data, examples=(data.examples[first:] + data.examples[:first])[:_SEEDS_APART])
     options = CalibrationOptions(data="", source=Source(recipe.basis), examples=recipe.calibration_rows)
-    return basis_of(shared, tensors, others, options, recipe.rank)
+    found = basis_of(shared, tensors, others, options, recipe.rank)
+    return found if recipe.has_start else replace(found, start=None)
 
 
 def bases_of(

@@ -58,6 +58,7 @@ class NetworkTrial:
         rows: examples a step and client, shared by the directions (`Method.shares`).
         basis: "random", or the `calibration.Source` of a published one, made from ``calibration_rows``
             training examples, others for every seed; None: as many as `sfnode init` takes.
+        has_start: the run sets out from the start that the calibration found, if there is one.
         is_renewed: the owner makes another one at the start of every later epoch, at the weights as they are then.
         trainable: groups of tensors, comma-separated.
         epsilon_exp: as in the manifest; None: what the calibration suggests.
@@ -80,6 +81,7 @@ class NetworkTrial:
     epsilon_exp: int | None = -10
     basis: str = "random"
     calibration_rows: int | None = 128
+    has_start: bool = True
     is_renewed: bool = False
     trainable: str = "linear"
     objective: str = "loss"

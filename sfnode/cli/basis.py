@@ -133,14 +133,14 @@ def make(
     click.echo(f"next     sfnode init --basis {out}{_hints(found)} ...  (same model, task and --trainable)")
 
 
-def _told(found: FoundBasis) -> dict[str, float | None]:
+def _told(found: FoundBasis) -> dict[str, object]:
     return {
         "rank": found.rank,
         "calibration_rows": found.rows,
         "learning_rate": found.learning_rate,
         "epsilon_exp": found.epsilon_exp,
-        "accuracy": found.accuracy,
-        "accuracy_alone": found.accuracy_alone,
+        "start": None if found.of_start is None else asdict(found.of_start),
+        "model_alone": None if found.of_model is None else asdict(found.of_model),
     }
 
 

@@ -155,6 +155,7 @@ def _invitation(run: NewRun, key_path: Path) -> str:
 
 def _as_json(run: NewRun, out: Path, invitation: str) -> dict[str, object]:
     manifest = run.signed.manifest
+    start, model = (None, None) if run.found is None else (run.found.of_start, run.found.of_model)
     return {
         "run_id": manifest.run_id.hex(),
         "name": manifest.name,
@@ -165,8 +166,10 @@ def _as_json(run: NewRun, out: Path, invitation: str) -> dict[str, object]:
         "invitation": invitation,
         "record_bytes": run.record_bytes,
         "basis": None if run.basis is None else str(run.basis),
-        "start_accuracy": None if run.found is None else run.found.accuracy,
-        "model_accuracy": None if run.found is None else run.found.accuracy_alone,
+        "start_accuracy": None if start is None else start.accuracy,
+        "start_loss": None if start is None else start.loss,
+        "model_accuracy": None if model is None else model.accuracy,
+        "model_loss": None if model is None else model.loss,
         "calibration_rows": None if run.found is None else run.found.rows,
         "file": str(out),
     }

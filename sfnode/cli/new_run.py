@@ -196,12 +196,15 @@ def task_of(task: TaskOptions, data: DataOptions, *, folder: ModelFolder, batch_
 def describe_start(found: FoundBasis) -> list[str]:
     """What a calibration has found and what it took, in lines with a name of nine characters each."""
     rows = f"rows     the calibration took {found.rows:,} forward rows; a backward pass counts as two"
-    if found.accuracy_alone is None:
+    model, start = found.of_model, found.of_start
+    if model is None:
         return [rows]
-    if found.accuracy is None:
-        alone = f"{found.accuracy_alone:.0%} of them right"
+    if start is None:
+        alone = f"loss {model.loss:.2f}" if model.accuracy is None else f"{model.accuracy:.0%} of them right"
         text = f"the start does not help on held-back examples; the run begins at the model as it is, {alone}"
+    elif start.accuracy is None or model.accuracy is None:
+        text = f"loss {start.loss:.2f} on held-back examples before any training; the model alone {model.loss:.2f}"
     else:
-        text = f"{found.accuracy:.0%} of held-back examples right before any training"
-        text += f"; the model alone {found.accuracy_alone:.0%}"
+        text = f"{start.accuracy:.0%} of held-back examples right before any training"
+        text += f"; the model alone {model.accuracy:.0%}"
     return [f"start    {text}", rows]

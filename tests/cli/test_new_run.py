@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,17 +14,18 @@ from protocol.subspace import Basis
 from sfnode.cli.new_run import describe_start
 from sfnode.demo import data_file
 from sfnode.storage import decode_run_file, read_bases
-from sfnode.training.calibration import FoundBasis
+from sfnode.training.calibration import FoundBasis, Judged
 from sfnode.training.model import loading
 from sfnode.training.task import PromptEncoder
 from tests.support.cli_calls import call
 
 DEMO = ("--model", "embedded:tiny-opt", "--task", "embedded:reviews")
 BASES = (Basis(u=np.ones((4, 1), dtype=np.int8), v=None),)
+ALONE = Judged(loss=1.2, accuracy=0.55)
 
 
 def test_describe_start__a_start_that_helps__how_good_it_is_and_what_it_took() -> None:
-    found = FoundBasis(bases=BASES, rows=1_056, accuracy=0.8, accuracy_alone=0.55)
+    found = FoundBasis(bases=BASES, rows=1_056, of_start=Judged(loss=0.4, accuracy=0.8), of_model=ALONE)
     assert describe_start(found) == [
         "start    80% of held-back examples right before any training; the model alone 55%",
         "rows     the calibration took 1,056 forward rows; a backward pass counts as two",
@@ -31,7 +33,7 @@ def test_describe_start__a_start_that_helps__how_good_it_is_and_what_it_took() -
 
 
 def test_describe_start__none_that_helps__says_so() -> None:
-    start, _ = describe_start(FoundBasis(bases=BASES, rows=64, accuracy_alone=0.55))
+    start, _ = describe_start(FoundBasis(bases=BASES, rows=64, of_model=ALONE))
     assert start == (
         "start    the start does not help on held-back examples; the run begins at the model as it is, "
         "55% of them right"
@@ -63,6 +65,18 @@ def test_init__staleness__is_what_the_manifest_says(tmp_path: Path) -> None:
         assert decode_run_file(tmp_path / f"{name}.run").manifest.staleness == expected
     refused = call(*given, "--staleness", 65, "--out", tmp_path / "d.run")
     assert "staleness" in refused.error
+
+
+def test_describe_start__completions__their_loss() -> None:
+    """`sfnode init --task text` said nothing of what it had found."""
+    texts = FoundBasis(
+        bases=BASES, of_start=Judged(loss=4.452, accuracy=None), of_model=Judged(loss=5.77, accuracy=None)
+    )
+    assert describe_start(texts)[0] == (
+        "start    loss 4.45 on held-back examples before any training; the model alone 5.77"
+    )
+    (none_helps, _) = describe_start(replace(texts, of_start=None))
+    assert none_helps.endswith("the run begins at the model as it is, loss 5.77")
 
 
 def test_describe_start__not_judged__the_rows_alone() -> None:

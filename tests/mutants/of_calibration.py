@@ -53,6 +53,24 @@ BASES = (
         ),
     ),
     Mutant(
+        name="learnt-by-heart",
+        breaks="a run sets out where a short first-order run of the owner ended, though held-back examples are worse off",
+        edits=(
+            Edit(
+                "sfnode.training.calibration.trajectory",
+                "trajectory_basis",
+                "min(judged, key=lambda each: judged[each].loss, default=1.0)",
+                "1.0",
+            ),
+        ),
+        detector=Tests(
+            (
+                "tests/training/test_trajectory.py::"
+                "test_basis_of__held_back_examples_say_the_contrary__no_start_and_columns_all_the_same",
+            )
+        ),
+    ),
+    Mutant(
         name="judged-by-what-it-was-fitted-to",
         breaks="`sfnode init` tells an accuracy that only its own examples have",
         edits=(Edit(_READOUT, "_cross_validated", "torch.where(fold_N != fold)[0]", "torch.arange(len(fold_N))"),),

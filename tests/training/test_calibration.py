@@ -27,7 +27,6 @@ from sfnode.training.calibration.forward import LABELS_MAX, forward_basis, held_
 from sfnode.training.calibration.gradient import balanced, gradient_basis, leading
 from sfnode.training.calibration.readout import Passed, fit_readout
 from sfnode.training.calibration.residual_stream import last_of, writers_of
-from sfnode.training.calibration.trajectory import trajectory_basis
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.tensors import TensorGroup, trainable_tensors
 from sfnode.training.shared_model import SharedModel
@@ -183,7 +182,8 @@ def test_forward_basis__start_in_the_weights__labels_are_told_as_it_says(name: s
     before, after = (each.evaluate(len(data.examples)) for each in (unmoved, session))
     assert after.loss < before.loss - 0.05
     assert session.estimate(1, 0).loss < unmoved.estimate(1, 0).loss - 0.05
-    assert found.accuracy is not None and after.accuracy >= found.accuracy - 0.15
+    assert found.of_start is not None and found.of_start.accuracy is not None
+    assert after.accuracy >= found.of_start.accuracy - 0.15
 
 
 def sessions(shared: SharedModel, found: FoundBasis, data: TaskData) -> tuple[Estimator, Estimator]:
@@ -239,8 +239,8 @@ def test_forward_basis__two_labels__two_columns_and_a_start(name: str, tmp_path:
     assert (
         found.start is not None and sum(each is not None and bool(each.u.any()) for each in found.start.products) == 1
     )
-    assert found.learning_rate is not None and found.epsilon_exp is not None and found.accuracy is not None
-    assert -30 <= found.epsilon_exp <= 0 and 0 <= found.accuracy <= 1
+    assert found.learning_rate is not None and found.epsilon_exp is not None and found.of_start is not None
+    assert -30 <= found.epsilon_exp <= 0 and 0 <= (found.of_start.accuracy or 0) <= 1
 
 
 def test_forward_basis__held_back_examples_say_the_contrary__no_start_and_columns_all_the_same() -> None:
@@ -250,8 +250,8 @@ def test_forward_basis__held_back_examples_say_the_contrary__no_start_and_column
     held = set(held_back(len(told))[1].tolist())
     lying = [replace(each, label=1 - each.label) if number in held else each for number, each in enumerate(told)]
     (honest, found) = (forward_basis(shared, trainable_tensors(shared.model), each, data, 1) for each in (told, lying))
-    assert honest.start is not None and honest.accuracy == 1.0
-    assert found.start is None and found.accuracy is None and found.accuracy_alone is not None
+    assert honest.start is not None and honest.of_start is not None and honest.of_start.accuracy == 1.0
+    assert found.start is None and found.of_start is None and found.of_model is not None
     assert sum(basis.u.any() for basis in found.bases) == 2
     assert found.learning_rate is not None and 0 < found.learning_rate <= 1
 
@@ -300,14 +300,14 @@ def test_basis_of__file_sorted_by_label__examples_of_all_labels(tmp_path: Path) 
     shared, data = opened(tiny_opt(), tmp_path)
     ordered = replace(data, examples=tuple(sorted(data.examples * 8, key=lambda example: example.label)))
     found = basis_of(shared, trainable_tensors(shared.model), ordered, CalibrationOptions(data="", examples=16), None)
-    assert found.accuracy is not None
+    assert found.of_start is not None
 
 
 def test_basis_of__no_layer_that_writes_to_the_stream_is_trained__by_a_short_run_or_says_so(tmp_path: Path) -> None:
     shared, data = opened(tiny_opt(), tmp_path)
     inner = [tensor for tensor in trainable_tensors(shared.model) if tensor.name.endswith("fc1.weight")]
     found = basis_of(shared, inner, data, CalibrationOptions(data=""), None)
-    assert found.accuracy is None and found.start is not None
+    assert found.start is not None and found.of_start is not None
     with pytest.raises(OperatorError, match="residual stream; train the linear layers too"):
         basis_of(shared, inner, data, CalibrationOptions(data="", source=Source.FORWARD), None)
 
@@ -318,26 +318,7 @@ def test_basis_of__more_labels_than_a_start_has_columns_for__by_a_short_run(tmp_
     with pytest.raises(OperatorError, match="at most 129 labels apart, and the task has 130; use --source trajectory"):
         basis_of(shared, trainable_tensors(shared.model), many, CalibrationOptions(data="", source=Source.FORWARD), 1)
     found = basis_of(shared, trainable_tensors(shared.model), many, CalibrationOptions(data=""), None)
-    assert found.accuracy is None and found.rank == 1 and found.start is not None
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_trajectory_basis__adapters_taken_off__the_start_does_what_they_did(name: str, tmp_path: Path) -> None:
-    shared, data = opened(MODELS[name](), tmp_path)
-    tensors = trainable_tensors(shared.model)
-    rows = row_batch(data.examples, data.pad, shared.device)
-    before = functional.cross_entropy(shared.label_logits(rows, data.label_tokens), rows.labels)
-    found = trajectory_basis(shared, tensors, [data.examples] * 12, data, 1)
-    assert torch.equal(before, functional.cross_entropy(shared.label_logits(rows, data.label_tokens), rows.labels)), (
-        "an adapter is still there"
-    )
-    assert found.start is not None and found.learning_rate is not None
-    for tensor, product in zip(tensors, found.start.products, strict=True):
-        assert product is not None and product.v is not None
-        u, v = (torch.from_numpy(side).float() for side in (product.u, product.v))
-        shared.switch.base[tensor.name] += 2.0 ** (found.start.exp - 2 * UNIT_EXP) * u @ v.T
-    after = functional.cross_entropy(shared.label_logits(rows, data.label_tokens), rows.labels)
-    assert after < before - 0.1
+    assert found.of_model is not None and found.rank == 1 and found.start is not None
 
 
 @pytest.mark.parametrize("source", [Source.FORWARD, Source.GRADIENT, Source.TRAJECTORY])

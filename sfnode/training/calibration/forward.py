@@ -24,7 +24,7 @@ from protocol.errors import OperatorError
 from protocol.limits import RANK_MAX
 from protocol.run import TensorSpec
 from sfnode.training.calibration.entries import Column, as_start, packed
-from sfnode.training.calibration.found_basis import FoundBasis
+from sfnode.training.calibration.found_basis import FoundBasis, Judged
 from sfnode.training.calibration.readout import fit_readout
 from sfnode.training.calibration.residual_stream import Look, Writer, look_at, moved_logits, writers_of
 from sfnode.training.estimator import EVALUATION_TOKENS
@@ -77,8 +77,8 @@ def forward_basis(
         packed(tensors, _columns(look, weights), rank),
         rows=len(examples) + trial.rows_of_trials,
         start=as_start(tensors, moved) if is_helpful else None,
-        accuracy=trial.accuracy_at(length) if is_helpful else None,
-        accuracy_alone=trial.accuracy_at(0.0),
+        of_start=trial.at(length) if is_helpful else None,
+        of_model=trial.at(0.0),
     )
 
 
@@ -107,9 +107,10 @@ class _FittedStart:
         """At any length; zero is the model alone."""
         return float(functional.cross_entropy(_between(self.measured, length), self.labels))
 
-    def accuracy_at(self, length: float) -> float:
+    def at(self, length: float) -> Judged:
         """At any length."""
-        return float((_between(self.measured, length).argmax(dim=1) == self.labels).float().mean())
+        is_right_N = _between(self.measured, length).argmax(dim=1) == self.labels
+        return Judged(loss=self.loss_at(length), accuracy=float(is_right_N.float().mean()))
 
 
 def _between(measured: Mapping[float, Tensor], length: float) -> Tensor:

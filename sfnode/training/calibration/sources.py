@@ -25,7 +25,7 @@ from sfnode.training.calibration.found_basis import FoundBasis
 from sfnode.training.calibration.gradient import gradient_basis
 from sfnode.training.calibration.renewal_trial import RenewalTrial, TrialPlan, try_renewal
 from sfnode.training.calibration.residual_stream import writers_of
-from sfnode.training.calibration.trajectory import trajectory_basis
+from sfnode.training.calibration.trajectory import LENGTHS, apart, trajectory_basis
 from sfnode.training.describe import RunModel, chosen_groups
 from sfnode.training.model import (
     check_model,
@@ -41,12 +41,13 @@ from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData, read_task
 from sfnode.worker_protocol import CalibrationOptions, DeviceOptions, Source
 
-_BATCH_ROWS: Final = 16  # back-propagated through at once: as many as a step's, so it fits where training fits
+_BATCH_EXAMPLES: Final = 16  # as many as a step's
 _GRADIENT_RANK: Final = 16
 _BACKWARD_ROWS: Final = 2  # a backward pass costs about two forward passes
 # Of each label for forward passes; in all for the others, whose rows cost three times as much
 _EXAMPLES: Final = {Source.FORWARD: 400, Source.GRADIENT: 128, Source.TRAJECTORY: 960}
 _EXAMPLES_MAX: Final = 1_536
+_TRAJECTORY_ROWS_MAX: Final = 1_920  # an example of four choices has four rows
 
 
 Tell: TypeAlias = Callable[[int, int], None]  # how many passes are done, of how many
@@ -164,10 +165,12 @@ def _chosen(source: Source, data: TaskData, count: int | None) -> Sequence[Examp
 
 
 def _passes(source: Source, examples: Sequence[Example], data: TaskData) -> int:
-    rows = sum(example.rows for example in examples)
+    rows = _rows(examples)
     match source:
         case Source.FORWARD:
             return rows + held_rows(len(examples))
+        case Source.TRAJECTORY:
+            return rows + _rows(apart(examples)[1]) * (len(LENGTHS) - 1)
         case Source.GRADIENT if data.label_tokens:
             return 2 * rows  # the first time to balance the labels
         case _:
@@ -202,14 +205,23 @@ def _found(
         if not data.label_tokens:
             raise OperatorError("--source forward needs label words of one token each; use --source trajectory")
         return forward_basis(shared, tensors, examples, data, rank or 1)
-    count = -(-len(examples) // _BATCH_ROWS)
-    batches = [examples[number::count] for number in range(count)]  # each from all over the file
     if source is Source.TRAJECTORY:
-        found = trajectory_basis(shared, tensors, batches, data, rank or 1)
-        return replace(found, rows=len(examples) * (1 + _BACKWARD_ROWS))
-    bases = gradient_basis(shared, tensors, batches, data, rank or _GRADIENT_RANK)
+        kept, held = apart(examples)
+        found = trajectory_basis(shared, tensors, _batches(kept), held, data, rank or 1)
+        return replace(found, rows=_rows(kept) * (1 + _BACKWARD_ROWS) + _rows(held) * len(LENGTHS))
+    bases = gradient_basis(shared, tensors, _batches(examples), data, rank or _GRADIENT_RANK)
     looks = 2 if data.label_tokens else 1  # the first one balances the labels
-    return FoundBasis(bases=bases, rows=len(examples) * (looks + _BACKWARD_ROWS))
+    return FoundBasis(bases=bases, rows=_rows(examples) * (looks + _BACKWARD_ROWS))
+
+
+def _batches(examples: Sequence[Example]) -> list[Sequence[Example]]:
+    """Each from all over the file."""
+    count = -(-len(examples) // _BATCH_EXAMPLES)
+    return [examples[number::count] for number in range(count)]
+
+
+def _rows(examples: Sequence[Example]) -> int:
+    return sum(example.rows for example in examples)
 
 
 def _source(shared: SharedModel, tensors: Sequence[TensorSpec], data: TaskData) -> Source:
@@ -226,6 +238,8 @@ def _spread(examples: Sequence[Example], count: int) -> Sequence[Example]:
 
 def _examples(source: Source, data: TaskData) -> int:
     labels = len(data.label_tokens) if source is Source.FORWARD else 1
+    if source is Source.TRAJECTORY and data.examples:
+        return min(_EXAMPLES[source], _TRAJECTORY_ROWS_MAX * len(data.examples) // _rows(data.examples))
     return min(_EXAMPLES[source] * labels, _EXAMPLES_MAX)
 
 

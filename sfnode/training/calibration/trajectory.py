@@ -1,8 +1,8 @@
 """A start and a basis from a short first-order run of the owner: low-rank adapters on every trained matrix.
 
-LoRA (Hu et al., arXiv 2106.09685) by AdamW on the owner's own examples. Where it ends is the start; each matrix's
-leading direction of what it moved is the run's number for that matrix. It needs the memory of back-propagation, once,
-and works for every kind of task.
+LoRA (Hu et al., arXiv 2106.09685) by AdamW on the owner's own examples. Where it ends, or half the way there, is the
+start, if examples that were held back say that it helps; each matrix's leading direction of what it moved is the run's
+number for that matrix. It needs the memory of back-propagation, once, and works for every kind of task.
 """
 
 from __future__ import annotations
@@ -19,15 +19,20 @@ from protocol.errors import OperatorError
 from protocol.run import TensorKind, TensorSpec
 from protocol.subspace import signs
 from sfnode.training.calibration.entries import Column, as_start, packed
-from sfnode.training.calibration.found_basis import FoundBasis
+from sfnode.training.calibration.found_basis import FoundBasis, Judged
 from sfnode.training.calibration.residual_stream import is_linear, is_stored_transposed, sizes_of
+from sfnode.training.estimator import EVALUATION_TOKENS
 from sfnode.training.model import places
 from sfnode.training.shared_model import SharedModel
-from sfnode.training.task import Example, TaskData, batch_of
+from sfnode.training.task import Example, Scores, TaskData, batch_of, chunks_of
 
 _RANK: Final = 8  # as in MeZO's comparison (Malladi et al., arXiv 2305.17333)
 _SCALE: Final = 2.0  # alpha / rank, the same
 _RATE: Final = 1e-3  # falling linearly to zero
+_ROWS_AT_ONCE: Final = 16  # back-propagated through: as many as a step's, so it fits where training fits
+_HELD_SHARE: Final = 8  # one of so many examples is held back
+_HELD_MAX: Final = 64
+LENGTHS: Final = (0.0, 0.5, 1.0)  # of the way to where the run ended; zero is the model alone
 
 
 class _Adapter:
@@ -38,13 +43,14 @@ class _Adapter:
         drawn = signs(key_of("sfnode/calibration/1", u32(index), u32(2)), inputs * _RANK, 0).reshape(inputs, _RANK)
         self.index = index
         self.is_transposed = is_stored_transposed(module)
+        self.length = 1.0
         self.a = (torch.from_numpy(drawn).to(device, torch.float32) / inputs**0.5).requires_grad_(True)
         self.b = torch.zeros(outputs, _RANK, device=device, requires_grad=True)
         self._hook = module.register_forward_hook(self._add)
 
     def _add(self, _module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
         a, b = self.a.to(output.dtype), self.b.to(output.dtype)
-        result: Tensor = output + (arguments[0] @ a) @ (b.T * _SCALE)
+        result: Tensor = output + (arguments[0] @ a) @ (b.T * (_SCALE * self.length))
         return result
 
     def remove(self) -> tuple[Tensor, Tensor]:
@@ -54,14 +60,34 @@ class _Adapter:
         return (inputs, outputs) if self.is_transposed else (outputs, inputs)
 
 
+def apart(examples: Sequence[Example]) -> tuple[list[Example], list[Example]]:
+    """Those to train on, and some from all over the others, which judge; none judge where there are very few."""
+    count = min(len(examples) // _HELD_SHARE, _HELD_MAX)
+    held = {number * len(examples) // count for number in range(count)}
+    return (
+        [example for number, example in enumerate(examples) if number not in held],
+        [examples[number] for number in sorted(held)],
+    )
+
+
 def trajectory_basis(
-    shared: SharedModel, tensors: Sequence[TensorSpec], batches: Sequence[Sequence[Example]], data: TaskData, rank: int
+    shared: SharedModel,
+    tensors: Sequence[TensorSpec],
+    batches: Sequence[Sequence[Example]],
+    held: Sequence[Example],
+    data: TaskData,
+    rank: int,
 ) -> FoundBasis:
     """One step of AdamW on each of ``batches``; tensors that are no weights of linear layers stay as they are.
 
-    Memory: what back-propagation through one batch takes, and adapters with their moments.
+    Memory: what back-propagation through 16 rows takes, or through the rows of one example if it has more; and adapters
+    with their moments.
 
-    OperatorError: none of ``tensors`` is the weight of a linear layer.
+    Args:
+        held: other examples, by which `LENGTHS` are judged; with none the run sets out where the training ended.
+
+    Raises:
+        OperatorError: none of ``tensors`` is the weight of a linear layer.
     """
     known = {name: place for name, place in places(shared.model).items() if is_linear(place)}
     adapters = [
@@ -71,29 +97,65 @@ def trajectory_basis(
     ]
     if not adapters:
         raise OperatorError("--source trajectory: no linear layer is trained; use --source gradient")
+
+    def scores(examples: Sequence[Example]) -> Scores:
+        return shared.scores(batch_of(data, examples, 1, shared.device), data.label_tokens)
+
     try:
-        _train(
-            adapters,
-            batches,
-            lambda batch: shared.scores(batch_of(data, batch, 1, shared.device), data.label_tokens).loss.mean(),
-        )
+        _train(adapters, batches, lambda examples: scores(examples).loss.sum())
+        judged = {length: _judged(adapters, length, held, scores) for length in LENGTHS if held}
     finally:
         moved = {adapter.index: adapter.remove() for adapter in adapters}
     columns = [_leading(index, *sides) for index, sides in moved.items() if sides[0].any() and sides[1].any()]
-    return replace(packed(tensors, columns, rank), start=as_start(tensors, moved))
+    length = min(judged, key=lambda each: judged[each].loss, default=1.0)
+    start = as_start(tensors, {index: (left * length, right) for index, (left, right) in moved.items()})
+    return replace(
+        packed(tensors, columns, rank),
+        start=start if length else None,
+        of_start=judged.get(length) if length else None,
+        of_model=judged.get(0.0),
+    )
 
 
 def _train(
     adapters: Sequence[_Adapter], batches: Sequence[Sequence[Example]], loss_of: Callable[[Sequence[Example]], Tensor]
 ) -> None:
+    """``loss_of``: the sum over examples."""
     parameters = [side for adapter in adapters for side in (adapter.a, adapter.b)]
     optimiser = torch.optim.AdamW(parameters, lr=_RATE, weight_decay=0.0)
     falling = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, total_iters=len(batches))
     for batch in batches:
         optimiser.zero_grad()
-        torch.autograd.backward(loss_of(batch))
+        for part in _parts(batch):
+            torch.autograd.backward(loss_of(part) / len(batch))
         optimiser.step()
         falling.step()
+
+
+def _parts(batch: Sequence[Example]) -> list[list[Example]]:
+    """In parts of at most `_ROWS_AT_ONCE` rows, or one example."""
+    parts: list[list[Example]] = [[]]
+    for example in batch:
+        if parts[-1] and sum(each.rows for each in parts[-1]) + example.rows > _ROWS_AT_ONCE:
+            parts.append([])
+        parts[-1].append(example)
+    return parts
+
+
+@torch.inference_mode()
+def _judged(
+    adapters: Sequence[_Adapter],
+    length: float,
+    held: Sequence[Example],
+    scores: Callable[[Sequence[Example]], Scores],
+) -> Judged:
+    for adapter in adapters:
+        adapter.length = length
+    found = [scores(chunk) for chunk in chunks_of(held, EVALUATION_TOKENS)]
+    for adapter in adapters:
+        adapter.length = 1.0
+    loss_N, right_N = torch.cat([each.loss for each in found]), torch.cat([each.right for each in found])
+    return Judged(loss=float(loss_N.mean()), accuracy=None if held[0].is_completion else float(right_N.mean()))
 
 
 def _leading(index: int, left: Tensor, right: Tensor) -> Column:

@@ -45,6 +45,11 @@ class Example:
         return len(self.candidates) or 1
 
     @property
+    def is_completion(self) -> bool:
+        """Whether there is nothing to choose from."""
+        return len(self.candidates) == 1
+
+    @property
     def width(self) -> int:
         """Tokens of the longest of these rows."""
         return len(self.tokens) + max((len(each) - 1 for each in self.candidates), default=0)
