@@ -19,6 +19,7 @@ from sfnode.cli.id import identity
 from sfnode.cli.init import init
 from sfnode.cli.joining import config, join, start
 from sfnode.cli.log import log
+from sfnode.cli.renewal import offer, renew
 from sfnode.cli.reporting import report
 from sfnode.cli.run import run_group
 from sfnode.cli.status import status
@@ -66,6 +67,8 @@ for command in (
     bench,
 ):
     cli.add_command(command)
+for command in (offer, renew):
+    basis.add_command(command)
 
 
 def main() -> None:

@@ -54,7 +54,7 @@ BASES = (
     ),
     Mutant(
         name="learnt-by-heart",
-        breaks="a run sets out where a short first-order run of the owner ended, though held-back examples are worse off",
+        breaks="a run sets out where the owner's short run ended, though held-back examples are worse off there",
         edits=(
             Edit(
                 "sfnode.training.calibration.trajectory",

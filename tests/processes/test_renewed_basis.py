@@ -279,3 +279,27 @@ async def test_fetcher__file_on_the_disk_is_damaged__counts_as_missing_until_it_
     assert [json.loads(line)["event"] for line in lines.getvalue().splitlines()] == [
         "basis_damaged", "basis_missing", "basis_fetched",
     ]  # fmt: skip
+
+
+def test_basis_offer__another_nodes_file__its_owner_tries_it_and_publishes_the_same_bytes(tmp_path: Path) -> None:
+    """Any node can make a renewal, from examples of its own; only the owner's signature makes it the run's."""
+    run = published_demo_run(steps=STEPS, epoch_steps=EPOCH_STEPS, directions=_MANY)
+    Store(tmp_path / "other", run[0]).close()
+    store_basis(run[0].manifest, run[1], origin="test", data_dir=tmp_path / "other")
+    given = ("--data-dir", tmp_path / "other", "--data", DATA, "--examples", 32, "--out", tmp_path / "better.basis")
+    offered = call("basis", "offer", *given, "--json")
+    assert offered.code == 0 and json.loads(offered.stdout)["trial"]["examples"] == 256, offered
+    assert not list((tmp_path / "other").glob("basis-*.bin")), "nobody has signed it"
+    outcome = renew_on_disk(tmp_path, run, DATA, "--basis", str(tmp_path / "better.basis"), "--json")
+    assert outcome.code == 0 and json.loads(outcome.stdout)["trial"]["examples"] == 256, outcome
+    assert _renewed_in(tmp_path / "node").read_bytes() == (tmp_path / "better.basis").read_bytes()
+    assert_teaches(call("basis", "offer", *given), "better.basis exists", "another --out")
+
+
+@pytest.mark.parametrize("untried", [(), ("--untried",)])
+def test_basis_renew__offered_file_of_another_run__says_so(untried: tuple[str, ...], tmp_path: Path) -> None:
+    run = published_demo_run(steps=STEPS, epoch_steps=EPOCH_STEPS)
+    (tmp_path / "other.basis").write_bytes(run[1][:-1])
+    refused = renew_on_disk(tmp_path, run, DATA, "--basis", str(tmp_path / "other.basis"), *untried)
+    assert_teaches(refused, "other.basis is not the run's basis", "Get the file again")
+    assert not list((tmp_path / "node").glob("basis-*.bin"))

@@ -26,10 +26,15 @@ _NOISE: Final = 2.0  # standard errors: fewer are chance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialPlan:
-    """A trial from the first step of ``epoch`` on; of more than eight ``authors``, eight take part."""
+    """A trial from the first step of ``epoch`` on; of more than eight ``authors``, eight take part.
+
+    Attributes:
+        offered: the basis to try, which somebody else made; None: one that is made for it.
+    """
 
     epoch: int
     authors: int
+    offered: tuple[Basis, ...] | None = None
 
     @property
     def signers(self) -> list[Signer]:

@@ -113,7 +113,7 @@ def recalibrate(
 
     Args:
         folder: where the run's model is.
-        plan: of a trial (`try_renewal`); None: there is none.
+        plan: of a trial (`try_renewal`), perhaps of a basis that was made before; None: there is none.
         tell: as `basis_of`; of the trial, too.
 
     Raises:
@@ -128,12 +128,14 @@ def recalibrate(
     held = {epoch: coefficients.flat(epoch) for epoch in coefficients.epochs()}
     for name, weight in fold_weights(bases, held, shared.switch.base).items():
         shared.switch.base[name].copy_(weight)
-    found = basis_of(shared, manifest.tensors, data, options, manifest.method.rank, tell)
-    renewed = tuple(_within(basis, manifest.method.basis_max) for basis in found.bases)
+    others, renewed = data, None if plan is None else plan.offered
+    if renewed is None:
+        found = basis_of(shared, manifest.tensors, data, options, manifest.method.rank, tell)
+        renewed = tuple(_within(basis, manifest.method.basis_max) for basis in found.bases)
+        used = set(map(id, _chosen(options.source or _source(shared, manifest.tensors, data), data, options.examples)))
+        others = replace(data, examples=tuple(each for each in data.examples if id(each) not in used))
     if plan is None:
         return Renewal(bases=renewed, trial=None)
-    used = set(map(id, _chosen(options.source or _source(shared, manifest.tensors, data), data, options.examples)))
-    others = replace(data, examples=tuple(each for each in data.examples if id(each) not in used))
     with _counted(shared, plan.rows(manifest), tell):
         return Renewal(bases=renewed, trial=try_renewal(shared, bases, renewed, others, plan))
 

@@ -1,0 +1,218 @@
+"""``sfnode basis renew`` and ``basis offer``: a fresh basis for a run whose model has moved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from protocol.errors import OperatorError
+from protocol.ledger import StatementCodec
+from protocol.run import BasisKind
+from protocol.state import Replica
+from protocol.subspace import Basis, BasisContent, encode_basis
+from sfnode.cli.basis import calibration_options, describe_file, file_fields, sha256_of
+from sfnode.cli.extras import check_can_train
+from sfnode.cli.found_model import found_model
+from sfnode.cli.options import POSITIVE, FilePath, data_dir_option, json_option, local_model_option, owner_key_option
+from sfnode.keys import check_owner
+from sfnode.reporter import counting
+from sfnode.run import find_model
+from sfnode.storage import (
+    basis_in,
+    read_bases,
+    read_manifest,
+    read_renewal,
+    renewals_for,
+    replayed,
+    store_basis,
+    submit,
+    write_durably,
+)
+from sfnode.worker_protocol import CalibrationOptions
+
+if TYPE_CHECKING:
+    from sfnode.training.calibration import Renewal, RenewalTrial, TrialPlan  # imports torch
+
+_EPOCHS_AHEAD: Final = 2  # the run goes on while the basis is made and fetched
+
+
+_from_epoch_option = click.option(
+    "--from-epoch", type=POSITIVE, help="Train in the new basis from this epoch on.  [default: the next but one]"
+)
+
+
+@click.command()
+@data_dir_option
+@local_model_option
+@calibration_options
+@_from_epoch_option
+@click.option("--out", type=FilePath, required=True, help="Write the basis to this file.")
+@json_option
+def offer(
+    data_dir: Path,
+    model: str | None,
+    revision: str | None,
+    calibration: CalibrationOptions,
+    from_epoch: int | None,
+    out: Path,
+    is_json: bool,
+) -> None:
+    """Make a fresh basis for somebody else's run, at the weights that it has reached, and try it.
+
+    Any node can. The file tells something about the examples. Send it to the run's owner, who tries it on other
+    examples and publishes it with `sfnode basis renew --basis FILE`.
+
+    \b
+    Example: sfnode basis offer --data-dir ~/.sfnode/my-run-0123456789ab --data mine.jsonl --out better.basis
+    """
+    if out.exists():
+        raise OperatorError(f"{out} exists: choose another --out, or remove it")
+    node = _Followed(data_dir.expanduser(), model, revision)
+    found = node.recalibrated(calibration, lambda replica: _plan(replica, from_epoch))
+    data = encode_basis(node.manifest.method.rank, BasisContent(bases=found.bases))
+    _check(found.trial, "written")
+    write_durably(out, data)
+    if is_json:
+        click.echo(json.dumps({**file_fields(out, data), "trial": _trial_fields(found.trial)}))
+        return
+    click.echo(f"trial    {_described_trial(found.trial)}")
+    click.echo(f"basis    {describe_file(data)}")
+    click.echo(f"written  {out}")
+    click.echo(f"next     send it to the run's owner, who publishes it: sfnode basis renew --basis {out.name} ...")
+
+
+@click.command()
+@data_dir_option
+@owner_key_option
+@local_model_option
+@calibration_options
+@_from_epoch_option
+@click.option(
+    "--basis",
+    "offered",
+    type=FilePath,
+    help="Publish this file, from `sfnode basis offer`, and only try it on --data.  [default: one is made from --data]",
+)
+@click.option("--untried", is_flag=True, help="Publish it without a trial.")
+@json_option
+def renew(
+    data_dir: Path,
+    owner_key: Path,
+    model: str | None,
+    revision: str | None,
+    calibration: CalibrationOptions,
+    from_epoch: int | None,
+    offered: Path | None,
+    untried: bool,
+    is_json: bool,
+) -> None:
+    """Publish a fresh basis for a run of yours, taken at the weights that it has reached.
+
+    First some steps are tried in it. Where they raise the loss on examples held back, nothing is published.
+    The file and the signed statement go to the node of --data-dir, whether it runs or not, and from there to all
+    others. They train in it from the named epoch on; what was learnt before stays as it is.
+
+    \b
+    Example: sfnode basis renew --data-dir ~/.sfnode/my-run-0123456789ab --owner-key my.key --data train.jsonl
+    """
+    node = _Followed(data_dir.expanduser(), model, revision)
+    manifest, directory = node.manifest, node.directory
+    owner = check_owner(owner_key, manifest)
+    data, bases = (None, None) if offered is None else read_renewal(manifest, offered)
+
+    def plan(replica: Replica) -> TrialPlan | None:
+        planned = _plan(replica, from_epoch, bases)  # fails now rather than after the work
+        return None if untried else planned
+
+    trial = None
+    if data is None or not untried:
+        found = node.recalibrated(calibration, plan)
+        data, trial = data or encode_basis(manifest.method.rank, BasisContent(bases=found.bases)), found.trial
+    _check(trial, "published")
+    with replayed(directory, manifest) as replica:  # the run has gone on meanwhile
+        first = _first_epoch(replica, from_epoch)
+    path = store_basis(manifest, data, origin="the new basis", data_dir=directory, sha256=sha256_of(data))
+    submit(directory, [StatementCodec(manifest).renew(owner, first, sha256_of(data))])
+    if is_json:
+        click.echo(json.dumps({**file_fields(path, data), "from_epoch": first, "trial": _trial_fields(trial)}))
+        return
+    if not untried:
+        click.echo(f"trial    {_described_trial(trial)}")
+    click.echo(f"basis    {describe_file(data)}, from epoch {first} (step {first * manifest.method.epoch_steps}) on")
+    click.echo(f"written  {path}")
+    click.echo(
+        f"next     keep the node of {directory} running until its neighbours have the file: it tells them at once"
+    )
+
+
+class _Followed:
+    """A node's directory, whose run has a published basis, and the run's model. OperatorError: one of them is not."""
+
+    def __init__(self, directory: Path, model: str | None, revision: str | None) -> None:
+        self.directory = directory
+        self.manifest = manifest = read_manifest(directory).manifest
+        if manifest.method.basis is BasisKind.RANDOM:
+            raise OperatorError(
+                "the run's basis is random: every epoch draws it anew. Only a run of `sfnode init --basis` can be "
+                "renewed"
+            )
+        check_can_train()
+        self._folder = found_model(find_model(manifest, model, revision), manifest.model.revision)
+
+    def recalibrated(self, calibration: CalibrationOptions, plan_of: Callable[[Replica], TrialPlan | None]) -> Renewal:
+        """A fresh basis at the weights that the run has reached, and its trial."""
+        from sfnode.training.calibration import recalibrate  # imports torch
+
+        held = basis_in(self.directory, self.manifest)
+        with replayed(self.directory, self.manifest) as replica:
+            plan = plan_of(replica)
+            bases = read_bases(self.manifest, held, renewals_for(self.directory, replica))
+            reached = replica.coefficients()
+        with counting("looking at examples", "forward passes") as tell:
+            return recalibrate(calibration, bases, reached, self._folder, plan, tell)
+
+
+def _plan(replica: Replica, from_epoch: int | None, offered: tuple[Basis, ...] | None = None) -> TrialPlan:
+    from sfnode.training.calibration import TrialPlan  # imports torch
+
+    authors = max(1, len(replica.ledger.authors()))
+    return TrialPlan(epoch=_first_epoch(replica, from_epoch), authors=authors, offered=offered)
+
+
+def _check(trial: RenewalTrial | None, what: str) -> None:
+    if trial is not None and trial.hurts:
+        raise OperatorError(
+            f"the new basis would hurt, so it is not {what}: {_described_trial(trial)}. Try another --source or "
+            "more --examples, or end the run here. --untried publishes a basis all the same"
+        )
+
+
+def _trial_fields(trial: RenewalTrial | None) -> dict[str, object] | None:
+    return None if trial is None else asdict(trial)
+
+
+def _described_trial(trial: RenewalTrial | None) -> str:
+    if trial is None:
+        return "none: too few examples of --data are left beside those that the basis was made from"
+    authors = f"{trial.authors} node{'s' if trial.authors > 1 else ''}"
+    return (
+        f"loss {trial.loss_before:.3f} -> {trial.loss_after:.3f} (+-{trial.error:.3f}) on {trial.examples} examples "
+        f"held back, after some steps of {authors}, {trial.rows:,} forward rows"
+    )
+
+
+def _first_epoch(replica: Replica, asked: int | None) -> int:
+    """The epoch to renew from: what others train in now stays what it is, and they need time to fetch the file."""
+    manifest = replica.manifest
+    present = max(replica.ledger.authors().values(), default=0) // manifest.method.epoch_steps
+    first, last = asked or present + _EPOCHS_AHEAD, (manifest.steps - 1) // manifest.method.epoch_steps
+    if first <= present:
+        raise OperatorError(f"--from-epoch {first}: the run is in epoch {present} already; name a later one")
+    if first > last:
+        raise OperatorError(f"the run is in epoch {present} of 0 ... {last}: no epoch {first} is left to renew it for")
+    return first
