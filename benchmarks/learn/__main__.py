@@ -25,7 +25,7 @@ from benchmarks.learn.page import fill, parts, real_parts
 from benchmarks.learn.pictures import draw_pictures
 from benchmarks.learn.problems import Folders, ModelChoice, Task, read_user_task
 from benchmarks.learn.recipes import EXTRAS_TASK, REAL_STUDY, SMALL_STUDY, Study
-from benchmarks.learn.results import Results, to_plain
+from benchmarks.learn.results import Results, from_plain, renewed, to_plain
 from benchmarks.learn.scaling import Scaled, scale
 from benchmarks.learn.trained_core import Dimension, measure_dimension
 from benchmarks.learn.trials import CoreTrial
@@ -92,12 +92,18 @@ def _dimensions(folders: Folders, curves: Curves, study: Study) -> dict[str, dic
 
 
 def write(results: Results, docs: Path, *, is_real: bool) -> None:
-    """docs/learning/results.json or real.json and the pictures, and the measured parts of docs/learning.md."""
+    """docs/learning/results.json or real.json and the pictures, and the measured parts of docs/learning.md.
+
+    What is there of the same model and was not measured now stays.
+    """
     folder = docs / "learning"
+    kept = folder / ("real.json" if is_real else "results.json")
+    if kept.exists():
+        results = renewed(from_plain(json.loads(kept.read_text("utf-8"))), results)
     draw_pictures(results, folder, "real-" if is_real else "")
     plain = to_plain(results)
     lines = [f'"{name}":{json.dumps(value, separators=(",", ":"))}' for name, value in plain.items()]
-    (folder / ("real.json" if is_real else "results.json")).write_text("{" + ",\n".join(lines) + "}\n", "utf-8")
+    kept.write_text("{" + ",\n".join(lines) + "}\n", "utf-8")
     page = docs / "learning.md"
     page.write_text(fill(page.read_text("utf-8"), _parts(results, is_real=is_real)), "utf-8")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import TypeAlias, TypedDict
 
@@ -130,6 +130,26 @@ def from_plain(plain: PlainResults) -> Results:
         cheats=tuple(_compared(each) for each in plain["cheats"]),
         metric=tuple(_compared(each) for each in plain["metric"]),
     )
+
+
+def renewed(old: Results, new: Results) -> Results:
+    """``old`` with everything in it that was measured anew, and what is new: a call may ask for a part alone."""
+    if old.model != new.model:
+        return new
+    return replace(
+        new,
+        noise={**old.noise, **new.noise},
+        dimensions={**old.dimensions, **{task: found for task, found in new.dimensions.items() if found}},
+        compared=_by_name(old.compared, new.compared),
+        scaled=tuple({(each.clients, each.factor): each for each in (*old.scaled, *new.scaled)}.values()),
+        cheats=_by_name(old.cheats, new.cheats),
+        metric=_by_name(old.metric, new.metric),
+    )
+
+
+def _by_name(old: Sequence[Compared], new: Sequence[Compared]) -> tuple[Compared, ...]:
+    """In the order of the old ones."""
+    return tuple({(each.task, each.name): each for each in (*old, *new)}.values())
 
 
 def _compared_plain(compared: Compared) -> PlainCompared:

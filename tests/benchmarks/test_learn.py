@@ -24,7 +24,7 @@ from benchmarks.learn.pictures import draw_pictures
 from benchmarks.learn.plain import quick_mezo_step
 from benchmarks.learn.problems import SMALL, TASKS, Folders, read
 from benchmarks.learn.recipes import MEZO, RECIPES, SMALL_STUDY
-from benchmarks.learn.results import Results, from_plain, reached, to_plain
+from benchmarks.learn.results import Results, from_plain, reached, renewed, to_plain
 from benchmarks.learn.scaling import Scaled
 from benchmarks.learn.trained_core import Dimension
 from benchmarks.learn.trials import BackPropagation, Mezo, NetworkTrial, Recipe
@@ -203,6 +203,21 @@ def test_noise__few_examples__is_a_ratio_above_one(folders: Folders) -> None:
 def test_results__through_json__are_the_same() -> None:
     results = some_results()
     assert from_plain(json.loads(json.dumps(to_plain(results)))) == results
+
+
+def test_renewed__a_part_is_measured_anew__the_rest_stays() -> None:
+    """`make learn-real` for one task removed the tables of all others."""
+    old = some_results()
+    ours = replace(old.compared[1], rate=0.5)
+    new = replace(old, compared=(ours, replace(ours, task="trec")), scaled=old.scaled[:1], noise={}, dimensions={})
+    found = renewed(old, new)
+    assert [(each.task, each.name, each.rate) for each in found.compared] == [
+        (old.compared[0].task, old.compared[0].name, old.compared[0].rate),
+        (ours.task, ours.name, 0.5),
+        ("trec", ours.name, 0.5),
+    ]
+    assert (found.noise, found.dimensions, len(found.scaled)) == (old.noise, old.dimensions, len(old.scaled))
+    assert renewed(replace(old, model="another"), new) == new
 
 
 def test_pictures__some_results__one_for_each_task_and_the_clients(tmp_path: Path) -> None:
