@@ -7,6 +7,7 @@ export class AffordableDirections {
   #method;
   #measured = new Map();
   #tookMs = null; // its last round, until it was looked at
+  #wasLate = false;
 
   constructor(method) {
     this.#method = method;
@@ -42,7 +43,10 @@ export class AffordableDirections {
     const { directions, shares } = this.#method;
     const blocks = this.chosen / shares;
     const inProportion = Math.floor((pace * blocks) / Math.max(1, took));
-    if (4 * took > 5 * pace) return Math.max(1, inProportion);
+    const isLate = 4 * took > 5 * pace;
+    const wasLate = this.#wasLate;
+    this.#wasLate = isLate;
+    if (isLate && (wasLate || took > 4 * pace || blocks < directions / shares)) return Math.max(1, inProportion);
     if (took > pace) return blocks;
     return Math.min(directions / shares, Math.max(blocks + 1, inProportion));
   }

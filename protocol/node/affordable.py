@@ -13,7 +13,10 @@ from protocol.run import Method
 
 
 class AffordableDirections:
-    """Fewer directions after a round that took too long, more after one that did not. Times in ms come in as arguments.
+    """Fewer directions after rounds that took too long, more after one that did not. Times in ms come in as arguments.
+
+    A machine that measures all of them and is disturbed for a moment goes on doing so: one late round says little,
+    unless it is very late.
 
     What a round takes is not in proportion to its directions: much of it may be the same for one and for all. So
     nothing is extrapolated upwards; a node that has room tries a little more.
@@ -27,6 +30,7 @@ class AffordableDirections:
         self._method = method
         self._measured: dict[Author, int] = {}
         self._is_looked_at = True
+        self._was_late = False
         self.took_ms: int | None = None
         self.chosen = method.directions
 
@@ -60,7 +64,9 @@ class AffordableDirections:
     def _fitting(self, pace_ms: int, took_ms: int) -> int:
         """Blocks of the next round, by what this one took."""
         blocks = self.chosen // self._method.shares
-        if 4 * took_ms > 5 * pace_ms:  # times vary: a quarter more is no reason
+        is_late = 4 * took_ms > 5 * pace_ms  # times vary: a quarter more is no reason
+        was_late, self._was_late = self._was_late, is_late
+        if is_late and (was_late or took_ms > 4 * pace_ms or blocks < self._method.blocks):
             return max(1, pace_ms * blocks // took_ms)
         if took_ms > pace_ms:
             return blocks

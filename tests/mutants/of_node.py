@@ -296,6 +296,19 @@ CLOCK = (
         ),
     ),
     Mutant(
+        name="one-late-round",
+        breaks="a machine that is disturbed for a moment measures less for many rounds: a demo lost a seventh",
+        edits=(
+            Edit(
+                "protocol.node.affordable",
+                "AffordableDirections._fitting",
+                "was_late or took_ms > 4 * pace_ms or blocks < self._method.blocks",
+                "True",
+            ),
+        ),
+        detector=Vectors(("traces_steps.json",)),
+    ),
+    Mutant(
         name="only-in-proportion",
         breaks="a node whose round takes as long for one direction as for all stays at one after one slow round",
         edits=(Edit("protocol.node.affordable", "AffordableDirections._fitting", "max(blocks + 1, wanted)", "wanted"),),

@@ -14,14 +14,19 @@ _ROUND, _DIRECTIONS = 2, 8
 
 def stories_of_directions() -> Iterator[Story]:
     """All of them, on the run ``SLICED``: D = 8, blocks of 2, rounds of 2 steps."""
-    told = _told("a quarter slower than another author: all directions", 1_250)
-    yield told.ticks(2_300)
+    told = _told("a quarter slower than another author: all directions", 1_250, 1_250)
+    yield told.ticks(2_600)
 
-    yield _told("slower than that: as many as it can in the other's interval", 1_252).ticks(2_300)
+    yield _told("slower than that: still all directions", 1_252).ticks(2_300)
+    yield _told("slower than that in two rounds: as many as it can in the other's interval", 1_252, 1_252).ticks(3_600)
+    yield _told("slower than that now and then: all directions", 1_252, 1_250, 1_252).ticks(4_900)
+    yield _told("four times as slow: still all directions", 4_000).ticks(4_100)
+    yield _told("slower than four times: fewer at once", 4_004).ticks(4_100)
     yield _told("a hundred times slower: one block", 100_000).ticks(101_000)
-    yield _told("another author measures half: all of them would take it twice as long", 4_000, measured=4).ticks(4_100)
-    yield _told("another author's last block begins with a scalar that is not zero", 2_600, measured=5).ticks(4_100)
-    yield _told("another author has sent nothing but zeros: all were measured", 2_600, measured=0).ticks(4_100)
+    yield _told("another author measures half: all of them would take it twice as long", 8_000, measured=4).ticks(8_100)
+    yield _told("another author's last block begins with a scalar that is not zero", 5_900, measured=5).ticks(6_000)
+    yield _told("and has another one, which may be zero", 5_300, measured=5).ticks(5_400)
+    yield _told("another author has sent nothing but zeros: all were measured", 4_100, measured=0).ticks(4_200)
 
     told = Story("another author heard of once: no interval is known, all directions", SLICED).tick(0).join(5, X)
     yield told.same(6, X).worker_ready(10).push(500, X, _update(1, 0)).estimated(4_000, 0).ticks(4_100)
@@ -45,11 +50,15 @@ def _update(author: int, step: int, measured: int = _DIRECTIONS) -> bytes:
     return seal(SLICED, author, step, *first, *second)
 
 
-def _told(name: str, took_ms: int, *, measured: int = _DIRECTIONS) -> Story:
-    """Another author sends an update a second; the first own round takes ``took_ms``."""
+def _told(name: str, *took_ms: int, measured: int = _DIRECTIONS) -> Story:
+    """Another author sends an update a second; the first own rounds take ``took_ms``."""
     told = Story(name, SLICED).tick(0).join(5, X).same(6, X).worker_ready(10)
     told.push(10, X, _update(1, 0, measured)).push(1_010, X, _update(1, 2, measured))
-    return told.estimated(10 + took_ms, 0)
+    end_ms = 10
+    for number, each_ms in enumerate(took_ms):
+        end_ms += each_ms
+        told.estimated(end_ms, _ROUND * number)
+    return told
 
 
 def _of_several() -> Story:
@@ -75,10 +84,10 @@ def _inactive() -> Story:
 
 def _more_and_less() -> Story:
     """Another author sends an update every 1.5 s; own rounds take so long, whatever they measure."""
-    told = Story("fewer after a round that took too long, more after one that did not", SLICED).tick(0)
+    told = Story("fewer after rounds that took too long, more after one that did not", SLICED).tick(0)
     told.join(5, X).same(6, X).worker_ready(10)
     pushed = 0
-    for took_ms in (3_000, 1_600, 1_450, 1_300, 4_000, 1_300, 700, 2_000, 100):
+    for took_ms in (3_000, 3_000, 1_600, 1_450, 1_300, 7_000, 1_300, 2_000, 1_300, 700, 7_000, 100):
         step, end_ms = told.node.clock.next_step, told.now_ms + took_ms
         while (due_ms := 10 + 1_500 * pushed) < end_ms:
             told.push(due_ms, X, _update(1, _ROUND * pushed))
@@ -101,4 +110,4 @@ def _newest() -> Story:
     rounds: Sequence[tuple[int, int]] = ((10, 4), (1_010, 4), (2_010, 8), (3_010, 2))
     for number, (now_ms, measured) in enumerate(rounds):
         told.push(now_ms, X, _update(1, _ROUND * number, measured))
-    return told.estimated(8_010, 0).ticks(8_300)
+    return told.estimated(8_200, 0).ticks(8_300)
