@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from protocol.errors import OperatorError
 from sfnode.storage.stored_bases import UNIT_EXP
 from sfnode.training.calibration import FoundBasis, basis_of, trajectory
 from sfnode.training.calibration.trajectory import apart, trajectory_basis
@@ -133,3 +134,12 @@ def test_trajectory_basis__a_batch_in_parts__the_start_of_the_whole_one(
     for one, other in zip(whole.start.products, parts.start.products, strict=True):
         assert one is not None and other is not None
         assert np.abs(one.u.astype(int) - other.u).max() <= 1  # rounded
+
+
+def test_trajectory_basis__model_that_overflows__says_so_and_takes_its_adapters_off(
+    shared: SharedModel, data: TaskData
+) -> None:
+    next(iter(shared.switch.base.values())).fill_(torch.nan)
+    with pytest.raises(OperatorError, match="not finite on the calibration examples; try --dtype fp32"):
+        found_in(shared, data)
+    assert not any(module._forward_hooks for module in shared.model.modules())

@@ -24,7 +24,7 @@ from protocol.errors import OperatorError
 from protocol.limits import RANK_MAX
 from protocol.run import TensorSpec
 from sfnode.training.calibration.entries import Column, as_start, packed
-from sfnode.training.calibration.found_basis import FoundBasis, Judged
+from sfnode.training.calibration.found_basis import NOT_FINITE, FoundBasis, Judged
 from sfnode.training.calibration.readout import fit_readout
 from sfnode.training.calibration.residual_stream import Look, Writer, look_at, moved_logits, writers_of
 from sfnode.training.estimator import EVALUATION_TOKENS
@@ -65,7 +65,7 @@ def forward_basis(
     examples = [example for members in chunks_of(examples, EVALUATION_TOKENS) for example in members]  # by length
     look = look_at(shared, tensors, examples, data)
     if not look.seen.logits.isfinite().all() or not all(inputs.isfinite().all() for inputs in look.seen.inputs):
-        raise OperatorError("the model gives numbers that are not finite on the calibration examples; try --dtype fp32")
+        raise OperatorError(NOT_FINITE)
     trial = _chosen(shared, look, examples, data, len(writers_of(shared, tensors)))
     loss, length = trial.best()
     is_helpful = loss < trial.loss_at(0.0)

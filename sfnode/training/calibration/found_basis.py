@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from protocol.subspace import Basis, BasisContent, Start
+
+NOT_FINITE: Final = "the model gives numbers that are not finite on the calibration examples; try --dtype fp32"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from protocol.errors import OperatorError
 from protocol.run import TensorKind, TensorSpec
 from protocol.subspace import signs
 from sfnode.training.calibration.entries import Column, as_start, packed
-from sfnode.training.calibration.found_basis import FoundBasis, Judged
+from sfnode.training.calibration.found_basis import NOT_FINITE, FoundBasis, Judged
 from sfnode.training.calibration.residual_stream import is_linear, is_stored_transposed, sizes_of
 from sfnode.training.estimator import EVALUATION_TOKENS
 from sfnode.training.model import places
@@ -87,7 +87,7 @@ def trajectory_basis(
         held: other examples, by which `LENGTHS` are judged; with none the run sets out where the training ended.
 
     Raises:
-        OperatorError: none of ``tensors`` is the weight of a linear layer.
+        OperatorError: none of ``tensors`` is the weight of a linear layer, or the model overflows.
     """
     known = {name: place for name, place in places(shared.model).items() if is_linear(place)}
     adapters = [
@@ -120,14 +120,17 @@ def trajectory_basis(
 def _train(
     adapters: Sequence[_Adapter], batches: Sequence[Sequence[Example]], loss_of: Callable[[Sequence[Example]], Tensor]
 ) -> None:
-    """``loss_of``: the sum over examples."""
+    """``loss_of``: the sum over examples. OperatorError: it is not finite."""
     parameters = [side for adapter in adapters for side in (adapter.a, adapter.b)]
     optimiser = torch.optim.AdamW(parameters, lr=_RATE, weight_decay=0.0)
     falling = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, total_iters=len(batches))
     for batch in batches:
         optimiser.zero_grad()
         for part in _parts(batch):
-            torch.autograd.backward(loss_of(part) / len(batch))
+            loss = loss_of(part)
+            if not loss.isfinite():
+                raise OperatorError(NOT_FINITE)
+            torch.autograd.backward(loss / len(batch))
         optimiser.step()
         falling.step()
 
@@ -152,8 +155,6 @@ def _judged(
     for adapter in adapters:
         adapter.length = length
     found = [scores(chunk) for chunk in chunks_of(held, EVALUATION_TOKENS)]
-    for adapter in adapters:
-        adapter.length = 1.0
     loss_N, right_N = torch.cat([each.loss for each in found]), torch.cat([each.right for each in found])
     return Judged(loss=float(loss_N.mean()), accuracy=None if held[0].is_completion else float(right_N.mean()))
 
