@@ -45,21 +45,9 @@ BASES = (
         detector=Tests((_TESTS + "test_forward_basis__start_in_the_weights__labels_are_told_as_it_says[llama]",)),
     ),
     Mutant(
-        name="prior-left-to-the-fit",
-        breaks="a start predicts one label too often where the model alone predicts nearly always the same",
-        edits=(Edit(_FORWARD, "_balanced", "each * factor for each in alike", "0 * each for each in alike"),),
-        detector=Tests(
-            tuple(
-                _TESTS + "test_forward_basis__model_that_prefers_one_label__"
-                f"the_start_predicts_each_as_often_as_it_occurs[{seed}]"
-                for seed in range(3)
-            )
-        ),
-    ),
-    Mutant(
         name="start-that-hurts",
         breaks="a run sets out behind the model as it is, where held-back examples say that the start does not help",
-        edits=(Edit(_FORWARD, "forward_basis", "judged.loss < trial.at(0.0).loss", "True"),),
+        edits=(Edit(_FORWARD, "forward_basis", "loss < trial.loss_at(0.0)", "True"),),
         detector=Tests(
             (_TESTS + "test_forward_basis__held_back_examples_say_the_contrary__no_start_and_columns_all_the_same",)
         ),

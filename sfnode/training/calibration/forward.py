@@ -25,8 +25,7 @@ from protocol.limits import RANK_MAX
 from protocol.run import TensorSpec
 from sfnode.training.calibration.entries import Column, as_start, packed
 from sfnode.training.calibration.found_basis import NOT_FINITE, FoundBasis, Judged
-from sfnode.training.calibration.gradient import balanced
-from sfnode.training.calibration.readout import fit_readout, per_one
+from sfnode.training.calibration.readout import fit_readout
 from sfnode.training.calibration.residual_stream import Look, Writer, look_at, moved_logits, writers_of
 from sfnode.training.estimator import EVALUATION_TOKENS
 from sfnode.training.shared_model import SharedModel
@@ -38,7 +37,6 @@ _EXAMPLES_MIN: Final = 8
 _HELD_MAX: Final = 64
 _LENGTHS: Final = tuple(0.25 * quarters for quarters in range(1, 11))  # of a start, in those of what was fitted
 _BIAS_MIN: Final = 0.5  # of a logit: a bias that is hardly needed at the start can be learnt all the same
-_GAIN_MAX: Final = 4.0  # of the layers behind, and its inverse
 _TINY: Final = 1e-12
 
 
@@ -69,21 +67,17 @@ def forward_basis(
     if not look.seen.logits.isfinite().all() or not all(inputs.isfinite().all() for inputs in look.seen.inputs):
         raise OperatorError(NOT_FINITE)
     trial = _chosen(shared, look, examples, data, len(writers_of(shared, tensors)))
-    _, length = trial.best()
+    loss, length = trial.best()
+    is_helpful = loss < trial.loss_at(0.0)
     readout = fit_readout(look.seen.only(torch.arange(len(examples)), slice(-trial.depth, None)), (trial.ridge,))
     weights = [weight * length for weight in look.weights(readout)]
-    layers = look.layers[-trial.depth :]
-    alike, judged = _balanced(shared, look, trial, examples, data)
-    moved = {
-        layer.index: layer.sides(look.directions, weight + bias)
-        for layer, weight, bias in zip(layers, weights, alike, strict=True)
-    }
-    is_helpful = judged.loss < trial.at(0.0).loss
+    moving = zip(look.layers[-trial.depth :], weights, strict=True)
+    moved = {layer.index: layer.sides(look.directions, weight) for layer, weight in moving}
     return replace(
         packed(tensors, _columns(look, weights), rank),
         rows=len(examples) + trial.rows_of_trials,
         start=as_start(tensors, moved) if is_helpful else None,
-        of_start=judged if is_helpful else None,
+        of_start=trial.at(length) if is_helpful else None,
         of_model=trial.at(0.0),
     )
 
@@ -94,15 +88,13 @@ class _FittedStart:
 
     Attributes:
         weights: of these layers, [I, K] each.
-        held: numbers of the held-back examples.
-        measured: their logits at the lengths at which the model was run, [N, L] each.
+        measured: logits of the held-back examples at the lengths at which the model was run, [N, L] each.
         rows_of_trials: how many examples went through the model to compare the depths and lengths.
     """
 
     depth: int
     ridge: float
     weights: list[Tensor]
-    held: Tensor
     measured: dict[float, Tensor]
     labels: Tensor
     rows_of_trials: int = 0
@@ -113,18 +105,12 @@ class _FittedStart:
 
     def loss_at(self, length: float) -> float:
         """At any length; zero is the model alone."""
-        return self.at(length).loss
+        return float(functional.cross_entropy(_between(self.measured, length), self.labels))
 
     def at(self, length: float) -> Judged:
         """At any length."""
-        return self.judge(_between(self.measured, length))
-
-    def judge(self, logits_NL: Tensor) -> Judged:
-        """The held-back examples with these logits."""
-        is_right_N = logits_NL.argmax(dim=1) == self.labels
-        return Judged(
-            loss=float(functional.cross_entropy(logits_NL, self.labels)), accuracy=float(is_right_N.float().mean())
-        )
+        is_right_N = _between(self.measured, length).argmax(dim=1) == self.labels
+        return Judged(loss=self.loss_at(length), accuracy=float(is_right_N.float().mean()))
 
 
 def _between(measured: Mapping[float, Tensor], length: float) -> Tensor:
@@ -147,8 +133,8 @@ def held_back(count: int) -> tuple[Tensor, Tensor]:
 
 
 def held_rows(count: int) -> int:
-    """How many passes the trials of a start take, of ``count`` examples: at each depth, and twice more."""
-    return len(held_back(count)[1]) * (len(_DEPTHS) + 2)
+    """How many passes the trials of a start take, of ``count`` examples: at each depth, and once more."""
+    return len(held_back(count)[1]) * (len(_DEPTHS) + 1)
 
 
 def _chosen(shared: SharedModel, look: Look, examples: Sequence[Example], data: TaskData, layers: int) -> _FittedStart:
@@ -172,7 +158,6 @@ def _chosen(shared: SharedModel, look: Look, examples: Sequence[Example], data: 
                 depth=depth,
                 ridge=readout.ridge,
                 weights=look.weights(readout),
-                held=held_N,
                 measured={0.0: look.seen.logits[held_N]},
                 labels=look.seen.labels[held_N],
             )
@@ -182,32 +167,6 @@ def _chosen(shared: SharedModel, look: Look, examples: Sequence[Example], data: 
     measure(chosen, 2.0)
     chosen.rows_of_trials = len(held) * (len(trials) + 1)
     return chosen
-
-
-def _balanced(
-    shared: SharedModel, look: Look, trial: _FittedStart, examples: Sequence[Example], data: TaskData
-) -> tuple[list[Tensor], Judged]:
-    """What moves all examples alike so that each label is predicted as often as it occurs, [I, K] of each layer that
-    moves; and how good the start is then.
-
-    The fit says what the labels' prior should be, but not what the layers behind make of it: where a model alone
-    predicts nearly always the same label, a tenth too much or too little of a long way is half a logit.
-    It takes one more pass over the held-back examples, without a look at their labels.
-    """
-    length = trial.best()[1]
-    layers, logits_NL = look.layers[-trial.depth :], _between(trial.measured, length)
-    wanted_K = balanced(logits_NL, look.seen.labels) @ look.contrasts
-    alike = [torch.outer(per_one(layer.inputs), wanted_K / len(layers)) for layer in layers]
-    moves = {
-        layer.module: (weight_IK * length + alike_IK, look.directions)
-        for layer, weight_IK, alike_IK in zip(layers, trial.weights, alike, strict=True)
-    }
-    moved_NL = moved_logits(shared, moves, [examples[number] for number in trial.held.tolist()], data) - logits_NL
-    trial.rows_of_trials += len(trial.held)
-    found_K = moved_NL.mean(dim=0) @ look.contrasts
-    gain = float(found_K @ wanted_K / wanted_K.square().sum().clamp_min(_TINY))
-    factor = 1 / min(max(gain, 1 / _GAIN_MAX), _GAIN_MAX)
-    return [each * factor for each in alike], trial.judge(logits_NL + moved_NL * factor)
 
 
 def _columns(look: Look, weights: Sequence[Tensor]) -> list[Column]:

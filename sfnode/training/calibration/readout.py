@@ -70,12 +70,12 @@ def fit_readout(seen: Passed, ridges: Sequence[float] = RIDGES) -> Readout:
     _, accuracy, ridge = min(tried)
     fit = _fit(kernel_NN, seen.logits, seen.labels, ridge)
     telling = [inputs_NI.T @ fit.dual / scale for inputs_NI, scale in zip(differing, scales, strict=True)]
-    moving = [torch.outer(per_one(inputs_NI), fit.bias / len(seen.inputs)) for inputs_NI in seen.inputs]
+    moving = [torch.outer(_per_one(inputs_NI), fit.bias / len(seen.inputs)) for inputs_NI in seen.inputs]
     weights = tuple(one + other for one, other in zip(telling, moving, strict=True))
     return Readout(weights=weights, ridge=ridge, accuracy=accuracy)
 
 
-def per_one(inputs_NI: Tensor) -> Tensor:
+def _per_one(inputs_NI: Tensor) -> Tensor:
     """What makes one of the mean input, along it, [I]."""
     mean_I = inputs_NI.mean(dim=0)
     return mean_I / mean_I.square().sum().clamp_min(_TINY)
