@@ -103,7 +103,7 @@ def test_opposite__either_kind_of_scalar__is_valid_and_points_the_other_way() ->
         (replace(NETWORK, clients=3), [0, 24, 48]),
         (replace(NETWORK, clients=3, cheats=1), [0, 24, 48]),
         (replace(NETWORK, basis="gradient", calibration_rows=10), [40, 48, 56]),
-        (replace(NETWORK, basis="forward", calibration_rows=10), [18, 26, 34]),
+        (replace(NETWORK, basis="forward", calibration_rows=10), [16, 24, 32]),
         (replace(NETWORK, scalar="raw", directions=1, core="canonical"), [0, 8, 16]),
     ],
 )
