@@ -174,6 +174,10 @@ def test_basis_renew__steps_in_it_raise_the_loss__is_published_only_untried(tmp_
     refused = renew_on_disk(tmp_path, run, tmp_path / "noise.jsonl")
     assert_teaches(refused, "would hurt, so it is not published: loss 0.6", "--untried")
     assert not list((tmp_path / "node").glob("basis-*.bin"))
+    given = ("--data-dir", tmp_path / "node", "--data", tmp_path / "noise.jsonl", "--examples", 16)
+    unoffered = call("basis", "offer", *given, "--out", tmp_path / "worse.basis")
+    assert_teaches(unoffered, "would hurt, so it is not written", "another --source")
+    assert "--untried" not in unoffered.error and not (tmp_path / "worse.basis").exists()
     outcome = renew_on_disk(tmp_path, run, tmp_path / "noise.jsonl", "--untried", "--json")
     assert outcome.code == 0 and json.loads(outcome.stdout)["trial"] is None
     assert _renewed_in(tmp_path / "node").is_file()

@@ -133,7 +133,7 @@ def renew(
     if data is None or not untried:
         found = node.recalibrated(calibration, plan)
         data, trial = data or encode_basis(manifest.method.rank, BasisContent(bases=found.bases)), found.trial
-    _check(trial, "published")
+    _check(trial, "published", ", or end the run here. --untried publishes a basis all the same")
     with replayed(directory, manifest) as replica:  # the run has gone on meanwhile
         first = _first_epoch(replica, from_epoch)
     path = store_basis(manifest, data, origin="the new basis", data_dir=directory, sha256=sha256_of(data))
@@ -184,11 +184,11 @@ def _plan(replica: Replica, from_epoch: int | None, offered: tuple[Basis, ...] |
     return TrialPlan(epoch=_first_epoch(replica, from_epoch), authors=authors, offered=offered)
 
 
-def _check(trial: RenewalTrial | None, what: str) -> None:
+def _check(trial: RenewalTrial | None, what: str, otherwise: str = "") -> None:
     if trial is not None and trial.hurts:
         raise OperatorError(
-            f"the new basis would hurt, so it is not {what}: {_described_trial(trial)}. Try another --source or "
-            "more --examples, or end the run here. --untried publishes a basis all the same"
+            f"the new basis would hurt, so it is not {what}: {_described_trial(trial)}. Try another --source or more "
+            f"--examples{otherwise}"
         )
 
 
