@@ -109,19 +109,30 @@ def quiet(rate: float) -> Recipes:
     }
 
 
-def measure_all(study: Study, curves: Curves, parts: Sequence[str], *, is_quick: bool) -> Found:
-    """The conditions of these parts; the rates of the last three follow from the first, which is always there."""
+def measure_all(study: Study, curves: Curves, parts: Sequence[str], rate: float | None, *, is_quick: bool) -> Found:
+    """The conditions of these parts. ``rate``: that of `BASE`; None: the part `rank` is measured too, and says it."""
     tasks = [*study.tasks.values()]
 
     def compared(recipes: Recipes) -> list[Compared]:
         chosen = {name: _short(each) for name, each in recipes.items()} if is_quick else recipes
         return compare(chosen, tasks, study, curves)
 
-    ranks = compared(RANKS)
-    rate = next(each.rate for each in ranks if each.name == BASE)
-    assert rate is not None, "it has a grid"
+    found: dict[str, Sequence[Compared]] = {}
+    if rate is None or "rank" in parts:
+        found["rank"] = compared(RANKS)
+        rate = next(each.rate for each in found["rank"] if each.name == BASE)
+        assert rate is not None, "it has a grid"
     others = {"delay": DELAYS, "clients": clients(rate), "breaks": breaks(rate), "quiet": quiet(rate)}
-    return {"rank": ranks, **{name: compared(others[name]) for name in parts if name in others}}
+    return {**found, **{name: compared(others[name]) for name in parts if name in others}}
+
+
+def kept_rate(docs: Path) -> float | None:
+    """The rate of `BASE` in docs/paper/conditions.json; None where the part `rank` is not in it."""
+    try:
+        ranks = json.loads((docs / "paper" / "conditions.json").read_text("utf-8"))["rank"]
+        return float(next(each["rate"] for each in ranks if each["name"] == BASE))
+    except (OSError, ValueError, LookupError, StopIteration):
+        return None
 
 
 def _short(recipe: FloodTrial) -> FloodTrial:
@@ -164,7 +175,7 @@ def write(found: Found, docs: Path) -> None:
 @click.option("--models", type=click.Path(path_type=Path), default=_SHARED / "models", help="Folder of the model.")
 @click.option("--work", type=click.Path(path_type=Path), default=Path("build/paper/conditions"), show_default=True)
 @click.option("--seeds", default="0,1", show_default=True, help="Seeds to report; with 64 clients the first alone.")
-@click.option("--parts", default=",".join(PARTS), show_default=True, help="Which tables; `rank` comes always.")
+@click.option("--parts", default=",".join(PARTS), show_default=True, help="Which tables; the others stay.")
 @click.option("--jobs", default=2, show_default=True, help="Processes, of one thread each.")
 @click.option("--quick", "is_quick", is_flag=True, help="A minute, to try the program; learns nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
@@ -191,7 +202,8 @@ def main(
     )
     try:
         folders.check(SMALL, [task])
-        found = measure_all(study, Curves(folders, work, jobs, play_flood), _parts(parts), is_quick=is_quick)
+        rate = None if docs is None else kept_rate(docs)
+        found = measure_all(study, Curves(folders, work, jobs, play_flood), _parts(parts), rate, is_quick=is_quick)
         if docs:
             write(found, docs)
     except OperatorError as error:

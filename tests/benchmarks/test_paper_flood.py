@@ -15,7 +15,7 @@ from benchmarks.learn.comparison import Compared
 from benchmarks.learn.curves import Job, Point, play
 from benchmarks.learn.problems import TASKS, Folders
 from benchmarks.learn.trials import NetworkTrial
-from benchmarks.paper.conditions import main, write
+from benchmarks.paper.conditions import BASE, kept_rate, main, write
 from benchmarks.paper.flooding import FloodTrial, play_flood
 from benchmarks.paper.worlds import dealt, delays
 from protocol.errors import OperatorError
@@ -115,6 +115,17 @@ def test_write__some_parts__the_others_are_kept(tmp_path: Path) -> None:
     assert kept["breaks"] == kept["quiet"] == [json.loads(json.dumps(asdict(one)))]
     text = (tmp_path / "paper.md").read_text("utf-8")
     assert "old" not in text and "| 60.0 | 3 |" in text
+
+
+def test_kept_rate__after_the_part_rank_was_written__is_that_of_the_base(tmp_path: Path) -> None:
+    (tmp_path / "paper.md").write_text("<!-- measured: rank -->\n<!-- end -->\n", "utf-8")
+    curve = (Point(step=0, rows=0, accuracy=0.5, loss=1.0), Point(step=1, rows=8, accuracy=0.6, loss=0.9))
+    others = Compared(task="sst2", name="rank 1", rate=3e-3, tried={}, curves=(curve,))
+    assert kept_rate(tmp_path) is None
+    write({"rank": [others]}, tmp_path)
+    assert kept_rate(tmp_path) is None
+    write({"rank": [others, replace(others, name=BASE, rate=2e-4)]}, tmp_path)
+    assert kept_rate(tmp_path) == 2e-4
 
 
 def test_write__page_without_marks__says_which_and_writes_nothing(tmp_path: Path) -> None:

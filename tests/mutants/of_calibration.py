@@ -20,6 +20,19 @@ BASES = (
         ),
     ),
     Mutant(
+        name="prior-along-the-mean",
+        breaks="what should move all examples alike moves each as far as its inputs are large",
+        edits=(
+            Edit(
+                _READOUT,
+                "alike",
+                "inputs_NI.T @ dual_N / scale",
+                "inputs_NI.mean(dim=0) / inputs_NI.mean(dim=0).square().sum() / len(inputs)",
+            ),
+        ),
+        detector=Tests((_TESTS + "test_alike__inputs_of_unlike_sizes__one_of_every_example_and_of_new_ones",)),
+    ),
+    Mutant(
         name="start-of-the-wrong-sign",
         breaks="a run sets out from weights that tell the labels the other way round",
         edits=(Edit("sfnode.training.model.folding", "_start_factors", "-(2.0**exp)", "2.0**exp"),),

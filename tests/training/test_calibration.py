@@ -25,7 +25,7 @@ from sfnode.training.calibration import FoundBasis, basis_of
 from sfnode.training.calibration.entries import ENTRY_MAX, as_start
 from sfnode.training.calibration.forward import LABELS_MAX, forward_basis, held_back
 from sfnode.training.calibration.gradient import balanced, gradient_basis, leading
-from sfnode.training.calibration.readout import Passed, fit_readout
+from sfnode.training.calibration.readout import Passed, alike, fit_readout
 from sfnode.training.calibration.residual_stream import last_of, writers_of
 from sfnode.training.estimator import Estimator
 from sfnode.training.model.tensors import TensorGroup, trainable_tensors
@@ -143,6 +143,19 @@ def test_fit_readout__labels_that_nothing_tells__chance() -> None:
     labels_N = (torch.arange(200) * 7919 % 13) % 2
     noise_NI = torch.randn(200, 50, generator=torch.Generator().manual_seed(2))
     assert fit_readout(Passed(logits=torch.zeros(200, 2), labels=labels_N, inputs=[noise_NI])).accuracy < 0.65
+
+
+def test_alike__inputs_of_unlike_sizes__one_of_every_example_and_of_new_ones() -> None:
+    generator = torch.Generator().manual_seed(4)
+    sizes_N = 0.5 + 1.5 * torch.rand(300, generator=generator)
+    layers = [torch.rand((300, width), generator=generator) * sizes_N[:, None] for width in (48, 24)]
+    for inputs_NI in layers:
+        inputs_NI[:, 0] = 3.0
+    weights = alike([inputs_NI[:200] for inputs_NI in layers])
+    found_N = torch.stack([inputs_NI @ weight_I for inputs_NI, weight_I in zip(layers, weights, strict=True)]).sum(0)
+    assert (found_N - 1).abs().max() < 0.1
+    mean_I = layers[0].mean(dim=0)
+    assert (layers[0] @ mean_I / mean_I.square().sum()).std() > 0.2, "along the mean they differ"
 
 
 def test_fit_readout__three_labels__the_layers_tell_them_together() -> None:

@@ -25,8 +25,8 @@ from protocol.limits import RANK_MAX
 from protocol.run import TensorSpec
 from sfnode.training.calibration.entries import Column, as_start, packed
 from sfnode.training.calibration.found_basis import NOT_FINITE, FoundBasis, Judged
-from sfnode.training.calibration.readout import fit_readout
-from sfnode.training.calibration.residual_stream import Look, Writer, look_at, moved_logits, writers_of
+from sfnode.training.calibration.readout import alike, fit_readout
+from sfnode.training.calibration.residual_stream import Look, look_at, moved_logits, writers_of
 from sfnode.training.estimator import EVALUATION_TOKENS
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData, chunks_of
@@ -37,7 +37,6 @@ _EXAMPLES_MIN: Final = 8
 _HELD_MAX: Final = 64
 _LENGTHS: Final = tuple(0.25 * quarters for quarters in range(1, 11))  # of a start, in those of what was fitted
 _BIAS_MIN: Final = 0.5  # of a logit: a bias that is hardly needed at the start can be learnt all the same
-_TINY: Final = 1e-12
 
 
 def forward_basis(
@@ -184,14 +183,9 @@ def _columns(look: Look, weights: Sequence[Tensor]) -> list[Column]:
     others = list(look.layers[: -len(weights)])
     typical = math.exp(sum(math.log(column.size) for column in found) / len(found))
     for contrast in range(min(contrasts, len(others))):  # a small model has few
-        alike = {layer.column(look.directions[:, contrast], _bias_weight(layer)): layer for layer in others}
-        found.append(min(alike, key=lambda each: abs(math.log(each.size / typical))))
-        others.remove(alike[found[-1]])
+        biases = {
+            layer.column(look.directions[:, contrast], alike([layer.inputs])[0] * _BIAS_MIN): layer for layer in others
+        }
+        found.append(min(biases, key=lambda each: abs(math.log(each.size / typical))))
+        others.remove(biases[found[-1]])
     return found
-
-
-def _bias_weight(layer: Writer) -> Tensor:
-    """What makes `_BIAS_MIN` of the layer's mean input, [I]."""
-    mean_I = layer.inputs.mean(dim=0)
-    weight_I: Tensor = mean_I * (_BIAS_MIN / float(mean_I.square().sum().clamp_min(_TINY)))
-    return weight_I

@@ -21,6 +21,7 @@ from torch.nn import functional
 _FOLDS: Final = 4
 RIDGES: Final = (1e-2, 3e-3, 1e-3, 3e-4)
 _ITERATIONS: Final = 60  # of L-BFGS, which needs about 20
+_ALIKE_RIDGE: Final = 0.1  # of layers whose kernels have ones on average
 _TINY: Final = 1e-12
 
 
@@ -49,7 +50,7 @@ class Readout:
 
     Attributes:
         weights: w of each layer for each label, [I, L] each; over the labels they sum to zero. What tells examples
-            apart stands at right angles to the layer's mean input, and what moves all of them alike lies along it.
+            apart stands at right angles to the layer's mean input.
         ridge: what was chosen.
         accuracy: of examples that were left out of the fit (cross-validation), were it exact in the model.
     """
@@ -70,15 +71,23 @@ def fit_readout(seen: Passed, ridges: Sequence[float] = RIDGES) -> Readout:
     _, accuracy, ridge = min(tried)
     fit = _fit(kernel_NN, seen.logits, seen.labels, ridge)
     telling = [inputs_NI.T @ fit.dual / scale for inputs_NI, scale in zip(differing, scales, strict=True)]
-    moving = [torch.outer(_per_one(inputs_NI), fit.bias / len(seen.inputs)) for inputs_NI in seen.inputs]
+    moving = [torch.outer(weight_I, fit.bias) for weight_I in alike(seen.inputs)]
     weights = tuple(one + other for one, other in zip(telling, moving, strict=True))
     return Readout(weights=weights, ridge=ridge, accuracy=accuracy)
 
 
-def _per_one(inputs_NI: Tensor) -> Tensor:
-    """What makes one of the mean input, along it, [I]."""
-    mean_I = inputs_NI.mean(dim=0)
-    return mean_I / mean_I.square().sum().clamp_min(_TINY)
+def alike(inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Weights of all layers that together make one of every example, by ridge regression; [I] each.
+
+    Along the mean inputs they would make one on average, and a sixth more or less of single examples of OPT: half a
+    logit where a model has to be moved by three.
+    """
+    scales = [_scale(inputs_NI) * len(inputs) for inputs_NI in inputs]
+    kernel_NN = torch.eye(len(inputs[0])) * _ALIKE_RIDGE
+    for inputs_NI, scale in zip(inputs, scales, strict=True):
+        kernel_NN += inputs_NI @ inputs_NI.T / scale
+    dual_N = torch.linalg.solve(kernel_NN, torch.ones(len(kernel_NN)))
+    return [inputs_NI.T @ dual_N / scale for inputs_NI, scale in zip(inputs, scales, strict=True)]
 
 
 def _differing(inputs_NI: Tensor) -> Tensor:
