@@ -60,7 +60,7 @@ BASES = (
     Mutant(
         name="start-that-hurts",
         breaks="a run sets out behind the model as it is, where held-back examples say that the start does not help",
-        edits=(Edit(_FORWARD, "forward_basis", "loss < trial.loss_at(0.0)", "True"),),
+        edits=(Edit(_FORWARD, "forward_basis", "trial.of_start.loss < trial.of_model.loss", "True"),),
         detector=Tests(
             (_TESTS + "test_forward_basis__held_back_examples_say_the_contrary__no_start_and_columns_all_the_same",)
         ),

@@ -1,8 +1,8 @@
 """A start and a basis from forward passes alone: in the last layers, what tells the labels apart, and nothing else.
 
-A logistic regression on what the last layers read says how their weights should move (`readout`): the start. How
-many layers, and how far, is decided in the model itself by examples that were held back, because the layers behind
-undo a part or add to it. Where no length helps there, the run has no start.
+A logistic regression on what the last layers read says how their weights should move (`readout`): the start. How far,
+and with what prior of the labels, is decided in the model itself by examples that were held back, because the layers
+behind undo a part or add to it. Where the start does not help these, the run has none.
 
 A zeroth-order estimate is as noisy as the space it searches is large. So the run gets one number for each of these
 layers, by how much its part grows, and one for each contrast between the labels that moves all examples alike. All
@@ -26,17 +26,20 @@ from protocol.run import TensorSpec
 from sfnode.training.calibration.entries import Column, as_start, packed
 from sfnode.training.calibration.found_basis import NOT_FINITE, FoundBasis, Judged
 from sfnode.training.calibration.readout import alike, fit_readout
-from sfnode.training.calibration.residual_stream import Look, look_at, moved_logits, writers_of
+from sfnode.training.calibration.residual_stream import Look, Writer, look_at, moved_logits, writers_of
 from sfnode.training.estimator import EVALUATION_TOKENS
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData, chunks_of
 
 LABELS_MAX: Final = RANK_MAX + 1  # the start of a layer has a column for each contrast between them
-_DEPTHS: Final = (1 / 5, 1 / 3)  # of the layers that are tried as the ones that move
+_MOVING: Final = 1 / 3  # of the layers, the last ones
 _EXAMPLES_MIN: Final = 8
 _HELD_MAX: Final = 64
-_LENGTHS: Final = tuple(0.25 * quarters for quarters in range(1, 11))  # of a start, in those of what was fitted
+_MEASURED: Final = (1.0, 2.0)  # lengths at which the model is run
+_LENGTHS: Final = tuple(0.25 * quarters for quarters in range(1, 13))  # of a start, in those of what was fitted
 _BIAS_MIN: Final = 0.5  # of a logit: a bias that is hardly needed at the start can be learnt all the same
+_SHARE_MAX: Final = 4.0  # of what is added, that the layers behind leave; and its inverse
+_TINY: Final = 1e-12
 
 
 def forward_basis(
@@ -65,51 +68,119 @@ def forward_basis(
     look = look_at(shared, tensors, examples, data)
     if not look.seen.logits.isfinite().all() or not all(inputs.isfinite().all() for inputs in look.seen.inputs):
         raise OperatorError(NOT_FINITE)
-    trial = _chosen(shared, look, examples, data, len(writers_of(shared, tensors)))
-    loss, length = trial.best()
-    is_helpful = loss < trial.loss_at(0.0)
-    readout = fit_readout(look.seen.only(torch.arange(len(examples)), slice(-trial.depth, None)), (trial.ridge,))
-    weights = [weight * length for weight in look.weights(readout)]
-    moving = zip(look.layers[-trial.depth :], weights, strict=True)
-    moved = {layer.index: layer.sides(look.directions, weight) for layer, weight in moving}
+    moving = look.layers[-max(1, round(_MOVING * len(writers_of(shared, tensors)))) :]
+    alike_by_layer = alike([layer.inputs for layer in moving])
+    trial = _tried(shared, look, moving, alike_by_layer, examples, data)
+    readout = fit_readout(look.seen.only(torch.arange(len(examples)), slice(-len(moving), None)), (trial.ridge,))
+    weights = trial.lengthened(look.weights(readout), alike_by_layer)
+    moved = {layer.index: layer.sides(look.directions, weight) for layer, weight in zip(moving, weights, strict=True)}
+    is_helpful = trial.of_start.loss < trial.of_model.loss
     return replace(
         packed(tensors, _columns(look, weights), rank),
-        rows=len(examples) + trial.rows_of_trials,
+        rows=len(examples) + held_rows(len(examples)),
         start=as_start(tensors, moved) if is_helpful else None,
-        of_start=trial.at(length) if is_helpful else None,
-        of_model=trial.at(0.0),
+        of_start=trial.of_start if is_helpful else None,
+        of_model=trial.of_model,
     )
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class _FittedStart:
-    """What the last ``depth`` layers fit to three quarters of the examples, judged by some of the others.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trial:
+    """What a fit to three quarters of the examples became in the model, judged by some of the others.
 
     Attributes:
-        weights: of these layers, [I, K] each.
-        measured: logits of the held-back examples at the lengths at which the model was run, [N, L] each.
-        rows_of_trials: how many examples went through the model to compare the depths and lengths.
+        ridge: that the fit preferred.
+        length: how far to go, in what was fitted.
+        prior: what moves all examples alike beyond that, [K].
     """
 
-    depth: int
     ridge: float
-    weights: list[Tensor]
-    measured: dict[float, Tensor]
-    labels: Tensor
-    rows_of_trials: int = 0
+    length: float
+    prior: Tensor
+    of_model: Judged
+    of_start: Judged
 
-    def best(self) -> tuple[float, float]:
-        """Least loss, and its length, between and beyond those that were measured."""
-        return min((self.loss_at(each), each) for each in _LENGTHS)
+    def lengthened(self, weights: Sequence[Tensor], alike_by_layer: Sequence[Tensor]) -> list[Tensor]:
+        """Of a fit, [I, K] each, what the start adds to the layers."""
+        return _with_prior([weight_IK * self.length for weight_IK in weights], alike_by_layer, self.prior)
 
-    def loss_at(self, length: float) -> float:
-        """At any length; zero is the model alone."""
-        return float(functional.cross_entropy(_between(self.measured, length), self.labels))
 
-    def at(self, length: float) -> Judged:
-        """At any length."""
-        is_right_N = _between(self.measured, length).argmax(dim=1) == self.labels
-        return Judged(loss=self.loss_at(length), accuracy=float(is_right_N.float().mean()))
+def _with_prior(weights: Sequence[Tensor], alike_by_layer: Sequence[Tensor], prior_K: Tensor) -> list[Tensor]:
+    return [
+        weight_IK + torch.outer(alike_I, prior_K) for weight_IK, alike_I in zip(weights, alike_by_layer, strict=True)
+    ]
+
+
+def _tried(
+    shared: SharedModel,
+    look: Look,
+    moving: Sequence[Writer],
+    alike_by_layer: Sequence[Tensor],
+    examples: Sequence[Example],
+    data: TaskData,
+) -> _Trial:
+    """Runs the held-back examples where the fit says, twice as far, and where these say that a run should begin.
+
+    Args:
+        moving: layers, the last ones; with what makes one of every example in each, [I].
+    """
+    layers = slice(-len(moving), None)
+    kept_N, held_N = held_back(len(examples))
+    held, seen = [examples[number] for number in held_N.tolist()], look.seen.only(held_N, layers)
+    readout = fit_readout(look.seen.only(kept_N, layers))
+    added = [inputs_NI @ weight_IL for inputs_NI, weight_IL in zip(seen.inputs, readout.weights, strict=True)]
+    alone_NL, weights = _centred(seen.logits), look.weights(readout)
+    fitted_NL = alone_NL + torch.stack(added).sum(dim=0)
+
+    def logits(weights: Sequence[Tensor]) -> Tensor:
+        moves = {layer.module: (each, look.directions) for layer, each in zip(moving, weights, strict=True)}
+        return _centred(moved_logits(shared, moves, held, data))
+
+    measured = {0.0: alone_NL} | {length: logits([each * length for each in weights]) for length in _MEASURED}
+    length = _length(measured, fitted_NL, seen.labels)
+    found_NL = _between(measured, length)
+    share = float(((found_NL - alone_NL) * (fitted_NL - alone_NL)).sum())
+    share /= length * max(float((fitted_NL - alone_NL).square().sum()), _TINY)
+    prior_K = _lacking(fitted_NL, found_NL) @ look.contrasts / min(max(share, 1 / _SHARE_MAX), _SHARE_MAX)
+    told_NL = logits(_with_prior([each * length for each in weights], alike_by_layer, prior_K))
+    without, told = _judge(found_NL, seen.labels), _judge(told_NL, seen.labels)
+    is_told = told.loss < without.loss
+    return _Trial(
+        ridge=readout.ridge,
+        length=length,
+        prior=prior_K if is_told else torch.zeros_like(prior_K),
+        of_model=_judge(alone_NL, seen.labels),
+        of_start=told if is_told else without,
+    )
+
+
+def _length(measured: Mapping[float, Tensor], fitted_NL: Tensor, labels_N: Tensor) -> float:
+    """At which the labels are told best, and as they are by the fit: few examples are held back, and what happens to be
+    among them decides less by what the fit says of them."""
+    wanted_NL = (fitted_NL.softmax(dim=1) + functional.one_hot(labels_N, fitted_NL.shape[1])) / 2
+
+    def loss(length: float) -> float:
+        found_NL = _between(measured, length)
+        return float(functional.cross_entropy(found_NL + _lacking(fitted_NL, found_NL), wanted_NL))
+
+    return min(_LENGTHS, key=loss)
+
+
+def _lacking(fitted_NL: Tensor, found_NL: Tensor) -> Tensor:
+    """What logits lack on average of those that were fitted, [L]."""
+    lacking_L: Tensor = (fitted_NL - found_NL).mean(dim=0)
+    return lacking_L
+
+
+def _judge(logits_NL: Tensor, labels_N: Tensor) -> Judged:
+    is_right_N = logits_NL.argmax(dim=1) == labels_N
+    loss = functional.cross_entropy(logits_NL, labels_N)
+    return Judged(loss=float(loss), accuracy=float(is_right_N.float().mean()))
+
+
+def _centred(logits_NL: Tensor) -> Tensor:
+    """With a sum of zero over the labels, which moves no probability."""
+    return logits_NL - logits_NL.mean(dim=1, keepdim=True)
 
 
 def _between(measured: Mapping[float, Tensor], length: float) -> Tensor:
@@ -132,40 +203,8 @@ def held_back(count: int) -> tuple[Tensor, Tensor]:
 
 
 def held_rows(count: int) -> int:
-    """How many passes the trials of a start take, of ``count`` examples: at each depth, and once more."""
-    return len(held_back(count)[1]) * (len(_DEPTHS) + 1)
-
-
-def _chosen(shared: SharedModel, look: Look, examples: Sequence[Example], data: TaskData, layers: int) -> _FittedStart:
-    """The best number of layers: each is run at the length that was fitted, and the best one at twice that, too.
-
-    ``layers``: how many write to the residual stream.
-    """
-    kept_N, held_N = held_back(len(examples))
-    held = [examples[number] for number in held_N.tolist()]
-
-    def measure(trial: _FittedStart, length: float) -> None:
-        moving = zip(look.layers[-trial.depth :], trial.weights, strict=True)
-        moves = {layer.module: (weight_IK * length, look.directions) for layer, weight_IK in moving}
-        trial.measured[length] = moved_logits(shared, moves, held, data)
-
-    trials = []
-    for depth in sorted({min(max(1, round(share * layers)), len(look.layers)) for share in _DEPTHS}):
-        readout = fit_readout(look.seen.only(kept_N, slice(-depth, None)))
-        trials.append(
-            _FittedStart(
-                depth=depth,
-                ridge=readout.ridge,
-                weights=look.weights(readout),
-                measured={0.0: look.seen.logits[held_N]},
-                labels=look.seen.labels[held_N],
-            )
-        )
-        measure(trials[-1], 1.0)
-    chosen = min(trials, key=lambda trial: trial.best()[0])
-    measure(chosen, 2.0)
-    chosen.rows_of_trials = len(held) * (len(trials) + 1)
-    return chosen
+    """How many passes the trial of a start takes, of ``count`` examples: at each length, and with the prior."""
+    return len(held_back(count)[1]) * (len(_MEASURED) + 1)
 
 
 def _columns(look: Look, weights: Sequence[Tensor]) -> list[Column]:
