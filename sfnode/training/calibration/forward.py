@@ -85,7 +85,7 @@ def forward_basis(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Trial:
+class _FitTrial:
     """What a fit to three quarters of the examples became in the model, judged by some of the others.
 
     Attributes:
@@ -118,7 +118,7 @@ def _tried(
     alike_by_layer: Sequence[Tensor],
     examples: Sequence[Example],
     data: TaskData,
-) -> _Trial:
+) -> _FitTrial:
     """Runs the held-back examples where the fit says, twice as far, and where these say that a run should begin.
 
     Args:
@@ -145,7 +145,7 @@ def _tried(
     told_NL = logits(_with_prior([each * length for each in weights], alike_by_layer, prior_K))
     without, told = _judge(found_NL, seen.labels), _judge(told_NL, seen.labels)
     is_told = told.loss < without.loss
-    return _Trial(
+    return _FitTrial(
         ridge=readout.ridge,
         length=length,
         prior=prior_K if is_told else torch.zeros_like(prior_K),
