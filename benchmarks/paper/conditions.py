@@ -55,7 +55,7 @@ OURS = FloodTrial(  # what an owner gets who says nothing, but for the rows
     clients=16,
 )
 
-PARTS = ("rank", "delay", "clients", "breaks", "quiet")
+PARTS = ("rank", "delay", "clients", "breaks", "quiet", "cut")
 BASE = "rank 32"
 _RATES = {1: (3e-4, 1e-3, 3e-3)}  # a higher grid for the lowest rank: no best rate lies at the end of its grid
 RANKS: Recipes = {
@@ -109,6 +109,18 @@ def quiet(rate: float) -> Recipes:
     }
 
 
+def cut(rate: float) -> Recipes:
+    """Some clients go on alone for a while; what they measure then comes late, and counts in full, half or not."""
+    base = replace(PAPERS, rates=(rate,))
+    found = {"all together": base}
+    for steps in ((16, 32), (8, 40)):
+        name = f"4 clients alone for {steps[1] - steps[0]} steps"
+        whole = replace(base, cut_off=4, cut_steps=steps)
+        found |= {name: whole, f"{name}, at half weight": replace(whole, cut_weight=0.5)}
+        found |= {f"{name}, left out": replace(whole, cut_weight=0.0)}
+    return found | {"8 clients alone for 16 steps": replace(base, cut_off=8, cut_steps=(16, 32))}
+
+
 def measure_all(study: Study, curves: Curves, parts: Sequence[str], rate: float | None, *, is_quick: bool) -> Found:
     """The conditions of these parts. ``rate``: that of `BASE`; None: the part `rank` is measured too, and says it."""
     tasks = [*study.tasks.values()]
@@ -122,7 +134,13 @@ def measure_all(study: Study, curves: Curves, parts: Sequence[str], rate: float 
         found["rank"] = compared(RANKS)
         rate = next(each.rate for each in found["rank"] if each.name == BASE)
         assert rate is not None, "it has a grid"
-    others = {"delay": DELAYS, "clients": clients(rate), "breaks": breaks(rate), "quiet": quiet(rate)}
+    others = {
+        "delay": DELAYS,
+        "clients": clients(rate),
+        "breaks": breaks(rate),
+        "quiet": quiet(rate),
+        "cut": cut(rate),
+    }
     return {**found, **{name: compared(others[name]) for name in parts if name in others}}
 
 

@@ -40,12 +40,22 @@ class FloodTrial(NetworkTrial):
         alpha: of the Dirichlet shares of each label (`worlds.dealt`); None: all draw from the whole file.
         threshold: of raw slopes: those below it count as noise, and who has measured nothing else is silent (Gaia's
             significance filter, Hsieh et al. 2017, NSDI); 0: all is told.
+        cut_off: clients, the last ones, that are alone with one another for some steps. What was measured then reaches
+            the other side at their end.
+        cut_steps: the first of them, and the one after the last.
+        cut_weight: what counts of their updates of that time, for everybody.
     """
 
     graph: str = "ring"
     hops: int | None = None
     alpha: float | None = None
     threshold: float = 0.0
+    cut_off: int = 0
+    cut_steps: tuple[int, int] = (0, 0)
+    cut_weight: float = 1.0
+
+    def is_cut_off(self, client: int, step: int) -> bool:
+        return client >= self.clients - self.cut_off and step in range(*self.cut_steps)
 
 
 class FloodedClients:
@@ -67,7 +77,8 @@ class FloodedClients:
         self._codec = EnvelopeCodec(self.manifest)
         late = None if recipe.hops is None else delays(recipe.graph, recipe.clients, recipe.hops)
         self._delays = None if late is None or late.max() == 1 else late
-        self._held = [Coefficients(self.manifest) for _ in range(1 if self._delays is None else recipe.clients)]
+        self._are_alike = self._delays is None and not recipe.cut_off
+        self._held = [Coefficients(self.manifest) for _ in range(1 if self._are_alike else recipe.clients)]
         self._due: dict[tuple[int, int], list[Envelope]] = defaultdict(list)  # by step and receiver
 
     def train(self) -> Iterator[int]:
@@ -96,22 +107,29 @@ class FloodedClients:
             say(f"  client {client} skips step {step}: {error}")
             return
         least = self._recipe.threshold * 2.0**-self.manifest.method.quantum_exp
-        scalars = tuple(q if abs(q) >= least else 0 for q in estimate.scalars)
+        weight = self._recipe.cut_weight if self._recipe.is_cut_off(client, step) else 1
+        scalars = tuple(round(q * weight) if abs(q) >= least else 0 for q in estimate.scalars)
         if least and not any(scalars):
             return
         self._sent += 1
         envelope = self._codec.decode_untrusted(self._codec.seal(key, step, scalars).record)
         for receiver in range(len(self._held)):
-            delay = 1 if self._delays is None else int(self._delays[client, receiver])
-            self._due[step + delay, receiver].append(envelope)
+            self._due[self._arrival(client, receiver, step), receiver].append(envelope)
+
+    def _arrival(self, client: int, receiver: int, step: int) -> int:
+        """Before which step an update of ``step`` is there."""
+        usual = step + (1 if self._delays is None else int(self._delays[client, receiver]))
+        is_apart = self._recipe.is_cut_off(client, step) != self._recipe.is_cut_off(receiver, step)
+        return max(usual, self._recipe.cut_steps[1]) if is_apart else usual
 
     def _show(self, step: int) -> None:
         """Every client sees the state that it holds: the epochs that may have changed."""
         length = self.manifest.method.epoch_steps
-        last = 0 if self._delays is None else int(self._delays.max())
+        first, end = self._recipe.cut_steps
+        last = max(end - first, 0 if self._delays is None else int(self._delays.max()))
         epochs = range(max(0, step - last) // length, step // length + 1)
         for client, session in enumerate(self._sessions):
-            held = self._held[0 if self._delays is None else client]
+            held = self._held[0 if self._are_alike else client]
             for epoch in epochs:
                 session.set_coefficients(epoch, held.flat(epoch))
 

@@ -61,6 +61,19 @@ def test_flood__slopes_below_a_threshold__are_not_told_and_change_nothing(folder
     assert none.sent == 0 and none.loss == curve(FLOOD, folders)[0].loss
 
 
+def test_flood__some_clients_alone_for_a_while__have_told_all_at_its_end_and_count_by_their_weight(
+    folders: Folders,
+) -> None:
+    at_once = curve(FLOOD, folders)
+    cut, nobody = replace(FLOOD, cut_off=2, cut_steps=(0, 2)), replace(FLOOD, clients=3)
+    whole, half, left_out = (curve(replace(cut, cut_weight=weight), folders) for weight in (1.0, 0.5, 0.0))
+    alone = curve(nobody, folders)
+    assert whole[1].loss == alone[1].loss != at_once[1].loss  # client 0 hears three, itself among them
+    assert len({at_once[2].loss, whole[2].loss, half[2].loss, left_out[2].loss, alone[2].loss}) == 4
+    assert left_out[2].loss == alone[2].loss
+    assert left_out[3].loss != alone[3].loss  # back again
+
+
 @pytest.mark.parametrize(
     ("hops", "expected"),
     [(1, [1, 1, 2, 3, 4, 3, 2, 1]), (2, [1, 1, 1, 2, 2, 2, 1, 1]), (4, [1] * 8)],
@@ -90,7 +103,7 @@ def test_dealt__low_alpha__most_of_a_clients_examples_are_of_one_label() -> None
 
 
 def test_command__quick__fills_the_page_and_keeps_results_and_pictures(folders: Folders, tmp_path: Path) -> None:
-    names = ("rank", "delay", "clients", "breaks", "quiet")
+    names = ("rank", "delay", "clients", "breaks", "quiet", "cut")
     page = tmp_path / "paper.md"
     page.write_text("".join(f"<!-- measured: {name} -->\n<!-- end -->\n" for name in names), "utf-8")
     arguments = ["--data", str(folders.data), "--models", str(folders.models), "--work", str(tmp_path / "work")]
