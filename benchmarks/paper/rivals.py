@@ -93,16 +93,18 @@ class Dsgd(Rival):
     def __init__(self, problem: Problem, start: Tensor, mixing: Tensor, rate: float) -> None:
         super().__init__(problem, start, len(mixing), rate)
         self._mixing = mixing
+        self._mixed_NP = torch.empty_like(self.weights_NP)  # memory that is asked for anew is slower than the sums
 
     def step(self, number: int) -> None:
         """x_i <- sum over j of W_ij (x_j - rate g_j)."""
         self._move(number)
-        self.weights_NP = self._mixing @ self.weights_NP
+        torch.matmul(self._mixing, self.weights_NP, out=self._mixed_NP)
+        self.weights_NP, self._mixed_NP = self._mixed_NP, self.weights_NP
         self.sent_bytes += FP32_BYTES * self.weights_NP.shape[1]
 
     def _move(self, number: int) -> None:
         for client, weights in enumerate(self.weights_NP):
-            weights.sub_(self._rate * self._gradient(client, weights, number))
+            weights.sub_(self._gradient(client, weights, number), alpha=self._rate)
 
     def _gradient(self, client: int, weights: Tensor, number: int) -> Tensor:
         return self._problem.gradient(client, weights, number)
@@ -132,15 +134,17 @@ class ChocoSgd(Dsgd):
         self._sent = max(1, int(share * len(start)))
         self._consensus = consensus
         self._public_NP = self.weights_NP.clone()  # all start alike, so every copy is known
+        self._missing, self._size = torch.empty_like(start), torch.empty_like(start)
 
     def step(self, number: int) -> None:
         """x_i <- x_i - rate g_i; x^_i += top_k(x_i - x^_i); x_i += consensus sum of W_ij (x^_j - x^_i)."""
         self._move(number)
         for public, weights in zip(self._public_NP, self.weights_NP, strict=True):
-            missing = weights - public
-            chosen = missing.abs().topk(self._sent, sorted=False).indices
-            public[chosen] += missing[chosen]
-        self.weights_NP += self._consensus * (self._mixing @ self._public_NP - self._public_NP)
+            torch.sub(weights, public, out=self._missing)
+            chosen = torch.abs(self._missing, out=self._size).topk(self._sent, sorted=False).indices
+            public[chosen] += self._missing[chosen]
+        torch.matmul(self._mixing, self._public_NP, out=self._mixed_NP)
+        self.weights_NP.add_(self._mixed_NP.sub_(self._public_NP), alpha=self._consensus)
         self.sent_bytes += (FP32_BYTES + INDEX_BYTES) * self._sent
 
 
