@@ -100,8 +100,9 @@ def write(results: Results, docs: Path, *, is_real: bool) -> None:
     kept = folder / ("real.json" if is_real else "results.json")
     if kept.exists():
         results = renewed(from_plain(json.loads(kept.read_text("utf-8"))), results)
-    draw_pictures(results, folder, "real-" if is_real else "")
     plain = to_plain(results)
+    results = from_plain(plain)  # rounded: page and file tell the same
+    draw_pictures(results, folder, "real-" if is_real else "")
     lines = [f'"{name}":{json.dumps(value, separators=(",", ":"))}' for name, value in plain.items()]
     kept.write_text("{" + ",\n".join(lines) + "}\n", "utf-8")
     page = docs / "learning.md"

@@ -237,6 +237,20 @@ def test_page__marks__hold_the_figures_and_the_rest_stays() -> None:
     assert fill(page, parts(results)) == page
 
 
+def test_write__a_loss_between_two_roundings__page_and_file_tell_the_same(tmp_path: Path) -> None:
+    """0.60449 was 0.604 on the page; the file had 0.6045, of which the page makes 0.605."""
+    results = some_results()
+    first = replace(results.compared[0], rate=1e-3, tried={1e-3: 0.60449, 1e-2: 0.7})
+    marks = "\n".join(f"<!-- measured: {name} -->\n<!-- end -->" for name in parts(results))
+    (tmp_path / "learning").mkdir()
+    (tmp_path / "learning.md").write_text(marks, "utf-8")
+    command.write(replace(results, compared=(first, *results.compared[1:])), tmp_path, is_real=False)
+    page = (tmp_path / "learning.md").read_text("utf-8")
+    kept = from_plain(json.loads((tmp_path / "learning/results.json").read_text("utf-8")))
+    assert "0.604" in page or "0.605" in page
+    assert fill(page, parts(kept)) == page
+
+
 def test_page__a_mark_is_missing__is_refused() -> None:
     with pytest.raises(ValueError, match="0 places for noise"):
         fill("nothing", {"noise": ["none"]})
