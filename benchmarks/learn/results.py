@@ -136,12 +136,13 @@ def renewed(old: Results, new: Results) -> Results:
     """``old`` with everything in it that was measured anew, and what is new: a call may ask for a part alone."""
     if old.model != new.model:
         return new
+    scaled = {(each.factor, each.clients): each for each in (*old.scaled, *new.scaled)}
     return replace(
         new,
         noise={**old.noise, **new.noise},
         dimensions={**old.dimensions, **{task: found for task, found in new.dimensions.items() if found}},
         compared=_by_name(old.compared, new.compared),
-        scaled=tuple({(each.clients, each.factor): each for each in (*old.scaled, *new.scaled)}.values()),
+        scaled=tuple(scaled[key] for key in sorted(scaled)),
         cheats=_by_name(old.cheats, new.cheats),
         metric=_by_name(old.metric, new.metric),
     )

@@ -209,14 +209,18 @@ def test_renewed__a_part_is_measured_anew__the_rest_stays() -> None:
     """`make learn-real` for one task removed the tables of all others."""
     old = some_results()
     ours = replace(old.compared[1], rate=0.5)
-    new = replace(old, compared=(ours, replace(ours, task="trec")), scaled=old.scaled[:1], noise={}, dimensions={})
+    more = replace(old.scaled[0], clients=2)
+    new = replace(old, compared=(ours, replace(ours, task="trec")), scaled=(more,), noise={}, dimensions={})
     found = renewed(old, new)
+    assert [(each.factor, each.clients) for each in found.scaled] == sorted(
+        (each.factor, each.clients) for each in (*old.scaled, more)
+    )
     assert [(each.task, each.name, each.rate) for each in found.compared] == [
         (old.compared[0].task, old.compared[0].name, old.compared[0].rate),
         (ours.task, ours.name, 0.5),
         ("trec", ours.name, 0.5),
     ]
-    assert (found.noise, found.dimensions, len(found.scaled)) == (old.noise, old.dimensions, len(old.scaled))
+    assert (found.noise, found.dimensions, len(found.scaled)) == (old.noise, old.dimensions, len(old.scaled) + 1)
     assert renewed(replace(old, model="another"), new) == new
 
 
