@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from sfnode import svg
 
 WIDTH, HEIGHT = 960, 540
+_LETTER = 7.8  # pixels that a letter of a line's name takes
 LEFT, RIGHT, TOP, BOTTOM = 84, 800, 104, 470
 STYLE = svg.LETTERING + "polyline{fill:none;stroke-linejoin:round;stroke-linecap:round;stroke-width:2.5}"
 DASHED = "5 5"  # of a line that is there to compare with
@@ -66,8 +67,9 @@ def render_chart(chart: Chart) -> str:
     """The picture as SVG text; the same chart gives the same bytes."""
     x = _Scale(chart.x.is_log, _range([p[0] for line in chart.lines for p in line.points], chart.x), (LEFT, RIGHT))
     y = _Scale(chart.y.is_log, _range([p[1] for line in chart.lines for p in line.points], chart.y), (BOTTOM, TOP))
+    longest = max((len(line.name) for line in chart.lines), default=0)
     parts = [
-        *svg.opened(WIDTH, HEIGHT, chart.title, STYLE),
+        *svg.opened(max(WIDTH, RIGHT + 28 + int(_LETTER * longest)), HEIGHT, chart.title, STYLE),
         svg.text((LEFT, 44), chart.title, css="title", fill=svg.INK),
         svg.text((LEFT, 70), chart.note),
         *_grid(chart, x, y),
