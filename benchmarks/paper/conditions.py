@@ -1,9 +1,10 @@
-"""Where SeedFlood holds and where it breaks: rank and refresh, late delivery, more clients, uneven or few examples.
+"""Where SeedFlood holds and where it breaks: rank and refresh, late delivery, more clients, uneven or few examples, and
+a network that was split.
 
     python -m benchmarks.paper.conditions --write docs
 
 Sixteen clients teach SST-2 to a model of four million parameters. Curves are kept on disk as soon as they are computed,
-so the command can be stopped and called again. Some fifty minutes on two idle cores.
+so the command can be stopped and called again. About an hour on two idle cores.
 """
 
 from __future__ import annotations
@@ -209,7 +210,7 @@ def main(
     as_json: bool,
     docs: Path | None,
 ) -> None:
-    """SeedFlood by rank, refresh, late delivery, number of clients and unevenness of their examples."""
+    """SeedFlood by rank, refresh, late delivery, number of clients, unevenness of their examples, and in a split."""
     folders, task = Folders(data=data, models=models), TASKS["sst2"]
     study = replace(
         SMALL_STUDY,

@@ -65,9 +65,9 @@ def test_flood__some_clients_alone_for_a_while__have_told_all_at_its_end_and_cou
     folders: Folders,
 ) -> None:
     at_once = curve(FLOOD, folders)
-    cut, nobody = replace(FLOOD, cut_off=2, cut_steps=(0, 2)), replace(FLOOD, clients=3)
+    cut = replace(FLOOD, cut_off=2, cut_steps=(0, 2))
     whole, half, left_out = (curve(replace(cut, cut_weight=weight), folders) for weight in (1.0, 0.5, 0.0))
-    alone = curve(nobody, folders)
+    alone = curve(replace(FLOOD, clients=3), folders)
     assert whole[1].loss == alone[1].loss != at_once[1].loss  # client 0 hears three, itself among them
     assert len({at_once[2].loss, whole[2].loss, half[2].loss, left_out[2].loss, alone[2].loss}) == 4
     assert left_out[2].loss == alone[2].loss
