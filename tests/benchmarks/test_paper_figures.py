@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,18 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.learn.page import fill
+from benchmarks.learn.problems import TASKS, Folders
 from benchmarks.paper.__main__ import main
 from benchmarks.paper.accounting import accounts
+from benchmarks.paper.agreement import agreement
 from benchmarks.paper.consensus import consensus
 from benchmarks.paper.contest import OURS, SEEDFLOOD, Curve
 from benchmarks.paper.rival_tables import RivalCurves, described, parts, picture
-from benchmarks.paper.runs import best
+from benchmarks.paper.runs import Runs, best
+from benchmarks.paper.swarms import SIZES, Swarm, swarm_part, swarm_picture, swarms
 from tests import REPOSITORY
+
+pytest_plugins = ("tests.benchmarks.played_folders",)
 
 
 def test_accounts__papers_setting__gives_the_papers_figures() -> None:
@@ -53,6 +59,43 @@ def test_page__figures__stand_in_the_tables_and_the_picture() -> None:
     assert described(999) == "999 B" and described(1.5e13) == "15 TB"
     committed = (REPOSITORY / "docs" / "paper.md").read_text("utf-8")
     assert fill(committed, page) != committed
+
+
+def test_spread__three_seeds__is_mean_and_standard_deviation() -> None:
+    one = compared("DSGD", 2.5e9)
+    ends = [replace(one.curves[0], accuracy=[0.5, end]) for end in (0.68, 0.70, 0.72)]
+    row = parts([replace(one, curves=ends)], [], [])["rivals"][-1]
+    assert "| 70.0 +- 2.0 % (68.0, 70.0, 72.0) |" in row
+
+
+def test_agreement__one_row_of_two_too_far__is_named_with_both_figures() -> None:
+    committed = {"sst2, DSGD": 0.70, "sst2, SeedFlood": 0.65, "trec, DSGD": 0.5}
+    found = agreement(committed, {"sst2, DSGD": 0.72, "sst2, SeedFlood": 0.60, "new": 0.1})
+    assert found == [
+        "1 of 2 rows within 3 points of the committed ones",
+        "  sst2, SeedFlood: 65.0 % committed, 60.0 % now",
+    ]
+
+
+def test_swarm_part__other_numbers_of_clients__stand_beside_gossip() -> None:
+    curves = compared("DSGD", 1.0).curves
+    found = [
+        Swarm(name=name, graph="ring", clients=clients, rate=0.1, curves=[replace(curves[0], accuracy=[0.5, end])])
+        for name, ends in (("DSGD", (0.6, 0.7, 0.72)), (SEEDFLOOD, (0.5, 0.66, 0.73)))
+        for clients, end in zip(SIZES, ends, strict=True)
+    ]
+    assert swarm_part(found)[-1] == "| SeedFlood, ring | 50.0 %; -10.0 | 66.0 %; -4.0 | 73.0 %; +1.0 |"
+    assert "SeedFlood" in swarm_picture(found)
+
+
+def test_swarms__seedflood__divides_its_rate_among_the_clients(folders: Folders, tmp_path: Path) -> None:
+    task = replace(TASKS["sst2"], test_rows=16)
+    found = swarms(task, {SEEDFLOOD: 16e-4}, (0, 1), Runs(folders, tmp_path, 1), steps=1)
+    assert [(each.clients, each.rate, len(each.curves)) for each in found] == [
+        (4, 64e-4, 2),
+        (16, 16e-4, 2),
+        (64, 4e-4, 1),
+    ]
 
 
 def test_command__quick__plays_each_method_once(shared_folder: Path, tmp_path: Path) -> None:

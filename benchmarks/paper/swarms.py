@@ -1,0 +1,127 @@
+"""The paper's figure 4 and table 2: accuracy against the number of clients, of SeedFlood and of its rivals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import Final
+
+from benchmarks.charts import Axis, Chart, Line, render_chart
+from benchmarks.learn.page import table
+from benchmarks.learn.problems import Task
+from benchmarks.paper.contest import ENTRIES, OURS, SEEDFLOOD, Curve, Trial, World
+from benchmarks.paper.runs import Runs
+from sfnode import svg
+
+PICTURE: Final = "swarms.svg"
+SIZES: Final = (4, 16, 64)
+_TUNED: Final = 16  # clients for which the rates were chosen
+_ONCE: Final = 64  # as many clients, or a torus: the first seed alone
+_COLOURS: Final = {
+    "DSGD": svg.MUTED,
+    "ChocoSGD": svg.OCHRE,
+    "DSGD-LoRA": svg.PURPLE,
+    "DZSGD": svg.PINK,
+    SEEDFLOOD: svg.BLUE,
+    OURS: svg.TEAL,
+}
+_ON_A_TORUS: Final = ("DSGD", "ChocoSGD")  # a flood has told everybody before the next step on either
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swarm:
+    """A method with so many clients on one graph: a curve for each seed."""
+
+    name: str
+    graph: str
+    clients: int
+    rate: float | None
+    curves: list[Curve]
+
+    @property
+    def accuracy(self) -> float:
+        """After the last step, the mean over the seeds."""
+        return mean(curve.accuracy[-1] for curve in self.curves)
+
+
+def swarms(
+    task: Task, rates: Mapping[str, float | None], seeds: Sequence[int], runs: Runs, steps: int | None = None
+) -> list[Swarm]:
+    """Every method with every number of clients, at the rates that were chosen for sixteen.
+
+    Gossip takes means, so that a rate suits any number. SeedFlood's messages add up: its rate is divided among them.
+
+    Args:
+        rates: by method; those that are not in it are left out.
+        steps: of every run; None: as many as the comparison makes.
+    """
+    places = [(name, "ring") for name in _COLOURS] + [(name, "torus") for name in _ON_A_TORUS]
+    trials = {
+        (name, graph, clients, seed): Trial(
+            name=name,
+            task=task,
+            rate=_rate(name, rates[name], clients),
+            seed=seed,
+            steps=steps or ENTRIES[name].steps,
+            is_test=True,
+            world=World(clients=clients, graph=graph),
+        )
+        for clients in reversed(SIZES)  # the longest first: neither process waits long for the other at the end
+        for name, graph in places
+        if name in rates
+        for seed in (seeds[:1] if clients >= _ONCE or graph == "torus" else seeds)
+    }
+    played = dict(zip(trials, runs.of([*trials.values()]), strict=True))
+    return [
+        Swarm(
+            name=name,
+            graph=graph,
+            clients=clients,
+            rate=_rate(name, rates[name], clients),
+            curves=[curve for key, curve in played.items() if key[:3] == (name, graph, clients)],
+        )
+        for name, graph in places
+        if name in rates
+        for clients in SIZES
+    ]
+
+
+def _rate(name: str, rate: float | None, clients: int) -> float | None:
+    return rate if name != SEEDFLOOD or rate is None else rate * _TUNED / clients
+
+
+def swarm_part(found: Sequence[Swarm]) -> list[str]:
+    """Lines of Markdown: accuracy at the end, and its difference from DSGD's with as many clients on a ring."""
+    usual = {each.clients: each.accuracy for each in found if (each.name, each.graph) == ("DSGD", "ring")}
+    places = dict.fromkeys((each.name, each.graph) for each in found)
+    cells = {(each.name, each.graph, each.clients): _cell(each, usual.get(each.clients)) for each in found}
+    rows = [(f"{name}, {graph}", *(cells[name, graph, clients] for clients in SIZES)) for name, graph in places]
+    return table(("", *(f"{clients} clients" for clients in SIZES)), rows)
+
+
+def _cell(swarm: Swarm, usual: float | None) -> str:
+    each = ", ".join(f"{100 * curve.accuracy[-1]:.1f}" for curve in swarm.curves)
+    text = f"{100 * swarm.accuracy:.1f} % ({each})" if len(swarm.curves) > 1 else f"{each} %"
+    return text if usual is None else f"{text}; {100 * (swarm.accuracy - usual):+.1f}"
+
+
+def swarm_picture(found: Sequence[Swarm]) -> str:
+    """Accuracy at the end against the number of clients on a ring, as SVG."""
+    on_ring = [each for each in found if each.graph == "ring"]
+    lines = tuple(
+        Line(
+            name=name,
+            points=tuple((float(each.clients), 100 * each.accuracy) for each in on_ring if each.name == name),
+            colour=_COLOURS[name],
+        )
+        for name in dict.fromkeys(each.name for each in on_ring)
+    )
+    chart = Chart(
+        title="SST-2: accuracy against the number of clients",
+        note="% after the last step, on a ring; mean of the seeds",
+        x=Axis(name="clients", is_log=True, ticks=tuple((float(clients), str(clients)) for clients in SIZES)),
+        y=Axis(name="%", is_log=False),
+        lines=lines,
+    )
+    return render_chart(chart)
