@@ -23,7 +23,7 @@ from benchmarks.measures import report, say
 from benchmarks.paper.accounting import accounts
 from benchmarks.paper.agreement import agreement
 from benchmarks.paper.consensus import consensus
-from benchmarks.paper.contest import ENTRIES, REAL_ENTRIES, Trial, World, entries_of, shortened
+from benchmarks.paper.contest import ENTRIES, LOOKS, REAL_ENTRIES, Trial, World, entries_of, shortened
 from benchmarks.paper.rival_tables import RivalCurves, parts, picture, real_parts
 from benchmarks.paper.runs import Runs, best
 from benchmarks.paper.swarms import PICTURE as SWARM_PICTURE
@@ -36,6 +36,9 @@ _GRAPHS = ("ring", "torus", "random 4", "star")
 _CLIENTS = (16, 32, 64, 128)
 _QUICK_ROWS = 32
 _QUICK_STEPS = 4
+_REAL_ROWS = 2  # of a client and step, with a real model
+_REAL_TEST_ROWS = 300
+_REAL_LOOKS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,7 @@ class Plan:
             seed=seed,
             steps=steps,
             is_test=True,
+            looks=LOOKS if self.model == SMALL else _REAL_LOOKS,
             world=self.world,
             model=self.model,
         )
@@ -195,12 +199,15 @@ def main(
 def _plan(model: str | None, tasks: str, only: str | None, seeds: str) -> Plan:
     """OperatorError: a task or a method is not known."""
     entries, known = (ENTRIES, TASKS) if model is None else (REAL_ENTRIES, REAL_TASKS)
+    tasks_of = [shortened(known[name]) for name in _chosen(tasks, [*known])]
+    if model is not None:
+        tasks_of = [replace(task, test_rows=min(task.test_rows, _REAL_TEST_ROWS)) for task in tasks_of]
     return Plan(
         model=SMALL if model is None else ModelChoice(reference=model, dtype="bf16"),
         names=tuple(entries) if only is None else _chosen(only, [*entries]),
-        tasks=tuple(shortened(known[name]) for name in _chosen(tasks, [*known])),
+        tasks=tuple(tasks_of),
         seeds=tuple(map(int, seeds.split(","))),
-        world=World(),
+        world=World() if model is None else World(rows=_REAL_ROWS),
         is_quick=False,
     )
 
