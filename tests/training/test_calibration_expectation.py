@@ -8,9 +8,10 @@ import pytest
 
 from protocol.limits import NORMALISED_CLIP
 from protocol.subspace.bases import Bases
-from sfnode.training.calibration import RateTrial
+from sfnode.training.calibration import RateTrial, try_described
 from sfnode.training.calibration.expectation import set_apart, steps_of, try_rates
-from sfnode.training.model.tensors import TensorGroup
+from sfnode.training.describe import RunModel
+from sfnode.training.model.tensors import TensorGroup, trainable_tensors
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import Example, TaskData
 from tests.support.tiny_models import model_manifest, tiny_opt
@@ -21,7 +22,8 @@ USUAL, WILD, STILL = -20, -10, -60
 def examples(count: int) -> tuple[Example, ...]:
     """All different; the last word says the label."""
     return tuple(
-        Example(tokens=(3 + number % 7, 10 + number // 7, 46 + number % 2), label=number % 2) for number in range(count)
+        Example(tokens=(3 + number % 40, 3 + number // 40, 46 + number % 2), label=number % 2)
+        for number in range(count)
     )
 
 
@@ -112,3 +114,17 @@ def test_try_rates__texts_without_choices__loss_and_its_error_alone() -> None:
     texts = tuple(Example(tokens=each.tokens, label=0, candidates=((5, 6),)) for each in examples(100))
     (trial,) = tried_at(set_apart(TaskData(label_tokens=(), examples=texts), texts[:20]), STILL)
     assert trial.before.accuracy is trial.after.accuracy is None and trial.error > 0
+
+
+@pytest.mark.parametrize(("count", "trials"), [(1_000, 1), (820, 0)])
+def test_try_described__listener__hears_of_every_pass_and_how_many_there_will_be(count: int, trials: int) -> None:
+    """A calibration takes 800 examples of two labels: 20 are too few to judge anything by."""
+    model = tiny_opt()
+    manifest = model_manifest(model, [TensorGroup.LINEAR])
+    data = TaskData(label_tokens=(3, 4), examples=examples(count))
+    described = RunModel(spec=manifest.model, tensors=trainable_tensors(model), left_out={}, model=model, data=data)
+    told: list[tuple[int, int]] = []
+    tried = try_described(described, 950, lambda _: Bases(manifest), [1.0], lambda *each: told.append(each))
+    assert len(tried) == trials
+    assert told[-1:] == [(each.change.rows, each.change.rows) for each in tried]
+    assert [each.change.examples for each in tried] == [200] * trials
