@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -77,8 +78,8 @@ def tried_at(data: TaskData, *rates: int) -> tuple[RateTrial, ...]:
     def bases_at(rate: float) -> Bases:
         if rate == STILL:
             return Bases(model_manifest(model, [TensorGroup.LINEAR], quantum_exp=10))
-        method = {"scalar": "normalised", "clip": NORMALISED_CLIP, "directions": 2, "alpha_exp": round(rate)}
-        return Bases(model_manifest(model, [TensorGroup.LINEAR], **method))
+        normalised: dict[str, Any] = {"scalar": "normalised", "clip": NORMALISED_CLIP}
+        return Bases(model_manifest(model, [TensorGroup.LINEAR], **normalised, directions=2, alpha_exp=round(rate)))
 
     return try_rates(SharedModel(model), bases_at, rates, data, 950)
 
