@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +13,7 @@ import click
 from protocol.errors import OperatorError
 from protocol.limits import POW_BITS_MAX
 from protocol.run import DATA_PRIVATE, AdmissionKind, AdmissionSpec, Manifest, Sharing
-from sfnode.cli.new_run import NewRun, RunOptions, describe_start, make_run
+from sfnode.cli.new_run import NewRun, RunOptions, describe_expectation, describe_start, make_run
 from sfnode.cli.options import (
     FilePath,
     choice_option,
@@ -125,7 +126,8 @@ def init(context: click.Context, out: Path, owner_key: Path | None, options: Run
         raise OperatorError("--pow-bits is the price of a key in an open run: add --admission open, or leave it out")
     key_path = owner_key or out.with_suffix(".key")
     try:
-        run = make_run(options, key_path, default_name=out.stem, basis_out=out.with_suffix(BASIS_ENDING))
+        basis_out = out.with_suffix(BASIS_ENDING)
+        run = make_run(options, key_path, default_name=out.stem, basis_out=basis_out, is_tried=True)
     except OperatorError:
         _say_unasked(context)
         raise
@@ -171,7 +173,25 @@ def _as_json(run: NewRun, out: Path, invitation: str) -> dict[str, object]:
         "model_accuracy": None if model is None else model.accuracy,
         "model_loss": None if model is None else model.loss,
         "calibration_rows": None if run.found is None else run.found.rows,
+        "expected": _expected_as_json(run),
         "file": str(out),
+    }
+
+
+def _expected_as_json(run: NewRun) -> dict[str, object] | None:
+    """What the trial of the run's first steps showed; None: there was none."""
+    if not run.tried:
+        return None
+    chosen = run.tried[-1]
+    return {
+        "start": asdict(chosen.before),
+        "after": asdict(chosen.after),
+        "standard_error": chosen.error,
+        "rows": chosen.step_rows,
+        "held_back_examples": chosen.change.examples,
+        "learning_rate": chosen.rate,
+        "learning_rates_tried": [each.rate for each in run.tried],
+        "raises_loss": chosen.hurts,
     }
 
 
@@ -197,7 +217,7 @@ def _say(run: NewRun, out: Path, key_path: Path) -> None:
     click.echo(f"model    {manifest.model.id}, {len(manifest.tensors)} trainable tensors")
     for tensor, why in run.left_out.items():
         click.echo(f"left out {tensor}: {why}")
-    for line in () if run.found is None else describe_start(run.found):
+    for line in () if run.found is None else (*describe_start(run.found), *describe_expectation(run.found, run.tried)):
         click.echo(line)
     click.echo(f"update   {run.record_bytes} bytes per step and node")
     click.echo(f"written  {out}, signed with {key_path}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from protocol.crypto import Signer
 from protocol.errors import OperatorError
 from protocol.ledger import EnvelopeCodec
 from protocol.run import AdmissionSpec, Manifest, Sharing, SignedManifest, TaskSpec, sign_manifest
-from protocol.subspace import encode_basis
+from protocol.subspace import Bases, encode_basis
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.found_model import found_model
 from sfnode.model_files import ModelFolder
@@ -34,10 +34,11 @@ from sfnode.run import (
 from sfnode.storage import data_spec, load_or_create_seed, read_bases, read_basis_spec, write_durably
 
 if TYPE_CHECKING:  # both import torch
-    from sfnode.training.calibration import FoundBasis
+    from sfnode.training.calibration import FoundBasis, Judged, RateTrial
     from sfnode.training.describe import RunModel
 
 _BATCH_ROWS = 16  # where a command does not train, and so has no such option
+_LOWER = 1 / 2  # of the suggested rate, where that one hurts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +81,14 @@ class NewRun:
         left_out: what no choice of --trainable could train in its model, with the reasons.
         basis: file of its basis; None: random ones.
         found: what the basis is, where it was made now.
+        tried: what some steps of the run did on held-back examples; the last one's rate is the run's.
     """
 
     signed: SignedManifest
     left_out: Mapping[str, str]
     basis: Path | None = None
     found: FoundBasis | None = None
+    tried: tuple[RateTrial, ...] = ()
 
     @property
     def record_bytes(self) -> int:
@@ -93,11 +96,15 @@ class NewRun:
         return EnvelopeCodec(self.signed.manifest).record_bytes
 
 
-def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_out: Path | None = None) -> NewRun:
+def make_run(
+    options: RunOptions, key_path: Path, *, default_name: str, basis_out: Path | None = None, is_tried: bool = False
+) -> NewRun:
     """Sign a new run with the key in ``key_path``, which is made when it is missing.
 
-    ``basis_out``: where a basis is written that is made for the run, unless the owner has chosen (`RunOptions`). None:
-    none is made.
+    Args:
+        basis_out: where a basis is written that is made for the run, unless the owner has chosen (`RunOptions`). None:
+            none is made.
+        is_tried: where a basis is made, try some steps of the run, as far as there are data for that.
 
     Raises:
         OperatorError: what is wrong with the options is told before a basis is made.
@@ -128,13 +135,16 @@ def make_run(options: RunOptions, key_path: Path, *, default_name: str, basis_ou
         return build_manifest(draft, None if options.settings is None else read_toml(options.settings))
 
     manifest, found = manifest_of(options), None
+    tried: tuple[RateTrial, ...] = ()
     if basis_out is not None and _makes_basis(options):
-        options, found = _made_basis(options, described, basis_out)
+        suited, found = _made_basis(options, described, basis_out)
+        tried = _tried(options, suited, described, found, manifest_of) if is_tried else ()
+        options = _at(suited, tried[-1].rate) if tried else suited
         manifest = manifest_of(options)
     if options.basis is not None:
         read_bases(manifest, options.basis)  # made for these tensors?
     signed = sign_manifest(manifest, signer)
-    return NewRun(signed=signed, left_out=described.left_out, basis=options.basis, found=found)
+    return NewRun(signed=signed, left_out=described.left_out, basis=options.basis, found=found, tried=tried)
 
 
 def _makes_basis(options: RunOptions) -> bool:
@@ -162,6 +172,31 @@ def _made_basis(options: RunOptions, described: RunModel, out: Path) -> tuple[Ru
         epsilon_exp=found.epsilon_exp if method.epsilon_exp is None else method.epsilon_exp,
     )
     return replace(options, basis=out, method=suited), found
+
+
+def _tried(
+    given: RunOptions,
+    suited: RunOptions,
+    described: RunModel,
+    found: FoundBasis,
+    manifest_of: Callable[[RunOptions], Manifest],
+) -> tuple[RateTrial, ...]:
+    """Some steps of the run at the rate that suits it and, where that one hurts and the owner gave none, at half."""
+    from sfnode.training.calibration import try_described  # imports torch
+
+    rate = suited.method.learning_rate
+    assert rate is not None, "the sources that a new run's basis comes from suggest one"
+    rates = (rate,) if given.method.learning_rate is not None else (rate, rate * _LOWER)
+
+    def bases_at(rate: float) -> Bases:
+        return read_bases(manifest_of(_at(suited, rate)), suited.basis)
+
+    with counting("trying some steps of the run", "forward passes") as tell:
+        return try_described(described, found.rows, bases_at, rates, tell)
+
+
+def _at(options: RunOptions, rate: float) -> RunOptions:
+    return replace(options, method=replace(options.method, learning_rate=rate))
 
 
 def new_model(reference: str, revision: str | None) -> ModelFolder:
@@ -208,3 +243,38 @@ def describe_start(found: FoundBasis) -> list[str]:
         text = f"{start.accuracy:.0%} of held-back examples right before any training"
         text += f"; the model alone {model.accuracy:.0%}"
     return [f"start    {text}", rows]
+
+
+def describe_expectation(found: FoundBasis, tried: Sequence[RateTrial]) -> list[str]:
+    """What some steps of the run did on held-back examples, in lines as those of `describe_start`; none if untried."""
+    if not tried:
+        return []
+    chosen = tried[-1]
+    before, after, steps = _first(chosen.before), _second(chosen.after), f"{chosen.step_rows:,}"
+    if found.start is None:
+        text = f"{before} at the model as it is, {after} after {steps} forward rows"
+    else:
+        text = f"{before} after {found.rows:,} forward rows (the start), {after} after {steps} more"
+    error = f"{chosen.error:.2g}" if chosen.after.accuracy is None else f"{100 * chosen.error:.1f} points"
+    text += f"; measured on {chosen.change.examples} held-back examples (standard error {error})"
+    return [f"expects  {text}", *_said_of_rate(tried)]
+
+
+def _first(judged: Judged) -> str:
+    return f"loss {judged.loss:.2f}" if judged.accuracy is None else f"{judged.accuracy:.0%} right"
+
+
+def _second(judged: Judged) -> str:
+    return f"{judged.loss:.2f}" if judged.accuracy is None else f"{judged.accuracy:.0%}"
+
+
+def _said_of_rate(tried: Sequence[RateTrial]) -> list[str]:
+    """Nothing where the first rate does."""
+    rise, (first, last) = "raised the loss by more than twice its standard error", (tried[0], tried[-1])
+    if not first.hurts:
+        return []
+    if not last.hurts:
+        return [f"rate     {last.rate:.2g}, for {first.rate:.2g} {rise} in these steps"]
+    if len(tried) == 1:
+        return [f"rate     {last.rate:.2g}, as given, {rise} in these steps: a lower --learning-rate may not"]
+    return [f"rate     {last.rate:.2g}, the lowest of those tried, which all {rise}: the run may not learn"]

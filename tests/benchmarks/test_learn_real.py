@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 
 from benchmarks.learn import __main__ as command
 from benchmarks.learn import plain, recipes
+from benchmarks.learn.curvature import described, measure
 from benchmarks.learn.curves import Job, play
 from benchmarks.learn.designs import Design, captured
 from benchmarks.learn.noise import measure_noise
@@ -315,6 +316,32 @@ def test_designs__noisy_examples__more_of_them_help_common_ones_do_not() -> None
     noisy = torch.randn(256, 4, generator=torch.Generator().manual_seed(1)) + 0.5
     own, common = (captured(noisy, Design(directions=8, examples=2, is_common=common)) for common in (False, True))
     assert own > 1.5 * common
+
+
+def test_curvature__losses_on_a_parabola__its_slope_curvature_and_best_length() -> None:
+    """Two examples a direction, of which one has a slope: half of the slope's square is the other's silence."""
+    slope_MDE = torch.tensor([[[0.4, 0.0], [0.0, 0.4]], [[-0.4, 0.0], [0.0, -0.4]]], dtype=torch.float64)
+    noiseless = torch.full_like(slope_MDE, 0.2)
+
+    def of(slope_MDE: Tensor) -> Tensor:
+        return torch.stack([1 + slope_MDE + 0.05, 1 - slope_MDE + 0.05, torch.ones_like(slope_MDE)], dim=1)
+
+    exact, noisy = (described("here", of(each), message_length=0.5) for each in (noiseless, slope_MDE))
+    assert (exact.slope, exact.curvature, exact.signal) == pytest.approx((0.2, 0.1, 1.0))
+    assert (exact.spread, exact.rows_to_know, exact.below_zero) == pytest.approx((0, 0, 0))
+    assert exact.own_length == pytest.approx(4) and exact.best_length == pytest.approx(4)  # 0.2 / 0.1 in halves
+    assert (noisy.slope, noisy.signal, noisy.best_length) == pytest.approx((0.2, 0.0, 0.0))
+    assert noisy.own_length == pytest.approx(4)
+
+
+def test_curvature__embedded_model__slopes_and_curvatures_of_its_losses(task: Task, folders: Folders) -> None:
+    recipe = replace(NETWORK, rank=1, calibration_rows=64, directions=2)
+    alone, started = measure(folders, EXACT, task, 4, recipe)
+    assert [alone.state, started.state] == ["the model alone", "the start"]
+    for each in (alone, started):
+        assert each.slope > 0 and each.error > 0 and each.rows_to_know > 0 and each.own_length > 0
+        assert 0 <= each.below_zero <= 1
+    assert alone.slope != started.slope
 
 
 def test_pool__packed_training_file__holds_no_row_of_the_others(tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from protocol.subspace import Basis
-from sfnode.cli.new_run import describe_start
+from protocol.subspace import Basis, Start
+from sfnode.cli.new_run import describe_expectation, describe_start
 from sfnode.demo import data_file
 from sfnode.storage import decode_run_file, read_bases
-from sfnode.training.calibration import FoundBasis, Judged
+from sfnode.training import calibration
+from sfnode.training.calibration import FoundBasis, Judged, RateTrial, RenewalTrial
 from sfnode.training.model import loading
 from sfnode.training.task import PromptEncoder
 from tests.support.cli_calls import call
@@ -82,6 +83,104 @@ def test_describe_start__completions__their_loss() -> None:
 def test_describe_start__not_judged__the_rows_alone() -> None:
     (rows,) = describe_start(FoundBasis(bases=BASES, rows=2_880))
     assert "2,880 forward rows" in rows
+
+
+STARTED = FoundBasis(bases=BASES, rows=950, start=Start(exp=0, products=(None,)))
+
+
+def trial(
+    rate: float = 0.004, *, after: float = 0.4, accuracies: tuple[float, float] | None = (0.81, 0.823)
+) -> RateTrial:
+    """Of 200 examples held back; the loss was 0.5 before, and a rise above 0.52 is no chance."""
+    before, last = (None, None) if accuracies is None else accuracies
+    return RateTrial(
+        rate=rate,
+        before=Judged(loss=0.5, accuracy=before),
+        after=Judged(loss=after, accuracy=last),
+        error=0.0268,
+        step_rows=256,
+        change=RenewalTrial(loss_before=0.5, loss_after=after, error=0.01, examples=200, authors=1, rows=656),
+    )
+
+
+def test_describe_expectation__a_start__what_it_has_and_what_some_steps_add() -> None:
+    assert describe_expectation(STARTED, (trial(),)) == [
+        "expects  81% right after 950 forward rows (the start), 82% after 256 more; measured on 200 held-back examples "
+        "(standard error 2.7 points)"
+    ]
+
+
+def test_describe_expectation__no_start__what_the_steps_bring() -> None:
+    (line,) = describe_expectation(FoundBasis(bases=BASES, rows=950), (trial(),))
+    assert line.startswith("expects  81% right at the model as it is, 82% after 256 forward rows; measured on 200 ")
+
+
+def test_describe_expectation__texts__losses() -> None:
+    (line,) = describe_expectation(STARTED, (trial(accuracies=None),))
+    assert line == (
+        "expects  loss 0.50 after 950 forward rows (the start), 0.40 after 256 more; measured on 200 held-back "
+        "examples (standard error 0.027)"
+    )
+
+
+def test_describe_expectation__rates_that_raise_the_loss__says_which_the_run_has() -> None:
+    wild, still_wild = trial(after=0.6), trial(0.002, after=0.6)
+    expected = {
+        (trial(),): None,
+        (wild, trial(0.002)): "rate     0.002, for 0.004 raised the loss by more than twice its standard error in",
+        (wild, still_wild): "rate     0.002, the lowest of those tried, which all raised the loss by more than twice",
+        (wild,): "rate     0.004, as given, raised the loss by more than twice its standard error in these steps: a",
+    }
+    for tried, said in expected.items():
+        _, *rate = describe_expectation(STARTED, tried)
+        assert [line[: len(said or "")] for line in rate] == ([] if said is None else [said])
+
+
+def test_init__enough_data__says_what_to_expect_measured_on_examples_held_back(tmp_path: Path) -> None:
+    outcome = call("init", *DEMO, "--out", tmp_path / "a.run")
+    assert (
+        "expects  100% right after 950 forward rows (the start), 100% after 256 more; measured on 200" in outcome.stdout
+    )
+
+
+def test_init__rate_given_that_hurts__is_kept_and_said_to(tmp_path: Path) -> None:
+    outcome = call("init", *DEMO, "--learning-rate", 1, "--out", tmp_path / "a.run", "--json")
+    expected = json.loads(outcome.stdout)["expected"]
+    assert expected["raises_loss"] and expected["after"]["loss"] > expected["start"]["loss"] + 0.1
+    assert expected["learning_rates_tried"] == [expected["learning_rate"]] == [1.0]
+    assert (expected["rows"], expected["held_back_examples"]) == (256, 200)
+    assert rate_of(tmp_path / "a.run") == pytest.approx(1.0, rel=0.05)
+
+
+def test_init__suggested_rate_hurts__the_run_has_the_one_that_was_tried_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+
+    def tried(_described: object, _rows: int, _bases_at: object, rates: tuple[float, ...], _tell: object) -> object:
+        asked.extend(rates)
+        return tuple(trial(rate, after=0.6) for rate in rates)
+
+    monkeypatch.setattr(calibration, "try_described", tried)
+    outcome = call("init", *DEMO, "--out", tmp_path / "a.run")
+    first, second = asked
+    assert first == 2 * second and f"rate     {second:.2g}, the lowest of those tried" in outcome.stdout
+    assert rate_of(tmp_path / "a.run") == pytest.approx(second, rel=0.05)
+
+
+def rate_of(run: Path) -> float:
+    """The first step's, as --learning-rate takes it: 32 / rms g, and the mean over the directions."""
+    manifest = decode_run_file(run).manifest
+    return 2.0**manifest.method.alpha_exp * manifest.weight(0) * 32 * manifest.method.directions
+
+
+@pytest.mark.parametrize("options", [(), ("--plain",)])
+def test_init__few_data_or_plain__nothing_is_tried(options: tuple[str, ...], tmp_path: Path) -> None:
+    lines = data_file(split="train").read_text("utf-8").splitlines()[:40]
+    (tmp_path / "some.jsonl").write_text("\n".join(lines), "utf-8")
+    given = ("init", *DEMO, "--data", tmp_path / "some.jsonl", *options)
+    assert json.loads(call(*given, "--out", tmp_path / "a.run", "--json").stdout)["expected"] is None
+    assert "expects" not in call(*given, "--out", tmp_path / "b.run").stdout
 
 
 @pytest.mark.parametrize("options", [(), ("--plain",)])

@@ -6,13 +6,22 @@ also find a start. Whoever reads the file learns something of the examples behin
 digest and no other node depends on how it was made, so floats and libraries may do here what they like.
 """
 
+from sfnode.training.calibration.expectation import RateTrial
 from sfnode.training.calibration.found_basis import FoundBasis, Judged
 from sfnode.training.calibration.renewal_trial import RenewalTrial, TrialPlan
-from sfnode.training.calibration.sources import Renewal, basis_of, calibrate, calibrate_described, recalibrate
+from sfnode.training.calibration.sources import (
+    Renewal,
+    basis_of,
+    calibrate,
+    calibrate_described,
+    recalibrate,
+    try_described,
+)
 
 __all__ = [
     "FoundBasis",
     "Judged",
+    "RateTrial",
     "Renewal",
     "RenewalTrial",
     "TrialPlan",
@@ -20,4 +29,5 @@ __all__ = [
     "calibrate",
     "calibrate_described",
     "recalibrate",
+    "try_described",
 ]

@@ -93,11 +93,7 @@ def try_renewal(
     session = Estimator(shared, fresh, replace(data, examples=others, evaluation_examples=held))
     before, rows = session.evaluation_losses(), 2 * len(held)
     state = Coefficients(manifest)
-    for step in plan.steps(manifest):
-        messages = [made for signer in plan.signers if (made := _message(session, signer, step))]
-        rows += sum(estimate.rows for estimate, _ in messages)
-        state.add(envelope for _, envelope in messages)
-        session.set_coefficients(plan.epoch, state.flat(plan.epoch))
+    rows += take_steps(session, state, plan.signers, plan.steps(manifest))
     after = session.evaluation_losses()
     return RenewalTrial(
         loss_before=float(before.mean()),
@@ -107,6 +103,18 @@ def try_renewal(
         authors=len(plan.signers),
         rows=rows,
     )
+
+
+def take_steps(session: Estimator, state: Coefficients, signers: Sequence[Signer], steps: range) -> int:
+    """Add the signers' messages of ``steps``, all of one epoch, to ``state``; the forward rows that they took."""
+    rows = 0
+    for step in steps:
+        messages = [made for signer in signers if (made := _message(session, signer, step))]
+        rows += sum(estimate.rows for estimate, _ in messages)
+        state.add(envelope for _, envelope in messages)
+        epoch = step // session.manifest.method.epoch_steps
+        session.set_coefficients(epoch, state.flat(epoch))
+    return rows
 
 
 def _message(session: Estimator, signer: Signer, step: int) -> tuple[Estimate, Envelope] | None:

@@ -20,6 +20,7 @@ from protocol.state import Coefficients
 from protocol.subspace import Bases, Basis
 from sfnode.model_files import ModelFolder
 from sfnode.storage import UNIT_EXP, locate
+from sfnode.training.calibration.expectation import HELD_MIN, RateTrial, rows_of, set_apart, try_rates
 from sfnode.training.calibration.forward import LABELS_MAX, forward_basis, held_rows
 from sfnode.training.calibration.found_basis import FoundBasis
 from sfnode.training.calibration.gradient import gradient_basis
@@ -91,6 +92,25 @@ def calibrate_described(described: RunModel, tell: Tell = _untold) -> FoundBasis
     module.to(choose_device(DeviceOptions().device))
     shared, options = SharedModel(described.model), CalibrationOptions(data="")
     return basis_of(shared, described.tensors, described.data, options, None, tell)
+
+
+def try_described(
+    described: RunModel,
+    calibration_rows: int,
+    bases_at: Callable[[float], Bases],
+    rates: Sequence[float],
+    tell: Tell = _untold,
+) -> tuple[RateTrial, ...]:
+    """What the first steps of a new run do (`try_rates`), after `calibrate_described` and on examples it has not used.
+
+    None are tried where there are too few such examples. ``calibration_rows``: what it took; ``tell``: as `basis_of`.
+    """
+    shared, data = SharedModel(described.model), described.data
+    data = set_apart(data, _chosen(_source(shared, described.tensors, data), data, None))
+    if len(data.evaluation_examples) < HELD_MIN:
+        return ()
+    with _counted(shared, rows_of(bases_at(rates[0]).manifest, data, calibration_rows), tell):
+        return try_rates(shared, bases_at, rates, data, calibration_rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

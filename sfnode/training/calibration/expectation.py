@@ -1,0 +1,162 @@
+"""What a new run may expect: its first steps from its start, by an author made up for this, on examples held back.
+
+Neither the calibration nor the author has seen these examples, so what they show is what a volunteer will see.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from protocol.crypto import Signer
+from protocol.run import Manifest
+from protocol.state import Coefficients
+from protocol.subspace import Bases
+from sfnode.training.calibration.found_basis import Judged
+from sfnode.training.calibration.renewal_trial import RenewalTrial, take_steps
+from sfnode.training.estimator import EVALUATION_TOKENS, Estimator
+from sfnode.training.model import closed_weights
+from sfnode.training.shared_model import SharedModel
+from sfnode.training.task import Example, TaskData, batch_of, chunks_of
+
+HELD_MIN: Final = 32  # examples: fewer say next to nothing
+_HELD_MAX: Final = 200  # a standard error of three points
+_STEPS_MAX: Final = 8
+_SHARE: Final = 3  # the steps take at most one of so many rows of the calibration
+_AUTHOR: Final = Signer(bytes([1]) * 32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateTrial:
+    """Some steps of one author at one learning rate, from the run's start.
+
+    Attributes:
+        rate: as `sfnode init --learning-rate` takes it.
+        before, after: on the examples held back.
+        error: standard error of the accuracy after the steps; of the loss where there is no accuracy.
+        step_rows: forward rows of the steps.
+        change: of the loss, example by example.
+    """
+
+    rate: float
+    before: Judged
+    after: Judged
+    error: float
+    step_rows: int
+    change: RenewalTrial
+
+    @property
+    def hurts(self) -> bool:
+        """Whether the steps raised the loss by more than its noise."""
+        return self.change.hurts
+
+
+def set_apart(data: TaskData, used: Sequence[Example]) -> TaskData:
+    """Up to 200 examples that are not ``used`` as evaluation examples; all others are the author's, as in a run."""
+    seen = frozenset(used)
+    unused = [example for example in data.examples if example not in seen]
+    count = min(_HELD_MAX, len(unused))
+    held = tuple(unused[number * len(unused) // count] for number in range(count))
+    is_held = frozenset(held)
+    others = tuple(example for example in data.examples if example not in is_held)
+    return replace(data, examples=others, evaluation_examples=held)
+
+
+def steps_of(manifest: Manifest, data: TaskData, calibration_rows: int) -> range:
+    """The first steps of rounds, one at least, within their share of the calibration's rows and the first epoch."""
+    method = manifest.method
+    rounds = max(1, math.floor(calibration_rows / _SHARE / _round_rows(manifest, data)))
+    last = min(_STEPS_MAX, method.epoch_steps, manifest.steps, rounds * method.local_steps)
+    return range(0, last, method.local_steps)
+
+
+def rows_of(manifest: Manifest, data: TaskData, calibration_rows: int) -> int:
+    """About how many forward passes of a row one rate takes."""
+    steps = len(steps_of(manifest, data, calibration_rows)) * _round_rows(manifest, data)
+    return round(steps) + 2 * _rows(data.evaluation_examples)
+
+
+def _round_rows(manifest: Manifest, data: TaskData) -> float:
+    return 2 * manifest.task.batch_rows * manifest.method.local_steps * _rows(data.examples) / len(data.examples)
+
+
+def _rows(examples: Sequence[Example]) -> int:
+    return sum(example.rows for example in examples)
+
+
+def try_rates(
+    shared: SharedModel,
+    bases_at: Callable[[float], Bases],
+    rates: Sequence[float],
+    data: TaskData,
+    calibration_rows: int,
+) -> tuple[RateTrial, ...]:
+    """Try one of ``rates`` after the other, until one does not hurt; more at once would cost as much again.
+
+    Args:
+        bases_at: of the run with this learning rate.
+        rates: from the one to prefer downwards.
+        data: as `set_apart` makes it.
+    """
+    before, tried = None, list[RateTrial]()
+    for rate in rates:
+        bases = bases_at(rate)
+        session, state = Estimator(shared, bases, data), Coefficients(bases.manifest)
+        before = before or _judge(shared, bases, state, data)
+        rows = take_steps(session, state, [_AUTHOR], steps_of(bases.manifest, data, calibration_rows))
+        tried.append(_compared(rate, before, _judge(shared, bases, state, data), rows, data))
+        if not tried[-1].hurts:
+            break
+    return tuple(tried)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Scored:
+    """Of each example held back: fp64[N] both."""
+
+    loss: Tensor
+    right: Tensor
+
+
+@torch.inference_mode()
+def _judge(shared: SharedModel, bases: Bases, state: Coefficients, data: TaskData) -> _Scored:
+    switch, epochs = shared.switch, {epoch: state.flat(epoch) for epoch in state.epochs()}
+    with switch.using(closed_weights(bases, epochs, switch.base, switch.placed)):
+        chunks = chunks_of(data.evaluation_examples, EVALUATION_TOKENS)
+        found = [shared.scores(batch_of(data, chunk, 1, shared.device), data.label_tokens) for chunk in chunks]
+    loss_N, right_N = torch.cat([each.loss for each in found]), torch.cat([each.right for each in found])
+    return _Scored(loss=loss_N.double().cpu(), right=right_N.double().cpu())
+
+
+def _compared(rate: float, before: _Scored, after: _Scored, step_rows: int, data: TaskData) -> RateTrial:
+    is_completion = data.evaluation_examples[0].is_completion
+    first, last = (
+        Judged(loss=float(each.loss.mean()), accuracy=None if is_completion else float(each.right.mean()))
+        for each in (before, after)
+    )
+    change = RenewalTrial(
+        loss_before=first.loss,
+        loss_after=last.loss,
+        error=_error(after.loss - before.loss),
+        examples=len(after.loss),
+        authors=1,
+        rows=step_rows + 2 * _rows(data.evaluation_examples),
+    )
+    error = _error(after.loss) if is_completion else _error_of_share(after.right)
+    return RateTrial(rate=rate, before=first, after=last, error=error, step_rows=step_rows, change=change)
+
+
+def _error(values_N: Tensor) -> float:
+    """Standard error of their mean."""
+    return float(values_N.std()) / math.sqrt(len(values_N))
+
+
+def _error_of_share(is_right_N: Tensor) -> float:
+    """The same of noughts and ones, one more of each: where all are right, it is not known to be zero."""
+    share = (float(is_right_N.sum()) + 1) / (len(is_right_N) + 2)
+    return math.sqrt(share * (1 - share) / len(is_right_N))
