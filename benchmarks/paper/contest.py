@@ -50,20 +50,20 @@ _STEPS: Final = 48  # of every method but the one that starts near its end
 _OURS: Final = 16
 
 ENTRIES: Final[Mapping[str, Entry]] = {
-    "DSGD": Entry(rates=(0.01, 0.03, 0.1, 0.3), steps=_STEPS, make=Dsgd),
+    "DSGD": Entry(rates=(0.003, 0.01, 0.03, 0.1), steps=_STEPS, make=Dsgd),
     "ChocoSGD": Entry(rates=(0.003, 0.01, 0.03, 0.1), steps=_STEPS, make=ChocoSgd),
-    "DSGD-LoRA": Entry(rates=(0.03, 0.1, 0.3, 1.0), steps=_STEPS, make=Dsgd, is_lora=True),
-    "ChocoSGD-LoRA": Entry(rates=(0.03, 0.1, 0.3, 1.0), steps=_STEPS, make=ChocoSgd, is_lora=True),
+    "DSGD-LoRA": Entry(rates=(0.1, 0.3, 1.0), steps=_STEPS, make=Dsgd, is_lora=True),
+    "ChocoSGD-LoRA": Entry(rates=(0.1, 0.3, 1.0, 3.0), steps=_STEPS, make=ChocoSgd, is_lora=True),
     "DiLoCo": Entry(
         rates=(1e-4, 3e-4, 1e-3), steps=_STEPS, make=lambda p, start, w, rate: DiLoCo(p, start, len(w), rate)
     ),
     "AdamW, central": Entry(
-        rates=(1e-4, 3e-4, 1e-3, 3e-3), steps=_STEPS, make=lambda p, start, w, rate: Central(p, start, len(w), rate)
+        rates=(3e-4, 1e-3, 3e-3), steps=_STEPS, make=lambda p, start, w, rate: Central(p, start, len(w), rate)
     ),
     "DZSGD": Entry(rates=(3e-4, 1e-3, 3e-3), steps=_STEPS, make=Dzsgd),
-    "DZSGD-LoRA": Entry(rates=(0.03, 0.1, 0.3, 1.0), steps=_STEPS, make=Dzsgd, is_lora=True),
+    "DZSGD-LoRA": Entry(rates=(0.03, 0.1, 0.3), steps=_STEPS, make=Dzsgd, is_lora=True),
     "MeZO, central": Entry(
-        rates=(1e-4, 3e-4, 1e-3), steps=_STEPS, make=lambda p, start, w, rate: CentralMezo(p, start, len(w), rate)
+        rates=(3e-4, 1e-3, 3e-3), steps=_STEPS, make=lambda p, start, w, rate: CentralMezo(p, start, len(w), rate)
     ),
     SEEDFLOOD: Entry(
         rates=(1e-4, 3e-4, 1e-3),
@@ -82,7 +82,7 @@ _REAL_STEPS: Final = 24
 # Of a real model, what two cores bear: a step of sixteen clients' gradients by all weights takes them a minute.
 REAL_ENTRIES: Final[Mapping[str, Entry]] = {
     **{
-        name: replace(ENTRIES[name], rates=(0.03, 0.1, 0.3, 1.0), steps=_REAL_STEPS)
+        name: replace(ENTRIES[name], rates=(0.1, 0.3, 1.0), steps=_REAL_STEPS)
         for name in ("DSGD-LoRA", "ChocoSGD-LoRA")
     },
     "AdamW-LoRA, central": replace(
