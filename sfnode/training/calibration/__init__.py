@@ -7,6 +7,7 @@ digest and no other node depends on how it was made, so floats and libraries may
 """
 
 from sfnode.training.calibration.found_basis import FoundBasis, Judged
+from sfnode.training.calibration.renewal_content import renewal_of
 from sfnode.training.calibration.renewal_trial import RenewalTrial, TrialPlan
 from sfnode.training.calibration.sources import Renewal, basis_of, calibrate, calibrate_described, recalibrate
 
@@ -20,4 +21,5 @@ __all__ = [
     "calibrate",
     "calibrate_described",
     "recalibrate",
+    "renewal_of",
 ]
