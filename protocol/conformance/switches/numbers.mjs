@@ -80,7 +80,7 @@ const SUBSPACE = [
     ["4.5", "the view of another epoch than asked for", "at ?? newestEpoch(epochs)", "newestEpoch(epochs)"],
     ["4.5", "the view of the last epoch, whatever it has", "epochs.filter(([, flat]) => flat.some((each) => each !== 0n))", "epochs"],
     ["4.6", "renewed bases are not used", "[[0, file], ...renewals]", "[[0, file]]"],
-    ["4.6", "a renewed basis from the next epoch on", "from <= epoch", "from < epoch || from === 0"],
+    ["4.6", "a renewed basis from the next epoch on", "findLast(({ from }) => from <=", "findLast(({ from }) => from === 0 || from <"],
   ]),
   ...of("view.mjs", "views.json", [
     ["4.6", "a renewal has no start", "...renewals].map(", "...renewals].slice(0, 1).map("],

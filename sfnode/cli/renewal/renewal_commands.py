@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -177,7 +177,9 @@ class _Followed:
         held = basis_in(self.directory, self.manifest)
         with replayed(self.directory, self.manifest) as replica:
             plan = plan_of(replica)
-            bases = read_bases(self.manifest, held, renewals_for(self.directory, replica))
+            renewals = renewals_for(self.directory, replica)
+            _check_here(replica, {each.from_epoch for each in renewals}, plan.epoch)
+            bases = read_bases(self.manifest, held, renewals)
             reached = replica.coefficients()
         with counting("looking at examples", "forward passes") as tell:
             return recalibrate(calibration, bases, reached, self._folder, plan, tell)
@@ -190,6 +192,14 @@ def _plan(
 
     authors = max(1, len(replica.ledger.authors())) if is_tried else 0
     return TrialPlan(epoch=_first_epoch(replica, from_epoch), authors=authors, offered=offered)
+
+
+def _check_here(replica: Replica, here: Collection[int], first: int) -> None:
+    """The weights of ``first`` have the starts of all renewals before it."""
+    for epoch in replica.ledger.roster.renewals():
+        if epoch < first and epoch not in here:
+            text = "is not here yet, and the new one comes after it"
+            raise OperatorError(f"the basis from epoch {epoch} on {text}: start the node, it fetches the file")
 
 
 def _check(trial: RenewalTrial | None, what: str, otherwise: str = "") -> None:

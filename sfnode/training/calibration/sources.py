@@ -135,9 +135,7 @@ def recalibrate(
     check_model(folder.path, manifest.model)
     data = read_task(load_tokenizer(folder.path), manifest.task, locate(options.data), None)
     shared = SharedModel(_load(folder.path, options.devices))
-    held = {epoch: coefficients.flat(epoch) for epoch in coefficients.epochs()}
-    for name, weight in fold_weights(bases, held, shared.switch.base, plan.epoch - 1).items():
-        shared.switch.base[name].copy_(weight)
+    move_before(shared, bases, coefficients, plan.epoch)
     others, renewed, is_left_out = data, plan.offered, False
     if renewed is None:
         found = basis_of(shared, manifest.tensors, data, options, manifest.method.rank, tell)
@@ -150,6 +148,13 @@ def recalibrate(
     with _counted(shared, plan.rows(manifest), tell):
         trial = try_renewal(shared, manifest, renewed, others, plan)
     return Renewal(content=renewed, trial=trial, is_start_left_out=is_left_out)
+
+
+def move_before(shared: SharedModel, bases: Bases, coefficients: Coefficients, epoch: int) -> None:
+    """Put into the model's own weights all that was learnt, and all that renewals before ``epoch`` add."""
+    held = {each: coefficients.flat(each) for each in coefficients.epochs()}
+    for name, weight in fold_weights(bases, held, shared.switch.base, epoch - 1).items():
+        shared.switch.base[name].copy_(weight)
 
 
 def _load(folder: Path, devices: DeviceOptions) -> PreTrainedModel:
