@@ -21,6 +21,7 @@ from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import Method, ScalarKind
 from protocol.state import Coefficients
 from protocol.subspace import Bases, BasisContent, Published, seed_of
+from sfnode.training.calibration import renewal_of
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import fold_weights
 from sfnode.training.shared_model import SharedModel
@@ -66,20 +67,23 @@ class Clients:
             yield self.rows
 
     def _renew(self, epoch: int) -> None:
-        """The owner publishes a basis from ``epoch`` on: other examples, the weights that the run has reached."""
+        """The owner publishes a basis and a start from ``epoch`` on: other examples, the weights that the run has
+        reached."""
         recipe, shared, manifest = self._recipe, self._shared, self.manifest
         held = {each: self._coefficients.flat(each) for each in self._coefficients.epochs()}
         base = {name: weight.clone() for name, weight in shared.switch.base.items()}
-        for name, weight in fold_weights(self._bases, held, base).items():
+        for name, weight in fold_weights(self._bases, held, base, epoch - 1).items():
             shared.switch.base[name].copy_(weight)
         found = calibrated(recipe, self._data, shared, manifest.tensors, self._seed + epoch * _RENEWALS_APART)
         for name, weight in base.items():
             shared.switch.base[name].copy_(weight)
         assert found is not None, "a random basis is drawn anew in every epoch"
-        self._renewals[epoch] = Published(sha256=f"{epoch:064x}", bases=found.bases)
+        content = renewal_of(manifest, found)
+        self._renewals[epoch] = Published(sha256=f"{epoch:064x}", bases=content.bases, start=content.start)
         self.rows += found.rows
+        start = self._bases.starts(0).get(manifest.method.basis_sha256)
         first = tuple(self._bases.of(0, index) for index in range(len(found.bases)))
-        self._bases = Bases(manifest, BasisContent(bases=first, start=self._bases.start), self._renewals)
+        self._bases = Bases(manifest, BasisContent(bases=first, start=start), self._renewals)
         self._session = Estimator(shared, self._bases, self._data)
         for each, flat in held.items():
             self._session.set_coefficients(each, flat)

@@ -103,6 +103,7 @@ REAL_RECIPES: dict[str, Recipe] = {
     MEZO: Mezo(steps=MEZO_STEPS, tune_steps=100, rates=(3e-7, 1e-6, 3e-6, 1e-5, 3e-5)),
     LORA: BackPropagation(steps=100, tune_steps=100, rates=(3e-4, 1e-3), is_lora=True, lora_targets="all-linear"),
     "forward start": forward(50),
+    "renewed start": replace(forward(50), epoch_steps=20, is_renewed=True),
     "trajectory start": replace(forward(50), basis="trajectory"),
     "short trajectory": replace(forward(50), basis="trajectory", calibration_rows=480),
     "gradient basis": NetworkTrial(steps=100, tune_steps=50, rates=(3e-4, 1e-3), basis="gradient"),

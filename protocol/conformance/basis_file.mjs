@@ -14,10 +14,9 @@ export function basisFileBytes({ method, tensors }) {
   return tensors.reduce((sum, { rows, cols }) => sum + 8 + columns(cols) * (rows + cols), FIRST_BYTES);
 }
 
-/** The manifest as the file of this hash has to be read: a renewal, which has another hash, holds no start. */
+/** The manifest as the file of this hash has to be read, which may be a renewal. */
 export function namedBasis({ method, tensors }, sha256) {
-  const startRank = sha256 === method.basis_sha256 ? method.start_rank : 0;
-  return { method: { ...method, basis_sha256: sha256, start_rank: startRank }, tensors };
+  return { method: { ...method, basis_sha256: sha256 }, tensors };
 }
 
 function isOfRun({ method, tensors }, data) {

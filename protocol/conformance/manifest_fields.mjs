@@ -54,7 +54,7 @@ function object(fields) {
 const file = object({ name: text(1, 256), bytes: integer(0, 2 ** 40), sha256: lowerHex64, pieces: lowerHex64 });
 
 const MANIFEST = object({
-  format: choice(3),
+  format: choice(4),
   name: text(1, 256),
   owner: lowerHex64,
   model: object({

@@ -38,10 +38,9 @@ export class BasisFiles {
     this.#roster = roster;
   }
 
-  /** Whether the basis of an epoch is here. */
+  /** Whether all that the weights of an epoch need is here. */
   isHere(epoch) {
-    const renewal = this.#roster.renewals().findLast(([first]) => first <= epoch);
-    return renewal === undefined || this.#here.has(renewal[1]);
+    return this.#roster.renewals().every(([first, sha256]) => first > epoch || this.#here.has(sha256));
   }
 
   arrived(sha256) {

@@ -107,7 +107,7 @@ function checkScalars(manifest) {
 }
 
 function checkRecordAndLedger(run) {
-  check("1.2 run id", hex(run.runId), "8209e9f85f7556dd402616b43e556714b5aad13722b80b9d34dae1dab83b5bb2");
+  check("1.2 run id", hex(run.runId), "06eb48847ae3deeb80b97c77c1b9e509a0fb6aed9778ba52da7a84c437286469");
   check("6.1", hex(makeRecord(run.runId, Buffer.alloc(32), 7, [-300])), hex(EXAMPLE_RECORD));
   check("6.2", checkRecord(run, EXAMPLE_RECORD).scalars, "-300");
   const [ledger, coefficients] = [new Ledger(run), new Coefficients(run)];
@@ -121,29 +121,29 @@ function checkRecordAndLedger(run) {
   checkVoid(ledger, coefficients);
 }
 
-const EMPTY_STATE = "8b706e6280204823128eeb24eb84bb6f25e512b3b7e063001c09e844625d54c9";
+const EMPTY_STATE = "87a5461e262ab42b54dcfe4621bcb8fc22ceb394fde4ccc9e4b7b5ff0f0fa607";
 
 function checkEmpty(ledger, coefficients) {
   check("7.4 empty", hex(coefficients.digest()), EMPTY_STATE);
-  check("7.5 empty", hex(ledger.root()), "66b6653cc3d5e8344fac5a60c7e7fd3b832191fbabd0da56df699bca8366475b");
+  check("7.5 empty", hex(ledger.root()), "37818cf782aa32ba20cc176c6ae77642fb3cf87c7cc65e0b3ccd6d5905ef9870");
 }
 
 function checkOne(ledger, coefficients) {
   const flat = coefficients.flat(0);
   const nonZero = [...flat.entries()].filter(([, value]) => value !== 0).join(" ");
-  check("7.4 flat", nonZero, "31,-128400 70,128400 75,128400");
-  check("7.4 epoch", hex(epochDigest(flat)), "387796e2cb9195be774577f0922fa56aba5bdacc7307928e42616ba1c47f2861");
-  check("7.4", hex(coefficients.digest()), "58fd1c7577f32afe016a32e66101b67fab601da58e708ac7e97a29f12ce7bfb7");
-  check("7.5 payload", hex(payloadHash(EXAMPLE_RECORD.subarray(0, 46))), "cb620052b3e4d659");
-  check("7.5 bucket", hex(ledger.buckets(0)[0][1]), "01a00608e3964faa05df55ebfe5a5647");
-  check("7.5 shard", hex(ledger.shards(0)[0][1]), "122acb2ea9a6f23218dd99526f95eed7");
-  check("7.5 span", hex(ledger.spans()[0][1]), "9f1c46f9d8dbdfc09243fb02d24b2c62");
-  check("7.5 root", hex(ledger.root()), "608bc2662b97641c215bde5a3b328c9216b582afb7f73ef23636cca5dd24b694");
+  check("7.4 flat", nonZero, "8,-128400 66,-128400 98,-128400");
+  check("7.4 epoch", hex(epochDigest(flat)), "921198d459e7d4449ff6a3c0c124fc980f057133ad3124203a164f73072b5c03");
+  check("7.4", hex(coefficients.digest()), "c394b7ffecb9ac039c6b79ad0c8400f9af6a535856496d7148db11e990a00c9f");
+  check("7.5 payload", hex(payloadHash(EXAMPLE_RECORD.subarray(0, 46))), "afffae6073f51a63");
+  check("7.5 bucket", hex(ledger.buckets(0)[0][1]), "7656bc48bd2201cbb7684bdfea609a9e");
+  check("7.5 shard", hex(ledger.shards(0)[0][1]), "8d063471365bdd77352bb355ecbd53df");
+  check("7.5 span", hex(ledger.spans()[0][1]), "c9495f51ffc96eb35f8de6577a90ff09");
+  check("7.5 root", hex(ledger.root()), "aec8a4b6cd1abaf3b0573ee01a5d069f2dbd4037812c1c7a3cde937c4b131262");
 }
 
 function checkVoid(ledger, coefficients) {
   check("7.5 void bucket", hex(ledger.buckets(0)[0][1]), "8c80b05cbd8041603da4e8e7a0b0be05");
-  check("7.5 void root", hex(ledger.root()), "e90e64d72ce400bb0c50e4797bc197ef5e0bf5110723f86ef93a6c4fc19bf1c0");
+  check("7.5 void root", hex(ledger.root()), "596aadc19de19fd9a90378bfa28acadc91cc6a095bf79757b1e5a450bd95999b");
   check("7.5 void state", hex(coefficients.digest()), EMPTY_STATE);
 }
 
@@ -154,7 +154,7 @@ function checkStatements(run) {
   check("7.7", ledger.state(EXAMPLE_STATEMENT, coefficients).verdict, "counts");
   check("7.7 state", hex(coefficients.digest()), EMPTY_STATE);
   check("7.7 digest", hex(ledger.roster.digest()), "9d4940a37bfca8a308bd96dbf2f3aef2");
-  check("7.7 root", hex(ledger.root()), "aabb5bbf4e19a2478726fb757ebebe02b769ebd729db3a4e22590dab652ba333");
+  check("7.7 root", hex(ledger.root()), "d8548d1a96f9d8f865f19942f4422c28d8d31d750e94bff1fe85bfce0d3eaae4");
   check("7.7 record", addTo(ledger, coefficients, EXAMPLE_RECORD).reason, "EXCLUDED");
 }
 

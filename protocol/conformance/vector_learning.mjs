@@ -8,11 +8,11 @@ import { basesOf, view } from "./view.mjs";
 const TOLERANCE = 1e-9; // relative: exp and log differ in their last bits
 
 export const VIEWS = {
-  view({ manifest, base, epochs, basis, renewals }, file) {
+  view({ manifest, base, epochs, at, basis, renewals }, file) {
     const run = runNamed(file, manifest);
     const bases = basesOf(run, fromHex(basis), renewals.map(([from, data]) => [from, fromHex(data)]));
     const held = epochs.map(([epoch, flat]) => [epoch, flat.map(BigInt)]);
-    return { tensors: view(run, bases, base, held) };
+    return { tensors: view(run, bases, base, held, at) };
   },
 };
 

@@ -5,33 +5,42 @@ import { namedBasis, readBasisFile } from "./basis_file.mjs";
 import { randomBasis, scaleExponent } from "./subspace.mjs";
 
 /**
- * The bases of a run: of: (epoch, p) -> {u, v}; start: as `readBasisFile` gives it.
- * file, renewals ([first epoch, bytes]): where it is published.
+ * The bases of a run: of: (epoch, p) -> {u, v}; starts: epoch -> a list, each as `readBasisFile` gives it.
+ * file, renewals ([first epoch, bytes], ascending): where it is published.
  */
 export function basesOf({ manifest, runId }, file, renewals) {
   const { method, tensors } = manifest;
   if (method.basis === "random") {
-    return { of: (epoch, p) => randomBasis(runId, epoch, p, { ...tensors[p], rank: method.rank }), start: null };
+    return { of: (epoch, p) => randomBasis(runId, epoch, p, { ...tensors[p], rank: method.rank }), starts: () => [] };
   }
   const published = [[0, file], ...renewals].map(([from, data]) => {
-    const named = namedBasis(manifest, createHash("sha256").update(data).digest("hex"));
-    return { from, ...readBasisFile(named, data) };
+    const sha256 = createHash("sha256").update(data).digest("hex");
+    return { from, sha256, ...readBasisFile(namedBasis(manifest, sha256), data) };
   });
-  return { of: (epoch, p) => published.findLast(({ from }) => from <= epoch).bases[p], start: published[0].start };
+  const isFirst = ({ sha256 }, index) => published.findIndex((each) => each.sha256 === sha256) === index;
+  const started = method.start_rank === 0 ? [] : published.filter(isFirst);
+  return {
+    of: (epoch, p) => published.findLast(({ from }) => from <= epoch).bases[p],
+    starts: (epoch) => started.filter(({ from }) => from <= epoch).map(({ start }) => start),
+  };
 }
 
-/** {scale_exp, entries} of every tensor: W_p = 2^scale_exp x entries. base: W0; epochs: [epoch, flat as BigInt]. */
-export function view({ manifest }, bases, base, epochs) {
+/**
+ * {scale_exp, entries} of every tensor: W_p = 2^scale_exp x entries. base: W0; epochs: [epoch, flat as BigInt].
+ * at: the epoch whose starts are in it; null: the last one with a coefficient.
+ */
+export function view({ manifest }, bases, base, epochs, at) {
   const { method, tensors } = manifest;
+  const starts = bases.starts(at ?? newestEpoch(epochs));
   let offset = 0;
   return tensors.map(({ kind, rows, cols }, p) => {
     const size = kind === "matrix" ? method.rank ** 2 : method.rank;
     const place = [offset, (offset += size)];
     const exponent = method.alpha_exp + scaleExponent(method, kind);
     const scaled = [base[p]].flat(2).map((weight) => BigInt(weight) << BigInt(-exponent));
-    if (bases.start && kind === "matrix") {
-      const shift = BigInt(bases.start.exp - 2 * method.basis_unit_exp - exponent);
-      const moved = product(bases.start.products[p], unitCore(method.start_rank), { rank: method.start_rank, rows, cols });
+    for (const start of kind === "matrix" ? starts : []) {
+      const shift = BigInt(start.exp - 2 * method.basis_unit_exp - exponent);
+      const moved = product(start.products[p], unitCore(method.start_rank), { rank: method.start_rank, rows, cols });
       moved.forEach((entry, index) => (scaled[index] += entry << shift));
     }
     for (const [epoch, flat] of epochs) {
@@ -41,6 +50,10 @@ export function view({ manifest }, bases, base, epochs) {
     const entries = scaled.map(Number);
     return { scale_exp: exponent, entries: kind === "vector" ? entries : inRows(entries, cols) };
   });
+}
+
+function newestEpoch(epochs) {
+  return Math.max(0, ...epochs.filter(([, flat]) => flat.some((each) => each !== 0n)).map(([epoch]) => epoch));
 }
 
 /** Ones on the diagonal: U I V^T = U V^T. */

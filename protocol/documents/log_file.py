@@ -241,7 +241,7 @@ class _Loader:
         manifest, found = replica.manifest, {}
         for sha256 in replica.renewals_needed():
             parts, start = bytearray(), block.start
-            total = basis_bytes(manifest, sha256)
+            total = basis_bytes(manifest)
             while len(parts) < total:
                 # [REJECT] SPEC 9.4.2: every basis in whose epochs something is held, whole
                 if block.kind != RENEWED:

@@ -109,10 +109,6 @@ class Roster:
         listed = [self._held[key][0] for key in keys[bisect_left(keys, bytes([StatementKind.RENEW])) :]]
         return {statement.from_epoch: statement.sha256 for statement in listed}
 
-    def renewal_in(self, epoch: int) -> str | None:
-        """SHA-256 of the renewed basis of an epoch; None where none was renewed."""
-        return next((sha256 for start, sha256 in reversed(self.renewals().items()) if start <= epoch), None)
-
     # --- the set ------------------------------------------------------------------------------------------
 
     def held(self, key: bytes) -> tuple[Statement, ...]:

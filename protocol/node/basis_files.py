@@ -20,8 +20,8 @@ class BasisFiles:
         self._fetches = Fetches(_RETRY_MS)
 
     def is_here(self, epoch: int) -> bool:
-        """Whether the basis of ``epoch`` is here; the one that the manifest names always is."""
-        return self._roster.renewal_in(epoch) in {None, *self.here}
+        """Whether all that the weights of ``epoch`` need is here; the basis that the manifest names always is."""
+        return all(sha256 in self.here for first, sha256 in self._roster.renewals().items() if first <= epoch)
 
     def arrived(self, sha256: str) -> None:
         """The basis is complete on the disk."""

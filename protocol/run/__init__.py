@@ -12,7 +12,6 @@ from protocol.run.manifest import (
     coefficient_count,
     decode_run_untrusted,
     sign_manifest,
-    start_rank_of,
 )
 from protocol.run.method import BasisKind, CoreKind, Method, ScalarKind, Schedule, ScheduleKind
 from protocol.run.model import (
@@ -51,7 +50,6 @@ __all__ = [
     "TensorKind",
     "TensorSpec",
     "basis_bytes",
-    "start_rank_of",
     "checked",
     "coefficient_count",
     "decode_run_untrusted",

@@ -21,7 +21,7 @@ from protocol.run.model import ModelSpec, broken_model_rules
 from protocol.run.task import TaskSpec, broken_task_rules
 from protocol.schema import Bound, Hex32, Malformed, Name, from_plain_untrusted, is_hex, to_plain
 
-FORMAT = 3
+FORMAT = 4
 
 
 class TensorKind(StrEnum):
@@ -232,14 +232,8 @@ def coefficient_max(manifest: Manifest) -> int:
     return manifest.authors_max * steps * manifest.method.scalar_mass_max * weight
 
 
-def basis_bytes(manifest: Manifest, sha256: str | None = None) -> int:
-    """Length of the run's published basis with this hash, None for the manifest's (SPEC 4.6): magic, four numbers, two
-    per tensor, int8 entries."""
-    rank, start_rank = manifest.method.rank, start_rank_of(manifest, sha256)
-    columns = {TensorKind.MATRIX: rank + start_rank, TensorKind.VECTOR: rank}
+def basis_bytes(manifest: Manifest) -> int:
+    """Length of each of the run's published bases (SPEC 4.6): magic, four numbers, two per tensor, int8 entries."""
+    rank = manifest.method.rank
+    columns = {TensorKind.MATRIX: rank + manifest.method.start_rank, TensorKind.VECTOR: rank}
     return 32 + sum(8 + columns[tensor.kind] * (tensor.rows + tensor.cols) for tensor in manifest.tensors)
-
-
-def start_rank_of(manifest: Manifest, sha256: str | None) -> int:
-    """The rank of the start in the run's published basis with this hash: a renewal has none."""
-    return manifest.method.start_rank if sha256 in (None, manifest.method.basis_sha256) else 0

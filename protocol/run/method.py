@@ -49,7 +49,7 @@ class Method:
         basis, basis_sha256: the subspace's source; the hash only for a published one.
         basis_unit_exp: entries of the basis are multiples of 2^-basis_unit_exp; 0 for a random one.
         basis_max: largest |entry|, in those multiples; 1 for a random one.
-        start_rank: of the product from which the weights start, which a published basis may hold; 0: from W0 itself.
+        start_rank: of the product that each published basis adds to the weights; 0: none does.
         core, scalar: see the enums.
         epsilon_exp: epsilon = 2^epsilon_exp, width of the finite difference to one side.
         sides: 2: central differences; 1: forward differences from one pass without perturbation.

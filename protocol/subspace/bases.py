@@ -22,10 +22,11 @@ class Published:
 
     sha256: str
     bases: Sequence[Basis]
+    start: Start | None = None
 
 
 class Bases:
-    """The basis of every tensor in every epoch of one run, and the start.
+    """The basis of every tensor in every epoch of one run, and the starts.
 
     Args:
         manifest: of the run.
@@ -42,12 +43,15 @@ class Bases:
         assert (published is not None) == (manifest.method.basis is BasisKind.PUBLISHED)
         self.manifest = manifest
         self._published: dict[int, Published] = {}
-        self.start: Start | None = None
         if published is not None:
-            first = Published(sha256=manifest.method.basis_sha256, bases=published.bases)
+            first = Published(sha256=manifest.method.basis_sha256, bases=published.bases, start=published.start)
             self._published = {0: first, **(renewals or {})}
-            self.start = published.start
-        self._starts = sorted(self._published)
+        self._firsts = sorted(self._published)
+        self._starts: dict[str, tuple[int, Start]] = {}  # by file: from which epoch on, ascending
+        for epoch in self._firsts:
+            found = self._published[epoch]
+            if found.start is not None and found.start.moves_any:
+                self._starts.setdefault(found.sha256, (epoch, found.start))
 
     def name(self, epoch: int) -> str:
         """The name of an epoch's basis: epochs of one name have the same basis, and their coefficients add up."""
@@ -62,6 +66,13 @@ class Bases:
         tensor = self.manifest.tensors[tensor_index]
         return basis(self.manifest.run_id, epoch, tensor_index, tensor, self.manifest.method.rank)
 
+    def starts(self, epoch: int) -> dict[str, Start]:
+        """What is added to the weights in ``epoch``, by the SHA-256 of its file, in the order of their first epochs.
+
+        A file counts once, however often the owner names it. One that adds nothing is left out.
+        """
+        return {sha256: start for sha256, (first, start) in self._starts.items() if first <= epoch}
+
     def _published_in(self, epoch: int) -> Published | None:
         """The last one that began at ``epoch`` or before; None where the basis is random."""
-        return self._published[self._starts[bisect_right(self._starts, epoch) - 1]] if self._starts else None
+        return self._published[self._firsts[bisect_right(self._firsts, epoch) - 1]] if self._firsts else None

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from protocol.errors import Reject, RejectReason
-from protocol.run import Manifest, Method, TensorKind, TensorSpec, basis_bytes, start_rank_of
+from protocol.run import Manifest, Method, TensorKind, TensorSpec, basis_bytes
 from protocol.subspace.directions import Basis, Int8Array
 
 MAGIC = b"sfnode/basis/2" + b"\n\0"
@@ -22,7 +22,7 @@ _FIRST: Final = 32  # bytes before the shapes: magic, rank, tensors, start rank,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """From where a run sets out: each matrix begins at W0 + 2^(exp - 2 basis_unit_exp) U V^T.
+    """What a file adds to the weights from its first epoch on: 2^(exp - 2 basis_unit_exp) U V^T to each matrix.
 
     Attributes:
         products: U and V of each tensor, int8 with as many columns as the start's rank; None for a vector.
@@ -32,13 +32,18 @@ class Start:
     products: tuple[Basis | None, ...]
 
     def view_exp(self, method: Method) -> int:
-        """A matrix begins at W0 + 2^this U V^T, in the integers U and V."""
+        """A matrix moves by 2^this U V^T, in the integers U and V."""
         return self.exp - 2 * method.basis_unit_exp
 
     def moves(self, index: int) -> bool:
-        """Whether the tensor of this number begins elsewhere than at W0."""
+        """Whether the tensor of this number moves."""
         product = self.products[index]
         return product is not None and bool(product.u.any())
+
+    @property
+    def moves_any(self) -> bool:
+        """Whether any tensor moves: a file that has nothing to add holds zeros."""
+        return any(self.moves(index) for index in range(len(self.products)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,17 +99,17 @@ def decode_basis_untrusted(manifest: Manifest, data: bytes, sha256: str | None =
     """A published basis of ``manifest``. Reject when ``data`` is not the file that the owner names.
 
     Args:
-        sha256: the hash that a renewal names; None: that of the manifest, whose file alone may hold a start.
+        sha256: the hash that a renewal names; None: that of the manifest.
     """
     tensors, method = manifest.tensors, manifest.method
     # [REJECT] SPEC 4.6.1: the file's hash is the one that the owner names
     if hashlib.sha256(data).hexdigest() != (sha256 or method.basis_sha256):
         raise Reject(RejectReason.BASIS, "the SHA-256 is not the one that the run's owner names")
     # [REJECT] SPEC 4.6.2: magic, ranks and shapes are those of the run, and nothing follows
-    start_rank = start_rank_of(manifest, sha256)
+    start_rank = method.start_rank
     start_exp = int.from_bytes(data[_FIRST - 4 : _FIRST], "big", signed=True)
     header = _header(method.rank, [(tensor.rows, tensor.cols) for tensor in tensors], start_rank, start_exp)
-    if not data.startswith(header) or len(data) != basis_bytes(manifest, sha256):
+    if not data.startswith(header) or len(data) != basis_bytes(manifest):
         raise Reject(RejectReason.BASIS, "ranks or shapes are not those of the run's tensors")
     # [REJECT] SPEC 4.6.3: the start's exponent is within its bounds
     if not (START_EXP_MIN if start_rank else 0) <= start_exp <= 0:

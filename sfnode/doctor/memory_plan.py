@@ -39,7 +39,7 @@ class MemoryPlan:
         reading: what is beside the weights while the last of them is being read.
         closed: what the closed epochs of the run have become at its end: copies of weights, or thin matrices.
         start, start_waiting: what the run's start is folded into: the same, of the tensors that it moves; on the
-            device, and beside weights that wait.
+            device, and beside weights that wait. Renewals are not foreseen: those that a source makes move the same.
         is_start_known: the file that says which these are is here; otherwise both are what they can be at most.
         bases: of the epochs that the worker keeps.
         activations: of a step.

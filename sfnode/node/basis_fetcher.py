@@ -57,7 +57,7 @@ class BasisFetcher:
             decode_basis_untrusted(self._manifest, data, sha256)
         except Reject as reject:
             text = f"the basis that the owner published from epoch {epoch} on cannot be used: {reject.detail}. "
-            text += "Nobody trains in it; the owner can publish another one"
+            text += "Nobody trains from there on, unless the owner replaces it"
             self._tell_once("basis_useless", text, sha256, from_epoch=epoch)
             return FetchFailed(sha256=sha256, is_lasting=True)
         path = store_basis(self._manifest, data, origin="the basis", data_dir=self._data_dir, sha256=sha256)

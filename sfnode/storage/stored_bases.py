@@ -11,7 +11,7 @@ from typing import Final
 from protocol.errors import OperatorError, Reject
 from protocol.run import BasisKind, Manifest
 from protocol.state import Replica
-from protocol.subspace import Bases, Basis, BasisContent, Published, decode_basis_untrusted, shape_of_basis
+from protocol.subspace import Bases, BasisContent, Published, decode_basis_untrusted, shape_of_basis
 from sfnode.storage.files import read_bytes, write_durably
 
 BASIS_FILE: Final = "basis.bin"  # in a node's data directory: the one that the manifest names
@@ -122,20 +122,20 @@ def read_bases(manifest: Manifest, path: Path | None, renewals: Sequence[Renewed
     later = {}
     for each in renewals:
         content = _decode(manifest, read_bytes(Path(each.file), "the basis"), each.file, each.sha256)
-        later[each.from_epoch] = Published(sha256=each.sha256, bases=content.bases)
+        later[each.from_epoch] = Published(sha256=each.sha256, bases=content.bases, start=content.start)
     return Bases(manifest, first, later)
 
 
-def read_renewal(manifest: Manifest, path: Path) -> tuple[bytes, tuple[Basis, ...]]:
+def read_renewal(manifest: Manifest, path: Path) -> tuple[bytes, BasisContent]:
     """A file that could renew the run's basis, and what it holds. OperatorError: there is none, or it is no such."""
     data = read_bytes(path, "the basis")
-    return data, _decode(manifest, data, str(path), hashlib.sha256(data).hexdigest()).bases
+    return data, _decode(manifest, data, str(path), hashlib.sha256(data).hexdigest())
 
 
 def moved_by_start(manifest: Manifest, path: Path) -> frozenset[int]:
     """Numbers of the tensors that the start in ``path`` moves, the file of the run's basis; OperatorError."""
-    start = read_bases(manifest, path).start
-    return frozenset(index for index in range(len(manifest.tensors)) if start is not None and start.moves(index))
+    starts = read_bases(manifest, path).starts(0).values()
+    return frozenset(index for index in range(len(manifest.tensors)) if any(start.moves(index) for start in starts))
 
 
 def store_basis(manifest: Manifest, data: bytes, *, origin: str, data_dir: Path, sha256: str | None = None) -> Path:

@@ -28,6 +28,7 @@ from sfnode.training.model import (
     Weight,
     attach,
     closed_weights,
+    newest_epoch,
 )
 from sfnode.training.shared_model import Evaluation, FoldedWeights, SharedModel
 from sfnode.training.task import (
@@ -134,11 +135,11 @@ class Estimator:
         examples = self.data.evaluation_examples[: rows_max or None]
         if not examples:
             raise OperatorError("no evaluation data: give --eval-data")
-        state = _digest(self._bases, self._epochs)
+        state = _digest(self._bases, self._epochs, newest_epoch(self._epochs))
         key = (self._manifest.run_id, state, hashlib.sha256(repr(examples).encode()).digest())
         known = self._shared.evaluations
         if key not in known:
-            weights = self._folded(self._epochs)
+            weights = self._folded(self._epochs, newest_epoch(self._epochs))
             with self._shared.switch.using(weights):
                 known[key] = self._evaluate(examples)
         known.move_to_end(key)
@@ -149,7 +150,7 @@ class Estimator:
     @torch.inference_mode()
     def evaluation_losses(self) -> Tensor:
         """The loss of each evaluation example with the folded weights, fp64[N]; the same order at every call."""
-        with self._shared.switch.using(self._folded(self._epochs)):
+        with self._shared.switch.using(self._folded(self._epochs, newest_epoch(self._epochs))):
             chunks = chunks_of(self.data.evaluation_examples, EVALUATION_TOKENS)
             batches = (batch_of(self.data, members, 1, self._shared.device) for members in chunks)
             found = [self._shared.scores(rows, self.data.label_tokens).loss.flatten() for rows in batches]
@@ -205,22 +206,22 @@ class Estimator:
     def _closed_weights(self, live_epoch: int) -> dict[str, Weight]:
         name = self._bases.name(live_epoch)
         closed = {epoch: flat for epoch, flat in self._epochs.items() if self._bases.name(epoch) != name and flat.any()}
-        if not closed and self._bases.start is None:
+        if not closed and not self._bases.starts(live_epoch):
             self._fold = None
             return {}
-        key = self._manifest.run_id + _digest(self._bases, closed)
+        key = self._manifest.run_id + _digest(self._bases, closed, live_epoch)
         if self._fold is None or key != self._fold_key:
             self._fold = None  # frees the old copies before the new ones are made, unless another session holds them
             fold = self._shared.folds.get(key)
             if fold is None:
-                fold = FoldedWeights(self._folded(closed))
+                fold = FoldedWeights(self._folded(closed, live_epoch))
                 self._shared.folds[key] = fold
             self._fold, self._fold_key = fold, key
         return self._fold.weights
 
-    def _folded(self, epochs: dict[int, Int64Array]) -> dict[str, Weight]:
+    def _folded(self, epochs: dict[int, Int64Array], at: int) -> dict[str, Weight]:
         switch = self._shared.switch
-        return closed_weights(self._bases, epochs, switch.base, switch.placed)
+        return closed_weights(self._bases, epochs, switch.base, switch.placed, at)
 
 
 def live_terms(
@@ -306,9 +307,10 @@ def projected_gradients(method: Method, loss_G: Tensor) -> list[float]:
     return result
 
 
-def _digest(bases: Bases, epochs: dict[int, Int64Array]) -> bytes:
-    """Identity of coefficients, and of what they are coordinates in, within this process (cache keys)."""
-    hasher = hashlib.sha256()
+def _digest(bases: Bases, epochs: dict[int, Int64Array], at: int) -> bytes:
+    """Identity of coefficients, of what they are coordinates in, and of the starts of the epoch ``at``, within this
+    process (cache keys)."""
+    hasher = hashlib.sha256("".join(f"start {sha256} " for sha256 in bases.starts(at)).encode())
     for epoch in sorted(epochs):
         if epochs[epoch].any():
             hasher.update(bases.name(epoch).encode() + epochs[epoch].tobytes())

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 
 from benchmarks.learn import __main__ as command
 from benchmarks.learn import plain, recipes
+from benchmarks.learn.clients import Clients
 from benchmarks.learn.curvature import described, measure
 from benchmarks.learn.curves import Job, play
 from benchmarks.learn.designs import Design, captured
@@ -356,3 +357,14 @@ def test_pool__packed_training_file__holds_no_row_of_the_others(tmp_path: Path) 
     training, held = ({each.tokens for each in examples} for examples in (data.examples, data.evaluation_examples))
     assert len(training) == 20
     assert not training & held
+
+
+def test_clients__renewed_in_every_epoch__starts_add_up_and_their_rows_count(task: Task, folders: Folders) -> None:
+    recipe = replace(NETWORK, steps=3, epoch_steps=1, calibration_rows=16, is_renewed=True)
+    data, model = read(folders, EXACT, task, is_test=False), load(folders, EXACT)
+    clients = Clients(recipe, task, data, model, rate=None, seed=0)
+    rows = list(clients.train())
+    before = rows[0]
+    assert rows == [before, before + 8, 2 * before + 16, 3 * before + 24]
+    counts = [len(clients._bases.starts(epoch)) for epoch in range(3)]
+    assert counts == sorted(counts) and counts[0] <= 1 < counts[-1], counts

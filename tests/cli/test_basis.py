@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from protocol.ledger.statements import StatementCodec
 from protocol.run.method import BasisKind, CoreKind, ScalarKind
 from protocol.subspace.basis_file import decode_basis_untrusted, shape_of_basis
-from sfnode.storage.store import decode_run_file
+from sfnode.storage.identity import load_identity
+from sfnode.storage.store import Store, decode_run_file
+from sfnode.storage.stored_bases import basis_in, read_bases, renewals_in, store_basis
 from tests.support.cli_calls import assert_teaches, call
 
 DEMO = ("--model", "embedded:tiny-opt", "--task", "embedded:reviews")
@@ -74,3 +78,63 @@ def test_init__basis_that_does_not_fit__says_what_to_do(made: Path, tmp_path: Pa
     (tmp_path / "junk").write_bytes(b"no basis")
     assert_teaches(call(*run, "--basis", tmp_path / "junk"), "not a basis file", "`sfnode basis make`")
     assert_teaches(call(*run, "--basis", tmp_path / "none"), "cannot read the basis")
+
+
+# --- renewals of a run with a start
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A node's directory and its owner's key, of a run with a start of rank 1 in which nobody has trained yet."""
+    folder = tmp_path_factory.mktemp("started")
+    made = ("basis", "make", *DEMO, "--data", "embedded:reviews", "--examples", 32, "--source", "forward")
+    assert call(*made, "--out", folder / "first.basis").code == 0
+    keys = ("--owner-key", folder / "owner.key")
+    outcome = call("init", *DEMO, *keys, "--basis", folder / "first.basis", "--steps", 5_000, "--out", folder / "a.run")
+    assert outcome.code == 0, outcome
+    signed = decode_run_file(folder / "a.run")
+    Store(folder / "node", signed).close()
+    store_basis(signed.manifest, (folder / "first.basis").read_bytes(), origin="test", data_dir=folder / "node")
+    return folder
+
+
+def test_basis_offer__run_with_a_start__holds_a_further_one_and_the_owner_publishes_it(
+    started: Path, tmp_path: Path
+) -> None:
+    node, given = ("--data-dir", started / "node"), ("--data", "embedded:reviews", "--json")
+    offered = call("basis", "offer", *node, *given, "--examples", 64, "--out", tmp_path / "better.basis")
+    assert offered.code == 0, offered
+    told = json.loads(offered.stdout)
+    assert told["has_start"] and told["trial"]["loss_after"] < told["trial"]["loss_before"]
+    outcome = call(
+        "basis", "renew", *node, *given, "--owner-key", started / "owner.key", "--basis", tmp_path / "better.basis"
+    )
+    assert outcome.code == 0, outcome
+    published = json.loads(outcome.stdout)
+    assert (published["sha256"], published["has_start"], published["from_epoch"]) == (told["sha256"], True, 2)
+    manifest = decode_run_file(started / "a.run").manifest
+    renewals = renewals_in(started / "node", manifest, {2: told["sha256"]})
+    bases = read_bases(manifest, basis_in(started / "node", manifest), renewals)
+    own = manifest.method.basis_sha256
+    assert [list(bases.starts(epoch)) for epoch in (1, 2)] == [[own], [own, told["sha256"]]]
+
+
+def test_basis_offer__source_without_a_start__says_that_it_holds_none(started: Path, tmp_path: Path) -> None:
+    given = ("--data-dir", started / "node", "--data", "embedded:reviews", "--examples", 32, "--source", "gradient")
+    outcome = call("basis", "offer", *given, "--from-epoch", 1, "--out", tmp_path / "plain.basis")
+    assert outcome.code == 0, outcome
+    assert "start    none: it would not lower the loss" in outcome.stdout
+    assert shape_of_basis((tmp_path / "plain.basis").read_bytes()).start_rank == 1
+
+
+def test_basis_renew__earlier_renewal_is_not_here__says_to_start_the_node(started: Path, tmp_path: Path) -> None:
+    """What comes after it is added to weights that have its start."""
+    signed = decode_run_file(started / "a.run")
+    statement = StatementCodec(signed.manifest).renew(load_identity(started / "owner.key"), 2, "ab" * 32)
+    with closing(Store(tmp_path / "node", signed)) as store:
+        store.add_statements([statement])
+    first = (started / "first.basis").read_bytes()
+    store_basis(signed.manifest, first, origin="test", data_dir=tmp_path / "node")
+    given = ("--data-dir", tmp_path / "node", "--data", "embedded:reviews", "--out", tmp_path / "x.basis")
+    assert_teaches(call("basis", "offer", *given), "the basis from epoch 2 on is not here yet", "start the node")
+    assert call("basis", "offer", *given, "--from-epoch", 1, "--examples", 32).code == 0

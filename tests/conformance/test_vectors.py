@@ -180,9 +180,9 @@ def test_readme__worked_numbers_of_the_specification__stand_in_the_vectors() -> 
     for number in (
         "b815b1ad7a7f43eac254eb73b66057b6d8ab3e7e8648b71df4a06c1794dcf3fe",
         "669780d2e34f4b19",
-        "58fd1c7577f32afe016a32e66101b67fab601da58e708ac7e97a29f12ce7bfb7",
-        "608bc2662b97641c215bde5a3b328c9216b582afb7f73ef23636cca5dd24b694",
-        "e90e64d72ce400bb0c50e4797bc197ef5e0bf5110723f86ef93a6c4fc19bf1c0",
+        "c394b7ffecb9ac039c6b79ad0c8400f9af6a535856496d7148db11e990a00c9f",
+        "aec8a4b6cd1abaf3b0573ee01a5d069f2dbd4037812c1c7a3cde937c4b131262",
+        "596aadc19de19fd9a90378bfa28acadc91cc6a095bf79757b1e5a450bd95999b",
         "9201cd012c",
     ):
         assert number in SPEC and number in vectors

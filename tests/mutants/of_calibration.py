@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from tests.mutants.detectors import Tests
+from tests.mutants.detectors import Tests, Vectors
 from tests.mutants.mutant import Mutant
 from tests.mutants.patch import Edit
 
 _READOUT = "sfnode.training.calibration.readout"
 _FORWARD = "sfnode.training.calibration.forward"
 _TESTS = "tests/training/test_calibration.py::"
+_RENEWED = "tests/training/test_renewals.py::"
+_BASES = "protocol.subspace.bases"
 
 BASES = (
     Mutant(
@@ -41,8 +43,49 @@ BASES = (
     Mutant(
         name="estimates-without-the-start",
         breaks="while no epoch is closed, slopes are measured at the model as it was published",
-        edits=(Edit("sfnode.training.estimator", "Estimator._closed_weights", " and self._bases.start is None", ""),),
+        edits=(
+            Edit(
+                "sfnode.training.estimator", "Estimator._closed_weights", " and not self._bases.starts(live_epoch)", ""
+            ),
+        ),
         detector=Tests((_TESTS + "test_forward_basis__start_in_the_weights__labels_are_told_as_it_says[llama]",)),
+    ),
+    Mutant(
+        name="starts-of-renewals-left-out",
+        breaks="a view has the start of the manifest's basis alone",
+        edits=(Edit(_BASES, "Bases.starts", "if first <= epoch", "if first == 0"),),
+        detector=Vectors(("views.json",)),
+    ),
+    Mutant(
+        name="starts-of-epochs-to-come",
+        breaks="a renewal's start is in the weights before its first epoch",
+        edits=(Edit(_BASES, "Bases.starts", " if first <= epoch", ""),),
+        detector=Vectors(("views.json",)),
+    ),
+    Mutant(
+        name="folds-of-other-starts",
+        breaks="slopes of an epoch are measured in folded weights of another one, which has other starts",
+        edits=(Edit("sfnode.training.estimator", "_digest", "bases.starts(at)", "()"),),
+        detector=Tests((_RENEWED + "test_session__start_of_a_renewal__is_in_the_folds_of_its_epochs_alone",)),
+    ),
+    Mutant(
+        name="renewal-tried-without-its-start",
+        breaks="a start that hurts is published: the trial does not add it",
+        edits=(
+            Edit(
+                "sfnode.training.calibration.renewal_trial",
+                "try_renewal",
+                "Bases(manifest, found), data)",
+                "Bases(manifest, replace(found, start=None)), data)",
+            ),
+        ),
+        detector=Tests((_RENEWED + "test_try_renewal__start__is_in_the_loss_after",)),
+    ),
+    Mutant(
+        name="renewal-beside-those-before-it",
+        breaks="a start is fitted at weights that lack an earlier one, and both are added",
+        edits=(Edit("sfnode.training.calibration.sources", "move_before", "epoch - 1", "0"),),
+        detector=Tests((_RENEWED + "test_move_before__starts_of_earlier_renewals__are_in_the_weights[2-True]",)),
     ),
     Mutant(
         name="examples-in-another-order",

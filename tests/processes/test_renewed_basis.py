@@ -36,7 +36,7 @@ from tests.support.running_nodes import Joins, address_in, wait_until
 
 pytest_plugins = ("tests.support.node_fixtures",)
 EPOCH_STEPS, STEPS = 8, 24
-_MANY = 16  # directions: some of a trial's few steps have a slope
+_MANY, _LIVELY = 16, "lively"  # directions, name: some of a trial's few steps have a slope
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +153,7 @@ def renew_on_disk(folder: Path, run: tuple[SignedManifest, bytes], data: object,
 
 
 def test_basis_renew__steps_in_it_do_no_harm__is_published_with_the_figures_of_the_trial(tmp_path: Path) -> None:
-    run = published_demo_run(steps=STEPS, epoch_steps=EPOCH_STEPS, directions=_MANY)
+    run = published_demo_run(steps=STEPS, epoch_steps=EPOCH_STEPS, directions=_MANY, name=_LIVELY)
     outcome = renew_on_disk(tmp_path, run, DATA, "--json")
     assert outcome.code == 0, outcome
     trial = json.loads(outcome.stdout)["trial"]
@@ -166,7 +166,7 @@ def test_basis_renew__steps_in_it_do_no_harm__is_published_with_the_figures_of_t
 
 def test_basis_renew__steps_in_it_raise_the_loss__is_published_only_untried(tmp_path: Path) -> None:
     """A long run had 72 % and, after a renewal, 54 %. Here, labels at random: there is nothing to learn but noise."""
-    run = published_demo_run(steps=STEPS, epoch_steps=EPOCH_STEPS, learning_rate=1.0, directions=_MANY)
+    run = published_demo_run(steps=STEPS, epoch_steps=EPOCH_STEPS, learning_rate=1.0, directions=_MANY, name=_LIVELY)
     chance, rows = random.Random(1), data_file(split="train").read_text("utf-8").splitlines()
     (tmp_path / "noise.jsonl").write_text(
         "".join(f"{json.dumps({**json.loads(row), 'label': chance.randrange(2)})}\n" for row in rows), "utf-8"
@@ -287,7 +287,7 @@ async def test_fetcher__file_on_the_disk_is_damaged__counts_as_missing_until_it_
 
 def test_basis_offer__another_nodes_file__its_owner_tries_it_and_publishes_the_same_bytes(tmp_path: Path) -> None:
     """Any node can make a renewal, from examples of its own; only the owner's signature makes it the run's."""
-    run = published_demo_run(steps=STEPS, epoch_steps=EPOCH_STEPS, directions=_MANY)
+    run = published_demo_run(steps=STEPS, epoch_steps=EPOCH_STEPS, directions=_MANY, name=_LIVELY)
     Store(tmp_path / "other", run[0]).close()
     store_basis(run[0].manifest, run[1], origin="test", data_dir=tmp_path / "other")
     given = ("--data-dir", tmp_path / "other", "--data", DATA, "--examples", 32, "--out", tmp_path / "better.basis")

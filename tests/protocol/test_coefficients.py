@@ -150,17 +150,17 @@ def test_coefficients__all_taken_out_again__are_as_if_nothing_had_been() -> None
 
 def test_state_digest__examples_of_the_specification__are_equal() -> None:
     manifest, replica = small_manifest(), Replica(small_manifest())
-    assert replica.state_digest().hex() == "8b706e6280204823128eeb24eb84bb6f25e512b3b7e063001c09e844625d54c9"
+    assert replica.state_digest().hex() == "87a5461e262ab42b54dcfe4621bcb8fc22ceb394fde4ccc9e4b7b5ff0f0fa607"
     record = bytes.fromhex(
-        "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da2900000007b32cab345d97025efed4"
-        "c1ed154df1740fac35091587e1e988f17d510b62404e34b5acc07f803df9a26d"
-        "cdf8ba5e9a519088e042693a351d26212c71737e2dd16f1fec27e1ba0ff18c02"
+        "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da290000000702a66f718b0b6051fed4"
+        "8fabc0ecb90966ad72c1b545297f456142a19c4387abd669dbac0643b8219ae8"
+        "502d31663d1bfffc8716e77ad80c9d3c48bd1074d498dfdcdea6ec5056cf2f09"
     )
     replica.add(record)
     flat = replica.coefficients().flat(0)
-    assert {int(i): int(flat[i]) for i in np.flatnonzero(flat)} == {31: -128_400, 70: 128_400, 75: 128_400}
+    assert {int(i): int(flat[i]) for i in np.flatnonzero(flat)} == {8: -128_400, 66: -128_400, 98: -128_400}
     assert manifest.weight(7) == 428
-    assert replica.state_digest().hex() == "58fd1c7577f32afe016a32e66101b67fab601da58e708ac7e97a29f12ce7bfb7"
+    assert replica.state_digest().hex() == "c394b7ffecb9ac039c6b79ad0c8400f9af6a535856496d7148db11e990a00c9f"
 
 
 def test_state_digest__of_equal_sets_in_other_epochs__differs() -> None:

@@ -51,10 +51,10 @@ def test_envelope__example_of_the_specification__has_these_bytes() -> None:
     assert envelope.record.hex() == (
         "3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29"
         "00000007"
-        "b32cab345d97025e"
+        "02a66f718b0b6051"
         "fed4"
-        "c1ed154df1740fac35091587e1e988f17d510b62404e34b5acc07f803df9a26d"
-        "cdf8ba5e9a519088e042693a351d26212c71737e2dd16f1fec27e1ba0ff18c02"
+        "8fabc0ecb90966ad72c1b545297f456142a19c4387abd669dbac0643b8219ae8"
+        "502d31663d1bfffc8716e77ad80c9d3c48bd1074d498dfdcdea6ec5056cf2f09"
     )
     assert EnvelopeCodec(RAW).decode_untrusted(envelope.record) == envelope
 

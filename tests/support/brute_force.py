@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -36,16 +36,20 @@ def some_coefficients(manifest: Manifest, epoch: int) -> NDArray[np.int64]:
     return ((np.arange(size) * 7919 + 31 * epoch) % 4001 - 2000).astype(np.int64)
 
 
-def dense_weights(bases: Bases, base: dict[str, Tensor], epochs: Iterable[int] = EPOCHS) -> dict[str, Tensor]:
-    """W0 + start - sum of 2^k U C V^T in fp64, one dense product after the other."""
+def dense_weights(
+    bases: Bases, base: dict[str, Tensor], epochs: Sequence[int] = EPOCHS, at: int | None = None
+) -> dict[str, Tensor]:
+    """W0 + starts - sum of 2^k U C V^T in fp64, one dense product after the other; ``at``: the starts of this epoch,
+    None: of the last of ``epochs``."""
     manifest = bases.manifest
     layout = CoefficientLayout(manifest)
     weights = {name: weight.double() for name, weight in base.items()}
     for index, tensor in enumerate(manifest.tensors):
-        if bases.start is not None and (product := bases.start.products[index]) is not None and product.v is not None:
-            moved = product.u.astype(float) @ product.v.T.astype(float)
-            amount = 2.0 ** (bases.start.exp - 2 * manifest.method.basis_unit_exp)
-            weights[tensor.name] = weights[tensor.name] + amount * torch.from_numpy(moved)
+        for start in bases.starts(max(epochs) if at is None else at).values():
+            if (product := start.products[index]) is not None and product.v is not None:
+                moved = product.u.astype(float) @ product.v.T.astype(float)
+                amount = 2.0 ** (start.exp - 2 * manifest.method.basis_unit_exp)
+                weights[tensor.name] = weights[tensor.name] + amount * torch.from_numpy(moved)
         for epoch in epochs:
             space = bases.of(epoch, index)
             core = layout.tensor(some_coefficients(manifest, epoch), index)
@@ -93,7 +97,7 @@ def dense_loss(
 def dense_gradients(model: PreTrainedModel, bases: Bases, session: Estimator) -> list[float]:
     """g_d of every direction of the round at STEP, with coefficients in all of EPOCHS."""
     manifest, method = bases.manifest, bases.manifest.method
-    weights = dense_weights(bases, own_weights(model))
+    weights = dense_weights(bases, own_weights(model), at=STEP // method.epoch_steps)
     rows = [session.data.examples[i] for i in example_indices(manifest, SEED, 0, len(session.data.examples)).tolist()]
     share = len(rows) * method.shares // method.directions
     amounts = (manifest.epsilon, -manifest.epsilon if method.sides == 2 else 0.0)
@@ -111,10 +115,10 @@ def dense_gradients(model: PreTrainedModel, bases: Bases, session: Estimator) ->
 
 def bases_of(kind: str, manifest: Manifest) -> Bases:
     """``kind``: "random"; "published", with entries that differ in size; "started": with a start, too; "renewed": other
-    ones from epoch 1 on."""
+    ones from epoch 1 on; "restarted": with a start, and with a further one from each of epochs 1 and 2 on."""
     if kind == "random":
         return Bases(manifest)
-    start_rank = 3 if kind == "started" else 0
+    start_rank = 3 if kind in ("started", "restarted") else 0
     data = basis_data(manifest, 37, start_rank)
     method = dataclasses.replace(
         manifest.method,
@@ -126,14 +130,18 @@ def bases_of(kind: str, manifest: Manifest) -> Bases:
     )
     published = checked(to_plain(dataclasses.replace(manifest, method=method), as_rows=False))
     first = decode_basis_untrusted(published, data)
-    return Bases(published, first, {1: renewed_basis(published)} if kind == "renewed" else None)
+    renewals = {"renewed": {1: renewed_basis(published)}}
+    if kind == "restarted":
+        renewals[kind] = {1: renewed_basis(published), 2: renewed_basis(published, 43)}
+    return Bases(published, first, renewals.get(kind))
 
 
-def renewed_basis(manifest: Manifest) -> Published:
+def renewed_basis(manifest: Manifest, stride: int = 41) -> Published:
     """Another basis of a run whose basis is published."""
-    data = basis_data(manifest, 41)
+    data = basis_data(manifest, stride, manifest.method.start_rank)
     sha256 = hashlib.sha256(data).hexdigest()
-    return Published(sha256=sha256, bases=decode_basis_untrusted(manifest, data, sha256).bases)
+    content = decode_basis_untrusted(manifest, data, sha256)
+    return Published(sha256=sha256, bases=content.bases, start=content.start)
 
 
 def basis_data(manifest: Manifest, stride: int, start_rank: int = 0) -> bytes:

@@ -18,7 +18,7 @@ def _file(name: str, digit: str) -> dict[str, object]:
 def manifest_data(**method: Any) -> dict[str, Any]:
     """Plain data of a valid manifest; keyword arguments replace fields of ``method``."""
     return {
-        "format": 3,
+        "format": 4,
         "name": "test",
         "owner": OWNER.author.hex(),
         "model": {

@@ -31,10 +31,18 @@ def basis_for(manifest: Manifest, number: int = 7) -> bytes:
 
 
 def published_demo_run(
-    *, steps: int, epoch_steps: int = 1_024, learning_rate: float | None = None, directions: int = 4
+    *,
+    steps: int,
+    epoch_steps: int = 1_024,
+    learning_rate: float | None = None,
+    directions: int = 4,
+    name: str = "test",
 ) -> tuple[SignedManifest, bytes]:
-    """The run, and the file that its manifest names. Of its canonical directions, one in a dozen has any slope."""
-    random = demo_run(steps=steps).manifest
+    """The run, and the file that its manifest names. Of its canonical directions, one in a dozen has any slope.
+
+    ``name``: with another one, other seeds and examples are drawn.
+    """
+    random = demo_run(steps=steps, name=name).manifest
     data = basis_for(random)
     best = BEST[BasisKind.RANDOM]
     options = MethodOptions(

@@ -66,7 +66,7 @@ def test_estimator__each_kind_of_tensor__equals_finite_difference(
     assert session.estimate(SEED, STEP).scalars == quantise(manifest.method, expected)
 
 
-@pytest.mark.parametrize("kind", ["random", "published", "renewed", "started"])
+@pytest.mark.parametrize("kind", ["random", "published", "renewed", "started", "restarted"])
 @pytest.mark.parametrize(("sides", "shares"), [(1, 1), (1, 4), (2, 2), (1, 2), (2, 4)])
 def test_estimator__sides_and_shares__equal_finite_difference(
     sides: int, shares: int, kind: str, tmp_path: Path

@@ -64,10 +64,13 @@ def test_export_adapter__product_of_its_factors__is_exactly_the_update(family: s
         assert set(signs.flatten().tolist()) == {-1.0, 1.0}
 
 
+@pytest.mark.parametrize(("kind", "starts"), [("started", 1), ("restarted", 3)])
 @pytest.mark.parametrize("family", CONFIGS)
-def test_export_adapter__run_with_a_start__holds_it_too(family: str, tmp_path: Path) -> None:
+def test_export_adapter__run_with_starts__holds_those_of_its_last_epoch(
+    family: str, kind: str, starts: int, tmp_path: Path
+) -> None:
     run = trained_run(save_base(family, tmp_path / "base"))
-    bases = bases_of("started", run.manifest)
+    bases = bases_of(kind, run.manifest)
     export_adapter(bases, run.coefficients, run.base, tmp_path / "out")
     factors = load_file(tmp_path / "out" / "adapter_model.safetensors")
     zeros = {each.name: torch.zeros(each.rows, each.cols, dtype=torch.float64) for each in run.manifest.tensors}
@@ -75,7 +78,7 @@ def test_export_adapter__run_with_a_start__holds_it_too(family: str, tmp_path: P
     for name, expected in fold_weights(bases, epochs, zeros).items():
         prefix = f"base_model.model.{name.removesuffix('.weight')}"
         a, b = (factors[f"{prefix}.lora_{letter}.weight"].double() for letter in "AB")
-        assert a.shape[0] == 3 + 2 * 4
+        assert a.shape[0] == 3 * starts + 2 * 4
         assert torch.equal(b @ a, expected.T if family == "gpt2" else expected), name
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from protocol.ledger.envelope import Envelope
 from protocol.run.manifest import Manifest, checked
 from protocol.state.coefficients import CoefficientLayout, Coefficients, view_exp
 from protocol.subspace.bases import Bases
+from protocol.subspace.basis_file import BasisContent, Start
 from protocol.subspace.directions import Basis, direction_factors
 from sfnode.training.estimator import live_terms
 from sfnode.training.model import folding as view
@@ -21,7 +24,7 @@ from sfnode.training.model.folding import fold_weights
 from sfnode.training.model.tensors import TensorGroup, attach
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task.encoding import Example, row_batch
-from tests.support.brute_force import bases_of
+from tests.support.brute_force import bases_of, dense_weights, renewed_basis
 from tests.support.manifests import manifest_data
 from tests.support.tiny_models import model_manifest, tiny_opt
 
@@ -39,9 +42,11 @@ def exact_entry(bases: Bases, index: int, base: float, epochs: dict[int, NDArray
     """W[0, 0] of a matrix, in rational arithmetic."""
     manifest = bases.manifest
     value, layout = Fraction(base), CoefficientLayout(manifest)
-    if bases.start is not None and (product := bases.start.products[index]) is not None:
+    for start in bases.starts(max(epochs, default=0)).values():
+        product = start.products[index]
+        assert product is not None
         rank = manifest.method.start_rank
-        unit = Fraction(2) ** (bases.start.exp - 2 * manifest.method.basis_unit_exp)
+        unit = Fraction(2) ** (start.exp - 2 * manifest.method.basis_unit_exp)
         value += Fraction(whole_entry(product, np.eye(rank, dtype=np.int64))) * unit
     for epoch, flat in epochs.items():
         value -= Fraction(whole_entry(bases.of(epoch, index), layout.tensor(flat, index))) * Fraction(2) ** view_exp(
@@ -57,7 +62,7 @@ def whole_entry(space: Basis, core: NDArray[np.int64]) -> int:
     return sum(u[i] * c * v[j] for i, row in enumerate(core.tolist()) for j, c in enumerate(row))
 
 
-@pytest.mark.parametrize("kind", ["random", "published", "renewed", "started"])
+@pytest.mark.parametrize("kind", ["random", "published", "renewed", "started", "restarted"])
 @pytest.mark.parametrize("size", [2_000, 1 << 38])
 def test_fold__any_coefficients__is_the_nearest_float(size: int, kind: str) -> None:
     model = tiny_opt()
@@ -85,17 +90,60 @@ def test_fold__start_without_coefficients__is_in_the_weights() -> None:
             assert folded[tensor.name][0, 0].item() == np.float32(float(exact))
 
 
+def test_fold__starts_of_renewals__are_in_from_their_first_epochs_on() -> None:
+    """No coefficient is learnt: what differs are the starts."""
+    model = tiny_opt()
+    bases = bases_of("restarted", model_manifest(model, list(TensorGroup), alpha_exp=-20, clip=10))
+    base = base_weights(model, torch.float64)
+    for epoch, count in ((0, 1), (1, 2), (2, 3), (7, 3)):
+        assert len(bases.starts(epoch)) == count
+        folded = fold_weights(bases, {}, base, epoch)
+        expected = dense_weights(bases, base, (), epoch)
+        for name, weight in folded.items():
+            torch.testing.assert_close(weight, expected[name], rtol=1e-14, atol=1e-14)
+    weights = [fold_weights(bases, {}, base, epoch)["model.decoder.layers.0.fc1.weight"] for epoch in range(4)]
+    assert [torch.equal(*pair) for pair in pairwise(weights)] == [False, False, True]
+
+
+def test_fold__no_epoch_named__the_starts_are_those_of_the_last_one_with_coefficients() -> None:
+    model = tiny_opt()
+    manifest = model_manifest(model, [TensorGroup.LINEAR], alpha_exp=-20, clip=10)
+    bases, base = bases_of("restarted", manifest), base_weights(model, torch.float32)
+    zeros = np.zeros(CoefficientLayout(manifest).size, dtype=np.int64)
+    for at, epochs in ((0, {}), (0, {2: zeros}), (1, {0: zeros, 1: some_coefficients(manifest, 1), 2: zeros})):
+        found, expected = fold_weights(bases, epochs, base), fold_weights(bases, epochs, base, at)
+        assert all(torch.equal(found[name], weight) for name, weight in expected.items())
+
+
+def test_bases__file_named_again_or_with_nothing_to_add__counts_once_or_not_at_all() -> None:
+    started = bases_of("started", model_manifest(tiny_opt(), [TensorGroup.LINEAR], alpha_exp=-20, clip=10))
+    manifest, own = started.manifest, started.manifest.method.basis_sha256
+    first = BasisContent(bases=tuple(started.of(0, index) for index in range(len(manifest.tensors))))
+    further = renewed_basis(manifest)
+    start = further.start
+    assert start is not None
+    nothing = [None if each is None else Basis(u=np.zeros_like(each.u), v=each.v) for each in start.products]
+    idle = replace(further, sha256="1" * 64, start=replace(start, products=tuple(nothing)))
+    of_own = replace(further, sha256=own, bases=first.bases, start=started.starts(0)[own])
+    bases = Bases(manifest, replace(first, start=of_own.start), {2: further, 3: of_own, 4: idle, 5: further})
+    names = [list(bases.starts(epoch)) for epoch in range(6)]
+    assert names == [[own], [own], *[[own, further.sha256]] * 4]
+    assert bases.name(3) == own and bases.name(4) == "1" * 64
+
+
 class Shuffled(Bases):
     """The columns of every basis in another order: with cores in the same order, the same sums of other terms first."""
 
     def __init__(self, bases: Bases, order: NDArray[np.int64]) -> None:
         self.manifest = bases.manifest
-        self.start = bases.start
         self._bases = bases
         self._order = order
 
     def name(self, epoch: int) -> str:
         return self._bases.name(epoch)
+
+    def starts(self, epoch: int) -> dict[str, Start]:
+        return self._bases.starts(epoch)
 
     def of(self, epoch: int, tensor_index: int) -> Basis:
         found = self._bases.of(epoch, tensor_index)

@@ -241,6 +241,16 @@ def _renewals() -> Iterator[Story]:
     told.tick(0).join(20, X).tell(30, X, pushed(second, first)).tick(80).basis_arrived(200, "cd" * 32).tick(250)
     yield told.basis_arrived(300, "ef" * 32).tick(350)
 
+    told = Story(
+        "two renewals, only the second here: the weights of its epoch need both",
+        PUBLISHED,
+        held=[mine(30)],
+        reserved_step=30,
+    )
+    told.tick(0).worker_ready(10).join(20, X).tell(30, X, pushed(second, first)).tick(80).fetch_failed(200, "cd" * 32)
+    told.tick(250).basis_arrived(300, "ef" * 32).estimated(500, 31).ticks(550, 5_199, 5_200)
+    yield told.basis_arrived(6_000, "cd" * 32).tick(6_050)
+
     told = Story("a smaller hash replaces a renewal of the same epoch", PUBLISHED, is_training=False)
     smaller, larger = renew(PUBLISHED, 1, "01"), renew(PUBLISHED, 1, "ee")
     told.tick(0).join(20, X, Y).tell(30, X, pushed(first)).tick(80).tell(90, X, pushed(larger)).tell(

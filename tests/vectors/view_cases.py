@@ -28,7 +28,11 @@ _SMALL = {"rank": 4, "alpha_exp": -3, "clip": 1}
 _CANONICAL = run(_SMALL, tensors=_TENSORS)
 _RADEMACHER = run(_SMALL | {"core": "rademacher"}, tensors=_TENSORS)
 _ODD = run(_SMALL | {"core": "rademacher", "rank": 2, "alpha_exp": 0}, tensors=_TENSORS)
-_LATER = encoded([(([[2, 2], [3, 3]]), [[5, 5]]), ([[7, 7]], None)])
+_OTHER = [(([[2, 2], [3, 3]]), [[5, 5]]), ([[7, 7]], None)]
+_LATER = encoded(_OTHER)
+_FURTHER = encoded(_OTHER, (-2, (([[1], [3]], [[-5]]), None)))
+_THIRD = encoded(SIDES, (0, (([[-4], [7]], [[2]]), None)))
+_IDLE = encoded(_OTHER, (-9, (([[0], [0]], [[3]]), None)))
 _FILES = {"published": encoded(SIDES), "published with a start": encoded(SIDES, START)}
 _STARTED = "published with a start"
 _PUBLISHED = manifest_for(SIDES, _FILES["published"], 8)
@@ -49,18 +53,24 @@ def views() -> Document:
 
 
 def _view(
-    name: str, manifest_name: str, epochs: Epochs, renewals: Mapping[int, bytes] | None = None, base: int = 5
+    name: str,
+    manifest_name: str,
+    epochs: Epochs,
+    renewals: Mapping[int, bytes] | None = None,
+    base: int = 5,
+    at: int | None = None,
 ) -> Case:
     manifest = _RUNS[manifest_name]
     plain = {each.name: _base(each.rows, each.cols, base) for each in manifest.tensors}
     folded = fold_weights(
-        _bases(manifest_name, renewals or {}), {epoch: np.array(flat) for epoch, flat in epochs.items()}, plain
+        _bases(manifest_name, renewals or {}), {epoch: np.array(flat) for epoch, flat in epochs.items()}, plain, at
     )
     weights = [folded.get(each.name, plain[each.name]) for each in manifest.tensors]
     given = {
         "manifest": manifest_name,
         "base": [each.to(torch.int64).tolist() for each in plain.values()],
         "epochs": [[epoch, [str(value) for value in flat]] for epoch, flat in epochs.items()],
+        "at": at,
         "basis": _FILES[manifest_name].hex() if manifest_name in _FILES else "",
         "renewals": [[epoch, data.hex()] for epoch, data in (renewals or {}).items()],
     }
@@ -80,7 +90,8 @@ def _bases(manifest_name: str, renewals: Mapping[int, bytes]) -> Bases:
     later: dict[int, Published] = {}
     for epoch, data in renewals.items():
         sha256 = hashlib.sha256(data).hexdigest()
-        later[epoch] = Published(sha256=sha256, bases=decode_basis_untrusted(manifest, data, sha256).bases)
+        content = decode_basis_untrusted(manifest, data, sha256)
+        later[epoch] = Published(sha256=sha256, bases=content.bases, start=content.start)
     return Bases(manifest, decode_basis_untrusted(manifest, _FILES[manifest_name]), later)
 
 
@@ -124,6 +135,19 @@ def _published() -> Iterator[Case]:
     yield _view("published: the first basis again from epoch 2 on", "published", {1: flat, 2: flat}, again)
     yield _view("start: no coefficients", _STARTED, {})
     yield _view("start: and coefficients of two epochs", _STARTED, {0: flat, 1: flat})
-    yield _view("start: a renewal has none, and keeps it", _STARTED, {0: flat, 1: flat}, {1: _LATER})
-    again = {1: _LATER, 2: _FILES[_STARTED]}
-    yield _view("start: once, although the first basis comes again", _STARTED, {1: flat, 2: flat}, again)
+    yield _view("start: that of a renewal is zero", _STARTED, {0: flat, 1: flat}, {1: _IDLE})
+    yield from _further(flat)
+
+
+def _further(flat: list[int]) -> Iterator[Case]:
+    """Starts of renewals."""
+    zeros, both = [0] * len(flat), {1: _FURTHER, 2: _THIRD}
+    yield _view("start: a further one from epoch 1 on", _STARTED, {0: flat, 1: flat}, {1: _FURTHER})
+    yield _view("start: a further one in an epoch to come", _STARTED, {0: flat}, {1: _FURTHER})
+    yield _view("start: two further ones", _STARTED, {0: flat, 1: flat, 2: flat}, both)
+    yield _view("start: two further ones, the second to come", _STARTED, {0: flat, 1: flat}, both)
+    yield _view("start: two further ones, seen from epoch 1", _STARTED, {0: flat, 1: flat, 2: flat}, both, at=1)
+    yield _view("start: two further ones, seen from an epoch without coefficients", _STARTED, {0: flat}, both, at=2)
+    yield _view("start: an epoch whose coefficients are zero is none", _STARTED, {0: flat, 1: zeros}, both)
+    again = {1: _FURTHER, 2: _FILES[_STARTED], 3: _FURTHER}
+    yield _view("start: once, although both files come again", _STARTED, {1: flat, 2: flat, 3: flat}, again)

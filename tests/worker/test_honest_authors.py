@@ -152,11 +152,11 @@ def test_audit__author_who_was_cut_off_for_a_while__measured_without_the_others(
 def test_audit__author_cut_off_before_an_expulsion__went_on_with_the_updates_of_the_expelled(
     story: Story, tmp_path: Path
 ) -> None:
-    with_a_troublemaker(story, 8)
+    with_a_troublemaker(story, 7)
     held = [each for each in story.arrived if each.step < 6 or each.author == HONEST.author]
-    for step in (8, 9):
+    for step in (7, 8):
         story.say(OTHER, step, [each for each in story.arrived if each.author != TROUBLE.author])
-    story.say(HONEST, 10, held)
+    story.say(HONEST, 9, held)
     assert furthest_off(story, HONEST, [each for each in held if each.author != TROUBLE.author]) > 0.1
     last = story.audited(tmp_path, HONEST, [expulsion(story, 0)])[-1]
     assert (last.verdict, last.deviation) == (AuditVerdict.AGREES, 0.0)

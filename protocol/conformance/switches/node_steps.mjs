@@ -193,6 +193,12 @@ export const SWITCHES_OF_NODE_STEPS = [
     ],
   ]),
   ...of("node_bases.mjs", "traces_roster.json", [
-    ["9.2.5", "of that epoch", "findLast(([first]) => first <= epoch)", "findLast(() => true)"],
+    ["9.2.5", "of epochs to come", "first > epoch || "],
+    [
+      "9.2.5",
+      "of that epoch alone",
+      "return this.#roster.renewals().every(([first, sha256]) => first > epoch || this.#here.has(sha256));",
+      "return this.#roster.renewals().filter(([first]) => first <= epoch).slice(-1).every(([, sha256]) => this.#here.has(sha256));",
+    ],
   ]),
 ];

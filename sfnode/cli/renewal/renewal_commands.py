@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,9 +12,9 @@ import click
 
 from protocol.errors import OperatorError
 from protocol.ledger import StatementCodec
-from protocol.run import BasisKind
+from protocol.run import BasisKind, Manifest
 from protocol.state import Replica
-from protocol.subspace import Basis, BasisContent, encode_basis
+from protocol.subspace import BasisContent, encode_basis
 from sfnode.cli.basis import calibration_options, describe_file, file_fields, sha256_of
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.found_model import found_model
@@ -64,8 +64,9 @@ def offer(
 ) -> None:
     """Make a fresh basis for somebody else's run, at the weights that it has reached, and try it.
 
-    Any node can. The file tells something about the examples. Send it to the run's owner, who tries it on other
-    examples and publishes it with `sfnode basis renew --basis FILE`.
+    Any node can. In a run with a start the file holds a further one, which is added to the weights: examples that no
+    earlier one was made from help most. The file tells something about them. Send it to the run's owner, who tries it
+    on other examples and publishes it with `sfnode basis renew --basis FILE`.
 
     \b
     Example: sfnode basis offer --data-dir ~/.sfnode/my-run-0123456789ab --data mine.jsonl --out better.basis
@@ -74,12 +75,14 @@ def offer(
         raise OperatorError(f"{out} exists: choose another --out, or remove it")
     node = _Followed(data_dir.expanduser(), model, revision)
     found = node.recalibrated(calibration, lambda replica: _plan(replica, from_epoch))
-    data = encode_basis(node.manifest.method.rank, BasisContent(bases=found.bases))
+    data = encode_basis(node.manifest.method.rank, found.content)
     _check(found.trial, "written")
     write_durably(out, data)
     if is_json:
-        click.echo(json.dumps({**file_fields(out, data), "trial": _trial_fields(found.trial)}))
+        told = {"has_start": _has_start(found.content), "trial": _trial_fields(found.trial)}
+        click.echo(json.dumps({**file_fields(out, data), **told}))
         return
+    click.echo(f"start    {_described_start(node.manifest, found.content, found)}")
     click.echo(f"trial    {_described_trial(found.trial)}")
     click.echo(f"basis    {describe_file(data)}")
     click.echo(f"written  {out}")
@@ -113,7 +116,9 @@ def renew(
 ) -> None:
     """Publish a fresh basis for a run of yours, taken at the weights that it has reached.
 
-    First some steps are tried in it. Where they raise the loss on examples held back, nothing is published.
+    In a run with a start the file holds a further one, which is added to the weights: give --data that no earlier one
+    was made from.
+    First it is added, and some steps are tried. Where they raise the loss on examples held back, nothing is published.
     The file and the signed statement go to the node of --data-dir, whether it runs or not, and from there to all
     others. They train in it from the named epoch on; what was learnt before stays as it is.
 
@@ -123,24 +128,25 @@ def renew(
     node = _Followed(data_dir.expanduser(), model, revision)
     manifest, directory = node.manifest, node.directory
     owner = check_owner(owner_key, manifest)
-    data, bases = (None, None) if offered is None else read_renewal(manifest, offered)
-
-    def plan(replica: Replica) -> TrialPlan | None:
-        planned = _plan(replica, from_epoch, bases)  # fails now rather than after the work
-        return None if untried else planned
-
-    trial = None
-    if data is None or not untried:
-        found = node.recalibrated(calibration, plan)
-        data, trial = data or encode_basis(manifest.method.rank, BasisContent(bases=found.bases)), found.trial
+    data, content = (None, None) if offered is None else read_renewal(manifest, offered)
+    found = None
+    if data is None or content is None or not untried:
+        found = node.recalibrated(
+            calibration, lambda replica: _plan(replica, from_epoch, content, is_tried=not untried)
+        )  # the plan fails now rather than after the work
+        content = found.content
+        data = data or encode_basis(manifest.method.rank, content)
+    trial = None if found is None else found.trial
     _check(trial, "published", ", or end the run here. --untried publishes a basis all the same")
     with replayed(directory, manifest) as replica:  # the run has gone on meanwhile
         first = _first_epoch(replica, from_epoch)
     path = store_basis(manifest, data, origin="the new basis", data_dir=directory, sha256=sha256_of(data))
     submit(directory, [StatementCodec(manifest).renew(owner, first, sha256_of(data))])
     if is_json:
-        click.echo(json.dumps({**file_fields(path, data), "from_epoch": first, "trial": _trial_fields(trial)}))
+        told = {"from_epoch": first, "has_start": _has_start(content), "trial": _trial_fields(trial)}
+        click.echo(json.dumps({**file_fields(path, data), **told}))
         return
+    click.echo(f"start    {_described_start(manifest, content, found)}")
     if not untried:
         click.echo(f"trial    {_described_trial(trial)}")
     click.echo(f"basis    {describe_file(data)}, from epoch {first} (step {first * manifest.method.epoch_steps}) on")
@@ -164,24 +170,36 @@ class _Followed:
         check_can_train()
         self._folder = found_model(find_model(manifest, model, revision), manifest.model.revision)
 
-    def recalibrated(self, calibration: CalibrationOptions, plan_of: Callable[[Replica], TrialPlan | None]) -> Renewal:
+    def recalibrated(self, calibration: CalibrationOptions, plan_of: Callable[[Replica], TrialPlan]) -> Renewal:
         """A fresh basis at the weights that the run has reached, and its trial."""
         from sfnode.training.calibration import recalibrate  # imports torch
 
         held = basis_in(self.directory, self.manifest)
         with replayed(self.directory, self.manifest) as replica:
             plan = plan_of(replica)
-            bases = read_bases(self.manifest, held, renewals_for(self.directory, replica))
+            renewals = renewals_for(self.directory, replica)
+            _check_here(replica, {each.from_epoch for each in renewals}, plan.epoch)
+            bases = read_bases(self.manifest, held, renewals)
             reached = replica.coefficients()
         with counting("looking at examples", "forward passes") as tell:
             return recalibrate(calibration, bases, reached, self._folder, plan, tell)
 
 
-def _plan(replica: Replica, from_epoch: int | None, offered: tuple[Basis, ...] | None = None) -> TrialPlan:
+def _plan(
+    replica: Replica, from_epoch: int | None, offered: BasisContent | None = None, *, is_tried: bool = True
+) -> TrialPlan:
     from sfnode.training.calibration import TrialPlan  # imports torch
 
-    authors = max(1, len(replica.ledger.authors()))
+    authors = max(1, len(replica.ledger.authors())) if is_tried else 0
     return TrialPlan(epoch=_first_epoch(replica, from_epoch), authors=authors, offered=offered)
+
+
+def _check_here(replica: Replica, here: Collection[int], first: int) -> None:
+    """The weights of ``first`` have the starts of all renewals before it."""
+    for epoch in replica.ledger.roster.renewals():
+        if epoch < first and epoch not in here:
+            text = "is not here yet, and the new one comes after it"
+            raise OperatorError(f"the basis from epoch {epoch} on {text}: start the node, it fetches the file")
 
 
 def _check(trial: RenewalTrial | None, what: str, otherwise: str = "") -> None:
@@ -190,6 +208,20 @@ def _check(trial: RenewalTrial | None, what: str, otherwise: str = "") -> None:
             f"the new basis would hurt, so it is not {what}: {_described_trial(trial)}. Try another --source or more "
             f"--examples{otherwise}"
         )
+
+
+def _has_start(content: BasisContent) -> bool:
+    return content.start is not None and content.start.moves_any
+
+
+def _described_start(manifest: Manifest, content: BasisContent, found: Renewal | None) -> str:
+    if _has_start(content):
+        return "a further one, added to the weights from the basis's first epoch on"
+    if not manifest.method.start_rank:
+        return "none: this run's files hold none"
+    if found is not None and found.is_start_left_out:
+        return f"none: what was found does not fit into this run's files (rank {manifest.method.start_rank})"
+    return "none: it would not lower the loss on examples held back, or the source makes none"
 
 
 def _trial_fields(trial: RenewalTrial | None) -> dict[str, object] | None:
@@ -210,7 +242,9 @@ def _first_epoch(replica: Replica, asked: int | None) -> int:
     """The epoch to renew from: what others train in now stays what it is, and they need time to fetch the file."""
     manifest = replica.manifest
     present = max(replica.ledger.authors().values(), default=0) // manifest.method.epoch_steps
-    first, last = asked or present + _EPOCHS_AHEAD, (manifest.steps - 1) // manifest.method.epoch_steps
+    renewed = max(replica.ledger.roster.renewals(), default=0)  # of two for one epoch, the hash decides
+    last = (manifest.steps - 1) // manifest.method.epoch_steps
+    first = asked or max(present + _EPOCHS_AHEAD, renewed + 1)
     if first <= present:
         raise OperatorError(f"--from-epoch {first}: the run is in epoch {present} already; name a later one")
     if first > last:

@@ -66,7 +66,7 @@ def manifest_of(run_id: bytes | None) -> Wanted:
 def basis_of(manifest: Manifest, sha256: str | None = None) -> Wanted:
     """A published basis of a run: the manifest's, or the one with this hash."""
     wanted = sha256 or manifest.method.basis_sha256
-    return _file_of("basis", wanted, basis_bytes(manifest, sha256), BASIS_BYTES_MAX)
+    return _file_of("basis", wanted, basis_bytes(manifest), BASIS_BYTES_MAX)
 
 
 def snapshot_of(sha256: str, file_bytes: int) -> Wanted:

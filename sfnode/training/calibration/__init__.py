@@ -8,6 +8,7 @@ digest and no other node depends on how it was made, so floats and libraries may
 
 from sfnode.training.calibration.expectation import RateTrial
 from sfnode.training.calibration.found_basis import FoundBasis, Judged
+from sfnode.training.calibration.renewal_content import renewal_of
 from sfnode.training.calibration.renewal_trial import RenewalTrial, TrialPlan
 from sfnode.training.calibration.sources import (
     Renewal,
@@ -29,5 +30,6 @@ __all__ = [
     "calibrate",
     "calibrate_described",
     "recalibrate",
+    "renewal_of",
     "try_described",
 ]

@@ -1,4 +1,6 @@
-"""What a renewed basis does to a run: some of its steps in it, by authors made up for this, on examples held back."""
+"""What a renewed basis does to a run: its start, and some steps in it by authors made up for this, on examples held
+back.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from protocol.errors import NumericError
 from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import Manifest
 from protocol.state import Coefficients
-from protocol.subspace import Bases, Basis, BasisContent, seed_of
+from protocol.subspace import Bases, BasisContent, seed_of
 from sfnode.training.estimator import Estimate, Estimator
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import Example, TaskData
@@ -26,15 +28,16 @@ _NOISE: Final = 2.0  # standard errors: fewer are chance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialPlan:
-    """A trial from the first step of ``epoch`` on; of more than eight ``authors``, eight take part.
+    """A renewal from the first step of ``epoch`` on, and its trial.
 
     Attributes:
-        offered: the basis to try, which somebody else made; None: one that is made for it.
+        authors: of more than eight, eight take part; 0: there is no trial.
+        offered: what to try, which somebody else made; None: what is made for it.
     """
 
     epoch: int
     authors: int
-    offered: tuple[Basis, ...] | None = None
+    offered: BasisContent | None = None
 
     @property
     def signers(self) -> list[Signer]:
@@ -54,7 +57,8 @@ class TrialPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenewalTrial:
-    """Mean losses on ``examples`` held back, before and after the steps, and the standard error of their difference.
+    """Mean losses on ``examples`` held back, without the new start and after it and the steps, and the standard error
+    of their difference.
 
     Attributes:
         rows: forward rows that the trial took.
@@ -74,24 +78,23 @@ class RenewalTrial:
 
 
 def try_renewal(
-    shared: SharedModel, bases: Bases, found: Sequence[Basis], data: TaskData, plan: TrialPlan
+    shared: SharedModel, manifest: Manifest, found: BasisContent, data: TaskData, plan: TrialPlan
 ) -> RenewalTrial | None:
-    """Train some steps in the basis ``found``, at the rate and with the messages of the run; losses before and after.
+    """Add the start of ``found`` and train some steps in its basis, at the rate and with the messages of the run;
+    losses before and after.
 
     None where too few examples are left to hold any back.
 
     Args:
         shared: the model at the weights that the run has reached.
-        bases: of the run.
         data: with the examples that were not used for ``found``; authors learn from those that are not held back.
     """
     held, others = _held_back(data.examples)
     if len(held) < _HELD_MIN:
         return None
-    manifest = bases.manifest
-    fresh = Bases(manifest, BasisContent(bases=tuple(found)))
-    session = Estimator(shared, fresh, replace(data, examples=others, evaluation_examples=held))
-    before, rows = session.evaluation_losses(), 2 * len(held)
+    data = replace(data, examples=others, evaluation_examples=held)
+    before = Estimator(shared, Bases(manifest, replace(found, start=None)), data).evaluation_losses()
+    session, rows = Estimator(shared, Bases(manifest, found), data), 2 * len(held)
     state = Coefficients(manifest)
     rows += take_steps(session, state, plan.signers, plan.steps(manifest))
     after = session.evaluation_losses()

@@ -17,13 +17,14 @@ from protocol import limits
 from protocol.errors import OperatorError
 from protocol.run import TaskSpec, TensorSpec
 from protocol.state import Coefficients
-from protocol.subspace import Bases, Basis
+from protocol.subspace import Bases, BasisContent
 from sfnode.model_files import ModelFolder
 from sfnode.storage import UNIT_EXP, locate
 from sfnode.training.calibration.expectation import HELD_MIN, RateTrial, rows_of, set_apart, try_rates
 from sfnode.training.calibration.forward import LABELS_MAX, forward_basis, held_rows
 from sfnode.training.calibration.found_basis import FoundBasis
 from sfnode.training.calibration.gradient import gradient_basis
+from sfnode.training.calibration.renewal_content import renewal_of
 from sfnode.training.calibration.renewal_trial import RenewalTrial, TrialPlan, try_renewal
 from sfnode.training.calibration.residual_stream import writers_of
 from sfnode.training.calibration.trajectory import LENGTHS, apart, trajectory_basis
@@ -115,10 +116,17 @@ def try_described(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewal:
-    """What `recalibrate` finds: the basis of every tensor, and what a trial of it showed; None: there was none."""
+    """What `recalibrate` finds.
 
-    bases: tuple[Basis, ...]
+    Attributes:
+        content: what the renewal's file holds.
+        trial: what a trial of it showed; None: there was none.
+        is_start_left_out: a start was found, and the run's files cannot hold it.
+    """
+
+    content: BasisContent
     trial: RenewalTrial | None
+    is_start_left_out: bool = False
 
 
 def recalibrate(
@@ -126,14 +134,16 @@ def recalibrate(
     bases: Bases,
     coefficients: Coefficients,
     folder: ModelFolder,
-    plan: TrialPlan | None,
+    plan: TrialPlan,
     tell: Tell = _untold,
 ) -> Renewal:
-    """The basis of every tensor of a run, taken at the weights that it has reached, and within its bounds.
+    """Basis and start of a run, taken at the weights that it has reached, and within its bounds.
+
+    These are the weights of the plan's epoch without the renewal: with all that earlier ones add by then.
 
     Args:
         folder: where the run's model is.
-        plan: of a trial (`try_renewal`), perhaps of a basis that was made before; None: there is none.
+        plan: from which epoch on, and how to try it (`try_renewal`), perhaps what was made before.
         tell: as `basis_of`; of the trial, too.
 
     Raises:
@@ -145,19 +155,26 @@ def recalibrate(
     check_model(folder.path, manifest.model)
     data = read_task(load_tokenizer(folder.path), manifest.task, locate(options.data), None)
     shared = SharedModel(_load(folder.path, options.devices))
-    held = {epoch: coefficients.flat(epoch) for epoch in coefficients.epochs()}
-    for name, weight in fold_weights(bases, held, shared.switch.base).items():
-        shared.switch.base[name].copy_(weight)
-    others, renewed = data, None if plan is None else plan.offered
+    move_before(shared, bases, coefficients, plan.epoch)
+    others, renewed, is_left_out = data, plan.offered, False
     if renewed is None:
         found = basis_of(shared, manifest.tensors, data, options, manifest.method.rank, tell)
-        renewed = tuple(_within(basis, manifest.method.basis_max) for basis in found.bases)
+        renewed = renewal_of(manifest, found)
+        is_left_out = found.start is not None and renewed.start is None
         used = set(map(id, _chosen(options.source or _source(shared, manifest.tensors, data), data, options.examples)))
         others = replace(data, examples=tuple(each for each in data.examples if id(each) not in used))
-    if plan is None:
-        return Renewal(bases=renewed, trial=None)
+    if not plan.authors:
+        return Renewal(content=renewed, trial=None, is_start_left_out=is_left_out)
     with _counted(shared, plan.rows(manifest), tell):
-        return Renewal(bases=renewed, trial=try_renewal(shared, bases, renewed, others, plan))
+        trial = try_renewal(shared, manifest, renewed, others, plan)
+    return Renewal(content=renewed, trial=trial, is_start_left_out=is_left_out)
+
+
+def move_before(shared: SharedModel, bases: Bases, coefficients: Coefficients, epoch: int) -> None:
+    """Put into the model's own weights all that was learnt, and all that renewals before ``epoch`` add."""
+    held = {each: coefficients.flat(each) for each in coefficients.epochs()}
+    for name, weight in fold_weights(bases, held, shared.switch.base, epoch - 1).items():
+        shared.switch.base[name].copy_(weight)
 
 
 def _load(folder: Path, devices: DeviceOptions) -> PreTrainedModel:
@@ -263,9 +280,3 @@ def _examples(source: Source, data: TaskData) -> int:
     if source is Source.TRAJECTORY and data.examples:
         return min(_EXAMPLES[source], _TRAJECTORY_ROWS_MAX * len(data.examples) // _rows(data.examples))
     return min(_EXAMPLES[source] * labels, _EXAMPLES_MAX)
-
-
-def _within(basis: Basis, entry_max: int) -> Basis:
-    u, v = (None if side is None else side.clip(-entry_max, entry_max) for side in (basis.u, basis.v))
-    assert u is not None
-    return Basis(u=u, v=v)

@@ -1,6 +1,6 @@
 """The update of a run as low-rank factors for PEFT's LoRA, without any rounding.
 
-A tensor's update is 2^l U0 V0^T - 2^k sum_e U_e C_e V_e^T, the first product being that of the start: low-rank as it
+A tensor's update is sum_s 2^l U_s V_s^T - 2^k sum_e U_e C_e V_e^T, the first products being the starts: low-rank as it
 stands, so no decomposition is needed. One factor has the basis's small integers; the other is an integer matrix times
 a power of two, split into float32 parts that add up to it exactly.
 """
@@ -24,8 +24,8 @@ class LowRankUpdate:
     """A tensor's update `left @ right`, in the shape of the stored parameter.
 
     Attributes:
-        left: float32[rows, R]; 2^l U0, then -2^k U C, epoch by epoch; part by part.
-        right: float32[R, cols]; V0^T, then V^T; once for each part.
+        left: float32[rows, R]; 2^l U of each start, then -2^k U C, epoch by epoch; part by part.
+        right: float32[R, cols]; V^T of each; once for each part.
     """
 
     left: Float32Array
@@ -35,8 +35,8 @@ class LowRankUpdate:
 def low_rank_updates(bases: Bases, coefficients: Coefficients) -> tuple[LowRankUpdate, ...]:
     """The exact updates of all tensors of the run, which must be matrices, all of the same rank R.
 
-    R = (start_rank + rank x epochs) x parts: one part where every |U C| <= 2^24, two below 2^48, three otherwise (their
-    bound is 2^53). A run without an update has one epoch of zeros.
+    R = (start_rank x starts + rank x epochs) x parts: one part where every |U C| <= 2^24, two below 2^48, three
+    otherwise (their bound is 2^53). A run without an update has one epoch of zeros.
     """
     epochs = coefficients.epochs() or (0,)
     exact = [_exact_factors(bases, coefficients, index, epochs) for index in range(len(bases.manifest.tensors))]
@@ -59,16 +59,16 @@ def float32_parts(values: Float64Array) -> list[Float32Array]:
 def _exact_factors(
     bases: Bases, coefficients: Coefficients, index: int, epochs: tuple[int, ...]
 ) -> tuple[Float64Array, Float32Array]:
-    """2^l U0, -2^k U C float64[rows, r0 + r epochs] and V0^T, V^T float32[r0 + r epochs, cols].
+    """2^l U, -2^k U C float64[rows, r0 starts + r epochs] and their V^T float32[r0 starts + r epochs, cols].
 
     Exact: |U C| < 2^53 (SPEC 4.5).
     """
     scale = 2.0 ** view_exp(bases.manifest, index)
     lefts, rights = [], []
-    if bases.start is not None:
-        product = bases.start.products[index]
+    for start in bases.starts(epochs[-1]).values():
+        product = start.products[index]
         assert product is not None and product.v is not None, "a vector has no low-rank factors"
-        lefts.append(product.u.astype(np.float64) * 2.0 ** bases.start.view_exp(bases.manifest.method))
+        lefts.append(product.u.astype(np.float64) * 2.0 ** start.view_exp(bases.manifest.method))
         rights.append(product.v.T.astype(np.float32))
     for epoch in epochs:
         space = bases.of(epoch, index)

@@ -76,8 +76,8 @@ def export_adapter(
 ) -> None:
     """Write a LoRA adapter that `PeftModel.from_pretrained` loads on the base model: exactly the run's update.
 
-    Its rank is that of the start, and the run's times the number of epochs (twice or three times that when coefficients
-    are so large that float32 needs two or three parts for them); its scaling is 1.
+    Its rank is that of each start, and the run's times the number of epochs (twice or three times that when
+    coefficients are so large that float32 needs two or three parts for them); its scaling is 1.
 
     Raises:
         OperatorError: a tensor is trained that LoRA cannot hold (a bias, norm or embedding), or as `export_model`.

@@ -1,7 +1,7 @@
 """Door: `load_causal_lm`. A model in memory: loaded, probed, quantised, perturbed on its activations, folded."""
 
 from sfnode.training.model.content import check_model, content_of, load_described
-from sfnode.training.model.folding import fold_weights
+from sfnode.training.model.folding import fold_weights, newest_epoch
 from sfnode.training.model.loading import (
     LogitScale,
     check_positions,
@@ -60,6 +60,7 @@ __all__ = [
     "load_in",
     "load_tokenizer",
     "logit_scale",
+    "newest_epoch",
     "output_embedding",
     "places",
     "positions_of",

@@ -1,4 +1,4 @@
-"""The float view of the integer state: W = W0 + start - sum over epochs of 2^k U C V^T, folded exactly (SPEC 4.5).
+"""The float view of the integer state: W = W0 + starts - sum over epochs of 2^k U C V^T, folded exactly (SPEC 4.5).
 
 Each epoch's product is an integer matrix in units of the bases, and exact in fp64 whatever the order of summation,
 thread count or device, because the manifest bounds it below 2^53; epochs are added one after the other, one rounding
@@ -9,7 +9,7 @@ to fp32, and one more for 16 bits. So equal states give equal bits even in the f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, TypeAlias, cast
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from protocol.state import CoefficientLayout, view_exp
-from protocol.subspace import Bases, Basis, Int8Array
+from protocol.subspace import Bases, Int8Array, Start
 
 Int64Array: TypeAlias = NDArray[np.int64]
 
@@ -31,41 +31,53 @@ _GOLDEN: Final = 2_654_435_769  # 2^32 divided by the golden ratio
 _DROPPED_BITS: Final = {torch.bfloat16: 16, torch.float16: 13}  # of fp32's fraction
 
 
-def fold_weights(bases: Bases, epochs: Mapping[int, Int64Array], base: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights that the start or the coefficients change, by name; the others are left out.
+def fold_weights(
+    bases: Bases, epochs: Mapping[int, Int64Array], base: Mapping[str, Tensor], at: int | None = None
+) -> dict[str, Tensor]:
+    """The weights that a start or the coefficients change, by name; the others are left out.
 
     Args:
         bases: of the run.
         epochs: epoch -> int64[CoefficientLayout.size].
         base: W0 by name; every tensor of the manifest. Not modified. A quantised one counts with its rounded values.
+        at: the epoch whose starts are in; None: the newest one (`newest_epoch`).
 
     Returns:
         New tensors with dtype and device of ``base``. Cost: 2 m n r flops in fp64 per epoch and matrix, on the GPU
         where ``base`` is on one, else on the CPU; scratch: 24 bytes for each of BLOCK_ENTRIES.
     """
     names = [tensor.name for tensor in bases.manifest.tensors]
-    moved = moved_tensors(bases, epochs)
-    return {names[index]: fold_tensor(bases, index, cores, base[names[index]]) for index, cores in moved.items()}
+    starts = starts_in(bases, epochs, at)
+    moved = moved_tensors(bases, epochs, starts)
+    return {
+        names[index]: fold_tensor(bases, index, cores, starts, base[names[index]]) for index, cores in moved.items()
+    }
 
 
-def moved_tensors(bases: Bases, epochs: Mapping[int, Int64Array]) -> dict[int, dict[int, Int64Array]]:
+def newest_epoch(epochs: Mapping[int, Int64Array]) -> int:
+    """The last one with a coefficient, 0 without any: that of the view where no other is named (SPEC 4.5)."""
+    return max((epoch for epoch, flat in epochs.items() if flat.any()), default=0)
+
+
+def starts_in(bases: Bases, epochs: Mapping[int, Int64Array], at: int | None) -> Collection[Start]:
+    """The starts in the view of the epoch ``at``, in the order in which they are added; None: as `fold_weights`."""
+    return bases.starts(newest_epoch(epochs) if at is None else at).values()
+
+
+def moved_tensors(
+    bases: Bases, epochs: Mapping[int, Int64Array], starts: Collection[Start]
+) -> dict[int, dict[int, Int64Array]]:
     """Tensor number -> epoch -> its coefficients, in ascending order of both; without what is zero.
 
-    A tensor that the start alone moves has no epochs.
+    A tensor that starts alone move has no epochs.
     """
     layout, result = CoefficientLayout(bases.manifest), {}
     for index in range(len(bases.manifest.tensors)):
         values = {epoch: layout.tensor(flat, index) for epoch, flat in sorted(epochs.items())}
         moved = {epoch: core for epoch, core in values.items() if core.any()}
-        if moved or _started(bases, index) is not None:
+        if moved or any(start.moves(index) for start in starts):
             result[index] = moved
     return result
-
-
-def _started(bases: Bases, index: int) -> Basis | None:
-    """The start's factors of a tensor; None where it does not move it."""
-    start = bases.start
-    return start.products[index] if start is not None and start.moves(index) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,13 +91,15 @@ class Factors:
     right: Tensor | None
 
 
-def factors_of(bases: Bases, index: int, moved: Mapping[int, Int64Array], device: torch.device) -> list[Factors]:
+def factors_of(
+    bases: Bases, index: int, moved: Mapping[int, Int64Array], starts: Collection[Start], device: torch.device
+) -> list[Factors]:
     """The products whose sum, times -2^view_exp, is the tensor's change.
 
-    The start's comes first; then one per epoch, or one for all epochs with the same basis where the sum of their
+    Those of the starts come first; then one per epoch, or one for all epochs with the same basis where the sum of their
     coefficients is exact.
     """
-    result = [] if (start := _started(bases, index)) is None else [_start_factors(bases, index, start, device)]
+    result = [_start_factors(bases, index, start, device) for start in starts if start.moves(index)]
     for epoch, core in _summed(bases, moved):
         found = bases.of(epoch, index)
         left = _wide(found.u, device) @ torch.from_numpy(core.astype(np.float64)).to(device)
@@ -93,11 +107,12 @@ def factors_of(bases: Bases, index: int, moved: Mapping[int, Int64Array], device
     return result
 
 
-def _start_factors(bases: Bases, index: int, start: Basis, device: torch.device) -> Factors:
+def _start_factors(bases: Bases, index: int, start: Start, device: torch.device) -> Factors:
     """In the units of the coefficients' products, which differ by a power of two."""
-    assert bases.start is not None and start.v is not None
-    exp = bases.start.view_exp(bases.manifest.method) - view_exp(bases.manifest, index)
-    return Factors(left=_wide(start.u, device) * -(2.0**exp), right=_wide(start.v, device))
+    product = start.products[index]
+    assert product is not None and product.v is not None
+    exp = start.view_exp(bases.manifest.method) - view_exp(bases.manifest, index)
+    return Factors(left=_wide(product.u, device) * -(2.0**exp), right=_wide(product.v, device))
 
 
 def _summed(bases: Bases, moved: Mapping[int, Int64Array]) -> Iterator[tuple[int, Int64Array]]:
@@ -121,10 +136,12 @@ def _wide(entries: Int8Array, device: torch.device) -> Tensor:
     return torch.from_numpy(entries).to(device).to(torch.float64)
 
 
-def fold_tensor(bases: Bases, index: int, moved: Mapping[int, Int64Array], base: Tensor) -> Tensor:
+def fold_tensor(
+    bases: Bases, index: int, moved: Mapping[int, Int64Array], starts: Collection[Start], base: Tensor
+) -> Tensor:
     """One tensor of `fold_weights`; ``moved``: its coefficients by epoch (`moved_tensors`)."""
     where = base.device if base.device.type == "cuda" else torch.device("cpu")  # MPS has no fp64
-    products = factors_of(bases, index, moved, where)
+    products = factors_of(bases, index, moved, starts, where)
     scale = -(2.0 ** view_exp(bases.manifest, index))
     plain = dequantised(base)
     result = torch.empty_like(plain)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,9 +24,9 @@ from transformers import PreTrainedModel
 
 from protocol.errors import OperatorError
 from protocol.state import view_exp
-from protocol.subspace import Bases
+from protocol.subspace import Bases, Start
 from sfnode.training.model.as_read import AsRead
-from sfnode.training.model.folding import Int64Array, factors_of, fold_tensor, is_quantised, moved_tensors
+from sfnode.training.model.folding import Int64Array, factors_of, fold_tensor, is_quantised, moved_tensors, starts_in
 from sfnode.training.model.loading import compute_dtype, load_causal_lm, output_embedding
 from sfnode.training.model.offload import load_offloaded, plan_for
 from sfnode.worker_protocol import PRECISIONS
@@ -193,24 +193,29 @@ def closed_weights(
     epochs: Mapping[int, Int64Array],
     base: Mapping[str, Tensor],
     placed: Callable[[str, Tensor], Tensor] = lambda _, weight: weight,
+    at: int | None = None,
 ) -> dict[str, Weight]:
     """`fold_weights`, but a quantised weight's change comes as a correction while that is smaller than the weight.
 
     ``placed(name, weight)``: a folded weight where it is to be, before the next one is folded.
+    ``at``: as `fold_weights`.
     """
+    starts = starts_in(bases, epochs, at)
     names = [tensor.name for tensor in bases.manifest.tensors]
     result: dict[str, Weight] = {}
-    for index, moved in moved_tensors(bases, epochs).items():
+    for index, moved in moved_tensors(bases, epochs, starts).items():
         weight = base[names[index]]
-        correction = _correction(bases, index, moved, weight) if is_quantised(weight) else None
-        result[names[index]] = correction or placed(names[index], fold_tensor(bases, index, moved, weight))
+        correction = _correction(bases, index, moved, starts, weight) if is_quantised(weight) else None
+        result[names[index]] = correction or placed(names[index], fold_tensor(bases, index, moved, starts, weight))
     return result
 
 
-def _correction(bases: Bases, index: int, moved: Mapping[int, Int64Array], weight: Tensor) -> Correction | None:
+def _correction(
+    bases: Bases, index: int, moved: Mapping[int, Int64Array], starts: Collection[Start], weight: Tensor
+) -> Correction | None:
     """None where it would be larger than the whole matrix."""
     rows, cols = weight.shape
-    products = factors_of(bases, index, moved, torch.device("cpu"))
+    products = factors_of(bases, index, moved, starts, torch.device("cpu"))
     rights = [each.right for each in products if each.right is not None]
     if sum(right.shape[1] for right in rights) * (rows + cols) >= rows * cols:
         return None
