@@ -66,7 +66,7 @@ class Language:
         return measure(self._model, self._data, rows)
 
     def _put(self, weights: Tensor) -> None:
-        parts = weights.split([parameter.numel() for parameter in self._trained])
+        parts = torch.split(weights, [parameter.numel() for parameter in self._trained])
         for parameter, part in zip(self._trained, parts, strict=True):
             parameter.data = part.view_as(parameter).to(parameter.dtype)  # the vector's own memory where it is fp32
 
