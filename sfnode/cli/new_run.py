@@ -29,6 +29,7 @@ from sfnode.run import (
     label_warning,
     method_of,
     read_toml,
+    renewable,
     texts_of,
 )
 from sfnode.storage import data_spec, load_or_create_seed, read_bases, read_basis_spec, write_durably
@@ -119,7 +120,8 @@ def make_run(
 
     def manifest_of(options: RunOptions) -> Manifest:
         basis = None if options.basis is None else read_basis_spec(options.basis)
-        method, schedule = method_of(options.method, basis)
+        chosen = options.method if basis is None else renewable(options.method, options.steps)
+        method, schedule = method_of(chosen, basis)
         draft = RunDraft(
             name=options.name or default_name,
             owner=signer.author,

@@ -11,6 +11,7 @@ from sfnode.run.builder import (
     build_manifest,
     method_of,
     read_toml,
+    renewable,
     without_start,
 )
 from sfnode.run.builtin_tasks import BUILTIN_TASKS
@@ -72,6 +73,7 @@ __all__ = [
     "joiner_model",
     "label_warning",
     "method_of",
+    "renewable",
     "parse_hours",
     "parse_rate",
     "parse_run_addresses",

@@ -45,6 +45,8 @@ _WEIGHT_BITS_MIN = 4  # 8 ... 15: to 6 %, and a schedule goes down in as many le
 _RAW_QUANTUM_EXP = -5
 _RAW_CLIP = 1_024
 _LEARNING_RATE_MIN, _LEARNING_RATE_MAX = 1e-9, 1.0  # beyond it nothing is learnt, or everything is lost
+_EPOCHS: Final = 8  # of a run with a published basis, more in a long one: at each but the first two it can be renewed
+_EPOCH_STEPS_MIN: Final = 16
 OPEN: Final = AdmissionSpec(kind=AdmissionKind.OPEN, pow_bits=0)
 RANK: Final = 32
 _RANDOM: Final = BasisSpec(rank=RANK, sha256="", unit_exp=0, entry_max=1)
@@ -148,6 +150,12 @@ def method_of(options: MethodOptions, basis: BasisSpec | None = None) -> tuple[M
     weight_end = weight if options.schedule is ScheduleKind.CONSTANT else 0
     schedule = Schedule(kind=options.schedule, weight_start=weight, weight_end=weight_end)
     return replace(method, alpha_exp=alpha_exp), schedule
+
+
+def renewable(options: MethodOptions, steps: int) -> MethodOptions:
+    """The same with epochs so short that a run of ``steps`` in a published basis can be renewed on its way."""
+    wanted = min(max(-(-steps // _EPOCHS), _EPOCH_STEPS_MIN), options.epoch_steps)
+    return replace(options, epoch_steps=-(-wanted // options.local_steps) * options.local_steps)
 
 
 def _alpha_and_weight(rate: float, method: Method) -> tuple[int, int]:

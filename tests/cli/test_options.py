@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from protocol.errors import OperatorError
 from protocol.run.method import BasisKind, CoreKind, ScalarKind, ScheduleKind
 from sfnode.cli.options import choice_option, group, method_options, number_option
-from sfnode.run.builder import BEST, RANK, MethodOptions, method_of
+from sfnode.run.builder import BEST, RANK, MethodOptions, method_of, renewable
 from sfnode.storage.stored_bases import BasisSpec
 
 BASIS = BasisSpec(rank=8, sha256="ab" * 32, unit_exp=3, entry_max=8)
@@ -86,3 +86,11 @@ def test_method__owner_says_something__is_kept_with_a_basis() -> None:
 def test_method__another_rank_than_the_basis__is_refused_with_both() -> None:
     with pytest.raises(OperatorError, match="--rank 16: the published basis has rank 8"):
         method_of(MethodOptions(rank=16), BASIS)
+
+
+@pytest.mark.parametrize(
+    ("steps", "local_steps", "expected"), [(500, 1, 63), (500, 4, 64), (12, 1, 16), (100_000, 1, 1_024)]
+)
+def test_renewable__any_length__has_epochs_to_renew_the_run_in(steps: int, local_steps: int, expected: int) -> None:
+    """A run of 500 steps had one epoch of 1,024: `sfnode basis renew` found none that was left."""
+    assert renewable(MethodOptions(local_steps=local_steps), steps).epoch_steps == expected
