@@ -136,14 +136,19 @@ def telling(clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[s
 def counting(text: str, unit: str, clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[int, int], None]]:
     """As `telling`, for work that is counted: what it calls with how many of how many ``unit`` are done.
 
-    The line also says how fast it goes, and how long it will take from now.
+    The line also says how fast it goes, and how long it will take from now. A lower count than before is the beginning
+    of another part, whose speed is its own.
     """
     reporter = Reporter(stream=sys.stderr)
     started = told = clock()
+    last = 0
 
     def tell(done: int, total: int) -> None:
-        nonlocal told
+        nonlocal started, told, last
         now = clock()
+        if done < last:
+            started = now
+        last = done
         if now - started < _PATIENCE_S or now - told < reporter.pause_s:
             return
         told, rate = now, done / (now - started)

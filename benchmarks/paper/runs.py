@@ -18,7 +18,6 @@ from benchmarks.measures import Stopwatch, say
 from benchmarks.paper.contest import Curve, Trial, World, entries_of, play
 
 TUNING_SEED = 100  # none of those reported
-TUNING_SHARE = 3  # a trial of a learning rate has so many times fewer steps
 
 
 class Runs:
@@ -45,7 +44,7 @@ class Runs:
                 task=task,
                 rate=rate,
                 seed=TUNING_SEED,
-                steps=entry.steps // TUNING_SHARE,
+                steps=entry.tune_steps,
                 looks=1,
                 is_test=False,
                 world=world,
