@@ -26,7 +26,7 @@ _COLOURS: Final = {
     SEEDFLOOD: svg.BLUE,
     OURS: svg.TEAL,
 }
-_ON_A_TORUS: Final = ("DSGD", "ChocoSGD")  # a flood has told everybody before the next step on either
+_ON_A_TORUS: Final = ("DSGD",)  # a flood has told everybody before the next step on either
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
