@@ -126,7 +126,9 @@ def write(found: Found, docs: Path, *, is_real: bool) -> None:
         for name, part in (("rivals", found.rivals), ("swarms", found.swarms))
     }
     ends = json.dumps(found.ends, indent=1)
-    kept.write_text("{" + ",\n".join([*(f'"{name}":{row}' for name, row in rows.items()), f'"ends":{ends}']) + "}\n")
+    kept.write_text(
+        "{" + ",\n".join([*(f'"{name}":{row}' for name, row in rows.items()), f'"ends":{ends}']) + "}\n", "utf-8"
+    )
     (folder / ("real-rivals.svg" if is_real else "rivals.svg")).write_text(picture(found.rivals), "utf-8")
     if found.swarms:
         (folder / SWARM_PICTURE).write_text(swarm_picture(found.swarms), "utf-8")

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from benchmarks.learn.page import fill
 from benchmarks.learn.problems import TASKS, Folders
-from benchmarks.paper.__main__ import main
+from benchmarks.paper.__main__ import Found, main, write
 from benchmarks.paper.accounting import accounts
 from benchmarks.paper.agreement import agreement
 from benchmarks.paper.consensus import consensus
@@ -66,6 +66,25 @@ def test_spread__three_seeds__is_mean_and_standard_deviation() -> None:
     ends = [replace(one.curves[0], accuracy=[0.5, end]) for end in (0.68, 0.70, 0.72)]
     row = parts([replace(one, curves=ends)], [], [])["rivals"][-1]
     assert "| 70.0 +- 2.0 % (68.0, 70.0, 72.0) |" in row
+
+
+def test_write__second_run__is_compared_with_the_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    marks = ("rivals", "rates", "accounting", "consensus", "real rivals", "real rates")
+    page = tmp_path / "paper.md"
+    page.write_text("".join(f"<!-- measured: {name} -->\n<!-- end -->\n" for name in marks), "utf-8")
+    found = Found(rivals=[compared("DSGD", 2.5e9), compared(SEEDFLOOD, 14_080)])
+    for is_real in (False, True):
+        write(found, tmp_path, is_real=is_real)
+        assert capsys.readouterr().err == ""
+        write(found, tmp_path, is_real=is_real)
+        assert capsys.readouterr().err == "2 of 2 rows within 3 points of the committed ones\n"
+    assert page.read_text("utf-8").count("| DSGD | 8 | 2.5 GB |") == 2
+    assert sorted(path.name for path in (tmp_path / "paper").iterdir()) == [
+        "real-rivals.svg",
+        "real.json",
+        "results.json",
+        "rivals.svg",
+    ]
 
 
 def test_agreement__one_row_of_two_too_far__is_named_with_both_figures() -> None:
