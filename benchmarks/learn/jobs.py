@@ -52,6 +52,7 @@ class Curves:
     def of(self, jobs: Sequence[Job]) -> list[list[Point]]:
         """One curve for each job, in their order."""
         if self._processes == 1:
+            torch.set_num_threads(1)
             return [self._play(job) for job in jobs]
         context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
         with ProcessPoolExecutor(self._processes, mp_context=context, initializer=prepare_process) as pool:

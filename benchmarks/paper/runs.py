@@ -12,6 +12,8 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
+import torch
+
 from benchmarks.learn.jobs import prepare_process
 from benchmarks.learn.problems import Folders, ModelChoice, Task
 from benchmarks.measures import Stopwatch, say
@@ -31,6 +33,7 @@ class Runs:
     def of(self, trials: Sequence[Trial]) -> list[Curve]:
         """One curve for each, in their order."""
         if self._processes == 1:
+            torch.set_num_threads(1)
             return [self._play(trial) for trial in trials]
         context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
         with ProcessPoolExecutor(self._processes, mp_context=context, initializer=prepare_process) as pool:
