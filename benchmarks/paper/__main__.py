@@ -79,7 +79,7 @@ class Found:
     def ends(self) -> dict[str, float]:
         """Accuracy at the end by row, the mean of the seeds."""
         ends = {f"{each.task}, {each.name}": mean(curve.accuracy[-1] for curve in each.curves) for each in self.rivals}
-        return ends | {f"{each.clients} on a {each.graph}, {each.name}": each.accuracy for each in self.swarms}
+        return ends | {f"{each.clients} clients, {each.name}": each.accuracy for each in self.swarms}
 
 
 def compare(plan: Plan, runs: Runs) -> list[RivalCurves]:

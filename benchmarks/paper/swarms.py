@@ -17,24 +17,15 @@ from sfnode import svg
 PICTURE: Final = "swarms.svg"
 SIZES: Final = (4, 16, 64)
 _TUNED: Final = 16  # clients for which the rates were chosen
-_ONCE: Final = 64  # as many clients, or a torus: the first seed alone
-_COLOURS: Final = {
-    "DSGD": svg.MUTED,
-    "ChocoSGD": svg.OCHRE,
-    "DSGD-LoRA": svg.PURPLE,
-    "DZSGD": svg.PINK,
-    SEEDFLOOD: svg.BLUE,
-    OURS: svg.TEAL,
-}
-_ON_A_TORUS: Final = ("DSGD",)  # a flood has told everybody before the next step on either
+_ONCE: Final = 64  # so many clients have the first seed alone
+_COLOURS: Final = {"DSGD": svg.MUTED, "DSGD-LoRA": svg.PURPLE, SEEDFLOOD: svg.BLUE, OURS: svg.TEAL}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swarm:
-    """A method with so many clients on one graph: a curve for each seed."""
+    """A method with so many clients on a ring: a curve for each seed."""
 
     name: str
-    graph: str
     clients: int
     rate: float | None
     curves: list[Curve]
@@ -56,32 +47,30 @@ def swarms(
         rates: by method; those that are not in it are left out.
         steps: of every run; None: as many as the comparison makes.
     """
-    places = [(name, "ring") for name in _COLOURS] + [(name, "torus") for name in _ON_A_TORUS]
     trials = {
-        (name, graph, clients, seed): Trial(
+        (name, clients, seed): Trial(
             name=name,
             task=task,
             rate=_rate(name, rates[name], clients),
             seed=seed,
             steps=steps or ENTRIES[name].steps,
             is_test=True,
-            world=World(clients=clients, graph=graph),
+            world=World(clients=clients),
         )
         for clients in reversed(SIZES)  # the longest first: neither process waits long for the other at the end
-        for name, graph in places
+        for name in _COLOURS
         if name in rates
-        for seed in (seeds[:1] if clients >= _ONCE or graph == "torus" else seeds)
+        for seed in (seeds[:1] if clients >= _ONCE else seeds)
     }
     played = dict(zip(trials, runs.of([*trials.values()]), strict=True))
     return [
         Swarm(
             name=name,
-            graph=graph,
             clients=clients,
             rate=_rate(name, rates[name], clients),
-            curves=[curve for key, curve in played.items() if key[:3] == (name, graph, clients)],
+            curves=[curve for key, curve in played.items() if key[:2] == (name, clients)],
         )
-        for name, graph in places
+        for name in _COLOURS
         if name in rates
         for clients in SIZES
     ]
@@ -92,11 +81,11 @@ def _rate(name: str, rate: float | None, clients: int) -> float | None:
 
 
 def swarm_part(found: Sequence[Swarm]) -> list[str]:
-    """Lines of Markdown: accuracy at the end, and its difference from DSGD's with as many clients on a ring."""
-    usual = {each.clients: each.accuracy for each in found if (each.name, each.graph) == ("DSGD", "ring")}
-    places = dict.fromkeys((each.name, each.graph) for each in found)
-    cells = {(each.name, each.graph, each.clients): _cell(each, usual.get(each.clients)) for each in found}
-    rows = [(f"{name}, {graph}", *(cells[name, graph, clients] for clients in SIZES)) for name, graph in places]
+    """Lines of Markdown: accuracy at the end, and its difference from DSGD's with as many clients."""
+    usual = {each.clients: each.accuracy for each in found if each.name == "DSGD"}
+    cells = {(each.name, each.clients): _cell(each, usual.get(each.clients)) for each in found}
+    names = dict.fromkeys(each.name for each in found)
+    rows = [(name, *(cells[name, clients] for clients in SIZES)) for name in names]
     return table(("", *(f"{clients} clients" for clients in SIZES)), rows)
 
 
@@ -108,14 +97,13 @@ def _cell(swarm: Swarm, usual: float | None) -> str:
 
 def swarm_picture(found: Sequence[Swarm]) -> str:
     """Accuracy at the end against the number of clients on a ring, as SVG."""
-    on_ring = [each for each in found if each.graph == "ring"]
     lines = tuple(
         Line(
             name=name,
-            points=tuple((float(each.clients), 100 * each.accuracy) for each in on_ring if each.name == name),
+            points=tuple((float(each.clients), 100 * each.accuracy) for each in found if each.name == name),
             colour=_COLOURS[name],
         )
-        for name in dict.fromkeys(each.name for each in on_ring)
+        for name in dict.fromkeys(each.name for each in found)
     )
     chart = Chart(
         title="SST-2: accuracy against the number of clients",

@@ -99,11 +99,11 @@ def test_agreement__one_row_of_two_too_far__is_named_with_both_figures() -> None
 def test_swarm_part__other_numbers_of_clients__stand_beside_gossip() -> None:
     curves = compared("DSGD", 1.0).curves
     found = [
-        Swarm(name=name, graph="ring", clients=clients, rate=0.1, curves=[replace(curves[0], accuracy=[0.5, end])])
+        Swarm(name=name, clients=clients, rate=0.1, curves=[replace(curves[0], accuracy=[0.5, end])])
         for name, ends in (("DSGD", (0.6, 0.7, 0.72)), (SEEDFLOOD, (0.5, 0.66, 0.73)))
         for clients, end in zip(SIZES, ends, strict=True)
     ]
-    assert swarm_part(found)[-1] == "| SeedFlood, ring | 50.0 %; -10.0 | 66.0 %; -4.0 | 73.0 %; +1.0 |"
+    assert swarm_part(found)[-1] == "| SeedFlood | 50.0 %; -10.0 | 66.0 %; -4.0 | 73.0 %; +1.0 |"
     assert "SeedFlood" in swarm_picture(found)
 
 
