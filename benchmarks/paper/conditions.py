@@ -59,7 +59,7 @@ OURS = FloodTrial(  # what an owner gets who says nothing, but for the rows
     clients=16,
 )
 
-PARTS = ("rank", "delay", "clients", "breaks", "cures", "quiet", "cut")
+PARTS = ("rank", "delay", "clients", "breaks", "quiet", "cut")
 BASE = "rank 32"
 _RATES = {1: (3e-4, 1e-3, 3e-3)}  # a higher grid for the lowest rank: no best rate lies at the end of its grid
 RANKS: Recipes = {
@@ -103,22 +103,6 @@ def breaks(rate: float) -> Recipes:
     }
 
 
-def cures() -> Recipes:
-    """More directions of one length, in a random space and in that of a gradient, where the paper's method breaks."""
-    directions = replace(PAPERS, rates=(3e-4, 1e-3, 3e-3), directions=8, core="rademacher", scalar="normalised")
-    found: dict[str, FloodTrial] = {}
-    for name, each in (
-        ("8 directions", directions),
-        ("8 directions, gradient basis", replace(directions, basis="gradient", rank=16)),
-    ):
-        found |= {
-            name: each,
-            f"{name}, shards skewed": replace(each, alpha=0.1),
-            f"{name}, k = 1": replace(each, hops=1),
-        }
-    return found
-
-
 def quiet(rate: float) -> Recipes:
     """Slopes below a threshold are not told; and as many clients as that leaves messages, at a rate to match."""
     base = replace(PAPERS, rates=(rate,))
@@ -158,7 +142,6 @@ def measure_all(study: Study, curves: Curves, parts: Sequence[str], rate: float 
         "delay": DELAYS,
         "clients": clients(rate),
         "breaks": breaks(rate),
-        "cures": cures(),
         "quiet": quiet(rate),
         "cut": cut(rate),
     }

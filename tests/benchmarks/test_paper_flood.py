@@ -103,7 +103,7 @@ def test_dealt__low_alpha__most_of_a_clients_examples_are_of_one_label() -> None
 
 
 def test_command__quick__fills_the_page_and_keeps_results_and_pictures(folders: Folders, tmp_path: Path) -> None:
-    names = ("rank", "delay", "clients", "breaks", "cures", "quiet", "cut")
+    names = ("rank", "delay", "clients", "breaks", "quiet", "cut")
     page = tmp_path / "paper.md"
     page.write_text("".join(f"<!-- measured: {name} -->\n<!-- end -->\n" for name in names), "utf-8")
     arguments = ["--data", str(folders.data), "--models", str(folders.models), "--work", str(tmp_path / "work")]
