@@ -69,7 +69,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class RivalResults:
     """What was measured: every method on every task, and with more and fewer clients on the first."""
 
     rivals: list[RivalCurves]
@@ -113,7 +113,7 @@ def more_and_fewer(plan: Plan, rivals: Sequence[RivalCurves], runs: Runs) -> lis
     return swarms(task, {each.name: each.rate for each in rivals if each.task == task.name}, plan.seeds, runs)
 
 
-def write(found: Found, docs: Path, *, is_real: bool) -> None:
+def write(found: RivalResults, docs: Path, *, is_real: bool) -> None:
     """docs/paper/results.json or real.json, the pictures, and the measured parts of docs/paper.md."""
     folder = docs / "paper"
     folder.mkdir(parents=True, exist_ok=True)
@@ -142,7 +142,7 @@ def _ends_in(kept: Path) -> dict[str, float]:
     return document["ends"] if isinstance(document, dict) else {}
 
 
-def _measured(found: Found, *, is_real: bool) -> dict[str, list[str]]:
+def _measured(found: RivalResults, *, is_real: bool) -> dict[str, list[str]]:
     if is_real:
         return real_parts(found.rivals)
     manifest = manifest_of(Shape(authors=1, steps=1))
@@ -189,7 +189,7 @@ def main(
         folders.check(plan.model, plan.tasks)
         runs = Runs(folders, work / ("quick" if is_quick else "curves"), jobs)
         rivals = compare(plan, runs)
-        found = Found(rivals=rivals, swarms=more_and_fewer(plan, rivals, runs))
+        found = RivalResults(rivals=rivals, swarms=more_and_fewer(plan, rivals, runs))
     except OperatorError as error:
         raise click.ClickException(str(error)) from None
     if docs:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from benchmarks.learn.page import fill
 from benchmarks.learn.problems import TASKS, Folders
-from benchmarks.paper.__main__ import Found, main, write
+from benchmarks.paper.__main__ import RivalResults, main, write
 from benchmarks.paper.accounting import accounts
 from benchmarks.paper.agreement import agreement
 from benchmarks.paper.consensus import consensus
@@ -72,7 +72,7 @@ def test_write__second_run__is_compared_with_the_first(tmp_path: Path, capsys: p
     marks = ("rivals", "rates", "accounting", "consensus", "real rivals", "real rates")
     page = tmp_path / "paper.md"
     page.write_text("".join(f"<!-- measured: {name} -->\n<!-- end -->\n" for name in marks), "utf-8")
-    found = Found(rivals=[compared("DSGD", 2.5e9), compared(SEEDFLOOD, 14_080)])
+    found = RivalResults(rivals=[compared("DSGD", 2.5e9), compared(SEEDFLOOD, 14_080)])
     for is_real in (False, True):
         write(found, tmp_path, is_real=is_real)
         assert capsys.readouterr().err == ""

@@ -15,6 +15,7 @@ from protocol.subspace.basis_file import decode_basis_untrusted, shape_of_basis
 from sfnode.storage.identity import load_identity
 from sfnode.storage.store import Store, decode_run_file
 from sfnode.storage.stored_bases import basis_in, read_bases, renewals_in, store_basis
+from sfnode.training.calibration import sources
 from tests.support.cli_calls import assert_teaches, call
 
 DEMO = ("--model", "embedded:tiny-opt", "--task", "embedded:reviews")
@@ -119,7 +120,11 @@ def test_basis_offer__run_with_a_start__holds_a_further_one_and_the_owner_publis
     assert [list(bases.starts(epoch)) for epoch in (1, 2)] == [[own], [own, told["sha256"]]]
 
 
-def test_basis_offer__source_without_a_start__says_that_it_holds_none(started: Path, tmp_path: Path) -> None:
+def test_basis_offer__source_without_a_start__says_that_it_holds_none(
+    started: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whether eight steps on a model that is all right raise its loss depends on their draw: the trial has its own tests
+    monkeypatch.setattr(sources, "try_renewal", lambda *_: None)
     given = ("--data-dir", started / "node", "--data", "embedded:reviews", "--examples", 32, "--source", "gradient")
     outcome = call("basis", "offer", *given, "--from-epoch", 1, "--out", tmp_path / "plain.basis")
     assert outcome.code == 0, outcome
