@@ -59,7 +59,7 @@ OURS = FloodTrial(  # what an owner gets who says nothing, but for the rows
     clients=16,
 )
 
-PARTS = ("rank", "delay", "clients", "breaks", "quiet", "cut")
+PARTS = ("rank", "delay", "clients", "breaks", "cures", "quiet", "cut")
 BASE = "rank 32"
 _RATES = {1: (3e-4, 1e-3, 3e-3)}  # a higher grid for the lowest rank: no best rate lies at the end of its grid
 RANKS: Recipes = {
@@ -72,6 +72,17 @@ DELAYS: Recipes = {
     "k = 1, grid": replace(PAPERS, hops=1, graph="torus"),
     "k = 1, ring, sfnode's default": replace(OURS, hops=1),
     "k = 8, ring, sfnode's default": OURS,
+}
+_SEVERAL = replace(PAPERS, core="rademacher", scalar="normalised", directions=8)
+_INFORMED = replace(OURS, has_start=False, steps=48, tune_steps=24, schedule="constant")
+CURES: Recipes = {  # what nodes have beside the paper's method, one at a time and then together
+    "8 raw canonical directions": replace(PAPERS, directions=8),
+    "8 normalised Rademacher directions, rank 32": replace(_SEVERAL, rates=(3e-4, 1e-3, 3e-3)),
+    "the same, rank 1": replace(_SEVERAL, rank=1, rates=(1e-3, 3e-3, 1e-2)),
+    "basis of a gradient, rank 1": replace(_SEVERAL, rank=1, basis="gradient", rates=(3e-5, 1e-4, 3e-4)),
+    "basis of forward passes, no start": _INFORMED,
+    "the same, shards skewed": replace(_INFORMED, alpha=0.1),
+    "the same, shards skewed, k = 1": replace(_INFORMED, alpha=0.1, hops=1),
 }
 _LOOKS = (0, 12, 20, 22, 24, 36)  # three at the end of a tuning run: a rate is chosen by their mean loss
 MANY = frozenset({"64 clients", "64 clients, a quarter of the rate", "64 clients, sfnode's default"})
@@ -142,6 +153,7 @@ def measure_all(study: Study, curves: Curves, parts: Sequence[str], rate: float 
         "delay": DELAYS,
         "clients": clients(rate),
         "breaks": breaks(rate),
+        "cures": {"one canonical direction": replace(PAPERS, rates=(rate,)), **CURES},
         "quiet": quiet(rate),
         "cut": cut(rate),
     }

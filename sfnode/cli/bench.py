@@ -24,10 +24,11 @@ _rows_option = number_option("--rows", 16, "Use this many examples in each forwa
 _tokens_option = number_option("--tokens", 64, "Use this many tokens per example.")
 _basis_option = click.option(
     "--basis",
-    type=click.Choice(["random", "published"]),
+    type=click.Choice(["random", "published", "start"]),
     default="random",
     show_default=True,
-    help="Train in random bases of rank 32, as the paper does, or in a published one of rank 1, as `sfnode init` does.",
+    help="Train in `random` bases of rank 32, as the paper does; in a `published` one of rank 1 in every tensor; or in "
+    "what `sfnode init` makes, a `start` and one column in the layers that it moves.",
 )
 
 

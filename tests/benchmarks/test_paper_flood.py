@@ -15,7 +15,7 @@ from benchmarks.learn.comparison import Compared
 from benchmarks.learn.curves import Job, Point, play
 from benchmarks.learn.problems import TASKS, Folders
 from benchmarks.learn.trials import NetworkTrial
-from benchmarks.paper.conditions import BASE, kept_rate, main, write
+from benchmarks.paper.conditions import BASE, PARTS, kept_rate, main, write
 from benchmarks.paper.flooding import FloodTrial, play_flood
 from benchmarks.paper.worlds import dealt, delays
 from protocol.errors import OperatorError
@@ -103,7 +103,7 @@ def test_dealt__low_alpha__most_of_a_clients_examples_are_of_one_label() -> None
 
 
 def test_command__quick__fills_the_page_and_keeps_results_and_pictures(folders: Folders, tmp_path: Path) -> None:
-    names = ("rank", "delay", "clients", "breaks", "quiet", "cut")
+    names = PARTS
     page = tmp_path / "paper.md"
     page.write_text("".join(f"<!-- measured: {name} -->\n<!-- end -->\n" for name in names), "utf-8")
     arguments = ["--data", str(folders.data), "--models", str(folders.models), "--work", str(tmp_path / "work")]

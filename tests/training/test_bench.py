@@ -19,6 +19,8 @@ from sfnode.training.bench.references import LORA_RANK, adamw, label_loss, lora,
 from sfnode.training.bench.replay_cost import bench_replay
 from sfnode.training.bench.step_cost import bench_step
 from sfnode.training.bench.subjects import (
+    BenchBasis,
+    bench_bases,
     bench_manifest,
     random_data,
     random_model,
@@ -45,7 +47,7 @@ def tiny_rows() -> RowBatch:
 def test_bench_step__tiny_shape__reports_every_ratio(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     peak = {alternative.value: 100 + 10 * index for index, alternative in enumerate(Alternative)}
     monkeypatch.setattr("sfnode.training.bench.step_cost.peaks", lambda *settings: peak)  # its own test is below
-    found = bench_step("opt-tiny", size=(4, 8), dtype=dtype, repeats=2, device="cpu")
+    found = bench_step("opt-tiny", size=(4, 8), dtype=dtype, basis=BenchBasis.START, repeats=2, device="cpu")
     for name in ("forward", "full_forward", "mezo", "mezo_same_tensors", "backprop", "lora"):
         ratio = found[f"ratio_to_{name}"]
         assert isinstance(ratio, float)
@@ -55,6 +57,15 @@ def test_bench_step__tiny_shape__reports_every_ratio(dtype: str, monkeypatch: py
     seconds = found["seconds"]
     assert isinstance(seconds, dict)
     assert set(seconds) == {"step", "forward", "full_forward", "mezo", "mezo_same_tensors", "adamw", "lora"}
+
+
+def test_bench_bases__start__moves_the_last_layers_that_write_and_no_others() -> None:
+    bases = bench_bases(shape_tensors("opt-tiny"), BenchBasis.START, rows=4, tokens=8)
+    names = [tensor.name for tensor in bases.manifest.tensors]
+    searched = {name for index, name in enumerate(names) if bases.of(0, index).u.any()}
+    (start,) = bases.starts(0).values()
+    assert searched == {name for index, name in enumerate(names) if start.moves(index)}
+    assert searched == {"model.decoder.layers.1.fc2.weight"}
 
 
 @pytest.mark.slow

@@ -27,7 +27,16 @@ from protocol.ledger import Envelope, EnvelopeCodec
 from protocol.run import FORMAT, BasisKind, CoreKind, Manifest, TensorKind, TensorSpec, checked, no_model
 from protocol.schema import to_plain
 from protocol.state import CoefficientLayout
-from protocol.subspace import Bases, BasisContent, decode_basis_untrusted, encode_basis, seed_of, words
+from protocol.subspace import (
+    Bases,
+    Basis,
+    BasisContent,
+    Start,
+    decode_basis_untrusted,
+    encode_basis,
+    seed_of,
+    words,
+)
 from sfnode.training.task import Example, TaskData
 
 # name -> (hidden, layers, heads, ffn) of OPT (Zhang et al., arXiv 2205.01068, table 1)
@@ -50,13 +59,17 @@ CLIP: Final = 1 << 10
 _WEIGHTS_STD: Final = 0.02  # OPT's own initialisation
 _STREAM: Final = 0  # of the generator; keys below keep uses apart
 _LABELS: Final = (4, 5)
+# The layers of these shapes that write to the residual stream.
+_WRITING: Final = ("o_proj.weight", "down_proj.weight", "out_proj.weight", "fc2.weight")
+_START_EXP: Final = -20  # so that a start of ones hardly moves what it is added to
 
 
 class BenchBasis(StrEnum):
     """What the run trains in."""
 
     RANDOM = "random"  # bases drawn anew in each epoch, rank 32, as `sfnode init --plain` and the paper have it
-    PUBLISHED = "published"  # one basis of rank 1 for the whole run, as `sfnode init` makes it
+    PUBLISHED = "published"  # one basis of rank 1 for the whole run, in every tensor
+    START = "start"  # the same in a few tensors, beside a start: as `sfnode init` makes it by forward passes
 
 
 def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> PreTrainedModel:
@@ -193,20 +206,47 @@ def bench_manifest(
 
 def bench_bases(tensors: Sequence[TensorSpec], basis: BenchBasis, *, rows: int, tokens: int, epochs: int = 1) -> Bases:
     """A run of so many epochs in ``basis``, with as many directions as divide the rows."""
-    if basis is BenchBasis.PUBLISHED:
-        manifest = bench_manifest(tensors, rows=rows, tokens=tokens, core=CoreKind.RADEMACHER, rank=_RANK_PUBLISHED)
-    else:
+    if basis is BenchBasis.RANDOM:
         manifest = bench_manifest(tensors, rows=rows, tokens=tokens)
-    manifest = replace(manifest, steps=epochs * manifest.method.epoch_steps)
-    return published(Bases(manifest)) if basis is BenchBasis.PUBLISHED else Bases(manifest)
+    else:
+        manifest = bench_manifest(tensors, rows=rows, tokens=tokens, core=CoreKind.RADEMACHER, rank=_RANK_PUBLISHED)
+    bases = Bases(replace(manifest, steps=epochs * manifest.method.epoch_steps))
+    if basis is BenchBasis.RANDOM:
+        return bases
+    return published(bases) if basis is BenchBasis.PUBLISHED else _started(bases)
 
 
 def published(bases: Bases) -> Bases:
     """The same run with its first epoch's bases published for all epochs."""
+    return _of_file(bases, BasisContent(bases=_first_of(bases)))
+
+
+def _started(bases: Bases) -> Bases:
+    """The same with a column and a start in the tensors that `sfnode init` moves, and zeros in all others."""
+    names = [tensor.name for tensor in bases.manifest.tensors]
+    writing = [index for index, name in enumerate(names) if name.endswith(_WRITING)]
+    moving = {*writing[-max(1, len(writing) // 3) :]}
+    found = tuple(basis if index in moving else _nothing(basis) for index, basis in enumerate(_first_of(bases)))
+    return _of_file(bases, BasisContent(bases=found, start=Start(exp=_START_EXP, products=found)))
+
+
+def _nothing(like: Basis) -> Basis:
+    return Basis(u=np.zeros_like(like.u), v=None if like.v is None else np.zeros_like(like.v))
+
+
+def _first_of(bases: Bases) -> tuple[Basis, ...]:
+    return tuple(bases.of(0, index) for index in range(len(bases.manifest.tensors)))
+
+
+def _of_file(bases: Bases, content: BasisContent) -> Bases:
     method = bases.manifest.method
-    content = BasisContent(bases=tuple(bases.of(0, index) for index in range(len(bases.manifest.tensors))))
     data = encode_basis(method.rank, content)
-    method = replace(method, basis=BasisKind.PUBLISHED, basis_sha256=hashlib.sha256(data).hexdigest())
+    method = replace(
+        method,
+        basis=BasisKind.PUBLISHED,
+        basis_sha256=hashlib.sha256(data).hexdigest(),
+        start_rank=method.rank if content.start else 0,
+    )
     manifest = checked(to_plain(replace(bases.manifest, method=method), as_rows=False))
     return Bases(manifest, decode_basis_untrusted(manifest, data))
 
