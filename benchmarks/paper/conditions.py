@@ -4,7 +4,7 @@ a network that was split.
     python -m benchmarks.paper.conditions --write docs
 
 Sixteen clients teach SST-2 to a model of four million parameters. Curves are kept on disk as soon as they are computed,
-so the command can be stopped and called again. Three quarters of an hour on two cores.
+so the command can be stopped and called again. An hour on two cores.
 """
 
 from __future__ import annotations
