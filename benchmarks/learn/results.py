@@ -136,7 +136,7 @@ def renewed(old: Results, new: Results) -> Results:
     """``old`` with everything in it that was measured anew, and what is new: a call may ask for a part alone."""
     if old.model != new.model:
         return new
-    scaled = {(each.factor, each.clients): each for each in (*old.scaled, *new.scaled)}
+    scaled = {(each.factor, each.rate or 0.0, each.clients): each for each in (*old.scaled, *new.scaled)}
     return replace(
         new,
         noise={**old.noise, **new.noise},

@@ -224,6 +224,13 @@ def test_renewed__a_part_is_measured_anew__the_rest_stays() -> None:
     assert renewed(replace(old, model="another"), new) == new
 
 
+def test_renewed__clients_at_two_rates__both_stay() -> None:
+    """A call for one recipe left the clients' table of the small model with its second rate alone."""
+    old = some_results()
+    old = replace(old, scaled=tuple(replace(old.scaled[0], rate=rate) for rate in (0.001, 0.004)))
+    assert renewed(old, replace(old, scaled=())).scaled == old.scaled
+
+
 def test_pictures__some_results__one_for_each_task_and_the_clients(tmp_path: Path) -> None:
     assert draw_pictures(some_results(), tmp_path) == ["sst2.svg", "clients.svg"]
     for name in ("sst2", "clients"):
