@@ -75,7 +75,7 @@ DELAYS: Recipes = {
 }
 _SEVERAL = replace(PAPERS, core="rademacher", scalar="normalised", directions=8)
 _INFORMED = replace(OURS, has_start=False, steps=48, tune_steps=24, schedule="constant")
-CURES: Recipes = {  # what nodes have beside the paper's method, one at a time and then together
+CURES: Recipes = {  # what nodes have beside the paper's method
     "8 raw canonical directions": replace(PAPERS, directions=8),
     "8 normalised Rademacher directions, rank 32": replace(_SEVERAL, rates=(3e-4, 1e-3, 3e-3)),
     "the same, rank 1": replace(_SEVERAL, rank=1, rates=(1e-3, 3e-3, 1e-2)),

@@ -85,7 +85,6 @@ ENTRIES: Final[Mapping[str, Entry]] = {
 _REAL_STEPS: Final = 24
 _REAL_TUNE_STEPS: Final = 12
 # Of a real model, what two cores bear: a step of sixteen clients' gradients by all weights takes them a minute.
-# DSGD with 0.3 is ahead after twelve steps, and at chance again after 24.
 _REAL_RATES: Final = {
     "DSGD-LoRA": (0.03, 0.1),  # 0.3 is ahead after twelve steps, and at chance again after 24
     "ChocoSGD-LoRA": (0.03, 0.1, 0.3),

@@ -59,7 +59,7 @@ CLIP: Final = 1 << 10
 _WEIGHTS_STD: Final = 0.02  # OPT's own initialisation
 _STREAM: Final = 0  # of the generator; keys below keep uses apart
 _LABELS: Final = (4, 5)
-# The layers of these shapes that write to the residual stream.
+# Of these shapes what `calibration.residual_stream.writers_of` finds in a loaded model.
 _WRITING: Final = ("o_proj.weight", "down_proj.weight", "out_proj.weight", "fc2.weight")
 _START_EXP: Final = -20  # so that a start of ones hardly moves what it is added to
 
