@@ -79,30 +79,35 @@ class RivalResults:
     def ends(self) -> dict[str, float]:
         """Accuracy at the end by row, the mean of the seeds."""
         ends = {f"{each.task}, {each.name}": mean(curve.accuracy[-1] for curve in each.curves) for each in self.rivals}
-        return ends | {f"{each.clients} clients, {each.name}": each.accuracy for each in self.swarms}
+        return ends | {f"{each.clients} clients, {each.title}": each.accuracy for each in self.swarms}
 
 
 def compare(plan: Plan, runs: Runs) -> list[RivalCurves]:
-    """Every method on every task: the grid, then the seeds with the best rate."""
-    found = []
-    for task in plan.tasks:
-        grids = {name: dict.fromkeys(entries_of(plan.model)[name].rates[:1], 0.0) for name in plan.names}
-        if not plan.is_quick:
-            grids = runs.grid(plan.model, task, plan.names, plan.world)
-        rates = {name: best(grid) for name, grid in grids.items()}
-        trials = [plan.trial(name, task, rates[name], seed) for seed in plan.seeds for name in plan.names]
-        curves = dict(zip(trials, runs.of(trials), strict=True))
-        found += [
-            RivalCurves(
-                name=name,
-                task=task.name,
-                rate=rates[name],
-                grid={f"{rate:g}": loss for rate, loss in grids[name].items()},
-                curves=[curve for trial, curve in curves.items() if trial.name == name],
-            )
-            for name in plan.names
-        ]
-    return found
+    """Every method on every task: the grids, then the seeds with the best rates."""
+    grids = {
+        (task.name, name): dict.fromkeys(entries_of(plan.model)[name].rates[:1], 0.0)
+        for task in plan.tasks
+        for name in plan.names
+    }
+    if not plan.is_quick:
+        grids = runs.grids(plan.model, plan.tasks, plan.names, plan.world)
+    trials = {
+        (task.name, name, seed): plan.trial(name, task, best(grids[task.name, name]), seed)
+        for task in plan.tasks
+        for seed in plan.seeds
+        for name in plan.names
+    }
+    curves = dict(zip(trials, runs.of([*trials.values()]), strict=True))
+    return [
+        RivalCurves(
+            name=name,
+            task=task,
+            rate=best(grid),
+            grid={f"{rate:g}": loss for rate, loss in grid.items()},
+            curves=[curves[task, name, seed] for seed in plan.seeds],
+        )
+        for (task, name), grid in grids.items()
+    ]
 
 
 def more_and_fewer(plan: Plan, rivals: Sequence[RivalCurves], runs: Runs) -> list[Swarm]:

@@ -20,7 +20,7 @@ from benchmarks.paper.rivals import Central, CentralMezo, ChocoSgd, DiLoCo, Dsgd
 from benchmarks.paper.worlds import alike
 from protocol.ledger import EnvelopeCodec
 
-LOOKS: Final = 6  # at a curve, evenly, and one at the start
+LOOKS: Final = 4  # at a curve, evenly, and one at the start
 _TEST_ROWS: Final = 500  # a standard error of two points; every look at every method's model costs a pass over them
 _TOKENS_MAX: Final = {"agnews": 32}  # its rows are twice as long as the others'
 SEEDFLOOD: Final = "SeedFlood"

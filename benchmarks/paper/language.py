@@ -48,17 +48,17 @@ class Language:
         """Where all clients begin, fp32[p]."""
         return _flat([parameter.detach() for parameter in self._trained])
 
-    def gradient(self, client: int, weights: Tensor, step: int) -> Tensor:
+    def gradient(self, clients: Sequence[int], weights: Tensor, step: int) -> Tensor:
         """As `Problem` has it."""
         self._put(weights)
-        loss = mean_loss(self._model, self._batch(client, step), self._data)
+        loss = mean_loss(self._model, self._batch(clients, step), self._data)
         return _flat(torch.autograd.grad(loss, self._trained))
 
     @torch.inference_mode()
-    def loss(self, client: int, weights: Tensor, step: int) -> float:
+    def loss(self, clients: Sequence[int], weights: Tensor, step: int) -> float:
         """As `Problem` has it."""
         self._put(weights)
-        return float(mean_loss(self._model, self._batch(client, step), self._data))
+        return float(mean_loss(self._model, self._batch(clients, step), self._data))
 
     def judged(self, weights: Tensor, rows: int) -> Measured:
         """Accuracy and loss on the first ``rows`` examples that nobody trains on."""
@@ -70,10 +70,14 @@ class Language:
         for parameter, part in zip(self._trained, parts, strict=True):
             parameter.data = part.view_as(parameter).to(parameter.dtype)  # the vector's own memory where it is fp32
 
-    def _batch(self, client: int, step: int) -> list[Example]:
-        places = self._shards[client]
-        chosen = np.random.default_rng([self.seed, client, step]).integers(len(places), size=self._rows)
-        return [self._data.examples[places[each]] for each in chosen.tolist()]
+    def _batch(self, clients: Sequence[int], step: int) -> list[Example]:
+        """Of all these clients: as many examples of each, so that their mean is that of the clients' means."""
+        batch = []
+        for client in clients:
+            places = self._shards[client]
+            chosen = np.random.default_rng([self.seed, client, step]).integers(len(places), size=self._rows)
+            batch += [self._data.examples[places[each]] for each in chosen.tolist()]
+        return batch
 
 
 def _flat(tensors: Sequence[Tensor]) -> Tensor:

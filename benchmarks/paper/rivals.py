@@ -8,6 +8,7 @@ language model is checked on a quadratic whose answer is known. Shapes: n client
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -30,11 +31,11 @@ class Problem(Protocol):
 
     seed: int
 
-    def gradient(self, client: int, weights: Tensor, step: int) -> Tensor:
-        """Of the client's loss on its batch of the step, fp32[p]."""
+    def gradient(self, clients: Sequence[int], weights: Tensor, step: int) -> Tensor:
+        """Of the mean of these clients' losses, each on its batch of the step, fp32[p]."""
 
-    def loss(self, client: int, weights: Tensor, step: int) -> float:
-        """On the same batch, by forward passes alone."""
+    def loss(self, clients: Sequence[int], weights: Tensor, step: int) -> float:
+        """On the same batches, by forward passes alone."""
 
 
 def metropolis(edges: Edges, count: int) -> Tensor:
@@ -47,11 +48,11 @@ def metropolis(edges: Edges, count: int) -> Tensor:
     return mixing + torch.diag(1 - mixing.sum(dim=1))
 
 
-def zeroth_order(problem: Problem, client: int, weights: Tensor, step: int, epsilon: float) -> Tensor:
-    """The client's SPSA estimate g z of its gradient, fp32[p], with a normal z of its own (MeZO, algorithm 1)."""
-    number = step << 16 | problem.seed << 8 | client  # torch takes 32 bits of it on the CPU
+def zeroth_order(problem: Problem, clients: Sequence[int], weights: Tensor, step: int, epsilon: float) -> Tensor:
+    """The SPSA estimate g z of these clients' gradient, fp32[p], with a normal z of the first (MeZO, algorithm 1)."""
+    number = step << 16 | problem.seed << 8 | clients[0]  # torch takes 32 bits of it on the CPU
     z = torch.empty_like(weights).normal_(generator=torch.Generator().manual_seed(number))
-    plus, minus = (problem.loss(client, torch.add(weights, z, alpha=sign * epsilon), step) for sign in (1, -1))
+    plus, minus = (problem.loss(clients, torch.add(weights, z, alpha=sign * epsilon), step) for sign in (1, -1))
     return z.mul_((plus - minus) / (2 * epsilon))
 
 
@@ -123,7 +124,7 @@ class Dsgd(Rival):
             weights.sub_(self._gradient(client, weights, number), alpha=self._rate)
 
     def _gradient(self, client: int, weights: Tensor, number: int) -> Tensor:
-        return self._problem.gradient(client, weights, number)
+        return self._problem.gradient([client], weights, number)
 
 
 class Dzsgd(Dsgd):
@@ -134,7 +135,7 @@ class Dzsgd(Dsgd):
         self._epsilon = epsilon
 
     def _gradient(self, client: int, weights: Tensor, number: int) -> Tensor:
-        return zeroth_order(self._problem, client, weights, number, self._epsilon)
+        return zeroth_order(self._problem, [client], weights, number, self._epsilon)
 
 
 class ChocoSgd(Dsgd):
@@ -179,7 +180,7 @@ class DiLoCo(Rival):
     def step(self, number: int) -> None:
         """An inner step of each client; an outer one after every H of them."""
         for client, (weights, adam) in enumerate(zip(self.weights_NP, self._adams, strict=True)):
-            weights.sub_(adam.direction(self._problem.gradient(client, weights, number)))
+            weights.sub_(adam.direction(self._problem.gradient([client], weights, number)))
         if (number + 1) % self._inner:
             return
         change = self._shared - self.mean()
@@ -194,15 +195,12 @@ class Central(Rival):
 
     def __init__(self, problem: Problem, start: Tensor, count: int, rate: float) -> None:
         super().__init__(problem, start, 1, rate)
-        self._clients, self._adam = count, Adam(len(start), rate)
+        self._clients, self._adam = range(count), Adam(len(start), rate)
 
     def step(self, number: int) -> None:
         """AdamW (Loshchilov & Hutter 2019) on the mean gradient."""
         model = self.weights_NP[0]
-        total = self._problem.gradient(0, model, number)
-        for client in range(1, self._clients):
-            total += self._problem.gradient(client, model, number)
-        model -= self._adam.direction(total.div_(self._clients))
+        model -= self._adam.direction(self._problem.gradient(self._clients, model, number))
 
 
 class CentralMezo(Central):
@@ -210,23 +208,7 @@ class CentralMezo(Central):
 
     def step(self, number: int) -> None:
         """x <- x - rate g z, with g from the mean loss of all batches."""
-        estimate = zeroth_order(_MeanLoss(self._problem, self._clients), 0, self.mean(), number, 1e-3)
-        self.weights_NP -= self._rate * estimate
-
-
-class _MeanLoss:
-    """All clients as one."""
-
-    def __init__(self, problem: Problem, count: int) -> None:
-        self._problem, self._count, self.seed = problem, count, problem.seed
-
-    def gradient(self, client: int, weights: Tensor, step: int) -> Tensor:
-        """Not asked for."""
-        raise NotImplementedError
-
-    def loss(self, client: int, weights: Tensor, step: int) -> float:
-        """The mean over all clients."""
-        return sum(self._problem.loss(each, weights, step) for each in range(self._count)) / self._count
+        self.weights_NP -= self._rate * zeroth_order(self._problem, self._clients, self.mean(), number, 1e-3)
 
 
 class Adam:

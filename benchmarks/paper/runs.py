@@ -39,8 +39,11 @@ class Runs:
         with ProcessPoolExecutor(self._processes, mp_context=context, initializer=prepare_process) as pool:
             return list(pool.map(self._play, trials))
 
-    def grid(self, model: ModelChoice, task: Task, names: Sequence[str], world: World) -> dict[str, dict[float, float]]:
-        """The loss after each learning rate's trial, on the tuning file; none where a calibration suggests the rate."""
+    def grids(
+        self, model: ModelChoice, tasks: Sequence[Task], names: Sequence[str], world: World
+    ) -> dict[tuple[str, str], dict[float, float]]:
+        """By task and method: the loss after each learning rate's trial, on the tuning file; none where a calibration
+        suggests the rate."""
         trials = [
             Trial(
                 name=name,
@@ -53,14 +56,15 @@ class Runs:
                 world=world,
                 model=model,
             )
+            for task in tasks
             for name, entry in entries_of(model).items()
             if name in names
             for rate in entry.rates
         ]
-        found: dict[str, dict[float, float]] = {name: {} for name in names}
+        found: dict[tuple[str, str], dict[float, float]] = {(task.name, name): {} for task in tasks for name in names}
         for trial, curve in zip(trials, self.of(trials), strict=True):
             assert trial.rate is not None
-            found[trial.name][trial.rate] = curve.loss[-1]
+            found[trial.task.name, trial.name][trial.rate] = curve.loss[-1]
         return found
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Final
 
-from benchmarks.charts import Axis, Chart, Line, render_chart
+from benchmarks.charts import DASHED, Axis, Chart, Line, render_chart
 from benchmarks.learn.page import table
 from benchmarks.learn.problems import Task
 from benchmarks.paper.contest import ENTRIES, OURS, SEEDFLOOD, Curve, Trial, World
@@ -15,17 +15,23 @@ from benchmarks.paper.runs import Runs
 from sfnode import svg
 
 PICTURE: Final = "swarms.svg"
-SIZES: Final = (4, 16, 64)
+SIZES: Final = (4, 16, 128)
 _TUNED: Final = 16  # clients for which the rates were chosen
-_ONCE: Final = 64  # so many clients have the first seed alone
+_ONCE: Final = 128  # so many clients have the first seed alone
 _COLOURS: Final = {"DSGD": svg.MUTED, "DSGD-LoRA": svg.PURPLE, SEEDFLOOD: svg.BLUE, OURS: svg.TEAL}
+# Four in a grid are a ring, and whoever floods has the same bits on any graph.
+_SETTINGS: Final = (
+    *((name, "ring", size) for size in SIZES for name in _COLOURS),
+    *(("DSGD", "torus", size) for size in SIZES if size > min(SIZES)),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swarm:
-    """A method with so many clients on a ring: a curve for each seed."""
+    """A method with so many clients on a graph: a curve for each seed."""
 
     name: str
+    graph: str
     clients: int
     rate: float | None
     curves: list[Curve]
@@ -34,6 +40,11 @@ class Swarm:
     def accuracy(self) -> float:
         """After the last step, the mean over the seeds."""
         return mean(curve.accuracy[-1] for curve in self.curves)
+
+    @property
+    def title(self) -> str:
+        """Method and graph, for people: a torus is a grid whose edges meet."""
+        return f"{self.name}, {'ring' if self.graph == 'ring' else 'grid'}"
 
 
 def swarms(
@@ -47,32 +58,31 @@ def swarms(
         rates: by method; those that are not in it are left out.
         steps: of every run; None: as many as the comparison makes.
     """
+    settings = [each for each in _SETTINGS if each[0] in rates]
     trials = {
-        (name, clients, seed): Trial(
+        (name, graph, clients, seed): Trial(
             name=name,
             task=task,
             rate=_rate(name, rates[name], clients),
             seed=seed,
             steps=steps or ENTRIES[name].steps,
             is_test=True,
-            world=World(clients=clients),
+            world=World(clients=clients, graph=graph),
         )
-        for clients in reversed(SIZES)  # the longest first: neither process waits long for the other at the end
-        for name in _COLOURS
-        if name in rates
+        # the longest first: neither process waits long for the other at the end
+        for name, graph, clients in sorted(settings, key=lambda setting: -setting[2])
         for seed in (seeds[:1] if clients >= _ONCE else seeds)
     }
     played = dict(zip(trials, runs.of([*trials.values()]), strict=True))
     return [
         Swarm(
             name=name,
+            graph=graph,
             clients=clients,
             rate=_rate(name, rates[name], clients),
-            curves=[curve for key, curve in played.items() if key[:2] == (name, clients)],
+            curves=[curve for key, curve in played.items() if key[:3] == (name, graph, clients)],
         )
-        for name in _COLOURS
-        if name in rates
-        for clients in SIZES
+        for name, graph, clients in settings
     ]
 
 
@@ -81,11 +91,11 @@ def _rate(name: str, rate: float | None, clients: int) -> float | None:
 
 
 def swarm_part(found: Sequence[Swarm]) -> list[str]:
-    """Lines of Markdown: accuracy at the end, and its difference from DSGD's with as many clients."""
-    usual = {each.clients: each.accuracy for each in found if each.name == "DSGD"}
-    cells = {(each.name, each.clients): _cell(each, usual.get(each.clients)) for each in found}
-    names = dict.fromkeys(each.name for each in found)
-    rows = [(name, *(cells[name, clients] for clients in SIZES)) for name in names]
+    """Lines of Markdown: accuracy at the end, and its difference from DSGD's with as many clients on a ring."""
+    usual = {each.clients: each.accuracy for each in found if each.title == "DSGD, ring"}
+    cells = {(each.title, each.clients): _cell(each, usual.get(each.clients)) for each in found}
+    titles = dict.fromkeys(each.title for each in found)
+    rows = [(title, *(cells.get((title, clients), "") for clients in SIZES)) for title in titles]
     return table(("", *(f"{clients} clients" for clients in SIZES)), rows)
 
 
@@ -96,18 +106,19 @@ def _cell(swarm: Swarm, usual: float | None) -> str:
 
 
 def swarm_picture(found: Sequence[Swarm]) -> str:
-    """Accuracy at the end against the number of clients on a ring, as SVG."""
+    """Accuracy at the end against the number of clients, as SVG; dashed: on a grid."""
     lines = tuple(
         Line(
-            name=name,
-            points=tuple((float(each.clients), 100 * each.accuracy) for each in found if each.name == name),
-            colour=_COLOURS[name],
+            name=title,
+            points=tuple((float(each.clients), 100 * each.accuracy) for each in found if each.title == title),
+            colour=_COLOURS[title.rpartition(", ")[0]],
+            dashes="" if title.endswith("ring") else DASHED,
         )
-        for name in dict.fromkeys(each.name for each in found)
+        for title in dict.fromkeys(each.title for each in found)
     )
     chart = Chart(
         title="SST-2: accuracy against the number of clients",
-        note="% after the last step, on a ring; mean of the seeds",
+        note="% after the last step, mean of the seeds; dashed: on a grid",
         x=Axis(name="clients", is_log=True, ticks=tuple((float(clients), str(clients)) for clients in SIZES)),
         y=Axis(name="%", is_log=False),
         lines=lines,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -33,11 +33,11 @@ class Quadratic:
     def __init__(self, centres: Tensor = CENTRES, seed: int = 0) -> None:
         self._centres, self.seed = centres, seed
 
-    def gradient(self, client: int, weights: Tensor, step: int) -> Tensor:
-        return weights - self._centres[client]
+    def gradient(self, clients: Sequence[int], weights: Tensor, step: int) -> Tensor:
+        return weights - self._centres[[*clients]].mean(dim=0)
 
-    def loss(self, client: int, weights: Tensor, step: int) -> float:
-        return float((weights.double() - self._centres[client]).square().sum() / 2)
+    def loss(self, clients: Sequence[int], weights: Tensor, step: int) -> float:
+        return float((weights.double() - self._centres[[*clients]]).square().sum(dim=1).mean() / 2)
 
 
 ALIKE = Quadratic(CENTRES.mean(dim=0).repeat(COUNT, 1))  # Adam's steps lead to the median of centres that differ
@@ -75,12 +75,12 @@ def test_choco__one_step__sends_the_largest_difference_alone() -> None:
 def test_zeroth_order__quadratic__is_the_exact_slope_along_z() -> None:
     z = torch.empty(SIZE).normal_(generator=torch.Generator().manual_seed(7 << 16 | 2))
     slope = float((START - CENTRES[2]) @ z)
-    assert torch.allclose(zeroth_order(Quadratic(), 2, START, 7, 1e-3), slope * z, rtol=1e-3)
+    assert torch.allclose(zeroth_order(Quadratic(), [2], START, 7, 1e-3), slope * z, rtol=1e-3)
 
 
 def test_zeroth_order__other_seed__is_another_direction() -> None:
     """MeZO's trials of `benchmarks.learn` had the same directions for every seed: torch drops the upper 32 bits."""
-    first, second = (zeroth_order(Quadratic(seed=seed), 2, START, 7, 1e-3) for seed in (0, 1))
+    first, second = (zeroth_order(Quadratic(seed=seed), [2], START, 7, 1e-3) for seed in (0, 1))
     assert not torch.allclose(first / first[0], second / second[0])
 
 
