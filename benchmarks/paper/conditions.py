@@ -101,6 +101,8 @@ def breaks(rate: float) -> Recipes:
         "shards skewed, k = 1": replace(base, alpha=0.1, hops=1),
         "1 example a step": replace(base, rows=1),
         "2 clients": replace(base, clients=2),
+        "a tenth of the deliveries lost": replace(base, lost=0.1),
+        "a third of the clients away": replace(base, away=1 / 3),
         "shards skewed, sfnode's default": replace(OURS, alpha=0.1),
         "2 clients, sfnode's default": replace(OURS, clients=2),
     }

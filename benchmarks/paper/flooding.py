@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
 from transformers import PreTrainedModel
 
 from benchmarks.learn.curves import Job, Point, Training, play
@@ -27,6 +28,8 @@ from sfnode.training.estimator import Estimator
 from sfnode.training.shared_model import SharedModel
 from sfnode.training.task import TaskData
 
+CAUGHT_UP = 4
+_SPAN = 6
 _SEEDS_BETWEEN = 1_000  # author numbers of one seed: more than clients
 
 
@@ -44,6 +47,8 @@ class FloodTrial(NetworkTrial):
             the other side at their end.
         cut_steps: the first of them, and the one after the last.
         cut_weight: what counts of their updates of that time, for everybody.
+        lost: share of the deliveries that get lost; the receiver finds what it lacks `CAUGHT_UP` steps later.
+        away: share of the clients that are away, for `_SPAN` steps each time. Who is back has all, as after a catch-up.
     """
 
     graph: str = "ring"
@@ -53,6 +58,8 @@ class FloodTrial(NetworkTrial):
     cut_off: int = 0
     cut_steps: tuple[int, int] = (0, 0)
     cut_weight: float = 1.0
+    lost: float = 0.0
+    away: float = 0.0
 
     def is_cut_off(self, client: int, step: int) -> bool:
         return client >= self.clients - self.cut_off and step in range(*self.cut_steps)
@@ -70,14 +77,14 @@ class FloodedClients:
         bases = bases_of(recipe, task, tensors, found, rate)
         self.manifest = bases.manifest
         self._rows = 0 if found is None else found.rows
-        self._recipe = recipe
+        self._recipe, self._seed = recipe, seed
         self._sent = 0
         self._keys = [signer(seed * _SEEDS_BETWEEN + client) for client in range(recipe.clients)]
         self._sessions = [Estimator(shared, bases, each) for each in _shards(recipe, data, seed)]
         self._codec = EnvelopeCodec(self.manifest)
         late = None if recipe.hops is None else delays(recipe.graph, recipe.clients, recipe.hops)
         self._delays = None if late is None or late.max() == 1 else late
-        self._are_alike = self._delays is None and not recipe.cut_off
+        self._are_alike = self._delays is None and not recipe.cut_off and not recipe.lost
         self._held = [Coefficients(self.manifest) for _ in range(1 if self._are_alike else recipe.clients)]
         self._due: dict[tuple[int, int], list[Envelope]] = defaultdict(list)  # by step and receiver
 
@@ -99,6 +106,8 @@ class FloodedClients:
         return Measured(accuracy=found.accuracy, loss=found.loss, sent=sent)
 
     def _send(self, client: int, step: int) -> None:
+        if self._drawn(client, step // _SPAN) < self._recipe.away:
+            return
         key = self._keys[client]
         self._rows += self._recipe.rows_each_step // self._recipe.clients
         try:
@@ -116,9 +125,15 @@ class FloodedClients:
         for receiver in range(len(self._held)):
             self._due[self._arrival(client, receiver, step), receiver].append(envelope)
 
+    def _drawn(self, *of: int) -> float:
+        """A number from 0 to 1 for this seed, and the same again at every call."""
+        return float(np.random.default_rng([self._seed, *of]).random())
+
     def _arrival(self, client: int, receiver: int, step: int) -> int:
         """Before which step an update of ``step`` is there."""
         usual = step + (1 if self._delays is None else int(self._delays[client, receiver]))
+        if client != receiver and self._drawn(client, receiver, step) < self._recipe.lost:
+            usual += CAUGHT_UP
         is_apart = self._recipe.is_cut_off(client, step) != self._recipe.is_cut_off(receiver, step)
         return max(usual, self._recipe.cut_steps[1]) if is_apart else usual
 
@@ -127,6 +142,7 @@ class FloodedClients:
         length = self.manifest.method.epoch_steps
         first, end = self._recipe.cut_steps
         last = max(end - first, 0 if self._delays is None else int(self._delays.max()))
+        last += CAUGHT_UP if self._recipe.lost else 0
         epochs = range(max(0, step - last) // length, step // length + 1)
         for client, session in enumerate(self._sessions):
             held = self._held[0 if self._are_alike else client]

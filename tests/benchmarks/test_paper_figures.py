@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 from benchmarks.learn.page import fill
-from benchmarks.learn.problems import TASKS, Folders
+from benchmarks.learn.problems import SMALL, TASKS, Folders, load, read
 from benchmarks.paper.__main__ import RivalResults, main, write
 from benchmarks.paper.accounting import accounts
 from benchmarks.paper.agreement import agreement
 from benchmarks.paper.consensus import consensus
 from benchmarks.paper.contest import OURS, SEEDFLOOD, Curve
+from benchmarks.paper.language import Language
 from benchmarks.paper.rival_tables import RivalCurves, described, parts, picture
 from benchmarks.paper.runs import Runs, best
 from benchmarks.paper.swarms import SIZES, Swarm, swarm_part, swarm_picture, swarms
@@ -123,6 +125,18 @@ def test_swarms__seedflood__divides_its_rate_among_the_clients(folders: Folders,
         (16, 16e-4, 2),
         (128, 2e-4, 1),
     ]
+
+
+@pytest.mark.parametrize("is_lora", [False, True], ids=["all weights", "adapter"])
+def test_language__several_clients__is_the_mean_of_each_alone(folders: Folders, is_lora: bool) -> None:
+    data, model = read(folders, SMALL, TASKS["sst2"], is_test=False), load(folders, SMALL)
+    problem = Language(model, data, [range(9), range(9, 18), range(18, 27)], rows=4, seed=1, is_lora=is_lora)
+    start = problem.start()
+    alone = torch.stack([problem.gradient([client], start, 5) for client in (0, 2)])
+    assert torch.allclose(problem.gradient([0, 2], start, 5), alone.mean(dim=0), atol=1e-5)
+    assert not torch.allclose(alone[0], alone[1], atol=1e-3)
+    losses = [problem.loss([client], start, 5) for client in (0, 2)]
+    assert problem.loss([0, 2], start, 5) == pytest.approx(sum(losses) / 2, rel=1e-5)
 
 
 def test_command__quick__plays_each_method_once(shared_folder: Path, tmp_path: Path) -> None:

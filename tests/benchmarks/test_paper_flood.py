@@ -16,7 +16,7 @@ from benchmarks.learn.curves import Job, Point, play
 from benchmarks.learn.problems import TASKS, Folders
 from benchmarks.learn.trials import NetworkTrial
 from benchmarks.paper.conditions import BASE, PARTS, kept_rate, main, write
-from benchmarks.paper.flooding import FloodTrial, play_flood
+from benchmarks.paper.flooding import CAUGHT_UP, FloodTrial, play_flood
 from benchmarks.paper.worlds import dealt, delays
 from protocol.errors import OperatorError
 
@@ -72,6 +72,23 @@ def test_flood__some_clients_alone_for_a_while__have_told_all_at_its_end_and_cou
     assert len({at_once[2].loss, whole[2].loss, half[2].loss, left_out[2].loss, alone[2].loss}) == 4
     assert left_out[2].loss == alone[2].loss
     assert left_out[3].loss != alone[3].loss  # back again
+
+
+def test_flood__deliveries_lost__are_there_some_steps_later(folders: Folders) -> None:
+    longer = replace(FLOOD, steps=CAUGHT_UP + 2)
+    all_lost, some, alone, at_once = (
+        curve(recipe, folders)
+        for recipe in (replace(longer, lost=1.0), replace(longer, lost=0.3), replace(longer, clients=1), longer)
+    )
+    losses = [[point.loss for point in each] for each in (all_lost, alone)]
+    assert losses[0][:-1] == losses[1][:-1]  # client 0 hears itself alone
+    assert len({all_lost[-1].loss, some[-1].loss, alone[-1].loss, at_once[-1].loss}) == 4
+
+
+def test_flood__clients_away__measure_nothing(folders: Folders) -> None:
+    all_there, some, none = (curve(replace(FLOOD, away=away), folders) for away in (0.0, 0.5, 1.0))
+    assert len({point.loss for point in none}) == 1 and none[-1].rows == 0
+    assert 0 < some[-1].rows < all_there[-1].rows and some[-1].loss not in (none[-1].loss, all_there[-1].loss)
 
 
 @pytest.mark.parametrize(
