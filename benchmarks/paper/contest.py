@@ -97,7 +97,7 @@ REAL_ENTRIES: Final[Mapping[str, Entry]] = {
         )
         for name, rates in _REAL_RATES.items()
     },
-    SEEDFLOOD: replace(ENTRIES[SEEDFLOOD], rates=(3e-6, 1e-5, 3e-5)),
+    SEEDFLOOD: replace(ENTRIES[SEEDFLOOD], rates=(1e-5, 3e-5, 1e-4)),
     OURS: replace(ENTRIES[OURS], network=replace(forward(_OURS), schedule="constant", directions=2)),
 }
 
