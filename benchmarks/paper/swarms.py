@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
@@ -19,10 +20,12 @@ SIZES: Final = (4, 16, 128)
 _TUNED: Final = 16  # clients for which the rates were chosen
 _ONCE: Final = 128  # so many clients have the first seed alone
 _COLOURS: Final = {"DSGD": svg.MUTED, "DSGD-LoRA": svg.PURPLE, SEEDFLOOD: svg.BLUE, OURS: svg.TEAL}
+_GRAPHS: Final = {"ring": "ring", "torus": "grid", "random 4": "random 4", "star": "star"}  # for people
 # Four in a grid are a ring, and whoever floods has the same bits on any graph.
 _SETTINGS: Final = (
     *((name, "ring", size) for size in SIZES for name in _COLOURS),
     *(("DSGD", "torus", size) for size in SIZES if size > min(SIZES)),
+    *(("DSGD", graph, _TUNED) for graph in ("random 4", "star")),
 )
 
 
@@ -44,7 +47,7 @@ class Swarm:
     @property
     def title(self) -> str:
         """Method and graph, for people: a torus is a grid whose edges meet."""
-        return f"{self.name}, {'ring' if self.graph == 'ring' else 'grid'}"
+        return f"{self.name}, {_GRAPHS[self.graph]}"
 
 
 def swarms(
@@ -106,7 +109,8 @@ def _cell(swarm: Swarm, usual: float | None) -> str:
 
 
 def swarm_picture(found: Sequence[Swarm]) -> str:
-    """Accuracy at the end against the number of clients, as SVG; dashed: on a grid."""
+    """Accuracy at the end against the number of clients, as SVG; dashed: on a grid. One number alone is no line."""
+    sizes = Counter(each.title for each in found)
     lines = tuple(
         Line(
             name=title,
@@ -114,7 +118,8 @@ def swarm_picture(found: Sequence[Swarm]) -> str:
             colour=_COLOURS[title.rpartition(", ")[0]],
             dashes="" if title.endswith("ring") else DASHED,
         )
-        for title in dict.fromkeys(each.title for each in found)
+        for title, count in sizes.items()
+        if count > 1
     )
     chart = Chart(
         title="SST-2: accuracy against the number of clients",

@@ -106,15 +106,19 @@ def test_swarm_part__other_numbers_of_clients__stand_beside_gossip() -> None:
             ("DSGD", "ring", (0.6, 0.7, 0.72)),
             (SEEDFLOOD, "ring", (0.5, 0.66, 0.73)),
             ("DSGD", "torus", (None, 0.71, 0.75)),
+            ("DSGD", "star", (None, 0.6, None)),
         )
         for clients, end in zip(SIZES, ends, strict=True)
         if end is not None
     ]
-    assert swarm_part(found)[-2:] == [
+    assert swarm_part(found)[-3:] == [
         "| SeedFlood, ring | 50.0 %; -10.0 | 66.0 %; -4.0 | 73.0 %; +1.0 |",
         "| DSGD, grid |  | 71.0 %; +1.0 | 75.0 %; +3.0 |",
+        "| DSGD, star |  | 60.0 %; -10.0 |  |",
     ]
-    assert "SeedFlood" in swarm_picture(found)
+    drawn = swarm_picture(found)
+    assert "DSGD, grid" in drawn
+    assert "DSGD, star" not in drawn
 
 
 def test_swarms__seedflood__divides_its_rate_among_the_clients(folders: Folders, tmp_path: Path) -> None:
