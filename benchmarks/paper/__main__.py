@@ -22,7 +22,8 @@ from benchmarks.learn.problems import REAL_TASKS, SMALL, TASKS, Folders, ModelCh
 from benchmarks.measures import report, say
 from benchmarks.paper.accounting import accounts
 from benchmarks.paper.agreement import agreement
-from benchmarks.paper.consensus import consensus
+from benchmarks.paper.consensus import PICTURE as CONSENSUS_PICTURE
+from benchmarks.paper.consensus import Consensus, consensus, consensus_picture
 from benchmarks.paper.contest import ENTRIES, LOOKS, REAL_ENTRIES, Trial, World, entries_of, shortened
 from benchmarks.paper.rival_tables import RivalCurves, parts, picture, real_parts
 from benchmarks.paper.runs import Runs, best
@@ -135,6 +136,8 @@ def write(found: RivalResults, docs: Path, *, is_real: bool) -> None:
         "{" + ",\n".join([*(f'"{name}":{row}' for name, row in rows.items()), f'"ends":{ends}']) + "}\n", "utf-8"
     )
     (folder / ("real-rivals.svg" if is_real else "rivals.svg")).write_text(picture(found.rivals), "utf-8")
+    if not is_real:
+        (folder / CONSENSUS_PICTURE).write_text(consensus_picture(_agreed()), "utf-8")
     if found.swarms:
         (folder / SWARM_PICTURE).write_text(swarm_picture(found.swarms), "utf-8")
     page = docs / "paper.md"
@@ -153,9 +156,12 @@ def _measured(found: RivalResults, *, is_real: bool) -> dict[str, list[str]]:
     manifest = manifest_of(Shape(authors=1, steps=1))
     one = replace(manifest, method=replace(manifest.method, directions=1))
     record = next(iter(sealed_records(one, Shape(authors=1, steps=1))))
-    agreed = [consensus(graph, clients) for graph in _GRAPHS for clients in _CLIENTS]
-    measured = parts(found.rivals, accounts(record), agreed)
+    measured = parts(found.rivals, accounts(record), _agreed())
     return measured | ({"swarms": swarm_part(found.swarms)} if found.swarms else {})
+
+
+def _agreed() -> list[Consensus]:
+    return [consensus(graph, clients) for graph in _GRAPHS for clients in _CLIENTS]
 
 
 @click.command()

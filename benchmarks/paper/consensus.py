@@ -3,16 +3,21 @@ many rounds as the graph is wide (the paper's figure 2)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import torch
 
+from benchmarks.charts import DASHED, Axis, Chart, Line, render_chart
 from benchmarks.graphs import GRAPHS, distances
 from benchmarks.paper.rivals import metropolis
+from sfnode import svg
 
+PICTURE: Final = "consensus.svg"
 CLOSE: Final = 0.01  # of the distance at the start
 _ROUNDS_MAX: Final = 10_000
+_COLOURS: Final = (svg.BLUE, svg.TEAL, svg.ORANGE, svg.PURPLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,3 +63,25 @@ def _gossip(mixing: torch.Tensor) -> tuple[float, ...]:
         held = mixing @ held
         left.append(float((held - mean).norm()) / first)
     return tuple(left)
+
+
+def consensus_picture(agreed: Sequence[Consensus]) -> str:
+    """Rounds against the number of clients for each graph, as SVG; dashed: flooding."""
+    lines = []
+    for graph, colour in zip(dict.fromkeys(each.graph for each in agreed), _COLOURS, strict=False):
+        here = [each for each in agreed if each.graph == graph]
+        gossiped = tuple((float(each.clients), float(each.gossip_rounds)) for each in here)
+        flooded = tuple((float(each.clients), float(each.flood_rounds)) for each in here)
+        lines += [
+            Line(name=f"{graph}, gossip", points=gossiped, colour=colour),
+            Line(name=f"{graph}, flood", points=flooded, colour=colour, dashes=DASHED),
+        ]
+    sizes = dict.fromkeys(each.clients for each in agreed)
+    chart = Chart(
+        title="Rounds until all agree about one update",
+        note=f"gossip: until {CLOSE:.0%} of the distance is left; dashed: flooding, until nobody lacks it",
+        x=Axis(name="clients", is_log=True, ticks=tuple((float(clients), str(clients)) for clients in sizes)),
+        y=Axis(name="rounds", is_log=True),
+        lines=tuple(lines),
+    )
+    return render_chart(chart)

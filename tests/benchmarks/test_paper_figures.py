@@ -16,7 +16,7 @@ from benchmarks.learn.problems import SMALL, TASKS, Folders, load, read
 from benchmarks.paper.__main__ import RivalResults, main, write
 from benchmarks.paper.accounting import accounts
 from benchmarks.paper.agreement import agreement
-from benchmarks.paper.consensus import consensus
+from benchmarks.paper.consensus import consensus, consensus_picture
 from benchmarks.paper.contest import OURS, SEEDFLOOD, Curve
 from benchmarks.paper.language import Language
 from benchmarks.paper.rival_tables import RivalCurves, described, parts, picture
@@ -38,6 +38,12 @@ def test_consensus__ring_of_16__floods_in_eight_rounds_and_gossips_for_many() ->
     assert found.gossip_rounds > 4 * found.flood_rounds
     # one round by hand: a third each of 1 at three places, mean 1/16
     assert found.gossip[1] == pytest.approx(((3 / 9 - 1 / 16) / (1 - 1 / 16)) ** 0.5)
+
+
+def test_consensus_picture__two_graphs__has_a_line_of_each_way() -> None:
+    drawn = consensus_picture([consensus(graph, clients) for graph in ("ring", "star") for clients in (16, 32)])
+    assert drawn.count("stroke-dasharray") == 2
+    assert all(name in drawn for name in ("ring, gossip", "ring, flood", "star, gossip", "star, flood"))
 
 
 def test_best__loss_that_is_not_a_number__is_never_taken() -> None:
@@ -82,6 +88,7 @@ def test_write__second_run__is_compared_with_the_first(tmp_path: Path, capsys: p
         assert capsys.readouterr().err == "2 of 2 rows within 3 points of the committed ones\n"
     assert page.read_text("utf-8").count("| DSGD | 8 | 2.5 GB |") == 2
     assert sorted(path.name for path in (tmp_path / "paper").iterdir()) == [
+        "consensus.svg",
         "real-rivals.svg",
         "real.json",
         "results.json",
