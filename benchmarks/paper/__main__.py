@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from statistics import mean
 
@@ -160,8 +161,9 @@ def _measured(found: RivalResults, *, is_real: bool) -> dict[str, list[str]]:
     return measured | ({"swarms": swarm_part(found.swarms)} if found.swarms else {})
 
 
-def _agreed() -> list[Consensus]:
-    return [consensus(graph, clients) for graph in _GRAPHS for clients in _CLIENTS]
+@cache
+def _agreed() -> tuple[Consensus, ...]:
+    return tuple(consensus(graph, clients) for graph in _GRAPHS for clients in _CLIENTS)
 
 
 @click.command()

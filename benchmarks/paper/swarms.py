@@ -21,7 +21,6 @@ _TUNED: Final = 16  # clients for which the rates were chosen
 _ONCE: Final = 128  # so many clients have the first seed alone, and so have these graphs
 _GRAPHS_ONCE: Final = ("random 4", "star")
 _COLOURS: Final = {"DSGD": svg.MUTED, "DSGD-LoRA": svg.PURPLE, SEEDFLOOD: svg.BLUE, OURS: svg.TEAL}
-_GRAPHS: Final = {"ring": "ring", "torus": "grid", "random 4": "random 4", "star": "star"}  # for people
 # Four in a grid are a ring, and whoever floods has the same bits on any graph.
 _SETTINGS: Final = (
     *((name, "ring", size) for size in SIZES for name in _COLOURS),
@@ -48,7 +47,7 @@ class Swarm:
     @property
     def title(self) -> str:
         """Method and graph, for people: a torus is a grid whose edges meet."""
-        return f"{self.name}, {_GRAPHS[self.graph]}"
+        return f"{self.name}, {'grid' if self.graph == 'torus' else self.graph}"
 
 
 def swarms(

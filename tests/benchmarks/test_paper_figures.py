@@ -124,6 +124,7 @@ def test_swarm_part__other_numbers_of_clients__stand_beside_gossip() -> None:
         "| DSGD, star |  | 60.0 %; -10.0 |  |",
     ]
     drawn = swarm_picture(found)
+    assert "SeedFlood" in drawn
     assert "DSGD, grid" in drawn
     assert "DSGD, star" not in drawn
 
