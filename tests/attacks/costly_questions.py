@@ -54,7 +54,7 @@ async def _attack(relay: Relay, seconds: float) -> Outcome:
 async def _share(relay: Relay, honest: Visitor, seconds: float) -> float:
     """Of one core that the node takes, while an honest neighbour pings it."""
     started_s, spent_s = time.monotonic(), relay.cpu_s()
-    await honest.ping(seconds)
+    await honest.ping_for(seconds)
     return (relay.cpu_s() - spent_s) / (time.monotonic() - started_s)
 
 

@@ -150,7 +150,7 @@ async def _crowd(address: str, made_up: int) -> int:
         for start in range(0, made_up, ATTESTATIONS_PER_MESSAGE_MAX):
             part = tuple(told[start : start + ATTESTATIONS_PER_MESSAGE_MAX])
             await attacker.say(Attestations(attestations=part))
-        await attacker.ping(0.5)  # until then all are taken in
+        await attacker.ping_for(0.5)  # until then all are taken in
         return attacker.sent_bytes
 
 

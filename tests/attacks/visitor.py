@@ -45,17 +45,17 @@ class Visitor:
                 return received[0]
         raise LinkBrokenError("the session is over")
 
-    async def ping(self, seconds: float) -> float:
-        """How long the slowest answer to a ping took, of one after the other for so long: seconds."""
-        waits_s: list[float] = []
+    async def ping(self) -> None:
+        """One ping and its answer, and a short rest."""
+        await self.say(Ping(nonce=0))
+        await self.hear(Pong)
+        await trio.sleep(_PING_EVERY_S)
+
+    async def ping_for(self, seconds: float) -> None:
+        """One ping after the other."""
         end_s = time.monotonic() + seconds
         while time.monotonic() < end_s:
-            started_s = time.monotonic()
-            await self.say(Ping(nonce=len(waits_s)))
-            await self.hear(Pong)
-            waits_s.append(time.monotonic() - started_s)
-            await trio.sleep(_PING_EVERY_S)
-        return max(waits_s)
+            await self.ping()
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Final
@@ -33,6 +33,7 @@ BIN: Final = Path(sys.executable).parent
 NICENESS: Final = 5  # a third of the weight of a process that wants the same core
 LAST_NICENESS: Final = 19  # a seventieth
 PROCESS_TESTS_AT_ONCE: Final = 2
+_LOOK_EVERY_S: Final = 0.05
 STOP_S: Final = 10.0  # for each lane to end in good order after Ctrl-C
 
 
@@ -73,13 +74,13 @@ class Driver:
 
         A phase that fails stops no other: one run shows all that is wrong.
         """
-        with ThreadPoolExecutor(max_workers=len(lanes)) as pool:
-            try:
-                running = [pool.submit(self._run_lane, lane) for lane in lanes]
-                wait(running)
-            except KeyboardInterrupt:
-                self._stop()
-                raise
+        with ThreadPoolExecutor(max_workers=len(lanes)) as pool, _signals_noted() as noted:
+            running = [pool.submit(self._run_lane, lane) for lane in lanes]
+            while not all(lane.done() for lane in running):
+                if noted:
+                    self._stop()
+                    raise KeyboardInterrupt
+                time.sleep(_LOOK_EVERY_S)
         for lane in running:
             lane.result()
         ended = {phase.name: phase.code for phase in self.ended}
@@ -127,10 +128,7 @@ class Driver:
             click.echo(text)
 
     def _stop(self) -> None:
-        """Start nothing more and end what runs; at Ctrl-C pytest ends its own processes, but may have it ignored.
-
-        Waits for processes and not for lanes: Ctrl-C may come before all lanes are listed.
-        """
+        """Start nothing more and end what runs; at Ctrl-C pytest ends its own processes, but may have it ignored."""
         with self._change:
             self._is_stopped = True
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
@@ -139,6 +137,21 @@ class Driver:
             with self._change:
                 if self._change.wait_for(lambda: not self._running, timeout=STOP_S):
                     return
+
+
+@contextlib.contextmanager
+def _signals_noted() -> Iterator[list[int]]:
+    """Ctrl-C and SIGTERM are noted, not thrown: thrown into `concurrent.futures`, one may leave a lock held for ever."""
+    noted: list[int] = []
+    earlier = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    heeded = [number for number, handler in earlier.items() if handler != signal.SIG_IGN]
+    for number in heeded:
+        signal.signal(number, lambda number, _: noted.append(number))
+    try:
+        yield noted
+    finally:
+        for number in heeded:
+            signal.signal(number, earlier[number])
 
 
 def _environment() -> dict[str, str]:
@@ -240,7 +253,6 @@ def _tool(name: str, *arguments: str) -> tuple[str, ...]:
 @click.argument("arguments", nargs=-1)
 def main(seeds: int, is_storing: bool, arguments: tuple[str, ...]) -> None:
     """Run all that a change must pass: style, types, tests, simulation. ARGUMENTS go to pytest."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what runs is ended too
     if is_storing:
         sys.exit(0 if store_durations(arguments) else 1)
     started_s = time.monotonic()

@@ -28,6 +28,32 @@ Driver().run((Phase(name="waits", command=wait), Phase(name="never", command=("t
 """
 
 
+INTERRUPTED_ANYWHERE = """
+import itertools, os, signal, sys
+from tests.repository import everything
+from tests.repository.everything import Driver, Phase
+everything.STOP_S = 0.05
+
+def interrupt_at(place):
+    places = itertools.count()
+    def trace(frame, event, _):
+        if event == "line" and "concurrent" in frame.f_code.co_filename and next(places) == place:
+            sys.settrace(None)
+            os.kill(os.getpid(), signal.SIGINT)
+        return trace
+    sys.settrace(trace)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for place in range(60, 120, 4):
+    interrupt_at(place)
+    try:
+        Driver().run((Phase(name="waits", command=("sleep", "60")),))
+    except KeyboardInterrupt:
+        continue
+    sys.exit(f"not interrupted at {place}")
+"""
+
+
 def shell(name: str, script: str, *arguments: object) -> Phase:
     return Phase(name=name, command=("sh", "-c", script, *map(str, arguments)))
 
@@ -73,6 +99,11 @@ def test_driver__interrupted__phase_that_heeds_no_signal_is_killed(tmp_path: Pat
     deaf = "trap '' INT TERM; echo $$ > \"$0\"; exec sleep 60"
     assert not is_alive(interrupt(tmp_path, number, deaf, stop_s=0.2))
     assert {path.name for path in tmp_path.iterdir()} == {"pid"}
+
+
+def test_driver__interrupted_wherever_its_main_thread_is__ends() -> None:
+    """A KeyboardInterrupt once came while `concurrent.futures.wait` took its locks: the lane waited for one for ever."""
+    subprocess.run([sys.executable, "-c", INTERRUPTED_ANYWHERE], cwd=REPOSITORY, check=True, timeout=60)
 
 
 def interrupt(folder: Path, number: signal.Signals, script: str, *, stop_s: float) -> int:
