@@ -141,7 +141,7 @@ class Driver:
 
 @contextlib.contextmanager
 def _signals_noted() -> Iterator[list[int]]:
-    """Ctrl-C and SIGTERM are noted, not thrown: thrown into `concurrent.futures`, one may leave a lock held for ever."""
+    """Ctrl-C and SIGTERM are noted, not thrown: thrown into `concurrent.futures`, one left a lock held for ever."""
     noted: list[int] = []
     earlier = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     heeded = [number for number, handler in earlier.items() if handler != signal.SIG_IGN]

@@ -102,7 +102,7 @@ def test_driver__interrupted__phase_that_heeds_no_signal_is_killed(tmp_path: Pat
 
 
 def test_driver__interrupted_wherever_its_main_thread_is__ends() -> None:
-    """A KeyboardInterrupt once came while `concurrent.futures.wait` took its locks: the lane waited for one for ever."""
+    """A KeyboardInterrupt once came while `concurrent.futures.wait` took its locks: the lane waited for ever."""
     subprocess.run([sys.executable, "-c", INTERRUPTED_ANYWHERE], cwd=REPOSITORY, check=True, timeout=60)
 
 
