@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import count, islice
 from typing import Final
 
 from torch import Tensor
@@ -173,10 +175,11 @@ def play(trial: Trial, folders: Folders) -> Curve:
     every = max(1, trial.steps // trial.looks)
     looked_at = {*range(0 if trial.is_test else every, trial.steps, every), trial.steps}
     disagreement = 0.0
-    for step, seen in enumerate(run):
+    for step, seen in enumerate(islice(run, trial.steps + 1)):
         if step not in looked_at:
             continue
-        found = seen.judge(trial.task.test_rows)
+        is_base = step == 0 and entry.make is not None
+        found = _base(folders, trial.model, trial.task) if is_base else seen.judge(trial.task.test_rows)
         steps.append(step)
         accuracy.append(round(found.accuracy, 4))
         loss.append(round(found.loss, 4))
@@ -184,6 +187,14 @@ def play(trial: Trial, folders: Folders) -> Curve:
         disagreement = seen.disagreement()
         say(f"{trial.title}: step {step:5,}, {seen.sent_bytes:14,.0f} bytes, {100 * found.accuracy:5.1f} %")
     return Curve(steps=steps, accuracy=accuracy, loss=loss, sent_bytes=sent, disagreement=disagreement)
+
+
+@cache
+def _base(folders: Folders, model: ModelChoice, task: Task) -> Measured:
+    """Where every rival starts, on the test file: looked at once for all of them."""
+    data, base = read(folders, model, task, is_test=True), load(folders, model)
+    problem = Language(base, data, (), rows=0, seed=0, is_lora=False)
+    return problem.judged(problem.start(), task.test_rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +211,7 @@ def _rival(trial: Trial, entry: Entry, folders: Folders) -> Iterator[_Seen]:
     mixing = metropolis(GRAPHS[trial.world.graph](trial.world.clients), trial.world.clients)
     assert entry.make is not None and trial.rate is not None
     rival = entry.make(problem, problem.start(), mixing, trial.rate)
-    for number in range(trial.steps + 1):
+    for number in count():
         yield _Seen(
             sent_bytes=rival.sent_bytes,
             judge=lambda rows: problem.judged(rival.mean(), rows),

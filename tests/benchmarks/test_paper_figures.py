@@ -110,18 +110,18 @@ def test_swarm_part__other_numbers_of_clients__stand_beside_gossip() -> None:
     found = [
         Swarm(name=name, graph=graph, clients=clients, rate=0.1, curves=[replace(curves[0], accuracy=[0.5, end])])
         for name, graph, ends in (
-            ("DSGD", "ring", (0.6, 0.7, 0.72)),
-            (SEEDFLOOD, "ring", (0.5, 0.66, 0.73)),
-            ("DSGD", "torus", (None, 0.71, 0.75)),
-            ("DSGD", "star", (None, 0.6, None)),
+            ("DSGD", "ring", (0.6, 0.7, 0.71, 0.72)),
+            (SEEDFLOOD, "ring", (0.5, 0.66, 0.69, 0.73)),
+            ("DSGD", "torus", (None, 0.71, None, 0.75)),
+            ("DSGD", "star", (None, 0.6, None, None)),
         )
         for clients, end in zip(SIZES, ends, strict=True)
         if end is not None
     ]
     assert swarm_part(found)[-3:] == [
-        "| SeedFlood, ring | 50.0 %; -10.0 | 66.0 %; -4.0 | 73.0 %; +1.0 |",
-        "| DSGD, grid |  | 71.0 %; +1.0 | 75.0 %; +3.0 |",
-        "| DSGD, star |  | 60.0 %; -10.0 |  |",
+        "| SeedFlood, ring | 50.0 %; -10.0 | 66.0 %; -4.0 | 69.0 %; -2.0 | 73.0 %; +1.0 |",
+        "| DSGD, grid |  | 71.0 %; +1.0 |  | 75.0 %; +3.0 |",
+        "| DSGD, star |  | 60.0 %; -10.0 |  |  |",
     ]
     drawn = swarm_picture(found)
     assert "SeedFlood" in drawn
@@ -135,6 +135,7 @@ def test_swarms__seedflood__divides_its_rate_among_the_clients(folders: Folders,
     assert [(each.clients, each.rate, len(each.curves)) for each in found] == [
         (4, 64e-4, 2),
         (16, 16e-4, 2),
+        (32, 8e-4, 1),
         (128, 2e-4, 1),
     ]
 
