@@ -12,7 +12,7 @@ from torch import Tensor
 
 from benchmarks.graphs import GRAPHS
 from benchmarks.learn.clients import Clients
-from benchmarks.learn.plain import Measured
+from benchmarks.learn.plain import Measured, measure
 from benchmarks.learn.problems import SMALL, Folders, ModelChoice, Task, load, read
 from benchmarks.learn.recipes import forward
 from benchmarks.learn.trials import NetworkTrial
@@ -192,9 +192,7 @@ def play(trial: Trial, folders: Folders) -> Curve:
 @cache
 def _base(folders: Folders, model: ModelChoice, task: Task) -> Measured:
     """Where every rival starts, on the test file: looked at once for all of them."""
-    data, base = read(folders, model, task, is_test=True), load(folders, model)
-    problem = Language(base, data, (), rows=0, seed=0, is_lora=False)
-    return problem.judged(problem.start(), task.test_rows)
+    return measure(load(folders, model), read(folders, model, task, is_test=True), task.test_rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from sfnode import svg
 PICTURE: Final = "swarms.svg"
 SIZES: Final = (4, 16, 32, 128)
 _TUNED: Final = 16  # clients for which the rates were chosen
-_ONCE: Final = (32, 128)  # so many clients have the first seed alone, and so have these graphs
+_ONCE: Final = (32, 128)  # so many clients have the first seed alone, and so have the graphs below
 _GRAPHS_ONCE: Final = ("random 4", "star")
 _COLOURS: Final = {"DSGD": svg.MUTED, "DSGD-LoRA": svg.PURPLE, SEEDFLOOD: svg.BLUE, OURS: svg.TEAL}
 # Four in a grid are a ring, and whoever floods has the same bits on any graph.
