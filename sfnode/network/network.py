@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import trio
 
@@ -68,6 +69,7 @@ from sfnode.network.sessions import (
     refuse,
 )
 from sfnode.network.transport import Host, Link, LinkBrokenError, check_can_listen, dialable
+from sfnode.slips import Slips
 
 
 class Network:
@@ -85,6 +87,7 @@ class Network:
         run: ServedRun,
         inbox: trio.MemorySendChannel[Event],
         known_peers: tuple[PeerRow, ...] = (),
+        slips: Slips | None = None,
     ) -> None:
         self._config = config
         self._run = run
@@ -93,7 +96,10 @@ class Network:
         self._given = self._announce = tuple(parse_announce(text) for text in config.announce)
         bootstrap = tuple(parse_bootstrap(text) for text in config.bootstrap)
         self._files = FileServer(run, self._channel, config.origins)
-        self._host = Host(identity_seed=identity_seed, on_inbound=self._on_inbound, origins=config.origins)
+        self.slips = slips or Slips()
+        self._host = Host(
+            identity_seed=identity_seed, on_inbound=self._on_inbound, origins=config.origins, slips=self.slips
+        )
         self.peer = self._host.peer
         self._total = Traffic(upload_bytes_per_s=config.upload_bytes_per_s)
         self._book = AddressBook(own_peer=self.peer, bootstrap=bootstrap, chance=random.Random())
@@ -107,15 +113,14 @@ class Network:
             open_sessions=self._open_sessions,
             exchange=self._exchange,
             run_session=self._on_dialled,
+            slips=self.slips,
         )
         self._rate_limits = RateLimits()
         self._memory = MemoryGuard(config.memory, self._open_sessions.shed)
         self._mapper = PortMapper(listening=lambda: self._host.addresses, on_mapped=self._on_mapped)
         self._host.guard.on_refused = self._on_stream_refused
-        self._host.serve_beside(FILES_PROTOCOL, self._on_file_request)
+        self._host.serve_beside(FILES_PROTOCOL, partial(self._files.serve_neighbour, open_sessions=self._open_sessions))
         self._is_stopping = False
-
-    # --- life
 
     async def run(self, *, task_status: Readiness = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; then say bye to all neighbours, which takes at most STOP_S.
@@ -131,12 +136,14 @@ class Network:
 
     async def _serve(self, stop: trio.Event, task_status: Readiness) -> None:
         async with self._host.running(self._listen), trio.open_nursery() as nursery:
-            nursery.start_soon(self._overlay.run)
-            nursery.start_soon(self._memory.run)
+            outlive = self.slips.outlive
+            nursery.start_soon(outlive, "upkeep", self._overlay.run)
+            nursery.start_soon(outlive, "memory guard", self._memory.run)
             if self._config.local_discovery and not self._config.neighbours_fixed:
-                nursery.start_soon(self._discovery().run)
+                own = self.peer, self._run.run_id, lambda: self._host.addresses
+                nursery.start_soon(outlive, "discovery", LocalDiscovery(*own, self._on_found_nearby).run)
             if self._config.port_mapping:
-                nursery.start_soon(self._mapper.run)
+                nursery.start_soon(outlive, "port mapping", self._mapper.run)
             task_status.started(self.addresses)
             await stop.wait()
             await self._say_bye_to_all()
@@ -233,7 +240,7 @@ class Network:
             frames_out=self._total.frames_out,
             sessions_inbound=self._open_sessions.count(is_outbound=False),
             sessions_outbound=self._open_sessions.count(is_outbound=True),
-            streams_failed=self._host.guard.failures + self._overlay.failures,
+            streams_failed=self._host.guard.failures,
             streams_refused=self._host.guard.refused,
             memory=self._memory.state,
         )
@@ -299,9 +306,6 @@ class Network:
         has_place = self._open_sessions.make_place(channel.peer, channel.link.remote_host, self._config.inbound_max)
         return None if has_place else FULL
 
-    async def _on_file_request(self, link: Link) -> None:
-        await self._files.serve_neighbour(link, self._open_sessions)
-
     async def _run_if_first(self, session: Session, *, is_hello_due: bool) -> None:
         """Run the session unless another with this peer stays. LinkBrokenError when our hello cannot be sent."""
         if not await self._open_sessions.add(session):
@@ -364,11 +368,6 @@ class Network:
         """Hand an event to the node; waits while the inbox is full. Once nobody reads, nobody needs it."""
         with suppress(trio.BrokenResourceError):
             await self._inbox.send(event)
-
-    # --- small parts
-
-    def _discovery(self) -> LocalDiscovery:
-        return LocalDiscovery(self.peer, self._run.run_id, lambda: self._host.addresses, self._on_found_nearby)
 
     def _on_found_nearby(self, address: Address) -> None:
         if self._exchange.found_nearby(address):

@@ -220,7 +220,7 @@ async def test_outbound_session__ends_by_a_bug_of_ours__others_stay(
         monkeypatch.setattr(overlay.Dialler, "_try_address", fail)
         with caplog.at_level(logging.CRITICAL, "sfnode"):
             node = await start(nursery, network(2, config))
-            await until(lambda: node.network.statistics.streams_failed == 1)
+            await until(lambda: node.network.slips.state.count == 1)
         assert not node.stopped.is_set()
         nursery.cancel_scope.cancel()
 

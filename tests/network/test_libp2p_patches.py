@@ -60,7 +60,7 @@ async def test_stream_guard__handler_raises__host_survives(error: Exception, cap
     async with running_host(1, fail_once) as victim, running_host(2, is_listening=False) as attacker:
         with caplog.at_level(logging.CRITICAL + 1, "sfnode"):
             await attacker.dial(address_of(victim))
-            await until(lambda: victim.guard.failures == 1)
+            await until(lambda: victim.slips.state.count == 1)
         await check_echo(attacker, victim)
 
 

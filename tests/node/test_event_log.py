@@ -66,7 +66,7 @@ def test_log__failure__carries_its_traceback() -> None:
         try:
             raise ValueError("a bug of ours")
         except ValueError:
-            log(logging.ERROR, "stream_handler_failed", is_failure=True)
+            log(logging.ERROR, "slip", is_failure=True)
             log(logging.DEBUG, "not shown", is_failure=True)
             log(logging.WARNING, "connection_failed", is_failure=True)
     bug, peers_fault = events(stream)
@@ -75,5 +75,5 @@ def test_log__failure__carries_its_traceback() -> None:
 
 
 def test_log__nobody_asked_for_it__prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    log(logging.ERROR, "stream_handler_failed")
+    log(logging.ERROR, "slip")
     assert capfd.readouterr() == ("", "")

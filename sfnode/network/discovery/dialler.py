@@ -32,6 +32,7 @@ from sfnode.network.policy import (
 from sfnode.network.reports import DialReport
 from sfnode.network.sessions import DUPLICATE, OpenSessions, RefusedError
 from sfnode.network.transport import DialError, Host, Link, LinkBrokenError
+from sfnode.slips import Slips
 
 # Runs a whole outbound session; calls the second argument once both have said hello. Raises what the handshake raises.
 OutboundSession = Callable[[Link, Callable[[], None]], Awaitable[None]]
@@ -48,6 +49,7 @@ class Dialler:
         open_sessions: OpenSessions,
         exchange: PeerExchange,
         run_session: OutboundSession,
+        slips: Slips,
     ) -> None:
         self._config = exchange.config
         self._host = host
@@ -55,6 +57,7 @@ class Dialler:
         self._open_sessions = open_sessions
         self._exchange = exchange
         self._run_session = run_session
+        self._slips = slips
         self._chance = random.Random()
         self._wake = trio.Event()
         self._dialling: set[PeerId] = set()
@@ -62,7 +65,6 @@ class Dialler:
         self._next_bootstrap_check_s = 0.0
         self._recommended: frozenset[PeerId] = frozenset()  # by a bootstrap that was full
         self._is_stopping = False
-        self.failures = 0  # outbound sessions that ended by an exception
 
     @property
     def reports(self) -> tuple[DialReport, ...]:
@@ -82,10 +84,11 @@ class Dialler:
         self._next_bootstrap_check_s = trio.current_time() + bounds.BOOTSTRAP_CHECK_S
         async with trio.open_nursery() as nursery:
             while True:
-                for peer in self._choose():
-                    self._dialling.add(peer)
-                    nursery.start_soon(self._dial_and_run, peer)
-                self._exchange.ask()
+                with self._slips.contained("upkeep"):  # of one turn: the sessions that run in here go on
+                    for peer in self._choose():
+                        self._dialling.add(peer)
+                        nursery.start_soon(self._dial_and_run, peer)
+                    self._exchange.ask()
                 with trio.move_on_after(bounds.UPKEEP_INTERVAL_S):
                     await self._wake.wait()
                 self._wake = trio.Event()
@@ -173,15 +176,16 @@ class Dialler:
 
     async def _dial_and_run(self, peer: PeerId) -> None:
         """Try the addresses one by one; the first that works carries a session, which runs in here until it ends."""
+        is_slip = True
         try:
-            await self._dial(peer)
-        except Exception:  # a bug of ours that this peer found must not take the other sessions along
-            self.failures += 1
-            log(logging.ERROR, "outbound_session_failed", is_failure=True, peer=peer)
-            self._book.failed(peer, trio.current_time(), at_least_s=bounds.REFUSED_S)
+            with self._slips.contained("an outbound session", endings=()):
+                await self._dial(peer)
+                is_slip = False
         finally:
             self._dialling.discard(peer)
             self.wake()
+        if is_slip:  # perhaps this peer found it: not again at once
+            self._book.failed(peer, trio.current_time(), at_least_s=bounds.REFUSED_S)
 
     async def _dial(self, peer: PeerId) -> None:
         for address in self._book.addresses(peer):

@@ -50,6 +50,7 @@ from sfnode.network.transport.libp2p_patches import (
 )
 from sfnode.network.transport.link import Link, LinkBrokenError
 from sfnode.network.transport.stream_guard import StreamGuard
+from sfnode.slips import Slips
 
 PROTOCOL: Final = TProtocol("/sfnode/1")
 
@@ -63,7 +64,14 @@ class DialError(Exception):
 class Host:
     """One libp2p host. ``on_inbound`` is called for every session that a peer opens and closes the link it is given."""
 
-    def __init__(self, *, identity_seed: bytes, on_inbound: SessionHandler, origins: Origins = DEFAULT_ORIGINS) -> None:
+    def __init__(
+        self,
+        *,
+        identity_seed: bytes,
+        on_inbound: SessionHandler,
+        origins: Origins = DEFAULT_ORIGINS,
+        slips: Slips | None = None,
+    ) -> None:
         if len(identity_seed) != 32:
             raise ValueError(f"an Ed25519 seed has 32 bytes, got {len(identity_seed)}")
         patch_library()
@@ -71,12 +79,13 @@ class Host:
         self._host = _build_host(identity_seed, self._connections_max)
         self._swarm: Any = self._host.get_network()
         self._on_inbound = on_inbound
+        self.slips = slips or Slips()
         self.guard = StreamGuard(self._host._swarm_stream_handler)
         patch_swarm(self._swarm, self.guard, Doorkeeper(origins))
         identify_once(self._host)
         self._host.remove_stream_handler(ID_PUSH)  # strangers may not fill our address store
         self._host.set_stream_handler(PROTOCOL, self._accept)
-        self._host.set_stream_handler(TProtocol(reach.PROTOCOL), self._answer_reach)
+        self.serve_beside(TProtocol(reach.PROTOCOL), self._answer_reach)
         self.serve_beside(TProtocol(ping.PROTOCOL), ping.answer_pings)
         self._reachability = reach.Reachability()
         self.peer = PeerId(str(self._host.get_id()))
@@ -181,18 +190,16 @@ class Host:
         """Call ``on_request`` for every stream of this protocol that a peer opens beside its session."""
 
         async def answer(stream: Any) -> None:
-            await on_request(Link(stream.muxed_conn, stream.muxed_stream, is_outbound=False))
+            with self.slips.contained(f"a stream of {protocol}", endings=()):
+                await on_request(Link(stream.muxed_conn, stream.muxed_stream, is_outbound=False))
             await stream.close()
 
         self._host.set_stream_handler(protocol, answer)
 
-    async def _answer_reach(self, stream: Any) -> None:
-        """A peer asks how we see it. A broken stream is its own affair."""
-        muxed = stream.muxed_conn
-        link = Link(muxed, stream.muxed_stream, is_outbound=False)
+    async def _answer_reach(self, link: Link) -> None:
+        """Answer a peer that asks how we see it. A broken stream is its own affair."""
         with suppress(LinkBrokenError):
-            await self._reachability.answer(link, muxed.remote_host, muxed.remote_port)
-        await stream.close()
+            await self._reachability.answer(link, link.remote_host, link.remote_port)
 
     async def _accept(self, stream: Any) -> None:
         """A peer has opened a session stream. Each connection carries one, and peers are named by Ed25519 keys."""
@@ -201,7 +208,8 @@ class Host:
             await stream.reset()
             return
         muxed.has_session = True
-        await self._on_inbound(Link(muxed, stream.muxed_stream, is_outbound=False))
+        with self.slips.contained("an inbound session", endings=()):
+            await self._on_inbound(Link(muxed, stream.muxed_stream, is_outbound=False))
 
 
 def _build_host(identity_seed: bytes, connections_max: int) -> Any:

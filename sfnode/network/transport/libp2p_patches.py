@@ -32,6 +32,7 @@ from sfnode.network import bounds
 from sfnode.network.transport.direct_session import DirectSession
 from sfnode.network.transport.doorkeeper import Doorkeeper
 from sfnode.network.transport.stream_guard import StreamGuard
+from sfnode.slips import contained
 
 LIBRARY_VERSION: Final = "0.8.1"
 _PATCHED: Final[tuple[tuple[Any, tuple[str, ...]], ...]] = (
@@ -143,16 +144,19 @@ def _inbound_handler(swarm: Any, doorkeeper: Doorkeeper) -> Callable[[Any, Any, 
     and those that the doorkeeper does not admit.
     """
 
+    def failed(_error: Exception) -> None:
+        log(logging.DEBUG, "inbound_upgrade_failed", is_failure=True)
+
     async def handle(stream: Any, address: Any, _failure_event: Any) -> None:
-        raw = RawConnection(stream, False)
-        try:
+        raw, muxed = RawConnection(stream, False), None
+        with contained(failed):
             host = str(stream.stream.socket.getpeername()[0])
             others = (connection.muxed_conn for connection in swarm.get_connections())
             async with doorkeeper.admitted(host, [other.remote_host for other in others if other.is_stranger]):
                 muxed = await swarm.upgrade_inbound_raw_conn(raw, address)
-        except Exception:
-            log(logging.DEBUG, "inbound_upgrade_failed", is_failure=True)
-            await raw.close()
+        if muxed is None:
+            with contained(failed):
+                await raw.close()
             return
         connections = swarm.connections.get(muxed.peer_id, ())
         if len(connections) <= bounds.CONNECTIONS_PER_PEER_MAX:
@@ -244,12 +248,17 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types th
 
     async def start(self) -> None:
         """Run the connection. An error here would end the host (trio_manager.py:385); it ends the connection."""
-        try:
+        is_over = False
+        with contained(self._failed):
             await super().start()
-        except Exception:
-            log(logging.DEBUG, "connection_failed", is_failure=True, peer=str(self.peer_id))
+            is_over = True
+        if not is_over:
             self.abort()
-            await self._cleanup_on_error()
+            with contained(self._failed):
+                await self._cleanup_on_error()
+
+    def _failed(self, _error: Exception) -> None:
+        log(logging.DEBUG, "connection_failed", is_failure=True, peer=str(self.peer_id))
 
     async def _write_frame(self, data: bytes) -> None:
         """Write one frame. A cancelled or failed write leaves half a Noise message behind: the connection is over.

@@ -33,6 +33,7 @@ class Link:
         self.peer = PeerId(str(muxed.peer_id))
         self.is_outbound = is_outbound
         self.remote_host: str = muxed.remote_host
+        self.remote_port: int = muxed.remote_port
         self.local: tuple[str, int] = muxed.local_host, muxed.local_port  # our own end of the connection
 
     async def receive_some(self, bytes_max: int) -> bytes:

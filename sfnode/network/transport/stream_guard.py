@@ -10,6 +10,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import trio
@@ -17,15 +18,16 @@ import trio
 from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.policy import TokenBuckets
+from sfnode.slips import contained
 
 StreamHandler = Callable[[Any], Awaitable[None]]
 
 
 class StreamGuard:
-    """Around the handler of all protocols: an exception ends the stream, not the host.
+    """Around the handler of all protocols: an exception ends the stream, not the host, and is the peer's failure.
 
-    A peer's streams are capped, and those that it opens faster than STREAMS_PER_S wait. ``on_refused``: whose stream
-    was one too many.
+    A slip of our own handlers is caught in them (`Host`). A peer's streams are capped, and those that it opens faster
+    than STREAMS_PER_S wait. ``on_refused``: whose stream was one too many.
     """
 
     def __init__(self, handler: StreamHandler) -> None:
@@ -39,26 +41,26 @@ class StreamGuard:
     async def handle(self, stream: Any) -> None:
         """Handle one inbound stream from its first byte to its end."""
         peer = stream.muxed_conn.peer_id
-        if self._open[peer] >= bounds.INBOUND_STREAMS_PER_PEER_MAX:
-            self.refused += 1
-            self.on_refused(str(peer))
-            await stream.reset()
-            return
+        is_done, failed = False, partial(self._failed, str(peer))
         self._open[peer] += 1
         try:
-            await self._wait_for_turn(str(peer))
-            await self._handler(stream)
-        except Exception:
-            self.failures += 1
-            level = logging.ERROR if stream.get_protocol() else logging.DEBUG  # before negotiation: the peer
-            log(level, "stream_handler_failed", is_failure=True, peer=str(peer))
-            await stream.reset()
+            with contained(failed):
+                if self._open[peer] > bounds.INBOUND_STREAMS_PER_PEER_MAX:
+                    self.refused += 1
+                    self.on_refused(str(peer))
+                else:
+                    wait_s = self._turns.take(str(peer), trio.current_time(), wait_s_max=math.inf)
+                    await trio.sleep(wait_s or 0.0)  # not long, since the peer's open streams are few
+                    await self._handler(stream)
+                    is_done = True
+            if not is_done:
+                with contained(failed):
+                    await stream.reset()
         finally:
             self._open[peer] -= 1
             if not self._open[peer]:
                 del self._open[peer]
 
-    async def _wait_for_turn(self, peer: str) -> None:
-        """As long as it takes: not long, since the peer's open streams are few."""
-        if wait_s := self._turns.take(peer, trio.current_time(), wait_s_max=math.inf):
-            await trio.sleep(wait_s)
+    def _failed(self, peer: str, _error: Exception) -> None:
+        self.failures += 1
+        log(logging.DEBUG, "stream_failed", is_failure=True, peer=peer)

@@ -1,0 +1,120 @@
+"""Slips: exceptions that nobody has foreseen, caught where they can do no more harm. A slip never ends a node.
+
+A slip is a bug of ours or of a library below. A node goes on without the turn, the session or the file in which it
+happened. It counts the slip and logs the first of each kind with its traceback. What has to end a node is the closed
+list `ENDINGS`; everything else that leaves a session, a loop or the core goes through here.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from protocol.errors import OperatorError, StateMismatchError, StorageDamagedError, UnsettledError
+from sfnode.event_log import log
+
+# What ends a node: a person must act, its disk or its arithmetic cannot be trusted, or it was to leave and cannot.
+ENDINGS: Final = (OperatorError, StorageDamagedError, StateMismatchError, UnsettledError)
+PAUSE_START_S: Final = 1.0  # before work that has slipped begins again; then twice as long, ...
+PAUSE_MAX_S: Final = 60.0  # ... and after this long without a slip as at first
+KINDS_MAX: Final = 256  # logged with their traceback; a slip whose place varies must not fill memory and disk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlipState:
+    """How many slips there were since the node's start, and what the last one was: empty where there was none."""
+
+    count: int = 0
+    last: str = ""
+
+
+class Slips:
+    """The slips of one node."""
+
+    def __init__(self) -> None:
+        self.state = SlipState()
+        self._kinds: set[str] = set()
+
+    def note(self, where: str, error: Exception, **fields: str) -> None:
+        """Count ``error``, which is being handled, and log it. ``where``: the part of the node that goes on."""
+        cause = _innermost(error)
+        kind = f"{type(cause).__name__} in {where}, {_place(cause)}"
+        self.state = SlipState(count=self.state.count + 1, last=kind)
+        is_new = kind not in self._kinds and len(self._kinds) < KINDS_MAX
+        self._kinds |= {kind} if is_new else set()
+        log(logging.ERROR if is_new else logging.DEBUG, "slip", is_failure=True, where=where, slip=kind, **fields)
+
+    def contained(self, where: str, endings: tuple[type[Exception], ...] = ENDINGS) -> AbstractContextManager[None]:
+        """Let no exception but ``endings`` out of the body: the rest of the body is left out, and the slip noted."""
+        return contained(partial(self.note, where), endings)
+
+    async def outlive(
+        self, where: str, work: Callable[[], Awaitable[None]], endings: tuple[type[Exception], ...] = ENDINGS
+    ) -> None:
+        """Run ``work`` until it returns, and again after each slip, with growing pauses. Raises ``endings`` alone."""
+        pause_s = PAUSE_START_S
+        while True:
+            started_s = trio.current_time()
+            with self.contained(where, endings):
+                await work()
+                return
+            if trio.current_time() - started_s > PAUSE_MAX_S:
+                pause_s = PAUSE_START_S
+            await trio.sleep(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_MAX_S)
+
+
+@contextmanager
+def contained(note: Callable[[Exception], None], endings: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Let no exception but ``endings`` out of the body; ``note`` is called with it while it is handled.
+
+    Cancellation goes through, also where it comes in one group with an exception.
+    """
+    try:
+        yield
+    except BaseException as error:  # the boundary
+        slip, rest = split(error, endings)
+        if slip is not None:
+            note(slip)
+        if rest is error:
+            raise
+        if rest is not None:
+            raise rest from None
+
+
+def split(
+    error: BaseException, endings: tuple[type[Exception], ...] = ENDINGS
+) -> tuple[Exception | None, BaseException | None]:
+    """Return what of an error, or of a group of them, is a slip, and what is not and must go on."""
+    if isinstance(error, BaseExceptionGroup):
+        slips, rest = error.split(
+            lambda each: not isinstance(each, BaseExceptionGroup) and split(each, endings)[0] is each
+        )
+        assert slips is None or isinstance(slips, Exception)  # a group of nothing but Exceptions is an ExceptionGroup
+        return slips, rest
+    if isinstance(error, Exception) and not isinstance(error, endings):
+        return error, None
+    return None, error
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """The first error that is no group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _place(error: BaseException) -> str:
+    """Where in our own code an error was met: the file and line that people put into a report."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if {"sfnode", "protocol"} & set(Path(frame.filename).parts[:-1])]
+    ours = [frame for frame in ours if Path(frame.filename).name != Path(__file__).name] or list(frames)
+    return f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "no place"
