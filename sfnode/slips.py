@@ -36,11 +36,14 @@ class SlipState:
     last: str = ""
 
 
+NO_SLIPS: Final = SlipState()
+
+
 class Slips:
     """The slips of one node."""
 
     def __init__(self) -> None:
-        self.state = SlipState()
+        self.state = NO_SLIPS
         self._kinds: set[str] = set()
 
     def note(self, where: str, error: Exception, **fields: str) -> None:
@@ -60,11 +63,13 @@ class Slips:
         self, where: str, work: Callable[[], Awaitable[None]], endings: tuple[type[Exception], ...] = ENDINGS
     ) -> None:
         """Run ``work`` until it returns, and again after each slip, with growing pauses. Raises ``endings`` alone."""
-        pause_s = PAUSE_START_S
+        pause_s, is_done = PAUSE_START_S, False
         while True:
             started_s = trio.current_time()
             with self.contained(where, endings):
                 await work()
+                is_done = True
+            if is_done:
                 return
             if trio.current_time() - started_s > PAUSE_MAX_S:
                 pause_s = PAUSE_START_S

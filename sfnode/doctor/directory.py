@@ -8,7 +8,7 @@ from protocol.errors import OperatorError, SfnodeError
 from protocol.run import BasisKind, Manifest
 from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
 from sfnode.reporter import counted
-from sfnode.status import last_status, own_admission, read_status
+from sfnode.status import describe_slips, last_status, own_admission, read_status
 from sfnode.storage import (
     IDENTITY_FILE,
     LEDGER_FILE,
@@ -41,6 +41,8 @@ def check_directory(directory: Path, manifest: Manifest | None) -> Finding:
         return warning("data directory", text, "it has no peer: see the lines about bootstraps, or give it another one")
     if status.excluded_from is not None or (status.is_training and not status.is_admitted):
         return warning("data directory", f"{text}; {own_admission(status)}", "until then it follows, and sends nothing")
+    if slips := describe_slips(status):
+        return warning("data directory", f"{text}; {slips}", "nothing need be done on this machine")
     return ok("data directory", text)
 
 

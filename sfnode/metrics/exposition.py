@@ -85,6 +85,7 @@ METRICS: Final = (
     _counter("sfnode_skipped_steps_total", "Steps without an update of this process.", lambda s: s.skipped_steps),
     _counter("sfnode_forward_rows_total", "Rows that went forward through the model.", lambda s: s.forward_rows),
     _counter("sfnode_worker_restarts_total", "Times that the worker was started anew.", lambda s: s.worker_restarts),
+    _counter("sfnode_slips_total", "Exceptions that nobody has foreseen.", lambda s: s.slips.count),
     _counter("sfnode_received_bytes_total", "Frames of the wire protocol that came.", lambda s: s.bytes_in),
     _counter("sfnode_sent_bytes_total", "Frames of the wire protocol that went out.", lambda s: s.bytes_out),
     _counter("sfnode_rejected_messages_total", "Messages that were provably wrong.", lambda s: s.rejected),

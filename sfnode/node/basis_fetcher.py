@@ -13,6 +13,7 @@ from protocol.run import Manifest
 from protocol.subspace import decode_basis_untrusted
 from sfnode.network import Download, Network, basis_of
 from sfnode.reporter import Reporter
+from sfnode.slips import Slips
 from sfnode.storage import basis_path, read_bytes, store_basis
 
 
@@ -28,13 +29,17 @@ class BasisFetcher:
     async def run(
         self,
         network: Network,
+        slips: Slips,
         wanted: trio.MemoryReceiveChannel[FetchBasis],
         inbox: trio.MemorySendChannel[Event],
     ) -> None:
         """One after the other. Until cancelled; OperatorError when one cannot be stored."""
         async for effect in wanted:
-            is_stored = self._is_stored(effect.sha256)
-            await inbox.send(BasisArrived(sha256=effect.sha256) if is_stored else await self._fetch(network, effect))
+            event: Event = FetchFailed(sha256=effect.sha256)  # also after a slip: the core waits for an answer
+            with slips.contained("fetching a basis"):
+                is_stored = self._is_stored(effect.sha256)
+                event = BasisArrived(sha256=effect.sha256) if is_stored else await self._fetch(network, effect)
+            await inbox.send(event)
 
     def _is_stored(self, sha256: str) -> bool:
         path = basis_path(self._data_dir, self._manifest, sha256)

@@ -11,7 +11,7 @@ from protocol.run import Manifest, SignedManifest
 from sfnode.keys import claim_invitation, node_seed
 from sfnode.network import MemoryConfig, NetworkConfig, parse_announce, parse_listen, parse_origins, resident_bytes
 from sfnode.node.control import work_limits
-from sfnode.node.daemon import DaemonConfig
+from sfnode.node.daemon_config import DaemonConfig
 from sfnode.node.model_finder import may_fetch
 from sfnode.reporter import Reporter
 from sfnode.run import (

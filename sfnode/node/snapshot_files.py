@@ -23,6 +23,7 @@ from protocol.run import Manifest
 from protocol.state import Replica, encode_snapshot
 from sfnode.network import Download, Network, snapshot_of
 from sfnode.reporter import Reporter
+from sfnode.slips import Slips
 from sfnode.storage import HeldFile, basis_path, write_durably, write_json
 
 _KEPT: Final = 2  # a joiner may be fetching the one before the newest
@@ -67,15 +68,21 @@ class SnapshotFiles:
     async def run(
         self,
         network: Network,
+        slips: Slips,
         wanted: trio.MemoryReceiveChannel[StoreSnapshot | FetchSnapshot],
         inbox: trio.MemorySendChannel[Event],
     ) -> None:
         """One after the other. Until cancelled."""
         async for effect in wanted:
             if isinstance(effect, FetchSnapshot):
-                await inbox.send(await self._fetch(network, effect))
-            elif reason := await trio.to_thread.run_sync(self._store, effect):
-                self._reporter.event("snapshot_not_stored", f"the snapshot is not stored: {reason}", reason=reason)
+                event: Event = FetchFailed(sha256=effect.sha256)  # also after a slip: the core waits for an answer
+                with slips.contained("fetching a snapshot"):
+                    event = await self._fetch(network, effect)
+                await inbox.send(event)
+                continue
+            with slips.contained("storing a snapshot"):
+                if reason := await trio.to_thread.run_sync(self._store, effect):
+                    self._reporter.event("snapshot_not_stored", f"the snapshot is not stored: {reason}", reason=reason)
 
     def report(self, effect: ReportSnapshot) -> None:
         """Tell the operator."""

@@ -12,6 +12,7 @@ from protocol.errors import OperatorError
 from protocol.schema import Malformed, from_plain_untrusted
 from sfnode.network import MemoryState
 from sfnode.run import NODE_FILE
+from sfnode.slips import NO_SLIPS, SlipState
 from sfnode.status.model_progress import ModelProgress
 from sfnode.status.status_detail import StatusDetail
 from sfnode.storage import STATUS_FILE, describe_last_end, is_locked, read_bytes, read_manifest
@@ -52,6 +53,7 @@ class Status:
         authors_excluded: by the owner.
         memory: of the node's own process, without its worker.
         disk_free_bytes: where its data directory is; None where the system does not say.
+        slips: exceptions that nobody has foreseen, since the start; the node has gone on.
         time: seconds since 1970.
         detail: what is only in the file; None in a line of the log.
     """
@@ -102,6 +104,7 @@ class Status:
     disk_free_bytes: int | None
     time: float
     detail: StatusDetail | None = None
+    slips: SlipState = NO_SLIPS
 
     @property
     def may_contribute(self) -> bool:

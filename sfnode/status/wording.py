@@ -65,6 +65,14 @@ def describe_memory(memory: MemoryState) -> str:
     return text
 
 
+def describe_slips(status: Status) -> str:
+    """How many exceptions nobody has foreseen, and how people can help to mend them; empty where there was none."""
+    if not status.slips.count:
+        return ""
+    text = f"{counted(status.slips.count, 'slip')} of our own (the last: {status.slips.last}); the node has gone on"
+    return f"{text}. Please report it with the lines `slip` of the node's log: docs/troubleshooting.md"
+
+
 def progress_line(status: Status) -> str:
     """The progress line: "14:03:22 step 120/500, loss 0.520, 840 updates, 7 peers, 3.1 kB/s, 1.5 steps/s, 9 s left"."""
     detail = status.detail

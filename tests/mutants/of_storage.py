@@ -121,7 +121,7 @@ STORAGE = (
         breaks="a node ends because its status file cannot be written, be it for want of open files",
         edits=(
             Edit(
-                "sfnode.node.status_file",
+                "sfnode.node.watching.status_file",
                 "StatusWriter._write_file",
                 "except OperatorError as error:",
                 "except ZeroDivisionError as error:",

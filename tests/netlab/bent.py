@@ -14,7 +14,8 @@ from protocol.events import Effect, Event, SendMessage
 from protocol.node.node import Node
 from sfnode import cli
 from sfnode.network.policy.addresses import parse_bootstrap
-from sfnode.node.daemon import Daemon
+from sfnode.node.daemon_config import DaemonConfig
+from sfnode.node.running_node import RunningNode
 
 BENDS = {bend.__name__: bend for bend in (wrong_digests, empty_promises, garbage, stalls)}
 VARIABLE = "NETLAB_BEND"
@@ -37,17 +38,17 @@ class BentNode(Node):
         return effects
 
 
-class BentDaemon(Daemon):
-    """A daemon around such a core."""
+class BentLife(RunningNode):
+    """A life around such a core."""
 
-    async def _build(self) -> None:
-        await super()._build()
-        bootstraps = (parse_bootstrap(text).peer for text in self.config.network.bootstrap)
+    def __init__(self, config: DaemonConfig, *parts: Any) -> None:
+        super().__init__(config, *parts)
+        bootstraps = (parse_bootstrap(text).peer for text in config.network.bootstrap)
         bent: Any = self.node
         bent.__class__ = BentNode
         bent.suppliers = frozenset(str(peer) for peer in bootstraps)
 
 
 if __name__ == "__main__":
-    vars(sys.modules["sfnode.cli.joining.running"])["Daemon"] = BentDaemon
+    vars(sys.modules["sfnode.node.daemon"])["RunningNode"] = BentLife
     cli.main()

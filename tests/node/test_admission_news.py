@@ -13,8 +13,8 @@ from protocol.ledger.roster import Roster
 from protocol.ledger.statements import StatementCodec, read_invitation
 from protocol.run.manifest import Manifest
 from sfnode.keys.node_key import claim_invitation
-from sfnode.node.network_news import AdmissionNews
-from sfnode.node.status_file import StatusWriter
+from sfnode.node.watching.network_news import AdmissionNews
+from sfnode.node.watching.status_file import StatusWriter
 from sfnode.reporter import Reporter
 from sfnode.storage.statement_files import own_claim, remove, waiting
 from tests.cli.test_commands import STATUS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sfnode.node.catch_up import WINDOW_S, CatchUpMonitor, Gap, Outrun
+from sfnode.node.watching.catch_up import WINDOW_S, CatchUpMonitor, Gap, Outrun
 
 
 def outruns(*, growth: int, intake: int, seconds: int = 300, ahead: int = 1_000_000) -> list[Outrun]:

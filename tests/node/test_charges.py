@@ -17,7 +17,8 @@ from protocol.state.replica import Replica
 from protocol.wire import Payloads, PayloadsRequest
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig
-from sfnode.node.daemon import Daemon, DaemonConfig
+from sfnode.node.daemon import Daemon
+from sfnode.node.daemon_config import DaemonConfig
 from sfnode.reporter import Reporter
 from sfnode.storage.store import Store
 from tests.attacks.visitor import visiting

@@ -28,6 +28,7 @@ from sfnode.reporter import Reporter
 from sfnode.run.amounts import parse_rate, parse_size
 from sfnode.run.node_options import LimitOptions, OnBattery
 from sfnode.run.working_hours import DAY_MINUTES, parse_hours
+from sfnode.slips import Slips
 from sfnode.storage.control_files import pause, unpause
 from sfnode.worker.trainer import Job, Trainer
 from sfnode.worker.training_config import TrainingConfig
@@ -176,7 +177,7 @@ class Bench:
     def __init__(self, directory: Path, limits: WorkLimits) -> None:
         self.output, self.machine, self.is_training = io.StringIO(), Machine(), False
         reporter = Reporter(is_json=True, stream=self.output)
-        self.overseer = Overseer(directory, limits, reporter, self.machine)
+        self.overseer = Overseer(directory, limits, reporter, Slips(), self.machine)
         config = TrainingConfig(model=None, data="train.jsonl")
         author = Signer(b"alice".ljust(32, b".")).author
         self.trainer = Trainer(config, SIGNED, author, lambda: Coefficients(SIGNED.manifest), reporter)

@@ -26,6 +26,7 @@ from sfnode.network.network import Network
 from sfnode.network.sessions.file_download import Download
 from sfnode.node.snapshot_files import SnapshotFiles, find_file
 from sfnode.reporter import Reporter
+from sfnode.slips import Slips
 from tests.support.snapshot_runs import RUN, STEP, attest, true_snapshot
 
 FILE = encode_snapshot(RUN, true_snapshot())
@@ -61,7 +62,7 @@ class Kept:
         with asking:
             for effect in effects:
                 asking.send_nowait(effect)
-        await self.files.run(self._neighbours, wanted, self.told)
+        await self.files.run(self._neighbours, Slips(), wanted, self.told)
 
     def events(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.lines.getvalue().splitlines()]

@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from sfnode.node.status_file import StatusWriter
+from sfnode.node.watching.status_file import StatusWriter
 from sfnode.reporter import Reporter
 from sfnode.status import Status
 

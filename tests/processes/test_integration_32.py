@@ -19,7 +19,15 @@ from sfnode.network.policy.addresses import peer_of_author
 from sfnode.node.daemon import Daemon
 from sfnode.storage.identity import IDENTITY_FILE, load_identity, load_or_create_seed
 from sfnode.worker.supervisor import worker_process
-from tests.support.daemons import JoinProcess, daemon_in_this_process, demo_run, free_port, log_verify, write_run
+from tests.support.daemons import (
+    JoinProcess,
+    daemon_in_this_process,
+    demo_run,
+    free_port,
+    log_verify,
+    node_of,
+    write_run,
+)
 
 NODES = 32
 LATE = 2
@@ -83,13 +91,13 @@ class Network32:
         self.killed.start()
 
     def steps(self) -> list[int]:
-        return [daemon.node.clock.next_step for daemon in self.daemons.values()]
+        return [node_of(daemon).clock.next_step for daemon in self.daemons.values()]
 
     def is_agreed(self) -> bool:
         """All 32 are finished and hold the same ledger and state."""
         assert self.killed is not None
         status = self.killed.status()
-        nodes = [daemon.node for daemon in self.daemons.values()]
+        nodes = [node_of(daemon) for daemon in self.daemons.values()]
         if not all(node.is_finished for node in nodes) or not status.get("is_finished"):
             return False
         roots = {node.replica.ledger.root().hex() for node in nodes} | {status["ledger_root"]}
@@ -104,15 +112,15 @@ class Network32:
 
     def describe(self) -> list[str]:
         lines = [
-            f"{index}: step {d.node.clock.next_step}, {d.node.replica.ledger.updates} updates, "
-            f"{d.node.sync.peers} peers, live {d.node.sync.is_live}, estimating {d.node._estimating}"
+            f"{index}: step {node_of(d).clock.next_step}, {node_of(d).replica.ledger.updates} updates, "
+            f"{node_of(d).sync.peers} peers, live {node_of(d).sync.is_live}, estimating {node_of(d)._estimating}"
             for index, d in self.daemons.items()
         ]
         return [*lines, f"killed: {self.killed.status() if self.killed else None}"]
 
     def state_digests(self) -> list[str]:
         assert self.killed is not None
-        digests = [daemon.node.replica.state_digest().hex() for daemon in self.daemons.values()]
+        digests = [node_of(daemon).replica.state_digest().hex() for daemon in self.daemons.values()]
         return [*digests, self.killed.status()["state_digest"]]
 
 
@@ -156,4 +164,4 @@ def test_32_nodes__with_late_joiners_and_a_hard_kill__end_with_equal_bits(edges:
     assert set(digests) == {replayed["state_digest"]}
     assert replayed["ok"] and replayed["authors"] == NODES and replayed["void_slots"] == 0
     for late in range(NODES - LATE, NODES):
-        assert network.daemons[late].node.own_updates > 0
+        assert node_of(network.daemons[late]).own_updates > 0

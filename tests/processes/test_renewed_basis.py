@@ -21,6 +21,7 @@ from sfnode.network.network_config import NetworkConfig
 from sfnode.network.sessions.file_download import Download, Wanted, basis_of
 from sfnode.node.basis_fetcher import BasisFetcher
 from sfnode.reporter import Reporter
+from sfnode.slips import Slips
 from sfnode.storage.identity import store_seed
 from sfnode.storage.statement_files import submit
 from sfnode.storage.store import Store
@@ -271,7 +272,7 @@ async def test_fetcher__file_on_the_disk_is_damaged__counts_as_missing_until_it_
     asking, wanted = trio.open_memory_channel[FetchBasis](1)
     told, heard = trio.open_memory_channel[Event](1)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(fetcher.run, neighbours, wanted, told)
+        nursery.start_soon(fetcher.run, neighbours, Slips(), wanted, told)
         for _ in range(3):
             asking.send_nowait(FetchBasis(sha256=sha256, from_epoch=1))
             assert await heard.receive() == FetchFailed(sha256=sha256)

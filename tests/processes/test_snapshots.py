@@ -19,14 +19,15 @@ from protocol.state.snapshot import AttestationCodec, Snapshot
 from protocol.state.snapshot_proof import take_snapshot
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.addresses import peer_of_author
-from sfnode.node.daemon import Daemon, DaemonConfig
+from sfnode.node.daemon import Daemon
+from sfnode.node.daemon_config import DaemonConfig
 from sfnode.reporter import Reporter
 from sfnode.storage.identity import IDENTITY_FILE, store_seed
 from sfnode.storage.store import Store
 from sfnode.worker.training_config import TrainingConfig
 from tests.netlab.proxy import Proxy
 from tests.netlab.worker import PacedWorker
-from tests.support.daemons import JoinProcess, free_port, log_verify
+from tests.support.daemons import JoinProcess, free_port, log_verify, node_of
 from tests.support.fake_worker import listening
 from tests.support.ledgers import signer
 from tests.support.manifests import OWNER
@@ -71,7 +72,7 @@ class Old:
 
     async def agree(self) -> None:
         """All have attested the snapshot, and the first knows of it."""
-        table = self.nodes[0].node.snapshots.attestations
+        table = node_of(self.nodes[0]).snapshots.attestations
         await until(lambda: bool(table.agreed(len(AUTHORS))))
 
 
@@ -129,7 +130,7 @@ async def on_a_snapshot(old: Old, folder: Path) -> AsyncIterator[JoinProcess]:
 async def test_joiner__on_a_slow_line__contributes_before_its_replay_is_through_and_then_proves(tmp_path: Path) -> None:
     async with old_network(tmp_path) as old, on_a_snapshot(old, tmp_path) as joiner:
         mine = signer(JOINER).author
-        await until(lambda: old.nodes[1].node.replica.ledger.highest_step(mine) >= 0)
+        await until(lambda: node_of(old.nodes[1]).replica.ledger.highest_step(mine) >= 0)
         early = joiner.status()
         assert early["catching_up"] > early["updates"], early  # not live yet
         old.proxy.set_fault("none")

@@ -43,13 +43,7 @@ LAZY_IMPORTERS = ("sfnode.cli", "tests")  # may import, inside a function, what 
 CATCH_ALL = {
     ("protocol.wire", "_unpack_untrusted"): "msgpack documents no closed list of what bad bytes raise",
     ("sfnode.network.transport.host", "dial"): "libp2p documents none for a handshake with whoever answers",
-    ("sfnode.network.transport.stream_guard", "handle"): "a stream's handler: one bad peer would end the host",
-    ("sfnode.network.transport.libp2p_patches", "handle"): "a handshake: libp2p documents none, as for dialling",
-    ("sfnode.network.transport.libp2p_patches", "start"): "a connection's reader: one bad peer would end the host",
-    (
-        "sfnode.network.discovery.dialler",
-        "_dial_and_run",
-    ): "a session's task: the sessions with others go on",
+    ("sfnode.slips", "contained"): "the boundary itself; BOUNDARIES says where it may stand",
     (
         "sfnode.network.discovery.port_mapping",
         "_call",

@@ -13,7 +13,7 @@ from protocol.errors import OperatorError
 from protocol.ledger import EnvelopeCodec
 from protocol.run import sign_manifest
 from protocol.state import Coefficients
-from sfnode.node.learning_curve import LearningCurve
+from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.reporter import Reporter
 from sfnode.storage import (
     BEST_STEP,

@@ -14,13 +14,15 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
 
+from protocol.node.node import Node
 from protocol.run.admission import AdmissionKind, AdmissionSpec
 from protocol.run.manifest import Manifest, SignedManifest, sign_manifest
 from protocol.run.task import Objective, TaskKind, TaskSpec
 from sfnode import demo
 from sfnode.model_files.resolve import resolve_model
 from sfnode.network.network_config import NetworkConfig
-from sfnode.node.daemon import Daemon, DaemonConfig
+from sfnode.node.daemon import Daemon
+from sfnode.node.daemon_config import DaemonConfig
 from sfnode.reporter import Reporter
 from sfnode.run.builder import MethodOptions, RunDraft, build_manifest, method_of
 from sfnode.storage.data_files import data_spec
@@ -89,6 +91,12 @@ def daemon_in_this_process(
         neighbours_min=neighbours_min,
     )
     return Daemon(config, Reporter(is_json=True, stream=io.StringIO()))
+
+
+def node_of(daemon: Daemon) -> Node:
+    """The core of a daemon that runs."""
+    assert daemon.running is not None
+    return daemon.running.node
 
 
 def free_port() -> int:

@@ -122,7 +122,7 @@ class SessionNode:
             elif role == "dialled":
                 await self._network._on_inbound(plain)
             else:
-                await self._network._on_file_request(plain)
+                await self._network._files.serve_neighbour(plain, self._network._open_sessions)
         except RefusedError:
             pass
         except Reject as reject:

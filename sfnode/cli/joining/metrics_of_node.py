@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
+from functools import partial
 
 import trio
 
 from sfnode.metrics import metrics_socket, serve_metrics
-from sfnode.reporter import Reporter
+from sfnode.node import Daemon
 
 
 @asynccontextmanager
-async def metrics_served(directory: Path, where: str | None, reporter: Reporter) -> AsyncIterator[None]:
-    """While the context lasts, serve the node's metrics at ``where``, HOST:PORT; None: nowhere. OperatorError."""
+async def metrics_served(daemon: Daemon, where: str | None) -> AsyncIterator[None]:
+    """While the context lasts, serve the node's metrics at ``where``, HOST:PORT; None: nowhere.
+
+    OperatorError at the beginning. After that, nothing that goes wrong with them reaches the node.
+    """
     if where is None:
         yield
         return
-    listener = await metrics_socket(where)
+    listeners = [await metrics_socket(where)]
+
+    async def serve() -> None:
+        listener = listeners.pop() if listeners else await metrics_socket(where)  # after a slip: another one
+        await serve_metrics(daemon.config.data_dir, listener)
+
     url = f"http://{where}/metrics"
-    reporter.event("metrics", f"metrics for Prometheus: {url}", url=url)
+    daemon.reporter.event("metrics", f"metrics for Prometheus: {url}", url=url)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve_metrics, directory, listener)
+        nursery.start_soon(partial(daemon.slips.outlive, "metrics", serve, endings=()))
         yield
         nursery.cancel_scope.cancel()

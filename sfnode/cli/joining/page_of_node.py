@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 import trio
@@ -32,22 +33,27 @@ async def page_served(daemon: Daemon, where: str | None) -> AsyncIterator[None]:
     from sfnode.web import PageAccess, serve_page
 
     address = parse_page_address(where)
-    listener = open_page_socket(address)
-    port = listener.getsockname()[1]
+    listeners = [open_page_socket(address)]
+    port = listeners[0].getsockname()[1]
     access = PageAccess(host=address.host, port=port, token=_token(daemon, address, port))
     tail = LogTail()
     daemon.reporter.listeners.append(tail.take)  # after the token has been said
     source = PageSource(ledger=partial(_ledger, daemon), pid=os.getpid(), tail=tail)
     page = Page(daemon.config.data_dir, daemon.manifest, source)
+
+    async def serve() -> None:
+        listener = listeners.pop() if listeners else open_page_socket(replace(address, port=port))  # after a slip
+        await serve_page(page, access, listener)
+
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve_page, page, access, listener)
+        nursery.start_soon(partial(daemon.slips.outlive, "page", serve, endings=()))
         yield
         nursery.cancel_scope.cancel()
 
 
 def _ledger(daemon: Daemon) -> Ledger | None:
     """None while the daemon reads the disk."""
-    return daemon.node.replica.ledger if hasattr(daemon, "node") else None
+    return None if daemon.running is None else daemon.running.node.replica.ledger
 
 
 def _token(daemon: Daemon, address: PageAddress, port: int) -> str | None:

@@ -69,7 +69,7 @@ async def _run_until_stopped(options: JoinOptions, given: frozenset[str], report
         with _key_in_use(config.data_dir):
             async with (
                 page_served(daemon, told.options.web),
-                metrics_served(config.data_dir, told.options.metrics, reporter),
+                metrics_served(daemon, told.options.metrics),
             ):
                 await _run(daemon, told, life)
         nursery.cancel_scope.cancel()
@@ -173,7 +173,7 @@ def _tell_started(daemon: Daemon, addresses: tuple[str, ...]) -> None:
     text = f"run {manifest.name} ({manifest.run_id.hex()[:16]}), data in {data_dir}"
     listening = [f"listening on {address}" for address in addresses] or ["not listening: this node dials out only"]
     given = address_for_others(manifest.run_id, addresses)
-    string = string_for_others(manifest, addresses, daemon.given_data_bytes)
+    string = string_for_others(manifest, addresses, daemon.data_sharing.bytes)
     fields = {"run_id": manifest.run_id.hex(), "data_dir": str(data_dir), "addresses": list(addresses)}
     how = _how_to_join(given, string, manifest, data_dir)
     daemon.reporter.event("started", text, *listening, *how, join=str(given), string=string, **fields)

@@ -85,13 +85,16 @@ class Dialler:
         async with trio.open_nursery() as nursery:
             while True:
                 with self._slips.contained("upkeep"):  # of one turn: the sessions that run in here go on
-                    for peer in self._choose():
-                        self._dialling.add(peer)
-                        nursery.start_soon(self._dial_and_run, peer)
-                    self._exchange.ask()
+                    self._keep_up(nursery)
                 with trio.move_on_after(bounds.UPKEEP_INTERVAL_S):
                     await self._wake.wait()
                 self._wake = trio.Event()
+
+    def _keep_up(self, nursery: trio.Nursery) -> None:
+        for peer in self._choose():
+            self._dialling.add(peer)
+            nursery.start_soon(self._dial_and_run, peer)
+        self._exchange.ask()
 
     # --- dialling
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ from protocol.events import EstimateLost, Event, StartEstimate, TrainingSwitched
 from sfnode.node.control.decision import Moment, Pause, PauseReason, WorkLimits, decide
 from sfnode.node.control.machine_watch import MachineWatch
 from sfnode.reporter import Reporter
+from sfnode.slips import Slips
 from sfnode.storage import is_paused
 from sfnode.worker import Job, Trainer
 
@@ -23,15 +25,22 @@ class Overseer:
     """One for each node. The core hears of a pause between two steps: what is being measured still counts."""
 
     def __init__(
-        self, data_dir: Path, limits: WorkLimits, reporter: Reporter, machine: MachineWatch | None = None
+        self,
+        data_dir: Path,
+        limits: WorkLimits,
+        reporter: Reporter,
+        slips: Slips,
+        machine: MachineWatch | None = None,
     ) -> None:
         self._data_dir = data_dir
         self._limits = limits
         self._reporter = reporter
+        self._slips = slips
         self._machine = machine or MachineWatch()
         self._memory_peak_bytes = 0
         self._pause: Pause | None = None
-        self._pause = decide(limits, self._look())  # so that the first status tells of it
+        with slips.contained("overseer"):
+            self._pause = decide(limits, self._look())  # so that the first status tells of it
         self._training = trio.CancelScope()
 
     @property
@@ -48,9 +57,9 @@ class Overseer:
     ) -> None:
         """Let ``train`` work on ``jobs``, and look every second whether it may."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch, inbox)
+            nursery.start_soon(self._slips.outlive, "overseer", partial(self._watch, inbox))
             with self._training:
-                await train()
+                await self._slips.outlive("training", train)
             await self._give_up(trainer, jobs, inbox)
 
     async def _watch(self, inbox: trio.MemorySendChannel[Event]) -> None:

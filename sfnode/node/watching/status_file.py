@@ -7,18 +7,21 @@ import logging
 import shutil
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from protocol.crypto import Author
 from protocol.errors import OperatorError
 from protocol.ledger import Roster, Statement
 from protocol.node import Node
 from sfnode.network import Network
-from sfnode.node.status_details import StatusDetails
 from sfnode.reporter import Reporter
 from sfnode.run import address_for_others, string_for_others
-from sfnode.status import ModelProgress, Status, describe_admission, progress_line
+from sfnode.status import Status, describe_admission, progress_line
 from sfnode.storage import write_json
-from sfnode.worker import Trainer, TrainingStatistics
+from sfnode.worker import TrainingStatistics
+
+if TYPE_CHECKING:
+    from sfnode.node.running_node import RunningNode
 
 
 class StatusWriter:
@@ -35,18 +38,10 @@ class StatusWriter:
         self._reporter = reporter
         self._is_written = True
 
-    def write(
-        self,
-        node: Node,
-        network: Network,
-        trainer: Trainer | None,
-        model: ModelProgress | None,
-        paused: str,
-        details: StatusDetails,
-    ) -> tuple[Status, str]:
+    def write(self, life: RunningNode) -> tuple[Status, str]:
         """Take a snapshot and write the file where that can be done; returns it, without its detail, and its line."""
-        status = self._snapshot(node, network, trainer, model, paused)
-        whole = dataclasses.replace(status, detail=details.look(status, node, network, trainer))
+        status = self._snapshot(life)
+        whole = dataclasses.replace(status, detail=life.details.look(status, life.node, life.network, life.trainer))
         self._write_file(whole)
         return status, progress_line(whole)
 
@@ -64,9 +59,8 @@ class StatusWriter:
             self._reporter.event("status_file", f"{self._path} is written again", is_written=True)
         self._is_written = True
 
-    def _snapshot(
-        self, node: Node, network: Network, trainer: Trainer | None, model: ModelProgress | None, paused: str
-    ) -> Status:
+    def _snapshot(self, life: RunningNode) -> Status:
+        node, network, trainer = life.node, life.network, life.trainer
         ledger, totals, ending = node.replica.ledger, network.statistics, node.end.ending
         training = trainer.statistics if trainer else None
         return Status(
@@ -90,7 +84,7 @@ class StatusWriter:
             peers=node.sync.peers,
             expects_peers=bool(network.known_peers()),
             is_training=trainer is not None,
-            paused=paused,
+            paused=life.overseer.paused,
             trouble=_trouble(node, training),
             unreached=_unreached(network),
             loss=training.loss if training else None,
@@ -104,7 +98,7 @@ class StatusWriter:
             payload_bytes=ledger.updates * ledger.codec.record_bytes,
             rejected=node.rejected.total(),
             ignored=node.ignored.total(),
-            model=model,
+            model=life.model_progress(),
             join=str(address_for_others(node.manifest.run_id, network.addresses)),
             admission=describe_admission(node.manifest),
             is_admitted=ledger.roster.is_admitted(node.author),
@@ -113,6 +107,7 @@ class StatusWriter:
             authors_excluded=len(ledger.roster.excluded()),
             memory=totals.memory,
             disk_free_bytes=_free_bytes(self._path.parent),
+            slips=life.slips.state,
             time=time.time(),
             join_string=string_for_others(node.manifest, network.addresses, self._data_bytes),
         )

@@ -11,8 +11,8 @@ from protocol.limits import SPAN_STEPS
 from protocol.node import Node
 from protocol.wire import Head, PeerId
 from sfnode.network import NeighbourInfo, Network
-from sfnode.node.learning_curve import LearningCurve
-from sfnode.node.network_news import NetworkNews
+from sfnode.node.watching.learning_curve import LearningCurve
+from sfnode.node.watching.network_news import NetworkNews
 from sfnode.status import LossSeries, PeerState, RecentRate, Status, StatusDetail, StepRate, thinned
 from sfnode.storage import best_of
 from sfnode.worker import Trainer, children_bytes

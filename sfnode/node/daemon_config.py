@@ -1,0 +1,32 @@
+"""What one daemon is given: the run, its folder, its key, and what the operator wants of it. Nothing runs in here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from protocol.node import SnapshotUse
+from protocol.run import SignedManifest
+from sfnode.network import NetworkConfig
+from sfnode.node.control import WorkLimits
+from sfnode.run import SharingOptions
+from sfnode.worker import TrainingConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonConfig:
+    """The settings of one daemon. ``training`` None: a relay, which stores, serves and floods, without torch."""
+
+    signed: SignedManifest
+    data_dir: Path
+    identity_seed: bytes
+    network: NetworkConfig
+    training: TrainingConfig | None
+    neighbours_min: int = 0
+    eval_every_steps: int = 0
+    is_exiting_when_finished: bool = False
+    snapshot: SnapshotUse = SnapshotUse.NEVER
+    snapshot_authors_min: int = 3
+    sharing: SharingOptions = field(default_factory=SharingOptions)
+    shared_data: Path | None = None
+    limits: WorkLimits = field(default_factory=WorkLimits)

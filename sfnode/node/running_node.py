@@ -1,0 +1,281 @@
+"""One life of a node: joins the pure core with the store, the network and the worker. One task owns the state.
+
+Everything that happens becomes an event in one bounded inbox; that task feeds it to the core and carries out the
+effects in their order. Nothing else in the process changes the replica.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import assert_never
+
+import trio
+
+from protocol.crypto import Signer
+from protocol.errors import StateMismatchError
+from protocol.events import (
+    DropPeer,
+    Effect,
+    Event,
+    FetchBasis,
+    FetchSnapshot,
+    Halt,
+    MessageArrived,
+    ReportSnapshot,
+    ReserveStep,
+    SendMessage,
+    StartEstimate,
+    StoreRecords,
+    StoreSnapshot,
+    StoreStatements,
+    Ticked,
+)
+from protocol.node import Node, NodeConfig
+from protocol.state import Replica
+from sfnode.network import (
+    FileSource,
+    Network,
+    ServedRun,
+    decode_discouraged,
+    decode_peers,
+    encode_bootstraps,
+    encode_rows,
+    with_bootstraps,
+)
+from sfnode.node.basis_fetcher import BasisFetcher
+from sfnode.node.control import Overseer
+from sfnode.node.daemon_config import DaemonConfig
+from sfnode.node.inbox import joined, next_events, open_inbox
+from sfnode.node.model_finder import ModelFinder
+from sfnode.node.model_sharing import DataSharing, ModelSharing
+from sfnode.node.snapshot_files import SnapshotFiles, find_file, save_evidence
+from sfnode.node.statement_folder import StatementFolder
+from sfnode.node.watching import LearningCurve, NetworkNews, NodeWatch, StatusDetails
+from sfnode.reporter import Reporter
+from sfnode.slips import Slips
+from sfnode.status import ModelProgress, ModelStage
+from sfnode.storage import RenewedBasis, Store, renewals_in
+from sfnode.worker import Evaluate, Job, Trainer, TrainingConfig
+
+_EVALUATIONS_WAITING_MAX = 7  # where the worker is far behind, or not there yet, the curve has a point less
+
+
+class RunningNode:
+    """From what the disk holds to the end of the run, a cancellation, or a slip in the core."""
+
+    def __init__(
+        self,
+        config: DaemonConfig,
+        store: Store,
+        replica: Replica,
+        data_sharing: DataSharing,
+        reporter: Reporter,
+        slips: Slips,
+    ) -> None:
+        self.config = config
+        self.reporter = reporter
+        self.slips = slips
+        self.manifest = config.signed.manifest
+        self._store = store
+        self.data_sharing = data_sharing
+        self._inbox_in, self._inbox_out = open_inbox()
+        self._jobs_in, self._jobs_out = trio.open_memory_channel[Job](_EVALUATIONS_WAITING_MAX + 1)  # and one estimate
+        # The core asks for one file of a kind at a time, and makes a snapshot each 1,024 steps: these never fill up.
+        self._snapshots_in, self._snapshots_out = trio.open_memory_channel[StoreSnapshot | FetchSnapshot](8)
+        self._bases_in, self._bases_out = trio.open_memory_channel[FetchBasis](1)
+        self._last_evaluation = -1
+        news = NetworkNews(reporter)
+        self.details = StatusDetails(LearningCurve(config.data_dir, reporter), news)
+        self.overseer = Overseer(config.data_dir, config.limits, reporter, slips)
+        reference = None if config.training is None else config.training.model
+        self._model_finder = ModelFinder(self.manifest, reference, config.sharing, reporter)
+        self._model_sharing = ModelSharing(self.manifest.model, config.sharing, reporter)
+        self._basis_fetcher = BasisFetcher(self.manifest, config.data_dir, reporter)
+        self._snapshot_files = SnapshotFiles(config.data_dir, reporter)
+        signer = Signer(config.identity_seed)
+        store.save_author(signer.author)
+        known_peers = decode_peers(store.known_peers)
+        node_config = NodeConfig(
+            is_training=config.training is not None,
+            expects_peers=bool(config.network.bootstrap or known_peers),
+            neighbours_min=config.neighbours_min,
+            reserved_step=store.reserved_step,
+            first_request=secrets.randbits(32),
+            snapshot=config.snapshot,
+            snapshot_authors_min=config.snapshot_authors_min,
+        )
+        self.node = Node(self.manifest, signer, node_config, replica)
+        self.network = Network(
+            config=with_bootstraps(config.network, store.bootstraps),
+            identity_seed=config.identity_seed,
+            run=self._served_run(),
+            inbox=self._inbox_in,
+            known_peers=known_peers,
+            slips=slips,
+        )
+        self.network.restore_discouraged(decode_discouraged(store.discouraged))
+        self.trainer: Trainer | None = None
+        if config.training is not None:
+            training = config.training, config.signed, signer.author, replica.shown
+            self.trainer = Trainer(*training, reporter, self._renewals_here)
+        self._watch = NodeWatch(self, news)
+
+    def _served_run(self) -> ServedRun:
+        """Return what strangers and neighbours may ask this node for."""
+        return ServedRun(
+            run_id=self.manifest.run_id,
+            manifest_bytes=self.config.signed.encode(),
+            record_bytes=self.node.replica.ledger.codec.record_bytes,
+            head_step=self.node.frontier,
+            find_file=self._find_file,
+            find_piece=self._model_sharing.pieces.find,
+            pieces_bytes_per_s=self.config.limits.pieces_bytes_per_s(self.config.sharing.share_rate << 20),
+        )
+
+    def _find_file(self, sha256: str) -> FileSource | None:
+        return self.data_sharing.find(sha256) or find_file(self.config.data_dir, self.manifest, sha256)
+
+    def _renewals_here(self) -> tuple[RenewedBasis, ...]:
+        renewals = self.node.replica.ledger.roster.renewals()
+        whole = {epoch: sha256 for epoch, sha256 in renewals.items() if sha256 in self.node.bases.here}
+        return renewals_in(self.config.data_dir, self.manifest, whole)
+
+    async def run(self, started: Callable[[tuple[str, ...]], None]) -> None:
+        """Run until cancelled, or finished; ``started`` is called with the listening multiaddrs."""
+        async with trio.open_nursery() as nursery:
+            addresses = await nursery.start(self.network.run)
+            nursery.start_soon(self._watch.run, nursery.cancel_scope)
+            folder = StatementFolder(self.manifest, self.config.data_dir, self.node, self.reporter)
+            nursery.start_soon(self.slips.outlive, "statements", partial(folder.run, self._inbox_in))
+            files = self.network, self.slips
+            nursery.start_soon(self._snapshot_files.run, *files, self._snapshots_out, self._inbox_in)
+            nursery.start_soon(self._basis_fetcher.run, *files, self._bases_out, self._inbox_in)
+            if self.trainer is not None and self.config.training is not None:
+                train = partial(self._train, self.trainer, self.config.training)
+                nursery.start_soon(self.overseer.run, train, self.trainer, self._jobs_out, self._inbox_in)
+            started(addresses)
+            await self._handle_all()
+
+    async def _train(self, trainer: Trainer, training: TrainingConfig) -> None:
+        """Find the model, then train with it, and give its files to others.
+
+        A worker that is not this node's own finds it itself, once for all the nodes that share it.
+        """
+        finder, model = self._model_finder, training.model
+        if training.worker_socket is None or model is None:
+            folder: Path | None = await finder.find(self.network.neighbour_files)
+            model = str(folder)
+        else:
+            folder = finder.find_ready()
+        async with trio.open_nursery() as nursery:
+            if folder is not None:
+                nursery.start_soon(self.slips.outlive, "model sharing", partial(self._model_sharing.share, folder))
+            nursery.start_soon(trainer.run, model, self._jobs_out, self._inbox_in)
+
+    def model_progress(self) -> ModelProgress | None:
+        """How far the model is on its way into the worker."""
+        since_s = None if self.trainer is None else self.trainer.statistics.loading_since_s
+        if since_s is None:
+            return self._model_finder.look()
+        text = f"loading the model, {trio.current_time() - since_s:.0f} s"
+        return ModelProgress(stage=ModelStage.LOADING, text=text)
+
+    async def _handle_all(self) -> None:
+        """Feed the core with what happens, and with time; what has come meanwhile is taken together."""
+        tick_s = trio.current_time()
+        while True:
+            events = await next_events(self._inbox_out, tick_s)
+            late_s = trio.current_time() - tick_s
+            if late_s >= 0:
+                events.append(Ticked(late_ms=int(1_000 * late_s)))
+            self._handle(events)
+            rest_s = self.node.rest_ms() / 1_000
+            tick_s = trio.current_time() + rest_s if late_s >= 0 else min(tick_s, trio.current_time() + rest_s)
+
+    def _handle(self, events: Sequence[Event]) -> None:
+        effects: list[Effect] = []
+        for number, event in enumerate(events, start=1):
+            with self.slips.contained("news"):
+                self.details.hear(event, self.node)
+            started_s = time.perf_counter()
+            caused = self._handle_one(event, is_last=number == len(events))
+            if isinstance(event, MessageArrived):
+                taken_s = time.perf_counter() - started_s
+                self.network.handled(event.peer, event.message, seconds=taken_s, news=_news(caused))
+            effects += caused
+        self._carry_out(joined(effects))
+
+    def _handle_one(self, event: Event, *, is_last: bool) -> list[Effect]:
+        """Feed the core. If a neighbour's message meets a bug in it, the node's next life keeps away from that peer."""
+        is_handled = False
+        try:
+            caused = self.node.handle(event, _now_ms(), is_last=is_last)
+            is_handled = True
+        finally:
+            if not is_handled and isinstance(event, MessageArrived):
+                self.network.drop(event.peer, reason="its message met a fault of this node's")
+        return caused
+
+    def _carry_out(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case StoreRecords():
+                    self._store.add(effect.records, is_durable=effect.is_own)
+                    self._evaluate_if_due()
+                case StoreStatements():
+                    self._store.add_statements(effect.statements)
+                case ReserveStep():
+                    self._store.reserve_step(effect.step)
+                case StartEstimate():
+                    self._jobs_in.send_nowait(effect)
+                case SendMessage():
+                    self.network.send(effect.peer, effect.message)
+                case DropPeer():
+                    text = f"peer {effect.peer} dropped: {effect.reason}"
+                    self.reporter.event("peer_dropped", text, peer=effect.peer, reason=effect.reason)
+                    self.network.drop(effect.peer, reason=effect.reason)
+                case StoreSnapshot() | FetchSnapshot():
+                    self._snapshots_in.send_nowait(effect)
+                case FetchBasis():
+                    self._bases_in.send_nowait(effect)
+                case ReportSnapshot():
+                    self._snapshot_files.report(effect)
+                case Halt():
+                    evidence = save_evidence(self.config.data_dir, self.node.replica, effect)
+                    raise StateMismatchError(f"{effect.detail}. Evidence: {evidence}")
+                case _:
+                    assert_never(effect)
+
+    def _evaluate_if_due(self) -> None:
+        """One evaluation each time the node's step passes a multiple of eval_every_steps."""
+        every, step = self.config.eval_every_steps, self.node.clock.next_step
+        is_due = every and step // every > self._last_evaluation
+        if is_due and self.node.bases.here.issuperset(self.node.replica.renewals_needed()):
+            self._last_evaluation = step // every
+            if self._jobs_in.statistics().current_buffer_used < _EVALUATIONS_WAITING_MAX:
+                self._jobs_in.send_nowait(Evaluate(step=step))
+
+    def save_peers(self) -> None:
+        """Keep for the next start what the network knows of peers."""
+        rows = encode_rows(self.network.known_peers())
+        if rows != self._store.known_peers:
+            self._store.save_known_peers(rows)
+        discouraged = encode_rows(self.network.discouraged_peers())
+        if discouraged != self._store.discouraged:
+            self._store.save_discouraged(discouraged)
+        bootstraps = encode_bootstraps(self.network.reached_bootstraps)
+        if bootstraps != self._store.bootstraps:
+            self._store.save_bootstraps(bootstraps)
+
+
+def _news(effects: Sequence[Effect]) -> int:
+    """How many records of others are stored now that were not held."""
+    return sum(len(effect.records) for effect in effects if isinstance(effect, StoreRecords) and not effect.is_own)
+
+
+def _now_ms() -> int:
+    return int(trio.current_time() * 1_000)
