@@ -1,0 +1,1 @@
+"""A search for exceptions that end a node: faults by a seeded plan, in real daemons. `make faults`."""

@@ -1,0 +1,68 @@
+"""make faults: python -m tests.faults [--plans N] [--first SEED] [--state FILE] [--repeat LINE]
+
+Exit code 1 when a node ended outside the closed list, did not go on, signed twice, or held another state than others.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from tests.faults.points import Fault
+
+
+@click.command()
+@click.option("--plans", default=1_000, show_default=True, help="How many plans to carry out.")
+@click.option("--first", default=0, show_default=True, help="The seed of the first plan.")
+@click.option("--state", type=click.Path(path_type=Path), help="Go on where this file says, and keep it up to date.")
+@click.option("--repeat", "lines", multiple=True, help="Carry out this fault, as a finding names it; may be repeated.")
+@click.option("--every-plan", is_flag=True, help="Print each plan.")
+def main(plans: int, first: int, state: Path | None, lines: tuple[str, ...], every_plan: bool) -> None:
+    """Let faults strike real daemons, one at a time, and look whether they go on."""
+    from tests.faults.instrument import SITES, install
+    from tests.faults.points import Points
+
+    points = Points()
+    install(points.at_await, points.at_call, points.at_entry)
+    from tests.faults.search import Tally, described, drawn, repeated, search
+
+    held = json.loads(state.read_text()) if state is not None and state.exists() else {"next": first, "struck": 0}
+    tally, started_s, done = Tally(), time.monotonic(), held["next"]
+
+    def faults() -> Iterator[Callable[[], Fault]]:
+        if lines:
+            yield from (lambda line=line: repeated(line) for line in lines)  # type: ignore[misc]
+            return
+        for seed in range(held["next"], held["next"] + plans):
+            yield lambda seed=seed: drawn(seed, points)  # type: ignore[misc]
+
+    def on_plan(fault: Fault, has_struck: bool) -> None:
+        nonlocal done
+        done += 1
+        if every_plan:
+            click.echo(f"{'struck' if has_struck else 'missed'} {described(fault)}")
+        if state is not None:
+            state.write_text(json.dumps({"next": done, "struck": held["struck"] + tally.struck}))
+
+    search(points, faults(), tally, on_plan)
+    seconds = time.monotonic() - started_s
+    for line, text in tally.findings:
+        click.echo(f"FOUND {text}\n  repeat: python -m tests.faults --repeat {json.dumps(line)}")
+    modes = ", ".join(f"{count} {mode}" for mode, count in sorted(tally.modes.items()))
+    click.echo(
+        f"{tally.struck} faults struck ({modes}) at {len(tally.sites)} of {len(points.reached)} points that were "
+        f"reached, of {len(SITES)}; {tally.missed} missed; {3_600 * tally.struck / seconds:,.0f} an hour; "
+        f"{len(tally.findings)} found"
+    )
+    sys.exit(1 if tally.findings else 0)
+
+
+if __name__ == "__main__":
+    main()

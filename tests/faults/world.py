@@ -1,0 +1,369 @@
+"""Three real daemons in this process, which train and renew their basis while one fault after another strikes them.
+
+Sockets, disks and the wire are real; the worker answers without torch, and time runs RATE times as fast.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import random
+import traceback
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from protocol.crypto.keys import Signer
+from protocol.ledger.statements import StatementCodec
+from protocol.run.manifest import checked, sign_manifest
+from sfnode.network import bounds
+from sfnode.network.network_config import NetworkConfig
+from sfnode.network.policy.addresses import parse_address, peer_of_author
+from sfnode.network.policy.reputation import Reputation
+from sfnode.node.daemon import Daemon
+from sfnode.node.daemon_config import DaemonConfig
+from sfnode.node.running_node import RunningNode
+from sfnode.reporter import Reporter
+from sfnode.slips import ENDINGS, Slips, split
+from sfnode.storage.statement_files import submit
+from sfnode.storage.store import replayed
+from sfnode.storage.stored_bases import store_basis
+from sfnode.worker.training_config import TrainingConfig
+from tests.faults.points import NODE, STALL_S, Fault, Mode, Points
+from tests.netlab.worker import PacedWorker
+from tests.support.daemons import free_ports
+from tests.support.fake_worker import listening
+from tests.support.manifests import OWNER, manifest_data
+from tests.support.published_runs import basis_for
+
+NODES: Final = 3
+RATE: Final = 8.0  # virtual seconds in one
+PACE_S: Final = 0.2  # one estimate
+EPOCH_STEPS: Final = 64
+EPOCHS: Final = 256
+RECOVERY_S: Final = 150.0  # virtual: pings miss a dead connection for 120 s, and a life begins anew after a pause
+REACH_S: Final = 1.5  # for a plan to strike, undisturbed; then with a cut, then with a stop
+BOOK_MAX: Final = 6  # peers in an address book: full of peers that nobody can reach, as that of a large run is
+STEPS_AFTER: Final = 2
+
+
+class FoundError(Exception):
+    """What must not happen has happened: the text says what."""
+
+
+@dataclass
+class Seat:
+    """One node's place: its folder, key and port stay while daemons come and go on it."""
+
+    number: int
+    folder: Path
+    port: int
+    daemon: Daemon | None = None
+    scope: trio.CancelScope | None = None
+    is_to_stop: bool = False
+    ended: list[BaseException | None] = field(default_factory=list)
+
+    @property
+    def seed(self) -> bytes:
+        """Its secret."""
+        return hashlib.sha256(b"faults %d" % self.number).digest()
+
+    @property
+    def address(self) -> str:
+        """Where it is dialled."""
+        return f"/ip4/127.0.0.1/tcp/{self.port}/p2p/{peer_of_author(Signer(self.seed).author)}"
+
+    @property
+    def life(self) -> RunningNode | None:
+        """Its present life."""
+        return None if self.daemon is None else self.daemon.running
+
+    @property
+    def own_step(self) -> int:
+        """The highest step of its own that its ledger holds; -1: none, or it does not live now."""
+        life = self.life
+        return -1 if life is None else life.node.replica.ledger.highest_step(life.node.author)
+
+
+class World:
+    """Open it with `open_world`."""
+
+    def __init__(self, folder: Path, points: Points, worker: PacedWorker, nursery: trio.Nursery) -> None:
+        self.points = points
+        self.worker = worker
+        self.second_slips: list[str] = []
+        self._nursery = nursery
+        self._folder = folder
+        first = checked(_manifest())
+        self._basis = basis_for(first)
+        sha256 = hashlib.sha256(self._basis).hexdigest()
+        published = {"basis": "published", "basis_sha256": sha256, "basis_unit_exp": 3, "basis_max": 8, "sides": 1}
+        self.manifest = checked(_manifest(**published))
+        self.signed = sign_manifest(self.manifest, OWNER)
+        self.seats = [Seat(number, folder / f"node{number}", port) for number, port in enumerate(free_ports(NODES))]
+        self._renewals = 0
+        self._fault: Fault | None = None
+        points.stop = self._stop
+
+    @property
+    def is_worn_out(self) -> bool:
+        """Whether the run nears its end: a new world is due."""
+        return max(seat.own_step for seat in self.seats) > EPOCH_STEPS * (EPOCHS - 16)
+
+    @property
+    def injected(self) -> Exception | None:
+        """The exception of the plan that is being carried out."""
+        return None if self._fault is None else self._fault.injected
+
+    async def start(self) -> None:
+        """All nodes train."""
+        for seat in self.seats:
+            seat.folder.mkdir()
+            store_basis(self.manifest, self._basis, origin="test", data_dir=seat.folder)
+            self._begin(seat)
+        await self._until(lambda: all(seat.own_step >= 2 for seat in self.seats), "the nodes begin to train")
+
+    def _begin(self, seat: Seat) -> None:
+        others = tuple(other.address for other in self.seats if other.number < seat.number)
+        network = NetworkConfig(
+            listen=(f"/ip4/127.0.0.1/tcp/{seat.port}",), bootstrap=others, local_discovery=False, outbound_target=2
+        )
+        training = TrainingConfig(model="none", data=str(self._folder), worker_socket=self.worker.path)
+        config = DaemonConfig(
+            signed=self.signed,
+            data_dir=seat.folder,
+            identity_seed=seat.seed,
+            network=network,
+            training=training,
+            eval_every_steps=16,
+        )
+        seat.scope, seat.is_to_stop = trio.CancelScope(), False
+        seat.daemon = Daemon(config, Reporter(is_json=True, stream=io.StringIO()))
+        self._nursery.start_soon(self._run, seat)
+
+    async def _run(self, seat: Seat) -> None:
+        NODE.set(seat.number)
+        assert seat.daemon is not None and seat.scope is not None
+        end: BaseException | None = None
+        try:
+            with seat.scope:
+                await seat.daemon.run()
+        except Exception as error:
+            end = error
+        NODE.set(None)
+        seat.daemon = None
+        seat.ended.append(end)
+
+    def _stop(self, number: int) -> None:
+        seat = self.seats[number]
+        seat.is_to_stop = True
+        if seat.scope is not None:
+            seat.scope.cancel()
+
+    # --- one plan
+
+    async def strike(self, fault: Fault) -> bool:
+        """Arm the fault and wait until it has struck, and until all is well again. False: nobody came to its point.
+
+        FoundError when a node ends that should not, or does not go on.
+        """
+        self._forgive()
+        before = len(self.second_slips)
+        self.points.begin_plan()
+        self.points.armed = self._fault = fault
+        await self._wait_for(fault)
+        self.points.armed = None
+        if fault.victim is None:
+            return False
+        steps = [seat.own_step for seat in self.seats]
+        limit_s = RECOVERY_S + (2 * STALL_S if fault.mode is Mode.STALL else 0.0)
+        with trio.move_on_after(limit_s) as scope:
+            while not self._is_recovered(steps, fault):
+                await trio.sleep(0.1)
+        if scope.cancelled_caught:
+            raise FoundError(f"a node does not go on: {self._describe(steps)}")
+        if len(self.second_slips) > before:
+            raise FoundError(f"another slip follows: {self.second_slips[-1]}")
+        return True
+
+    async def _wait_for(self, fault: Fault) -> None:
+        """Wait until the fault has struck; on the way, cut the connections of a node, then stop another."""
+        for disturb in (
+            lambda: None,
+            lambda: self._cut(fault.chance),
+            lambda: self._stop(fault.chance.randrange(NODES)),
+        ):
+            disturb()
+            with trio.move_on_after(REACH_S):
+                while fault.victim is None:
+                    await trio.sleep(0.05)
+                    self._begin_again(None)
+            if fault.victim is not None:
+                return
+
+    def _cut(self, chance: random.Random) -> None:
+        life = self.seats[chance.randrange(NODES)].life
+        for session in () if life is None else life.network._open_sessions.all():
+            session.channel.link.abort()
+
+    def _begin_again(self, fault: Fault | None) -> None:
+        """Start the nodes anew that have ended, if they may have. FoundError."""
+        for seat in self.seats:
+            for end in seat.ended:
+                self._judge(seat, end, fault)
+                self._begin(seat)
+            seat.ended.clear()
+
+    def _is_recovered(self, steps: list[int], fault: Fault) -> bool:
+        self._begin_again(fault)
+        voids = [seat.number for seat in self.seats if seat.life and seat.life.node.replica.ledger.void_slots]
+        if voids:
+            raise FoundError(f"nodes {voids} hold void slots: an honest node has signed twice")
+        return all(seat.own_step >= step + STEPS_AFTER for seat, step in zip(self.seats, steps, strict=True))
+
+    def _judge(self, seat: Seat, end: BaseException | None, fault: Fault | None) -> None:
+        """Whether a node may have ended so."""
+        if seat.is_to_stop:
+            if end is not None:
+                raise FoundError(f"node {seat.number} was stopped and ended with {end!r}")
+            return
+        is_ending = end is not None and split(end, ENDINGS)[0] is None
+        if fault is None or not (is_ending and fault.kind.is_disk and seat.number == fault.victim):
+            raise FoundError(f"node {seat.number} ended: {end!r}")
+
+    def _forgive(self) -> None:
+        """A day is over: nobody holds anything against anybody, and all may be dialled."""
+        for seat in self.seats:
+            life = seat.life
+            if life is not None:
+                life.network._open_sessions._reputation = Reputation()
+                book = life.network._book
+                for entry in book._entries.values():
+                    entry.due_s = min(entry.due_s, trio.current_time() + 1.0)
+                self._crowd(life)
+
+    def _crowd(self, life: RunningNode) -> None:
+        """Somebody tells the node of peers that nobody can reach, until its address book is full."""
+        for _ in range(2):
+            liar = peer_of_author(Signer(random.randbytes(32)).author)
+            life.network._book.learn(liar, (parse_address("/ip4/127.0.0.1/tcp/9"),), source=liar)
+
+    # --- between plans
+
+    def renew(self) -> None:
+        """The owner publishes another basis, which only the first node has: the others fetch it."""
+        life = self.seats[0].life
+        if life is None:
+            return
+        self._renewals += 1
+        data = basis_for(self.manifest, 100 + self._renewals)
+        sha256 = hashlib.sha256(data).hexdigest()
+        epoch = life.node.clock.next_step // EPOCH_STEPS + 1
+        store_basis(self.manifest, data, origin="test", data_dir=self.seats[0].folder, sha256=sha256)
+        submit(self.seats[0].folder, [StatementCodec(self.manifest).renew(OWNER, epoch, sha256)])
+
+    async def check_agreement(self) -> None:
+        """Let the nodes rest: all hold the same set and state, and each disk gives that state again. FoundError."""
+        self.worker.running = trio.Event()
+        await self._until(self._is_agreed, "the nodes agree while nobody trains")
+        life = self.seats[0].life
+        assert life is not None
+        root, digest = life.node.replica.ledger.root(), life.node.replica.state_digest()
+        for seat in self.seats:
+            with replayed(seat.folder, self.manifest) as replica:
+                if (replica.ledger.root(), replica.state_digest()) != (root, digest):
+                    raise FoundError(f"the disk of node {seat.number} gives another state than its memory")
+        self.worker.running.set()
+
+    def _is_agreed(self) -> bool:
+        lives = [seat.life for seat in self.seats]
+        replicas = [life.node.replica for life in lives if life is not None]
+        if len(replicas) < NODES or len({replica.ledger.root() for replica in replicas}) > 1:
+            return False
+        if len({replica.state_digest() for replica in replicas}) > 1:
+            raise FoundError("equal sets give different states")
+        return True
+
+    async def _until(self, condition: object, what: str) -> None:
+        assert callable(condition)
+        with trio.move_on_after(RECOVERY_S) as scope:
+            while not condition():
+                await trio.sleep(0.1)
+        if scope.cancelled_caught:
+            raise FoundError(f"not within {RECOVERY_S:.0f} s: {what}: {self._describe([])}")
+
+    def _describe(self, steps: list[int]) -> str:
+        told = []
+        for seat in self.seats:
+            life = seat.life
+            if life is None:
+                told.append(f"node {seat.number} has no life")
+                continue
+            node, before = life.node, steps[seat.number] if steps else "?"
+            trouble = life.trainer.statistics.trouble if life.trainer else ""
+            told.append(
+                f"node {seat.number} at step {seat.own_step} (before: {before}; next {node.clock.next_step}), "
+                f"{node.sync.peers} peers, live {node.sync.is_live}, estimating {node._estimating}, "
+                f"slips {life.slips.state.count} ({life.slips.state.last}) {trouble}"
+            )
+        return "; ".join(told)
+
+
+def _manifest(**method: object) -> dict[str, object]:
+    data = manifest_data(epoch_steps=EPOCH_STEPS, **method)
+    return {**data, "steps": EPOCH_STEPS * EPOCHS, "schedule": {"kind": "constant", "weight_start": 1, "weight_end": 1}}
+
+
+@asynccontextmanager
+async def open_world(folder: Path, points: Points) -> AsyncIterator[World]:
+    """Three nodes at work while the body runs."""
+    worker = PacedWorker(path=folder / "worker.sock", scalars=1, pace_s=PACE_S)
+    worker.running.set()
+    async with listening(worker), trio.open_nursery() as nursery:
+        world = World(folder, points, worker, nursery)
+        with _second_slips_heard(world), _small_book():
+            await world.start()
+            try:
+                yield world
+            finally:
+                nursery.cancel_scope.cancel()
+
+
+@contextmanager
+def _second_slips_heard(world: World) -> Iterator[None]:
+    """A slip whose error is not the injected one, nor follows from it, is a finding of its own."""
+    usual = Slips.note
+
+    def note(self: Slips, where: str, error: Exception, **fields: str) -> None:
+        usual(self, where, error, **fields)
+        if world.injected is None or not _follows_from(error, world.injected):
+            world.second_slips.append(f"{self.state.last}\n{''.join(traceback.format_exception(error))}")
+
+    setattr(Slips, "note", note)  # noqa: B010 - mypy: a method is no variable
+    try:
+        yield
+    finally:
+        setattr(Slips, "note", usual)  # noqa: B010
+
+
+def _follows_from(error: BaseException | None, injected: Exception) -> bool:
+    """Whether the injected error is this one, in it, or came before it."""
+    if error is None:
+        return False
+    inside = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    before = (error.__cause__, error.__context__)
+    return error is injected or any(_follows_from(each, injected) for each in (*inside, *before))
+
+
+@contextmanager
+def _small_book() -> Iterator[None]:
+    usual = bounds.KNOWN_PEERS_MAX
+    vars(bounds)["KNOWN_PEERS_MAX"] = BOOK_MAX
+    try:
+        yield
+    finally:
+        vars(bounds)["KNOWN_PEERS_MAX"] = usual
