@@ -78,8 +78,8 @@ class Trainer:
         self._sent: dict[int, int] = {}  # revision of each epoch that the present session holds
         self._old_rest_until_s = 0.0  # until then old epochs stay as the worker has them
         self._renewals = renewals or (lambda: config.renewals)
-        self._opened_with: tuple[RenewedBasis, ...] = ()
-        self.estimating: int | None = None  # the step that the worker measures now
+        self._opened_with: tuple[RenewedBasis, ...] | None = None  # None: no session has been opened yet
+        self.estimating: int | None = None  # the step that it has taken on and of which the node has not heard since
 
     async def run(self, model: str, jobs: trio.MemoryReceiveChannel[Job], inbox: trio.MemorySendChannel[Event]) -> None:
         """Work on ``model``, a folder or what the worker resolves itself, until cancelled.
@@ -111,12 +111,15 @@ class Trainer:
             await self._open(session)
             await inbox.send(WorkerReady())
             async for job in jobs:
+                # The job is the trainer's from here on: if anything fails, the node hears that its step is lost.
+                self.estimating = job.step if isinstance(job, StartEstimate) else None
                 if self._renewals() != self._opened_with:
                     await self._open(session)
                 if isinstance(job, Evaluate):
                     await self._evaluate(session, job)
                 else:
                     await inbox.send(await self._estimate(session, job))
+                self.estimating = None  # not earlier: a cancellation while the event waits would lose it
         finally:
             with trio.CancelScope(shield=True):
                 await session.aclose()
@@ -127,6 +130,8 @@ class Trainer:
         try:
             opened = await session.request(request, SessionOpened)
         except WorkerMemoryError as error:
+            if self._opened_with is not None:  # it fitted before, so that a new worker may find the room again
+                raise
             raise OperatorError(str(error)) from None
         self._sent, self._opened_with, self._old_rest_until_s = {}, renewals, 0.0
         since_s, self.statistics.loading_since_s = self.statistics.loading_since_s, None
@@ -143,7 +148,6 @@ class Trainer:
         )
 
     async def _estimate(self, session: WorkerSession, job: StartEstimate) -> Event:
-        self.estimating = job.step
         first = job.step // self._signed.manifest.method.epoch_steps
         started_s = trio.current_time()
         is_resting = started_s < self._old_rest_until_s
@@ -155,19 +159,17 @@ class Trainer:
             self.statistics.failures += 1
             self.statistics.trouble = f"step {job.step} was skipped: {error}"
             self._reporter.event("step_skipped", f"step {job.step} skipped: {error}", step=job.step, reason=str(error))
-            self.estimating = None
             return EstimateSkipped(step=job.step)
         if any(epoch < first for epoch in sent):
             now_s = trio.current_time()
             self._old_rest_until_s = now_s + _REST_FACTOR * (now_s - started_s)
-        self.estimating = None
         self.statistics.loss, self.statistics.trouble = estimated.loss, ""
         self.statistics.forward_rows += estimated.rows
         return EstimateFinished(step=job.step, scalars=estimated.scalars)
 
     async def _evaluate(self, session: WorkerSession, job: Evaluate) -> None:
-        await self._set_coefficients(session)
         try:
+            await self._set_coefficients(session)
             result = await session.request(EvaluateRequest(rows_max=0), Evaluated)
         except NumericError as error:
             text = f"evaluation at step {job.step} skipped: {error}"

@@ -11,6 +11,7 @@ _LEDGER_TESTS = "tests/protocol/test_record_store.py::"
 _UNSUMMED_TESTS = "tests/protocol/test_unsummed.py::"
 _NODE_TESTS = "tests/protocol/test_rare_paths.py::"
 _TRAINER_TESTS = "tests/worker/test_trainer.py::"
+_LOST_WHILE_OPENED = "test_trainer__worker_lost_while_opened_anew_for_a_renewed_basis__loses_the_step_and_comes_back"
 
 VOIDS = (
     Mutant(
@@ -72,5 +73,24 @@ VOIDS = (
         detector=Tests(
             (_TRAINER_TESTS + "test_trainer__old_epoch_that_changes_all_the_time__is_sent_in_every_tenth_round",)
         ),
+    ),
+    Mutant(
+        name="job-taken-and-nobodys",
+        breaks="a job becomes the trainer's when it is measured: lost before, its step is waited for for ever",
+        edits=(
+            Edit(
+                "sfnode.worker.trainer",
+                "Trainer._serve",
+                "self.estimating = job.step if isinstance(job, StartEstimate) else None",
+                "pass",
+            ),
+            Edit(
+                "sfnode.worker.trainer",
+                "Trainer._estimate",
+                "started_s = trio.current_time()",
+                "started_s, self.estimating = trio.current_time(), job.step",
+            ),
+        ),
+        detector=Tests((_TRAINER_TESTS + _LOST_WHILE_OPENED,)),
     ),
 )

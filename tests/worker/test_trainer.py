@@ -22,6 +22,7 @@ from protocol.ledger.envelope import EnvelopeCodec
 from protocol.run.manifest import sign_manifest
 from protocol.state.coefficients import Coefficients
 from sfnode.reporter import Reporter
+from sfnode.storage.stored_bases import RenewedBasis
 from sfnode.worker.trainer import Evaluate, Job, Trainer
 from sfnode.worker.training_config import TrainingConfig
 from sfnode.worker_protocol.messages import (
@@ -51,6 +52,7 @@ class Bench:
     jobs: trio.MemorySendChannel[Job]
     inbox: trio.MemoryReceiveChannel[Event]
     output: io.StringIO = field(default_factory=io.StringIO)
+    renewals: tuple[RenewedBasis, ...] = ()
 
     async def next(self) -> Event:
         """The next event for the node."""
@@ -72,16 +74,16 @@ class Bench:
 
 
 @asynccontextmanager
-async def running(folder: Path, script: Script = healthy) -> AsyncIterator[Bench]:
-    """The trainer at work; ends with the body."""
+async def running(folder: Path, script: Script = healthy, inbox_events: int = 8) -> AsyncIterator[Bench]:
+    """The trainer at work; ends with the body. ``inbox_events``: how many the inbox holds while nobody reads it."""
     coefficients = Coefficients(SIGNED.manifest)
     output = io.StringIO()
     jobs_in, jobs_out = trio.open_memory_channel[Job](8)
-    inbox_in, inbox_out = trio.open_memory_channel[Event](8)
+    inbox_in, inbox_out = trio.open_memory_channel[Event](inbox_events)
     async with fake_worker(folder, script) as worker:
         config = TrainingConfig(model=None, data="train.jsonl", worker_socket=worker.path)
         reporter = Reporter(is_json=True, stream=output)
-        trainer = Trainer(config, SIGNED, AUTHOR.author, lambda: bench.coefficients, reporter)
+        trainer = Trainer(config, SIGNED, AUTHOR.author, lambda: bench.coefficients, reporter, lambda: bench.renewals)
         bench = Bench(worker, trainer, coefficients, jobs_in, inbox_out, output)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trainer.run, "model", jobs_out, inbox_in)
@@ -96,6 +98,7 @@ def failing(kind: type[Message], *replies: Reply | bytes) -> Script:
 
 
 HANG_UP = b""
+RENEWED = (RenewedBasis(from_epoch=1, sha256="ab" * 32, file="renewed.basis"),)
 
 
 async def test_trainer__estimates__come_back_with_what_they_were_asked(tmp_path: Path) -> None:
@@ -274,3 +277,58 @@ async def test_trainer__model_that_cannot_be_used__ends_the_node_with_the_reason
     with pytest.RaisesGroup(pytest.RaisesExc(OperatorError, match="not the run's file"), flatten_subgroups=True):
         async with running(tmp_path, failing(OpenSession, refusal)) as bench:
             await bench.next()
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        HANG_UP,
+        WorkerFailure(kind=FailureKind.INTERNAL, message="KeyError: 3"),
+        WorkerFailure(kind=FailureKind.MEMORY, message="not enough memory"),
+    ],
+    ids=["hangs up", "fails inside", "no memory"],
+)
+async def test_trainer__worker_lost_while_opened_anew_for_a_renewed_basis__loses_the_step_and_comes_back(
+    reply: Reply | bytes, tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The core once waited for ever for a step that nobody measured."""
+    async with running(tmp_path) as bench:
+        assert await bench.next() == WorkerReady()
+        bench.worker.script = failing(OpenSession, reply)
+        bench.renewals = RENEWED
+        bench.estimate(0)
+        assert await bench.next() == EstimateLost(step=0)
+        assert await bench.next() == WorkerReady()
+        bench.estimate(1)
+        assert await bench.next() == EstimateFinished(step=1, scalars=(2,))
+        assert bench.trainer.statistics.trouble == ""
+
+
+@pytest.mark.parametrize("kind", [SetCoefficients, EvaluateRequest])
+async def test_trainer__evaluation_fails_in_numbers__is_skipped_and_the_next_step_measured(
+    kind: type[Message], tmp_path: Path
+) -> None:
+    overflow = WorkerFailure(kind=FailureKind.NUMERIC, message="the weights are not finite")
+    async with running(tmp_path, failing(kind, overflow)) as bench:
+        await bench.next()
+        bench.add_update(0)
+        bench.jobs.send_nowait(Evaluate(step=5))
+        bench.estimate(5)
+        assert await bench.next() == EstimateFinished(step=5, scalars=(6,))
+        assert bench.told("evaluation_skipped")[0]["reason"] == "the weights are not finite"
+
+
+async def test_trainer__cancelled_before_the_node_has_heard_of_a_step__still_holds_it(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A pause for memory ends the worker at any moment; the overseer then says which step is lost."""
+    async with running(tmp_path, inbox_events=1) as bench:
+        bench.estimate(0)
+        await trio.sleep(10)  # WorkerReady fills the inbox, the result waits
+        assert len(bench.worker.asked(EstimateRequest)) == 1
+    assert bench.trainer.estimating == 0
+    (tmp_path / "again").mkdir()
+    async with running(tmp_path / "again", inbox_events=2) as bench:
+        bench.estimate(0)
+        await trio.sleep(10)
+    assert bench.trainer.estimating is None
