@@ -9,25 +9,23 @@ import struct
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
-
-import trio
 
 LIBRARIES: Final = ("libp2p", "trio", "noise", "nacl", "cryptography", "multiaddr", "msgpack", "sqlite3", "google")
 _ERRNOS: Final = (
     errno.ECONNRESET, errno.EPIPE, errno.ECONNREFUSED, errno.ETIMEDOUT, errno.EMFILE, errno.ENOBUFS,
     errno.ENETUNREACH, errno.ENOTCONN, errno.EBADF, errno.EIO, errno.ENOSPC, errno.EACCES, errno.EROFS,
 )  # fmt: skip
-_PLAIN: Final[tuple[Callable[[], Exception], ...]] = (
+_PLAIN: Final[tuple[type[Exception], ...]] = (
+    ValueError, KeyError, IndexError, TypeError, AttributeError, AssertionError, RuntimeError, EOFError, struct.error,
+    OverflowError, ZeroDivisionError, NotImplementedError, MemoryError, RecursionError, LookupError,
+)  # fmt: skip
+_SPECIAL: Final[tuple[Callable[[], Exception], ...]] = (
     lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
     lambda: json.JSONDecodeError("nothing", "", 0),
     lambda: ExceptionGroup("several", [ValueError("one"), KeyError("two")]),
-    lambda: struct.error("unpack requires a buffer"),
-    *(lambda kind=kind: kind("injected") for kind in (  # type: ignore[misc]  # mypy knows no defaults of lambdas
-        ValueError, KeyError, IndexError, TypeError, AttributeError, AssertionError, RuntimeError, EOFError,
-        OverflowError, ZeroDivisionError, NotImplementedError, MemoryError, RecursionError, LookupError,
-    )),
-)  # fmt: skip
+)
 # Not what a library raises into its caller: these steer trio itself, or only exist in its tests.
 _NEVER: Final = ("TrioInternalError", "RunFinishedError", "Cancelled")
 
@@ -43,10 +41,10 @@ class Kind:
 
 def kinds() -> tuple[Kind, ...]:
     """All of them, in the order of their names. Call it after the libraries are imported."""
-    plain = [Kind(type(make()).__name__, make) for make in _PLAIN]
+    plain = [Kind(kind.__name__, _maker(kind)) for kind in _PLAIN]
+    plain += [Kind(type(make()).__name__, make) for make in _SPECIAL]
     system = [
-        Kind(f"OSError {errno.errorcode[number]}", lambda number=number: OSError(number, "injected"), is_disk=True)  # type: ignore[misc]
-        for number in _ERRNOS
+        Kind(f"OSError {errno.errorcode[number]}", partial(OSError, number, "injected"), True) for number in _ERRNOS
     ]
     of_libraries = [
         Kind(f"{kind.__module__}.{kind.__name__}", _maker(kind), issubclass(kind, OSError | sqlite3.Error))
@@ -74,6 +72,3 @@ def _maker(kind: type[Exception]) -> Callable[[], Exception]:
             return kind.__new__(kind)
 
     return make
-
-
-assert trio  # its exceptions are read off above

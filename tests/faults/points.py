@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ class Points:
         if fault.comers < fault.nth:
             return None
         self.armed, fault.victim = None, node
-        fault.task = trio.lowlevel.current_task().name if trio.lowlevel.in_trio_task() else "a thread"
+        fault.task = trio.lowlevel.current_task().name if _is_trio_thread() else "a thread"
         return fault
 
     def at_entry(self, site: int) -> None:
@@ -79,7 +80,7 @@ class Points:
         fault = self._take(site)
         if fault is None:
             return
-        if fault.mode is Mode.CANCEL and trio.lowlevel.in_trio_task():
+        if fault.mode is Mode.CANCEL and _is_trio_thread():
             assert fault.victim is not None
             self.stop(fault.victim)
             return
@@ -124,6 +125,10 @@ class Points:
                     raise fault.error()
                 return other  # type: ignore[no-any-return]
         return await function(*args, **kwargs)
+
+
+def _is_trio_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def _garbled(value: object, chance: random.Random) -> object:

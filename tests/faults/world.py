@@ -192,12 +192,9 @@ class World:
 
     async def _wait_for(self, fault: Fault) -> None:
         """Wait until the fault has struck; on the way, cut the connections of a node, then stop another."""
-        for disturb in (
-            lambda: None,
-            lambda: self._cut(fault.chance),
-            lambda: self._stop(fault.chance.randrange(NODES)),
-        ):
-            disturb()
+        for disturb in (None, self._cut, self._stop):
+            if disturb is not None:
+                disturb(fault.chance.randrange(NODES))
             with trio.move_on_after(REACH_S):
                 while fault.victim is None:
                     await trio.sleep(0.05)
@@ -205,8 +202,8 @@ class World:
             if fault.victim is not None:
                 return
 
-    def _cut(self, chance: random.Random) -> None:
-        life = self.seats[chance.randrange(NODES)].life
+    def _cut(self, number: int) -> None:
+        life = self.seats[number].life
         for session in () if life is None else life.network._open_sessions.all():
             session.channel.link.abort()
 
