@@ -88,6 +88,7 @@ class Trainer:
         """
         self._config = replace(self._config, model=model)
         self.statistics.loading_since_s = trio.current_time()
+        await self._give_up_step(inbox)  # of a run before this one, which ended by a slip
         serve = partial(self._serve, jobs=jobs, inbox=inbox)
         await supervise(self._config, serve, partial(self._tell_lost, inbox=inbox))
 
@@ -97,6 +98,10 @@ class Trainer:
         self.statistics.trouble = str(error)
         text = f"training worker lost: {error}. Starting it again in {pause_s:.0f} s; the network goes on"
         self._reporter.event("worker_lost", text, reason=str(error), pause_s=pause_s)
+        await self._give_up_step(inbox)
+
+    async def _give_up_step(self, inbox: trio.MemorySendChannel[Event]) -> None:
+        """Tell the node that the step which the worker had is lost, if it had one."""
         if self.estimating is not None:
             await inbox.send(EstimateLost(step=self.estimating))
             self.estimating = None

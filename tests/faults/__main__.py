@@ -9,6 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,10 +39,10 @@ def main(plans: int, first: int, state: Path | None, lines: tuple[str, ...], eve
 
     def faults() -> Iterator[Callable[[], Fault]]:
         if lines:
-            yield from (lambda line=line: repeated(line) for line in lines)  # type: ignore[misc]
+            yield from (partial(repeated, line) for line in lines)
             return
         for seed in range(held["next"], held["next"] + plans):
-            yield lambda seed=seed: drawn(seed, points)  # type: ignore[misc]
+            yield partial(drawn, seed, points)
 
     def on_plan(fault: Fault, has_struck: bool) -> None:
         nonlocal done
