@@ -11,12 +11,17 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Final
 
 import click
 
-if TYPE_CHECKING:
-    from tests.faults.points import Fault
+from tests.faults.instrument import SITES, install
+from tests.faults.points import Fault, Points
+
+POINTS: Final = Points()
+install(POINTS.at_await, POINTS.at_call, POINTS.at_entry)
+
+from tests.faults.search import Tally, described, drawn, repeated, search  # noqa: E402 - it imports what is searched
 
 
 @click.command()
@@ -27,13 +32,6 @@ if TYPE_CHECKING:
 @click.option("--every-plan", is_flag=True, help="Print each plan.")
 def main(plans: int, first: int, state: Path | None, lines: tuple[str, ...], every_plan: bool) -> None:
     """Let faults strike real daemons, one at a time, and look whether they go on."""
-    from tests.faults.instrument import SITES, install
-    from tests.faults.points import Points
-
-    points = Points()
-    install(points.at_await, points.at_call, points.at_entry)
-    from tests.faults.search import Tally, described, drawn, repeated, search
-
     held = json.loads(state.read_text()) if state is not None and state.exists() else {"next": first, "struck": 0}
     tally, started_s, done = Tally(), time.monotonic(), held["next"]
 
@@ -42,7 +40,7 @@ def main(plans: int, first: int, state: Path | None, lines: tuple[str, ...], eve
             yield from (partial(repeated, line) for line in lines)
             return
         for seed in range(held["next"], held["next"] + plans):
-            yield partial(drawn, seed, points)
+            yield partial(drawn, seed, POINTS)
 
     def on_plan(fault: Fault, has_struck: bool) -> None:
         nonlocal done
@@ -52,13 +50,13 @@ def main(plans: int, first: int, state: Path | None, lines: tuple[str, ...], eve
         if state is not None:
             state.write_text(json.dumps({"next": done, "struck": held["struck"] + tally.struck}))
 
-    search(points, faults(), tally, on_plan)
+    search(POINTS, faults(), tally, on_plan)
     seconds = time.monotonic() - started_s
     for line, text in tally.findings:
         click.echo(f"FOUND {text}\n  repeat: python -m tests.faults --repeat {json.dumps(line)}")
     modes = ", ".join(f"{count} {mode}" for mode, count in sorted(tally.modes.items()))
     click.echo(
-        f"{tally.struck} faults struck ({modes}) at {len(tally.sites)} of {len(points.reached)} points that were "
+        f"{tally.struck} faults struck ({modes}) at {len(tally.sites)} of {len(POINTS.reached)} points that were "
         f"reached, of {len(SITES)}; {tally.missed} missed; {3_600 * tally.struck / seconds:,.0f} an hour; "
         f"{len(tally.findings)} found"
     )

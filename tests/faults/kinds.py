@@ -68,7 +68,7 @@ def _maker(kind: type[Exception]) -> Callable[[], Exception]:
         """Some want arguments of their own: then one is made without them."""
         try:
             return kind("injected")
-        except Exception:
+        except (TypeError, ValueError, AttributeError, LookupError):
             return kind.__new__(kind)
 
     return make

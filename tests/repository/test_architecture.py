@@ -8,7 +8,7 @@ import pytest
 
 import protocol
 from tests import REPOSITORY
-from tests.repository import architecture, faces
+from tests.repository import architecture, boundaries, faces
 from tests.repository import architecture_rules as rules
 from tests.repository.architecture import Module, TreeRule, parse
 from tests.repository.architecture_rules import Rule
@@ -51,6 +51,8 @@ OFFENDERS: tuple[tuple[Rule, str, str], ...] = (
     (rules.names_of_tests, "tests.test_x", "def test_it_works(): ...\n"),
     (rules.names_of_tests, "tests.protocol.test_x", "def test_ledger__works(): ...\n"),
     (rules.declared_dependencies, "sfnode.x", "import pandas\n"),
+    (boundaries.tasks_have_boundaries, "sfnode.node.x", "def f(nursery):\n    nursery.start_soon(self.look, 1)\n"),
+    (boundaries.tasks_have_boundaries, "sfnode.network.x", "def f(n):\n    n.start_soon(partial(look, 1))\n"),
 )
 # Close to an offence, but not one.
 CLEAN: tuple[tuple[Rule, str, str], ...] = (
@@ -68,6 +70,8 @@ CLEAN: tuple[tuple[Rule, str, str], ...] = (
     (rules.catch_all, "sfnode.x", "def f():\n    try: g()\n    except BaseException:\n        h()\n        raise\n"),
     (rules.names_of_tests, "tests.test_x", "def test_ledger__same_update_twice__counts_once(): ...\n"),
     (rules.declared_dependencies, "sfnode.x", "import os\nimport nacl.signing\nimport torch.nn\n"),
+    (boundaries.tasks_have_boundaries, "sfnode.node.x", "def f(n):\n    n.start_soon(slips.outlive, 'x', look)\n"),
+    (boundaries.tasks_have_boundaries, "sfnode.keys.x", "def f(n):\n    n.start_soon(look)\n"),
 )
 
 
@@ -83,7 +87,7 @@ def sources(texts: dict[str, str]) -> tuple[Module, ...]:
     return tuple(parse(text, name, f"{name}.py") for name, text in texts.items())
 
 
-@pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize("rule", [*rules.RULES, boundaries.tasks_have_boundaries], ids=lambda rule: rule.__name__)
 def test_architecture__rule_for_one_module__holds_in_the_whole_tree(rule: Rule) -> None:
     offenders = [line for module in whole_tree() for line in rule(module)]
     assert not offenders, report(offenders)
@@ -102,7 +106,12 @@ def test_architecture__allowed_source__is_not_named(rule: Rule, name: str, sourc
 
 
 def test_architecture__rules__each_has_an_offender_that_it_catches() -> None:
-    assert {rule for rule, _, _ in OFFENDERS} == set(rules.RULES)
+    assert {rule for rule, _, _ in OFFENDERS} == {*rules.RULES, boundaries.tasks_have_boundaries}
+
+
+def test_architecture__tasks_with_a_boundary_elsewhere__are_all_still_started() -> None:
+    gone = boundaries.TASKS.keys() - boundaries.started_tasks(whole_tree())
+    assert not gone, f"listed, and started nowhere: {sorted(gone)}"
 
 
 def test_architecture__exceptions__all_still_exist() -> None:

@@ -33,6 +33,7 @@ from sfnode.run import (
     string_for_others,
     write_node_file,
 )
+from sfnode.slips import Slips
 from sfnode.storage import IDENTITY_FILE, forget_stop, in_use, is_asked_to_stop, is_locked
 from sfnode.worker_protocol import free_memory
 
@@ -117,7 +118,10 @@ async def _stop_on_request(scope: trio.CancelScope, directory: Path, reporter: R
     """`sfnode stop` is heard like a signal; a request to an earlier life of the node is forgotten."""
     if not is_locked(directory):
         forget_stop(directory)
-    while not is_asked_to_stop(directory):  # noqa: ASYNC110 - another process makes the file
+    is_asked, slips = False, Slips()
+    while not is_asked:
+        with slips.contained("stop"):
+            is_asked = is_asked_to_stop(directory)
         await trio.sleep(_LOOK_S)
     reporter.event("stopping", "stopping on `sfnode stop`: saying goodbye to the peers", signal="")
     scope.cancel()
