@@ -1,4 +1,4 @@
-"""The daemon: a store, and one life of the node after another on it.
+"""The daemon: one life of the node after another on what its disk holds.
 
 A node is a function of what its disk holds. So an exception that nobody has foreseen in the core, where nothing in
 memory can be trusted any more, ends a life and not the node: the next one begins with what is on the disk, as after a
@@ -8,6 +8,8 @@ restart. What ends the daemon is the closed list `sfnode.slips.ENDINGS`.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from itertools import islice
 
 import trio
@@ -44,7 +46,6 @@ class Daemon:
 
         Raises OperatorError, StorageDamagedError, StateMismatchError, UnsettledError; each text says what to do.
         """
-        store = Store(self.config.data_dir, self.config.signed)
         has_started = False
 
         def started(addresses: tuple[str, ...]) -> None:
@@ -53,23 +54,26 @@ class Daemon:
                 has_started = True
                 task_status.started(addresses)
 
-        async def live() -> None:
+        await self.slips.outlive("the core", partial(self._live, started))
+
+    async def _live(self, started: Callable[[tuple[str, ...]], None]) -> None:
+        """Open the disk, and run the node on it until it ends, is cancelled or slips."""
+        self.running = None
+        store = Store(self.config.data_dir, self.config.signed)
+        try:
             replica = await self._load_replica(store)
             self.running = RunningNode(self.config, store, replica, self.data_sharing, self.reporter, self.slips)
             try:
                 await self.running.run(started)
             finally:
-                self.running.save_peers()
-
-        try:
-            await self.slips.outlive("the core", live)
+                with self.slips.contained("saving peers"):
+                    self.running.save_peers()
         finally:
             store.close()
 
     async def _load_replica(self, store: Store) -> Replica:
         """Verify and sum what the disk holds, in pieces, so that a signal is heard meanwhile. Records stay there."""
         started = time.monotonic()
-        self.running = None
         replica, records = Replica(self.manifest, store), store.records()
         replay_statements(replica, store.statements(), self.config.data_dir / LEDGER_FILE)
         while piece := list(islice(records, _REPLAYED_AT_ONCE)):

@@ -60,8 +60,10 @@ class Store(StoredRecords):
 
     def close(self) -> None:
         """Flush and release the directory; closing twice is harmless."""
-        self._database.close()
-        self._release()
+        try:
+            self._database.close()
+        finally:
+            self._release()
 
     def _release(self) -> None:
         if self._lock is not None:

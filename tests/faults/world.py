@@ -351,9 +351,10 @@ def _follows_from(error: BaseException | None, injected: Exception) -> bool:
     """Whether the injected error is this one, in it, or came before it."""
     if error is None:
         return False
+    parts = injected.exceptions if isinstance(injected, ExceptionGroup) else (injected,)
     inside = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
     before = (error.__cause__, error.__context__)
-    return error is injected or any(_follows_from(each, injected) for each in (*inside, *before))
+    return error in parts or any(_follows_from(each, injected) for each in (*inside, *before))
 
 
 @contextmanager
