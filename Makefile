@@ -21,6 +21,7 @@ PIP_ARGS ?=
 PYTEST_ARGS ?=
 SEEDS ?= 300
 SECONDS ?= 60
+PLANS ?= 1000
 TASKS ?= sst2
 RECIPES ?= LoRA,forward start,renewed start,trajectory start,short trajectory
 CLIENTS ?= 1,16
@@ -38,7 +39,7 @@ STAMP := $(VENV)/.installed-$(LOCK)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help check docs install demo demo-real quick test test-all lint simulate mutants conformance interop attacks fuzz netlab chaos soak coverage learn learn-real paper paper-real format lock clean distclean web-test people deploy-check compose-test
+.PHONY: help check docs install demo demo-real quick test test-all lint simulate mutants conformance interop attacks faults fuzz netlab chaos soak coverage learn learn-real paper paper-real format lock clean distclean web-test people deploy-check compose-test
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -100,6 +101,9 @@ attacks: $(STAMP) ## attacks that once worked, each against live nodes: what the
 
 people: $(STAMP) ## how long people wait from a string to join to their node's first update, and 16 faults that status must name
 	@$(BIN)/python -m tests.people
+
+faults: $(STAMP) ## let PLANS (1,000) seeded faults strike real daemons, one at a time; goes on where the last call ended
+	@mkdir -p build && $(BIN)/python -m tests.faults --plans $(PLANS) --state build/faults.json
 
 fuzz: $(STAMP) ## feed every decoder with what it does not expect, for SECONDS
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS)

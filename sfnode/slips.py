@@ -87,10 +87,9 @@ def contained(note: Callable[[Exception], None], endings: tuple[type[Exception],
         yield
     except BaseException as error:  # the boundary
         slip, rest = split(error, endings)
-        if slip is not None:
-            note(slip)
-        if rest is error:
+        if slip is None:
             raise
+        note(slip)
         if rest is not None:
             raise rest from None
 

@@ -17,6 +17,7 @@ from tests.faults.kinds import Kind
 T = TypeVar("T")
 NODE: Final[ContextVar[int | None]] = ContextVar("node", default=None)  # whose task runs
 STALL_S: Final = 25.0  # longer than any write or handshake may take
+SLOW_S: Final = 9.0  # shorter than any patience
 
 
 class Mode(StrEnum):
@@ -26,6 +27,7 @@ class Mode(StrEnum):
     AFTER = "after"  # the exception, once the call has been made
     GARBLE = "garble"  # bytes that go in or come out are others
     STALL = "stall"  # nothing happens for STALL_S
+    SLOW = "slow"  # from now on, until the plan is over, every passage takes SLOW_S: a slow peer
     CANCEL = "cancel"  # the node is stopped at this moment, as Ctrl-C stops it
 
 
@@ -54,6 +56,7 @@ class Points:
 
     def __init__(self) -> None:
         self.armed: Fault | None = None
+        self.slow: Fault | None = None
         self.reached: set[int] = set()
         self.lately: set[int] = set()  # since the last plan began
         self.stop: Callable[[int], None] = lambda _victim: None  # stops a node
@@ -90,6 +93,7 @@ class Points:
         """From now on, what is reached is reached lately."""
         self.reached |= self.lately
         self.lately.clear()
+        self.slow = None
 
     async def at_await(self, site: int, awaitable: Awaitable[T]) -> T:
         """At an await of something that is there already."""
@@ -102,6 +106,8 @@ class Points:
     async def at_call(self, site: int, function: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
         """At an await of a call."""
         fault = None if self.armed is None and site in self.lately else self._take(site)
+        if self.slow is not None and self.slow.site == site and self.slow.victim == NODE.get():
+            await trio.sleep(SLOW_S)
         if fault is None:
             return await function(*args, **kwargs)
         match fault.mode:
@@ -112,6 +118,8 @@ class Points:
                 raise fault.error()
             case Mode.STALL:
                 await trio.sleep(STALL_S)
+            case Mode.SLOW:
+                self.slow = fault
             case Mode.CANCEL:
                 assert fault.victim is not None
                 self.stop(fault.victim)

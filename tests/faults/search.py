@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,27 +25,41 @@ RENEWED_EVERY: Final = 5  # plans
 _SHARES: Final = (0.65, 0.25, 0.1)
 _MODES: Final = ((Mode.BEFORE, 6), (Mode.AFTER, 3), (Mode.GARBLE, 3), (Mode.STALL, 1), (Mode.CANCEL, 2))
 _MODES_OF_FUNCTIONS: Final = ((Mode.BEFORE, 6), (Mode.CANCEL, 1))
+# Where a node is slow as its neighbours see it: they must go on without it.
+_OF_SLOW_PEERS: Final = ("sfnode.network.sessions.file_server", "sfnode.network.sessions.file_answers")
 _NTH_MAX: Final = 3
 
 
 @dataclass(slots=True)
 class Tally:
-    """What came of some plans; ``findings``: the fault, and what was found."""
+    """What came of some plans."""
 
     struck: int = 0
     missed: int = 0  # nobody came to the point
     modes: Counter[str] = field(default_factory=Counter)
     sites: set[str] = field(default_factory=set)
-    findings: list[tuple[str, str]] = field(default_factory=list)
+    findings: int = 0
+
+    def found(self, line: str, text: str) -> None:
+        """Say at once what was found, and the line that repeats it."""
+        self.findings += 1
+        again = f"\n  repeat: python -m tests.faults --repeat {json.dumps(line)}" if line else ""
+        print(f"FOUND {text}{again}", flush=True)
 
 
-def drawn(seed: int, points: Points) -> Fault:
-    """A fault of this seed among the points that were reached up to now; `described` is what repeats it."""
+def drawn(seed: int, points: Points, part: str = "") -> Fault:
+    """A fault of this seed among the points that were reached up to now; `described` is what repeats it.
+
+    ``part``: of the names of the points that come into question.
+    """
     chance = random.Random(seed)
-    pools = (sorted(points.lately), sorted(points.reached | points.lately), range(len(SITES)))
-    (pool,) = chance.choices(pools, _SHARES)
-    site = chance.choice(pool or range(len(SITES)))
+    every = [number for number, site in enumerate(SITES) if part in site.name]
+    pools = [[each for each in every if each in pool] for pool in (points.lately, points.lately | points.reached)]
+    (pool,) = chance.choices([*pools, every], _SHARES)
+    site = chance.choice(pool or every)
     modes = _MODES if SITES[site].is_await else _MODES_OF_FUNCTIONS
+    if SITES[site].is_await and SITES[site].module in _OF_SLOW_PEERS:
+        modes = (*modes, (Mode.SLOW, 5))
     (mode,) = chance.choices([mode for mode, _ in modes], [weight for _, weight in modes])
     return Fault(
         site=site, mode=mode, kind=chance.choice(kinds()), nth=chance.randrange(1, _NTH_MAX + 1), chance=chance
@@ -87,7 +102,7 @@ def search(
             try:
                 await world.check_agreement()
             except FoundError as error:
-                tally.findings.append(("after all plans of one world", str(error)))
+                tally.found("", f"after all plans of one world: {error}")
 
     while not is_over:
         with TemporaryDirectory(prefix="faults-") as folder:
@@ -99,7 +114,7 @@ async def _carry_out(world: World, fault: Fault, tally: Tally, on_plan: Callable
     try:
         has_struck = await world.strike(fault)
     except FoundError as error:
-        tally.findings.append((described(fault), f"{error} (node {fault.victim}, {fault.task})"))
+        tally.found(described(fault), f"{error} (node {fault.victim}, {fault.task})")
         return False
     tally.struck += has_struck
     tally.missed += not has_struck

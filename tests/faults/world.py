@@ -48,6 +48,8 @@ EPOCHS: Final = 256
 RECOVERY_S: Final = 150.0  # virtual: pings miss a dead connection for 120 s, and a life begins anew after a pause
 REACH_S: Final = 1.5  # for a plan to strike, undisturbed; then with a cut, then with a stop
 BOOK_MAX: Final = 6  # peers in an address book: full of peers that nobody can reach, as that of a large run is
+# A basis of 20 parts: whoever takes them all from one slow neighbour does not go on within RECOVERY_S.
+WIDE: Final = {"name": "c.weight", "kind": "matrix", "rows": 65_536, "cols": 16_384}
 STEPS_AFTER: Final = 2
 
 
@@ -174,6 +176,8 @@ class World:
         self._forgive()
         before = len(self.second_slips)
         self.points.begin_plan()
+        if fault.mode is Mode.SLOW:
+            self.renew()  # so that there is something to be slow with
         self.points.armed = self._fault = fault
         await self._wait_for(fault)
         self.points.armed = None
@@ -220,7 +224,9 @@ class World:
         voids = [seat.number for seat in self.seats if seat.life and seat.life.node.replica.ledger.void_slots]
         if voids:
             raise FoundError(f"nodes {voids} hold void slots: an honest node has signed twice")
-        return all(seat.own_step >= step + STEPS_AFTER for seat, step in zip(self.seats, steps, strict=True))
+        slow = fault.victim if fault.mode is Mode.SLOW else None
+        others = [seat for seat in self.seats if seat.number != slow]
+        return all(seat.own_step >= steps[seat.number] + STEPS_AFTER for seat in others)
 
     def _judge(self, seat: Seat, end: BaseException | None, fault: Fault | None) -> None:
         """Whether a node may have ended so."""
@@ -252,7 +258,7 @@ class World:
     # --- between plans
 
     def renew(self) -> None:
-        """The owner publishes another basis, which only the first node has: the others fetch it."""
+        """Let the owner publish another basis. Two nodes have the file: the third fetches it, even if one is slow."""
         life = self.seats[0].life
         if life is None:
             return
@@ -260,7 +266,8 @@ class World:
         data = basis_for(self.manifest, 100 + self._renewals)
         sha256 = hashlib.sha256(data).hexdigest()
         epoch = life.node.clock.next_step // EPOCH_STEPS + 1
-        store_basis(self.manifest, data, origin="test", data_dir=self.seats[0].folder, sha256=sha256)
+        for seat in self.seats[:2]:
+            store_basis(self.manifest, data, origin="test", data_dir=seat.folder, sha256=sha256)
         submit(self.seats[0].folder, [StatementCodec(self.manifest).renew(OWNER, epoch, sha256)])
 
     async def check_agreement(self) -> None:
@@ -312,6 +319,7 @@ class World:
 
 def _manifest(**method: object) -> dict[str, object]:
     data = manifest_data(epoch_steps=EPOCH_STEPS, **method)
+    data["tensors"] = [*data["tensors"], WIDE]
     return {**data, "steps": EPOCH_STEPS * EPOCHS, "schedule": {"kind": "constant", "weight_start": 1, "weight_end": 1}}
 
 

@@ -1,0 +1,24 @@
+"""The search for exceptions that end a node finds none in its first plans, and finds the old ones that are put back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests import REPOSITORY
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+
+
+def searched(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`python -m tests.faults` with these arguments, run to its end."""
+    command = [sys.executable, "-m", "tests.faults", *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+
+
+def test_faults__first_plans__end_no_node_and_leave_equal_digests() -> None:
+    done = searched("--plans", "30", "--first", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 found" in done.stdout and " faults struck" in done.stdout, done.stdout
