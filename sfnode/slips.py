@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import Final
 
 import trio
@@ -55,21 +55,19 @@ class Slips:
         self._kinds |= {kind} if is_new else set()
         log(logging.ERROR if is_new else logging.DEBUG, "slip", is_failure=True, where=where, slip=kind, **fields)
 
-    def contained(self, where: str, endings: tuple[type[Exception], ...] = ENDINGS) -> AbstractContextManager[None]:
-        """Let no exception but ``endings`` out of the body: the rest of the body is left out, and the slip noted."""
-        return contained(partial(self.note, where), endings)
+    def contained(self, where: str, endings: tuple[type[Exception], ...] = ENDINGS) -> Boundary:
+        """Return a context that notes an exception as a slip; the rest of its body is left out."""
+        return Boundary(partial(self.note, where), endings)
 
     async def outlive(
         self, where: str, work: Callable[[], Awaitable[None]], endings: tuple[type[Exception], ...] = ENDINGS
     ) -> None:
         """Run ``work`` until it returns, and again after each slip, with growing pauses. Raises ``endings`` alone."""
-        pause_s, is_done = PAUSE_START_S, False
+        pause_s = PAUSE_START_S
         while True:
             started_s = trio.current_time()
             with self.contained(where, endings):
                 await work()
-                is_done = True
-            if is_done:
                 return
             if trio.current_time() - started_s > PAUSE_MAX_S:
                 pause_s = PAUSE_START_S
@@ -77,21 +75,29 @@ class Slips:
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
 
 
-@contextmanager
-def contained(note: Callable[[Exception], None], endings: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Let no exception but ``endings`` out of the body; ``note`` is called with it while it is handled.
+class Boundary:
+    """A context: no exception but ``endings`` leaves it; ``note`` is called with what is kept in.
 
     Cancellation goes through, also where it comes in one group with an exception.
     """
-    try:
-        yield
-    except BaseException as error:  # the boundary
-        slip, rest = split(error, endings)
+
+    def __init__(self, note: Callable[[Exception], None], endings: tuple[type[Exception], ...] = ()) -> None:
+        self._note = note
+        self._endings = endings
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, frames: TracebackType | None
+    ) -> bool:
+        slip, rest = (None, None) if error is None else split(error, self._endings)
         if slip is None:
-            raise
-        note(slip)
+            return False
+        self._note(slip)
         if rest is not None:
             raise rest from None
+        return True
 
 
 def split(

@@ -138,6 +138,9 @@ MDNS_QUERY_MAX_S: Final = 120.0
 # --- address book -----------------------------------------------------------------------------------------------
 KNOWN_PEERS_MAX: Final = 1_000
 ADDRESSES_PER_PEER_MAX: Final = 8
+ADDRESSES_RESTING_MAX: Final = (
+    1_024  # at which nobody was reached; beyond it the one that failed longest ago is forgotten
+)
 UNVERIFIED_PER_SOURCE_MAX: Final = 64  # never reached peers that one neighbour told us of: a liar fills 6 % of the book
 BOOTSTRAPS_KEPT_MAX: Final = 8  # remembered from one life of the node to the next
 ANCHORS: Final = (

@@ -118,7 +118,9 @@ class Network:
         self._rate_limits = RateLimits()
         self._memory = MemoryGuard(config.memory, self._open_sessions.shed)
         self._mapper = PortMapper(listening=lambda: self._host.addresses, on_mapped=self._on_mapped)
-        self._host.guard.on_refused = self._on_stream_refused
+        held = self._open_sessions.penalise
+        self._host.guard.on_refused = lambda peer: held(PeerId(peer), Fault.STREAMS, "too many streams at once")
+        self._host.on_garbage = lambda peer, reason: held(peer, Fault.GARBAGE, reason)
         self._host.serve_beside(FILES_PROTOCOL, partial(self._files.serve_neighbour, open_sessions=self._open_sessions))
         self._is_stopping = False
 
@@ -274,9 +276,6 @@ class Network:
             self._open_sessions.penalise(link.peer, Fault.GARBAGE, str(error))
         finally:
             await link.aclose()
-
-    def _on_stream_refused(self, peer: str) -> None:
-        self._open_sessions.penalise(PeerId(peer), Fault.STREAMS, "too many streams at once")
 
     async def _receive_stranger(self, channel: Channel) -> None:
         hello = await await_hello(channel)

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+import click
 import trio
 import trio.testing
 
@@ -44,7 +45,7 @@ class Tally:
         """Say at once what was found, and the line that repeats it."""
         self.findings += 1
         again = f"\n  repeat: python -m tests.faults --repeat {json.dumps(line)}" if line else ""
-        print(f"FOUND {text}{again}", flush=True)
+        click.echo(f"FOUND {text}{again}")
 
 
 def drawn(seed: int, points: Points, part: str = "") -> Fault:

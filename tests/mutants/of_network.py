@@ -115,13 +115,15 @@ STREAMS = (
     _mutant(
         "guard-lets-errors-through",
         "an exception in a handler of ours ends the host",
-        Edit(_GUARD, "StreamGuard.handle", "except Exception:", "except ZeroDivisionError:"),
-        _OF_PATCHES + "test_stream_guard__handler_raises__host_survives",
+        Edit(
+            _GUARD, "StreamGuard.handle", "with Boundary(failed):\n            if", "if True:\n            if"
+        ),
+        _OF_PATCHES + "test_stream_guard__protocol_name_is_not_utf8__host_survives",
     ),
     _mutant(
         "streams-without-number",
         "one peer opens as many streams as it likes",
-        Edit(_GUARD, "StreamGuard.handle", "self._open[peer] >= bounds.INBOUND_STREAMS_PER_PEER_MAX", "False"),
+        Edit(_GUARD, "StreamGuard.handle", "self._open[peer] > bounds.INBOUND_STREAMS_PER_PEER_MAX", "False"),
         _OF_PATCHES + "test_stream_guard__peer_opens_40_streams__all_but_16_are_refused",
     ),
     _mutant(
@@ -293,7 +295,12 @@ YAMUX = (
     _mutant(
         "connection-errors-spread",
         "an error in one connection's task ends the host",
-        Edit(_PATCHES, "BoundedYamux.start", "except Exception:", "except ZeroDivisionError:"),
+        Edit(
+            _PATCHES,
+            "BoundedYamux.start",
+            "with Boundary(self._failed):\n        await super",
+            "if True:\n        await super",
+        ),
         _OF_PATCHES + "test_connection__its_own_task_fails__host_survives",
     ),
 )

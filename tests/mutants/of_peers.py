@@ -16,6 +16,8 @@ _CHANNEL, _REPUTATION, _RATE_LIMITS = (
     "sfnode.network.policy.reputation",
     "sfnode.network.policy.rate_limits",
 )
+_BOOK, _HOST = "sfnode.network.policy.address_book", "sfnode.network.transport.host"
+_OF_BOOK = "tests/properties/test_address_book.py::"
 _ADDRESSES, _DOORKEEPER = "sfnode.network.policy.addresses", "sfnode.network.transport.doorkeeper"
 _FILE_SERVER, _FILE_DOWNLOAD = "sfnode.network.sessions.file_server", "sfnode.network.sessions.file_download"
 _FILE_ANSWERS = "sfnode.network.sessions.file_answers"
@@ -135,7 +137,7 @@ RATE_LIMITS = (
     _mutant(
         "answers-not-measured",
         "an answer that must be read from a slow disk costs no more than one from memory",
-        Edit("sfnode.node.daemon", "Daemon._handle", "seconds=taken_s", "seconds=0.0"),
+        Edit("sfnode.node.running_node", "RunningNode._handle", "seconds=taken_s", "seconds=0.0"),
         "tests/node/test_charges.py::test_daemon__slow_disk__peer_waits_for_what_its_answers_took",
     ),
     _mutant(
@@ -205,7 +207,7 @@ PLACES = (
         Edit(
             "sfnode.network.transport.stream_guard",
             "StreamGuard.handle",
-            "await self._wait_for_turn(str(peer))",
+            "await trio.sleep(wait_s or 0.0)",
             "await trio.sleep(0)",
         ),
         _OF_DOORS + "test_streams__opened_one_after_the_other__wait_beyond_the_burst",
@@ -328,5 +330,23 @@ REPUTATION = (
         "a peer with a bad score is pushed everything all the same",
         Edit(_NETWORK, "Network.send", "(is_pushed(message) and not self._open_sessions.is_pushed_to(peer))", "False"),
         _OF_REPUTATION + "test_push__peer_with_a_bad_score__gets_answers_but_nothing_pushed",
+    ),
+    _mutant(
+        "dialled-peer-forgotten",
+        "a full address book forgets the very peer that is being dialled",
+        Edit(_BOOK, "AddressBook._forget_worst", " and peer not in in_use", ""),
+        _OF_BOOK + "test_address_book__full_and_strangers_are_told_of__what_is_in_use_is_never_forgotten",
+    ),
+    _mutant(
+        "address-never-rests",
+        "liars make us dial one address under ever new ids",
+        Edit(_BOOK, "AddressBook.dialable", "self._rest_of(each).due_s <= now_s", "True"),
+        _OF_BOOK + "test_address_book__eight_liars_name_one_address_under_480_ids__it_is_dialled_seven_times_a_minute",
+    ),
+    _mutant(
+        "garbage-leaves-open-beside",
+        "a neighbour that answers the negotiation of a stream with garbage ends whoever has asked for it",
+        Edit(_HOST, "Host.open_beside", "with Boundary(partial(self._not_opened, link.peer)), trio", "with trio"),
+        "tests/network/test_libp2p_patches.py::test_open_beside__neighbour_answers_with_garbage__is_no_stream",
     ),
 )

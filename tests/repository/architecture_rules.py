@@ -43,7 +43,6 @@ LAZY_IMPORTERS = ("sfnode.cli", "tests")  # may import, inside a function, what 
 CATCH_ALL = {
     ("protocol.wire", "_unpack_untrusted"): "msgpack documents no closed list of what bad bytes raise",
     ("sfnode.network.transport.host", "dial"): "libp2p documents none for a handshake with whoever answers",
-    ("sfnode.slips", "contained"): "the boundary itself; BOUNDARIES says where it may stand",
     (
         "sfnode.network.discovery.port_mapping",
         "_call",

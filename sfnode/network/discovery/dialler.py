@@ -60,16 +60,22 @@ class Dialler:
         self._slips = slips
         self._chance = random.Random()
         self._wake = trio.Event()
-        self._dialling: set[PeerId] = set()
+        self._dialling: dict[PeerId, Group | None] = {}  # with the network of the address that is tried first
         self._reports: dict[str, DialReport] = {}
         self._next_bootstrap_check_s = 0.0
         self._recommended: frozenset[PeerId] = frozenset()  # by a bootstrap that was full
         self._is_stopping = False
+        book.in_use = lambda: open_sessions.served() | self.dialling
 
     @property
     def reports(self) -> tuple[DialReport, ...]:
         """The last failure of each address that does not work now."""
         return tuple(self._reports.values())
+
+    @property
+    def dialling(self) -> frozenset[PeerId]:
+        """The peers that are being dialled."""
+        return frozenset(self._dialling)
 
     def wake(self) -> None:
         """Something changed: look at once whether neighbours are missing."""
@@ -92,7 +98,8 @@ class Dialler:
 
     def _keep_up(self, nursery: trio.Nursery) -> None:
         for peer in self._choose():
-            self._dialling.add(peer)
+            addresses = self._book.dialable(peer, trio.current_time())
+            self._dialling[peer] = _group_of(addresses[0].host) if addresses else None
             nursery.start_soon(self._dial_and_run, peer)
         self._exchange.ask()
 
@@ -117,10 +124,7 @@ class Dialler:
     def _candidates(self, now_s: float, exclude: frozenset[PeerId]) -> Iterator[Candidate]:
         """Peers that may be dialled now, with the network of the address that is tried first."""
         for peer in self._book.due(now_s, exclude=exclude):
-            yield Candidate(peer=peer, group=self._group(peer))
-
-    def _group(self, peer: PeerId) -> Group | None:
-        return _group_of(self._book.addresses(peer)[0].host)
+            yield Candidate(peer=peer, group=_group_of(self._book.dialable(peer, now_s)[0].host))
 
     def _dialled(self) -> tuple[Dialled, ...]:
         """The sessions that we dialled and that are to stay, the oldest first."""
@@ -138,7 +142,7 @@ class Dialler:
 
     def _taken(self) -> list[Group | None]:
         """Networks of the neighbours that we dialled, and of those that we are dialling."""
-        return [each.group for each in self._dialled()] + [self._group(peer) for peer in sorted(self._dialling)]
+        return [each.group for each in self._dialled()] + [group for _, group in sorted(self._dialling.items())]
 
     def _leave_if_crowded(self) -> None:
         """One neighbour more than wanted: if too many are of one network, one of them goes."""
@@ -185,13 +189,13 @@ class Dialler:
                 await self._dial(peer)
                 is_slip = False
         finally:
-            self._dialling.discard(peer)
+            self._dialling.pop(peer, None)
             self.wake()
         if is_slip:  # perhaps this peer found it: not again at once
             self._book.failed(peer, trio.current_time(), at_least_s=bounds.REFUSED_S)
 
     async def _dial(self, peer: PeerId) -> None:
-        for address in self._book.addresses(peer):
+        for address in self._book.dialable(peer, trio.current_time()):
             if await self._try_address(replace(address, peer=peer)):
                 return
 
@@ -201,10 +205,11 @@ class Dialler:
         peer = address.peer
 
         def on_handshake() -> None:
-            self._dialling.discard(peer)
+            self._dialling.pop(peer, None)
             self._reports.pop(str(address), None)
             self._book.succeeded(peer, address, unix_ms=int(time.time() * 1000))
 
+        self._book.tried_at(address, trio.current_time())
         try:
             link = await self._host.dial(address)
         except DialError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from protocol.wire import PeerId
@@ -31,8 +32,16 @@ class _Entry:
     source: PeerId | None = None  # the neighbour that told us, while it was never reached
 
 
+@dataclass(slots=True, kw_only=True)
+class _Rest:
+    """An address at which no peer was reached."""
+
+    failures: int = 0
+    due_s: float = 0.0
+
+
 class AddressBook:
-    """At most KNOWN_PEERS_MAX peers; those named by the operator are never forgotten.
+    """At most KNOWN_PEERS_MAX peers; those in use and those named by the operator are never forgotten.
 
     Times ``now_s`` are of any clock that only goes forward. ``chance`` shuffles and jitters, so that nodes do not act
     in step; nothing that it decides reaches bytes or state.
@@ -41,7 +50,11 @@ class AddressBook:
     def __init__(self, *, own_peer: PeerId, bootstrap: tuple[Address, ...], chance: random.Random) -> None:
         self._own_peer = own_peer
         self._chance = chance
+        self.in_use: Callable[[], frozenset[PeerId]] = (
+            frozenset  # peers that are dialled or connected: the dialler says
+        )
         self._entries: dict[PeerId, _Entry] = {}
+        self._rests: dict[tuple[str, int], _Rest] = {}  # host and port, the oldest first
         for address in bootstrap:
             if address.peer is not None and address.peer != own_peer:
                 entry = self._entries.setdefault(address.peer, _Entry(is_bootstrap=True))
@@ -93,8 +106,13 @@ class AddressBook:
         return self._forget_worst()
 
     def _forget_worst(self) -> bool:
-        """Make room by forgetting the peer that failed most of those never reached."""
-        never = [p for p, entry in self._entries.items() if not entry.last_success_unix_ms and not entry.is_bootstrap]
+        """Make room by forgetting the peer that failed most of those that were never reached and are not in use."""
+        in_use = self.in_use()
+        never = [
+            peer
+            for peer, entry in self._entries.items()
+            if not entry.last_success_unix_ms and not entry.is_bootstrap and peer not in in_use
+        ]
         if not never:
             return False
         del self._entries[max(never, key=lambda peer: self._entries[peer].failures)]
@@ -120,8 +138,8 @@ class AddressBook:
         ready = [
             peer
             for peer, entry in self._entries.items()
-            if entry.due_s <= now_s and entry.addresses and peer not in exclude
-            if entry.is_bootstrap or not bootstrap_only
+            if entry.due_s <= now_s and peer not in exclude and (entry.is_bootstrap or not bootstrap_only)
+            if self.dialable(peer, now_s)
         ]
         self._chance.shuffle(ready)
         bootstraps = frozenset(peer for peer in ready if self._entries[peer].is_bootstrap)
@@ -139,8 +157,35 @@ class AddressBook:
         entry = self._entries.get(peer)
         return tuple(entry.addresses) if entry else ()
 
+    def dialable(self, peer: PeerId, now_s: float) -> tuple[Address, ...]:
+        """Addresses at which the peer may be dialled now, without the peer id.
+
+        For a peer that was never reached, those at which others have failed rest: else whoever names one address under
+        many ids makes this node knock at a stranger's door without an end.
+        """
+        entry = self._entries.get(peer)
+        if entry is None:
+            return ()
+        if entry.is_bootstrap or entry.last_success_unix_ms:
+            return tuple(entry.addresses)
+        return tuple(each for each in entry.addresses if self._rest_of(each).due_s <= now_s)
+
+    def tried_at(self, address: Address, now_s: float) -> None:
+        """Somebody is dialled at this address now: unless that succeeds, it rests afterwards, each time longer."""
+        rest = self._rest_of(address)
+        rest.due_s = now_s + min(bounds.BACKOFF_MAX_S, bounds.BACKOFF_START_S * 2.0 ** min(rest.failures, 20))
+        rest.failures += 1
+        self._rests.pop((address.host, address.port), None)
+        self._rests[address.host, address.port] = rest
+        if len(self._rests) > bounds.ADDRESSES_RESTING_MAX:
+            del self._rests[next(iter(self._rests))]
+
+    def _rest_of(self, address: Address) -> _Rest:
+        return self._rests.get((address.host, address.port)) or _Rest()
+
     def succeeded(self, peer: PeerId, address: Address, *, unix_ms: int) -> None:
         """A session came about at this address."""
+        self._rests.pop((address.host, address.port), None)
         entry = self._entries.setdefault(peer, _Entry())
         entry.last_success_unix_ms = unix_ms
         entry.failures = 0

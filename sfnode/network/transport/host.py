@@ -6,11 +6,13 @@ Noise, Yamux and TCP only, all named explicitly: the library's default list acce
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import trio
@@ -35,6 +37,7 @@ from multiaddr import Multiaddr
 
 from protocol.errors import OperatorError
 from protocol.wire import PeerId
+from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.open_files import connections_max
 from sfnode.network.policy import DEFAULT_ORIGINS, Address, Origins, author_of_peer, parse_address
@@ -50,9 +53,12 @@ from sfnode.network.transport.libp2p_patches import (
 )
 from sfnode.network.transport.link import Link, LinkBrokenError
 from sfnode.network.transport.stream_guard import StreamGuard
-from sfnode.slips import Slips
+from sfnode.slips import Boundary, Slips
 
 PROTOCOL: Final = TProtocol("/sfnode/1")
+
+# What a stream that does not come about is usually told by: the peer has gone, is slow, or lacks the protocol.
+_NOT_OPENED: Final = (MultiselectClientError, BaseLibp2pError, trio.TooSlowError, OSError, trio.BrokenResourceError)
 
 SessionHandler = Callable[[Link], Awaitable[None]]
 
@@ -80,6 +86,7 @@ class Host:
         self._swarm: Any = self._host.get_network()
         self._on_inbound = on_inbound
         self.slips = slips or Slips()
+        self.on_garbage: Callable[[PeerId, str], None] = lambda _peer, _reason: None
         self.guard = StreamGuard(self._host._swarm_stream_handler)
         patch_swarm(self._swarm, self.guard, Doorkeeper(origins))
         identify_once(self._host)
@@ -178,13 +185,22 @@ class Host:
         return None if stream is None else await reach.ask(stream, port)
 
     async def open_beside(self, link: Link, protocol: TProtocol) -> Link | None:
-        """Another stream to the peer of a link, on the same connection; None when it does not know the protocol."""
-        try:
-            with trio.fail_after(bounds.DIAL_S):
-                connections = self._swarm.get_connections(ID.from_base58(link.peer))
-                return await self._open_stream(connections[-1], protocol)
-        except (MultiselectClientError, BaseLibp2pError, trio.TooSlowError, OSError, IndexError):
-            return None
+        """Open another stream to the peer of a link, on the same connection; None when there is no such stream.
+
+        Whatever the library makes of the peer's answers, this is the peer's affair: what no honest peer answers is held
+        against it (`on_garbage`).
+        """
+        with Boundary(partial(self._not_opened, link.peer)), trio.fail_after(bounds.DIAL_S):
+            connections = self._swarm.get_connections(ID.from_base58(link.peer))
+            return await self._open_stream(connections[-1], protocol)
+        return None
+
+    def _not_opened(self, peer: PeerId, error: Exception) -> None:
+        """Tell a peer that is gone, slow or without the protocol from one whose answer nothing could be made of."""
+        if isinstance(error, (*_NOT_OPENED, IndexError)):  # IndexError: no connection is left
+            return
+        log(logging.WARNING, "peer_rejected", is_failure=True, peer=peer)
+        self.on_garbage(peer, f"garbage instead of a stream: {error!r}")
 
     def serve_beside(self, protocol: TProtocol, on_request: SessionHandler) -> None:
         """Call ``on_request`` for every stream of this protocol that a peer opens beside its session."""

@@ -32,7 +32,7 @@ from sfnode.network import bounds
 from sfnode.network.transport.direct_session import DirectSession
 from sfnode.network.transport.doorkeeper import Doorkeeper
 from sfnode.network.transport.stream_guard import StreamGuard
-from sfnode.slips import contained
+from sfnode.slips import Boundary
 
 LIBRARY_VERSION: Final = "0.8.1"
 _PATCHED: Final[tuple[tuple[Any, tuple[str, ...]], ...]] = (
@@ -149,13 +149,13 @@ def _inbound_handler(swarm: Any, doorkeeper: Doorkeeper) -> Callable[[Any, Any, 
 
     async def handle(stream: Any, address: Any, _failure_event: Any) -> None:
         raw, muxed = RawConnection(stream, False), None
-        with contained(failed):
+        with Boundary(failed):
             host = str(stream.stream.socket.getpeername()[0])
             others = (connection.muxed_conn for connection in swarm.get_connections())
             async with doorkeeper.admitted(host, [other.remote_host for other in others if other.is_stranger]):
                 muxed = await swarm.upgrade_inbound_raw_conn(raw, address)
         if muxed is None:
-            with contained(failed):
+            with Boundary(failed):
                 await raw.close()
             return
         connections = swarm.connections.get(muxed.peer_id, ())
@@ -249,12 +249,12 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types th
     async def start(self) -> None:
         """Run the connection. An error here would end the host (trio_manager.py:385); it ends the connection."""
         is_over = False
-        with contained(self._failed):
+        with Boundary(self._failed):
             await super().start()
             is_over = True
         if not is_over:
             self.abort()
-            with contained(self._failed):
+            with Boundary(self._failed):
                 await self._cleanup_on_error()
 
     def _failed(self, _error: Exception) -> None:

@@ -18,7 +18,7 @@ import trio
 from sfnode.event_log import log
 from sfnode.network import bounds
 from sfnode.network.policy import TokenBuckets
-from sfnode.slips import contained
+from sfnode.slips import Boundary
 
 StreamHandler = Callable[[Any], Awaitable[None]]
 
@@ -44,7 +44,7 @@ class StreamGuard:
         is_done, failed = False, partial(self._failed, str(peer))
         self._open[peer] += 1
         try:
-            with contained(failed):
+            with Boundary(failed):
                 if self._open[peer] > bounds.INBOUND_STREAMS_PER_PEER_MAX:
                     self.refused += 1
                     self.on_refused(str(peer))
@@ -54,7 +54,7 @@ class StreamGuard:
                     await self._handler(stream)
                     is_done = True
             if not is_done:
-                with contained(failed):
+                with Boundary(failed):
                     await stream.reset()
         finally:
             self._open[peer] -= 1

@@ -1,0 +1,84 @@
+"""Any course of learning, dialling and meeting peers: what is in use stays, the bound holds, no address is knocked at
+without an end."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from protocol.wire import PeerId
+from sfnode.network import bounds
+from sfnode.network.policy.address_book import AddressBook
+from sfnode.network.policy.addresses import Address, parse_address, peer_of_author
+
+OWN = peer_of_author(bytes(32))
+STRANGER = parse_address("/ip4/203.0.113.7/tcp/4001")
+SOURCES, IDS = 8, 60
+
+
+def peer(number: int) -> PeerId:
+    return peer_of_author(number.to_bytes(32, "big"))
+
+
+def address(number: int) -> Address:
+    return parse_address(f"/ip4/10.0.{number // 250}.{number % 250 + 1}/tcp/4001")
+
+
+@settings(max_examples=15, deadline=None, phases=(Phase.reuse, Phase.generate))  # to shrink a full book takes minutes
+@given(st.sets(st.integers(1, bounds.KNOWN_PEERS_MAX), min_size=1, max_size=40), st.integers(1, 200), st.integers())
+def test_address_book__full_and_strangers_are_told_of__what_is_in_use_is_never_forgotten(
+    used: set[int], strangers: int, seed: int
+) -> None:
+    """A peer that was being dialled was forgotten, and the network's task ended with an IndexError."""
+    in_use = frozenset(map(peer, used))
+    book = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(seed))
+    book.in_use = lambda: in_use
+    for number in range(1, bounds.KNOWN_PEERS_MAX + 1):
+        book.learn(peer(number), (address(number),), source=peer(number % 50 + 1))
+    for each in in_use:
+        book.failed(each, 0.0)  # the worst of all, but for their use
+    for number in range(strangers):
+        book.learn(peer(10_000 + number), (address(number),), source=peer(20_000 + number))
+    assert all(book.addresses(each) for each in in_use)
+    assert len(book.rows()) == bounds.KNOWN_PEERS_MAX
+
+
+def dialled_in_a_minute(book: AddressBook) -> int:
+    """How often a dialler that finds nobody anywhere knocks at STRANGER within 60 s."""
+    knocks = 0
+    for tenth in range(600):
+        now_s = tenth / 10
+        for each in book.due(now_s, exclude=frozenset())[: bounds.DIALS_AT_ONCE_MAX]:
+            for found in book.dialable(each, now_s):
+                knocks += found == STRANGER
+                book.tried_at(found, now_s)
+            book.failed(each, now_s)
+    return knocks
+
+
+def test_address_book__eight_liars_name_one_address_under_480_ids__it_is_dialled_seven_times_a_minute() -> None:
+    """It was dialled 3,432 times: each id had a back-off of its own."""
+    book = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(1))
+    for number in range(SOURCES * IDS):
+        book.learn(peer(100 + number), (STRANGER,), source=peer(number % SOURCES + 1))
+    assert 3 <= dialled_in_a_minute(book) <= 7
+
+
+def test_address_book__honest_peer_at_an_address_that_liars_name__is_dialled_once_it_was_reached() -> None:
+    book = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(1))
+    book.learn(peer(1), (STRANGER,), source=peer(2))
+    book.succeeded(peer(1), STRANGER, unix_ms=1)
+    for _ in range(20):
+        book.tried_at(STRANGER, 0.0)
+    assert book.dialable(peer(1), 0.0) == (STRANGER,)
+    book.learn(peer(3), (STRANGER,), source=peer(2))
+    assert book.dialable(peer(3), 0.0) == () and peer(3) not in book.due(0.0, exclude=frozenset())
+
+
+def test_address_book__ever_new_addresses_fail__those_that_rest_are_bounded() -> None:
+    book = AddressBook(own_peer=OWN, bootstrap=(), chance=random.Random(1))
+    for number in range(bounds.ADDRESSES_RESTING_MAX + 50):
+        book.tried_at(address(number), 0.0)
+    assert len(book._rests) == bounds.ADDRESSES_RESTING_MAX
