@@ -28,7 +28,7 @@ from sfnode.storage import AtStep, read_bases, read_state
 @at_step_option
 @click.option("--adapter", is_flag=True, help="Write a LoRA adapter for PEFT instead of the whole model.")
 @dtype_option
-@click.option("--force", is_flag=True, help="Replace the folder when it is not empty.")
+@click.option("--force", is_flag=True, help="Replace an earlier export in the folder; nothing else is replaced.")
 @json_option
 def export(
     data_dir: Path,
@@ -55,9 +55,9 @@ def export(
     bases = read_bases(manifest, state.basis, state.renewals)
     base = found_model(find_model(manifest, model, revision), manifest.model.revision).path
     if adapter:
-        export_adapter(bases, state.coefficients, base, out, force)
+        export_adapter(bases, state.coefficients, base, out, force, read=(data_dir,))
     else:
-        export_model(bases, state.coefficients, base, out, choose_dtype(dtype), force)
+        export_model(bases, state.coefficients, base, out, choose_dtype(dtype), force, read=(data_dir,))
     digest = state.coefficients.digest().hex()
     if is_json:
         click.echo(json.dumps({"folder": str(out), "is_adapter": adapter, "state_digest": digest}))

@@ -115,9 +115,7 @@ STREAMS = (
     _mutant(
         "guard-lets-errors-through",
         "an exception in a handler of ours ends the host",
-        Edit(
-            _GUARD, "StreamGuard.handle", "with Boundary(failed):\n            if", "if True:\n            if"
-        ),
+        Edit(_GUARD, "StreamGuard.handle", "with Boundary(failed):\n            if", "if True:\n            if"),
         _OF_PATCHES + "test_stream_guard__protocol_name_is_not_utf8__host_survives",
     ),
     _mutant(

@@ -119,14 +119,55 @@ def test_export_model__folder_not_empty__is_refused_and_left_alone(run: TrainedR
     assert _everything_in(out) == {"mine.txt": b"precious"}
 
 
-def test_export_model__folder_not_empty_and_force__replaces_it(run: TrainedRun, tmp_path: Path) -> None:
+def test_export_model__earlier_export_and_force__replaces_it(run: TrainedRun, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    out.mkdir()
-    (out / "old.txt").write_text("old")
+    export_adapter(Bases(run.manifest), run.coefficients, run.base, out)
+    assert (out / "adapter_config.json").exists()
     export_model(Bases(run.manifest), run.coefficients, run.base, out, force=True)
-    assert not (out / "old.txt").exists()
+    assert not (out / "adapter_config.json").exists()
     assert (out / "model.safetensors").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "out"]
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link", "no export", "list that lies"])
+def test_export_model__force_on_what_no_export_has_made__is_refused_and_left_alone(
+    run: TrainedRun, tmp_path: Path, kind: str
+) -> None:
+    """`--out` of a node's own folder deleted its key and its ledger, with exit code 0."""
+    out = tmp_path / "out"
+    export_adapter(Bases(run.manifest), run.coefficients, run.base, out)
+    match kind:
+        case "file":
+            (out / "identity.key").write_text("precious")
+        case "folder":
+            (out / "node").mkdir()
+        case "link":
+            (out / "adapter_config.json").unlink()
+            (out / "adapter_config.json").symlink_to(tmp_path / "base")
+        case "no export":
+            (out / "sfnode.json").unlink()
+        case "list that lies":
+            (out / "sfnode.json").write_text("[1, 2")
+    before = sorted(out.iterdir())
+    for export in (export_model, export_adapter):
+        with pytest.raises(OperatorError, match="which no export has made"):
+            export(Bases(run.manifest), run.coefficients, run.base, out, force=True)
+    assert sorted(out.iterdir()) == before
+
+
+def test_export_model__out_is_what_is_read_or_above_it__is_refused_and_left_alone(
+    run: TrainedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = tmp_path / "deep" / "node"
+    node.mkdir(parents=True)
+    (node / "identity.key").write_text("precious")
+    (tmp_path / "link").symlink_to(node)
+    monkeypatch.chdir(node)
+    for out in (node, node.parent, tmp_path / "link", Path("."), Path(".."), run.base, Path("/")):
+        for export in (export_model, export_adapter):
+            with pytest.raises(OperatorError, match=r"which is being read|cannot be replaced"):
+                export(Bases(run.manifest), run.coefficients, run.base, out, force=True, read=(node,))
+    assert (node / "identity.key").read_text() == "precious"
 
 
 def test_export_model__out_is_a_file__is_an_operator_error(run: TrainedRun, tmp_path: Path) -> None:
@@ -162,16 +203,16 @@ def test_export_model__write_fails_half_way__leaves_everything_as_it_was(
     out = tmp_path / "out"
     if force:
         out.mkdir()
-        (out / "mine.txt").write_text("precious")
+        (out / "sfnode.json").write_text('{"files": ["sfnode.json"]}')
     for export in (export_model, export_adapter):
         with _disk_for(file_bytes), pytest.raises(OperatorError, match=r"cannot write .*out: File too large"):
             export(Bases(run.manifest), run.coefficients, run.base, out, force=force)
     assert sorted(path.name for path in tmp_path.iterdir()) == (["base", "out"] if force else ["base"])
-    assert not force or _everything_in(out) == {"mine.txt": b"precious"}
+    assert not force or _everything_in(out) == {"sfnode.json": b'{"files": ["sfnode.json"]}'}
 
 
 def _fail_inside(out: Path, error: Exception) -> None:
-    with fresh_folder(out, force=False) as part:
+    with fresh_folder(out, {}, force=False) as part:
         (part / "file").touch()
         raise error
 
@@ -201,7 +242,7 @@ def test_fresh_folder__link_or_dot_given__replaces_the_folder_itself(
     (tmp_path / "link").symlink_to(real)
     for out in (tmp_path / "link", Path(".")):
         monkeypatch.chdir(real)
-        with fresh_folder(out, force=True) as part:
+        with fresh_folder(out, {}, force=True) as part:
             (part / "file").write_text(str(out))
         assert (real / "file").read_text() == str(out)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +36,6 @@ from sfnode.training.model import (
     spec_of,
 )
 
-ORIGIN_FILE: Final = "sfnode.json"  # which run and state the weights are; other programs ignore it
 _LOCAL_IDS: Final = ("embedded:", "local:")  # of models that are on no hub
 
 
@@ -47,6 +46,7 @@ def export_model(
     out_folder: Path,
     dtype: torch.dtype = torch.float32,
     force: bool = False,
+    read: Sequence[Path] = (),
 ) -> None:
     """Write a folder that `AutoModelForCausalLM.from_pretrained` loads: config, safetensors, tokenizer.
 
@@ -55,12 +55,14 @@ def export_model(
 
     Raises:
         OperatorError: the base model is not the run's, or larger than main memory; `out_folder` is not empty (and no
-            `force`), or cannot be written; it is then left as it was.
+            `force`), holds what no export has made or one of the folders `read`, or cannot be written; it is then left
+            as it was.
     """
     manifest = bases.manifest
     check_whole_fits(base_folder)
     check_model(base_folder, manifest.model)
-    with fresh_folder(out_folder, force=force) as part:
+    origin = _origin(manifest, coefficients)
+    with fresh_folder(out_folder, origin, force=force, read=(base_folder, *read)) as part:
         model = load_causal_lm(base_folder, torch.device("cpu"), torch.float32)
         _check_tensors(manifest, places(model))
         _fold(model, bases, coefficients)
@@ -68,11 +70,15 @@ def export_model(
         model.save_pretrained(part)
         for file in manifest.model.tokenizer:
             shutil.copyfile(base_folder / file.name, part / file.name)
-        _write_json(part / ORIGIN_FILE, _origin(manifest, coefficients))
 
 
 def export_adapter(
-    bases: Bases, coefficients: Coefficients, base_folder: Path, out_folder: Path, force: bool = False
+    bases: Bases,
+    coefficients: Coefficients,
+    base_folder: Path,
+    out_folder: Path,
+    force: bool = False,
+    read: Sequence[Path] = (),
 ) -> None:
     """Write a LoRA adapter that `PeftModel.from_pretrained` loads on the base model: exactly the run's update.
 
@@ -85,14 +91,14 @@ def export_adapter(
     manifest = bases.manifest
     check_model(base_folder, manifest.model)
     layers = _linear_layers(manifest, base_folder)
-    with fresh_folder(out_folder, force=force) as part:
+    origin = _origin(manifest, coefficients)
+    with fresh_folder(out_folder, origin, force=force, read=(base_folder, *read)) as part:
         factors: dict[str, Tensor] = {}
         updates = low_rank_updates(bases, coefficients)
         for layer, update in zip(layers, updates, strict=True):
             factors |= _lora_factors(layer, update)
         save_file(factors, part / "adapter_model.safetensors", metadata={"format": "pt"})
         _write_json(part / "adapter_config.json", _adapter_config(manifest, base_folder, layers, updates[0]))
-        _write_json(part / ORIGIN_FILE, _origin(manifest, coefficients))
 
 
 def _fold(model: PreTrainedModel, bases: Bases, coefficients: Coefficients) -> None:

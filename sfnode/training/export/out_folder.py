@@ -2,45 +2,78 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from safetensors import SafetensorError
 
 from protocol.errors import OperatorError
 from sfnode.training.write_errors import describe_write_error
 
+ORIGIN_FILE: Final = "sfnode.json"  # which run and state the weights are, and which files an export has made
+
 
 @contextmanager
-def fresh_folder(out: Path, *, force: bool) -> Iterator[Path]:
-    """A temporary folder beside `out` to write into; it becomes `out` when the block ends without an error.
+def fresh_folder(out: Path, origin: Mapping[str, object], *, force: bool, read: Sequence[Path] = ()) -> Iterator[Path]:
+    """Yield a temporary folder beside `out` to write into; it becomes `out` when the block ends without an error.
 
-    Raises OperatorError when `out` is not empty (with `force` its content is replaced at that end, not
-    before), is not a folder, or when writing fails; then `out` is as it was and nothing is left beside it.
+    With `force`, an earlier export in `out` is replaced at that end, not before, and nothing but an export is. `origin`
+    goes into ORIGIN_FILE. `read`: folders that the export reads, which it must not replace.
+
+    Raises OperatorError when `out` may not be replaced, is not a folder, or when writing fails; then `out` is as it was
+    and nothing is left beside it.
     """
     out = out.resolve()  # "." has no name to derive the temporary one from, and a link's target is what is replaced
-    part = out.with_name(f".{out.name}.part-{os.getpid()}")
+    part = out.with_name(f".{out.name}.part-{os.getpid()}") if out.name else out
     try:
-        _check_free(out, force)
+        _check_free(out, force, read)
         out.parent.mkdir(parents=True, exist_ok=True)
         part.mkdir()
         yield part
+        files = sorted([*(path.name for path in part.iterdir()), ORIGIN_FILE])
+        text = json.dumps({**origin, "files": files}, indent=2) + "\n"
+        (part / ORIGIN_FILE).write_text(text, encoding="utf-8")
         _make_readable(part)
         _move_into_place(part, out)
     except (OSError, SafetensorError) as error:
         raise OperatorError(f"cannot write {out}: {describe_write_error(error)}") from error
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        if part != out:
+            shutil.rmtree(part, ignore_errors=True)
 
 
-def _check_free(out: Path, force: bool) -> None:
+def _check_free(out: Path, force: bool, read: Sequence[Path]) -> None:
+    if not out.name:
+        raise OperatorError(f"{out} cannot be replaced: give the name of a new folder")
     if out.exists() and not out.is_dir():
         raise OperatorError(f"{out} is a file: give the name of a new folder")
-    if not force and out.is_dir() and any(out.iterdir()):
-        raise OperatorError(f"{out} is not empty: give another folder, or --force to replace what is in it")
+    for path in map(Path.resolve, read):
+        if path == out or out in path.parents:
+            raise OperatorError(f"{out} holds {path}, which is being read: give another folder")
+    held = {path.name for path in out.iterdir()} if out.is_dir() else set()
+    if not held:
+        return
+    if not force:
+        raise OperatorError(f"{out} is not empty: give another folder, or --force to replace an earlier export in it")
+    if foreign := sorted(held - _made_by_an_export(out)):
+        raise OperatorError(
+            f"{out} holds {foreign[0]}, which no export has made: --force replaces nothing but exports. Give another "
+            "folder, or remove what is in this one yourself"
+        )
+
+
+def _made_by_an_export(out: Path) -> set[str]:
+    """Return the names of the plain files in a folder that an earlier export says are its own."""
+    try:
+        files = json.loads((out / ORIGIN_FILE).read_text("utf-8"))["files"]
+        return {str(name) for name in files if (out / str(name)).is_file() and not (out / str(name)).is_symlink()}
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return set()
 
 
 def _make_readable(folder: Path) -> None:
