@@ -24,7 +24,7 @@ from sfnode.cli.options import (
     number_option,
 )
 from sfnode.cli.questions import AskingCommand, check_is_new, command_with_answers
-from sfnode.keys import check_owner, new_invitation
+from sfnode.keys import KEY_ENDING, check_owner, new_invitation
 from sfnode.run import STALENESS, DataOptions, find_data_directory
 from sfnode.storage import BASIS_ENDING, EMBEDDED, write_durably
 
@@ -121,10 +121,10 @@ def init(context: click.Context, out: Path, owner_key: Path | None, options: Run
     \b
     Example: sfnode init --model facebook/opt-1.3b --task sst2 --data train.jsonl --out my.run
     """
-    check_is_new(out)
+    check_is_new(out, owner_key)
     if options.admission.pow_bits and options.admission.kind is not AdmissionKind.OPEN:
         raise OperatorError("--pow-bits is the price of a key in an open run: add --admission open, or leave it out")
-    key_path = owner_key or out.with_suffix(".key")
+    key_path = owner_key or out.with_suffix(KEY_ENDING)
     try:
         basis_out = out.with_suffix(BASIS_ENDING)
         run = make_run(options, key_path, default_name=out.stem, basis_out=basis_out, is_tried=True)

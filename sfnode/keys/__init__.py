@@ -2,6 +2,14 @@
 
 from sfnode.keys.key_backup import read_backup, write_backup
 from sfnode.keys.node_key import claim_invitation, node_seed
-from sfnode.keys.owner_key import check_owner, new_invitation
+from sfnode.keys.owner_key import KEY_ENDING, check_owner, new_invitation
 
-__all__ = ["check_owner", "claim_invitation", "new_invitation", "node_seed", "read_backup", "write_backup"]
+__all__ = [
+    "KEY_ENDING",
+    "check_owner",
+    "claim_invitation",
+    "new_invitation",
+    "node_seed",
+    "read_backup",
+    "write_backup",
+]

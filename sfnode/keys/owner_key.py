@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
+from typing import Final
 
 from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError
 from protocol.ledger import StatementCodec
 from protocol.run import Manifest
 from sfnode.storage import load_identity
+
+KEY_ENDING: Final = ".key"  # of the file that `sfnode init` writes beside the run's
 
 
 def check_owner(path: Path, manifest: Manifest) -> Signer:

@@ -152,6 +152,25 @@ def test_init__bad_settings_file__names_line_or_field(text: str, parts: tuple[st
     assert_teaches(call(*INIT, "--out", tmp_path / "new.run", "--settings", settings), *parts)
 
 
+@pytest.mark.parametrize(
+    ("out", "key", "part"),
+    [
+        ("x.key", None, "the run's key gets that name"),
+        ("x.basis", None, "the run's basis gets that name"),
+        ("x.run", "x.run", "choose another file"),
+        ("x.run", "./x.run", "choose another file"),
+        ("x.run", "x.basis", "choose another file"),
+    ],
+)
+def test_init__run_key_and_basis_in_one_file__is_refused_before_anything_is_made(
+    out: str, key: str | None, part: str, tmp_path: Path
+) -> None:
+    """The run was written over the key that had just been made: nobody could ever sign for it again."""
+    given = () if key is None else ("--owner-key", tmp_path / key)
+    assert_teaches(call(*INIT, "--out", tmp_path / out, *given), part, "hoose another")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_init__file_that_exists__is_not_overwritten(tmp_path: Path) -> None:
     out = tmp_path / "old.run"
     out.write_text("precious")

@@ -17,10 +17,11 @@ import click
 from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, Objective, TaskSpec
 from sfnode import demo
+from sfnode.keys import KEY_ENDING
 from sfnode.model_files import find_model_folder
 from sfnode.reporter import printable
 from sfnode.run import BUILTIN_TASKS, TaskOptions, TaskTexts, label_warning, texts_of
-from sfnode.storage import EMBEDDED, locate
+from sfnode.storage import BASIS_ENDING, EMBEDDED, locate
 
 _ASKED: Final = "sfnode.asked"
 _OWN: Final = "own"
@@ -63,8 +64,16 @@ def command_with_answers(context: click.Context) -> str:
     return shlex.join(["sfnode", str(context.info_name), *words]) if words else ""
 
 
-def check_is_new(out: Path) -> None:
-    """OperatorError: a run would be written over something."""
+def check_is_new(out: Path, owner_key: Path | None = None) -> None:
+    """Refuse a run's file that would be written over something, if only over the key or basis that go with it.
+
+    OperatorError. ``owner_key``: None: it is written beside the run.
+    """
+    if out.suffix in (KEY_ENDING, BASIS_ENDING):
+        what = "key" if out.suffix == KEY_ENDING else "basis"
+        raise OperatorError(f"--out {out}: the run's {what} gets that name. Choose another ending, such as .run")
+    if owner_key is not None and owner_key.resolve() in (out.resolve(), out.with_suffix(BASIS_ENDING).resolve()):
+        raise OperatorError(f"--owner-key {owner_key} is where the run or its basis is written: choose another file")
     if out.exists():
         raise OperatorError(f"{out} exists: choose another --out, or remove it")
 
