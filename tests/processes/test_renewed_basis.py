@@ -165,6 +165,21 @@ def test_basis_renew__steps_in_it_do_no_harm__is_published_with_the_figures_of_t
     assert _renewed_in(tmp_path / "node").is_file()
 
 
+@pytest.mark.parametrize("local_steps", [2, 4])
+def test_basis_renew__rounds_of_several_steps__are_tried_and_published(local_steps: int, tmp_path: Path) -> None:
+    """It failed with `step_alignment`, after the whole calibration."""
+    run = published_demo_run(
+        steps=STEPS, epoch_steps=EPOCH_STEPS, directions=_MANY, local_steps=local_steps, name=_LIVELY
+    )
+    outcome = renew_on_disk(tmp_path, run, DATA, "--json")
+    assert outcome.code == 0, outcome
+    trial = json.loads(outcome.stdout)["trial"]
+    assert trial["rows"] == 2 * 256 + EPOCH_STEPS * run[0].manifest.task.batch_rows * 3
+    given = ("--data-dir", tmp_path / "node", "--data", DATA, "--examples", 32, "--out", tmp_path / "better.basis")
+    offered = call("basis", "offer", *given, "--json")
+    assert offered.code == 0 and json.loads(offered.stdout)["trial"]["rows"] == trial["rows"], offered
+
+
 def test_basis_renew__steps_in_it_raise_the_loss__is_published_only_untried(tmp_path: Path) -> None:
     """A long run had 72 % and, after a renewal, 54 %. Here, labels at random: there is nothing to learn but noise."""
     run = published_demo_run(steps=STEPS, epoch_steps=EPOCH_STEPS, learning_rate=1.0, directions=_MANY, name=_LIVELY)

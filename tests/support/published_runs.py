@@ -36,6 +36,7 @@ def published_demo_run(
     epoch_steps: int = 1_024,
     learning_rate: float | None = None,
     directions: int = 4,
+    local_steps: int = 1,
     name: str = "test",
 ) -> tuple[SignedManifest, bytes]:
     """The run, and the file that its manifest names. Of its canonical directions, one in a dozen has any slope.
@@ -51,6 +52,7 @@ def published_demo_run(
         learning_rate=learning_rate or best.learning_rate,
         directions=directions,
         epoch_steps=epoch_steps,
+        local_steps=local_steps,
         sides=1,
         shares=2,
     )

@@ -45,14 +45,18 @@ class TrialPlan:
         return [Signer(bytes([number + 1]) * 32) for number in range(min(self.authors, _AUTHORS_MAX))]
 
     def steps(self, manifest: Manifest) -> range:
-        """As many as the epoch and the run have left."""
-        length = manifest.method.epoch_steps
+        """Return the first steps of the trial's rounds: one at least, and no more than the epoch and the run have left.
+
+        An envelope holds the steps of one round, so a round is what can be tried.
+        """
+        length, stride = manifest.method.epoch_steps, manifest.method.local_steps
         first = self.epoch * length
-        return range(first, min(first + _STEPS, first + length, manifest.steps))
+        return range(first, min(first + max(_STEPS, stride), first + length, manifest.steps), stride)
 
     def rows(self, manifest: Manifest) -> int:
         """About how many forward passes of a row it takes."""
-        return 2 * _HELD_MAX + 2 * manifest.task.batch_rows * _STEPS * len(self.signers)
+        steps = len(self.steps(manifest)) * manifest.method.local_steps
+        return 2 * _HELD_MAX + 2 * manifest.task.batch_rows * steps * len(self.signers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +113,10 @@ def try_renewal(
 
 
 def take_steps(session: Estimator, state: Coefficients, signers: Sequence[Signer], steps: range) -> int:
-    """Add the signers' messages of ``steps``, all of one epoch, to ``state``; the forward rows that they took."""
+    """Add the signers' messages of the rounds that begin at ``steps``, all of one epoch, to ``state``.
+
+    Returns the forward rows that they took.
+    """
     rows = 0
     for step in steps:
         messages = [made for signer in signers if (made := _message(session, signer, step))]
