@@ -11,7 +11,7 @@ import click
 
 from protocol.crypto import KEY_BYTES, Author, Signer, is_author_key
 from protocol.errors import OperatorError
-from protocol.ledger import StatementCodec
+from protocol.ledger import StatementCodec, StatementKind
 from protocol.run import AdmissionKind, Manifest
 from protocol.schema import is_hex
 from sfnode.cli.inviting import InviteOptions, invite_options, is_qr_shown, qr_lines, strings_for, write_svg
@@ -25,13 +25,13 @@ from sfnode.cli.options import (
     owner_key_option,
 )
 from sfnode.cli.showing import show
+from sfnode.cli.statements_given import hand_to_node
 from sfnode.keys import check_owner, new_invitation
 from sfnode.reporter import counted
 from sfnode.storage import (
     decode_run_file,
     read_manifest,
     read_statements_file,
-    submit,
     write_statements,
 )
 
@@ -90,7 +90,7 @@ def admit(authors: tuple[str, ...], owner: OwnerOptions, out: Path | None, is_js
         raise OperatorError("the run is open: everybody may contribute. `sfnode run exclude` keeps somebody out")
     codec = StatementCodec(manifest)
     statements = [codec.admit(signer, author) for author in map(_author, authors)]
-    _hand_over(statements, f"admitted {len(statements)}", owner.directory, out, is_json)
+    _hand_over(manifest, statements, owner.directory, out, is_json)
 
 
 @run_group.command()
@@ -115,7 +115,7 @@ def exclude(author: str, from_step: int, owner: OwnerOptions, out: Path | None, 
     if from_step >= manifest.steps:
         raise OperatorError(f"--from-step {from_step}: the run has steps 0 to {manifest.steps - 1}; give one of them")
     statement = StatementCodec(manifest).exclude(signer, _author(author), from_step)
-    _hand_over([statement], f"excluded {author[:16]} from step {from_step} on", owner.directory, out, is_json)
+    _hand_over(manifest, [statement], owner.directory, out, is_json)
 
 
 @run_group.command()
@@ -164,8 +164,9 @@ def submit_file(file: Path, data_dir: Path, is_json: bool) -> None:
     Example: sfnode run submit admitted.statements --data-dir ~/.sfnode/my-run-0123456789ab
     """
     directory = data_dir.expanduser()
-    found = read_statements_file(read_manifest(directory).manifest, file)
-    _submit(directory, [statement.data for statement in found], counted(len(found), "statement"), is_json)
+    manifest = read_manifest(directory).manifest
+    found = read_statements_file(manifest, file)
+    _submit(directory, manifest, [statement.data for statement in found], is_json)
 
 
 run_group.add_command(show)
@@ -190,21 +191,43 @@ def _author(text: str) -> Author:
     return Author(bytes.fromhex(text))
 
 
-def _hand_over(statements: Sequence[bytes], what: str, directory: Path | None, out: Path | None, is_json: bool) -> None:
+def _hand_over(
+    manifest: Manifest, statements: Sequence[bytes], directory: Path | None, out: Path | None, is_json: bool
+) -> None:
     if out is not None:
         if out.exists():
             raise OperatorError(f"{out} exists: choose another --out, or remove it")
         write_statements(out, statements)
-        _say(what, out, f"`sfnode run submit {out} --data-dir ...` on any machine with a node of the run", is_json)
+        following = f"`sfnode run submit {out} --data-dir ...` on any machine with a node of the run"
+        _say(_what(manifest, statements), out, following, is_json)
     elif directory is not None:
-        _submit(directory, statements, what, is_json)
+        _submit(directory, manifest, statements, is_json)
     else:
         raise OperatorError("say where it goes: --data-dir of a node on this machine, or --out FILE")
 
 
-def _submit(directory: Path, statements: Sequence[bytes], what: str, is_json: bool) -> None:
-    path = submit(directory, statements)
+def _submit(directory: Path, manifest: Manifest, statements: Sequence[bytes], is_json: bool) -> None:
+    path, fresh = hand_to_node(directory, manifest, statements)
+    what = _what(manifest, statements)
+    if path is None:
+        if is_json:
+            click.echo(json.dumps({"file": None, "held_already": len(statements)}))
+        else:
+            click.echo(f"{what}: held already")
+        return
+    if held := len(statements) - fresh:
+        what += f", {held} of them held already"
     _say(what, path, "the node takes it now if it runs, else at its next start", is_json)
+
+
+def _what(manifest: Manifest, statements: Sequence[bytes]) -> str:
+    """What the statements do, for people."""
+    found = [StatementCodec(manifest).decode_untrusted(data) for data in statements]
+    if len(found) == 1 and found[0].kind is StatementKind.EXCLUDE:
+        return f"excluded {found[0].author.hex()[:16]} from step {found[0].from_step} on"
+    if all(statement.kind is StatementKind.ADMIT for statement in found):
+        return f"admitted {len(found)}"
+    return counted(len(found), "statement")
 
 
 def _say(what: str, path: Path, following: str, is_json: bool) -> None:

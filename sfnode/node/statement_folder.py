@@ -41,9 +41,13 @@ class StatementFolder:
             self._reporter.event("statements_refused", str(error), file=str(path))
             remove(path, is_refused=True)
             return []
-        fresh = [statement for statement in found if not self._node.replica.ledger.roster.covers(statement)]
+        roster = self._node.replica.ledger.roster
+        fresh = [statement for statement in found if not roster.covers(statement)]
         if not fresh:
+            vain = sum(all(held.data != each.data for held in roster.held(each.key)) for each in found)
             text = f"took in {counted(len(found), 'statement')} of {path.name}"
+            if vain:  # by another way, perhaps from another machine of the owner's, came one that says more
+                text += f"; {vain} of them changed nothing, since others that the owner has signed say more"
             self._reporter.event("statements_taken", text, file=str(path))
             remove(path)
         return fresh

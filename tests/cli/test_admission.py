@@ -17,13 +17,13 @@ from protocol.run.admission import AdmissionKind, AdmissionSpec, work_of
 from protocol.run.manifest import Manifest, sign_manifest
 from sfnode.status import own_admission
 from sfnode.storage.identity import IDENTITY_FILE, load_identity, store_seed
-from sfnode.storage.statement_files import INBOX_FOLDER, read_statements_file, submit, waiting
+from sfnode.storage.statement_files import INBOX_FOLDER, read_statements_file, submit, waiting, write_statements
 from sfnode.storage.store import Store, decode_run_file, replayed
 from tests.cli.test_commands import STATUS
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.ledgers import seal, signer
 from tests.support.manifests import OWNER, OWNER_SEED, small_manifest
-from tests.support.statements import admit, exclude
+from tests.support.statements import admit, exclude, renew
 
 ALICE, BOB = signer(1).author, signer(2).author
 
@@ -137,6 +137,40 @@ def test_run_admit__nowhere_to_put_it__says_where(listed: Place) -> None:
 def test_run_admit__out_exists__is_not_overwritten(listed: Place) -> None:
     outcome = call("run", "admit", ALICE.hex(), "--owner-key", listed.key, "--run", listed.run, "--out", listed.run)
     assert_teaches(outcome, str(listed.run), "exists")
+
+
+def test_run_exclude__later_step_than_the_one_that_holds__is_refused_and_nothing_is_left(listed: Place) -> None:
+    """It said "took in 1 statement", with exit code 0, and every node passed it over."""
+    given = ("--owner-key", listed.key, "--data-dir", listed.data_dir)
+    assert call("run", "exclude", ALICE.hex(), "--from-step", 5, *given).code == 0
+    before = list(waiting(listed.data_dir))
+    later = call("run", "exclude", ALICE.hex(), "--from-step", 8, *given)
+    assert_teaches(later, "excluded from step 5 on already", "from step 8 on changes nothing")
+    assert_teaches(call("run", "admit", ALICE.hex(), *given), "excluded from step 5", "a new key")
+    assert list(waiting(listed.data_dir)) == before
+    assert call("run", "exclude", ALICE.hex(), "--from-step", 3, *given).code == 0, "from an earlier step on: it holds"
+
+
+def test_run_admit__same_author_again__is_held_already(listed: Place) -> None:
+    given = ("--owner-key", listed.key, "--data-dir", listed.data_dir)
+    assert call("run", "admit", ALICE.hex(), *given).code == 0
+    again = call("run", "admit", ALICE.hex(), *given)
+    assert again.code == 0 and again.stdout == "admitted 1: held already\n"
+    both = call("run", "admit", ALICE.hex(), BOB.hex(), *given)
+    assert both.stdout.startswith("admitted 2, 1 of them held already\nwritten ")
+
+
+def test_run_submit__second_basis_for_one_epoch__is_refused_with_the_one_that_holds(tmp_path: Path) -> None:
+    """Of two the hashes decide: the owner's second word was thrown away half of the time."""
+    published = small_manifest(basis="published", basis_sha256="ee" * 32, basis_unit_exp=3, basis_max=8, sides=1)
+    listed = Place(tmp_path, published)
+    for digits in ("cd", "ab"):
+        write_statements(listed.folder / f"{digits}.statements", [renew(listed.manifest, 1, digits)])
+    given = ("--data-dir", listed.data_dir)
+    assert call("run", "submit", listed.folder / "cd.statements", *given).code == 0
+    refused = call("run", "submit", listed.folder / "ab.statements", *given)
+    assert_teaches(refused, "epoch 1 has a renewed basis already (cdcdcdcdcdcdcdcd)", "a later --from-epoch")
+    assert "held already" in call("run", "submit", listed.folder / "cd.statements", *given).stdout
 
 
 @pytest.mark.parametrize(

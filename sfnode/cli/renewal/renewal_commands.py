@@ -19,6 +19,7 @@ from sfnode.cli.basis import calibration_options, describe_file, file_fields, sh
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.found_model import found_model
 from sfnode.cli.options import POSITIVE, FilePath, data_dir_option, json_option, local_model_option, owner_key_option
+from sfnode.cli.statements_given import check_epoch_is_free, held_roster
 from sfnode.keys import check_owner
 from sfnode.reporter import counting
 from sfnode.run import find_model
@@ -128,6 +129,8 @@ def renew(
     node = _Followed(data_dir.expanduser(), model, revision)
     manifest, directory = node.manifest, node.directory
     owner = check_owner(owner_key, manifest)
+    if from_epoch is not None:
+        check_epoch_is_free(held_roster(directory, manifest), from_epoch)
     data, content = (None, None) if offered is None else read_renewal(manifest, offered)
     found = None
     if data is None or content is None or not untried:
@@ -140,6 +143,7 @@ def renew(
     _check(trial, "published", ", or end the run here. --untried publishes a basis all the same")
     with replayed(directory, manifest) as replica:  # the run has gone on meanwhile
         first = _first_epoch(replica, from_epoch)
+    check_epoch_is_free(held_roster(directory, manifest), first)
     path = store_basis(manifest, data, origin="the new basis", data_dir=directory, sha256=sha256_of(data))
     submit(directory, [StatementCodec(manifest).renew(owner, first, sha256_of(data))])
     if is_json:

@@ -1,0 +1,67 @@
+"""Hands signed statements to a node, unless nothing would come of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from protocol.errors import Ignore, OperatorError
+from protocol.ledger import Roster, Statement, StatementKind
+from protocol.run import Manifest
+from sfnode.storage import LEDGER_FILE, read_statements, read_statements_file, submit, waiting
+
+
+def held_roster(directory: Path, manifest: Manifest) -> Roster:
+    """Return what a node holds, and what is on its way to it. OperatorError, StorageDamagedError."""
+    roster = Roster(manifest)
+    stored = read_statements(directory) if (directory / LEDGER_FILE).exists() else []
+    on_the_way = [statement.data for path in waiting(directory) for statement in read_statements_file(manifest, path)]
+    for data in (*stored, *on_the_way):
+        try:
+            roster.add(data)
+        except Ignore:
+            continue
+    return roster
+
+
+def hand_to_node(directory: Path, manifest: Manifest, statements: Sequence[bytes]) -> tuple[Path | None, int]:
+    """Leave statements for a node; returns the file, None where all are held already, and how many are not.
+
+    OperatorError, and none is left, where one could change nothing: an exclusion from a later step than the one that
+    holds, an admission of somebody excluded, a second basis for one epoch.
+    """
+    roster = held_roster(directory, manifest)
+    found = [roster.codec.decode_untrusted(data) for data in statements]
+    for statement in found:
+        if statement.data not in _data_of(roster, statement):
+            check_has_effect(roster, statement)
+    fresh = [statement.data for statement in found if not roster.covers(statement)]
+    return (submit(directory, fresh) if fresh else None), len(fresh)
+
+
+def check_has_effect(roster: Roster, statement: Statement) -> None:
+    """Refuse a statement that every node would pass over, or take half of the time. OperatorError."""
+    name, from_step = statement.author.hex()[:16], roster.excluded_from(statement.author)
+    match statement.kind:
+        case StatementKind.EXCLUDE if from_step is not None and from_step < statement.from_step:
+            text = f"author {name} is excluded from step {from_step} on already, and for good"
+            raise OperatorError(f"{text}: from step {statement.from_step} on changes nothing")
+        case StatementKind.ADMIT if from_step is not None:
+            text = f"author {name} is excluded from step {from_step} on, for good: to admit them changes nothing"
+            raise OperatorError(f"{text}. They need a new key")
+        case StatementKind.RENEW if (held := roster.renewals().get(statement.from_epoch)) is not None:
+            if held != statement.sha256:
+                check_epoch_is_free(roster, statement.from_epoch)
+        case _:
+            pass
+
+
+def check_epoch_is_free(roster: Roster, epoch: int) -> None:
+    """Refuse a second basis for one epoch: of two, their hashes decide, and not the owner. OperatorError."""
+    held = roster.renewals().get(epoch)
+    if held is not None:
+        raise OperatorError(f"epoch {epoch} has a renewed basis already ({held[:16]}): give a later --from-epoch")
+
+
+def _data_of(roster: Roster, statement: Statement) -> set[bytes]:
+    return {held.data for held in roster.held(statement.key)}
