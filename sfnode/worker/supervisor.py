@@ -21,6 +21,7 @@ from sfnode.worker.training_config import TrainingConfig
 STILL_S = 60.0  # without computing anything, on its first start: a disk that wakes up takes seconds
 COMPUTING_S = 300.0  # of processor time; importing torch takes 3 s of it, and ten times as much on an old machine
 STOP_S = 2.0
+LEAVE_S = 0.5  # when we are gone: it removes its socket, unless it is in the middle of a forward pass
 _PATIENCE_MAX = 16  # times these limits: they double each time that a worker did not come up within them
 _RESTART_S_MAX = 60.0  # a worker that dies at once is started again more and more rarely
 _FOLDER_BYTES_MAX = 90  # with the socket's name it stays below the 104 bytes that macOS allows
@@ -81,7 +82,8 @@ async def worker_process(*, threads: int | None = None, patience: int = 1) -> As
         socket = Path(folder) / "worker.sock"
         arguments = ("--socket", str(socket), "--threads", str(threads or default_threads()))
         # Its stdout is not ours: a node prints JSON there. What it has to say to people comes on stderr.
-        child = running(Program(module="sfnode.training", arguments=arguments), is_heard=False, leave_s=STOP_S)
+        program = Program(module="sfnode.training", arguments=arguments, leave_s=LEAVE_S)
+        child = running(program, is_heard=False, leave_s=STOP_S)
         async with AsyncExitStack() as stack:
             try:
                 process = await stack.enter_async_context(child)
@@ -138,10 +140,10 @@ async def _wait_until_listening(process: trio.Process, socket: Path, patience: i
             raise WorkerError("the training worker ended at once")
         still_s, computed_s = stillness.look(), stillness.computed_s
         if still_s > patience * STILL_S or computed_s > patience * COMPUTING_S:
-            doing = f"it had computed for {computed_s:.1f} s, and did nothing for {still_s:.0f} s"
             further = min(2 * patience, _PATIENCE_MAX)
             raise NotUpError(
-                f"the training worker did not start: {doing}. The next one is given {further * STILL_S:.0f} s without "
-                f"doing anything, and {further * COMPUTING_S:.0f} s of computing"
+                f"the training worker did not start: it had computed for {computed_s:.1f} s, and did nothing for "
+                f"{still_s:.0f} s. The next one is given {further * STILL_S:.0f} s without doing anything, and "
+                f"{further * COMPUTING_S:.0f} s of computing"
             )
         await trio.sleep(_POLL_S)

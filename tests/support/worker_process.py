@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from sfnode.children.program import Program
+from sfnode.worker.supervisor import LEAVE_S
 from sfnode.worker_protocol.messages import Message, Request, decode_body, encode_frame, new_parser, next_body
 
 
@@ -17,7 +18,8 @@ class WorkerProcess:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "worker.sock"
         self._stderr = (folder / "worker.err").open("wb")
-        program = Program(module="sfnode.training", arguments=("--socket", str(self.path), "--threads", "1"))
+        arguments = ("--socket", str(self.path), "--threads", "1")
+        program = Program(module="sfnode.training", arguments=arguments, leave_s=LEAVE_S)
         self.process = program.start(stdout=subprocess.PIPE, stderr=self._stderr, is_own_session=False)
 
     def __enter__(self) -> WorkerProcess:

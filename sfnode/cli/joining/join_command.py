@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
 from sfnode.cli.joining.grouped_help import GroupedCommand
 from sfnode.cli.joining.join_options import join_options, output_options
 from sfnode.cli.joining.running import run_node
 from sfnode.cli.joining.settings import given_settings
-from sfnode.run import JoinOptions
+from sfnode.run import JoinOptions, private_words
 
 
 @click.command(cls=GroupedCommand)
@@ -31,4 +33,6 @@ def join(context: click.Context, options: JoinOptions, log_level: str, is_json: 
     Start:  sfnode join --run my.run --listen /ip4/0.0.0.0/tcp/4001
     Again:  sfnode start --data-dir ~/.sfnode/my-run-0123456789ab
     """
+    if options.invite is not None:
+        options = replace(options, invite="".join(private_words(options.invite, "the invitation")))
     run_node(options, given_settings(context), log_level, is_json)

@@ -40,7 +40,6 @@ from sfnode.run import (
     parse_hours,
     parse_rate,
     parse_size,
-    private_words,
 )
 
 _NETWORK = NetworkOptions()
@@ -178,20 +177,6 @@ _sharing_options = group(
 )
 
 
-class PrivateText(click.ParamType[str]):
-    """Text of an option that may come from a file or from standard input."""
-
-    name = "text"
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The text itself. OperatorError."""
-        del param, ctx
-        return "".join(private_words(value, self._what))
-
-
 class CheckedText(click.ParamType[str]):
     """Text of an option that must be of a form; it is kept as it was typed."""
 
@@ -263,7 +248,6 @@ join_options = group(
     _source_options,
     click.option(
         "--invite",
-        type=PrivateText("the invitation"),
         metavar="[@FILE|-|TEXT]",
         help="Use the invitation to the run in this file, or - for one from standard input, where the string to join "
         "has none in it. Given as it is, others on this machine may read it in the process list.",
