@@ -1,8 +1,11 @@
 """What other users of this machine can read of this process: its command line.
 
 A join may carry an invitation, and the first to claim it has it. `ps` shows the memory in which the system has put the
-command line, so that what is overwritten there is gone from the process list. That takes a moment from the start, 50 ms
-or more, in which a program that looks all the time still sees it: the safe ways are a file and standard input.
+command line, so that what is overwritten there is gone from the process list. Until Python is up, a tenth of a second
+after the start, a program that looks all the time sees it: the safe ways are a file and standard input.
+
+No library for process titles is used: they replace the whole line, of which an operator wants to see the rest, and need
+a compiled module for what are two calls of ctypes here.
 """
 
 from __future__ import annotations
