@@ -110,7 +110,8 @@ class Stillness:
     starter waits by this clock rather than by the wall's.
     """
 
-    _COUNTS_S: Final = 0.05  # a process that sleeps and looks round takes less in the time that it is given
+    _LEAST_S: Final = 0.02  # two ticks of the system's clock
+    _SHARE: Final = 0.01  # of a core: a process that sleeps and looks round from time to time takes less
 
     def __init__(self, pid: int) -> None:
         self.computed_s = 0.0
@@ -125,6 +126,7 @@ class Stillness:
         except (psutil.Error, OSError, ValueError, RuntimeError):
             pass  # it has ended, or /proc is hidden
         now = time.monotonic()
-        if self.computed_s - self._counted_s >= self._COUNTS_S:
-            self._counted_s, self._since = self.computed_s, now
-        return now - self._since
+        still_s = now - self._since
+        if self.computed_s - self._counted_s >= max(self._LEAST_S, self._SHARE * still_s):
+            self._counted_s, self._since, still_s = self.computed_s, now, 0.0
+        return still_s

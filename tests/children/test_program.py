@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -189,6 +190,21 @@ def test_stillness__process_that_computes__is_none_and_one_that_sleeps_grows_sti
     wait_until(lambda: stillness.look() > 0.5, "half a second of nothing", 10.0)
     end(process)
     process.stdout.close()
+
+
+@pytest.mark.parametrize(("share", "is_still"), [(0.005, True), (0.05, False)])
+def test_stillness__process_that_only_looks_round__is_still(
+    share: float, is_still: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that hangs may have a thread that wakes up ten times a second."""
+    now = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    monkeypatch.setattr("psutil.Process.cpu_times", lambda _self: SimpleNamespace(user=share * now, system=0.0))
+    stillness = Stillness(os.getpid())
+    for number in range(1_000):
+        now = 0.1 * number
+        still_s = stillness.look()
+    assert (still_s > 90.0) is is_still
 
 
 def test_stillness__process_of_which_nothing_is_known__counts_from_the_start() -> None:
