@@ -63,7 +63,7 @@ def name_of(requirement: str) -> str:
 
 def pip_install(*arguments: str) -> None:
     """Run pip in this Python; its errors go to the terminal and end the installation."""
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments]
+    command = [sys.executable, "-P", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as pip:
         assert pip.stderr is not None
         for line in pip.stderr:

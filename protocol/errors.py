@@ -117,3 +117,8 @@ def leaves_of(group: BaseExceptionGroup[SfnodeError]) -> list[SfnodeError]:
     for entry in group.exceptions:
         leaves.extend(leaves_of(entry) if isinstance(entry, BaseExceptionGroup) else [entry])
     return leaves
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error of a library says, at most 300 characters; its kind where it says none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

@@ -47,17 +47,18 @@ def export(
     Example: sfnode export --data-dir ~/.sfnode/my-run --out my-model
     """
     check_can_train()
-    from sfnode.training.export import export_adapter, export_model
+    from sfnode.training.export import check_free, export_adapter, export_model
     from sfnode.training.model import choose_dtype
 
+    check_free(out, force, (data_dir,))
     state = read_state(data_dir, at_step)
     manifest = state.signed.manifest
     bases = read_bases(manifest, state.basis, state.renewals)
     base = found_model(find_model(manifest, model, revision), manifest.model.revision).path
     if adapter:
-        export_adapter(bases, state.coefficients, base, out, force, read=(data_dir,))
+        export_adapter(bases, state.coefficients, base, out, force)
     else:
-        export_model(bases, state.coefficients, base, out, choose_dtype(dtype), force, read=(data_dir,))
+        export_model(bases, state.coefficients, base, out, choose_dtype(dtype), force)
     digest = state.coefficients.digest().hex()
     if is_json:
         click.echo(json.dumps({"folder": str(out), "is_adapter": adapter, "state_digest": digest}))

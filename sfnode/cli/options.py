@@ -11,7 +11,16 @@ from pathlib import Path
 import click
 
 from protocol.run import BasisKind, CoreKind, Objective, ScalarKind, ScheduleKind
-from sfnode.run import BEST, BUILTIN_TASKS, HOME, RANK, MethodOptions, TaskOptions, parse_run_addresses
+from sfnode.run import (
+    BEST,
+    BUILTIN_TASKS,
+    HOME,
+    RANK,
+    MethodOptions,
+    TaskOptions,
+    parse_run_addresses,
+    private_words,
+)
 from sfnode.storage import BEST_STEP, AtStep
 from sfnode.worker_protocol import FLOATS, PRECISIONS, DeviceOptions
 
@@ -294,7 +303,10 @@ run_file_option = click.option(
 
 
 def run_address_options(command: Command) -> Command:
-    """Arguments ADDRESS and ``--bootstrap``, which a command gets together as the `RunAddress` ``bootstrap``."""
+    """Arguments ADDRESS and ``--bootstrap``, which a command gets together as the `RunAddress` ``bootstrap``.
+
+    Each may also be @FILE, or - for standard input: a string to join may hold an invitation.
+    """
 
     @click.argument("addresses", metavar="[ADDRESS]...", nargs=-1)
     @click.option(
@@ -305,7 +317,8 @@ def run_address_options(command: Command) -> Command:
     )
     @functools.wraps(command)
     def gather(addresses: tuple[str, ...], bootstrap: tuple[str, ...], **values: object) -> None:
-        command(bootstrap=parse_run_addresses((*addresses, *bootstrap)), **values)
+        given = [word for text in (*addresses, *bootstrap) for word in private_words(text, "the string to join")]
+        command(bootstrap=parse_run_addresses(given), **values)
 
     return gather
 

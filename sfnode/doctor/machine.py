@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from sfnode.doctor.findings import Finding, fail, ok, warning
+from sfnode.doctor.findings import Finding, fail, ok, unknown, warning
 from sfnode.network import CONNECTIONS_MAX, allowed_files, connections_max
 from sfnode.reporter import counted
+from sfnode.storage import free_disk_bytes
 
 _BUILT_S: Final = datetime(2026, 1, 1, tzinfo=UTC).timestamp()  # no release is older
 _LATEST_S: Final = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
@@ -54,8 +55,9 @@ def existing_part(directory: Path) -> Path:
 def check_space(directory: Path, needed_bytes: int) -> Finding:
     """Free space where the node keeps its state; ``needed_bytes``: of the ledger in the end, as far as known."""
     place = existing_part(directory)
-    status = os.statvfs(place)
-    free = status.f_bavail * status.f_frsize
+    free = free_disk_bytes(place)
+    if free is None:
+        return unknown("disk space", f"the system does not say what is free on the disk of {place}")
     text = f"{free / 1e9:.1f} GB free on the disk of {place}"
     wanted = max(_FREE_BYTES_MIN, needed_bytes)
     if free < wanted:

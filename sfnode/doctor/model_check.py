@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from hashlib import sha256
 from importlib.machinery import PathFinder
@@ -16,8 +15,10 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.run import FileSpec, ModelSpec
 from protocol.schema import from_plain_untrusted
+from sfnode.children.program import Program
 from sfnode.doctor.findings import Finding, fail, ok, warning
 from sfnode.model_files import weight_files
+from sfnode.storage import describe_os_error
 from sfnode.worker_protocol import DeviceReport
 
 _CHUNK_BYTES: Final = 1 << 22
@@ -74,9 +75,10 @@ def find_devices() -> DeviceReport | str:
     missing = [name for name in ("torch", "transformers", "safetensors") if find_spec(name) is None]
     if missing:
         return f"{' and '.join(missing)} not installed"
-    command = [sys.executable, "-m", "sfnode.training.devices"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TORCH_S, check=False)
+        done = Program(module="sfnode.training.devices").run(_TORCH_S)
+    except OSError as error:
+        return f"torch cannot be asked: {describe_os_error(error)}"
     except subprocess.TimeoutExpired:
         return f"torch says nothing within {_TORCH_S:.0f} s: a driver hangs, perhaps"
     lines = done.stdout.splitlines()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import Final
@@ -15,6 +13,8 @@ import trio
 from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError
 from protocol.run import AdmissionKind, AdmissionSpec, Manifest, has_work, work_of
+from sfnode.children.awaited import LinesOf, running
+from sfnode.children.program import Program
 from sfnode.storage import describe_os_error
 
 TRIES_AT_ONCE: Final = 500  # 10 ms: a signal is heard that soon
@@ -54,9 +54,9 @@ class _Progress:
         self._tries = 0
         self._started_s = self._told_s = time.monotonic()
 
-    def count(self, blocks: int = 1) -> None:
-        """``blocks`` times TRIES_AT_ONCE more tries were in vain."""
-        self._tries += blocks * TRIES_AT_ONCE
+    def count(self) -> None:
+        """TRIES_AT_ONCE more tries were in vain."""
+        self._tries += TRIES_AT_ONCE
         now_s = time.monotonic()
         if now_s - self._told_s >= _TELL_S:
             self._told_s = now_s
@@ -74,29 +74,21 @@ def search(spec: AdmissionSpec, run_id: bytes) -> bytes | None:
 
 async def _search_in_process(manifest: Manifest, progress: _Progress) -> bytes:
     """Run one process until it has found a seed; cancelled, it is killed. Threads would gain nothing: the lock."""
-    bits, run_id = str(manifest.admission.pow_bits), manifest.run_id.hex()
-    command = [sys.executable, "-m", "sfnode.keys.proof_of_work_process", bits, run_id]
-    # A session of its own: Ctrl-C is for this process, which then ends that one.
+    arguments = (str(manifest.admission.pow_bits), manifest.run_id.hex())
+    program = Program(module="sfnode.keys.proof_of_work_process", arguments=arguments)
     try:
-        process = await trio.lowlevel.open_process(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True
-        )
+        async with running(program, is_heard=True) as process:
+            return await _read(LinesOf(process), progress)
     except OSError as error:
         raise OperatorError(f"cannot start a process that looks for a key: {describe_os_error(error)}") from None
-    assert process.stdout is not None
-    buffered = b""
-    try:
-        async for data in process.stdout:
-            *lines, buffered = (buffered + data).split(b"\n")
-            if found := next(filter(None, lines), b""):
-                return bytes.fromhex(found.decode("ascii"))
-            progress.count(len(lines))
-        raise OperatorError("a process that looks for a key has ended before it had one: its last output says why")
-    finally:
-        process.kill()
-        with trio.CancelScope(shield=True):
-            await process.stdout.aclose()
-            await process.wait()
+
+
+async def _read(lines: LinesOf, progress: _Progress) -> bytes:
+    async for found in lines:
+        if found:
+            return bytes.fromhex(found.decode("ascii"))
+        progress.count()
+    raise OperatorError("a process that looks for a key has ended before it had one: its last output says why")
 
 
 def check_work(manifest: Manifest, author: bytes, where: str) -> None:

@@ -1,4 +1,4 @@
-"""One process that looks for a key with work: `python -m sfnode.keys.proof_of_work_process BITS RUN_ID`, in hex.
+"""One process that looks for a key with work. Arguments: ``BITS RUN_ID``, the latter in hex.
 
 It writes a line for each TRIES_AT_ONCE keys without the work, and the seed in hex once it has one: to a pipe, so that
 no secret is among its arguments. It ends when nobody reads on.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
+from sfnode.children.program import Program
 from sfnode.model_files.folder import CONFIG_FILE, gguf_file, pickle_files, tokenizer_files
 from sfnode.model_files.watched import OnProgress, StoodStill, run_watched
 
@@ -39,10 +39,10 @@ def convert(form: WeightForm, source: Path, work: Path, on_progress: OnProgress)
     out.mkdir()
     seen.mkdir()
     shown = _show(form, source, seen, out)
-    command = [sys.executable, "-m", _PROCESS, form.value, str(shown), str(out)]
+    program = Program(module=_PROCESS, arguments=(form.value, str(shown), str(out)))
     text = f"converting {source}"
     try:
-        code, said = run_watched(command, work, lambda done: on_progress(text, done, 0), _STALL_S)
+        code, said = run_watched(program, work, lambda done: on_progress(text, done, 0), _STALL_S)
     except StoodStill:
         raise OperatorError(f"{source}: converting it stood still for {_STALL_S:.0f} s, and was ended") from None
     if code:

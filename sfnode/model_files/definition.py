@@ -6,6 +6,7 @@ Where a machine has the run's weights and other small files, a folder is put tog
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 
 from protocol.errors import OperatorError
@@ -41,11 +42,20 @@ def check_names(spec: ModelSpec) -> None:
 
 
 def link_weights(source: Path, folder: Path) -> None:
-    """Let the weights of ``source`` lie in ``folder``, too, and no others. OSError."""
+    """Let the weights of ``source`` lie in ``folder``, too, and no others. OSError.
+
+    A link that is there stays: another node of this machine may be loading the model through it.
+    """
+    wanted = {name: str(source.resolve() / name) for name in _weights_in(source)}
     for name in _weights_in(folder):
-        (folder / name).unlink()
-    for name in _weights_in(source):
-        os.symlink(source.resolve() / name, folder / name)
+        if name not in wanted:
+            (folder / name).unlink(missing_ok=True)
+    for name, target in wanted.items():
+        link = folder / name
+        if not (link.is_symlink() and os.readlink(link) == target):
+            new = folder / f".{name}.{secrets.token_hex(4)}"
+            os.symlink(target, new)
+            os.replace(new, link)
 
 
 def remove_others(folder: Path, spec: ModelSpec) -> None:
@@ -53,7 +63,7 @@ def remove_others(folder: Path, spec: ModelSpec) -> None:
     named = {file.name for file in spec.tokenizer}
     for name in tokenizer_files(folder):
         if name not in named:
-            (folder / name).unlink()
+            (folder / name).unlink(missing_ok=True)
 
 
 def _weights_in(folder: Path) -> list[str]:

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from protocol.errors import OperatorError
+from protocol.errors import OperatorError, first_line
 from sfnode.model_files.folder import (
     CONFIG_FILE,
     INDEX_FILE,
@@ -74,10 +74,10 @@ def _look(reference: str, revision: str) -> tuple[str, Mapping[str, int]]:
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError, ValueError) as error:
         raise OperatorError(
             f"model {reference!r}: the hub has no such model or revision, or lets only some people see it: "
-            f"{_first_line(error)}"
+            f"{first_line(error)}"
         ) from None
     except (OSError, errors.HTTPError) as error:
-        raise _Unreachable(_first_line(error)) from None
+        raise _Unreachable(first_line(error)) from None
     return info.sha, {each.rfilename: each.size or 0 for each in info.siblings or ()}
 
 
@@ -126,10 +126,6 @@ class _Repository:
             return Path(hub.hf_hub_download(self._reference, name, revision=self._commit))
         except (OSError, ValueError, errors.HTTPError) as error:
             raise OperatorError(
-                f"model {self._reference!r}: {name} cannot be fetched from the hub: {_first_line(error)}; check the "
+                f"model {self._reference!r}: {name} cannot be fetched from the hub: {first_line(error)}; check the "
                 "connection, or give a local folder"
             ) from None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

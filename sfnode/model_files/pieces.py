@@ -5,10 +5,11 @@ Nothing here waits for anybody: whoever calls does so in a thread, but for `Piec
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from dataclasses import dataclass
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Final
 
@@ -116,7 +117,11 @@ def is_there(folder: Path, file: FileSpec) -> bool:
 
 
 class PartialFile:
-    """A file whose pieces come in any order: NAME.part until it is whole. Pieces of an earlier life are kept."""
+    """A file whose pieces come in any order: NAME.part until it is whole. Pieces of an earlier life are kept.
+
+    Several nodes of this machine may fill one file at a time, each with the same bytes. The first that is done gives it
+    its name; for the others it is then there, and their NAME.part is gone.
+    """
 
     def __init__(self, folder: Path, file: FileSpec, hashes: bytes) -> None:
         """``hashes``: of its pieces, end to end."""
@@ -132,6 +137,8 @@ class PartialFile:
 
     def missing(self) -> list[int]:
         """The numbers of the pieces that are not there; makes the file where there is none. OSError."""
+        if not self._part.exists() and is_there(self._path.parent, self.file):
+            return []
         descriptor = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         with os.fdopen(descriptor, "r+b") as part:
             is_new = part.seek(0, os.SEEK_END) == 0
@@ -145,7 +152,12 @@ class PartialFile:
 
     def write(self, number: int, data: bytes) -> None:
         """Put a piece in its place; its hash is right. OSError."""
-        descriptor = os.open(self._part, os.O_WRONLY | os.O_NOFOLLOW)
+        try:
+            descriptor = os.open(self._part, os.O_WRONLY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            if not self._path.exists():
+                raise
+            return  # another node was faster: `finish` looks whether what it has made is whole
         try:
             written = os.pwrite(descriptor, data, number * MODEL_PIECE_BYTES)
             if written < len(data):  # the disk is full: the next write says so
@@ -155,13 +167,23 @@ class PartialFile:
 
     def finish(self) -> None:
         """All pieces are there: give the file its name. OSError; OperatorError when it is not the run's file."""
-        if hash_file(self._part) != self.file.sha256:
-            self._part.unlink()
+        try:
+            with self._part.open("rb") as part:
+                is_right = file_digest(part, "sha256").hexdigest() == self.file.sha256
+                os.fsync(part.fileno())
+                if not os.path.samestat(os.fstat(part.fileno()), os.stat(self._part)):
+                    raise FileNotFoundError(errno.ENOENT, "another node has begun it again", str(self._part))
+            if is_right:
+                os.replace(self._part, self._path)
+            else:
+                self._part.unlink()
+        except FileNotFoundError:
+            if not is_there(self._path.parent, self.file):
+                raise  # tried again
+            return
+        if not is_right:
             raise OperatorError(
                 f"{self._path} is not the run's file, although each of its pieces is: the manifest contradicts itself, "
                 "or this disk has changed what was written. Start again; if that does not help, ask the run's owner"
             )
-        with self._part.open("rb") as part:
-            os.fsync(part.fileno())
-        os.replace(self._part, self._path)
         sync_folder(self._path.parent)

@@ -1,16 +1,14 @@
-"""Finds a model in a process of its own, which may import and download for minutes: the node goes on meanwhile.
+"""Finds a model in a process of its own, which may import and download for minutes while the node goes on.
 
-``python -m sfnode.model_files.resolving REFERENCE --revision R``. Prints JSON lines, each a list: progress as
-``[text, done, total]``, and at the end ``[folder]``, or ``["", error]``. Ends when its standard input closes.
+Arguments: ``REFERENCE --revision R``. Prints JSON lines, each a list: progress as ``[text, done, total]``, and at the
+end ``[folder]``, or ``["", error]``.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-import threading
 
 from protocol.errors import OperatorError
 from sfnode.model_files.resolve import resolve_model
@@ -22,7 +20,6 @@ def main() -> None:
     parser.add_argument("reference")
     parser.add_argument("--revision", default="")
     options = parser.parse_args()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         folder = resolve_model(options.reference, options.revision, _tell)
     except OperatorError as error:
@@ -34,12 +31,6 @@ def main() -> None:
 def _tell(*row: str | int) -> None:
     sys.stdout.write(json.dumps(row) + "\n")
     sys.stdout.flush()
-
-
-def _end_with_parent() -> None:
-    while sys.stdin.buffer.read(1):
-        pass
-    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,13 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeAlias
+
+from sfnode.children.program import Program, end
 
 OnProgress: TypeAlias = Callable[[str, int, int], None]
 """Hears what is done, how many bytes of it are, and of how many: 0 when that is not known."""
@@ -22,24 +25,20 @@ class StoodStill(Exception):  # what happened, as elsewhere
     """The process was ended: its folder had not grown for too long."""
 
 
-def run_watched(command: Sequence[str], folder: Path, tell: Callable[[int], None], stall_s: float) -> tuple[int, str]:
-    """Run ``command`` until it ends, and tell how many bytes lie below ``folder`` meanwhile.
+def run_watched(program: Program, folder: Path, tell: Callable[[int], None], stall_s: float) -> tuple[int, str]:
+    """Run ``program`` until it ends, and report again and again how many bytes lie below ``folder``.
 
-    Its standard input is open as long as this process lives. Returns the exit code and the end of what it said on its
-    standard error. StoodStill after ``stall_s`` without growth.
+    Returns the exit code and the end of what it said on its standard error. OSError; StoodStill after ``stall_s``
+    without growth: what it reads may be a stranger's, and computing for ever is no progress.
     """
     said = folder / "said"
     with said.open("wb") as stderr:
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=stderr, env=_environment(folder)
-        )
+        variables = {**program.variables, "TMPDIR": str(folder), "HF_HUB_OFFLINE": "1"}
+        process = replace(program, variables=variables).start(stdout=subprocess.DEVNULL, stderr=stderr)
         try:
             _wait(process, folder, tell, stall_s)
         finally:
-            process.kill()
-            process.wait()
-            if process.stdin is not None:
-                process.stdin.close()
+            end(process)
     with said.open("rb") as file:
         file.seek(max(0, said.stat().st_size - _SAID_BYTES_MAX))
         return process.returncode, file.read().decode("utf-8", "replace").strip()
@@ -88,7 +87,3 @@ def _wait(process: subprocess.Popen[bytes], folder: Path, tell: Callable[[int], 
             grown, since = found, time.monotonic()
         elif time.monotonic() - since > stall_s:
             raise StoodStill
-
-
-def _environment(folder: Path) -> Mapping[str, str]:
-    return {**os.environ, "TMPDIR": str(folder), "HF_HUB_OFFLINE": "1"}

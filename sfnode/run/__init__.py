@@ -30,6 +30,7 @@ from sfnode.run.node_options import (
     values_of,
     with_values,
 )
+from sfnode.run.private_text import private_words
 from sfnode.run.public_data import described_source, find_public_data, is_of_peers, shared_data
 from sfnode.run.run_address import RunAddress, address_for_others, join_string, parse_run_addresses, string_for_others
 from sfnode.run.run_source import find_basis, find_manifest
@@ -78,6 +79,7 @@ __all__ = [
     "parse_rate",
     "parse_run_addresses",
     "parse_size",
+    "private_words",
     "read_node_file",
     "read_toml",
     "shared_data",

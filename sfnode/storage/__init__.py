@@ -4,7 +4,15 @@ from sfnode.storage.control_files import ask_to_stop, forget_stop, is_asked_to_s
 from sfnode.storage.data_files import EMBEDDED, data_spec, evaluation_file, locate, training_file
 from sfnode.storage.end_file import describe_last_end, expect_end, write_end
 from sfnode.storage.evaluations import EvaluatedStep, best_of, has_become_worse, read_evaluations, write_evaluations
-from sfnode.storage.files import HeldFile, describe_os_error, read_bytes, sync_folder, write_durably, write_json
+from sfnode.storage.files import (
+    HeldFile,
+    describe_os_error,
+    free_disk_bytes,
+    read_bytes,
+    sync_folder,
+    write_durably,
+    write_json,
+)
 from sfnode.storage.identity import (
     IDENTITY_FILE,
     in_use,
@@ -103,6 +111,7 @@ __all__ = [
     "evaluation_file",
     "export_log",
     "forget_stop",
+    "free_disk_bytes",
     "has_become_worse",
     "import_log",
     "is_asked_to_stop",

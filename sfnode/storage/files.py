@@ -59,6 +59,15 @@ def _replace(path: Path, pieces: Iterable[bytes], mode: int, *, is_durable: bool
             temporary.unlink()
 
 
+def free_disk_bytes(folder: Path) -> int | None:
+    """What files in a folder that exists can still take on its disk; None where the system does not say."""
+    try:
+        status = os.statvfs(folder)
+    except OSError:
+        return None
+    return status.f_bavail * status.f_frsize
+
+
 class HeldFile:
     """A file that is read where it lies: peers ask for it in parts, and it may be too large for the memory."""
 

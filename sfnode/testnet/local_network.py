@@ -13,6 +13,7 @@ import trio
 from protocol.errors import OperatorError
 from protocol.run import SignedManifest
 from protocol.schema import from_plain_untrusted
+from sfnode.children.program import Stillness
 from sfnode.status import Status
 from sfnode.storage import replayed, write_durably
 from sfnode.testnet.learnt import Learnt, measure
@@ -22,7 +23,7 @@ from sfnode.worker import TrainingConfig, worker_process
 
 RUN_FILE = "testnet.run"
 PICTURE_FILE = "training.svg"
-_START_S = 90.0
+_STILL_S = 90.0  # a node that starts computes all the time, on a busy machine slowly
 _STOP_S = 10.0
 _POLL_S = 0.25
 _CURVE_POINTS = 12
@@ -190,12 +191,14 @@ class LocalNetwork:
         return self._sockets[len(self.nodes) % len(self._sockets)]
 
     async def _wait_for_address(self, node: LocalNode) -> None:
-        with trio.move_on_after(_START_S):
-            while not node.address:
-                self._listen()
-                await trio.sleep(_POLL_S)
-        if not node.address:
-            raise OperatorError(f"{node.name} did not start within {_START_S:.0f} s; see {node.process.logs[-1]}")
+        assert node.process.process is not None
+        stillness, deadline = Stillness(node.process.process.pid), trio.current_time() + self._config.timeout_s
+        while not node.address:
+            self._listen()
+            if (still_s := stillness.look()) > _STILL_S or trio.current_time() > deadline:
+                text = f"{node.name} did not start: it did nothing for {still_s:.0f} s"
+                raise OperatorError(f"{text}; see {node.process.logs[-1]}")
+            await trio.sleep(_POLL_S)
 
     # --- watch --------------------------------------------------------------------------------------------
 

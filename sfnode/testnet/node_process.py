@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
+
+from sfnode.children.program import Program
+
+_LEAVE_S: Final = 10.0  # a busy machine takes a few seconds for the goodbyes and the last write
 
 NodeEvent = Mapping[str, object]  # a line of `sfnode join --json`; "event" says which
 
@@ -35,10 +38,14 @@ class NodeProcess:
     _read_bytes: int = 0  # of the last log, by `new_events`
 
     @property
-    def command(self) -> list[str]:
-        """The whole command line."""
-        join = [sys.executable, "-m", self.module, "join", "--data-dir", str(self.directory), "--json"]
-        return [*self.prefix, *join, *self.arguments]
+    def words(self) -> list[str]:
+        """What follows `sfnode` on the command line."""
+        return ["join", "--data-dir", str(self.directory), "--json", *self.arguments]
+
+    @property
+    def program(self) -> Program:
+        """What runs it; its parent killed hard, it says goodbye and ends."""
+        return Program(module=self.module, arguments=tuple(self.words), leave_s=_LEAVE_S, prefix=self.prefix)
 
     @property
     def starts(self) -> int:
@@ -56,23 +63,28 @@ class NodeProcess:
         self._read_bytes = 0
 
     def _launch(self, output: IO[bytes]) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(self.command, stdout=output, stderr=subprocess.STDOUT)
+        # In our session: each session is given cores of its own, and Ctrl-C is for all nodes of a test network.
+        return self.program.start(stdout=output, stderr=subprocess.STDOUT, is_own_session=False)
 
     @property
     def is_alive(self) -> bool:
         """Whether it runs."""
-        return self.process is not None and self.process.poll() is None
+        return self.process is not None and self.exit_code is None
 
     @property
     def exit_code(self) -> int | None:
         """Exit code of its last life, negative after a signal; None while it runs."""
-        return None if self.process is None else self.process.poll()
+        code = None if self.process is None else self.process.poll()
+        if code is not None:
+            self._let_go()
+        return code
 
     def kill(self) -> None:
         """SIGKILL: no goodbye, no flush."""
         assert self.process is not None
         self.process.kill()
         self.process.wait()
+        self._let_go()
 
     def terminate(self) -> None:
         """SIGTERM: it says goodbye and ends."""
@@ -83,7 +95,14 @@ class NodeProcess:
         """SIGTERM; its exit code. subprocess.TimeoutExpired when it takes longer than ``limit_s``."""
         self.terminate()
         assert self.process is not None
-        return self.process.wait(limit_s)
+        code = self.process.wait(limit_s)
+        self._let_go()
+        return code
+
+    def _let_go(self) -> None:
+        """Close our end of the pipe by which it sees that we live."""
+        if self.process is not None and self.process.stdin is not None:
+            self.process.stdin.close()
 
     def events(self) -> Sequence[NodeEvent]:
         """All that it has said in its present life."""

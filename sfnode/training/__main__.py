@@ -1,4 +1,4 @@
-"""``python -m sfnode.training``: the training worker, which a node starts."""
+"""The training worker, which a node starts."""
 
 import gc
 

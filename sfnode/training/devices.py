@@ -1,4 +1,4 @@
-"""What torch can compute on here, as one line of JSON: ``python -m sfnode.training.devices``.
+"""What torch can compute on here, as one line of JSON.
 
 A program of its own, so that `sfnode doctor` can end it when a driver hangs, and survives one that crashes.
 """

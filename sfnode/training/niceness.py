@@ -18,7 +18,10 @@ def yield_to_others(niceness: int) -> None:
     Linux deals cores out to sessions first, and by niceness only within each of them (sched(7), "The autogroup
     feature"): a process with a session of its own, as the worker has, says it for both.
     """
-    niceness = os.nice(niceness)
+    try:
+        niceness = os.nice(niceness)
+    except OSError:  # a container that forbids the call: better a worker that is not nice than none
+        return
     if os.getsid(0) != os.getpid():
         return
     for _ in range(_TRIES):

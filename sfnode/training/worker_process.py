@@ -1,8 +1,8 @@
 """The training worker: one process that serves the sessions of several nodes over a Unix socket.
 
-``python -m sfnode.training --socket PATH``. Sessions of the same model, device and dtype share the base
-weights. Requests of all connections are served one by one. The worker prints ``ready`` once it listens. It ends
-when its standard input closes (its parent died) or on SIGTERM, and never by itself.
+Sessions of the same model, device and dtype share the base weights. Requests of all connections are served one by one.
+The worker prints ``ready`` once it listens. It ends on SIGTERM or with its parent (`sfnode.children`), and never by
+itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import selectors
 import signal
 import socket
 import sys
-import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -238,13 +237,6 @@ class Worker:
             connection.stream.close()
 
 
-def end_with_parent(socket_path: Path) -> None:
-    """Wait until standard input closes, then end the process at once, even in the middle of a forward pass."""
-    while sys.stdin.buffer.read(1):
-        pass
-    leave(socket_path)
-
-
 def leave(socket_path: Path) -> None:
     """Remove the socket and end; nothing in this process is worth saving."""
     socket_path.unlink(missing_ok=True)
@@ -285,7 +277,6 @@ def main() -> None:
         listener = listen(options.socket)
     except OperatorError as error:
         sys.exit(str(error))
-    threading.Thread(target=end_with_parent, args=(options.socket,), daemon=True).start()
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     Worker(listener).run()

@@ -13,10 +13,10 @@ def children_bytes() -> int | None:
     """Their resident memory in bytes; None where the system does not say. Takes a fraction of a millisecond."""
     try:
         children = {child for task in _TASKS.iterdir() for child in _read(task / "children")}
-    except OSError:
+        pages = [int(fields[1]) for child in sorted(children) if (fields := _read(Path("/proc", child, "statm")))]
+    except (OSError, ValueError, IndexError):
         return None
-    page = os.sysconf("SC_PAGE_SIZE")
-    return sum(int(fields[1]) * page for child in sorted(children) if (fields := _read(Path("/proc", child, "statm"))))
+    return sum(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _read(path: Path) -> list[str]:

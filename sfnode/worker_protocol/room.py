@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from sfnode.storage import free_disk_bytes
 
 _MEMINFO: Final = Path("/proc/meminfo")
 _MOUNTS: Final = Path("/proc/mounts")
@@ -46,8 +47,7 @@ def free_disk(folder: Path) -> int:
     """Bytes that files in ``folder`` can have beside the main memory: none where its file system lies in memory."""
     if _file_system(folder) in _IN_MEMORY:
         return 0
-    status = os.statvfs(folder)
-    return status.f_bavail * status.f_frsize
+    return free_disk_bytes(folder) or 0
 
 
 def _file_system(folder: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import replace
@@ -231,6 +232,29 @@ def test_join__invitation_that_cannot_be_used__says_why(
         "--data", place.run, "--invite", invite,
     )  # fmt: skip
     assert_teaches(outcome, *parts)
+
+
+@pytest.mark.parametrize("way", ["file", "standard input"])
+def test_join__invitation_from_where_nobody_else_reads_it__is_taken_as_one_that_was_typed(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path, INVITED)
+    text = Roster(INVITED).codec.invite(Signer(b"\7" * 32), b"\1" * 32).text
+    (tmp_path / "invitation").write_text(f"{text}\n")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{text}\n".encode())))
+    outcome = call(
+        "join", "--run", place.run, "--data-dir", place.data_dir, "--worker-socket", "none", "--model", tmp_path,
+        "--data", place.run, "--invite", f"@{tmp_path / 'invitation'}" if way == "file" else "-",
+    )  # fmt: skip
+    assert_teaches(outcome, "--invite", "owner", "another run")
+
+
+def test_join__string_in_a_file__is_read_as_one_that_was_typed(tmp_path: Path) -> None:
+    string = tmp_path / "string"
+    string.write_text("sfnode:v1.mzxw6ytb\nmzxw6ytb\n")
+    assert_teaches(call("join", f"@{string}", "--data-dir", tmp_path / "node"), "cut off after 26 of its")
+    assert_teaches(call("join", f"@{tmp_path / 'none'}"), "cannot read the string to join", "none", "No such file")
+    assert_teaches(call("doctor", f"@{string}", "--json"), "cut off")
 
 
 def test_join__invitation_by_another_owner__is_refused(tmp_path: Path) -> None:

@@ -345,7 +345,7 @@ def test_doctor__torch_that_crashes__is_a_line_and_no_traceback(monkeypatch: pyt
     def crash(*_arguments: object, **_named: object) -> Any:
         return SimpleNamespace(returncode=-11, stdout="", stderr="line\nlibcuda: not found\n")
 
-    monkeypatch.setattr("sfnode.doctor.model_check.subprocess.run", crash)
+    monkeypatch.setattr("sfnode.doctor.model_check.Program.run", crash)
     assert model_check.find_devices() == "torch cannot be used: libcuda: not found"
 
 

@@ -83,7 +83,7 @@ def test_find_seed__processes_that_cannot_search__says_why(
     program: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sfnode.keys.proof_of_work._BLOCKS_ALONE", 0)
-    monkeypatch.setattr("sfnode.keys.proof_of_work.sys.executable", program)
+    monkeypatch.setattr("sys.executable", program)
     with pytest.raises(ExceptionGroup) as caught:
         trio.run(find_seed, run_with_work(32), lambda tries, seconds: None)
     assert caught.group_contains(OperatorError, match=told)

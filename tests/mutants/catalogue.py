@@ -14,6 +14,7 @@ from tests.mutants import (
     of_node,
     of_peers,
     of_pieces,
+    of_processes,
     of_snapshots,
     of_storage,
     of_sync,
@@ -57,6 +58,7 @@ MUTANTS = (
     *of_peers.PLACES,
     *of_peers.REPUTATION,
     *of_pieces.PIECES,
+    *of_processes.PROCESSES,
 )
 
 

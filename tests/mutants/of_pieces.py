@@ -52,6 +52,12 @@ PIECES = (
         _WIRE + "test_pieces__given_at_a_rate__all_streams_together_keep_to_it",
     ),
     _mutant(
+        "first-node-locks-the-second-out",
+        "of two nodes that fill one model cache, the slower one fails although the model is whole",
+        Edit(_FILES, "PartialFile.write", "if not self._path.exists():", "if True:"),
+        _DISK + "test_fetch__two_nodes_fill_one_cache_at_two_paces__both_have_it_and_neither_complains",
+    ),
+    _mutant(
         "staller-waited-for-ever",
         "who takes a question and says nothing keeps its piece",
         Edit(_BOARD, "PieceBoard.take", "else self._overdue(peer, now_s)", "else None"),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+import psutil
 import pytest
 import trio
 import trio.testing
@@ -260,6 +261,59 @@ async def test_overseer__memory_reached__ends_the_worker_for_good_and_gives_its_
         await trio.sleep(5)
         assert (bench.told, bench.is_training) == ([("paused", "memory")], False)
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        FileNotFoundError(2, "No such file or directory", "/sys/class/power_supply"),
+        PermissionError(13, "Permission denied", "/proc/stat"),
+        psutil.AccessDenied(),
+        NotImplementedError("can't find the battery"),
+        ValueError("could not convert string to float"),
+        IndexError("list index out of range"),
+    ],
+    ids=lambda failure: type(failure).__name__,
+)
+def test_machine_watch__system_hides_everything__knows_nothing_and_raises_nothing(
+    failure: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container without /sys/class/power_supply once kept every node from starting."""
+
+    def refuse(*_arguments: object, **_named: object) -> NoReturn:
+        raise failure
+
+    before = MachineWatch()
+    for name in ("sensors_battery", "cpu_times", "cpu_count", "Process.memory_info", "Process.cpu_times"):
+        monkeypatch.setattr(f"psutil.{name}", refuse)
+    monkeypatch.setattr("psutil.Process.children", refuse)
+    for machine in (before, _without_processes(monkeypatch, refuse)):
+        assert machine.is_on_battery() is False
+        assert machine.load_of_others() is machine.load_of_others() is None
+        assert machine.memory_bytes() == 0
+
+
+def _without_processes(monkeypatch: pytest.MonkeyPatch, refuse: Callable[..., NoReturn]) -> MachineWatch:
+    monkeypatch.setattr("psutil.Process", refuse)
+    return MachineWatch()
+
+
+def test_machine_watch__cores_cannot_be_counted__still_says_a_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: None)
+    machine = MachineWatch()
+    assert machine.load_of_others() is None
+    load = machine.load_of_others()
+    assert load is not None and 0 <= load <= 1
+
+
+def test_overseer__machine_without_a_place_for_batteries__works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> NoReturn:
+        raise FileNotFoundError(2, "No such file or directory", "/sys/class/power_supply")
+
+    monkeypatch.setattr("psutil.sensors_battery", refuse)
+    assert Overseer(tmp_path, WorkLimits(), Reporter(is_json=True, stream=io.StringIO()), Slips()).paused == ""
 
 
 def test_machine_watch__this_machine__says_what_is_possible() -> None:

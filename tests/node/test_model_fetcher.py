@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ import trio
 from protocol.errors import OperatorError
 from protocol.limits import MODEL_PIECE_BYTES
 from protocol.run.model import ModelSpec, Sharing
+from sfnode.model_files.definition import link_weights
 from sfnode.model_files.fetched import assembled_folder, fetched_folder
-from sfnode.model_files.pieces import HASH_BYTES, FilePiece, PieceIndex, hashes_of
+from sfnode.model_files.pieces import HASH_BYTES, FilePiece, PartialFile, PieceIndex, hashes_of
 from sfnode.network.sessions.pace import Pace
 from sfnode.node import model_fetcher
 from sfnode.node.model_fetcher import ModelFetcher
@@ -143,6 +145,50 @@ async def test_fetch__part_is_a_link_to_elsewhere__is_not_written_through(tmp_pa
     with pytest.raises(trio.TooSlowError):
         await joiner.fetch(tmp_path / "model", limit_s=1.0)
     assert (tmp_path / "mine").read_text() == "mine" and len(joiner.events("model_not_stored")) == 1
+
+
+async def test_fetch__two_nodes_fill_one_cache_at_two_paces__both_have_it_and_neither_complains(
+    tmp_path: Path, joiner: Joiner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slower one found its NAME.part gone, and ended or waited half a minute, although the model was whole."""
+    monkeypatch.setattr(model_fetcher, "RETRY_S", 1_000.0)
+    slower = Joiner(Givers(all_pieces(), {"carol": honest(0.05)}))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(slower.fetch, tmp_path / "model")
+        await until((tmp_path / "model" / NEW_PART).exists)
+        await joiner.fetch(tmp_path / "model")
+    assert contents(tmp_path / "model") == FILES
+    assert not joiner.events("model_not_stored") and not slower.events("model_not_stored")
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_finish__another_node_has_given_the_file_its_name__goes_on_only_where_it_is_whole(
+    tmp_path: Path, is_whole: bool
+) -> None:
+    spec = made_up_model().weights[0]
+    hashes = b"".join(hashlib.sha256(piece).digest() for piece in pieces_of(FILES[WEIGHTS]))
+    part = PartialFile(tmp_path, spec, hashes)
+    assert part.missing()
+    (tmp_path / NEW_PART).unlink()
+    (tmp_path / WEIGHTS).write_bytes(FILES[WEIGHTS] if is_whole else bytes(len(FILES[WEIGHTS])))
+    part.write(0, pieces_of(FILES[WEIGHTS])[0])
+    with nullcontext() if is_whole else pytest.raises(FileNotFoundError):
+        part.finish()
+    assert part.missing() == ([] if is_whole else list(range(len(pieces_of(FILES[WEIGHTS])))))
+
+
+def test_link_weights__another_node_has_linked_them__leaves_its_links_and_mends_wrong_ones(tmp_path: Path) -> None:
+    source, own = write_model(tmp_path / "source"), tmp_path / "own"
+    own.mkdir()
+    link_weights(source, own)
+    before = (own / WEIGHTS).lstat().st_ctime_ns
+    link_weights(source, own)
+    assert (own / WEIGHTS).lstat().st_ctime_ns == before
+    (own / WEIGHTS).unlink()
+    (own / WEIGHTS).symlink_to(tmp_path / "elsewhere")
+    link_weights(source, own)
+    assert (own / WEIGHTS).read_bytes() == FILES[WEIGHTS]
+    assert {path.name for path in own.iterdir()} == {WEIGHTS}
 
 
 async def test_fetch__folder_cannot_be_made__is_said_once_and_tried_again(tmp_path: Path, joiner: Joiner) -> None:

@@ -8,15 +8,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from sfnode.children.program import Program, end
 from sfnode.storage import STATUS_FILE
 from tests.support.small_disk import mounted_disk
 
 _LIMIT_S: Final = 240.0  # then it is given up
 _POLL_S: Final = 0.05
+_LEAVE_S: Final = 10.0
 _STEPS: Final = 100_000  # more than the run makes meanwhile
 
 
@@ -48,9 +50,10 @@ class Person:
         """A command that runs on, with its output in NAME.log and its state in NAME; `sfnode start` remembers."""
         log = (self.folder / f"{name}.log").open("wb")
         alone = () if words[0] == "start" else ("--no-mdns",)
-        command = self._command((*words, "--data-dir", name, *alone))
+        arguments = tuple(map(str, (*words, "--data-dir", name, *alone)))
+        command = Program(module="sfnode", arguments=arguments, leave_s=_LEAVE_S).command  # it ends with the tests
         process = subprocess.Popen(
-            command, env=self._environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            command, env=self._environment, cwd=self.folder, stdin=subprocess.PIPE, stdout=log, stderr=log
         )
         self._nodes.callback(_end, process)
         self._nodes.callback(log.close)
@@ -93,11 +96,9 @@ class Person:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
-    try:
+    with suppress(subprocess.TimeoutExpired):
         process.wait(15.0)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    end(process)
 
 
 def owners_run(person: Person, name: str, *words: object) -> None:

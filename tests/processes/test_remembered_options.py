@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -24,9 +23,9 @@ class StartProcess(JoinProcess):
     """The same node, started from its node.toml alone."""
 
     @property
-    def command(self) -> list[str]:
+    def words(self) -> list[str]:
         """``sfnode start``."""
-        return [sys.executable, "-m", "sfnode", "start", "--data-dir", str(self.directory), "--json"]
+        return ["start", "--data-dir", str(self.directory), "--json"]
 
 
 def test_join__again_with_the_directory_alone__listens_where_it_did(run_file: Path, joins: Joins) -> None:

@@ -58,6 +58,17 @@ CATCH_ALL = {
     ("tests.fuzz.test_corpus", "_escapes"): "whatever escapes a decoder is a finding, and belongs to its input",
 }
 
+# What starts a process. In one room alone: there a child loses the current folder from its path, and ends with us.
+ROOM_OF_CHILDREN = "sfnode.children"
+STARTS_PROCESSES = frozenset(
+    "subprocess.Popen subprocess.run subprocess.call subprocess.check_call subprocess.check_output "
+    "subprocess.getoutput subprocess.getstatusoutput os.system os.popen os.fork os.forkpty os.posix_spawn "
+    "os.posix_spawnp os.execl os.execle os.execlp os.execlpe os.execv os.execve os.execvp os.execvpe os.spawnl "
+    "os.spawnle os.spawnlp os.spawnlpe os.spawnv os.spawnve os.spawnvp os.spawnvpe os.startfile pty.fork pty.spawn "
+    "trio.run_process trio.lowlevel.open_process anyio.run_process anyio.open_process asyncio.create_subprocess_exec "
+    "asyncio.create_subprocess_shell concurrent.futures.ProcessPoolExecutor".split()
+)
+
 VAGUE_NAMES = frozenset("utils util helpers helper manager misc common".split())
 DISTRIBUTIONS = {"nacl": "pynacl", "yaml": "pyyaml"}  # import name -> name on the package index, where they differ
 
@@ -244,6 +255,21 @@ def _swallows_everything(handler: ast.ExceptHandler) -> bool:
     return is_wide and not (isinstance(last, ast.Raise) and last.exc is None)
 
 
+def children_room(module: Module) -> Iterator[str]:
+    """sfnode starts processes in one room alone, and by no other door."""
+    if not module.is_in(*OURS) or module.is_in(ROOM_OF_CHILDREN):
+        return
+    called = {id(node.func) for node in ast.walk(module.tree) if isinstance(node, ast.Call)}
+    subscripts = [node for node in ast.walk(module.tree) if isinstance(node, ast.Subscript)]
+    types = {id(node.value) for node in subscripts if id(node) not in called}  # `Popen[bytes]`
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Attribute) and dotted(node) in STARTS_PROCESSES and id(node) not in types:
+            yield module.at(node, f"uses {dotted(node)}: only {ROOM_OF_CHILDREN} starts processes")
+        for name in imported_names(node):
+            if name in STARTS_PROCESSES or name.partition(".")[0] == "multiprocessing":
+                yield module.at(node, f"imports {name}: only {ROOM_OF_CHILDREN} starts processes")
+
+
 def plain_names(module: Module) -> Iterator[str]:
     """No utils, helpers or manager: such names say nothing."""
     if VAGUE_NAMES & set(module.name.rpartition(".")[2].lower().split("_")):
@@ -304,6 +330,7 @@ RULES: tuple[Rule, ...] = (
     typed_options,
     nesting,
     catch_all,
+    children_room,
     plain_names,
     header,
     names_of_tests,

@@ -20,6 +20,7 @@ import torch
 from safetensors.torch import save_file
 
 from protocol.errors import OperatorError
+from sfnode.children.program import Program
 from sfnode.model_files.folder import INDEX_FILE, PICKLE_FILE, SINGLE_FILE
 from sfnode.model_files.resolve import resolve_model
 from sfnode.model_files.watched import StoodStill, run_watched
@@ -29,6 +30,7 @@ from sfnode.training.conversion.gguf_header import check_header
 from sfnode.training.model.content import content_of
 from sfnode.training.model.loading import load_causal_lm
 from tests.support.conversions import without_limits
+from tests.support.made_up_programs import made_up
 from tests.support.stored_models import demo_tensors, gguf_model, pickled_folder, raw_gguf
 
 CPU = torch.device("cpu")
@@ -352,14 +354,14 @@ def test_process__takes_more_than_it_may__is_told_so_by_the_system(tmp_path: Pat
 @pytest.mark.process
 def test_process__stands_still__is_ended(tmp_path: Path) -> None:
     with pytest.raises(StoodStill):
-        run_watched([sys.executable, "-c", "while True: pass"], tmp_path, lambda _bytes: None, stall_s=0.1)
+        run_watched(made_up(tmp_path, "while True: pass"), tmp_path, lambda _bytes: None, stall_s=0.1)
 
 
 @pytest.mark.process
 def test_process__its_starter_is_gone__ends_by_itself(tmp_path: Path) -> None:
-    """Its standard input closes, whatever became of the starter."""
-    command = [sys.executable, "-m", "sfnode.training.conversion", "gguf", str(tmp_path), str(tmp_path)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    """Its standard input closes, however the starter has ended."""
+    program = Program(module="sfnode.training.conversion", arguments=("gguf", str(tmp_path), str(tmp_path)))
+    process = program.start(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     assert process.stdin is not None
     process.stdin.close()
     assert process.wait(60) != 0

@@ -67,7 +67,7 @@ def assert_teaches(outcome: Outcome, *parts: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _shared_worker(*, threads: int | None = None) -> AsyncIterator[Path]:
+async def _shared_worker(*, threads: int | None = None, patience: int = 1) -> AsyncIterator[Path]:
     """In place of `supervisor.worker_process`; it has one thread, whatever is asked for."""
     del threads
     yield _worker().path

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from protocol.errors import OperatorError
+from sfnode.children.program import Program
 from sfnode.model_files import conversion
 from sfnode.model_files.conversion import WeightForm
 from sfnode.training.conversion import from_gguf, from_pickles
@@ -18,8 +19,8 @@ def convert_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """From now on; returns the list of what is converted, which grows."""
     converted: list[str] = []
 
-    def run(command: Sequence[str], _folder: Path, _tell: Callable[[int], None], _stall_s: float) -> tuple[int, str]:
-        form, source, out = command[-3:]
+    def run(program: Program, _folder: Path, _tell: Callable[[int], None], _stall_s: float) -> tuple[int, str]:
+        form, source, out = program.arguments
         converted.append(form)
         try:
             convert(WeightForm(form), Path(source), Path(out))

@@ -120,16 +120,16 @@ class JoinProcess(NodeProcess):
     """A node under test. Runs of tests are equal to the bit: without --no-mdns two at once would find each other."""
 
     @property
-    def command(self) -> list[str]:
+    def words(self) -> list[str]:
         """Without the local network."""
-        return [*super().command, "--no-mdns"]
+        return [*super().words, "--no-mdns"]
 
     def _launch(self, output: IO[bytes]) -> subprocess.Popen[bytes]:
         if self.prefix or self.module != "sfnode":
             return super()._launch(output)
         with open(os.devnull, "rb") as nothing:
             log = output.fileno()
-            return start(self.command[3:], stdin=nothing.fileno(), stdout=log, stderr=log)
+            return start(self.words, stdin=nothing.fileno(), stdout=log, stderr=log)
 
     def status(self) -> dict[str, Any]:
         """The last status file; empty before the first."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import functools
 import gc
 import json
@@ -18,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Final, NoReturn
@@ -27,6 +29,8 @@ from tests import REPOSITORY
 
 _MESSAGE_BYTES_MAX: Final = 1 << 18
 _NO_FORKS: Final = sys.platform != "linux"  # macOS: forks of a process with its system libraries loaded may crash
+_LEAVE_S: Final = 5.0
+_PR_SET_PDEATHSIG: Final = 1  # of Linux: prctl(2)
 _AT_START: Final = ("PYTHON", "OMP_NUM_THREADS")  # what these variables say, Python and libraries read at their start
 
 
@@ -131,6 +135,7 @@ def _serve(orders: socket.socket) -> None:
     """Fork for each order, and tell of each end, until the client is gone."""
     gc.collect()
     gc.freeze()
+    server = os.getpid()
     wakeup = socket.socketpair()
     for end in wakeup:
         end.setblocking(False)
@@ -146,6 +151,7 @@ def _serve(orders: socket.socket) -> None:
             continue
         message, descriptors, _, _ = socket.recv_fds(orders, _MESSAGE_BYTES_MAX, 4)
         if not message:
+            _end_all(running)
             return
         *standard, tell_end = descriptors
         pid = os.fork()
@@ -156,11 +162,38 @@ def _serve(orders: socket.socket) -> None:
                 each.close()
             for descriptor in (tell_end, *running.values()):
                 os.close(descriptor)
+            _end_with_server(server)
             _run(_Order(**json.loads(message)), standard)
         for descriptor in standard:
             os.close(descriptor)
         running[pid] = tell_end
         orders.send(b"%d" % pid)
+
+
+def _end_all(running: Mapping[int, int]) -> None:
+    """The tests are over, or were killed hard: what they have left running ends, too."""
+    for number, wait_s in ((signal.SIGTERM, _LEAVE_S), (signal.SIGKILL, None)):
+        for pid in running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        deadline = None if wait_s is None else time.monotonic() + wait_s
+        while deadline is not None and time.monotonic() < deadline and any(map(_is_running, running)):
+            time.sleep(0.05)
+
+
+def _is_running(pid: int) -> bool:
+    """Whether a child runs; reaps it, once it does not."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == 0
+    except ChildProcessError:
+        return False
+
+
+def _end_with_server(server: int) -> None:
+    """Be killed when the server is, however it ends. It has one thread, so that the signal comes for nothing else."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != server:  # it ended before that
+        os._exit(1)
 
 
 def _tell_ends(running: dict[int, int]) -> None:

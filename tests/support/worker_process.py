@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from types import TracebackType
 
+from sfnode.children.program import Program
+from sfnode.worker.supervisor import LEAVE_S
 from sfnode.worker_protocol.messages import Message, Request, decode_body, encode_frame, new_parser, next_body
-from tests import REPOSITORY
 
 
 class WorkerProcess:
@@ -19,10 +18,9 @@ class WorkerProcess:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "worker.sock"
         self._stderr = (folder / "worker.err").open("wb")
-        command = [sys.executable, "-m", "sfnode.training", "--socket", str(self.path), "--threads", "1"]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, cwd=REPOSITORY, env=os.environ
-        )
+        arguments = ("--socket", str(self.path), "--threads", "1")
+        program = Program(module="sfnode.training", arguments=arguments, leave_s=LEAVE_S)
+        self.process = program.start(stdout=subprocess.PIPE, stderr=self._stderr, is_own_session=False)
 
     def __enter__(self) -> WorkerProcess:
         assert self.process.stdout is not None

@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from protocol.errors import OperatorError
 from protocol.subspace.bases import Bases
 from sfnode.training.export.model_folder import export_adapter, export_model
-from sfnode.training.export.out_folder import fresh_folder
+from sfnode.training.export.out_folder import check_free, fresh_folder
 from sfnode.training.model.tensors import TensorGroup
 from tests.support.exports import CONFIGS, TrainedRun, save_base, trained_run
 
@@ -163,10 +163,12 @@ def test_export_model__out_is_what_is_read_or_above_it__is_refused_and_left_alon
     (node / "identity.key").write_text("precious")
     (tmp_path / "link").symlink_to(node)
     monkeypatch.chdir(node)
-    for out in (node, node.parent, tmp_path / "link", Path("."), Path(".."), run.base, Path("/")):
-        for export in (export_model, export_adapter):
-            with pytest.raises(OperatorError, match=r"which is being read|cannot be replaced"):
-                export(Bases(run.manifest), run.coefficients, run.base, out, force=True, read=(node,))
+    for out in (node, node.parent, tmp_path / "link", Path("."), Path(".."), Path("/")):
+        with pytest.raises(OperatorError, match=r"which is being read|cannot be replaced"):
+            check_free(out, True, (node,))
+    for export in (export_model, export_adapter):
+        with pytest.raises(OperatorError, match="which is being read"):
+            export(Bases(run.manifest), run.coefficients, run.base, run.base, force=True)
     assert (node / "identity.key").read_text() == "precious"
 
 

@@ -20,6 +20,7 @@ from typing import Final
 
 import psutil
 
+from sfnode.children.program import Program, end
 from sfnode.web.viewers import VIEWERS_MAX
 from tests.support.daemons import JoinProcess, demo_run, free_ports, write_run
 from tests.support.running_nodes import address_in, wait_until
@@ -43,10 +44,9 @@ def relay_at_work(folder: Path, web_port: int) -> Iterator[psutil.Process]:
         running.callback(node.kill)
         wait_until(lambda: bool(node.status()), "a status file", _START_S)
         target = address_in(node.directory, node_port)
-        given = ["--run", str(run), "--target", target, "--rate", str(_RATE_PER_S), "--seconds", "1e9"]
-        source = subprocess.Popen([sys.executable, "-m", "tests.netlab.probe", *given], stdout=subprocess.DEVNULL)
-        running.callback(source.wait)
-        running.callback(source.kill)
+        given = ("--run", str(run), "--target", target, "--rate", str(_RATE_PER_S), "--seconds", "1e9")
+        source = Program(module="tests.netlab.probe", arguments=given).start(stdout=subprocess.DEVNULL)
+        running.callback(end, source)
         wait_until(lambda: node.status().get("updates", 0) > 0, "the first updates", _START_S)
         assert node.process is not None
         yield psutil.Process(node.process.pid)

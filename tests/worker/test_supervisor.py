@@ -6,22 +6,26 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 import trio
+import trio.testing
 
 from protocol.errors import OperatorError, WorkerError
 from sfnode.worker import supervisor
-from sfnode.worker.supervisor import default_threads, worker_process
+from sfnode.worker.client import WorkerSession
+from sfnode.worker.supervisor import NotUpError, default_threads, supervise, worker_process
+from sfnode.worker.training_config import TrainingConfig
 
 AUTOGROUP = Path("/proc/self/autogroup")
 
 
 @pytest.fixture
 def fake_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A shell script that is started in place of Python; $4 is the path of the socket."""
+    """A shell script that is started in place of Python; $7 is the path of the socket."""
     script = tmp_path / "python"
     monkeypatch.setattr(sys, "executable", str(script))
     return script
@@ -56,16 +60,71 @@ async def test_worker_process__program_that_is_not_there__says_so(fake_python: P
 
 async def test_worker_process__never_listens__is_given_up(fake_python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_script(fake_python, "exec sleep 60")
-    monkeypatch.setattr(supervisor, "START_S", 0.2)
-    with pytest.raises(WorkerError, match="did not start within 0 s"):
+    monkeypatch.setattr(supervisor, "STILL_S", 0.2)
+    with pytest.raises(NotUpError, match=r"did not start: it had computed for 0\.0 s, and did nothing for 0 s"):
         async with worker_process():
             raise AssertionError("never up")
+
+
+@pytest.mark.process
+async def test_worker_process__computes_longer_than_it_may_stand_still__is_waited_for(
+    fake_python: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Importing torch takes minutes where other programs have the cores; it was killed after two, each time anew."""
+    counting = "i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done"
+    write_script(fake_python, f"{counting}\ntouch $7\nexec sleep 60")
+    monkeypatch.setattr(supervisor, "STILL_S", 1.0)
+    started_s = time.monotonic()
+    async with worker_process() as socket:
+        assert socket.exists()
+    assert time.monotonic() - started_s > supervisor.STILL_S
+
+
+@pytest.mark.process
+async def test_worker_process__computes_for_ever__is_given_up(
+    fake_python: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_script(fake_python, "while :; do :; done")
+    monkeypatch.setattr(supervisor, "COMPUTING_S", 0.3)
+    with pytest.raises(NotUpError, match=r"had computed for 0\.\d s"):
+        async with worker_process():
+            raise AssertionError("never up")
+
+
+@pytest.mark.process
+async def test_supervise__worker_that_needs_longer_each_time__is_given_twice_as_long_and_it_is_said(
+    fake_python: Path, monkeypatch: pytest.MonkeyPatch, fast_clock: trio.testing.MockClock
+) -> None:
+    write_script(fake_python, "sleep 0.9\ntouch $7\nexec sleep 60")
+    monkeypatch.setattr(supervisor, "STILL_S", 0.3)
+    told: list[WorkerError] = []
+    with trio.CancelScope() as scope:
+
+        async def hear(error: WorkerError, _pause_s: float) -> None:
+            told.append(error)
+            if not isinstance(error, NotUpError) or len(told) == 8:
+                scope.cancel()  # it came up; nobody answers on what it has made
+
+        await supervise(TrainingConfig(model=None, data=None), no_session, hear)
+    *too_slow, up = told
+    assert "no training worker answers" in str(up)
+    assert len(too_slow) >= 2 and "The next one is given 1 s" in str(too_slow[0]), too_slow
+
+
+async def no_session(_session: WorkerSession) -> None:
+    raise AssertionError("nobody listens")
+
+
+@pytest.fixture
+def fast_clock() -> trio.testing.MockClock:
+    """Pauses between two starts pass fifty times as fast; processes take the time that they take."""
+    return trio.testing.MockClock(rate=50.0)
 
 
 async def test_worker_process__ignores_all_hints__is_killed_and_its_folder_removed(
     fake_python: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_script(fake_python, "trap '' TERM\ntouch $4\nwhile :; do sleep 0.1; done")
+    write_script(fake_python, "trap '' TERM\ntouch $7\nwhile :; do sleep 0.1; done")
     monkeypatch.setattr(supervisor, "STOP_S", 0.2)
     with trio.fail_after(5):
         async with worker_process() as socket:
@@ -74,7 +133,7 @@ async def test_worker_process__ignores_all_hints__is_killed_and_its_folder_remov
 
 
 async def test_worker_process__killed_while_in_use__says_how_it_ended(fake_python: Path) -> None:
-    write_script(fake_python, "echo $$ > $4.new\nmv $4.new $4\nexec sleep 60")
+    write_script(fake_python, "echo $$ > $7.new\nmv $7.new $7\nexec sleep 60")
     with pytest.raises(WorkerError, match=r"the answer never came \(killed by SIGKILL"):
         await kill_while_in_use()
 

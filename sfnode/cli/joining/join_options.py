@@ -248,7 +248,9 @@ join_options = group(
     _source_options,
     click.option(
         "--invite",
-        help="Use this invitation to the run, where the string to join has none in it.",
+        metavar="[@FILE|-|TEXT]",
+        help="Use the invitation to the run in this file, or - for one from standard input, where the string to join "
+        "has none in it. Given as it is, others on this machine may read it in the process list.",
     ),
     click.option(
         "--key",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from sfnode.network import Network
 from sfnode.reporter import Reporter
 from sfnode.run import address_for_others, string_for_others
 from sfnode.status import Status, describe_admission, progress_line
-from sfnode.storage import write_json
+from sfnode.storage import free_disk_bytes, write_json
 from sfnode.worker import TrainingStatistics
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ class StatusWriter:
             excluded_from=ledger.roster.excluded_from(node.author),
             authors_excluded=len(ledger.roster.excluded()),
             memory=totals.memory,
-            disk_free_bytes=_free_bytes(self._path.parent),
+            disk_free_bytes=free_disk_bytes(self._path.parent),
             slips=life.slips.state,
             time=time.time(),
             join_string=string_for_others(node.manifest, network.addresses, self._data_bytes),
@@ -116,13 +115,6 @@ class StatusWriter:
         """Whether two others have claimed it, so that this node's claim was not even kept; or one has, beside it."""
         is_void = self._claim is not None and len(roster.held(self._claim.key)) > 1
         return is_void or roster.has_void_claim(author)
-
-
-def _free_bytes(folder: Path) -> int | None:
-    try:
-        return shutil.disk_usage(folder).free
-    except OSError:
-        return None
 
 
 def _trouble(node: Node, training: TrainingStatistics | None) -> str:

@@ -7,7 +7,6 @@ held before it: weights, activations, gradients, moments, and the libraries' scr
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -18,6 +17,7 @@ import torch
 
 from protocol.errors import OperatorError
 from protocol.subspace import Bases
+from sfnode.children.program import Program
 from sfnode.training.allocator import keep_freed_memory
 from sfnode.training.bench import references
 from sfnode.training.bench.subjects import bench_manifest, published, random_data, random_model, some_coefficients
@@ -62,8 +62,7 @@ def peaks(
 
 
 def _peak_of(alternative: Alternative, settings: Sequence[str]) -> int:
-    command = [sys.executable, "-m", __name__, alternative.value, *settings]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS_MAX, check=False)
+    done = Program(module=__name__, arguments=(alternative.value, *settings)).run(_SECONDS_MAX)
     if done.returncode != 0:
         last = (done.stderr.strip() or "no message").splitlines()[-1]
         raise OperatorError(f"peak memory of {alternative.value}: the process ended with {done.returncode}: {last}")

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ import torch
 
 from protocol.errors import OperatorError
 from protocol.subspace import Bases
+from sfnode.children.program import Program
 from sfnode.training.allocator import giving_back_freed_memory
 from sfnode.training.bench.subjects import (
     BenchBasis,
@@ -71,8 +71,8 @@ def worker_peaks(
     """Loads the model in ``folder``, of ``shape``, in a new process, and trains with ``size`` = (rows, tokens)."""
     if resident_bytes() is None:
         raise OperatorError("this system does not say what memory a process takes: run it on Linux")
-    command = [sys.executable, "-m", __name__, str(folder), shape, *map(str, size), dtype, basis.value]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS_MAX, check=False)
+    arguments = (str(folder), shape, *map(str, size), dtype, basis.value)
+    done = Program(module=__name__, arguments=arguments).run(_SECONDS_MAX)
     if done.returncode != 0:
         last = (done.stderr.strip() or "no message").splitlines()[-1]
         raise OperatorError(f"the process that was to be measured ended with {done.returncode}: {last}")

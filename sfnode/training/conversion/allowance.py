@@ -19,8 +19,8 @@ def allow(*, memory: int, file: int) -> None:
     with suppress(ValueError, OSError):  # a lower limit is set already
         resource.setrlimit(resource.RLIMIT_FSIZE, (file, file))
     if sys.platform == "linux":  # macOS takes the limit and does not keep to it
-        limit = _address_space() + memory + _SLACK_BYTES
         with suppress(ValueError, OSError):
+            limit = _address_space() + memory + _SLACK_BYTES
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 

@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 from transformers.utils import logging as transformers_logging
 
-from protocol.errors import OperatorError
+from protocol.errors import OperatorError, first_line
 from sfnode.model_files import CONFIG_FILE, read_config, tokenizer_files
 from sfnode.training.conversion.allowance import allow
 from sfnode.training.conversion.gguf_header import check_header
@@ -39,7 +39,7 @@ def convert_gguf(source: Path, out: Path) -> None:
     try:
         _convert(source, out)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, NotImplementedError, RuntimeError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+        reason = first_line(error)
         raise OperatorError(f"{source} cannot be read as a model: {reason}") from error
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.torch_version import TorchVersion
 
-from protocol.errors import OperatorError
+from protocol.errors import OperatorError, first_line
 from sfnode.model_files import PICKLE_INDEX_FILE, pickle_files
 from sfnode.training.conversion.allowance import allow
 from sfnode.training.conversion.weight_writer import write_weights
@@ -50,7 +50,7 @@ def convert_pickles(source: Path, out: Path) -> None:
     try:
         write_weights(out, tensors)
     except RuntimeError as error:
-        raise OperatorError(f"{source} cannot be converted: {_first_line(error)}") from error
+        raise OperatorError(f"{source} cannot be converted: {first_line(error)}") from error
 
 
 def _check_archive(file: Path) -> None:
@@ -79,7 +79,7 @@ def _tensors_in(file: Path) -> dict[str, Tensor]:
         what = f"asks for {asked[1]}" if asked else "is not one of tensors alone"
         raise OperatorError(f"{file}: its pickle {what}, and code that comes with a model is not run") from None
     except (RuntimeError, ValueError, TypeError, KeyError, IndexError, AttributeError, EOFError) as error:
-        raise OperatorError(f"{file} cannot be read: {_first_line(error)}") from error
+        raise OperatorError(f"{file} cannot be read: {first_line(error)}") from error
     if not isinstance(found, dict):
         raise OperatorError(f"{file} holds a {type(found).__name__}, not tensors by name")
     return {name: value for name, value in _checked(file, found).items() if value.dtype in _FLOATS}
@@ -107,7 +107,3 @@ def _dense(file: Path, name: str, value: Any) -> Tensor:
     if tensor.nbytes > tensor.untyped_storage().nbytes():
         raise OperatorError(f"{file}: the tensor {name!r} promises more values than the file holds")
     return tensor
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import threading
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -41,16 +39,8 @@ def main() -> None:
     parser.add_argument("source", type=Path)
     parser.add_argument("out", type=Path)
     options = parser.parse_args()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         convert(options.form, options.source, options.out)
     except OperatorError as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(REFUSED) from None
-
-
-def _end_with_parent() -> None:
-    """Wait until standard input closes: then nobody wants the result."""
-    while os.read(sys.stdin.fileno(), 1):  # not sys.stdin, whose lock the interpreter wants when it ends
-        pass
-    os._exit(1)

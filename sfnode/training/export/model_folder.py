@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -46,7 +46,6 @@ def export_model(
     out_folder: Path,
     dtype: torch.dtype = torch.float32,
     force: bool = False,
-    read: Sequence[Path] = (),
 ) -> None:
     """Write a folder that `AutoModelForCausalLM.from_pretrained` loads: config, safetensors, tokenizer.
 
@@ -55,14 +54,13 @@ def export_model(
 
     Raises:
         OperatorError: the base model is not the run's, or larger than main memory; `out_folder` is not empty (and no
-            `force`), holds what no export has made or one of the folders `read`, or cannot be written; it is then left
-            as it was.
+            `force`), holds the base model or what no export has made, or cannot be written; it is then left as it was.
     """
     manifest = bases.manifest
     check_whole_fits(base_folder)
     check_model(base_folder, manifest.model)
     origin = _origin(manifest, coefficients)
-    with fresh_folder(out_folder, origin, force=force, read=(base_folder, *read)) as part:
+    with fresh_folder(out_folder, origin, force=force, read=(base_folder,)) as part:
         model = load_causal_lm(base_folder, torch.device("cpu"), torch.float32)
         _check_tensors(manifest, places(model))
         _fold(model, bases, coefficients)
@@ -73,12 +71,7 @@ def export_model(
 
 
 def export_adapter(
-    bases: Bases,
-    coefficients: Coefficients,
-    base_folder: Path,
-    out_folder: Path,
-    force: bool = False,
-    read: Sequence[Path] = (),
+    bases: Bases, coefficients: Coefficients, base_folder: Path, out_folder: Path, force: bool = False
 ) -> None:
     """Write a LoRA adapter that `PeftModel.from_pretrained` loads on the base model: exactly the run's update.
 
@@ -92,7 +85,7 @@ def export_adapter(
     check_model(base_folder, manifest.model)
     layers = _linear_layers(manifest, base_folder)
     origin = _origin(manifest, coefficients)
-    with fresh_folder(out_folder, origin, force=force, read=(base_folder, *read)) as part:
+    with fresh_folder(out_folder, origin, force=force, read=(base_folder,)) as part:
         factors: dict[str, Tensor] = {}
         updates = low_rank_updates(bases, coefficients)
         for layer, update in zip(layers, updates, strict=True):

@@ -31,7 +31,7 @@ def fresh_folder(out: Path, origin: Mapping[str, object], *, force: bool, read: 
     out = out.resolve()  # "." has no name to derive the temporary one from, and a link's target is what is replaced
     part = out.with_name(f".{out.name}.part-{os.getpid()}") if out.name else out
     try:
-        _check_free(out, force, read)
+        check_free(out, force, read)
         out.parent.mkdir(parents=True, exist_ok=True)
         part.mkdir()
         yield part
@@ -47,7 +47,9 @@ def fresh_folder(out: Path, origin: Mapping[str, object], *, force: bool, read: 
             shutil.rmtree(part, ignore_errors=True)
 
 
-def _check_free(out: Path, force: bool, read: Sequence[Path]) -> None:
+def check_free(out: Path, force: bool, read: Sequence[Path]) -> None:
+    """Refuse a folder that an export may not become: see `fresh_folder`. OperatorError."""
+    out = out.resolve()
     if not out.name:
         raise OperatorError(f"{out} cannot be replaced: give the name of a new folder")
     if out.exists() and not out.is_dir():

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from protocol.errors import OperatorError
+from protocol.errors import OperatorError, first_line
 from sfnode.model_files import CONFIG_FILE, INDEX_FILE, read_config, tokenizer_files, weight_files
 from sfnode.training.model.as_read import AsRead
 from sfnode.training.model.model_view import only_these
@@ -129,7 +129,7 @@ def _named_errors(view: Path, folder: Path, as_read: AsRead | None = None) -> It
         cause = (as_read and as_read.fault) or error
         if isinstance(cause, torch.OutOfMemoryError | OperatorError):
             raise cause from None
-        reason = _first_line(cause).replace(str(view), str(folder))
+        reason = first_line(cause).replace(str(view), str(folder))
         raise OperatorError(f"{folder} cannot be loaded as a causal language model: {reason}") from cause
 
 
@@ -203,11 +203,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
                 view, trust_remote_code=False, local_files_only=True
             )
         except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
-            reason = _first_line(error).replace(str(view), str(folder))
+            reason = first_line(error).replace(str(view), str(folder))
             raise OperatorError(f"{folder}: the tokenizer cannot be loaded: {reason}") from error
     result.name_or_path = str(folder)
     return result
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

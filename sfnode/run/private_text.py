@@ -1,0 +1,56 @@
+"""A text that other users of the machine must not read, such as an invitation: from a file, standard input or a prompt.
+
+What stands on a command line stands in the process list, for everybody.
+"""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import OperatorError
+from sfnode.storage import describe_os_error
+
+_FILE: Final = "@"
+_INPUT: Final = "-"
+_BYTES_MAX: Final = 1 << 16  # a string to join takes less than two thousand
+
+
+def private_words(given: str, what: str) -> list[str]:
+    """Return the words of a text that is ``given`` as @FILE, as - for standard input or a prompt, or as it is.
+
+    ``what`` it is, for people: "the invitation". OperatorError: there is none, or it cannot be read.
+    """
+    if given == _INPUT:
+        data, source = _from_input(what), "standard input"
+    elif given.startswith(_FILE):
+        path = Path(given.removeprefix(_FILE)).expanduser()
+        data, source = _from_file(path, what), str(path)
+    else:
+        return [given]
+    try:
+        words = data.decode("utf-8-sig").split()
+    except UnicodeDecodeError:
+        raise OperatorError(f"{what} in {source} is no text. Save what you were sent as plain text") from None
+    if not words:
+        raise OperatorError(f"{source} is empty: {what} was to be there, on one line or several, once")
+    if len(data) > _BYTES_MAX:
+        raise OperatorError(f"{source} is too long to be {what}: save it alone")
+    return words
+
+
+def _from_file(path: Path, what: str) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_BYTES_MAX + 1)
+    except OSError as error:
+        raise OperatorError(f"cannot read {what} from {path}: {describe_os_error(error)}") from None
+
+
+def _from_input(what: str) -> bytes:
+    """All of standard input; what is typed or pasted at a terminal is not shown, and ends with the line."""
+    if sys.stdin.isatty():
+        return getpass.getpass(f"Paste {what}, then press Enter (it is not shown): ").encode("utf-8", "surrogateescape")
+    return sys.stdin.buffer.read(_BYTES_MAX + 1)
