@@ -1,76 +1,47 @@
-"""What one address, one network and one admitted key can cost a node at most, while each does all at once that it may.
+"""What one address, one network and one admitted key can cost a node at most, each doing all at once that it may.
 
-The bounds are those of sfnode/network/bounds.py and protocol/limits.py, multiplied with what a turn of each costs:
-whoever changes one of them sees here what it makes of the whole.
+The bounds are those of sfnode/network/bounds.py and protocol/limits.py, each times what one turn of it costs: to change
+one of them is to change what a peer may cost in all, and shows here.
 
-* Processor: handshakes and the frames of strangers by their rates, and of each neighbour the records that nobody asked
-  for, the answers and the frames. A node is one process, and never takes more than a core for this.
-* Memory: each connection has buffers in both directions, and objects beside them.
-* Disk: the address book, which is full at some time, and of a key two updates for each slot that it may sign.
-* Files: a socket for each connection that is allowed, and for each dial. A connection that is refused exists for
-  moments, and counts with those that wait for their turn.
-* Dial slots: some dials at once, and no silent address keeps one longer than a dial may take.
+* Processor: handshakes by their rate. Of each neighbour, records that nobody asked for, by their rate; answers, by
+  their measured time; frames, by their rate. All neighbours together get no more time for answers than all may have.
+* Memory: what a connection may leave unread and unsent, and the objects of a connection; requests of observers.
+* Disk: what the address book can grow by, and of a key two updates for each slot that it may sign.
+* Files: a socket for each neighbour, observer and stranger that may be there, and for each dial.
+* Dial slots: as many as there are, because invented peers look like others that were never met. An address keeps one
+  for no longer than a dial may take, and peers that were met, and bootstraps, are dialled first.
 
-A network counts as one: here as across the internet, by --limit-private. So an address can cost what its network can.
+A network counts as one, here by --limit-private as across the internet without it. So one address may cost as much as
+its network, and no more.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import random
-import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, fields
-from functools import partial
-from itertools import cycle
-from pathlib import Path
+import subprocess
+import sys
+from dataclasses import dataclass, fields
 from typing import Final
 
+import click
 import trio
+import trio.lowlevel
 
-from benchmarks.sample_runs import Shape, scalars_of, sealed_records, seed_of_author, signer
 from protocol import limits
-from protocol.crypto.keys import Signer
-from protocol.framing import frame
-from protocol.ledger.envelope import EnvelopeCodec
-from protocol.run.manifest import Manifest
-from protocol.state.snapshot import AttestationCodec
-from protocol.wire import (
-    Attestations,
-    ManifestRequest,
-    Message,
-    PeerAddress,
-    Peers,
-    PeersRequest,
-    Ping,
-    Pong,
-    PullRequest,
-    Records,
-    WantedSlots,
-    encode,
-)
 from sfnode.network import bounds
-from sfnode.network.network_config import Timings
-from sfnode.network.policy.addresses import peer_of_author
-from sfnode.network.sessions.channel import Channel, Traffic
-from sfnode.network.sessions.handshake import OBSERVER_RUN_ID, exchange_hello, own_hello
-from sfnode.network.transport.host import Host
-from sfnode.network.transport.link import Link
-from tests.attacks.cheap_frames import CUT
-from tests.attacks.doors import Spent, link_from
-from tests.attacks.relay import Relay
+from sfnode.network.policy.inbound import INBOUND_MAX
+from sfnode.network.policy.ip_groups import INBOUND_GROUP_PART
+from tests.attacks.doors import NEVER_S, in_words, manifest_s
+from tests.attacks.greedy_peers import HELD
+from tests.attacks.outcome import Outcome
+from tests.attacks.relay import RUN_FILE, Relay, running_relay
 from tests.attacks.visitor import memory_mb
 
-_HELD: Final = Shape(authors=64, steps=256)  # half of it is on the disk only
-_LASTS_S: Final = {False: 40.0, True: 6.0}
+_LASTS_S: Final = {False: 40.0, True: 5.0}
 _JOINED_S_MAX: Final = 3.0
-_NETWORK: Final = "127.9.0"
-_IDLERS: Final = 40
-_NEIGHBOURS: Final = 12  # of whom a part gets a place
-_OBSERVERS: Final = 4
-_AGAIN_S: Final = 0.2
 _LOOK_S: Final = 0.1
+_WATCHED: Final = 0.8  # of the attack; in the rest a joiner joins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,170 +66,144 @@ class Cost:
         return all(getattr(self, each.name) <= getattr(bound, each.name) for each in fields(Cost))
 
 
-# --- the attackers
-
-_Act = Callable[[Host, str], Awaitable[None]]
-
-
-@dataclass(slots=True)
-class _Attackers:
-    """Where the attackers come from, where they want the victim to dial, and what they have spent."""
-
-    victim: Relay
-    hosts: Sequence[str]
-    dialled: _SilentListeners
-    spent: Spent = field(default_factory=Spent)
-
-    def start_all(self, nursery: trio.Nursery) -> None:
-        """As many as make sense of each kind, from all addresses in turn."""
-        hosts, dear = cycle(self.hosts), _dear_messages(self.victim.manifest, key=None)
-        kinds = [self._idle] * _IDLERS + [self._observe] * _OBSERVERS + [partial(self._cost, dear)] * _NEIGHBOURS
-        for act in kinds:
-            nursery.start_soon(self._again, act, secrets.token_bytes(32), next(hosts))
-
-    def start_key(self, nursery: trio.Nursery) -> None:
-        """One author of the run: one session, since a second one of the same key ends the first."""
-        dear = _dear_messages(self.victim.manifest, key=signer(0))
-        nursery.start_soon(self._again, partial(self._cost, dear), seed_of_author(0), self.hosts[0])
-
-    async def _again(self, act: _Act, identity: bytes, local_host: str) -> None:
-        """Do it, and again whenever the victim ends it."""
-        attacker = Host(identity_seed=identity, on_inbound=Link.aclose)
-        async with attacker.running(()):
-            while True:
-                with suppress(*CUT):
-                    await act(attacker, local_host)
-                await trio.sleep(_AGAIN_S)
-
-    async def _idle(self, _attacker: Host, local_host: str) -> None:
-        async with await trio.open_tcp_stream(self.victim.host, self.victim.port, local_address=local_host) as stream:
-            self.spent.connections += 1
-            while await stream.receive_some(1_024):
-                pass
-
-    async def _observe(self, attacker: Host, local_host: str) -> None:
-        async with self._session(attacker, local_host, OBSERVER_RUN_ID) as channel:
-            while True:
-                await channel.send_now(ManifestRequest(offset=0))
-                await channel.receive_untrusted()
-
-    async def _cost(self, dear: bytes, attacker: Host, local_host: str) -> None:
-        """Be a neighbour that sends this without end, and invents peers when it is asked for some."""
-        async with self._session(attacker, local_host, self.victim.manifest.run_id) as channel:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._answer, channel, nursery.cancel_scope)
-                with suppress(*CUT):
-                    while True:
-                        await channel.link.send_all(dear)
-                nursery.cancel_scope.cancel()
-
-    async def _answer(self, channel: Channel, session: trio.CancelScope) -> None:
-        with suppress(*CUT):
-            while (received := await channel.receive_untrusted()) is not None:
-                match received[0]:
-                    case Ping(nonce=nonce):
-                        await channel.send_now(Pong(nonce=nonce))
-                    case PeersRequest():
-                        await channel.send_now(self.dialled.invented())
-        session.cancel()
-
-    @asynccontextmanager
-    async def _session(self, attacker: Host, local_host: str, run_id: bytes) -> AsyncIterator[Channel]:
-        link = await link_from(attacker, local_host, self.victim.address, self.spent)
-        try:
-            channel = Channel(link, Timings(), Traffic())
-            hello = own_hello(run_id=run_id, agent="all", listen=self.dialled.addresses, head_step=0)
-            await exchange_hello(channel, hello)
-            yield channel
-        finally:
-            await link.aclose()
+# What one turn costs.
+_HANDSHAKE_S: Final = 0.020  # with all that may follow, as bounds.HANDSHAKES_PER_S says
+_CHECK_S: Final = 55e-6  # a signature; a copy of a record on the disk takes 50 us
+_FRAME_S: Final = 5e-6  # as bounds.FRAMES_PER_S says
+_REST_CPU: Final = 0.05  # upkeep, status, and the sampling error of short runs
+_CONNECTION_MB: Final = 40 / INBOUND_MAX  # of objects, as INBOUND_MAX says
+_REST_MB: Final = 16.0  # an allocator gives back little; a ledger's summaries of the records that come
+_ROW_BYTES: Final = limits.ADDRESSES_PER_PEER_MAX * limits.ADDRESS_LENGTH_MAX + 256  # of the address book
+_RECORD_BYTES: Final = 256  # 128 on the wire
+_REST_DISK_MB: Final = 1.0  # a journal
 
 
-class _SilentListeners:
-    """Addresses at which a dial is accepted and never answered."""
-
-    def __init__(self) -> None:
-        self.addresses: tuple[str, ...] = ()
-        self.total = self.now = self.most = 0
-        self.longest_s = 0.0
-
-    async def serve(self, task_status: trio.TaskStatus[None]) -> None:
-        listeners = [
-            each
-            for _ in range(limits.ADDRESSES_PER_PEER_MAX)
-            for each in await trio.open_tcp_listeners(0, host=f"{_NETWORK}.1")
-        ]
-        ports = [each.socket.getsockname()[1] for each in listeners]
-        self.addresses = tuple(f"/ip4/{_NETWORK}.1/tcp/{port}" for port in ports)
-        task_status.started()
-        await trio.serve_listeners(self._hear, listeners)
-
-    async def _hear(self, stream: trio.SocketStream) -> None:
-        start_s = trio.current_time()
-        self.total, self.now = self.total + 1, self.now + 1
-        self.most = max(self.most, self.now)
-        with suppress(OSError, trio.BrokenResourceError):
-            while await stream.receive_some(1_024):
-                pass
-        self.now -= 1
-        self.longest_s = max(self.longest_s, trio.current_time() - start_s)
-
-    def invented(self) -> Peers:
-        """As many peers as one message takes, all at these addresses."""
-        told = [
-            PeerAddress(peer=peer_of_author(Signer(secrets.token_bytes(32)).author), addresses=self.addresses)
-            for _ in range(limits.PEERS_PER_MESSAGE_MAX // 2)
-        ]
-        return Peers(peers=tuple(told))
-
-
-def _dear_messages(manifest: Manifest, key: Signer | None) -> bytes:
-    """Everything that takes time and is nobody's fault; of a key also both updates for each of its slots."""
-    chance, codec = random.Random(0), EnvelopeCodec(manifest)
-    old = list(sealed_records(manifest, Shape(authors=_HELD.authors, steps=16)))
-    steps = bytes([1, 0] * (_HELD.steps // 16)).ljust(limits.SPAN_STEPS // 8, b"\0")
-    authors = sorted(signer(number).author for number in range(_HELD.authors))
-    wanted = tuple(WantedSlots(span=0, author=author, steps=steps) for author in authors)
-    attest = AttestationCodec(manifest).attest
-    told = tuple(
-        attest(Signer(secrets.token_bytes(32)), limits.SPAN_STEPS, 1_000, bytes(32)).data
-        for _ in range(limits.ATTESTATIONS_PER_MESSAGE_MAX)
-    )
-    messages: list[Message] = [PullRequest(request=1, wanted=wanted), Attestations(attestations=told)]
-    if key is not None:
-        last = min(manifest.steps, _HELD.steps + limits.STEPS_AHEAD_MAX)
-        new = [codec.seal(key, step, scalars_of(manifest, chance)).record for step in range(last) for _ in range(2)]
-        old = new + old
-    size = limits.FRAME_BYTES_MAX // 256
-    messages += [Records(request=0, data=b"".join(old[at : at + size])) for at in range(0, len(old), size)]
-    return b"".join(frame(encode(message)) for message in messages)
-
-
-# --- the victim
-
-
-async def _measured(victim: Relay, listeners: _SilentListeners, seconds: float) -> Cost:
-    """What the victim spends from now on, beside what it spent before."""
-    files_before, disk_before, memory_before = _files(victim), _disk_mb(victim), memory_mb(victim.pid)
-    cpu_before_s, start_s, files = victim.cpu_s(), trio.current_time(), 0
-    listeners.most, listeners.longest_s = listeners.now, 0.0
-    while trio.current_time() < start_s + seconds:
-        await trio.sleep(_LOOK_S)
-        files = max(files, _files(victim))
-    cpu = (victim.cpu_s() - cpu_before_s) / (trio.current_time() - start_s)
+def _bound(*, sessions: int, strangers: int, observers: int, steps: int, lasts_s: float) -> Cost:
+    """Return what so many of each kind may cost, and a key that may sign in so many steps."""
+    neighbours = sessions * bounds.CONNECTIONS_PER_PEER_MAX
+    pushed_per_s = bounds.RECEIVE_BYTES_PER_S / bounds.PUSHED_RECORD_COST_BYTES
+    pushed_burst = bounds.RECEIVE_BURST_BYTES / bounds.PUSHED_RECORD_COST_BYTES
+    records = sessions * (pushed_per_s + pushed_burst / lasts_s) * _CHECK_S
+    answers = min(sessions * bounds.ANSWERS_US_PER_S, bounds.ANSWERS_ALL_US_PER_S) / 1e6
+    frames = (neighbours * bounds.FRAMES_PER_S + strangers * bounds.STRANGER_FRAMES_PER_S) * _FRAME_S
+    handshakes = (bounds.HANDSHAKES_PER_S + bounds.HANDSHAKES_BURST / lasts_s) * _HANDSHAKE_S
+    connections = neighbours + strangers + observers
+    told = sessions * bounds.UNVERIFIED_PER_SOURCE_MAX * _ROW_BYTES
+    kept = connections * bounds.CONNECTION_BUFFER_BYTES_MAX + sessions * bounds.SEND_QUEUE_BYTES_MAX
+    served = observers * bounds.OBSERVER_BYTES_MAX
     return Cost(
-        cpu=cpu,
-        memory_mb=memory_mb(victim.pid, is_peak=True) - memory_before,
-        disk_mb=_disk_mb(victim) - disk_before,
-        files=files - files_before,
-        dials=listeners.most,
-        dial_s=listeners.longest_s,
+        cpu=min(1.0, records + answers + frames + handshakes + _REST_CPU),
+        memory_mb=(kept + served + told) / 1e6 + connections * _CONNECTION_MB + _REST_MB,
+        disk_mb=(told + 2 * steps * _RECORD_BYTES) / 1e6 + _REST_DISK_MB,
+        files=connections + bounds.DIALS_AT_ONCE_MAX,
+        dials=bounds.DIALS_AT_ONCE_MAX,
+        dial_s=bounds.DIAL_S + 1.0,
+    )
+
+
+def _bound_of(who: str, lasts_s: float) -> Cost:
+    if who == "key":
+        steps = HELD.steps + limits.STEPS_AHEAD_MAX
+        return _bound(sessions=1, strangers=0, observers=0, steps=steps, lasts_s=lasts_s)
+    return _bound(
+        sessions=INBOUND_MAX // INBOUND_GROUP_PART,
+        strangers=bounds.STRANGERS_PER_GROUP_MAX,
+        observers=bounds.OBSERVERS_PER_CROWD_MAX,
+        steps=0,
+        lasts_s=lasts_s,
+    )
+
+
+# --- what it comes to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What somebody cost, and may; after how long a joiner had the manifest; what was sent."""
+
+    who: str
+    cost: Cost
+    bound: Cost
+    joined_s: tuple[float | None, float | None, float | None]  # before, during, after
+    sent_bytes: int
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nothing costs more, and joiners come in."""
+        return self.cost.is_within(self.bound) and all((each or NEVER_S) <= _JOINED_S_MAX for each in self.joined_s)
+
+
+def budgets(is_short: bool) -> Outcome:
+    """One address, one network and one key do all at once that they may: processor, memory, disk, files, dials."""
+    found = []
+    for who in ("key",) if is_short else ("key", "address", "network"):
+        with running_relay(HELD, arguments=("--limit-private",)) as victim:
+            found.append(trio.run(_attack, victim, who, _LASTS_S[is_short]))
+        click.echo(f"    {who}: {found[-1].cost}\n    {who} may cost: {found[-1].bound}", err=True)
+    joined_s = zip(*(each.joined_s for each in found), strict=True)
+    before, during, after = (in_words(None if None in each else max(filter(None, each))) for each in joined_s)
+    return Outcome(
+        before=before,
+        during="; ".join([*(f"{each.who}: {each.cost}" for each in found), during]),
+        after=after,
+        attacker="; ".join(f"{each.who}: {each.sent_bytes / 1e6:.1f} MB" for each in found),
+        bound="; ".join([*(f"{each.who}: {each.bound}" for each in found), f"a manifest in {_JOINED_S_MAX:.0f} s"]),
+        is_held=all(each.is_held for each in found),
+    )
+
+
+async def _attack(victim: Relay, who: str, lasts_s: float) -> _Found:
+    before_s = await manifest_s(victim)
+    calm = _spent_by(victim)
+    start_s = trio.current_time()
+    run_file = victim.process.directory.with_name(RUN_FILE)
+    command = [sys.executable, "-m", "tests.attacks.greedy_peers", who, victim.address, str(run_file), str(lasts_s)]
+    process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    await process.stdout.receive_some(1)  # all have begun
+    memory, files = 0.0, 0
+    end_s = trio.current_time() + lasts_s * _WATCHED
+    while trio.current_time() < end_s:
+        await trio.sleep(_LOOK_S)
+        memory, files = max(memory, memory_mb(victim.pid)), max(files, _files(victim))
+    seconds, spent = trio.current_time() - start_s, _spent_by(victim)
+    during_s = await manifest_s(victim)
+    told = json.loads(b"".join([part async for part in process.stdout]).splitlines()[-1])
+    await process.wait()
+    return _Found(
+        who=who,
+        cost=Cost(
+            cpu=(spent.cpu_s - calm.cpu_s) / seconds,
+            memory_mb=memory - calm.memory_mb,
+            disk_mb=spent.disk_mb - calm.disk_mb,
+            files=files - calm.files,
+            dials=told["dials"],
+            dial_s=told["dial_s"],
+        ),
+        bound=_bound_of(who, seconds),
+        joined_s=(before_s, during_s, await manifest_s(victim)),
+        sent_bytes=told["bytes"],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Spent:
+    """What a node has used of its machine until now, or uses now."""
+
+    cpu_s: float
+    memory_mb: float
+    disk_mb: float
+    files: int
+
+
+def _spent_by(victim: Relay) -> _Spent:
+    return _Spent(
+        cpu_s=victim.cpu_s(),
+        memory_mb=memory_mb(victim.pid),
+        disk_mb=sum(each.stat().st_blocks * 512 for each in victim.process.directory.rglob("*")) / 1e6,
+        files=_files(victim),
     )
 
 
 def _files(victim: Relay) -> int:
     return len(os.listdir(f"/proc/{victim.pid}/fd"))
-
-
-def _disk_mb(victim: Relay) -> float:
-    return sum(each.stat().st_blocks * 512 for each in Path(victim.process.directory).rglob("*")) / 1e6

@@ -23,6 +23,7 @@ from tests.support.running_nodes import address_in, running, wait_until
 
 _NOTHING: Final = Shape(authors=1, steps=0)
 _STEPS_LEFT = 1_000  # of the run, beyond those that are held
+RUN_FILE: Final = "test.run"  # beside its directory
 _STATUS_NEVER_S: Final = 60.0
 
 
@@ -75,7 +76,7 @@ def running_relay(
     manifest = manifest_of(Shape(authors=held.authors, steps=held.steps + _STEPS_LEFT), tiny_tensors())
     signed = sign_manifest(manifest, OWNER)
     with TemporaryDirectory(prefix="sfnode-") as name:
-        directory, run_file, port = Path(name, "relay"), Path(name, "test.run"), free_port()
+        directory, run_file, port = Path(name, "relay"), Path(name, RUN_FILE), free_port()
         run_file.write_bytes(signed.encode())
         address = address_in(directory, port)
         store = Store(directory, signed)
