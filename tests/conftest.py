@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from tests import REPOSITORY
 
@@ -15,7 +18,10 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import pytest
+import pytest_timeout
 from hypothesis import HealthCheck, settings
+
+from tests.support.patience import alarmed
 
 # The same examples in every run: a test that fails by chance is broken. HYPOTHESIS_PROFILE=explore looks for new ones.
 settings.register_profile("repeat", derandomize=True, deadline=None, database=None, max_examples=50)
@@ -42,6 +48,16 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
+    """Let a test's time count as all waiting in tests does: what a busy machine keeps from it is given back."""
+    if settings.method != "signal" or threading.current_thread() is not threading.main_thread():
+        return None  # as the plugin does it
+    alarm = ExitStack()
+    alarm.enter_context(alarmed(settings.timeout, lambda: pytest_timeout.timeout_sigalrm(item, settings)))
+    vars(item)["cancel_timeout"] = alarm.close  # the plugin's name for it
+    return True
 
 
 # What is collected, thousands of tests, stays to the end: to look for garbage in it takes as long as to collect it.

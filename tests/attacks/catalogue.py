@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.attacks.budgets import budgets
 from tests.attacks.cheap_frames import cheap_frames
 from tests.attacks.cheap_keys import cheap_keys
 from tests.attacks.costly_questions import costly_questions
@@ -19,6 +20,7 @@ from tests.attacks.voids import voids
 from tests.attacks.wrong_run import wrong_run
 
 _ALL: Final = (
+    budgets,
     cheap_frames,
     cheap_keys,
     costly_questions,

@@ -203,7 +203,7 @@ KINDS: Final[dict[str, OnLink | None]] = {
 
 
 # What the attacker sees when the victim cuts it.
-_CUT: Final = (
+CUT: Final = (
     BaseLibp2pError,
     LinkBrokenError,
     OSError,
@@ -233,7 +233,7 @@ async def _send_for_ever(kind: str, address: str, spent: Spent) -> None:
     attacker = Host(identity_seed=secrets.token_bytes(32), on_inbound=Link.aclose)
     async with attacker.running(()):
         while True:
-            with suppress(*_CUT):
+            with suppress(*CUT):
                 await (_talk(talk, attacker, address, spent) if talk else _first_words(address, spent))
             await trio.sleep(_AGAIN_S)
 

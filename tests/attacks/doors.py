@@ -6,8 +6,10 @@ is this machine.
 
 from __future__ import annotations
 
+import os
 import secrets
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import trio
@@ -17,17 +19,23 @@ from sfnode.network.sessions.file_download import fetch_manifest
 from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link
 from tests.attacks.relay import Relay
+from tests.support.patience import Stopwatch, waits_of, within
 
 ATTACKER: Final = "127.1.0.1"
 NEVER_S: Final = 10.0  # a joiner that has waited for so long has waited in vain
 
 
 async def manifest_s(victim: Relay) -> float | None:
-    """After how long somebody at 127.0.0.1 who wants to join has the manifest; None for never."""
-    start_s = trio.current_time()
-    with trio.move_on_after(NEVER_S) as scope:
-        await fetch_manifest((victim.address,), secrets.token_bytes(32))
-    return None if scope.cancelled_caught else trio.current_time() - start_s
+    """After how long somebody at 127.0.0.1 who wants to join has the manifest; None for never.
+
+    Without what the victim and we stand in the queue for a processor: an attacker on the same machine takes that.
+    """
+    stopwatch = Stopwatch(partial(waits_of, (victim.pid, os.getpid())))
+    try:
+        await within(NEVER_S, partial(fetch_manifest, (victim.address,), secrets.token_bytes(32)))
+    except trio.TooSlowError:
+        return None
+    return stopwatch.seconds()
 
 
 def in_words(seconds: float | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-import time
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -22,10 +22,13 @@ from tests.attacks.outcome import Outcome
 from tests.attacks.visitor import Visitor, memory_mb, visiting
 from tests.support.daemons import JoinProcess, free_port
 from tests.support.manifests import manifest_data
+from tests.support.patience import Patience, Stopwatch, wait_for_end, waits_of
 from tests.support.running_nodes import Joins, address_in
 
 _SCALARS: Final = 1_024
 _TEMPORARY_MB: Final = 100.0
+_SUMMED_S: Final = 60.0
+_LOOKED_S: Final = 5.0  # at least
 _SILENT_S: Final = 4.0  # the status is written every second
 
 
@@ -66,7 +69,7 @@ def _join_beyond_the_bound(joins: Joins) -> str:
     joiner = joins("beyond", "--run", joins.folder / "beyond.run", "--relay")
     assert joiner.process is not None
     try:
-        joiner.process.wait(10.0)
+        wait_for_end(joiner.process, 10.0)
     except subprocess.TimeoutExpired:
         joiner.kill()
         return ""
@@ -104,14 +107,19 @@ async def _bring_two(author: Visitor, signed: SignedManifest) -> None:
 
 
 async def _longest_silence(joiner: JoinProcess) -> float:
-    """Until both updates are summed, which is when a head can be told: seconds without a new status."""
-    longest_s, heard_s, last, end_s = 0.0, time.monotonic(), None, time.monotonic() + 60.0
-    while time.monotonic() < end_s:
-        status = joiner.status()
+    """Return the most seconds without a new status, until both updates are summed, which is when a head can be told.
+
+    Seconds in which the joiner stands in the queue for a processor do not count.
+    """
+    assert joiner.process is not None
+    stopwatch, patience = Stopwatch(partial(waits_of, [joiner.process.pid])), Patience(_SUMMED_S)
+    longest_s, now_s, heard_s, last = 0.0, 0.0, 0.0, None
+    while not patience.is_over():
+        status, now_s = joiner.status(), stopwatch.seconds()
         if status.get("time") != last:
-            last, heard_s = status.get("time"), time.monotonic()
-        longest_s = max(longest_s, time.monotonic() - heard_s)
-        if status.get("updates") == 2 and status.get("state_digest") and time.monotonic() > end_s - 55.0:
+            last, heard_s = status.get("time"), now_s
+        longest_s = max(longest_s, now_s - heard_s)
+        if status.get("updates") == 2 and status.get("state_digest") and now_s > _LOOKED_S:
             break
         await trio.sleep(0.05)
     return longest_s

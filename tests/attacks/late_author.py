@@ -27,8 +27,8 @@ _PACE_MS: Final = 250  # slow enough for the steps, and not the processor, to se
 def late_author(is_short: bool) -> Outcome:
     """One key stays two rounds behind all others.
 
-    Other work on the machine slows the nodes, too, but not three times in a row and then only during the attack: what
-    was lost once is measured again.
+    Other work on the machine slows the nodes, too, through disks and caches as well, but not three times in a row and
+    then only during the attack: what was lost once is measured again.
     """
     seconds = 6.0 if is_short else 30.0
     with tempfile.TemporaryDirectory() as folder, live_run(Path(folder), pace_ms=_PACE_MS) as run:

@@ -8,11 +8,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from benchmarks.sample_runs import OWNER, Shape, manifest_of, tiny_tensors
 from protocol.run import Manifest, sign_manifest
+from tests.attacks.visitor import pid_of
 from tests.support.daemons import JoinProcess, free_ports
+from tests.support.patience import Stopwatch, waits_of
 from tests.support.running_nodes import address_in, running, wait_until
 
 _STEPS = 100_000  # no attack sees the end
@@ -20,20 +23,27 @@ _STEPS = 100_000  # no attack sees the end
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveRun:
-    """The nodes, all neighbours of the first, and where each can be dialled."""
+    """The nodes, all neighbours of the first, where each can be dialled, and the process id of their worker."""
 
     manifest: Manifest
     nodes: tuple[JoinProcess, ...]
     addresses: tuple[str, ...]
+    worker: int
 
     def steps_per_s(self, seconds: float) -> float:
-        """How many steps a node makes in a second, on average over all nodes and the next ``seconds``."""
-        before, started = self._steps(), time.monotonic()
-        time.sleep(seconds)
-        return (self._steps() - before) / len(self.nodes) / (time.monotonic() - started)
+        """Return how many steps a node makes in a second, on average over all nodes and the next ``seconds``.
 
-    def _steps(self) -> float:
-        return float(sum(int(node.status()["own_updates"]) for node in self.nodes))
+        A second in which the node or the worker stands in the queue for a processor counts less: other work on the
+        machine slows nodes down, and an attack must not be taken for it, nor it for an attack.
+        """
+        steps = [int(node.status()["own_updates"]) for node in self.nodes]
+        stopwatches = [Stopwatch(partial(waits_of, (pid_of(node), self.worker))) for node in self.nodes]
+        end_s = time.monotonic() + seconds
+        while (left_s := end_s - time.monotonic()) > 0:
+            time.sleep(min(1.0, left_s))
+            spent_s = [stopwatch.seconds() for stopwatch in stopwatches]
+        made = [int(node.status()["own_updates"]) - before for node, before in zip(self.nodes, steps, strict=True)]
+        return sum(count / each_s for count, each_s in zip(made, spent_s, strict=True)) / len(self.nodes)
 
 
 @contextmanager
@@ -56,19 +66,19 @@ def live_run(folder: Path, *, count: int = 3, pace_ms: int = 100) -> Iterator[Li
         )
         for number, port in enumerate(ports)
     ]
-    with _worker(manifest, socket, pace_ms), running(nodes):
+    with _worker(manifest, socket, pace_ms) as worker, running(nodes):
         wait_until(lambda: all(node.status().get("own_updates", 0) > 5 for node in nodes), "all nodes train")
-        yield LiveRun(manifest=manifest, nodes=tuple(nodes), addresses=addresses)
+        yield LiveRun(manifest=manifest, nodes=tuple(nodes), addresses=addresses, worker=worker)
 
 
 @contextmanager
-def _worker(manifest: Manifest, socket: Path, pace_ms: int) -> Iterator[None]:
+def _worker(manifest: Manifest, socket: Path, pace_ms: int) -> Iterator[int]:
     command = [sys.executable, "-m", "tests.netlab.worker", "--socket", str(socket), "--pace-ms", str(pace_ms)]
     command += ["--scalars", str(manifest.method.scalars)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
         assert worker.stdout is not None
         assert worker.stdout.readline() == b"ready\n"
         try:
-            yield
+            yield worker.pid
         finally:
             worker.kill()

@@ -32,6 +32,7 @@ from tests.support.daemons import JoinProcess, free_port
 from tests.support.fake_worker import listening
 from tests.support.ledgers import signer
 from tests.support.manifests import OWNER
+from tests.support.patience import within
 from tests.support.running_nodes import Joins, address_in
 from tests.support.snapshot_runs import AUTHORS, JOINER, RUN, STEP, attest, replica_of, true_snapshot
 
@@ -120,8 +121,7 @@ async def _join(made_up: int) -> tuple[int, int]:
             nursery.start_soon(neighbour.serve)
             port = free_port()
             joiner = _joiner(joins, port, address)
-            with trio.fail_after(_LIMIT_S):
-                await neighbour.has_told.wait()
+            await within(_LIMIT_S, neighbour.has_told.wait)
             sent_bytes = await _crowd(address_in(joiner.directory, port), made_up)
             neighbour.may_answer.set()
             authors = await _authors_used(joiner)

@@ -32,21 +32,21 @@ async def _attack(victim: Relay, lasts_s: float) -> Outcome:
     async with _idle(victim, [ATTACKER] * _CONNECTIONS, spent):
         await trio.sleep(lasts_s)
         during_s = await manifest_s(victim)
-        age_s = victim.status_age_s()
+        age_s = await victim.status_s()
     hosts = [f"127.{2 + number // 200}.0.{1 + number % 200}" for number in range(_CONNECTIONS)]
     async with _idle(victim, hosts, spent):
         await trio.sleep(lasts_s)
-        age_s = max(age_s, victim.status_age_s())
+        age_s = max(age_s, await victim.status_s())
     await trio.sleep(_CLOSED_S)
     is_alive = victim.is_alive
     after_s = await manifest_s(victim) if is_alive else None
     is_joined = all(each is not None and each <= _JOINED_S_MAX for each in (before_s, during_s, after_s))
     return Outcome(
         before=in_words(before_s),
-        during=f"{in_words(during_s)}, status {age_s:.0f} s old",
+        during=f"{in_words(during_s)}, a status after {age_s:.1f} s",
         after=in_words(after_s) if is_alive else "the node has ended",
         attacker=f"{spent.connections} connections, no byte",
-        bound=f"status not older than {_STATUS_S_MAX:.0f} s, a manifest in {_JOINED_S_MAX:.0f} s",
+        bound=f"a status every {_STATUS_S_MAX:.0f} s, a manifest in {_JOINED_S_MAX:.0f} s",
         is_held=is_alive and is_joined and age_s <= _STATUS_S_MAX,
     )
 

@@ -19,6 +19,7 @@ from sfnode.storage.store import LOCK_FILE
 from tests.attacks.outcome import Outcome
 from tests.support.daemons import JoinProcess, run_sfnode, write_run
 from tests.support.manifests import OWNER, small_manifest
+from tests.support.patience import Patience
 
 _NOBODY: Final = 65_534
 _PROCESSES: Final = 3_000  # how many process ids ahead the attacker prepares: more than start here within seconds
@@ -85,8 +86,8 @@ _STARTS: Final = "the node starts"
 def _start(node: JoinProcess) -> str:
     """Start and stop it; what came of it."""
     node.start()
-    deadline = time.monotonic() + _START_S
-    while node.is_alive and time.monotonic() < deadline:
+    patience = Patience(_START_S)
+    while node.is_alive and not patience.is_over():
         if any(event["event"] == "started" for event in node.events()):
             node.stop()
             return _STARTS

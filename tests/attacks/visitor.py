@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import trio
 
@@ -20,8 +21,10 @@ from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.handshake import exchange_hello, own_hello
 from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link, LinkBrokenError
+from sfnode.testnet.node_process import NodeProcess
 
 _PING_EVERY_S = 0.005
+_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 Declared = TypeVar("Declared", bound=Message)
 
 
@@ -72,6 +75,18 @@ async def visiting(address: str, run_id: bytes, *, identity: bytes | None = None
         finally:
             with suppress(LinkBrokenError):
                 await link.aclose()
+
+
+def pid_of(node: NodeProcess) -> int:
+    """Return the process id of a node that has been started."""
+    assert node.process is not None
+    return node.process.pid
+
+
+def cpu_s(pid: int) -> float:
+    """Return the processor time that a process has taken so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
 def memory_mb(pid: int, *, is_peak: bool = False) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from protocol.errors import OperatorError
 from sfnode import demo
 from sfnode.node import model_process
 from sfnode.node.model_process import resolve_apart
+from tests.support.patience import within
 from tests.support.running_nodes import children_of, is_alive
 
 ASKED = ("model.safetensors", 5, 10)
@@ -30,28 +32,28 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 
 
 async def test_process__model_is_there__its_folder() -> None:
-    with trio.fail_after(30.0):
-        assert await resolve_apart("embedded:tiny-opt", "", ignore) == demo.model_folder()
+    resolve = partial(resolve_apart, "embedded:tiny-opt", "", ignore)
+    assert await within(30.0, resolve) == demo.model_folder()
 
 
 async def test_process__no_such_model__the_error_as_it_is() -> None:
-    with trio.fail_after(30.0), pytest.raises(OperatorError, match="no such folder"):
-        await resolve_apart("./nowhere", "", ignore)
+    with pytest.raises(OperatorError, match="no such folder"):
+        await within(30.0, partial(resolve_apart, "./nowhere", "", ignore))
 
 
 async def test_process__takes_its_time__says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [ASKED, ("model.safetensors", 10, 10), ("/somewhere",)]
     program(tmp_path, monkeypatch, f"print({chr(10).join(json.dumps(row) for row in rows)!r})")
     told: list[tuple[str, int, int]] = []
-    with trio.fail_after(30.0):
-        assert await resolve_apart("any", "", lambda *row: told.append(row)) == Path("/somewhere")
+    resolve = partial(resolve_apart, "any", "", lambda *row: told.append(row))
+    assert await within(30.0, resolve) == Path("/somewhere")
     assert told == [ASKED, ("model.safetensors", 10, 10)]
 
 
 async def test_process__ends_without_a_word__is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, monkeypatch, "raise SystemExit(3)")
-    with trio.fail_after(30.0), pytest.raises(OperatorError, match="has ended without a word"):
-        await resolve_apart("any", "", ignore)
+    with pytest.raises(OperatorError, match="has ended without a word"):
+        await within(30.0, partial(resolve_apart, "any", "", ignore))
 
 
 async def test_process__node_stops_meanwhile__ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,8 +62,7 @@ async def test_process__node_stops_meanwhile__ends_with_it(tmp_path: Path, monke
     before = set(children_of(os.getpid()))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(resolve_apart, "any", "", lambda *_: started.set())
-        with trio.fail_after(30.0):
-            await started.wait()
+        await within(30.0, started.wait)
         (child,) = set(children_of(os.getpid())) - before
         nursery.cancel_scope.cancel()
     assert not is_alive(child)

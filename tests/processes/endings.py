@@ -30,11 +30,13 @@ from sfnode.testnet import LocalNetwork, LocalNetworkConfig
 from sfnode.worker import TrainingConfig
 from tests.netlab.tables import table
 from tests.support.daemons import JoinProcess, free_ports
+from tests.support.patience import Patience
 from tests.support.running_nodes import address_in, running
 
 SLOW_STEP: Final = "one step of 30 s"
 UNEQUAL: Final = "paces of 1 : 10"
 _LIMIT_S: Final = 300.0
+_POLL_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +79,10 @@ def run_network(network: UnequalNetwork, folder: Path) -> Ended:
     started = time.monotonic()
     nodes = _nodes(network, folder)
     with _workers(manifest, network, folder), running(nodes):
-        codes = tuple(_exit_code(node, started + _LIMIT_S) for node in nodes)
+        patience = Patience(_LIMIT_S)
+        while any(node.is_alive for node in nodes) and not patience.is_over():
+            time.sleep(_POLL_S)
+        codes = tuple(node.exit_code for node in nodes)
     said = [event for node in nodes for event in node.events() if event["event"] == "finished"]
     return Ended(
         network=network,
@@ -126,14 +131,6 @@ def run_testnet(network: UnequalNetwork, folder: Path) -> Ended:
         own_updates=tuple(status.own_updates for status in result.statuses),
         seconds=result.seconds,
     )
-
-
-def _exit_code(node: JoinProcess, deadline: float) -> int | None:
-    assert node.process is not None
-    try:
-        return node.process.wait(max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        return None
 
 
 def _sockets(network: UnequalNetwork, folder: Path) -> list[Path]:

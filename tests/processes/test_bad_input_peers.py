@@ -6,6 +6,7 @@ import signal
 import socket
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from sfnode.storage.store import decode_run_file
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.daemons import demo_run, free_port, log_verify, write_run
 from tests.support.network_nodes import ignore, network, running_host, seed, start, until
+from tests.support.patience import within
 from tests.support.running_nodes import Joins, address_in, stop, wait_for_updates, wait_until
 
 pytest_plugins = ("tests.support.node_fixtures",)
@@ -109,8 +111,8 @@ async def test_join__bootstrap_that_sends_a_bad_manifest__is_refused(tmp_path: P
             "--data-dir",
             str(tmp_path),
         ]
-        with trio.fail_after(30):
-            result = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
+        run = partial(trio.run_process, command, capture_stdout=True, capture_stderr=True, check=False)
+        result = await within(30.0, run)
         nursery.cancel_scope.cancel()
     assert result.returncode == 1
     assert result.stderr.startswith(b"Error: the bootstrap sent a bad manifest: ")

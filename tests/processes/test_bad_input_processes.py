@@ -19,6 +19,7 @@ from sfnode import demo
 from sfnode.storage.store import Store, decode_run_file
 from tests.support.cli_calls import call
 from tests.support.daemons import JoinProcess, free_port, log_verify
+from tests.support.patience import wait_for_end
 from tests.support.running_nodes import (
     STOP_S,
     Joins,
@@ -77,7 +78,7 @@ def test_join__reader_of_its_output_leaves__ends_it_with_one_line(run_file: Path
     assert process.stdout is not None and process.stderr is not None
     assert any(b'"started"' in line for line in process.stdout)
     process.stdout.close()
-    assert process.wait(10) == 1
+    assert wait_for_end(process, 10.0) == 1
     told = json.loads(process.stderr.read())["error"]
     assert told["message"] == "cannot write to the standard output: Broken pipe"
     process.stderr.close()
@@ -201,7 +202,7 @@ def test_join__disk_fills_while_it_trains__stops_clearly_and_loses_nothing(
         wait_for_updates(node)
         filler = fill(disk)
         assert node.process is not None
-        assert node.process.wait(20) == 1
+        assert wait_for_end(node.process, 20.0) == 1
         text = log.read_text()
         assert "Traceback" not in text
         assert node.last_words().startswith("Error: cannot ") and "disk is full" in node.last_words()

@@ -10,6 +10,7 @@ import pytest
 
 from sfnode.run.node_file import read_node_file
 from tests.support.daemons import JoinProcess, demo_run, free_port, log_verify, run_sfnode, write_run
+from tests.support.patience import wait_for_end
 from tests.support.running_nodes import Joins, address_in, wait_for_updates, wait_until
 
 pytest_plugins = ("tests.support.node_fixtures",)
@@ -64,7 +65,7 @@ def test_pause__over_a_restart__other_goes_on_and_resume_brings_it_back(
     line = run_sfnode("status", "--data-dir", str(steered.directory))
     assert line.returncode == 6 and "paused   by `sfnode pause`" in line.stdout
 
-    assert say("stop", steered)["stopped"] and steered.process is not None and steered.process.wait(5) == 0
+    assert say("stop", steered)["stopped"] and steered.process is not None and wait_for_end(steered.process, 5.0) == 0
     before = steered.process.pid
     steered.start()
     wait_until(lambda: steered.status()["pid"] != before, "the first status after the restart")
@@ -88,7 +89,7 @@ def test_pause__at_the_end_of_the_run__others_leave_and_so_does_it(tmp_path: Pat
     pair.first.start()
     steered = pair.join("--exit-when-finished")
     assert pair.first.process is not None and steered.process is not None
-    assert pair.first.process.wait(90) == 0 and steered.process.wait(30) == 0
+    assert [wait_for_end(each, 90.0) for each in (pair.first.process, steered.process)] == [0, 0]
     digests = {log_verify(node.directory)["state_digest"] for node in (pair.first, steered)}
     assert len(digests) == 1 and own(steered) == 0 and own(pair.first) > 0
 

@@ -64,10 +64,7 @@ def kill_at_random(nodes: list[JoinProcess], chance: random.Random) -> int:
 
     Returns how many of the victims were training; the others were starting.
     """
-    deadline = time.monotonic() + LIMIT_S
-    while not all(is_training(node) for node in nodes):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: all(is_training(node) for node in nodes), "all nodes train", LIMIT_S)
     hits = 0
     for _ in range(KILLS):
         time.sleep(chance.uniform(0.2, 1.5))
@@ -85,10 +82,7 @@ def torment(nodes: list[JoinProcess], chance: random.Random) -> None:
         for node in nodes:
             node.start()
         assert kill_at_random(nodes, chance) >= KILLS // 3
-        deadline = time.monotonic() + LIMIT_S
-        while not is_agreed(nodes):
-            assert time.monotonic() < deadline, [node.status() for node in nodes]
-            time.sleep(0.3)
+        wait_until(lambda: is_agreed(nodes), "all nodes hold the same", LIMIT_S)
         assert [node.stop() for node in nodes] == [0] * NODES
     finally:
         for node in nodes:

@@ -27,6 +27,7 @@ from sfnode.storage.store import Store
 from sfnode.worker.training_config import TrainingConfig
 from tests.netlab.proxy import Proxy
 from tests.netlab.worker import PacedWorker
+from tests.support import network_nodes
 from tests.support.daemons import JoinProcess, free_port, log_verify, node_of
 from tests.support.fake_worker import listening
 from tests.support.ledgers import signer
@@ -107,9 +108,7 @@ def joining(joins: Joins, folder: Path, old: Old, *arguments: object) -> JoinPro
 
 async def until(condition: Callable[[], bool]) -> None:
     """Fails when it takes a minute."""
-    with trio.fail_after(60.0):
-        while not condition():
-            await trio.sleep(0.05)
+    await network_nodes.until(condition, within_s=60.0)
 
 
 async def in_thread(act: Callable[[], object]) -> None:

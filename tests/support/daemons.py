@@ -32,6 +32,7 @@ from sfnode.testnet.node_process import NodeProcess
 from sfnode.worker.training_config import TrainingConfig
 from tests.support.fork_server import start
 from tests.support.manifests import OWNER
+from tests.support.patience import Patience, wait_for_end
 
 MODEL = "embedded:tiny-opt"
 DATA = "embedded:reviews"
@@ -131,6 +132,12 @@ class JoinProcess(NodeProcess):
             log = output.fileno()
             return start(self.words, stdin=nothing.fileno(), stdout=log, stderr=log)
 
+    def stop(self, limit_s: float = 5.0) -> int:
+        """SIGTERM; its exit code. subprocess.TimeoutExpired when it takes longer than ``limit_s`` of `Patience`."""
+        self.terminate()
+        assert self.process is not None
+        return wait_for_end(self.process, limit_s)
+
     def status(self) -> dict[str, Any]:
         """The last status file; empty before the first."""
         try:
@@ -144,10 +151,10 @@ class JoinProcess(NodeProcess):
         return [dict(event) for event in super().events()]
 
     def wait_for_event(self, name: str, limit_s: float = 60.0) -> dict[str, Any]:
-        """The first event of that name in the present life."""
+        """The first event of that name in the present life; AssertionError after ``limit_s`` of `Patience`."""
         assert self.process is not None
-        deadline = time.monotonic() + limit_s
-        while time.monotonic() < deadline:
+        patience = Patience(limit_s)
+        while not patience.is_over():
             for event in self.events():
                 if event["event"] == name:
                     return event
@@ -161,7 +168,7 @@ def run_sfnode(*arguments: str, limit_s: float = 60.0) -> subprocess.CompletedPr
     with open(os.devnull, "rb") as nothing, TemporaryFile() as output, TemporaryFile() as errors:
         process = start(list(arguments), stdin=nothing.fileno(), stdout=output.fileno(), stderr=errors.fileno())
         try:
-            code = process.wait(limit_s)
+            code = wait_for_end(process, limit_s)
         finally:
             process.kill()
         told = []

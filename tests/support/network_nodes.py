@@ -22,6 +22,7 @@ from sfnode.network.sessions.handshake import own_hello
 from sfnode.network.transport.host import Host, SessionHandler
 from sfnode.network.transport.link import Link, LinkBrokenError
 from sfnode.node.inbox import open_inbox
+from tests.support.patience import Patience
 
 RUN_ID = bytes(range(32))
 MANIFEST = bytes(range(256)) * 400  # 100 KiB: four parts
@@ -135,12 +136,12 @@ async def start(nursery: trio.Nursery, network: ReadableNetwork, *, is_reading: 
 
 
 async def until(condition: Callable[[], object], *, within_s: float = 5.0) -> None:
-    """Wait until the callable is true; TooSlowError says that it never was."""
-    with trio.fail_after(within_s):
-        while True:
-            if condition():
-                return
-            await trio.sleep(0.005)
+    """Wait until the callable is true; TooSlowError says that it never was, within a limit of `Patience`."""
+    patience = Patience(within_s, clock=trio.current_time)
+    while not condition():
+        if patience.is_over():
+            raise trio.TooSlowError
+        await trio.sleep(0.005)
 
 
 async def connect_pair(nursery: trio.Nursery, *, timings: Timings = CALM) -> tuple[Node, Node]:

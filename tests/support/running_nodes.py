@@ -16,6 +16,7 @@ from sfnode.network.policy.addresses import peer_of_author
 from sfnode.storage.identity import IDENTITY_FILE, load_identity, load_or_create_seed
 from sfnode.testnet.node_process import NodeProcess
 from tests.support.daemons import JoinProcess
+from tests.support.patience import Patience, wait_for_end
 
 STOP_S = 5.0  # from a signal to the end of the process
 
@@ -61,10 +62,10 @@ def running(nodes: Sequence[NodeProcess]) -> Iterator[None]:
 
 
 def wait_until(condition: Callable[[], object], what: str, limit_s: float = 40.0) -> None:
-    """Poll until ``condition`` holds; fails naming ``what`` did not come."""
-    deadline = time.monotonic() + limit_s
+    """Poll until ``condition`` holds; fails naming ``what`` did not come. The limit is one of `Patience`."""
+    patience = Patience(limit_s)
     while not condition():
-        assert time.monotonic() < deadline, f"not within {limit_s} s: {what}"
+        assert not patience.is_over(), f"not within {limit_s} s: {what}"
         time.sleep(0.05)
 
 
@@ -93,7 +94,7 @@ def stop(node: JoinProcess, number: signal.Signals) -> None:
     """The signal ends the node within STOP_S with exit code 0, and the node says so."""
     assert node.process is not None
     node.process.send_signal(number)
-    assert node.process.wait(STOP_S) == 0, node.logs[-1].read_text()
+    assert wait_for_end(node.process, STOP_S) == 0, node.logs[-1].read_text()
     assert [event["signal"] for event in node.events() if event["event"] == "stopping"] == [number.name]
 
 
