@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import cycle
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -167,7 +167,7 @@ class _SilentListeners:
         now_s = trio.current_time()
         return max([self._longest_s, *(now_s - each_s for each_s in self._began_s.values())])
 
-    async def serve(self, task_status: trio.TaskStatus[None]) -> None:
+    async def serve(self, task_status: Any) -> None:
         listeners = [
             each
             for _ in range(limits.ADDRESSES_PER_PEER_MAX)

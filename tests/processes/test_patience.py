@@ -112,7 +112,7 @@ def test_alarmed__block_that_hangs__rings_and_one_that_ends_does_not() -> None:
 def test_timeout_mark__test_that_hangs__fails_by_it(tmp_path: Path) -> None:
     text = "import time, pytest\n@pytest.mark.timeout(0.3)\ndef test_hang():\n    time.sleep(60)\n"
     (tmp_path / "test_made_up.py").write_text(text)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "--rootdir", tmp_path, tmp_path]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "--rootdir", str(tmp_path), str(tmp_path)]
     ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert ended.returncode == 1 and "1 failed" in ended.stdout and "Timeout (>0.3s)" in ended.stdout, ended.stdout
 

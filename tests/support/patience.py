@@ -98,13 +98,13 @@ def wait_for_end(process: subprocess.Popen[bytes], limit_s: float) -> int:
 
 async def within(limit_s: float, act: Callable[[], Awaitable[Result]]) -> Result:
     """Return what ``act`` does; trio.TooSlowError when it has not ended within the limit."""
-    patience, ended = Patience(limit_s), list[Result | Exception]()
+    patience, ended, failed = Patience(limit_s), list[Result](), list[Exception]()
 
     async def until_it_ends() -> None:
         try:
             ended.append(await act())
         except Exception as error:  # the test's own, for whom it is raised again
-            ended.append(error)
+            failed.append(error)
         nursery.cancel_scope.cancel()
 
     async with trio.open_nursery() as nursery:
@@ -112,11 +112,10 @@ async def within(limit_s: float, act: Callable[[], Awaitable[Result]]) -> Result
         while not patience.is_over():
             await trio.sleep(_POLL_S)
         nursery.cancel_scope.cancel()
-    match ended:
-        case [Exception() as error]:
-            raise error
-        case [result]:
-            return result
+    if failed:
+        raise failed[0]
+    if ended:
+        return ended[0]
     raise trio.TooSlowError
 
 
