@@ -14,7 +14,15 @@ from protocol.errors import OperatorError
 from protocol.ledger import StatementCodec, StatementKind
 from protocol.run import AdmissionKind, Manifest
 from protocol.schema import is_hex
-from sfnode.cli.inviting import InviteOptions, invite_options, is_qr_shown, qr_lines, strings_for, write_svg
+from sfnode.cli.inviting import (
+    InviteOptions,
+    hand_to_node,
+    invite_options,
+    is_qr_shown,
+    qr_lines,
+    strings_for,
+    write_svg,
+)
 from sfnode.cli.options import (
     NOT_NEGATIVE,
     FilePath,
@@ -25,7 +33,6 @@ from sfnode.cli.options import (
     owner_key_option,
 )
 from sfnode.cli.showing import show
-from sfnode.cli.statements_given import hand_to_node
 from sfnode.keys import check_owner, new_invitation
 from sfnode.reporter import counted
 from sfnode.storage import (

@@ -105,7 +105,7 @@ class Network:
         self._book = AddressBook(own_peer=self.peer, bootstrap=bootstrap, chance=random.Random())
         self._book.restore(known_peers)
         self._open_sessions = OpenSessions(self.peer, config.origins)
-        self.neighbour_files = NeighbourFiles(self._host, self._open_sessions, self._channel)
+        self.neighbour_files = NeighbourFiles(self._host, self._open_sessions, self._channel, self.slips)
         self._exchange = PeerExchange(config=config, book=self._book, open_sessions=self._open_sessions)
         self._overlay = Dialler(
             host=self._host,

@@ -122,10 +122,13 @@ class _Attackers:
             turn = trio.Lock()
             nursery.start_soon(self._answer, channel, turn, nursery.cancel_scope)
             with suppress(*CUT):
-                for data in cycle(dear):
-                    async with turn:
-                        await channel.link.send_all(data)
+                await self._send_for_ever(dear, channel, turn)
             nursery.cancel_scope.cancel()
+
+    async def _send_for_ever(self, dear: Sequence[bytes], channel: Channel, turn: trio.Lock) -> None:
+        for data in cycle(dear):
+            async with turn:
+                await channel.link.send_all(data)
 
     async def _answer(self, channel: Channel, turn: trio.Lock, session: trio.CancelScope) -> None:
         with suppress(*CUT):

@@ -347,6 +347,6 @@ REPUTATION = (
         "garbage-leaves-open-beside",
         "a neighbour that answers the negotiation of a stream with garbage ends whoever has asked for it",
         Edit(_HOST, "Host.open_beside", "with Boundary(partial(self._not_opened, link.peer)), trio", "with trio"),
-        "tests/network/test_libp2p_patches.py::test_open_beside__neighbour_answers_with_garbage__is_no_stream",
+        "tests/network/test_open_beside.py::test_open_beside__neighbour_answers_with_garbage__is_no_stream",
     ),
 )

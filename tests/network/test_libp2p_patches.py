@@ -377,37 +377,3 @@ async def test_close__host_ends_with_eight_connections__does_not_wait_for_each()
         for link in links:
             with trio.fail_after(2.0), suppress(LinkBrokenError):
                 assert await link.receive_some(1) == b""
-
-
-# --- a neighbour that answers the negotiation of a stream with garbage
-
-HEADER = b"\x13/multistream/1.0.0\n"
-ANSWERS = {
-    "a name that is not UTF-8": b"\x02\xff\n",
-    "that name after the header": HEADER + b"\x02\xff\n",
-    "a length without end": HEADER + b"\xff" * 12,
-    "a length that never comes": HEADER + b"\x20/sfn",
-    "no newline": HEADER + b"\x03abc",
-    "another protocol": HEADER + b"\x09/other/1\n",
-    "an empty name": HEADER + b"\x00",
-    "nothing, and the end": b"",
-}
-
-
-@pytest.mark.parametrize("answer", ANSWERS.values(), ids=[name.replace(" ", "_") for name in ANSWERS])
-async def test_open_beside__neighbour_answers_with_garbage__is_no_stream(answer: bytes) -> None:
-    """An exception of any kind here once went through the fetcher into the daemon's nursery, and ended the node."""
-
-    async def answer_once(stream: object) -> None:
-        muxed: Any = stream
-        await muxed.write(answer)
-        await muxed.close()
-
-    async with running_host(1) as node, running_host(2) as neighbour:
-        link = await node.dial(address_of(neighbour))
-        held: list[str] = []
-        node.on_garbage = lambda peer, _reason: held.append(peer)
-        neighbour._swarm.set_stream_handler(answer_once)
-        with trio.fail_after(5.0):
-            assert await node.open_beside(link, PING) is None
-        assert bool(held) == (b"\xff\n" in answer), "a name that is no text; the rest is what a lost line looks like"

@@ -54,6 +54,7 @@ CATCH_ALL = {
     ("sfnode.web.viewers", "_look"): "what is shown of a node must not end it",
     ("sfnode.web.server", "_serve"): "one browser's connection: the node and the other browsers go on",
     ("tests.simulation.world", "run_scenario"): "whatever escapes the core is a finding, and belongs to its seed",
+    ("tests.support.patience", "until_it_ends"): "whatever a test raises is raised again, once its limit is dropped",
     ("tests.faults.world", "_run"): "however a node ends, it is judged",
     ("tests.fuzz.test_corpus", "_escapes"): "whatever escapes a decoder is a finding, and belongs to its input",
 }

@@ -12,12 +12,12 @@ from tests.repository.architecture import OURS, Module, parse_file, read_modules
 
 # Figure -> what it may be at most. Lower them when the tree gets better; raise one only with a reason in the commit.
 AT_MOST = {
-    "rooms": 40,
-    "arrows": 228,
+    "rooms": 41,
+    "arrows": 234,
     "arrows_in_circles": 0,
-    "levels": 17,
-    "rooms_seen_from_sfnode": 25,
-    "arrows_seen_from_sfnode": 101,
+    "levels": 18,
+    "rooms_seen_from_sfnode": 26,
+    "arrows_seen_from_sfnode": 107,
     "protocol_levels": 14,
     "import_circles": 0,
     "most_files_in_a_folder": 17,

@@ -149,12 +149,10 @@ def waits_of(processes: Iterable[int]) -> Waits:
     A thread that is in the queue right now is counted as soon as its turn has come.
     """
     waits: dict[int, float] = {}
-    for process in processes:
-        with suppress(OSError):
-            for thread in os.listdir(f"/proc/{process}/task"):
-                with suppress(OSError):
-                    _, in_queue_ns, _ = Path(f"/proc/{process}/task/{thread}/schedstat").read_text().split()
-                    waits[int(thread)] = int(in_queue_ns) / 1e9
+    for path in (path for process in processes for path in Path(f"/proc/{process}/task").glob("*/schedstat")):
+        with suppress(OSError):  # it has ended since
+            _, in_queue_ns, _ = path.read_text().split()
+            waits[int(path.parent.name)] = int(in_queue_ns) / 1e9
     return waits
 
 

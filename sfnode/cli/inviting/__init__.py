@@ -1,6 +1,17 @@
-"""Doors: `strings_for`, `qr_lines`. One string with all that a joiner needs, and its QR code."""
+"""Doors: `strings_for`, `hand_to_node`. What an owner gives to those who join, and statements to a node."""
 
 from sfnode.cli.inviting.qr_code import is_qr_shown, qr_lines, write_svg
+from sfnode.cli.inviting.statements_given import check_epoch_is_free, hand_to_node, held_roster
 from sfnode.cli.inviting.strings import InviteOptions, invite_options, strings_for
 
-__all__ = ["InviteOptions", "invite_options", "is_qr_shown", "qr_lines", "strings_for", "write_svg"]
+__all__ = [
+    "InviteOptions",
+    "check_epoch_is_free",
+    "hand_to_node",
+    "held_roster",
+    "invite_options",
+    "is_qr_shown",
+    "qr_lines",
+    "strings_for",
+    "write_svg",
+]

@@ -18,8 +18,8 @@ from protocol.subspace import BasisContent, encode_basis
 from sfnode.cli.basis import calibration_options, describe_file, file_fields, sha256_of
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.found_model import found_model
+from sfnode.cli.inviting import check_epoch_is_free, held_roster
 from sfnode.cli.options import POSITIVE, FilePath, data_dir_option, json_option, local_model_option, owner_key_option
-from sfnode.cli.statements_given import check_epoch_is_free, held_roster
 from sfnode.keys import check_owner
 from sfnode.reporter import counting
 from sfnode.run import find_model

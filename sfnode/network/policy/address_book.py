@@ -33,7 +33,7 @@ class _Entry:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Rest:
+class _AddressRest:
     """An address at which no peer was reached."""
 
     failures: int = 0
@@ -54,7 +54,7 @@ class AddressBook:
             frozenset  # peers that are dialled or connected: the dialler says
         )
         self._entries: dict[PeerId, _Entry] = {}
-        self._rests: dict[tuple[str, int], _Rest] = {}  # host and port, the oldest first
+        self._rests: dict[tuple[str, int], _AddressRest] = {}  # host and port, the oldest first
         for address in bootstrap:
             if address.peer is not None and address.peer != own_peer:
                 entry = self._entries.setdefault(address.peer, _Entry(is_bootstrap=True))
@@ -180,8 +180,8 @@ class AddressBook:
         if len(self._rests) > bounds.ADDRESSES_RESTING_MAX:
             del self._rests[next(iter(self._rests))]
 
-    def _rest_of(self, address: Address) -> _Rest:
-        return self._rests.get((address.host, address.port)) or _Rest()
+    def _rest_of(self, address: Address) -> _AddressRest:
+        return self._rests.get((address.host, address.port)) or _AddressRest()
 
     def succeeded(self, peer: PeerId, address: Address, *, unix_ms: int) -> None:
         """A session came about at this address."""

@@ -15,6 +15,7 @@ from sfnode.network.sessions.file_server import FILES_PROTOCOL
 from sfnode.network.sessions.handshake import RefusedError
 from sfnode.network.sessions.open_sessions import OpenSessions
 from sfnode.network.transport import Host, Link, LinkBrokenError
+from sfnode.slips import Slips
 
 Ask = Callable[[Download], Awaitable[bytes]]  # RefusedError: the stream gives no more
 
@@ -22,7 +23,10 @@ Ask = Callable[[Download], Awaitable[bytes]]  # RefusedError: the stream gives n
 class NeighbourFiles:
     """Asks one neighbour or another. Whoever answers with what no honest node sends is penalised."""
 
-    def __init__(self, host: Host, open_sessions: OpenSessions, open_channel: Callable[[Link], Channel]) -> None:
+    def __init__(
+        self, host: Host, open_sessions: OpenSessions, open_channel: Callable[[Link], Channel], slips: Slips
+    ) -> None:
+        self._slips = slips
         self._host = host
         self._open_sessions = open_sessions
         self._open_channel = open_channel
@@ -54,15 +58,19 @@ class NeighbourFiles:
         channel.trust()
 
         async def ask(download: Download) -> bytes:
-            try:
-                return await download.run(channel)
-            except LinkBrokenError as error:
-                raise RefusedError(str(error)) from None
-            except Reject as error:
-                self._open_sessions.penalise(peer, Fault.GARBAGE, str(error))
-                raise RefusedError(str(error)) from None
+            """Return the document. RefusedError alone leaves it: one peer's stream ends nothing but itself."""
+            with self._slips.contained("a download", endings=(LinkBrokenError, RefusedError, Reject)):
+                try:
+                    return await download.run(channel)
+                except LinkBrokenError as error:
+                    raise RefusedError(str(error)) from None
+                except Reject as error:
+                    self._open_sessions.penalise(peer, Fault.GARBAGE, str(error))
+                    raise RefusedError(str(error)) from None
+            raise RefusedError("this node met a fault of its own on that stream")
 
         try:
             yield ask
         finally:
-            await link.reset()
+            with self._slips.contained("the end of a download", endings=()):
+                await link.reset()
