@@ -44,7 +44,9 @@ class LeavingOut:
 
 @dataclass(slots=True)
 class _EpochSums:
-    """Of some of an epoch's updates: how many they are and, of their scalars q, the sums of w and of (w q)^2."""
+    """Of some of an epoch's updates: how many they are and, of the scalars q that they measured, the sums of w and of
+    (w q)^2.
+    """
 
     updates: int = 0
     weights: int = 0
@@ -115,10 +117,11 @@ def _sums(manifest: Manifest, updates: Iterable[Envelope]) -> dict[int, _EpochSu
     for update in updates:
         sums = found.setdefault(update.step // method.epoch_steps, _EpochSums())
         sums.updates += 1
+        measured = method.directions_measured(update.scalars)  # the zeros of the others are no slopes of zero
         for k in range(method.local_steps):
             scalars = update.scalars[k * method.directions : (k + 1) * method.directions]
             weight = manifest.weight(update.step + k)
-            sums.weights += weight * len(scalars)
+            sums.weights += weight * measured
             sums.squares += float(weight**2 * sum(scalar * scalar for scalar in scalars))
     return found
 

@@ -166,8 +166,11 @@ def _alpha_and_weight(rate: float, method: Method) -> tuple[int, int]:
     # The view moves by alpha w q z per direction, and q is g / 2^quantum_exp or 32 g / rms: solve for alpha w.
     per_unit = 2.0**_RAW_QUANTUM_EXP if method.scalar is ScalarKind.RAW else 1.0 / NORMALISED_UNIT
     wanted = rate * per_unit / method.directions
-    alpha_exp = math.frexp(wanted)[1] - _weight_bits(method)
-    return alpha_exp, round_half_away(math.ldexp(wanted, -alpha_exp))
+    bits = _weight_bits(method)
+    alpha_exp = math.frexp(wanted)[1] - bits
+    weight = round_half_away(math.ldexp(wanted, -alpha_exp))
+    # Just below a power of two it is rounded up to 2^bits, one bit more than there is room for: half of it, twice
+    return (alpha_exp, weight) if weight < 1 << bits else (alpha_exp + 1, weight // 2)
 
 
 def _weight_bits(method: Method) -> int:

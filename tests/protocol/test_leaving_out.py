@@ -98,6 +98,17 @@ def test_leaving_out__several_steps_in_a_message__each_has_its_weight() -> None:
     assert told.change == pytest.approx(2**-5 * first * 8 * (10 * first - 30 * second) / (first + second))
 
 
+def test_leaving_out__rounds_measured_in_part__weigh_by_the_directions_that_were_measured() -> None:
+    """A slow machine measures its first directions only. The zeros of the others are no slopes of zero."""
+    manifest = one_coordinate(directions=2, shares=1)
+    factors = direction_factors(manifest, seed_of(manifest.run_id, signer(2).author, 4))
+    first = int(factors.a[0, 0, 0] * factors.b[0, 0, 0])
+    in_part = seal(manifest, 2, 4, 20 * first, 0)
+    told = held(manifest, seal(manifest, 1, 3, 12 * direction(manifest, 1, 3), 0), in_part)[ALICE]
+    assert told is not None
+    assert told.change == pytest.approx(2**-3 * manifest.weight(3) * 12 * 2**-2 * 20)
+
+
 def test_leaving_out__epoch_in_which_nobody_else_measured__is_not_in_it() -> None:
     manifest = one_coordinate()  # sixteen steps each
     together = [measured(manifest, 1, 3, 12), measured(manifest, 2, 4, 20)]
