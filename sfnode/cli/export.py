@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from protocol.errors import OperatorError
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.found_model import found_model
 from sfnode.cli.options import (
@@ -19,6 +20,7 @@ from sfnode.cli.options import (
 )
 from sfnode.run import find_model
 from sfnode.storage import AtStep, read_bases, read_state
+from sfnode.worker_protocol import DeviceOptions
 
 
 @click.command()
@@ -43,9 +45,14 @@ def export(
 ) -> None:
     """Write the trained model to a folder, as a Hugging Face model or as a LoRA adapter.
 
+    With --dtype bf16 or fp16 the weights are those of a node of that --dtype: what is smaller than a weight's last bit
+    is rounded up or down in proportion, so that small updates are not lost. An adapter is always exact, in fp32.
+
     \b
     Example: sfnode export --data-dir ~/.sfnode/my-run --out my-model
     """
+    if adapter and dtype != DeviceOptions().dtype:
+        raise OperatorError(f"--dtype {dtype}: an adapter is written without any rounding, in fp32. Leave --dtype out")
     check_can_train()
     from sfnode.training.export import check_free, export_adapter, export_model
     from sfnode.training.model import choose_dtype

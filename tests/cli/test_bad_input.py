@@ -304,6 +304,14 @@ def test_export__folder_without_node__says_so(tmp_path: Path) -> None:
     assert_teaches(outcome, str(tmp_path), "not a node's data directory", "manifest.run")
 
 
+def test_export__adapter_in_another_number_format__is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    """--dtype was passed over without a word."""
+    given = ("export", "--data-dir", tmp_path, "--out", tmp_path / "out", "--adapter")
+    for dtype in ("bf16", "fp16"):
+        assert_teaches(call(*given, "--dtype", dtype), f"--dtype {dtype}", "without any rounding", "Leave --dtype out")
+    assert_teaches(call(*given, "--dtype", "fp32"), "not a node's data directory")
+
+
 def test_reading_command__node_that_never_started__says_so(run_file: Path, tmp_path: Path) -> None:
     (tmp_path / "manifest.run").write_bytes(run_file.read_bytes())
     for command in (("log", "verify"), ("log", "show"), ("eval", "--data-dir")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -19,6 +20,8 @@ from protocol.subspace.bases import Bases
 from sfnode.demo import data_file, model_folder
 from sfnode.run.builder import MethodOptions
 from sfnode.training.export.model_folder import export_adapter, export_model
+from sfnode.training.model import load_tokenizer
+from sfnode.training.task import PromptEncoder, read_examples
 from tests import REPOSITORY
 from tests.support.demo_run import DemoRun, demo_run
 
@@ -62,6 +65,27 @@ def test_export_model__evaluated_by_the_script_of_the_docs__has_the_accuracy_tha
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"accuracy {trained.session.evaluate().accuracy:.4f} on 512 rows\n"
+
+
+@pytest.mark.slow
+def test_export_model__texts_with_spaces_at_their_ends__are_the_same_prompts_for_the_script_of_the_docs(
+    trained: DemoRun, tmp_path: Path
+) -> None:
+    """It stripped them, and sfnode does not."""
+    rows = [json.loads(line) for line in data_file(split="eval").read_text("utf-8").splitlines()[:64]]
+    spaced = [row | {"sentence": f"  {row['sentence']} \u2028   "} for row in rows]
+    data = tmp_path / "spaced.jsonl"
+    data.write_text("\n\n".join(json.dumps(row, ensure_ascii=False) for row in spaced), "utf-8")
+    encoder = PromptEncoder(load_tokenizer(model_folder()), trained.manifest.task)
+    export_model(Bases(trained.manifest), trained.coefficients, model_folder(), tmp_path / "out")
+    seen = "    print(tokens['input_ids'][0].tolist())\n"
+    (tmp_path / "evaluate.py").write_text(_script().replace("    with torch", seen + "    with torch"))
+    command = [sys.executable, "evaluate.py", "out", str(data)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    prompts = [json.loads(line) for line in done.stdout.splitlines()[:-1]]
+    assert prompts == [list(example.tokens) for example in read_examples(data, encoder)]
 
 
 def test_export_adapter__of_a_trained_demo__gives_the_logits_of_the_folder(trained: DemoRun, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Writes the trained model for other programs: a Hugging Face folder, or a LoRA adapter for PEFT.
 
 Both hold exactly the update that the run's integers state: the folder rounds each weight once, to the dtype asked
-for; the adapter does not round at all (`adapter.py`).
+for and as a node of that dtype does; the adapter does not round at all (`adapter.py`).
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ def export_model(
 ) -> None:
     """Write a folder that `AutoModelForCausalLM.from_pretrained` loads: config, safetensors, tokenizer.
 
-    Weights are the view of `coefficients`, rounded to float32 once and then to `dtype`. Needs about
-    4 bytes of memory per parameter.
+    Weights are the view of `coefficients` as a node has it that holds its weights in `dtype`: in 16 bits they are
+    rounded up or down in proportion, since to the nearest most of a small update would be lost. Needs about
+    4 bytes of memory per parameter, or 2.
 
     Raises:
         OperatorError: the base model is not the run's, or larger than main memory; `out_folder` is not empty (and no
@@ -61,10 +62,9 @@ def export_model(
     check_model(base_folder, manifest.model)
     origin = _origin(manifest, coefficients)
     with fresh_folder(out_folder, origin, force=force, read=(base_folder,)) as part:
-        model = load_causal_lm(base_folder, torch.device("cpu"), torch.float32)
+        model = load_causal_lm(base_folder, torch.device("cpu"), dtype)
         _check_tensors(manifest, places(model))
         _fold(model, bases, coefficients)
-        model.to(dtype)  # type: ignore[arg-type]
         model.save_pretrained(part)
         for file in manifest.model.tokenizer:
             shutil.copyfile(base_folder / file.name, part / file.name)
