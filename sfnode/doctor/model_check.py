@@ -33,7 +33,8 @@ def check_files(folder: Path | None, spec: ModelSpec, is_over: Callable[[], bool
     """Whether every file of the model is there with the run's hash; ``is_over``: nobody waits any more."""
     name = "model files"
     if folder is None:
-        text = f"{spec.id} is not on this disk yet, or not as sfnode loads it"
+        size = sum(file.bytes for file in spec.files) / 1e6
+        text = f"{spec.id}, {size:,.1f} MB, is not on this disk yet, or not as sfnode loads it"
         advice = "`sfnode join` fetches and converts it; or give a folder with a copy: --model FOLDER"
         return warning(name, text, advice)
     again = f"get all files of {spec.id}, revision {spec.revision or 'any'}"

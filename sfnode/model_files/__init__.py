@@ -2,6 +2,7 @@
 
 from sfnode.model_files.conversion import REFUSED, WeightForm
 from sfnode.model_files.definition import check_names, lacks_of_definition, link_weights, remove_others
+from sfnode.model_files.disk_room import bytes_to_come, free_bytes
 from sfnode.model_files.fetched import assembled_folder, fetched_folder, is_fetched
 from sfnode.model_files.folder import (
     CONFIG_FILE,
@@ -34,6 +35,7 @@ __all__ = [
     "SINGLE_FILE",
     "WeightForm",
     "assembled_folder",
+    "bytes_to_come",
     "check_definition",
     "check_names",
     "check_shapes",
@@ -41,6 +43,7 @@ __all__ = [
     "fetched_folder",
     "find_model_folder",
     "found_tokenizer",
+    "free_bytes",
     "has_weight_files",
     "hashes_of",
     "is_fetched",

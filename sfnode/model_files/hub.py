@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from protocol.errors import OperatorError, first_line
+from sfnode.model_files.disk_room import free_bytes
 from sfnode.model_files.folder import (
     CONFIG_FILE,
     INDEX_FILE,
@@ -92,11 +93,23 @@ def _download(reference: str, commit: str, sizes: Mapping[str, int], on_progress
             hub.fetch(name)
     wanted = _weights(hub, sizes)
     total = sum(sizes.get(name, 0) for name in wanted)
+    _check_room(reference, config.parent, {name: sizes.get(name, 0) for name in wanted})
     text = f"fetching {reference} from the hub"
     with watching(config.parent.parent.parent, lambda done: on_progress(text, done, total)):
         for name in wanted:
             hub.fetch(name)
     return config.parent
+
+
+def _check_room(reference: str, folder: Path, sizes: Mapping[str, int]) -> None:
+    """OperatorError when the disk does not take the weights that the cache lacks."""
+    needed = sum(size for name, size in sizes.items() if not (folder / name).exists())
+    free = free_bytes(folder)
+    if free is not None and needed > free:
+        raise OperatorError(
+            f"model {reference!r}: {needed / 1e6:,.1f} MB of it are to be fetched, and the disk of {folder} has "
+            f"{free / 1e6:,.1f} MB free; make room, let HF_HOME name a folder on a larger disk, or give a local folder"
+        )
 
 
 def _weights(hub: _Repository, sizes: Mapping[str, int]) -> tuple[str, ...]:

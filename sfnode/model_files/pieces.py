@@ -8,6 +8,8 @@ from __future__ import annotations
 import errno
 import os
 import time
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -116,6 +118,11 @@ def is_there(folder: Path, file: FileSpec) -> bool:
     return path.is_file() and path.stat().st_size == file.bytes and hash_file(path) == file.sha256
 
 
+def part_of(folder: Path, file: FileSpec) -> Path:
+    """Return where a file lies until it is whole."""
+    return folder / (file.name + _PART)
+
+
 class PartialFile:
     """A file whose pieces come in any order: NAME.part until it is whole. Pieces of an earlier life are kept.
 
@@ -128,15 +135,18 @@ class PartialFile:
         assert len(hashes) == HASH_BYTES * piece_count(file)
         self.file = file
         self._path = folder / file.name
-        self._part = folder / (file.name + _PART)
+        self._part = part_of(folder, file)
         self._hashes = hashes
 
     def hash_of(self, number: int) -> str:
         """SHA-256 of a piece, hex."""
         return self._hashes[number * HASH_BYTES : (number + 1) * HASH_BYTES].hex()
 
-    def missing(self) -> list[int]:
-        """The numbers of the pieces that are not there; makes the file where there is none. OSError."""
+    def missing(self) -> Sequence[int]:
+        """The numbers of the pieces that are not there; makes the file where there is none. OSError.
+
+        4 bytes for each at most: a file may have a million pieces.
+        """
         if not self._part.exists() and is_there(self._path.parent, self.file):
             return []
         descriptor = os.open(self._part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
@@ -145,7 +155,9 @@ class PartialFile:
             part.truncate(self.file.bytes)
             part.seek(0)
             numbers = range(piece_count(self.file))
-            return [number for number in numbers if is_new or self._is_other(number, part.read(MODEL_PIECE_BYTES))]
+            if is_new:
+                return numbers
+            return array("I", (number for number in numbers if self._is_other(number, part.read(MODEL_PIECE_BYTES))))
 
     def _is_other(self, number: int, data: bytes) -> bool:
         return sha256(data).hexdigest() != self.hash_of(number)

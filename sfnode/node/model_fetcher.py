@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final, TypeVar
 
 import trio
 
+from protocol.limits import MODEL_PIECE_BYTES
 from protocol.run import FileSpec, ModelSpec, piece_count
-from sfnode.model_files import HASH_BYTES, PartialFile, check_names, is_there, piece_bytes
+from sfnode.model_files import (
+    HASH_BYTES,
+    PartialFile,
+    bytes_to_come,
+    check_names,
+    free_bytes,
+    is_there,
+    piece_bytes,
+)
 from sfnode.network import Pace, Wanted, piece_of
 from sfnode.node.piece_fetcher import PieceFetcher, PieceSources
 from sfnode.reporter import Reporter, format_rate
@@ -20,6 +30,8 @@ from sfnode.storage import describe_os_error
 RETRY_S: Final = 30.0  # a disk is full, or a folder cannot be written: somebody may do something about it
 SILENCE_S: Final = 15.0  # without a piece: then it is said that nobody gives any
 _RATE_S: Final = 5.0  # over which the pace is measured
+_LISTED_TOGETHER: Final = 1 << 17  # pieces of several files whose lists are held at once: 4 MiB, for 128 GiB of files
+_ASKED_TOGETHER: Final = 1 << 14  # pieces on one board: 16 GiB, with 3 MB of bookkeeping
 
 _T = TypeVar("_T")
 
@@ -33,6 +45,7 @@ class ModelFetcher:
         self._pieces = PieceFetcher(sources, pace)
         self._done_bytes = 0
         self._total_bytes = 0
+        self._has_room = True
         self._seen: deque[tuple[float, int]] = deque()  # (time, bytes received until then)
         self._told: set[str] = set()
 
@@ -44,9 +57,9 @@ class ModelFetcher:
         check_names(self._spec)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch)
-            while (failure := await self._try(files, folder)) is not None:
-                text = f"the model cannot be stored in {folder}: {describe_os_error(failure)}"
-                self._tell_once("model_not_stored", f"{text}. This is tried again and again", folder=str(folder))
+            while failure := await self._try(files, folder):
+                text = f"the model cannot be stored in {folder}: {failure}. This is tried again and again"
+                self._tell_once("model_not_stored", text, folder=str(folder), reason=failure)
                 await trio.sleep(RETRY_S)
             nursery.cancel_scope.cancel()
 
@@ -60,38 +73,59 @@ class ModelFetcher:
         rate = (received - self._seen[0][1]) / span_s if span_s > 0 else 0.0
         givers, sizes = self._pieces.givers(), described_bytes(self._done_bytes, self._total_bytes)
         peers = f"from {givers} peer{'s' if givers != 1 else ''}: {sizes}, {format_rate(rate)}"
+        text = f"fetching the model {peers}" if givers else f"waiting for a peer that has the model: {sizes}"
         return ModelProgress(
             stage=ModelStage.FETCHING,
-            text=f"fetching the model {peers}" if givers else f"waiting for a peer that has the model: {sizes}",
+            text=text if self._has_room else "the disk has no room for the model",
             done_bytes=self._done_bytes,
             total_bytes=self._total_bytes,
             givers=givers,
             bytes_per_s=round(rate),
         )
 
-    async def _try(self, files: Sequence[FileSpec], folder: Path) -> OSError | None:
-        """What keeps the disk from taking the files; None when all are there."""
+    async def _try(self, files: Sequence[FileSpec], folder: Path) -> str:
+        """Why the disk does not take the files; empty when all are there."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
             missing = [file for file in files if not await _in_thread(is_there, folder, file)]
             self._done_bytes, self._total_bytes = 0, sum(file.bytes for file in missing)
-            if missing:
+            lack = _lack_of_room(folder, missing)
+            self._has_room = not lack
+            if missing and not lack:
                 await self._fetch_all(missing, folder)
         except OSError as error:
-            return error
-        return None
+            return describe_os_error(error)
+        return lack
 
     async def _fetch_all(self, files: Sequence[FileSpec], folder: Path) -> None:
         started_s, before = trio.current_time(), self._pieces.received_bytes
         text = f"fetching the model, {self._total_bytes / 1e6:.1f} MB, from the neighbours into {folder}"
         self._tell_once("model_fetching", text, folder=str(folder), bytes=self._total_bytes)
+        for together in _listed_together(files):
+            await self._fetch_some(together, folder)
+        received, seconds = self._pieces.received_bytes - before, trio.current_time() - started_s
+        text = f"the model is in {folder}: {received / 1e6:.1f} MB came from peers in {seconds:.1f} s"
+        self._reporter.event("model_fetched", text, folder=str(folder), bytes=received, seconds=round(seconds, 3))
+
+    async def _fetch_some(self, files: Sequence[FileSpec], folder: Path) -> None:
+        """Fetch files whose lists fit into memory together, a board of their pieces after the other."""
         lists = await self._fetch_lists(files)
         parts = [PartialFile(folder, file, hashes) for file, hashes in zip(files, lists, strict=True)]
-        jobs: list[tuple[PartialFile, int]] = []
+        missing = [await _in_thread(part.missing) for part in parts]
+        for part, numbers in zip(parts, missing, strict=True):
+            if numbers:  # the last one may be shorter than the others
+                lacking = (len(numbers) - 1) * MODEL_PIECE_BYTES + piece_bytes(part.file, numbers[-1])
+                self._done_bytes += part.file.bytes - lacking
+            else:
+                self._done_bytes += part.file.bytes
+        to_come = ((part, number) for part, numbers in zip(parts, missing, strict=True) for number in numbers)
+        while jobs := list(islice(to_come, _ASKED_TOGETHER)):
+            await self._fetch_pieces(jobs)
         for part in parts:
-            missing = await _in_thread(part.missing)
-            self._done_bytes += part.file.bytes - sum(piece_bytes(part.file, number) for number in missing)
-            jobs += [(part, number) for number in missing]
+            await _in_thread(part.finish)
+
+    async def _fetch_pieces(self, jobs: Sequence[tuple[PartialFile, int]]) -> None:
+        """``jobs``: the pieces by their files and their numbers there."""
 
         async def keep(number: int, data: bytes) -> None:
             part, piece = jobs[number]
@@ -103,11 +137,6 @@ class ModelFetcher:
             return piece_of(part.hash_of(piece), piece_bytes(part.file, piece))
 
         await self._pieces.fetch(len(jobs), wanted, keep)
-        for part in parts:
-            await _in_thread(part.finish)
-        received, seconds = self._pieces.received_bytes - before, trio.current_time() - started_s
-        text = f"the model is in {folder}: {received / 1e6:.1f} MB came from peers in {seconds:.1f} s"
-        self._reporter.event("model_fetched", text, folder=str(folder), bytes=received, seconds=round(seconds, 3))
 
     async def _fetch_lists(self, files: Sequence[FileSpec]) -> list[bytes]:
         """The hashes of each file's pieces. A file of one piece is its own."""
@@ -137,6 +166,30 @@ class ModelFetcher:
         if text not in self._told:
             self._told.add(text)
             self._reporter.event(name, text, **fields)
+
+
+def _lack_of_room(folder: Path, files: Sequence[FileSpec]) -> str:
+    """Return by how much the disk is too small, and what to do; empty where it is large enough, or does not say."""
+    needed, free = bytes_to_come(folder, files), free_bytes(folder)
+    if free is None or needed <= free:
+        return ""
+    return (
+        f"it needs {needed / 1e6:,.1f} MB more, and the disk has {free / 1e6:,.1f} MB free. Make room, let "
+        "SFNODE_MODELS name a folder on a larger disk, or give a copy that is on this machine with --model FOLDER; "
+        "until then nothing of it is fetched, and this node relays"
+    )
+
+
+def _listed_together(files: Sequence[FileSpec]) -> Iterator[list[FileSpec]]:
+    """Files in their order, as many at a time as have _LISTED_TOGETHER pieces; one that has more alone."""
+    together: list[FileSpec] = []
+    for file in files:
+        if together and sum(map(piece_count, together)) + piece_count(file) > _LISTED_TOGETHER:
+            yield together
+            together = []
+        together.append(file)
+    if together:
+        yield together
 
 
 async def _in_thread(work: Callable[..., _T], *arguments: object) -> _T:

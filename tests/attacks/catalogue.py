@@ -8,6 +8,7 @@ from tests.attacks.budgets import budgets
 from tests.attacks.cheap_frames import cheap_frames
 from tests.attacks.cheap_keys import cheap_keys
 from tests.attacks.costly_questions import costly_questions
+from tests.attacks.endless_model import endless_model
 from tests.attacks.false_digest import false_digest
 from tests.attacks.greedy_manifest import greedy_manifest
 from tests.attacks.held_places import held_places
@@ -24,6 +25,7 @@ _ALL: Final = (
     cheap_frames,
     cheap_keys,
     costly_questions,
+    endless_model,
     false_digest,
     greedy_manifest,
     held_places,

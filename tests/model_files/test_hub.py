@@ -34,8 +34,8 @@ class Hub:
     """A hub with one model, and the library that asks it."""
 
     def __init__(self, cache: Path, folder: Path) -> None:
-        self._snapshot = cache / "models--x" / "snapshots" / COMMIT
-        self._snapshot.mkdir(parents=True)
+        self.snapshot = cache / "models--x" / "snapshots" / COMMIT
+        self.snapshot.mkdir(parents=True)
         self.folder = folder
         self.fetched: list[str] = []
         self.fault: Exception | None = None
@@ -51,7 +51,7 @@ class Hub:
         if not (self.folder / name).is_file():
             raise LocalEntryNotFoundError("the connection broke\nand more")
         self.fetched.append(name)
-        return str(shutil.copy(self.folder / name, self._snapshot / name))
+        return str(shutil.copy(self.folder / name, self.snapshot / name))
 
     def HfApi(self) -> Hub:  # noqa: N802  # the library's name
         return self
@@ -90,6 +90,17 @@ def test_hub__shards_of_pickles__are_those_of_the_index(tmp_path: Path, monkeypa
         "pytorch_model.bin.index.json", "pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin",
     ]  # fmt: skip
     assert found.path.name == COMMIT
+
+
+def test_hub__weights_are_larger_than_the_disk_has_room_for__are_refused_before_they_are_fetched(
+    served: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "free_bytes", lambda _folder: 1_000)
+    with pytest.raises(OperatorError, match=r"MB of it are to be fetched, and the disk of .* has 0.0 MB free"):
+        resolve_model(HUB_ID)
+    assert "model.safetensors" not in served.fetched
+    shutil.copy(served.folder / "model.safetensors", served.snapshot)
+    assert resolve_model(HUB_ID).revision == COMMIT  # it is in the cache: nothing is to be fetched
 
 
 def test_hub__file_cannot_be_fetched__operator_is_told_which(served: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

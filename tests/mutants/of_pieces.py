@@ -11,6 +11,7 @@ _SERVER, _ANSWERS = "sfnode.network.sessions.file_server", "sfnode.network.sessi
 _FILES, _DEFINITION = "sfnode.model_files.pieces", "sfnode.model_files.definition"
 _BOARD, _FETCHER = "sfnode.node.piece_board", "sfnode.node.piece_fetcher"
 _FINDER, _SHARING = "sfnode.node.model_finder", "sfnode.node.model_sharing"
+_MODEL_FETCHER = "sfnode.node.model_fetcher"
 _WIRE = "tests/network/test_pieces.py::"
 _TIME = "tests/node/test_piece_fetcher.py::"
 _DISK = "tests/node/test_model_fetcher.py::"
@@ -56,6 +57,18 @@ PIECES = (
         "of two nodes that fill one model cache, the slower one fails although the model is whole",
         Edit(_FILES, "PartialFile.write", "if not self._path.exists():", "if True:"),
         _DISK + "test_fetch__two_nodes_fill_one_cache_at_two_paces__both_have_it_and_neither_complains",
+    ),
+    _mutant(
+        "disk-is-not-looked-at",
+        "a model of terabytes is fetched until the disk is full, and the ledger has no room either",
+        Edit(_MODEL_FETCHER, "_lack_of_room", "needed <= free", "True"),
+        _DISK + "test_fetch__more_than_the_disk_has_room_for__is_said_with_both_sizes_and_nobody_is_asked",
+    ),
+    _mutant(
+        "all-pieces-on-one-board",
+        "a manifest of three files of a tebibyte takes 700 MB of a node's memory",
+        Edit(_MODEL_FETCHER, "ModelFetcher._fetch_some", "islice(to_come, _ASKED_TOGETHER)", "to_come"),
+        _DISK + "test_fetch__three_files_of_the_largest_size__memory_stays_within_what_is_stated",
     ),
     _mutant(
         "staller-waited-for-ever",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import tracemalloc
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -15,8 +16,8 @@ import pytest
 import trio
 
 from protocol.errors import OperatorError
-from protocol.limits import MODEL_PIECE_BYTES
-from protocol.run.model import ModelSpec, Sharing
+from protocol.limits import MODEL_FILE_BYTES_MAX, MODEL_PIECE_BYTES
+from protocol.run.model import FileSpec, ModelSpec, Sharing
 from sfnode.model_files.definition import link_weights
 from sfnode.model_files.fetched import assembled_folder, fetched_folder
 from sfnode.model_files.pieces import HASH_BYTES, FilePiece, PartialFile, PieceIndex, hashes_of
@@ -202,7 +203,10 @@ async def test_fetch__folder_cannot_be_made__is_said_once_and_tried_again(tmp_pa
     assert contents(folder) == FILES and len(joiner.events("model_not_stored")) == 1
 
 
-async def test_fetch__disk_is_full__is_said_and_goes_on_once_there_is_room(tmp_path: Path, joiner: Joiner) -> None:
+async def test_fetch__disk_is_full__is_said_and_goes_on_once_there_is_room(
+    tmp_path: Path, joiner: Joiner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_fetcher, "free_bytes", lambda _folder: None)  # somebody else fills it later
     with small_disk(tmp_path / "disk", kilobytes=2_000) as disk:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(joiner.fetch, disk / "model")
@@ -263,6 +267,64 @@ async def test_fetch__manifest_contradicts_itself__is_refused_and_nothing_is_lef
         await joiner.fetch(tmp_path / "model")
     assert caught.group_contains(OperatorError, match="although each of its pieces is")
     assert not (tmp_path / "model" / WEIGHTS).exists() and not (tmp_path / "model" / NEW_PART).exists()
+
+
+async def test_fetch__more_than_the_disk_has_room_for__is_said_with_both_sizes_and_nobody_is_asked(
+    tmp_path: Path, joiner: Joiner
+) -> None:
+    with small_disk(tmp_path / "disk", kilobytes=2_000) as disk:
+        fetcher = joiner.fetcher()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fetcher.fetch, joiner.spec.files, disk / "model")
+            await until(lambda: joiner.events("model_not_stored"))
+            (told,) = joiner.events("model_not_stored")
+            assert "needs 3.2 MB more, and the disk has 2.0 MB free" in told["reason"]
+            assert "SFNODE_MODELS" in told["reason"] and "--model FOLDER" in told["reason"]
+            assert fetcher.look().text == "the disk has no room for the model"
+            assert not joiner.givers.asked and not (disk / "model" / NEW_PART).exists()
+            remount(disk, "size=8m")
+        assert contents(disk / "model") == FILES
+
+
+async def test_fetch__part_is_on_the_disk_already__room_is_needed_for_the_rest_alone(
+    tmp_path: Path, joiner: Joiner
+) -> None:
+    with small_disk(tmp_path / "disk", kilobytes=4_000) as disk:
+        (disk / "model").mkdir()
+        (disk / "model" / NEW_PART).write_bytes(FILES[WEIGHTS][: 2 * MODEL_PIECE_BYTES])
+        await joiner.fetch(disk / "model")
+        assert contents(disk / "model") == FILES
+
+
+def _endless(name: str) -> tuple[FileSpec, bytes]:
+    """The largest file that a manifest may name, of zeros, and the list of its pieces."""
+    listed = hashlib.sha256(bytes(MODEL_PIECE_BYTES)).digest() * (MODEL_FILE_BYTES_MAX // MODEL_PIECE_BYTES)
+    pieces = hashlib.sha256(listed).hexdigest()
+    return FileSpec(name=name, bytes=MODEL_FILE_BYTES_MAX, sha256="0" * 64, pieces=pieces), listed
+
+
+@pytest.mark.slow  # lists of 32 MiB are hashed
+async def test_fetch__three_files_of_the_largest_size__memory_stays_within_what_is_stated(
+    tmp_path: Path, joiner: Joiner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_fetcher, "free_bytes", lambda _folder: 4 * MODEL_FILE_BYTES_MAX)
+    large = [_endless(f"model-{number}.safetensors") for number in range(3)]
+    joiner.spec = replace(joiner.spec, weights=tuple(file for file, _ in large))
+    joiner.givers.held |= {file.pieces: listed for file, listed in large}
+    fetcher = joiner.fetcher()
+    tracemalloc.start()
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fetcher.fetch, joiner.spec.files, tmp_path / "model")
+            with trio.move_on_after(120.0):
+                while len(joiner.givers.asked) < 12:  # small files, the list, and pieces that nobody has
+                    await trio.sleep(0.05)
+            nursery.cancel_scope.cancel()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(joiner.givers.asked) >= 12
+    assert peak < 16 << 20  # beside one list, which is the givers' here; all jobs at once took 710 MB
 
 
 # --- where the model comes from

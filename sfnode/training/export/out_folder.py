@@ -39,7 +39,7 @@ def fresh_folder(out: Path, origin: Mapping[str, object], *, force: bool, read: 
         text = json.dumps({**origin, "files": files}, indent=2) + "\n"
         (part / ORIGIN_FILE).write_text(text, encoding="utf-8")
         _make_readable(part)
-        _check_free(out, force, read)  # it took minutes, and somebody may have put something there
+        check_free(out, force, read)  # it took minutes, and somebody may have put something there
         _move_into_place(part, out)
     except (OSError, SafetensorError) as error:
         raise OperatorError(f"cannot write {out}: {describe_write_error(error)}") from error
