@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from dataclasses import fields
 from enum import StrEnum
@@ -27,8 +28,19 @@ from sfnode.worker_protocol import FLOATS, PRECISIONS, DeviceOptions
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
 
-FilePath = click.Path(dir_okay=False, path_type=Path)
-FolderPath = click.Path(file_okay=False, path_type=Path)
+
+class PathFromHome(click.Path):
+    """A path in which a leading ``~`` is the user's home, also where no shell has looked at it."""
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        """Return the path; click's own error where it is of the wrong kind."""
+        return super().convert(os.path.expanduser(value), param, ctx)
+
+
+FilePath = PathFromHome(dir_okay=False, path_type=Path)
+FolderPath = PathFromHome(file_okay=False, path_type=Path)
 POSITIVE = click.IntRange(1)
 NOT_NEGATIVE = click.IntRange(0)
 DEFAULT_DATA_DIR = f"[default: {HOME}/RUN]"

@@ -47,7 +47,7 @@ def read_evaluations(directory: Path) -> list[EvaluatedStep]:
             )
             for each in json.loads(read_bytes(path, "evaluations"))
         ]
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         raise OperatorError(f"{path} is damaged. Remove it: only the best step so far is forgotten with it") from None
     return sorted(found, key=lambda each: each.step)
 

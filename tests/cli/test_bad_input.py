@@ -171,6 +171,17 @@ def test_init__run_key_and_basis_in_one_file__is_refused_before_anything_is_made
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "command", [("status", "--data-dir"), ("log", "verify"), ("id", "show", "--data-dir"), ("top",)]
+)
+def test_path__tilde_that_no_shell_has_looked_at__is_the_users_home(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    told = call(*command, "~/nowhere")
+    assert told.code != 0 and str(tmp_path / "nowhere") in told.stderr, told
+
+
 def test_init__file_that_exists__is_not_overwritten(tmp_path: Path) -> None:
     out = tmp_path / "old.run"
     out.write_text("precious")

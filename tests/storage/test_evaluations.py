@@ -75,7 +75,10 @@ def test_read_state__best_step_of_a_node_that_measured_nothing__says_what_to_do(
         read_state(directory, BEST_STEP)
 
 
-@pytest.mark.parametrize("content", ["[1]", '[{"step": 1}]', "{", '"best"', "[" * 9_999])
+ENDLESS = '[{"step": 1e999, "accuracy": 1, "loss": 1, "rows": 1}]'
+
+
+@pytest.mark.parametrize("content", ["[1]", '[{"step": 1}]', "{", '"best"', "[" * 9_999, ENDLESS])
 def test_read_evaluations__damaged_file__is_named_with_a_way_out(content: str, tmp_path: Path) -> None:
     (tmp_path / "evaluations.json").write_text(content, "utf-8")
     with pytest.raises(OperatorError, match=r"evaluations.json is damaged. Remove it"):
