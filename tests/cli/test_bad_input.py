@@ -171,9 +171,7 @@ def test_init__run_key_and_basis_in_one_file__is_refused_before_anything_is_made
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "command", [("status", "--data-dir"), ("log", "verify"), ("id", "show", "--data-dir"), ("top",)]
-)
+@pytest.mark.parametrize("command", [("status", "--data-dir"), ("log", "verify"), ("id", "show", "--data-dir")])
 def test_path__tilde_that_no_shell_has_looked_at__is_the_users_home(
     command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
