@@ -98,7 +98,7 @@ PIECES = (
         "owner-is-not-asked",
         "a node gives files of a model whose owner forbids it",
         Edit(_SHARING, "ModelSharing.__init__", "spec.sharing is Sharing.PEERS and ", ""),
-        _DISK + "test_sharing__owner_or_operator_forbids_it__gives_nothing",
+        "tests/node/test_model_sharing.py::test_sharing__owner_or_operator_forbids_it__gives_nothing",
     ),
     _mutant(
         "taken-against-the-owners-will",
@@ -110,12 +110,12 @@ PIECES = (
         "own-file-taken-on-trust",
         "a file that has changed since is given, and the honest node is cut for a liar",
         Edit(_FILES, "PieceIndex.find", "return piece if is_right else None", "return piece"),
-        "tests/node/test_model_fetcher.py::test_pieces__file_changes_after_it_was_looked_at__what_changed_is_not_given",
+        "tests/node/test_model_sharing.py::test_pieces__file_changes_after_it_was_looked_at__what_changed_is_not_given",
     ),
     _mutant(
         "old-pieces-taken-on-trust",
         "what an earlier life has written is not looked at again",
-        Edit(_FILES, "PartialFile.missing", "is_new or self._is_other(", "is_new and self._is_other("),
+        Edit(_FILES, "PartialFile.missing", "if self._is_other(", "if False and self._is_other("),
         _DISK + "test_fetch__a_piece_of_an_earlier_life_is_damaged__that_one_comes_again",
     ),
     _mutant(

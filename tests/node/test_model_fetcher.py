@@ -20,12 +20,11 @@ from protocol.limits import MODEL_FILE_BYTES_MAX, MODEL_PIECE_BYTES
 from protocol.run.model import FileSpec, ModelSpec, Sharing
 from sfnode.model_files.definition import link_weights
 from sfnode.model_files.fetched import assembled_folder, fetched_folder
-from sfnode.model_files.pieces import HASH_BYTES, FilePiece, PartialFile, PieceIndex, hashes_of
+from sfnode.model_files.pieces import HASH_BYTES, PartialFile
 from sfnode.network.sessions.pace import Pace
 from sfnode.node import model_fetcher
 from sfnode.node.model_fetcher import ModelFetcher
 from sfnode.node.model_finder import ModelFinder
-from sfnode.node.model_sharing import ModelSharing
 from sfnode.reporter import Reporter
 from sfnode.run.node_options import SharingOptions
 from tests.support.piece_givers import Givers, honest, leaving, stalling_after
@@ -175,7 +174,7 @@ def test_finish__another_node_has_given_the_file_its_name__goes_on_only_where_it
     part.write(0, pieces_of(FILES[WEIGHTS])[0])
     with nullcontext() if is_whole else pytest.raises(FileNotFoundError):
         part.finish()
-    assert part.missing() == ([] if is_whole else list(range(len(pieces_of(FILES[WEIGHTS])))))
+    assert list(part.missing()) == ([] if is_whole else list(range(len(pieces_of(FILES[WEIGHTS])))))
 
 
 def test_link_weights__another_node_has_linked_them__leaves_its_links_and_mends_wrong_ones(tmp_path: Path) -> None:
@@ -303,6 +302,12 @@ def _endless(name: str) -> tuple[FileSpec, bytes]:
     return FileSpec(name=name, bytes=MODEL_FILE_BYTES_MAX, sha256="0" * 64, pieces=pieces), listed
 
 
+async def _asked(joiner: Joiner, times: int) -> None:
+    with trio.move_on_after(120.0):
+        while len(joiner.givers.asked) < times:
+            await trio.sleep(0.05)
+
+
 @pytest.mark.slow  # lists of 32 MiB are hashed
 async def test_fetch__three_files_of_the_largest_size__memory_stays_within_what_is_stated(
     tmp_path: Path, joiner: Joiner, monkeypatch: pytest.MonkeyPatch
@@ -316,9 +321,7 @@ async def test_fetch__three_files_of_the_largest_size__memory_stays_within_what_
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(fetcher.fetch, joiner.spec.files, tmp_path / "model")
-            with trio.move_on_after(120.0):
-                while len(joiner.givers.asked) < 12:  # small files, the list, and pieces that nobody has
-                    await trio.sleep(0.05)
+            await _asked(joiner, 12)  # small files, the list, and pieces that nobody has
             nursery.cancel_scope.cancel()
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -378,54 +381,3 @@ async def test_finder__owner_or_operator_forbids_it__nobody_is_asked(
     (folder / CONFIG).unlink()
     assert await joiner.finder(str(folder), no_fetch_model=no_fetch_model).find(joiner.givers) == folder
     assert not joiner.givers.asked
-
-
-# --- giving
-
-
-def sharing_of(spec: ModelSpec, **options: Any) -> ModelSharing:
-    return ModelSharing(spec, SharingOptions(**options), Reporter(is_json=True, stream=io.StringIO()))
-
-
-async def test_sharing__folder_of_the_run__gives_every_piece_and_list(tmp_path: Path) -> None:
-    sharing = sharing_of(made_up_model())
-    await sharing.share(write_model(tmp_path / "model"))
-    for digest, data in all_pieces().items():
-        found = sharing.pieces.find(digest)
-        assert found is not None and found.total == len(data)
-        assert found.read(0, len(data) + 1) == data and found.read(7, 9) == data[7:16]
-        assert found.read(len(data), 10) == found.read(len(data) + 5, 10) == b""
-
-
-async def test_sharing__other_weights_under_the_runs_name__are_not_given(tmp_path: Path) -> None:
-    sharing, folder = sharing_of(made_up_model()), write_model(tmp_path / "model")
-    (folder / WEIGHTS).write_bytes(FILES[WEIGHTS][:-1] + b"!")
-    (folder / CONFIG).unlink()
-    await sharing.share(folder)
-    first = hashlib.sha256(pieces_of(FILES[WEIGHTS])[0]).hexdigest()
-    assert sharing.pieces.find(first) is None
-    assert sharing.pieces.find(hashlib.sha256(FILES[TOKENIZER]).hexdigest()) is not None
-
-
-@pytest.mark.parametrize(("sharing", "no_share_model"), [(Sharing.NONE, False), (Sharing.PEERS, True)])
-async def test_sharing__owner_or_operator_forbids_it__gives_nothing(
-    tmp_path: Path, sharing: Sharing, no_share_model: bool
-) -> None:
-    found = sharing_of(made_up_model(sharing), no_share_model=no_share_model)
-    await found.share(write_model(tmp_path / "model"))
-    assert all(found.pieces.find(digest) is None for digest in all_pieces())
-
-
-def test_pieces__file_changes_after_it_was_looked_at__what_changed_is_not_given(tmp_path: Path) -> None:
-    folder, index, spec = write_model(tmp_path / "model"), PieceIndex(), made_up_model().weights[0]
-    hashes = hashes_of(folder / WEIGHTS, spec)
-    assert hashes is not None
-    index.add(folder / WEIGHTS, spec, hashes)
-    with (folder / WEIGHTS).open("r+b") as file:
-        file.seek(10)
-        file.write(b"changed")
-    digests = [hashlib.sha256(piece).hexdigest() for piece in pieces_of(FILES[WEIGHTS])]
-    assert index.find(digests[0]) is None
-    assert isinstance(index.find(digests[1]), FilePiece)
-    (folder / WEIGHTS).unlink()
-    assert index.find(digests[1]) is None

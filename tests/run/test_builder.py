@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -34,11 +35,8 @@ def test_learning_rate__just_below_a_power_of_two__is_met_and_leaves_room_for_lo
 
 
 def test_learning_rate__rounded_up_to_a_power_of_two__is_the_same_for_every_kind_of_method() -> None:
-    for core in CoreKind:
-        for scalar in ScalarKind:
-            for directions in (1, 2, 4, 8, 16):
-                options = MethodOptions(core=core, scalar=scalar, directions=directions, learning_rate=0.001953)
-                for schedule in ScheduleKind:
-                    method, found = method_of(replace(options, schedule=schedule))
-                    assert method.basis is BasisKind.RANDOM
-                    assert found.weight_start < 1 << 10 and method.alpha_exp < 0
+    for core, scalar, directions, schedule in product(CoreKind, ScalarKind, (1, 2, 4, 8, 16), ScheduleKind):
+        options = MethodOptions(core=core, scalar=scalar, directions=directions, learning_rate=0.001953)
+        method, found = method_of(replace(options, schedule=schedule))
+        assert method.basis is BasisKind.RANDOM
+        assert found.weight_start < 1 << 10 and method.alpha_exp < 0
