@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from benchmarks.learn import __main__ as command
-from benchmarks.learn import plain, recipes
+from benchmarks.learn import curves, plain, recipes
 from benchmarks.learn.clients import Clients
 from benchmarks.learn.curvature import described, measure
 from benchmarks.learn.curves import Job, play
@@ -131,8 +131,15 @@ def test_real_tasks__are_those_of_sfnode_init__with_test_files_of_their_own() ->
     ],
 )
 def test_play__every_real_recipe_in_bf16__counts_forward_rows_and_moves_the_model(
-    recipe: Recipe, rate: float | None, expected: list[int], task: Task, folders: Folders
+    recipe: Recipe,
+    rate: float | None,
+    expected: list[int],
+    task: Task,
+    folders: Folders,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # In four decimals two losses that differ are one on some processors: 0.014498 and 0.014520 where bf16 is emulated
+    monkeypatch.setattr(curves, "round", lambda value, _decimals: value, raising=False)
     found = play(replace(job(task, recipe, rate=rate), evaluated_at=(0, 1)), folders)
     assert [point.rows for point in found] == expected
     assert len({point.loss for point in found}) == 3

@@ -20,7 +20,7 @@ from tests.support.ledgers import ledger_of, seal, signer
 from tests.support.manifests import OWNER, small_manifest
 
 PID = 4_711
-_EMPTY = {"int": 0, "float": 0.0, "str": "", "bool": False, "MemoryState": {}}
+_EMPTY = {"int": 0, "float": 0.0, "str": "", "bool": False, "MemoryState": {}, "SlipState": {"count": 0, "last": ""}}
 
 
 def plain_status(**changes: object) -> dict[str, object]:
