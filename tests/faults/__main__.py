@@ -1,5 +1,7 @@
 """make faults: python -m tests.faults [--plans N] [--first SEED] [--state FILE] [--repeat LINE] [--at PART]
 
+With --put-back NAME a fault that was mended is there again, and the search ends when it has found it.
+
 Exit code 1 when a node ended outside the closed list, did not go on, signed twice, or held another state than others.
 """
 
@@ -21,7 +23,9 @@ from tests.faults.points import Fault, Points
 POINTS: Final = Points()
 install(POINTS.at_await, POINTS.at_call, POINTS.at_entry)
 
-from tests.faults.search import Tally, described, drawn, repeated, search  # noqa: E402 - it imports what is searched
+from tests.faults.put_back import PUT_BACK  # noqa: E402 - these import what is searched
+from tests.faults.search import Tally, drawn, repeated, search  # noqa: E402
+from tests.mutants.patch import switched_on  # noqa: E402
 
 
 @click.command()
@@ -30,8 +34,8 @@ from tests.faults.search import Tally, described, drawn, repeated, search  # noq
 @click.option("--state", type=click.Path(path_type=Path), help="Go on where this file says, and keep it up to date.")
 @click.option("--repeat", "lines", multiple=True, help="Carry out this fault, as a finding names it; may be repeated.")
 @click.option("--at", "part", default="", help="Strike only at points with this in their names.")
-@click.option("--every-plan", is_flag=True, help="Print each plan.")
-def main(plans: int, first: int, state: Path | None, lines: tuple[str, ...], part: str, every_plan: bool) -> None:
+@click.option("--put-back", type=click.Choice(sorted(PUT_BACK)), help="Search with this mended fault put back.")
+def main(plans: int, first: int, state: Path | None, lines: tuple[str, ...], part: str, put_back: str | None) -> None:
     """Let faults strike real daemons, one at a time, and look whether they go on."""
     held = json.loads(state.read_text()) if state is not None and state.exists() else {"next": first, "struck": 0}
     tally, started_s, done = Tally(), time.monotonic(), held["next"]
@@ -41,17 +45,18 @@ def main(plans: int, first: int, state: Path | None, lines: tuple[str, ...], par
             yield from (partial(repeated, line) for line in lines)
             return
         for seed in range(held["next"], held["next"] + plans):
+            if put_back and tally.findings:
+                return
             yield partial(drawn, seed, POINTS, part)
 
     def on_plan(fault: Fault, has_struck: bool) -> None:
         nonlocal done
         done += 1
-        if every_plan:
-            click.echo(f"{'struck' if has_struck else 'missed'} {described(fault)}")
         if state is not None:
             state.write_text(json.dumps({"next": done, "struck": held["struck"] + tally.struck}))
 
-    search(POINTS, faults(), tally, on_plan)
+    with switched_on(PUT_BACK[put_back] if put_back else ()):
+        search(POINTS, faults(), tally, on_plan)
     seconds = time.monotonic() - started_s
     modes = ", ".join(f"{count} {mode}" for mode, count in sorted(tally.modes.items()))
     click.echo(

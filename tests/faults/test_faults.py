@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from tests import REPOSITORY
-
-pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+from tests.faults.put_back import PUT_BACK
+from tests.mutants.patch import switched_on
 
 
 def searched(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -18,6 +18,15 @@ def searched(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.parametrize("name", PUT_BACK)
+def test_put_back__every_fault_still_fits_the_product(name: str) -> None:
+    """The search for each takes a minute or two (docs/testing.md); here only that it is a fault of today's code."""
+    with switched_on(PUT_BACK[name]):
+        pass
+
+
+@pytest.mark.process
+@pytest.mark.timeout(300)
 def test_faults__first_plans__end_no_node_and_leave_equal_digests() -> None:
     done = searched("--plans", "30", "--first", "1")
     assert done.returncode == 0, done.stdout + done.stderr

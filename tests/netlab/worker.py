@@ -18,6 +18,7 @@ from pathlib import Path
 import click
 import trio
 
+from protocol.errors import Reject, WorkerError
 from sfnode.worker_protocol.messages import Estimated, EstimateRequest, Message, Reply
 from tests.support.fake_worker import FakeWorker, healthy, listening
 
@@ -33,8 +34,8 @@ class PacedWorker(FakeWorker):
     running: trio.Event = field(default_factory=trio.Event)
 
     async def serve(self, stream: trio.SocketStream) -> None:
-        """As any worker; a node that is killed in the middle of its request is nothing special here."""
-        with suppress(trio.BrokenResourceError):
+        """As any worker. It hangs up on what it cannot read; a node killed in the middle of its request is no fault."""
+        with suppress(trio.BrokenResourceError, WorkerError, Reject):
             await FakeWorker.serve(self, stream)
 
     async def answer(self, request: Message) -> Reply | bytes:

@@ -1,0 +1,45 @@
+"""Faults that once ended nodes or their training: put back one at a time, the search must find each of them again.
+
+The boundaries that hold such faults today stay: what is found is the fault itself, as a slip that no plan explains, or
+a node that does not go on.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.patch import Edit
+
+PUT_BACK: Final[dict[str, tuple[Edit, ...]]] = {
+    # A peer answers the negotiation of a stream with what is no text. The error went on into the node's nursery.
+    "garbage-in-negotiation": (
+        Edit(
+            "sfnode.network.transport.host", "Host.open_beside",
+            "with Boundary(partial(self._not_opened, link.peer)), trio.fail_after(bounds.DIAL_S):",
+            "with suppress(*_NOT_OPENED, IndexError), trio.fail_after(bounds.DIAL_S):",
+        ),
+    ),
+    # A full address book forgets a peer that is being dialled, and its network is then looked up in there.
+    "forgotten-while-dialled": (
+        Edit("sfnode.network.policy.address_book", "AddressBook._forget_worst", " and peer not in in_use", ""),
+        Edit(
+            "sfnode.network.discovery.dialler", "Dialler._taken",
+            "[group for _, group in sorted(self._dialling.items())]",
+            "[_group_of(self._book.addresses(peer)[0].host) for peer in sorted(self._dialling)]",
+        ),
+    ),
+    # The worker is lost while its session is opened anew, and nobody hears that the step is lost.
+    "lost-job": (
+        Edit(
+            "sfnode.worker.trainer", "Trainer._serve",
+            "        if self._renewals() != self._opened_with:\n                await self._open(session)\n",
+            "        pass\n",
+        ),
+        Edit(
+            "sfnode.worker.trainer", "Trainer._serve",
+            "            self.estimating = job.step",
+            "            if self._renewals() != self._opened_with:\n                await self._open(session)\n"
+            "            self.estimating = job.step",
+        ),
+    ),
+}  # fmt: skip
