@@ -19,7 +19,7 @@ def searched(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", PUT_BACK)
-def test_put_back__every_fault_still_fits_the_product(name: str) -> None:
+def test_put_back__old_fault__fits_the_product_of_today(name: str) -> None:
     """The search for each takes a minute or two (docs/testing.md); here only that it is a fault of today's code."""
     with switched_on(PUT_BACK[name]):
         pass
