@@ -136,7 +136,9 @@ class JoinProcess(NodeProcess):
         """SIGTERM; its exit code. subprocess.TimeoutExpired when it takes longer than ``limit_s`` of `Patience`."""
         self.terminate()
         assert self.process is not None
-        return wait_for_end(self.process, limit_s)
+        code = wait_for_end(self.process, limit_s)
+        self._let_go()
+        return code
 
     def status(self) -> dict[str, Any]:
         """The last status file; empty before the first."""
