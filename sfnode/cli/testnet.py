@@ -27,7 +27,7 @@ from sfnode.cli.options import (
     model_option,
     number_option,
 )
-from sfnode.run import DataOptions, without_start
+from sfnode.run import DataOptions
 from sfnode.storage import BASIS_ENDING, EMBEDDED, evaluation_file, training_file
 from sfnode.testnet import Learnt, LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode, NodeOutcome
 from sfnode.worker import TrainingConfig
@@ -131,7 +131,6 @@ def testnet(
         workers=workers,
         training=training,
         timeout_s=timeout_s,
-        alone=without_start(signed.manifest) if signed.manifest.method.start_rank else None,
         shards=_shards(Path(str(training.data)), nodes + late, folder) if options.data.is_private else (),
     )
     result = _run(config)
