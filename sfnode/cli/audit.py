@@ -38,6 +38,7 @@ from sfnode.storage import (
     replayed_with_records,
     training_file,
     write_durably,
+    write_new,
 )
 from sfnode.worker import (
     Audit,
@@ -136,9 +137,22 @@ def _write_reports(found: Audit, signed: SignedManifest, directory: Path, out: P
     reports = []
     for finding in found.mismatches:
         report, data = make_report(signed.manifest, signer, finding.envelope, finding.measured, finding.tolerance)
-        write_durably(out.expanduser() / report_name(finding.envelope), data)
+        path = out / report_name(finding.envelope)
+        if _is_report(signed, path):
+            write_durably(path, data)  # of an earlier audit
+        else:
+            write_new(path, [data])
         reports.append(report)
     return reports
+
+
+def _is_report(signed: SignedManifest, path: Path) -> bool:
+    """Whether this program has written the file that is there."""
+    try:
+        decode_report_untrusted(signed.manifest, read_bytes(path, "the audit report"))
+    except (OperatorError, Reject):
+        return False
+    return True
 
 
 def _say(found: Audit, reports: list[AuditReport], is_json: bool) -> None:

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from protocol.errors import OperatorError
 from protocol.subspace import encode_basis
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.new_run import describe_start, new_model, task_of
 from sfnode.cli.options import (
-    FilePath,
+    NewFilePath,
     choice_option,
     device_options,
     group,
@@ -27,7 +26,7 @@ from sfnode.cli.options import (
 )
 from sfnode.reporter import counting
 from sfnode.run import DataOptions, TaskOptions
-from sfnode.storage import write_durably
+from sfnode.storage import write_new
 from sfnode.worker_protocol import CalibrationOptions, Source
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def basis() -> None:
     "Keep this many directions on each side of a tensor, a power of two.  [default: 16 of a gradient, else 1]",
 )
 @trainable_option
-@click.option("--out", type=FilePath, required=True, help="Write the basis to this file.")
+@click.option("--out", type=NewFilePath, required=True, help="Write the basis to this file.")
 @json_option
 def make(
     model: str,
@@ -92,8 +91,6 @@ def make(
     Example: sfnode basis make --model facebook/opt-125m --task sst2 --data train.jsonl --out sst2.basis
              sfnode init --model facebook/opt-125m --task sst2 --data train.jsonl --basis sst2.basis --out my.run
     """
-    if out.exists():
-        raise OperatorError(f"{out} exists: choose another --out, or remove it")
     check_can_train()
     from sfnode.training.calibration import calibrate  # imports torch
 
@@ -102,7 +99,7 @@ def make(
     with counting("looking at examples", "forward passes") as tell:
         found = calibrate(calibration, folder=folder, trainable=trainable, task=spec, rank=rank, tell=tell)
     data = encode_basis(found.rank, found.content)
-    write_durably(out, data)
+    write_new(out, [data])
     if is_json:
         click.echo(json.dumps({**file_fields(out, data), **_told(found)}))
         return

@@ -13,7 +13,7 @@ from protocol.state import Coefficients
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import at_step_option, data_dir_option, device_options, json_option, local_model_option
 from sfnode.run import find_model
-from sfnode.storage import AtStep, evaluation_file, read_state
+from sfnode.storage import AtStep, evaluation_file, read_bases, read_state
 from sfnode.worker import TrainingConfig, evaluate_states
 from sfnode.worker_protocol import DeviceOptions
 
@@ -26,7 +26,7 @@ from sfnode.worker_protocol import DeviceOptions
     help="Measure on this JSONL file of held-out examples.  [default: the data that come with an embedded task]",
 )
 @at_step_option
-@click.option("--compare", is_flag=True, help="Measure the model as it was before training, too.")
+@click.option("--compare", is_flag=True, help="Measure the model alone, too, and the run's start.")
 @device_options
 @json_option
 def evaluate(
@@ -40,6 +40,9 @@ def evaluate(
     is_json: bool,
 ) -> None:
     """Measure how good a trained model is: accuracy, F1 (mean over the labels) and loss on held-out data.
+
+    With --compare, "before" is the model alone, without anything of the run; "start" is where the run began, if it has
+    a start; "after" is the model now, or at --at-step.
 
     \b
     Example: sfnode eval --data-dir ~/.sfnode/my-run --eval-data dev.jsonl
@@ -60,9 +63,14 @@ def evaluate(
         basis=state.basis,
         renewals=state.renewals,
     )
-    states = [Coefficients(manifest), state.coefficients] if compare else [state.coefficients]
-    results = trio.run(evaluate_states, state.signed, config, states)
-    named = dict(zip(["before", "after"] if compare else ["after"], results, strict=True))
+    states: dict[str, Coefficients | None] = {}
+    if compare:
+        states["before"] = None
+        if read_bases(manifest, state.basis).starts(0):
+            states["start"] = Coefficients(manifest)
+    states["after"] = state.coefficients
+    results = trio.run(evaluate_states, state.signed, config, list(states.values()))
+    named = dict(zip(states, results, strict=True))
     if is_json:
         fields = {
             name: {"accuracy": r.accuracy, "f1": r.f1, "loss": r.loss, "rows": r.rows} for name, r in named.items()

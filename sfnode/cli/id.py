@@ -10,7 +10,7 @@ import click
 
 from protocol.crypto import Signer
 from protocol.errors import OperatorError
-from sfnode.cli.options import FilePath, FolderPath, json_option
+from sfnode.cli.options import FilePath, FolderPath, NewFilePath, json_option
 from sfnode.keys import read_backup, write_backup
 from sfnode.network import peer_of_author
 from sfnode.storage import (
@@ -50,7 +50,7 @@ def show(data_dir: Path | None, key: Path | None, is_json: bool) -> None:
 
 
 @identity.command()
-@click.option("--out", type=FilePath, required=True, help="Write the new key to this file.")
+@click.option("--out", type=NewFilePath, required=True, help="Write the new key to this file.")
 @json_option
 def new(out: Path, is_json: bool) -> None:
     """Make a new key file.
@@ -58,8 +58,6 @@ def new(out: Path, is_json: bool) -> None:
     \b
     Example: sfnode id new --out owner.key
     """
-    if out.exists():
-        raise OperatorError(f"{out} exists: a key is never overwritten. Choose another --out")
     load_or_create_seed(out)
     _print(out, is_json)
 
@@ -72,7 +70,7 @@ _passphrase_option = click.option(
 
 
 @identity.command()
-@click.argument("file", type=FilePath)
+@click.argument("file", type=NewFilePath)
 @click.option("--data-dir", type=FolderPath, help="Encrypt the key of the node whose state is in this data directory.")
 @click.option("--key", type=FilePath, help="Encrypt the key in this file, such as a run's owner key.")
 @_passphrase_option
@@ -88,8 +86,6 @@ def backup(file: Path, data_dir: Path | None, key: Path | None, passphrase_file:
     """
     source = _key_file(data_dir, key)
     seed = load_seed(source)
-    if file.exists():
-        raise OperatorError(f"{file} exists: a backup is never overwritten. Choose another file")
     write_backup(file, seed, _passphrase(passphrase_file, is_new=True))
     author = Signer(seed).author.hex()
     if is_json:
@@ -101,7 +97,7 @@ def backup(file: Path, data_dir: Path | None, key: Path | None, passphrase_file:
 @identity.command()
 @click.argument("file", type=FilePath)
 @click.option("--data-dir", type=FolderPath, help="Make the key that of the node in this data directory.")
-@click.option("--key", type=FilePath, help="Write the key to this file.")
+@click.option("--key", type=NewFilePath, help="Write the key to this file.")
 @_passphrase_option
 @json_option
 def restore(file: Path, data_dir: Path | None, key: Path | None, passphrase_file: Path | None, is_json: bool) -> None:

@@ -16,6 +16,7 @@ from protocol.run import DATA_PRIVATE, AdmissionKind, AdmissionSpec, Manifest, S
 from sfnode.cli.new_run import NewRun, RunOptions, describe_expectation, describe_start, make_run
 from sfnode.cli.options import (
     FilePath,
+    NewFilePath,
     choice_option,
     group,
     json_option,
@@ -26,7 +27,7 @@ from sfnode.cli.options import (
 from sfnode.cli.questions import AskingCommand, check_is_new, command_with_answers
 from sfnode.keys import KEY_ENDING, check_owner, new_invitation
 from sfnode.run import STALENESS, DataOptions, find_data_directory
-from sfnode.storage import BASIS_ENDING, EMBEDDED, write_durably
+from sfnode.storage import BASIS_ENDING, EMBEDDED, write_new
 
 _LISTEN: Final = "/ip4/0.0.0.0/tcp/4001"
 
@@ -67,7 +68,7 @@ _admission_options = group(
 
 
 @click.command(cls=AskingCommand)
-@click.option("--out", type=FilePath, required=True, help="Write the run to this file.")
+@click.option("--out", type=NewFilePath, required=True, help="Write the run to this file.")
 @click.option(
     "--owner-key",
     type=FilePath,
@@ -131,7 +132,7 @@ def init(context: click.Context, out: Path, owner_key: Path | None, options: Run
     except OperatorError:
         _say_unasked(context)
         raise
-    write_durably(out, run.signed.encode())
+    write_new(out, [run.signed.encode()])
     invitation = _invitation(run, key_path)
     if is_json:
         click.echo(json.dumps(_as_json(run, out, invitation) | {"next": _first_start(options, run, out, invitation)}))

@@ -21,6 +21,7 @@ from sfnode.cli.options import (
     DEFAULT_DATA_DIR,
     FilePath,
     FolderPath,
+    NewFilePath,
     at_step_option,
     data_dir_option,
     json_option,
@@ -133,7 +134,7 @@ def _show(envelope: Envelope, is_json: bool) -> None:
 
 
 @log.command("export")
-@click.argument("file", type=FilePath)
+@click.argument("file", type=NewFilePath)
 @data_dir_option
 @click.option("--key", type=FilePath, help="Sign the file with this key.  [default: the node's own]")
 @json_option

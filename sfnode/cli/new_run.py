@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +33,7 @@ from sfnode.run import (
     renewable,
     texts_of,
 )
-from sfnode.storage import data_spec, load_or_create_seed, read_bases, read_basis_spec, write_durably
+from sfnode.storage import data_spec, load_or_create_seed, read_bases, read_basis_spec, write_new
 
 if TYPE_CHECKING:  # both import torch
     from sfnode.training.calibration import FoundBasis, Judged, RateTrial
@@ -162,11 +163,11 @@ def _made_basis(options: RunOptions, described: RunModel, out: Path) -> tuple[Ru
     """The options with a basis, which is written to ``out``; and what it is."""
     from sfnode.training.calibration import calibrate_described  # imports torch
 
-    if out.exists():
+    if os.path.lexists(out):
         raise OperatorError(f"{out} exists: give it with --basis, choose another --out, or remove it")
     with counting("making a start and a basis from some of the data", "forward passes") as tell:
         found = calibrate_described(described, tell)
-    write_durably(out, encode_basis(found.rank, found.content))
+    write_new(out, [encode_basis(found.rank, found.content)])
     method = options.method
     suited = replace(
         method,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import stat
 from collections.abc import Callable
 from dataclasses import fields
 from enum import StrEnum
@@ -30,17 +31,64 @@ Decorator = Callable[[Command], Command]
 
 
 class PathFromHome(click.Path):
-    """A path in which a leading ``~`` is the user's home, also where no shell has looked at it."""
+    """A path in which a leading ``~`` is the user's home, also where no shell has looked at it.
+
+    A pipe or a device is refused: it gives no data, or no end of them, and a file must not take its place.
+    """
 
     def convert(
         self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> str | bytes | os.PathLike[str]:
         """Return the path; click's own error where it is of the wrong kind."""
-        return super().convert(os.path.expanduser(value), param, ctx)
+        path = os.path.expanduser(value)
+        if wrong := self.fault(path):
+            self.fail(f"{click.format_filename(value)!r} {wrong}", param, ctx)
+        return super().convert(path, param, ctx)
+
+    def fault(self, path: str) -> str:
+        """Return what is wrong with the name or with what it names, in words; empty: nothing."""
+        if not path:
+            return "is no name"
+        if path.startswith("~"):
+            return "begins with a user of whom this machine knows no home"
+        try:
+            mode = os.stat(path).st_mode
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return ""  # it may be made, or is missed by the command, which says what it was to be
+        except (OSError, ValueError) as error:
+            return f"cannot be used: {getattr(error, 'strerror', None) or error}"
+        if not stat.S_ISDIR(mode) and not self.file_okay:
+            return "is not a folder"
+        return "" if stat.S_ISDIR(mode) or stat.S_ISREG(mode) else "is a pipe or a device: name a file"
+
+
+class _NewFile(PathFromHome):
+    """The path of a file that a command makes. Nothing is ever written over."""
+
+    def fault(self, path: str) -> str:
+        """Return why there cannot be a new file."""
+        if wrong := super().fault(path):
+            return wrong
+        if os.path.lexists(path):
+            return "exists, and nothing is ever overwritten: choose another name, or remove it yourself"
+        folder = next(each for each in Path(path).absolute().parents if os.path.lexists(each))
+        if not folder.is_dir():
+            return f"cannot be made, because {folder} is no folder"
+        return "" if os.access(folder, os.W_OK | os.X_OK) else f"cannot be made, because you may not write in {folder}"
+
+
+class _Socket(PathFromHome):
+    """The path of a socket on which another program listens."""
+
+    def fault(self, path: str) -> str:
+        """Return what is wrong with it; a socket is not."""
+        return "" if path and Path(path).is_socket() else super().fault(path)
 
 
 FilePath = PathFromHome(dir_okay=False, path_type=Path)
+NewFilePath = _NewFile(dir_okay=False, path_type=Path)
 FolderPath = PathFromHome(file_okay=False, path_type=Path)
+SocketPath = _Socket(dir_okay=False, path_type=Path)
 POSITIVE = click.IntRange(1)
 NOT_NEGATIVE = click.IntRange(0)
 DEFAULT_DATA_DIR = f"[default: {HOME}/RUN]"

@@ -27,6 +27,7 @@ from sfnode.cli.options import (
     NOT_NEGATIVE,
     FilePath,
     FolderPath,
+    NewFilePath,
     data_dir_option,
     group,
     json_option,
@@ -67,7 +68,7 @@ _owner_options = group(
     ),
 )
 _out_option = click.option(
-    "--out", type=FilePath, help="Write the statement to this file, instead of giving it to a node."
+    "--out", type=NewFilePath, help="Write the statement to this file, instead of giving it to a node."
 )
 
 
@@ -202,8 +203,6 @@ def _hand_over(
     manifest: Manifest, statements: Sequence[bytes], directory: Path | None, out: Path | None, is_json: bool
 ) -> None:
     if out is not None:
-        if out.exists():
-            raise OperatorError(f"{out} exists: choose another --out, or remove it")
         write_statements(out, statements)
         following = f"`sfnode run submit {out} --data-dir ...` on any machine with a node of the run"
         _say(_what(manifest, statements), out, following, is_json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -27,8 +28,8 @@ from sfnode.cli.options import (
     model_option,
     number_option,
 )
-from sfnode.run import DataOptions, without_start
-from sfnode.storage import BASIS_ENDING, EMBEDDED, evaluation_file, training_file
+from sfnode.run import DataOptions
+from sfnode.storage import BASIS_ENDING, EMBEDDED, describe_os_error, evaluation_file, training_file
 from sfnode.testnet import Learnt, LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode, NodeOutcome
 from sfnode.worker import TrainingConfig
 from sfnode.worker_protocol import DeviceOptions
@@ -107,8 +108,7 @@ def testnet(
     Example: sfnode testnet --nodes 4 --late 1 --steps 120
     """
     folder = (folder or Path(tempfile.mkdtemp(prefix="sfnode-testnet-"))).resolve()
-    if (folder / "node0").exists():
-        raise OperatorError(f"{folder} holds an earlier test network: choose another --dir")
+    _check_empty(folder)
     if not options.task.says_what:
         options = replace(options, task=replace(options.task, task=_TASK))
         options = replace(options, is_plain=True)  # the demo shows what the network learns, not what its owner knows
@@ -131,7 +131,6 @@ def testnet(
         workers=workers,
         training=training,
         timeout_s=timeout_s,
-        alone=without_start(signed.manifest) if signed.manifest.method.start_rank else None,
         shards=_shards(Path(str(training.data)), nodes + late, folder) if options.data.is_private else (),
     )
     result = _run(config)
@@ -140,6 +139,16 @@ def testnet(
     else:
         _print_result(result)
     _check(result, folder, points_min)
+
+
+def _check_empty(folder: Path) -> None:
+    """Refuse a folder with anything in it, which the network could write over. OperatorError."""
+    try:
+        held = sorted(os.listdir(folder)) if folder.exists() else []
+    except OSError as error:
+        raise OperatorError(f"cannot use --dir {folder}: {describe_os_error(error)}") from None
+    if held:
+        raise OperatorError(f"{folder} holds {held[0]!r}: choose a new --dir, for nothing is overwritten")
 
 
 def _shards(data: Path, count: int, folder: Path) -> tuple[Path, ...]:

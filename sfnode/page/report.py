@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from protocol.errors import OperatorError
 from protocol.state import Replica
 from sfnode.page.assets import single_file
 from sfnode.page.node_page import Page, PageSource, Sections
@@ -17,7 +16,7 @@ from sfnode.storage import (
     reading,
     replay,
     replay_statements,
-    write_durably,
+    write_new,
 )
 
 Tally = Callable[[int, int], None]  # hears how many records of how many are done
@@ -28,15 +27,13 @@ def write_report(directory: Path, path: Path, tell: Tally) -> Replica:
 
     OperatorError; StorageDamagedError: the ledger is damaged.
     """
-    if path.exists():
-        raise OperatorError(f"{path} exists: choose another name, or delete it first")
     manifest = read_manifest(directory).manifest
     with reading(directory) as stored:
         replica = Replica(manifest, stored.archive)
         replay_statements(replica, stored.statements(), directory / LEDGER_FILE)
         replay(replica, _told(stored, tell), directory / LEDGER_FILE)
         page = Page(directory, manifest, PageSource(ledger=lambda: replica.ledger))
-        write_durably(path, single_file({**page.sections(), "verified": _verified(replica)}))
+        write_new(path, [single_file({**page.sections(), "verified": _verified(replica)})])
     return replica
 
 

@@ -12,7 +12,6 @@ from sfnode.run.builder import (
     method_of,
     read_toml,
     renewable,
-    without_start,
 )
 from sfnode.run.builtin_tasks import BUILTIN_TASKS
 from sfnode.run.data_directory import HOME, find_data_directory
@@ -88,6 +87,5 @@ __all__ = [
     "toml_of",
     "values_of",
     "with_values",
-    "without_start",
     "write_node_file",
 ]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import secrets
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from protocol.crypto import Signer, round_half_away
+from protocol.crypto import round_half_away
 from protocol.errors import OperatorError, Reject
 from protocol.limits import COEFFICIENT_BITS_MAX, NORMALISED_CLIP
 from protocol.run import (
@@ -25,11 +24,9 @@ from protocol.run import (
     ScalarKind,
     Schedule,
     ScheduleKind,
-    SignedManifest,
     TaskSpec,
     TensorSpec,
     checked,
-    sign_manifest,
 )
 from protocol.schema import to_plain
 from protocol.subspace import NORMALISED_UNIT
@@ -177,15 +174,6 @@ def _weight_bits(method: Method) -> int:
     """How large the weights may be with U C V^T exact (SPEC 4.5) for so many authors: large ones meet a rate better."""
     others = _AUTHORS_MAX * method.epoch_steps * method.scalar_mass_max * (method.rank * method.basis_max) ** 2
     return max(_WEIGHT_BITS_MIN, min(_WEIGHT_BITS_MAX, COEFFICIENT_BITS_MAX - (others - 1).bit_length()))
-
-
-def without_start(manifest: Manifest) -> SignedManifest:
-    """A run on the same model and task that starts at the model as it is, signed by nobody in particular."""
-    owner = Signer(secrets.token_bytes(32))
-    method = replace(
-        manifest.method, basis=BasisKind.RANDOM, basis_sha256="", basis_unit_exp=0, basis_max=1, start_rank=0
-    )
-    return sign_manifest(replace(manifest, owner=owner.author.hex(), method=method), owner)
 
 
 def build_manifest(draft: RunDraft, settings: Mapping[str, object] | None = None) -> Manifest:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
-from sfnode.storage import describe_os_error
+from sfnode.storage import describe_os_error, opened_file
 
 _FILE: Final = "@"
 _INPUT: Final = "-"
@@ -43,7 +43,7 @@ def private_words(given: str, what: str) -> list[str]:
 
 def _from_file(path: Path, what: str) -> bytes:
     try:
-        with path.open("rb") as file:
+        with opened_file(path, what) as file:
             return file.read(_BYTES_MAX + 1)
     except OSError as error:
         raise OperatorError(f"cannot read {what} from {path}: {describe_os_error(error)}") from None

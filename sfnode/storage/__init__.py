@@ -8,10 +8,12 @@ from sfnode.storage.files import (
     HeldFile,
     describe_os_error,
     free_disk_bytes,
+    opened_file,
     read_bytes,
     sync_folder,
     write_durably,
     write_json,
+    write_new,
 )
 from sfnode.storage.identity import (
     IDENTITY_FILE,
@@ -156,7 +158,9 @@ __all__ = [
     "training_file",
     "unpause",
     "waiting",
+    "opened_file",
     "write_durably",
+    "write_new",
     "write_end",
     "write_evaluations",
     "write_json",

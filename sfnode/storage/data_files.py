@@ -8,7 +8,7 @@ from pathlib import Path
 from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, TaskSpec
 from sfnode import demo
-from sfnode.storage.files import read_bytes
+from sfnode.storage.files import describe_os_error, opened_file
 
 EMBEDDED = "embedded:"
 FILE = "file:"
@@ -62,4 +62,8 @@ def locate(data: str, *, split: str = "train") -> Path:
 
 def sha256_of(path: Path) -> str:
     """SHA-256 of the file, hex."""
-    return hashlib.sha256(read_bytes(path, "the data file")).hexdigest()
+    with opened_file(path, "the data file") as file:
+        try:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise OperatorError(f"cannot read the data file {path}: {describe_os_error(error)}") from None

@@ -6,22 +6,21 @@ import errno
 import json
 import os
 import secrets
+import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Final
 
 from protocol.errors import OperatorError
+from protocol.limits import BASIS_BYTES_MAX
+
+READ_BYTES_MAX: Final = BASIS_BYTES_MAX  # the longest that is held in memory whole: a basis
 
 
 def write_durably(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Write ``data`` to ``path`` through a temporary file, fsync and rename. OperatorError says what to do."""
     _replace(path, (data,), mode, is_durable=True)
-
-
-def write_pieces_durably(path: Path, pieces: Iterable[bytes]) -> None:
-    """As write_durably, for what is too long to be held in memory at once."""
-    _replace(path, pieces, 0o644, is_durable=True)
 
 
 def sync_folder(path: Path) -> None:
@@ -33,12 +32,23 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
+def write_new(path: Path, pieces: Iterable[bytes], *, mode: int = 0o644) -> None:
+    """Write a file that a person asked for, as write_durably. Nothing that is there is overwritten: OperatorError."""
+    if os.path.lexists(path):
+        raise _exists(path)
+    _replace(path, pieces, mode, is_durable=True, is_new=True)
+
+
 def write_json(path: Path, data: Any) -> None:
     """Replace ``path`` by ``data`` as JSON; without fsync, for status files that are rewritten all the time."""
     _replace(path, (json.dumps(data).encode("utf-8"),), 0o644, is_durable=False)
 
 
-def _replace(path: Path, pieces: Iterable[bytes], mode: int, *, is_durable: bool) -> None:
+def _exists(path: Path) -> OperatorError:
+    return OperatorError(f"{path} exists, and nothing is ever overwritten: choose another name, or remove it yourself")
+
+
+def _replace(path: Path, pieces: Iterable[bytes], mode: int, *, is_durable: bool, is_new: bool = False) -> None:
     # Where others may write in the folder, a file or a link could wait under a name that they can foresee.
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
     try:
@@ -49,7 +59,10 @@ def _replace(path: Path, pieces: Iterable[bytes], mode: int, *, is_durable: bool
             file.flush()
             if is_durable:
                 os.fsync(file.fileno())
-        os.replace(temporary, path)
+        if is_new:
+            _name_newly(temporary, path)
+        else:
+            os.replace(temporary, path)
         if is_durable:
             sync_folder(path.parent)
     except OSError as error:
@@ -57,6 +70,18 @@ def _replace(path: Path, pieces: Iterable[bytes], mode: int, *, is_durable: bool
     finally:
         with suppress(OSError):  # it has been moved, or the folder itself is what is wrong
             temporary.unlink()
+
+
+def _name_newly(temporary: Path, path: Path) -> None:
+    """Give a file its name unless something has that by now. OSError, OperatorError."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise _exists(path) from None
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP) or os.path.lexists(path):  # FAT has no second names
+            raise
+        os.replace(temporary, path)
 
 
 def free_disk_bytes(folder: Path) -> int | None:
@@ -83,12 +108,29 @@ class HeldFile:
             return file.read(bytes_max)
 
 
-def read_bytes(path: Path, what: str) -> bytes:
-    """Content of ``path``; OperatorError names ``what`` is missing or unreadable."""
+def read_bytes(path: Path, what: str, bytes_max: int = READ_BYTES_MAX) -> bytes:
+    """Content of ``path``; OperatorError says that ``what`` is missing, unreadable, no file, or longer than allowed."""
+    with opened_file(path, what) as file:
+        try:
+            size = os.fstat(file.fileno()).st_size
+            if size > bytes_max:
+                raise OperatorError(f"{path} has {size:,} bytes: too many for {what}: {bytes_max:,} at most")
+            return file.read(bytes_max)
+        except OSError as error:
+            raise OperatorError(f"cannot read {what} {path}: {describe_os_error(error)}") from None
+
+
+def opened_file(path: Path, what: str) -> BinaryIO:
+    """Open a file to read. OperatorError; also for a pipe or a device: one waits for ever, the other has no end."""
     try:
-        return path.read_bytes()
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe that nobody writes would block here already
+        file = os.fdopen(descriptor, "rb")
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return file
+        file.close()
     except OSError as error:
         raise OperatorError(f"cannot read {what} {path}: {describe_os_error(error)}") from None
+    raise OperatorError(f"{path} is no file, but a folder, a pipe or a device: name the file that holds {what}")
 
 
 def describe_os_error(error: OSError) -> str:

@@ -8,12 +8,14 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from protocol.crypto import KEY_BYTES, Signer
 from protocol.errors import OperatorError
-from sfnode.storage.files import describe_os_error, write_durably
+from sfnode.storage.files import describe_os_error, opened_file, write_new
 
 IDENTITY_FILE = "identity.key"
+_FILE_BYTES_MAX: Final = 1_024  # of a key file: 64 digits, and what an editor has put around them
 
 
 def load_identity(path: Path) -> Signer:
@@ -44,8 +46,7 @@ def load_or_create_seed(path: Path) -> bytes:
 
 def store_seed(path: Path, seed: bytes) -> None:
     """Write the key, mode 0600, durably. There must be none at ``path``: a key is never overwritten."""
-    assert not path.exists()
-    write_durably(path, seed.hex().encode("ascii") + b"\n", mode=0o600)
+    write_new(path, [seed.hex().encode("ascii") + b"\n"], mode=0o600)
 
 
 def use_key(path: Path, key: Path) -> None:
@@ -84,11 +85,11 @@ def in_use(path: Path) -> Iterator[None]:
 
 def _read_secret(path: Path) -> bytes:
     """Content of a file that nobody else on this machine can read, or has put there. OperatorError."""
-    try:
-        with path.open("rb") as file:
-            held, data = os.fstat(file.fileno()), file.read()
-    except OSError as error:
-        raise OperatorError(f"cannot read the identity {path}: {describe_os_error(error)}") from None
+    with opened_file(path, "the identity") as file:
+        try:
+            held, data = os.fstat(file.fileno()), file.read(_FILE_BYTES_MAX)
+        except OSError as error:
+            raise OperatorError(f"cannot read the identity {path}: {describe_os_error(error)}") from None
     if held.st_uid != os.geteuid():
         raise OperatorError(
             f"{path} belongs to another user of this machine, who may know the key in it. Choose another place and "

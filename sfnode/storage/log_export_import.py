@@ -20,7 +20,7 @@ from protocol.errors import Ignore, IgnoreReason, OperatorError, Reject
 from protocol.ledger import Ledger
 from protocol.run import BasisKind, Manifest, SignedManifest
 from protocol.state import Replica
-from sfnode.storage.files import describe_os_error, read_bytes, sync_folder, write_pieces_durably
+from sfnode.storage.files import describe_os_error, opened_file, read_bytes, sync_folder, write_new
 from sfnode.storage.identity import IDENTITY_FILE
 from sfnode.storage.store import (
     LEDGER_FILE,
@@ -81,8 +81,6 @@ def export_log(directory: Path, path: Path, writer: Signer, tell: Tell) -> LogSu
         OperatorError: no data directory, no basis in it, ``path`` exists or cannot be written.
         StorageDamagedError: the ledger is damaged.
     """
-    if path.exists():
-        raise OperatorError(f"{path} exists: choose another name, or delete it first")
     signed = read_manifest(directory)
     manifest = signed.manifest
     held = basis_in(directory, manifest)
@@ -93,7 +91,7 @@ def export_log(directory: Path, path: Path, writer: Signer, tell: Tell) -> LogSu
         replica.coefficients()
         renewals_for(directory, replica)
         pieces = encode_log(signed, basis, replica, writer, partial(_read_renewal, directory, manifest))
-        write_pieces_durably(path, _counted(pieces, replica, tell))
+        write_new(path, _counted(pieces, replica, tell))
         records = replica.ledger.updates + 2 * replica.ledger.void_slots
         return _summary(directory, replica, records=records, writer=writer.author.hex())
 
@@ -149,7 +147,7 @@ def import_log(path: Path, choose_directory: Callable[[Manifest], Path], tell: T
             made.append(stack.enter_context(_staging(directory, signed)))
             return made[0].store
 
-        with _opened(path) as file:
+        with opened_file(path, "the log file") as file:
             loaded = _load(path, file, on_manifest, tell)
         (staged,) = made
         return _create(loaded, staged) if staged.is_new else _merge(loaded, staged.directory, tell)
@@ -185,13 +183,6 @@ def _staging(directory: Path, signed: SignedManifest) -> Iterator[_Staged]:
     finally:
         with suppress(OSError):  # it has been moved, unless something went wrong
             shutil.rmtree(folder)
-
-
-def _opened(path: Path) -> BinaryIO:
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise OperatorError(f"cannot read the log file {path}: {describe_os_error(error)}") from None
 
 
 def _load(path: Path, file: BinaryIO, on_manifest: Callable[[SignedManifest], Store], tell: Tell) -> LoadedLog:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -53,27 +52,17 @@ class Learnt:
         return 100 * (self.after.accuracy - self.before.accuracy)
 
 
-async def measure(
-    signed: SignedManifest, alone: SignedManifest | None, config: TrainingConfig, state: Coefficients
-) -> Learnt | None:
-    """None without evaluation data. ``alone``: `LocalNetworkConfig.alone`; ``state``: at the end."""
+async def measure(signed: SignedManifest, config: TrainingConfig, state: Coefficients) -> Learnt | None:
+    """None without evaluation data. ``state``: at the end."""
     data = config.eval_data
     if data is None:
         return None
-    config = replace(config, data=None)
-    started, after = await _known(signed, config, [Coefficients(signed.manifest), state])
-    before = started
-    if alone is not None:
-        (before,) = await _known(alone, replace(config, basis=None), [Coefficients(alone.manifest)])
+    before, started, after = (
+        Knowledge(accuracy=found.accuracy, loss=found.loss, rows=found.rows, predictions=found.predictions)
+        for found in await evaluate_states(signed, config, [None, Coefficients(signed.manifest), state])
+    )
     answers = _answers(signed.manifest.task, Path(data), before, after)
     return Learnt(before=before, started=started, after=after, answers=answers)
-
-
-async def _known(signed: SignedManifest, config: TrainingConfig, states: Sequence[Coefficients]) -> list[Knowledge]:
-    return [
-        Knowledge(accuracy=found.accuracy, loss=found.loss, rows=found.rows, predictions=found.predictions)
-        for found in await evaluate_states(signed, config, states)
-    ]
 
 
 def _answers(task: TaskSpec, data: Path, before: Knowledge, after: Knowledge) -> tuple[Answer, ...]:

@@ -41,7 +41,6 @@ class LocalNetworkConfig:
         nodes, late_nodes: processes at the start, and those that join when half of the steps are done.
         workers: training processes, each with the model in its memory; the nodes are dealt out to them.
         training: with the file of the run's basis, if it has one; the first node gives it to the others.
-        alone: a run on the same model that starts at the model as it is, to compare with; None: this one does.
         shards: a file of examples for each node, in place of that of ``training``; empty: all train on that.
         timeout_s: give up when the nodes do not agree by then.
     """
@@ -52,7 +51,6 @@ class LocalNetworkConfig:
     late_nodes: int
     training: TrainingConfig
     timeout_s: float
-    alone: SignedManifest | None = None
     shards: tuple[Path, ...] = ()
     workers: int = 1
 
@@ -259,9 +257,7 @@ class LocalNetwork:
         with replayed(self.nodes[-1].process.directory, self._signed.manifest) as replica:
             ledger, state = replica.ledger, replica.coefficients()
         digest = state.digest().hex()
-        learnt = await measure(
-            self._signed, self._config.alone, replace(self._config.training, worker_socket=self._sockets[0]), state
-        )
+        learnt = await measure(self._signed, replace(self._config.training, worker_socket=self._sockets[0]), state)
         curve = self._curve(learnt)
         picture = self._config.folder / PICTURE_FILE
         draw_training_curve(curve, f"{self._signed.manifest.name}: {len(self.nodes)} nodes", picture)

@@ -22,6 +22,7 @@ from rich.live import Live
 
 from sfnode.reporter import Reporter
 from sfnode.status import progress_line
+from sfnode.storage import write_new
 from sfnode.top.node_view import NodeView, look
 from sfnode.top.screen import draw
 
@@ -66,7 +67,7 @@ def _can_live() -> bool:
 def _save(views: Sequence[NodeView], path: Path) -> None:
     console = Console(record=True, width=SVG_COLUMNS, file=io.StringIO(), force_terminal=True)
     console.print(draw(views))
-    console.save_svg(str(path), title="sfnode top", code_format=SVG_FORMAT)
+    write_new(path, [console.export_svg(title="sfnode top", code_format=SVG_FORMAT).encode()])
 
 
 # --- lines

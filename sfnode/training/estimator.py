@@ -127,19 +127,21 @@ class Estimator:
         return projected_gradients(method, loss_G)
 
     @torch.inference_mode()
-    def evaluate(self, rows_max: int = 0) -> Evaluation:
+    def evaluate(self, rows_max: int = 0, is_alone: bool = False) -> Evaluation:
         """Accuracy and loss on the evaluation data (its first ``rows_max`` rows; 0: all), with the folded weights.
 
         Sessions of one run with equal states and data get the result of the first that asked.
+
+        ``is_alone``: of the model without starts and coefficients.
         """
         examples = self.data.evaluation_examples[: rows_max or None]
         if not examples:
             raise OperatorError("no evaluation data: give --eval-data")
-        state = _digest(self._bases, self._epochs, newest_epoch(self._epochs))
+        state = b"alone" if is_alone else _digest(self._bases, self._epochs, newest_epoch(self._epochs))
         key = (self._manifest.run_id, state, hashlib.sha256(repr(examples).encode()).digest())
         known = self._shared.evaluations
         if key not in known:
-            weights = self._folded(self._epochs, newest_epoch(self._epochs))
+            weights = {} if is_alone else self._folded(self._epochs, newest_epoch(self._epochs))
             with self._shared.switch.using(weights):
                 known[key] = self._evaluate(examples)
         known.move_to_end(key)

@@ -142,8 +142,8 @@ def _serve(session: Estimator, request: SetCoefficients | EstimateRequest | Eval
             made = session.estimate(seed, step, directions)
             seconds = time.perf_counter() - start
             return Estimated(step=step, scalars=made.scalars, loss=made.loss, rows=made.rows, seconds=seconds)
-        case EvaluateRequest(rows_max=rows_max):
-            found = session.evaluate(rows_max)
+        case EvaluateRequest(rows_max=rows_max, is_alone=is_alone):
+            found = session.evaluate(rows_max, is_alone)
             seconds = time.perf_counter() - start
             return Evaluated(
                 accuracy=found.accuracy,

@@ -15,21 +15,25 @@ from sfnode.worker_protocol import CoefficientsSet, Evaluated, EvaluateRequest, 
 
 
 async def evaluate_states(
-    signed: SignedManifest, config: TrainingConfig, states: Sequence[Coefficients]
+    signed: SignedManifest, config: TrainingConfig, states: Sequence[Coefficients | None]
 ) -> list[Evaluated]:
-    """Evaluate each state on ``config.eval_data``. Raises OperatorError, WorkerError."""
+    """Evaluate each state on ``config.eval_data``; None: the model alone, without the run's start.
+
+    Raises OperatorError, WorkerError.
+    """
     async with worker_socket(config) as socket:
         return await _evaluate_on(socket, signed, config, states)
 
 
 async def _evaluate_on(
-    socket: Path, signed: SignedManifest, config: TrainingConfig, states: Sequence[Coefficients]
+    socket: Path, signed: SignedManifest, config: TrainingConfig, states: Sequence[Coefficients | None]
 ) -> list[Evaluated]:
     results: list[Evaluated] = []
     for state in states:
         session = await connect(socket)
         await session.request(replace(config, data=None).open_session(signed), SessionOpened)
-        await session.request(coefficients_of(state, state.epochs()), CoefficientsSet)
-        results.append(await session.request(EvaluateRequest(rows_max=0), Evaluated))
+        if state is not None:
+            await session.request(coefficients_of(state, state.epochs()), CoefficientsSet)
+        results.append(await session.request(EvaluateRequest(rows_max=0, is_alone=state is None), Evaluated))
         await session.aclose()
     return results

@@ -88,9 +88,13 @@ class EstimateRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateRequest:
-    """Loss and accuracy on the evaluation data, its first ``rows_max`` rows (0: all). Reply: Evaluated."""
+    """Loss and accuracy on the evaluation data, its first ``rows_max`` rows (0: all). Reply: Evaluated.
+
+    ``is_alone``: of the model alone, without the run's start and coefficients.
+    """
 
     rows_max: int
+    is_alone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -304,7 +304,11 @@ def test_run__from_init_to_export__tells_the_same_in_json(tmp_path: Path) -> Non
     assert verified["run_id"] == made["run_id"] and verified["updates"] == 8
     told = json.loads(call("eval", "--data-dir", node, "--compare", "--json").stdout)
     assert told["state_digest"] == verified["state_digest"]
-    assert told["before"]["rows"] == told["after"]["rows"] > 0
+    assert list(told) == ["before", "start", "after", "state_digest"]  # the model alone, the run's start, now
+    assert told["before"]["rows"] == told["start"]["rows"] == told["after"]["rows"] > 0
+    assert told["start"]["loss"] < told["before"]["loss"] - 0.1  # the start is no part of the model alone
+    lines = call("eval", "--data-dir", node, "--compare").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["before", "start", "after"]
     exported = json.loads(call("export", "--data-dir", node, "--out", tmp_path / "model", "--json").stdout)
     assert exported == {
         "folder": str(tmp_path / "model"),

@@ -194,6 +194,8 @@ def test_forward_basis__start_in_the_weights__labels_are_told_as_it_says(name: s
     unmoved, session = sessions(shared, found, data)
     before, after = (each.evaluate(len(data.examples)) for each in (unmoved, session))
     assert after.loss < before.loss - 0.05
+    alone = session.evaluate(len(data.examples), is_alone=True)
+    assert alone == before and session.evaluate(len(data.examples)) == after  # two results, kept apart
     assert session.estimate(1, 0).loss < unmoved.estimate(1, 0).loss - 0.05
     assert found.of_start is not None and found.of_start.accuracy is not None
     assert after.accuracy >= found.of_start.accuracy - 0.15

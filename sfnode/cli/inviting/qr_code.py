@@ -9,7 +9,7 @@ from typing import Final
 
 import segno
 
-from sfnode.storage import write_durably
+from sfnode.storage import write_new
 
 _BORDER: Final = 2  # modules; the standard asks for four, and phones read it with two, which a narrow terminal has
 _SVG_SCALE: Final = 6  # pixels for each module: 400 in all, for a phone that is held against a screen
@@ -36,7 +36,7 @@ def write_svg(string: str, path: Path) -> None:
     """The code as an SVG file, which only this user may read: an invitation is a secret. OperatorError."""
     picture = io.BytesIO()
     _code(string).save(picture, kind="svg", scale=_SVG_SCALE, light="white")
-    write_durably(path, picture.getvalue(), mode=0o600)
+    write_new(path, [picture.getvalue()], mode=0o600)
 
 
 def _code(string: str) -> segno.QRCode:

@@ -10,7 +10,7 @@ import click
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
-from sfnode.cli.options import REPEAT, FilePath, group, number_option
+from sfnode.cli.options import REPEAT, NewFilePath, group, number_option
 from sfnode.network import parse_bootstrap
 from sfnode.run import RunAddress, join_string, parse_run_addresses
 from sfnode.status import read_status
@@ -46,7 +46,7 @@ invite_options = group(
     click.option(
         "--qr/--no-qr", "is_qr", default=None, help="Print a QR code of each string, too.  [default: on a terminal]"
     ),
-    click.option("--svg", type=FilePath, help="Write the QR code of the string to this file, as a picture."),
+    click.option("--svg", type=NewFilePath, help="Write the QR code of the string to this file, as a picture."),
 )
 
 

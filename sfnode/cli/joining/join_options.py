@@ -15,6 +15,7 @@ from sfnode.cli.options import (
     REPEAT,
     FilePath,
     FolderPath,
+    SocketPath,
     choice_option,
     device_options,
     group,
@@ -84,7 +85,7 @@ _training_options = group(
     ),
     click.option(
         "--worker-socket",
-        type=FilePath,
+        type=SocketPath,
         help="Use the training worker that listens on this socket, so that several nodes share one model in memory.",
     ),
 )

@@ -19,7 +19,15 @@ from sfnode.cli.basis import calibration_options, describe_file, file_fields, sh
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.found_model import found_model
 from sfnode.cli.inviting import check_epoch_is_free, held_roster
-from sfnode.cli.options import POSITIVE, FilePath, data_dir_option, json_option, local_model_option, owner_key_option
+from sfnode.cli.options import (
+    POSITIVE,
+    FilePath,
+    NewFilePath,
+    data_dir_option,
+    json_option,
+    local_model_option,
+    owner_key_option,
+)
 from sfnode.keys import check_owner
 from sfnode.reporter import counting
 from sfnode.run import find_model
@@ -32,7 +40,7 @@ from sfnode.storage import (
     replayed,
     store_basis,
     submit,
-    write_durably,
+    write_new,
 )
 from sfnode.worker_protocol import CalibrationOptions
 
@@ -52,7 +60,7 @@ _from_epoch_option = click.option(
 @local_model_option
 @calibration_options
 @_from_epoch_option
-@click.option("--out", type=FilePath, required=True, help="Write the basis to this file.")
+@click.option("--out", type=NewFilePath, required=True, help="Write the basis to this file.")
 @json_option
 def offer(
     data_dir: Path,
@@ -72,13 +80,11 @@ def offer(
     \b
     Example: sfnode basis offer --data-dir ~/.sfnode/my-run-0123456789ab --data mine.jsonl --out better.basis
     """
-    if out.exists():
-        raise OperatorError(f"{out} exists: choose another --out, or remove it")
     node = _Followed(data_dir.expanduser(), model, revision)
     found = node.recalibrated(calibration, lambda replica: _plan(replica, from_epoch))
     data = encode_basis(node.manifest.method.rank, found.content)
     _check(found.trial, "written")
-    write_durably(out, data)
+    write_new(out, [data])
     if is_json:
         told = {"has_start": _has_start(found.content), "trial": _trial_fields(found.trial)}
         click.echo(json.dumps({**file_fields(out, data), **told}))

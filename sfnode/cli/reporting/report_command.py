@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from sfnode.cli.options import FilePath, FolderPath
+from sfnode.cli.options import FolderPath, NewFilePath
 from sfnode.page import write_report
 from sfnode.reporter import counting
 
 
 @click.command()
 @click.argument("data_dir", metavar="DIR", type=FolderPath)
-@click.option("--out", type=FilePath, required=True, help="Write the page to this file, which must not exist yet.")
+@click.option("--out", type=NewFilePath, required=True, help="Write the page to this file, which must not exist yet.")
 def report(data_dir: Path, out: Path) -> None:
     """Write a page about a run, finished or not, as one file that any browser shows.
 

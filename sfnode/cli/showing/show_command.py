@@ -13,7 +13,7 @@ from protocol.errors import OperatorError
 from protocol.ledger import Statement, StatementCodec, StatementKind
 from protocol.run import Manifest, Objective, ScalarKind
 from protocol.state import LeavingOut, Replica, effects_of_leaving_out
-from sfnode.cli.options import FolderPath, json_option
+from sfnode.cli.options import FolderPath, PathFromHome, json_option
 from sfnode.page import Contribution, contributions_to, facts_of
 from sfnode.reporter import counted, counting, printable
 from sfnode.storage import decode_run_file, read_manifest, read_statements, replayed
@@ -34,7 +34,7 @@ class AuthorsPart:
 
 
 @click.command()
-@click.argument("path", metavar="[DIR|FILE]", required=False, type=click.Path(path_type=Path))
+@click.argument("path", metavar="[DIR|FILE]", required=False, type=PathFromHome(path_type=Path))
 @click.option("--data-dir", type=FolderPath, help="Use the node whose state is in this data directory, as DIR does.")
 @json_option
 def show(path: Path | None, data_dir: Path | None, is_json: bool) -> None:
@@ -53,7 +53,7 @@ def show(path: Path | None, data_dir: Path | None, is_json: bool) -> None:
     Example: sfnode run show ~/.sfnode/my-run-0123456789ab
     """
     if (path is None) == (data_dir is None):
-        raise OperatorError("say what to show, once: the data directory of a node, or a run file")
+        raise OperatorError("say what to show, once: a node with DIR or --data-dir, or a run with FILE")
     given = (path or data_dir or Path()).expanduser()
     if given.is_file():
         _show_run(decode_run_file(given).manifest, is_json)

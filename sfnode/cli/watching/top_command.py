@@ -8,7 +8,7 @@ import click
 
 from protocol.errors import OperatorError
 from sfnode.cli.exits import ExitCode
-from sfnode.cli.options import FilePath, FolderPath
+from sfnode.cli.options import FolderPath, NewFilePath
 from sfnode.top import Viewing, show
 
 
@@ -16,7 +16,7 @@ from sfnode.top import Viewing, show
 @click.argument("directories", nargs=-1, type=FolderPath, metavar="[DIR]...")
 @click.option("--data-dir", "more", multiple=True, type=FolderPath, help="Show this node, as DIR does.")
 @click.option("--once", "is_once", is_flag=True, help="Print one line for each node, and end.")
-@click.option("--svg", type=FilePath, help="Write the screen to this file as a picture, and end.")
+@click.option("--svg", type=NewFilePath, help="Write the screen to this file as a picture, and end.")
 def top(directories: tuple[Path, ...], more: tuple[Path, ...], is_once: bool, svg: Path | None) -> None:
     """Show nodes of this machine live, each named by its data directory: press q to quit.
 

@@ -1,0 +1,144 @@
+"""A folder with all that an operator may name by mistake: good files, wrong ones, nodes in every state, and devices.
+
+A guard says afterwards whether anything that a person owns in it was changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from protocol.run.manifest import SignedManifest
+from sfnode.storage.identity import IDENTITY_FILE, load_or_create_seed
+from sfnode.storage.statement_files import write_statements
+from sfnode.storage.store import LEDGER_FILE, STATUS_FILE, Store
+from tests.support.daemons import demo_run, write_run
+from tests.support.ledgers import seal
+from tests.support.manifests import OWNER_SEED
+
+NODES: Final = ("node", "node-of-other-run", "node-damaged", "node-cut-off", "node-without-ledger", "node-with-folders")
+_RECORDS: Final = 4
+_HUGE_BYTES: Final = 1 << 40  # with nothing on the disk; more than a machine has memory
+_GONE_BY_ITSELF: Final = ("-wal", "-shm")  # what SQLite makes and removes where it reads
+
+
+def plant(folder: Path) -> None:
+    """Fill an empty folder."""
+    signed = demo_run(steps=8, admission="invite")
+    other = demo_run(steps=16, admission="invite", name="other")
+    (folder / "owner.key").touch(0o600)
+    (folder / "owner.key").write_bytes(OWNER_SEED.hex().encode())
+    load_or_create_seed(folder / "other.key")
+    write_run(signed, folder / "good.run")
+    write_run(other, folder / "other.run")
+    for name in NODES:
+        _make_node(folder / name, other if name == "node-of-other-run" else signed)
+    (folder / "node-damaged" / LEDGER_FILE).write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 40)
+    for name in ("node.toml", STATUS_FILE, "evaluations.json", IDENTITY_FILE):
+        (folder / "node-damaged" / name).write_bytes(b"\xff\x00\x1b[31m{[")
+    manifest = folder / "node-cut-off" / "manifest.run"
+    manifest.write_bytes(manifest.read_bytes()[:100])
+    (folder / "node-without-ledger" / LEDGER_FILE).unlink()
+    for name in (LEDGER_FILE, IDENTITY_FILE):
+        (folder / "node-with-folders" / name).unlink()
+        (folder / "node-with-folders" / name).mkdir()
+    _plant_files(folder, signed)
+
+
+def _make_node(folder: Path, signed: SignedManifest) -> None:
+    with closing(Store(folder, signed)) as store:
+        store.add([seal(signed.manifest, 1, step) for step in range(_RECORDS)], is_durable=True)
+    load_or_create_seed(folder / IDENTITY_FILE)
+
+
+def _plant_files(folder: Path, signed: SignedManifest) -> None:
+    (folder / "photos").mkdir()
+    (folder / "photos" / "holiday.jpg").write_bytes(b"\xff\xd8\xff\xe0 a beach")
+    (folder / "photos" / "loss.svg").write_text("<svg>my own drawing</svg>")
+    (folder / "empty").write_bytes(b"")
+    (folder / "binary").write_bytes(bytes(range(256)) * 64)
+    (folder / "letter.txt").write_text("Dear Anna,\n")
+    (folder / "rows.jsonl").write_text('{"text": "a fine film", "label": 1}\n' * 40)
+    (folder / "passphrase").touch(0o600)
+    (folder / "passphrase").write_text("correct horse battery staple\n")
+    write_statements(folder / "good.statements", [])
+    with (folder / "huge").open("wb") as huge:
+        huge.truncate(_HUGE_BYTES)
+    (folder / "hollow").mkdir()
+    os.mkfifo(folder / "pipe")
+    (folder / "null").symlink_to("/dev/null")
+    (folder / "endless").symlink_to("/dev/zero")
+    (folder / "full").symlink_to("/dev/full")
+    (folder / "broken-disk").symlink_to("/proc/self/mem")
+    (folder / "lost").symlink_to(folder / "nowhere")
+    (folder / "circle").symlink_to(folder / "circle")
+    (folder / "node-link").symlink_to(folder / "node")
+
+
+class Guard:
+    """Knows a planted folder as it was, and puts it back."""
+
+    def __init__(self, folder: Path, backup: Path) -> None:
+        self._folder = folder
+        self._backup = backup
+        _copy(folder, backup)
+        self._before = _seen(folder)
+
+    def changes(self) -> tuple[list[str], list[str]]:
+        """Paths below the folder that were made, and those that were changed or removed; both as they are now."""
+        now = _seen(self._folder)
+        made = sorted(name for name in now.keys() - self._before.keys() if not name.endswith(_GONE_BY_ITSELF))
+        lost = sorted(name for name, what in self._before.items() if now.get(name) != what)
+        return made, lost
+
+    def restore(self) -> None:
+        """Make all of it anew."""
+        for path in self._folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        _copy(self._backup, self._folder)
+        self._before = _seen(self._folder)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """As `shutil.copytree`, with pipes and holes."""
+    target.mkdir(exist_ok=True)
+    for path in source.iterdir():
+        place = target / path.name
+        if path.is_symlink():
+            place.symlink_to(path.readlink())
+        elif path.is_dir():
+            _copy(path, place)
+        elif path.is_fifo():
+            os.mkfifo(place)
+        elif path.stat().st_size > 1 << 30:
+            with place.open("wb") as huge:
+                huge.truncate(path.stat().st_size)
+        else:
+            shutil.copy2(path, place)
+
+
+def _seen(folder: Path) -> Mapping[str, str]:
+    """What each path below ``folder`` is, in words that differ where it does."""
+    found: dict[str, str] = {}
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(place, name)
+            found[str(path.relative_to(folder))] = _what(path)
+    return found
+
+
+def _what(path: Path) -> str:
+    if path.is_symlink():
+        return f"link to {path.readlink()}"
+    if path.is_file():
+        size = path.stat().st_size
+        return f"{size} bytes" if size > 1 << 30 else hashlib.sha256(path.read_bytes()).hexdigest()
+    return "pipe" if path.is_fifo() else "folder"
