@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from collections.abc import Mapping
 
 from protocol import limits
 from protocol.crypto import Author, u32
@@ -28,6 +29,10 @@ class Roster:
         self._run_id = manifest.run_id
         self._held: dict[bytes, tuple[Statement, ...]] = {}
         self._claimed: Counter[Author] = Counter()  # tokens of each author that nobody else has claimed
+        self._void: set[Author] = set()  # those who have claimed a token that another author has claimed, too
+        # What `renewals` and `excluded` return, until something of their kind changes: each tick and each look asks.
+        self._renewals: dict[int, str] | None = {}
+        self._excluded: dict[Author, int] | None = {}
         self._ordered: list[bytes] | None = []  # keys, ascending; None after a change
         self._digest: bytes | None = NO_STATEMENTS
 
@@ -54,10 +59,18 @@ class Roster:
         return statement
 
     def _put(self, statement: Statement, held: tuple[Statement, ...]) -> None:
-        is_claim = statement.kind is StatementKind.CLAIM
-        self._held[statement.key] = (*held, statement) if is_claim else (statement,)
-        if is_claim:
-            self._claimed[held[0].author if held else statement.author] += -1 if held else 1
+        self._held[statement.key] = (statement,)
+        match statement.kind:
+            case StatementKind.CLAIM:
+                self._held[statement.key] = (*held, statement)
+                self._claimed[held[0].author if held else statement.author] += -1 if held else 1
+                self._void |= {held[0].author, statement.author} if held else set()
+            case StatementKind.RENEW:
+                self._renewals = None
+            case StatementKind.EXCLUDE:
+                self._excluded = None
+            case StatementKind.ADMIT:
+                pass
         self._digest = None
         if not held:
             self._ordered = None
@@ -72,8 +85,7 @@ class Roster:
 
     def has_void_claim(self, author: Author) -> bool:
         """Whether ``author`` has claimed a token that another author has claimed, too, so that it admits nobody."""
-        twice = (held for held in self._held.values() if len(held) == 2)
-        return any(statement.author == author for held in twice for statement in held)
+        return author in self._void
 
     def excluded_from(self, author: Author) -> int | None:
         """First step of ``author`` that an exclusion covers."""
@@ -98,16 +110,23 @@ class Roster:
         if self._admission.kind is not AdmissionKind.OPEN and not self.is_admitted(author):
             raise Ignore(IgnoreReason.NOT_ADMITTED, f"author {author.hex()[:16]} is not admitted")
 
-    def excluded(self) -> dict[Author, int]:
+    def excluded(self) -> Mapping[Author, int]:
         """For every excluded author the first step that does not count, ascending by author."""
-        listed = [self._held[key][0] for key in self._keys() if key[0] == StatementKind.EXCLUDE]
-        return {statement.author: statement.from_step for statement in listed}
+        if self._excluded is None:
+            listed = [self._held[key][0] for key in self._keys() if key[0] == StatementKind.EXCLUDE]
+            self._excluded = {statement.author: statement.from_step for statement in listed}
+        return self._excluded
 
-    def renewals(self) -> dict[int, str]:
-        """First epoch and SHA-256 of every basis that the owner has published since the manifest, ascending."""
-        keys = self._keys()
-        listed = [self._held[key][0] for key in keys[bisect_left(keys, bytes([StatementKind.RENEW])) :]]
-        return {statement.from_epoch: statement.sha256 for statement in listed}
+    def renewals(self) -> Mapping[int, str]:
+        """First epoch and SHA-256 of every basis that the owner has published since the manifest, ascending.
+
+        The same object until a renewal comes.
+        """
+        if self._renewals is None:
+            keys = self._keys()
+            listed = [self._held[key][0] for key in keys[bisect_left(keys, bytes([StatementKind.RENEW])) :]]
+            self._renewals = {statement.from_epoch: statement.sha256 for statement in listed}
+        return self._renewals
 
     # --- the set ------------------------------------------------------------------------------------------
 

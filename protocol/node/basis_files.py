@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from protocol.events import Effect, FetchBasis
@@ -12,30 +13,52 @@ _RETRY_MS: Final = 5_000
 
 
 class BasisFiles:
-    """Owned by the node core."""
+    """Owned by the node core. What is missing is computed when a renewal comes, not at each tick: there may be many."""
 
     def __init__(self, roster: Roster) -> None:
         self.here: frozenset[str] = frozenset()  # SHA-256 of those that are complete on the disk
         self._roster = roster
         self._fetches = Fetches(_RETRY_MS)
+        self._looked_at: Mapping[int, str] = {}  # renewals that the next two follow from
+        self._missing: dict[str, int] = {}  # SHA-256 -> first epoch, ascending by epoch
+        self._wanted: dict[str, int] = {}  # of these, all but `_useless`
+        self._useless: set[str] = set()
 
     def is_here(self, epoch: int) -> bool:
         """Whether all that the weights of ``epoch`` need is here; the basis that the manifest names always is."""
-        return all(sha256 in self.here for first, sha256 in self._roster.renewals().items() if first <= epoch)
+        return self.first_missing(epoch) is None
+
+    def first_missing(self, epoch: int) -> str | None:
+        """SHA-256 of the first basis that the weights of ``epoch`` need and that is not here."""
+        sha256, first = next(iter(self._look().items()), ("", epoch + 1))
+        return sha256 if first <= epoch else None
 
     def arrived(self, sha256: str) -> None:
         """The basis is complete on the disk."""
         self.here |= {sha256}
+        self._missing.pop(sha256, None)
+        self._wanted.pop(sha256, None)
         self._fetches.arrived()
 
     def failed(self, sha256: str, now_ms: int, *, is_lasting: bool) -> None:
         """The basis could not be fetched: for now, or for good."""
         self._fetches.failed(sha256, now_ms, is_lasting=is_lasting)
+        if is_lasting:
+            self._useless.add(sha256)
+            self._wanted.pop(sha256, None)
 
     def tick(self, now_ms: int) -> list[Effect]:
         """Ask for the first basis that is missing, in the order of their epochs."""
-        first_epochs: dict[str, int] = {}
-        for epoch, sha256 in self._roster.renewals().items():
-            first_epochs.setdefault(sha256, epoch)
-        chosen = self._fetches.start((sha256 for sha256 in first_epochs if sha256 not in self.here), now_ms)
-        return [FetchBasis(sha256=chosen, from_epoch=first_epochs[chosen])] if chosen else []
+        self._look()
+        chosen = self._fetches.start(self._wanted, now_ms)
+        return [FetchBasis(sha256=chosen, from_epoch=self._wanted[chosen])] if chosen else []
+
+    def _look(self) -> dict[str, int]:
+        renewals = self._roster.renewals()
+        if renewals is not self._looked_at:
+            self._looked_at, self._missing = renewals, {}
+            for epoch, sha256 in renewals.items():
+                if sha256 not in self.here:
+                    self._missing.setdefault(sha256, epoch)
+            self._wanted = {each: first for each, first in self._missing.items() if each not in self._useless}
+        return self._missing

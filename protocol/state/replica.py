@@ -182,10 +182,13 @@ class Replica:
 
     def renewals_needed(self) -> list[str]:
         """SHA-256 of every renewed basis in whose epochs something is held, in the order of their first epochs."""
-        method = self.manifest.method
-        last = max(self.ledger.authors().values(), default=0) // method.epoch_steps
+        method, last = self.manifest.method, self.last_epoch()
         named = [sha256 for epoch, sha256 in self.ledger.roster.renewals().items() if epoch <= last]
         return list(dict.fromkeys(sha256 for sha256 in named if sha256 != method.basis_sha256))
+
+    def last_epoch(self) -> int:
+        """The last epoch in which something is held; 0 where nothing is."""
+        return max(self.ledger.authors().values(), default=0) // self.manifest.method.epoch_steps
 
     def _decoded(self, records: Iterable[bytes]) -> Iterable[Envelope]:
         return map(self.ledger.codec.decode_untrusted, records)

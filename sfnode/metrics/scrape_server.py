@@ -1,22 +1,29 @@
-"""Serves a node's metrics at `GET /metrics`, to this machine only. Read-only, and bounded in time, size and number."""
+"""Serves a node's metrics at `GET /metrics`, to this machine only. Read-only, and bounded in time, size and number.
+
+One connection's fault ends that connection, and is counted as a slip.
+"""
 
 from __future__ import annotations
 
 import ipaddress
-from functools import partial
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import trio
 
 from protocol.errors import OperatorError
+from sfnode.callers import Strangers, is_name_of_ours
 from sfnode.metrics.exposition import exposition
+from sfnode.slips import Slips
 from sfnode.status import read_status
 
 METRICS_ADDRESS: Final = "127.0.0.1:9464"  # the port that Prometheus' list gives to exporters of no other kind
 _REQUEST_BYTES_MAX: Final = 8_192
 _ANSWER_S: Final = 10.0  # Prometheus waits as long by default
 _AT_ONCE_MAX: Final = 8
+_METRICS_CALLER: Final = "127.0.0.1"  # all come from this machine, and count together
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -49,48 +56,73 @@ async def metrics_socket(address: str) -> trio.SocketListener:
     return listener
 
 
-async def serve_metrics(directory: Path, listener: trio.SocketListener) -> None:
+async def serve_metrics(directory: Path, listener: trio.SocketListener, slips: Slips) -> None:
     """Answer with what the node on ``directory`` last wrote of itself, until cancelled."""
-    limiter = trio.CapacityLimiter(_AT_ONCE_MAX)
-    await trio.serve_listeners(partial(_answer, directory, limiter), [listener])
+    server = _Server(directory, slips)
+    await trio.serve_listeners(server.answer, [listener])
 
 
-async def _answer(directory: Path, limiter: trio.CapacityLimiter, stream: trio.SocketStream) -> None:
-    """One request, then the end; whoever is slow, or one too many, is cut off."""
-    with trio.move_on_after(_ANSWER_S):
-        async with stream:
+class _Server:
+    """Answers one request on each connection, and closes it."""
+
+    def __init__(self, directory: Path, slips: Slips) -> None:
+        self._directory, self._slips = directory, slips
+        self._strangers = Strangers()
+        self._limiter = trio.CapacityLimiter(_AT_ONCE_MAX)
+
+    async def answer(self, stream: trio.SocketStream) -> None:
+        """Serve one connection; whoever is slow, or one too many, is cut off."""
+        with self._slips.contained("a request for the metrics", endings=()), suppress(trio.BrokenResourceError):
+            async with stream:
+                request = None
+                with self._strangers.place(_METRICS_CALLER):
+                    request = await _request(stream)
+                if request is not None:
+                    await self._reply(stream, request)
+
+    async def _reply(self, stream: trio.SocketStream, request: _Request) -> None:
+        """Answer within `_ANSWER_S`; one too many gets no answer."""
+        with suppress(trio.WouldBlock), trio.move_on_after(_ANSWER_S):
+            self._limiter.acquire_on_behalf_of_nowait(stream)
             try:
-                limiter.acquire_on_behalf_of_nowait(stream)
-            except trio.WouldBlock:
-                return
-            try:
-                await stream.send_all(await _reply(directory, await _request_line(stream)))
-            except trio.BrokenResourceError:
-                return
+                await stream.send_all(await self._response_to(request))
             finally:
-                limiter.release_on_behalf_of(stream)
+                self._limiter.release_on_behalf_of(stream)
+
+    async def _response_to(self, request: _Request) -> bytes:
+        if not is_name_of_ours(request.host):
+            text = b"the metrics are not served under this name: ask 127.0.0.1 or localhost\n"
+            return _response("421 Misdirected Request", text)
+        match request.line.split(b" "):
+            case [b"GET", b"/metrics", _]:
+                return await trio.to_thread.run_sync(_figures, self._directory)
+            case [b"GET", _, _]:
+                return _response("404 Not Found", b"the metrics are at /metrics\n")
+            case [_, _, _]:
+                return _response("405 Method Not Allowed", b"GET /metrics\n", "Allow: GET")
+        return _response("400 Bad Request", b"GET /metrics\n")
 
 
-async def _request_line(stream: trio.SocketStream) -> bytes:
-    """First line of a whole request; empty where it is too long or breaks off."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """What is looked at of a request: its first line, and its Host header, empty unless there is exactly one."""
+
+    line: bytes
+    host: str
+
+
+async def _request(stream: trio.SocketStream) -> _Request:
+    """Read a whole request; one that is too long or breaks off is like one without a first line."""
     received = b""
     while b"\r\n\r\n" not in received:
         part = await stream.receive_some(_REQUEST_BYTES_MAX)
         received += part
         if not part or len(received) > _REQUEST_BYTES_MAX:
-            return b""
-    return received.partition(b"\r\n")[0]
-
-
-async def _reply(directory: Path, line: bytes) -> bytes:
-    match line.split(b" "):
-        case [b"GET", b"/metrics", _]:
-            return await trio.to_thread.run_sync(_figures, directory)
-        case [b"GET", _, _]:
-            return _response("404 Not Found", b"the metrics are at /metrics\n")
-        case [_, _, _]:
-            return _response("405 Method Not Allowed", b"GET /metrics\n", "Allow: GET")
-    return _response("400 Bad Request", b"GET /metrics\n")
+            return _Request(line=b"", host="localhost")
+    line, *headers = received.partition(b"\r\n\r\n")[0].split(b"\r\n")
+    named = [header.partition(b":") for header in headers]
+    hosts = [value.strip().decode("latin-1") for name, _, value in named if name.strip().lower() == b"host"]
+    return _Request(line=line, host=hosts[0] if len(hosts) == 1 else "")
 
 
 def _figures(directory: Path) -> bytes:

@@ -129,6 +129,7 @@ MAPPING_TRIES: Final = 4  # ports outside, the node's own first
 MDNS_PACKET_BYTES_MAX: Final = 1_500  # of one Ethernet frame: ours have 300
 MDNS_RECORDS_MAX: Final = 32  # in one packet; printers announce a dozen
 MDNS_LABELS_MAX: Final = 16  # of one name; ours have four
+MDNS_POINTERS_MAX: Final = 64  # followed in one packet: two for each record; ours have none, printers one a record
 MDNS_ADDRESSES_MAX: Final = 4  # in one packet
 MDNS_PACKET_S: Final = 0.01  # at most 100 packets a second are looked at: 0.5 % of a core
 MDNS_ANSWER_INTERVAL_S: Final = 1.0  # RFC 6762, 6: one answer a second

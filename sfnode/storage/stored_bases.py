@@ -87,11 +87,12 @@ def basis_path(data_dir: Path, manifest: Manifest, sha256: str) -> Path:
 
 def renewals_in(data_dir: Path, manifest: Manifest, renewals: Mapping[int, str]) -> tuple[RenewedBasis, ...]:
     """The run's renewals (`Roster.renewals`) whose files are here, ascending by epoch."""
-    paths = {epoch: basis_path(data_dir, manifest, sha256) for epoch, sha256 in renewals.items()}
+    paths = {sha256: basis_path(data_dir, manifest, sha256) for sha256 in renewals.values()}  # each is looked for once
+    here = {sha256: str(path) for sha256, path in paths.items() if path.exists()}
     return tuple(
-        RenewedBasis(from_epoch=epoch, sha256=renewals[epoch], file=str(path))
-        for epoch, path in paths.items()
-        if path.exists()
+        RenewedBasis(from_epoch=epoch, sha256=sha256, file=here[sha256])
+        for epoch, sha256 in renewals.items()
+        if sha256 in here
     )
 
 
@@ -119,11 +120,12 @@ def read_bases(manifest: Manifest, path: Path | None, renewals: Sequence[Renewed
             "give the owner's file with --basis"
         )
     first = _decode(manifest, read_bytes(path, "the basis"), str(path))
-    later = {}
+    contents: dict[str, Published] = {}  # a file that many renewals name is read once
     for each in renewals:
-        content = _decode(manifest, read_bytes(Path(each.file), "the basis"), each.file, each.sha256)
-        later[each.from_epoch] = Published(sha256=each.sha256, bases=content.bases, start=content.start)
-    return Bases(manifest, first, later)
+        if each.sha256 not in contents:
+            content = _decode(manifest, read_bytes(Path(each.file), "the basis"), each.file, each.sha256)
+            contents[each.sha256] = Published(sha256=each.sha256, bases=content.bases, start=content.start)
+    return Bases(manifest, first, {each.from_epoch: contents[each.sha256] for each in renewals})
 
 
 def read_renewal(manifest: Manifest, path: Path) -> tuple[bytes, BasisContent]:

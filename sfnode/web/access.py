@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
@@ -12,6 +12,8 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sfnode.callers import is_name_of_ours
 
 _HEADERS: Final = {
     "content-security-policy": (
@@ -31,6 +33,9 @@ _NO_TOKEN: Final = (
 _WRONG_NAME: Final = (
     "This page is not served under this name: open it by the IP address that the node said, or as localhost.\n"
 )
+
+Client = tuple[str, int]  # IP address and port
+Recognise = Callable[[Client], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,21 +57,13 @@ class PageAccess:
 
     def refusal(self, request: Request) -> Response | None:
         """Why a request is not answered, if so."""
-        if not self._is_ours(request.headers.get("host", "")):
+        if not is_name_of_ours(request.headers.get("host", ""), self.host):
             return PlainTextResponse(_WRONG_NAME, 421)
         if _is_of_another_site(request.headers):
             return PlainTextResponse("Another site asks for this page.\n", 403)
         if request.method != "GET":
             return PlainTextResponse("This page can only be read.\n", 405, {"allow": "GET"})
         return None if self.token is None else self._ask(request, self.token)
-
-    def _is_ours(self, host: str) -> bool:
-        """Whether a Host header names us: a name of somebody else's may lead here, too (DNS rebinding).
-
-        An IP address cannot be rebound. Any port is good: a tunnel may have another one at its other end.
-        """
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-        return name in ("localhost", self.host) or _is_ip(name.removeprefix("[").removesuffix("]"))
 
     def _ask(self, request: Request, token: str) -> Response | None:
         given = request.query_params.get("token")
@@ -81,14 +78,6 @@ class PageAccess:
         response = RedirectResponse("/", 303)
         response.set_cookie(self.cookie, token, max_age=30 * 86_400, httponly=True, samesite="strict")
         return response
-
-
-def _is_ip(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 def _is_of_another_site(headers: Headers) -> bool:
@@ -109,21 +98,27 @@ def _cookie(headers: Headers, name: str) -> str:
 
 
 class Gate:
-    """Lets pass who may see the page, and puts the headers on every answer that keep a browser from doing harm."""
+    """Lets pass who may see the page, and puts the headers on every answer that keep a browser from doing harm.
 
-    def __init__(self, app: ASGIApp, access: PageAccess) -> None:
-        self._app, self._access = app, access
+    ``recognise`` is called with the address and port of a connection on which a request has passed.
+    """
+
+    def __init__(self, app: ASGIApp, access: PageAccess, recognise: Recognise) -> None:
+        self._app, self._access, self._recognise = app, access, recognise
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request (ASGI)."""
         if scope["type"] != "http":
             return
+        refusal = self._access.refusal(Request(scope))
+        if refusal is None:
+            self._recognise(scope["client"])
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                added = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
+                kept = _HEADERS if refusal is None else _HEADERS | {"connection": "close"}
+                added = [(name.encode(), value.encode()) for name, value in kept.items()]
                 message = {**message, "headers": [*message.get("headers", []), *added]}
             await send(message)
 
-        answer = self._access.refusal(Request(scope)) or self._app
-        await answer(scope, receive, send_guarded)
+        await (refusal or self._app)(scope, receive, send_guarded)

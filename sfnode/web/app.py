@@ -14,18 +14,18 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from sfnode.page import ICON, INDEX, SCRIPTS, STYLE, asset
-from sfnode.web.access import Gate, PageAccess
+from sfnode.web.access import Gate, PageAccess, Recognise
 from sfnode.web.viewers import Viewers
 
 _TYPES: Final = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _STREAM: Final = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
 
 
-def page_app(viewers: Viewers, access: PageAccess) -> Starlette:
-    """Answers for the page, its files and its stream of changes, to those who may see it."""
+def page_app(viewers: Viewers, access: PageAccess, recognise: Recognise) -> Starlette:
+    """Answers for the page, its files and its stream of changes, to those who may see it: `Gate`."""
     files = [Route(f"/{name}", _file) for name in (*SCRIPTS, STYLE, ICON)]
     routes = [Route("/", _file), Route("/events", _Events(viewers), methods=["GET"]), *files]
-    return Starlette(routes=routes, middleware=[Middleware(Gate, access=access)])
+    return Starlette(routes=routes, middleware=[Middleware(Gate, access=access, recognise=recognise)])
 
 
 async def _file(request: Request) -> Response:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import trio
@@ -12,22 +15,25 @@ from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState
 from hypercorn.utils import wrap_app
+from starlette.applications import Starlette
 
+from sfnode.callers import Stranger, Strangers
 from sfnode.event_log import log
 from sfnode.page import Page
-from sfnode.web.access import PageAccess
+from sfnode.web.access import Client, PageAccess, Recognise
 from sfnode.web.app import page_app
 from sfnode.web.viewers import VIEWERS_MAX, Viewers
 
 _CONNECTIONS_MAX: Final = 4 * VIEWERS_MAX  # a browser opens up to six
 _SEND_S: Final = 10.0  # whoever takes nothing for so long has gone: asleep, or out of reach
+_REFUSAL_S: Final = 1.0  # a stranger gets a few hundred bytes, which fit into any socket's buffer
 _IDLE_S: Final = 5.0
 
 
 async def serve_page(page: Page, access: PageAccess, listener: socket.socket) -> None:
     """Serve it until cancelled, then close all at once. Whatever goes wrong is said in the log, and ends nothing."""
     viewers = Viewers(page)
-    connections = _Connections(page_app(viewers, access))
+    connections = _Connections(partial(page_app, viewers, access))
     with listener:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(viewers.run)
@@ -38,14 +44,15 @@ class _Connections:
     """hypercorn's own loop would take any number of them, and waits for a browser that takes nothing even when it is
     cancelled; so its protocol is run here, on streams that can be closed."""
 
-    def __init__(self, app: object) -> None:
-        self._app: AppWrapper = wrap_app(app, wsgi_max_body_size=0, mode="asgi")  # type: ignore[arg-type]
+    def __init__(self, app: Callable[[Recognise], Starlette]) -> None:
+        self._app: AppWrapper = wrap_app(app(self._recognise), wsgi_max_body_size=0, mode="asgi")  # type: ignore[arg-type]
         self._config = Config()
         self._config.errorlog = logging.getLogger("sfnode.web.http")
         self._config.keep_alive_timeout = _IDLE_S
         self._config.include_server_header = False
         self._context = WorkerContext(None)
-        self._open: set[_Stream] = set()
+        self._open: dict[Client, _Stream] = {}
+        self._strangers = Strangers()
 
     async def accept(self, listener: trio.SocketListener) -> None:
         """Until cancelled."""
@@ -58,36 +65,65 @@ class _Connections:
         try:
             await trio.sleep_forever()
         finally:
-            for stream in self._open:
+            for stream in self._open.values():
                 stream.socket.close()
 
     async def _serve(self, accepted: trio.SocketStream) -> None:
-        if len(self._open) >= _CONNECTIONS_MAX:
-            return await trio.aclose_forcefully(accepted)
-        stream = _Stream(accepted)
-        self._open.add(stream)
+        """Serve one connection, as a stranger's until a request on it passes the gate."""
         try:
-            await TCPServer(self._app, self._config, self._context, ConnectionState({}), stream)  # type: ignore[arg-type]
+            client = _peer_of(accepted)
+            if not self._is_full():
+                with (
+                    self._strangers.place(client[0]) as stranger,
+                    self._listed(client, _Stream(accepted, stranger)) as it,
+                ):
+                    await TCPServer(self._app, self._config, self._context, ConnectionState({}), it)  # type: ignore[arg-type]
+        except OSError:  # it had gone before it was looked at
+            pass
         except Exception:
             log(logging.ERROR, "page_connection_failed", is_failure=True)
         finally:
-            self._open.discard(stream)
             await trio.aclose_forcefully(accepted)
+
+    def _is_full(self) -> bool:
+        """Whether no newcomer can be served; strangers make room for each other."""
+        known = sum(stream.stranger.is_known for stream in self._open.values())
+        return known >= _CONNECTIONS_MAX or len(self._open) >= 2 * _CONNECTIONS_MAX
+
+    @contextmanager
+    def _listed(self, client: Client, stream: _Stream) -> Iterator[_Stream]:
+        self._open[client] = stream
+        try:
+            yield stream
+        finally:
+            if self._open.get(client) is stream:
+                del self._open[client]
+
+    def _recognise(self, client: Client) -> None:
+        """Whoever may see the page has asked on this connection."""
+        if client in self._open:
+            self._strangers.recognise(self._open[client].stranger)
+
+
+def _peer_of(stream: trio.SocketStream) -> Client:
+    """OSError when it has gone."""
+    host, port, *_ = stream.socket.getpeername()
+    return host, port
 
 
 class _Stream:
     """A connection as hypercorn sees it; a send that nobody takes ends it."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
-        self._stream = stream
+    def __init__(self, stream: trio.SocketStream, stranger: Stranger) -> None:
+        self._stream, self.stranger = stream, stranger
         self.socket = stream.socket
         self.receive_some = stream.receive_some
         self.send_eof = stream.send_eof
         self.aclose = stream.aclose
 
     async def send_all(self, data: bytes) -> None:
-        """BrokenResourceError when it takes longer than `_SEND_S`."""
-        with trio.move_on_after(_SEND_S) as scope:
+        """BrokenResourceError when it takes longer than `_SEND_S`, or `_REFUSAL_S` for strangers."""
+        with trio.move_on_after(_SEND_S if self.stranger.is_known else _REFUSAL_S) as scope:
             await self._stream.send_all(data)
         if scope.cancelled_caught:
             await trio.aclose_forcefully(self._stream)

@@ -11,16 +11,19 @@ import trio
 
 from protocol.errors import OperatorError
 from sfnode.metrics import metrics_socket, parse_metrics_address, scrape_server, serve_metrics
+from sfnode.slips import Slips
 from sfnode.status import Status
 from tests.support.daemons import free_ports
 from tests.support.statuses import STATUS
 
+WHOLE = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
 
 @asynccontextmanager
-async def serving(directory: Path) -> AsyncIterator[int]:
+async def serving(directory: Path, slips: Slips | None = None) -> AsyncIterator[int]:
     (port,) = free_ports(1)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve_metrics, directory, await metrics_socket(f"127.0.0.1:{port}"))
+        nursery.start_soon(serve_metrics, directory, await metrics_socket(f"127.0.0.1:{port}"), slips or Slips())
         yield port
         nursery.cancel_scope.cancel()
 
@@ -40,7 +43,7 @@ async def test_server__asked_for_metrics__gives_those_of_the_last_status(
 
     monkeypatch.setattr(scrape_server, "read_status", last)
     async with serving(tmp_path) as port:
-        answer = await ask(port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = await ask(port, b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9464\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4")
     assert b"\nsfnode_peers 3.0\n" in answer
 
@@ -48,13 +51,16 @@ async def test_server__asked_for_metrics__gives_those_of_the_last_status(
 @pytest.mark.parametrize(
     ("request_bytes", "status"),
     [
-        (b"GET / HTTP/1.1\r\n\r\n", b"404"),
-        (b"POST /metrics HTTP/1.1\r\n\r\n", b"405"),
-        (b"rubbish\r\n\r\n", b"400"),
-        (b"GET /metrics HTTP/1.1\r\n\r\n", b"503"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"404"),
+        (b"POST /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", b"405"),
+        (b"rubbish\r\nHost: localhost\r\n\r\n", b"400"),
+        (b"GET /metrics HTTP/1.1\r\nhost: [::1]:9464\r\n\r\n", b"503"),
+        (b"GET /metrics HTTP/1.1\r\nHost: evil.org:9464\r\n\r\n", b"421"),
+        (b"GET /metrics HTTP/1.1\r\n\r\n", b"421"),
+        (b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: evil.org\r\n\r\n", b"421"),
         (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 9_000, b"400"),
     ],
-    ids=["elsewhere", "writes", "rubbish", "no_node", "endless"],
+    ids=["elsewhere", "writes", "rubbish", "no_node", "rebound", "nameless", "two_names", "endless"],
 )
 async def test_server__asked_for_something_else__refuses(request_bytes: bytes, status: bytes, tmp_path: Path) -> None:
     async with serving(tmp_path) as port:
@@ -66,13 +72,33 @@ async def test_server__asked_for_something_else__refuses(request_bytes: bytes, s
     assert answer.startswith(b"HTTP/1.1 " + status)
 
 
-async def test_server__too_many_at_once__cuts_the_one_too_many(tmp_path: Path) -> None:
-    async with serving(tmp_path) as port, trio.open_nursery() as nursery:
-        waiting = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(8)]
-        await trio.sleep(0.05)
-        assert await ask(port, b"") == b""
-        for stream in waiting:
-            nursery.start_soon(stream.aclose)
+async def test_server__forty_half_requests__take_no_answer_from_a_whole_one(tmp_path: Path) -> None:
+    async with serving(tmp_path) as port:
+        halves = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(40)]
+        for half in halves:
+            await half.send_all(b"GET /metrics HTTP/1.1\r\nHost: loc")
+        with trio.fail_after(60):
+            assert (await ask(port, WHOLE)).startswith(b"HTTP/1.1 503")
+            assert await halves[0].receive_some() == b""  # the oldest have made room
+        for half in halves:
+            await trio.aclose_forcefully(half)
+
+
+async def test_server__one_request_meets_a_bug__is_counted_and_the_next_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slips, bugs = Slips(), [KeyError("a bug of ours")]
+
+    def figures(directory: Path) -> bytes:
+        if bugs:
+            raise bugs.pop()
+        return b"HTTP/1.1 200 OK\r\n\r\n"
+
+    monkeypatch.setattr(scrape_server, "_figures", figures)
+    async with serving(tmp_path, slips) as port:
+        assert await ask(port, WHOLE) == b""
+        assert (await ask(port, WHOLE)).startswith(b"HTTP/1.1 200")
+    assert (slips.state.count, "a request for the metrics" in slips.state.last) == (1, True)
 
 
 @pytest.mark.parametrize("text", ["0.0.0.0:9464", "192.0.2.1:9464", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:x", "x:1"])

@@ -17,6 +17,7 @@ from tests.mutants import (
     of_processes,
     of_snapshots,
     of_storage,
+    of_strangers,
     of_sync,
     of_voids,
 )
@@ -58,6 +59,7 @@ MUTANTS = (
     *of_peers.PLACES,
     *of_peers.REPUTATION,
     *of_pieces.PIECES,
+    *of_strangers.DOORS,
     *of_processes.PROCESSES,
 )
 

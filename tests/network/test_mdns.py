@@ -91,6 +91,26 @@ def test_packets__malformed_or_about_something_else__mean_nothing(packet: bytes)
     assert decode_untrusted(packet) is None
 
 
+def over_pointers(count: int) -> bytes:
+    """An announcement whose host name goes over so many pointers, which stand in a record of no meaning before it."""
+    service = b"\x04_p2p\x04_udp\x05local\0"
+    data_at = 12 + 1 + 10
+    targets = [data_at, *(data_at + len(service) + 2 * index for index in range(count - 1))]
+    pointers = [struct.pack(">H", 0xC000 | target) for target in targets]
+    data = service + b"".join(pointers[:-1])
+    text = b"dnsaddr=" + TEXT.encode()
+    host = b"\x04abcd" + pointers[-1]
+    txt = struct.pack(">HHIH", 16, 0x8001, 120, len(text) + 1) + bytes([len(text)]) + text
+    head = struct.pack(">HHHHHH", 0, 0x8400, 0, 1, 0, 1)
+    return head + b"\0" + struct.pack(">HHIH", 1, 1, 120, len(data)) + data + host + txt
+
+
+@pytest.mark.parametrize(("pointers", "is_read"), [(1, True), (64, True), (65, False), (500, False)])
+def test_packets__a_chain_of_pointers__is_followed_for_so_many_and_no_more(pointers: int, is_read: bool) -> None:
+    """32 names over 700 pointers each cost as much as 300 packets."""
+    assert (decode_untrusted(over_pointers(pointers)) == Announcement(addresses=(TEXT,))) is is_read
+
+
 def test_packets__many_addresses__are_cut_to_a_few() -> None:
     found = decode_untrusted(encode_announcement(b"random", (TEXT,) * 9))
     assert isinstance(found, Announcement) and len(found.addresses) == bounds.MDNS_ADDRESSES_MAX

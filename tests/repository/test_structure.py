@@ -12,12 +12,12 @@ from tests.repository.architecture import OURS, Module, parse_file, read_modules
 
 # Figure -> what it may be at most. Lower them when the tree gets better; raise one only with a reason in the commit.
 AT_MOST = {
-    "rooms": 41,
-    "arrows": 234,
+    "rooms": 42,
+    "arrows": 237,
     "arrows_in_circles": 0,
     "levels": 18,
-    "rooms_seen_from_sfnode": 26,
-    "arrows_seen_from_sfnode": 107,
+    "rooms_seen_from_sfnode": 27,
+    "arrows_seen_from_sfnode": 110,
     "protocol_levels": 14,
     "import_circles": 0,
     "most_files_in_a_folder": 17,

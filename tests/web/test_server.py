@@ -193,13 +193,14 @@ async def test_connections__more_than_there_may_be__are_closed_at_once(
 ) -> None:
     monkeypatch.setattr(server, "_CONNECTIONS_MAX", 2)
     async with served(made.page()) as browser:
-        idle = [await trio.open_tcp_stream("127.0.0.1", browser.port) for _ in range(2)]
-        await trio.sleep(0.1)
-        third = await trio.open_tcp_stream("127.0.0.1", browser.port)
-        with trio.fail_after(LIMIT_S):
-            assert await third.receive_some() == b""
-        for stream in (*idle, third):
-            await stream.aclose()
+        streams = [Stream(await browser.open("/events")) for _ in range(2)]
+        for stream in streams:
+            await stream.next()
+        async with await trio.open_tcp_stream("127.0.0.1", browser.port) as third:
+            with trio.fail_after(LIMIT_S):
+                assert await third.receive_some() == b""
+        for stream in streams:
+            await stream.connection.aclose()
 
 
 class LargePage(Page):

@@ -25,7 +25,7 @@ async def metrics_served(daemon: Daemon, where: str | None) -> AsyncIterator[Non
 
     async def serve() -> None:
         listener = listeners.pop() if listeners else await metrics_socket(where)  # after a slip: another one
-        await serve_metrics(daemon.config.data_dir, listener)
+        await serve_metrics(daemon.config.data_dir, listener, daemon.slips)
 
     url = f"http://{where}/metrics"
     daemon.reporter.event("metrics", f"metrics for Prometheus: {url}", url=url)

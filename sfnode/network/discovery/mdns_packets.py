@@ -97,6 +97,7 @@ class _Reader:
             raise _MalformedError
         self._packet = packet
         self._at = _HEADER.size
+        self._pointers = 0  # followed so far
 
     def read(self) -> Query | Announcement | None:
         _, flags, questions, *others = _HEADER.unpack_from(self._packet)
@@ -138,7 +139,8 @@ class _Reader:
             if size & _POINTER == _POINTER:
                 target = (size & ~_POINTER) << 8 | self._packet[at + 1]
                 end = at + 2 if end is None else end
-                if target >= at:
+                self._pointers += 1
+                if target >= at or self._pointers > bounds.MDNS_POINTERS_MAX:
                     raise _MalformedError
                 at = target
                 continue

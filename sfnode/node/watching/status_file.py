@@ -121,9 +121,9 @@ def _trouble(node: Node, training: TrainingStatistics | None) -> str:
     """What keeps a node that is to contribute from measuring."""
     if training is None:
         return ""
-    missing = [sha256 for sha256 in node.replica.renewals_needed() if sha256 not in node.bases.here]
-    if missing and not training.trouble:
-        return f"no neighbour has given it the owner's new basis yet ({missing[0][:16]})"
+    missing = node.bases.first_missing(node.replica.last_epoch())
+    if missing is not None and not training.trouble:
+        return f"no neighbour has given it the owner's new basis yet ({missing[:16]})"
     return training.trouble
 
 

@@ -1,0 +1,100 @@
+"""Guards against strangers at a node's doors: its page, its metrics, the local network, and what is left unread."""
+
+from __future__ import annotations
+
+from tests.mutants.detectors import Tests
+from tests.mutants.mutant import Mutant
+from tests.mutants.patch import Edit
+
+_CALLERS, _WEB, _METRICS = "sfnode.callers", "sfnode.web.access", "sfnode.metrics.scrape_server"
+_PACKETS, _BASIS_FILES, _ROSTER = (
+    "sfnode.network.discovery.mdns_packets",
+    "protocol.node.basis_files",
+    "protocol.ledger.roster",
+)
+_OF_STRANGERS, _OF_METRICS = "tests/web/test_strangers.py::", "tests/metrics/test_metrics_server.py::"
+_OF_RENEWALS = "tests/protocol/test_many_renewals.py::"
+
+
+def _mutant(name: str, breaks: str, edit: Edit, *tests: str) -> Mutant:
+    return Mutant(name=name, breaks=breaks, edits=(edit,), detector=Tests(tests))
+
+
+DOORS = (
+    _mutant(
+        "strangers-never-make-room",
+        "whoever comes first with half a request holds a place of the page, and the rest are served late or not at all",
+        Edit(_CALLERS, "Strangers._make_room", "oldest.scope.cancel()", "pass"),
+        _OF_STRANGERS + "test_places__one_origin_has_its_part__its_own_oldest_makes_room",
+    ),
+    _mutant(
+        "any-origin-makes-room",
+        "one machine with many connections ends those of all others",
+        Edit(
+            _CALLERS,
+            "Strangers._make_room",
+            "origin = origins.most_common(1)[0][0]",
+            "origin = self._waiting[0].origin",
+        ),
+        _OF_STRANGERS + "test_places__all_are_taken__the_oldest_of_the_most_crowded_origin_makes_room",
+    ),
+    _mutant(
+        "each-ipv6-address-an-origin",
+        "one machine with an IPv6 network counts as a new one with each connection",
+        Edit(_CALLERS, "_origin", "isinstance(address, ipaddress.IPv6Address)", "False"),
+        _OF_STRANGERS + "test_places__one_origin_has_its_part__its_own_oldest_makes_room",
+    ),
+    _mutant(
+        "half-requests-for-ever",
+        "a connection that says half a request stays",
+        Edit(_CALLERS, "Strangers.place", "trio.current_time() + PATIENCE_S", 'float("inf")'),
+        _OF_STRANGERS + "test_place__patience_is_over__ends_unless_the_stranger_was_recognised",
+    ),
+    _mutant(
+        "viewers-stay-strangers",
+        "a browser that has shown the token makes room for strangers",
+        Edit(_WEB, "Gate.__call__", 'self._recognise(scope["client"])', "pass"),
+        _OF_STRANGERS + "test_viewer__has_shown_the_token__strangers_do_not_displace_it",
+    ),
+    _mutant(
+        "metrics-under-any-name",
+        "a page of another site reads a node's figures through a name that leads to this machine",
+        Edit(_METRICS, "_Server._response_to", "not is_name_of_ours(request.host)", "False"),
+        _OF_METRICS + "test_server__asked_for_something_else__refuses",
+    ),
+    _mutant(
+        "metrics-without-a-boundary",
+        "one request that meets a bug ends the server of the metrics",
+        Edit(
+            _METRICS,
+            "_Server.answer",
+            'self._slips.contained("a request for the metrics", endings=()), suppress',
+            "suppress",
+        ),
+        _OF_METRICS + "test_server__one_request_meets_a_bug__is_counted_and_the_next_is_answered",
+    ),
+    _mutant(
+        "endless-pointers",
+        "a packet of the local network costs as much as three hundred",
+        Edit(_PACKETS, "_Reader._name", " or self._pointers > bounds.MDNS_POINTERS_MAX", ""),
+        "tests/network/test_mdns.py::test_packets__a_chain_of_pointers__is_followed_for_so_many_and_no_more",
+    ),
+    _mutant(
+        "renewals-walked-at-each-tick",
+        "a node that does nothing looks at every renewal of its run many times a second",
+        Edit(_BASIS_FILES, "BasisFiles._look", "if renewals is not self._looked_at:", "if True:"),
+        _OF_RENEWALS + "test_basis_files__thirty_thousand_renewals_and_nothing_new__are_walked_once",
+    ),
+    _mutant(
+        "old-renewals-remembered",
+        "a renewal that comes later is never looked for",
+        Edit(_ROSTER, "Roster._put", "self._renewals = None", "pass"),
+        _OF_RENEWALS + "test_roster__asked_again_and_nothing_has_changed__makes_no_new_answer",
+    ),
+    _mutant(
+        "old-exclusions-remembered",
+        "an exclusion that comes later is not seen",
+        Edit(_ROSTER, "Roster._put", "self._excluded = None", "pass"),
+        _OF_RENEWALS + "test_roster__asked_again_and_nothing_has_changed__makes_no_new_answer",
+    ),
+)
