@@ -101,7 +101,7 @@ class PieceFetcher:
         for peer in ready:
             has_place = self._streams[peer] or len(+self._streams) < PEERS_MAX
             while has_place and self._streams[peer] < self._streams_max:
-                stream = _Stream(peer=peer)
+                stream = _Giving(peer=peer)
                 self._take(fetching, stream)
                 if stream.piece is None:
                     break
@@ -127,14 +127,14 @@ class PieceFetcher:
             fetching.rooms_made += 1
             self._stop(fetching, lambda stream: stream.peer == slowest)
 
-    def _take(self, fetching: _Fetching, stream: _Stream) -> None:
+    def _take(self, fetching: _Fetching, stream: _Giving) -> None:
         """Find a piece to ask for on the stream. Who loses it to this peer stops at once."""
         piece = stream.piece = fetching.board.take(stream.peer, trio.current_time())
         if piece is not None:
             self._stop(fetching, lambda other: other.piece == piece and not fetching.board.is_asked(piece, other.peer))
             fetching.streams.append(stream)
 
-    async def _use_stream(self, fetching: _Fetching, stream: _Stream) -> None:
+    async def _use_stream(self, fetching: _Fetching, stream: _Giving) -> None:
         """One piece after the other, as long as there are any and the peer brings them in time."""
         try:
             with stream.scope, suppress(RefusedError):
@@ -149,7 +149,7 @@ class PieceFetcher:
             self._streams = +self._streams
             fetching.changed.set()
 
-    async def _get_all(self, fetching: _Fetching, stream: _Stream) -> None:
+    async def _get_all(self, fetching: _Fetching, stream: _Giving) -> None:
         """RefusedError: a piece did not come. Cancelled: another neighbour was faster."""
         async with self._sources.asking(stream.peer) as ask:
             while (piece := stream.piece) is not None:
@@ -168,7 +168,7 @@ class PieceFetcher:
                 stream.came += 1
                 self._take(fetching, stream)
 
-    def _stop(self, fetching: _Fetching, is_lost: Callable[[_Stream], bool]) -> None:
+    def _stop(self, fetching: _Fetching, is_lost: Callable[[_Giving], bool]) -> None:
         """End the streams of those who have lost their piece; these peers come last from now on."""
         for stream in fetching.streams:
             if is_lost(stream) and not stream.scope.cancel_called:
@@ -193,7 +193,7 @@ class _Rest:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Stream:
+class _Giving:
     """To one neighbour: the piece that it is asked for now, and how many have come."""
 
     peer: PeerId
@@ -211,6 +211,6 @@ class _Fetching:
     board: PieceBoard
     changed: trio.Event = field(default_factory=trio.Event)
     failure: OSError | None = None
-    streams: list[_Stream] = field(default_factory=list)  # that wait for a piece
+    streams: list[_Giving] = field(default_factory=list)  # that wait for a piece
     room_made_s: float = field(default_factory=trio.current_time)
     rooms_made: int = 0  # since the last piece came
