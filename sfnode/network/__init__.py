@@ -54,6 +54,7 @@ from sfnode.network.sessions import (
     manifest_of,
     own_hello,
     piece_of,
+    segment_of,
     snapshot_of,
 )
 from sfnode.network.transport import (
@@ -127,6 +128,7 @@ __all__ = [
     "peer_of_author",
     "piece_of",
     "resident_bytes",
+    "segment_of",
     "share_port",
     "snapshot_of",
     "with_bootstraps",

@@ -52,7 +52,6 @@ from sfnode.network.sessions import (
     FULL,
     OBSERVER_RUN_ID,
     Channel,
-    Download,
     FileServer,
     NeighbourFiles,
     OpenSessions,
@@ -183,10 +182,6 @@ class Network:
         """The node has handled a message: what that took is charged. Who brings most news (records) keeps its place."""
         self._rate_limits.charge(peer, message, seconds, trio.current_time())
         self._open_sessions.handled(peer, news)
-
-    async def fetch(self, download: Download) -> bytes | None:
-        """A document from whichever neighbour has it; None when none has it now."""
-        return await self.neighbour_files.fetch(download)
 
     def neighbours(self) -> tuple[NeighbourInfo, ...]:
         """All running sessions."""

@@ -11,7 +11,8 @@ from protocol.errors import Reject
 from protocol.events import BasisArrived, Event, FetchBasis, FetchFailed
 from protocol.run import Manifest
 from protocol.subspace import decode_basis_untrusted
-from sfnode.network import Download, Network, basis_of
+from sfnode.network import basis_of
+from sfnode.node.file_fetcher import FileFetcher
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
 from sfnode.storage import basis_path, read_bytes, store_basis
@@ -28,7 +29,7 @@ class BasisFetcher:
 
     async def run(
         self,
-        network: Network,
+        files: FileFetcher,
         slips: Slips,
         wanted: trio.MemoryReceiveChannel[FetchBasis],
         inbox: trio.MemorySendChannel[Event],
@@ -38,7 +39,7 @@ class BasisFetcher:
             event: Event = FetchFailed(sha256=effect.sha256)  # also after a slip: the core waits for an answer
             with slips.contained("fetching a basis"):
                 is_stored = self._is_stored(effect.sha256)
-                event = BasisArrived(sha256=effect.sha256) if is_stored else await self._fetch(network, effect)
+                event = BasisArrived(sha256=effect.sha256) if is_stored else await self._fetch(files, effect)
             await inbox.send(event)
 
     def _is_stored(self, sha256: str) -> bool:
@@ -51,9 +52,9 @@ class BasisFetcher:
         self._tell_once("basis_damaged", text, sha256, file=str(path))
         return False
 
-    async def _fetch(self, network: Network, effect: FetchBasis) -> Event:
+    async def _fetch(self, files: FileFetcher, effect: FetchBasis) -> Event:
         sha256, epoch = effect.sha256, effect.from_epoch
-        data = await network.fetch(Download(basis_of(self._manifest, sha256)))
+        data = await files.fetch(basis_of(self._manifest, sha256))
         if data is None:
             text = f"no neighbour has the basis from epoch {epoch} on yet; without it this node does not train there"
             self._tell_once("basis_missing", text, sha256, from_epoch=epoch)

@@ -12,6 +12,7 @@ import trio
 
 from protocol.limits import MODEL_PIECE_BYTES
 from protocol.run import FileSpec, ModelSpec, piece_count
+from protocol.wire import PeerId
 from sfnode.model_files import (
     HASH_BYTES,
     PartialFile,
@@ -127,7 +128,7 @@ class ModelFetcher:
     async def _fetch_pieces(self, jobs: Sequence[tuple[PartialFile, int]]) -> None:
         """``jobs``: the pieces by their files and their numbers there."""
 
-        async def keep(number: int, data: bytes) -> None:
+        async def keep(number: int, data: bytes, _giver: PeerId) -> None:
             part, piece = jobs[number]
             await trio.to_thread.run_sync(part.write, piece, data)
             self._done_bytes += len(data)
@@ -143,7 +144,7 @@ class ModelFetcher:
         found = [bytes.fromhex(file.sha256) if piece_count(file) == 1 else b"" for file in files]
         long = [number for number, file in enumerate(files) if piece_count(file) > 1]
 
-        async def keep(number: int, data: bytes) -> None:
+        async def keep(number: int, data: bytes, _giver: PeerId) -> None:
             found[long[number]] = data
 
         def wanted(number: int) -> Wanted:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from statistics import median
 from typing import Final
 
@@ -12,14 +12,21 @@ WAIT_START_S: Final = 5.0  # for a piece while no pace is known: 200 kB/s
 WAIT_MIN_S: Final = 1.0  # however fast the others were: a neighbour may be busy for a moment
 WAIT_FACTOR: Final = 4  # times the median of the last pieces: a neighbour may be slower than the others
 ASKED_MAX: Final = 2  # peers for one piece at once: a duplicate costs a piece, and only at the end
+BYTES_PER_S_MIN: Final = 200_000  # of a neighbour, while no pace is known
 _TIMES_KEPT: Final = 16  # pieces whose times tell the pace now
 
 
 class PieceBoard:
     """Each piece is asked of one peer; of a second one when it takes far longer than the others did, and no piece is
-    left that nobody is asked for."""
+    left that nobody is asked for. When both are too slow a third takes the place of the first, and so on.
 
-    def __init__(self, count: int) -> None:
+    A peer that lost a piece so gets twice the time for it at its next turn: in the end it comes, however slow all are.
+    """
+
+    def __init__(self, count: int, start_s: float = WAIT_START_S) -> None:
+        """``start_s``: the time for a piece while no pace is known."""
+        self._start_s = start_s
+        self._lost: Counter[tuple[int, PeerId]] = Counter()
         self._missing = deque(range(count))
         self._asked: dict[int, dict[PeerId, float]] = {}  # piece -> who is asked for it, and since when
         self._left = set(range(count))
@@ -33,9 +40,27 @@ class PieceBoard:
     def take(self, peer: PeerId, now_s: float) -> int | None:
         """A piece to ask this peer for; None: nothing now."""
         piece = self._missing.popleft() if self._missing else self._overdue(peer, now_s)
-        if piece is not None:
-            self._asked.setdefault(piece, {})[peer] = now_s
+        if piece is None:
+            return None
+        asked = self._asked.setdefault(piece, {})
+        if len(asked) >= ASKED_MAX:
+            slowest = min(asked, key=lambda other: asked[other])
+            del asked[slowest]
+            self._lost[piece, slowest] += 1
+        asked[peer] = now_s
         return piece
+
+    def is_asked(self, piece: int, peer: PeerId) -> bool:
+        """Whether this peer is still the one, or one of the two, for the piece."""
+        return peer in self._asked.get(piece, {})
+
+    def waits_s(self, now_s: float) -> dict[PeerId, float]:
+        """Who is asked for something now, and for how long its oldest piece has been on its way."""
+        waits: dict[PeerId, float] = {}
+        for asked in self._asked.values():
+            for peer, since_s in asked.items():
+                waits[peer] = max(waits.get(peer, 0.0), now_s - since_s)
+        return waits
 
     def came(self, piece: int, peer: PeerId, now_s: float) -> None:
         """The piece is here, from this peer."""
@@ -55,15 +80,19 @@ class PieceBoard:
     def patience_s(self) -> float:
         """For how long one peer alone may take for a piece, by the pace of the last ones."""
         if not self._times_s:
-            return WAIT_START_S
+            return self._start_s
         return max(WAIT_MIN_S, WAIT_FACTOR * median(self._times_s))
 
     def _overdue(self, peer: PeerId, now_s: float) -> int | None:
         """The piece that has been waited for longest, where that is too long."""
-        before_s = now_s - self.patience_s()
+        patience_s = self.patience_s()
+
+        def is_slow(piece: int, other: PeerId, since_s: float) -> bool:
+            return now_s - since_s >= patience_s * 2 ** self._lost[piece, other]
+
         waits = [
             (min(asked.values()), piece)
             for piece, asked in self._asked.items()
-            if len(asked) < ASKED_MAX and peer not in asked and min(asked.values()) <= before_s
+            if peer not in asked and all(is_slow(piece, other, since_s) for other, since_s in asked.items())
         ]
         return min(waits)[1] if waits else None

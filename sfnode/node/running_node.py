@@ -49,6 +49,7 @@ from sfnode.network import (
 from sfnode.node.basis_fetcher import BasisFetcher
 from sfnode.node.control import Overseer
 from sfnode.node.daemon_config import DaemonConfig
+from sfnode.node.file_fetcher import FileFetcher
 from sfnode.node.inbox import joined, next_events, open_inbox
 from sfnode.node.model_finder import ModelFinder
 from sfnode.node.model_sharing import DataSharing, ModelSharing
@@ -151,7 +152,7 @@ class RunningNode:
             nursery.start_soon(self._watch.run, nursery.cancel_scope)
             folder = StatementFolder(self.manifest, self.config.data_dir, self.node, self.reporter)
             nursery.start_soon(self.slips.outlive, "statements", partial(folder.run, self._inbox_in))
-            files = self.network, self.slips
+            files = FileFetcher(self.network.neighbour_files), self.slips
             nursery.start_soon(self._snapshot_files.run, *files, self._snapshots_out, self._inbox_in)
             nursery.start_soon(self._basis_fetcher.run, *files, self._bases_out, self._inbox_in)
             if self.trainer is not None and self.config.training is not None:

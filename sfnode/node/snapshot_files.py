@@ -21,7 +21,8 @@ from protocol.events import (
 )
 from protocol.run import Manifest
 from protocol.state import Replica, encode_snapshot
-from sfnode.network import Download, Network, snapshot_of
+from sfnode.network import snapshot_of
+from sfnode.node.file_fetcher import FileFetcher
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
 from sfnode.storage import HeldFile, basis_path, write_durably, write_json
@@ -67,7 +68,7 @@ class SnapshotFiles:
 
     async def run(
         self,
-        network: Network,
+        files: FileFetcher,
         slips: Slips,
         wanted: trio.MemoryReceiveChannel[StoreSnapshot | FetchSnapshot],
         inbox: trio.MemorySendChannel[Event],
@@ -77,7 +78,7 @@ class SnapshotFiles:
             if isinstance(effect, FetchSnapshot):
                 event: Event = FetchFailed(sha256=effect.sha256)  # also after a slip: the core waits for an answer
                 with slips.contained("fetching a snapshot"):
-                    event = await self._fetch(network, effect)
+                    event = await self._fetch(files, effect)
                 await inbox.send(event)
                 continue
             with slips.contained("storing a snapshot"):
@@ -100,6 +101,6 @@ class SnapshotFiles:
             return str(error)
         return ""
 
-    async def _fetch(self, network: Network, effect: FetchSnapshot) -> Event:
-        data = await network.fetch(Download(snapshot_of(effect.sha256, effect.file_bytes)))
+    async def _fetch(self, files: FileFetcher, effect: FetchSnapshot) -> Event:
+        data = await files.fetch(snapshot_of(effect.sha256, effect.file_bytes))
         return FetchFailed(sha256=effect.sha256) if data is None else SnapshotArrived(data=data)

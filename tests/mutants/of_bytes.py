@@ -149,7 +149,7 @@ MESSAGES = (
             Edit(
                 "sfnode.network.sessions.file_download",
                 "Download._add_untrusted",
-                "part.offset == len(self._received) and ",
+                "part.offset == self._next_offset and ",
                 "",
             ),
         ),

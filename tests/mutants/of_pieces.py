@@ -10,6 +10,7 @@ _DOWNLOAD, _NEIGHBOURS = "sfnode.network.sessions.file_download", "sfnode.networ
 _SERVER, _ANSWERS = "sfnode.network.sessions.file_server", "sfnode.network.sessions.file_answers"
 _FILES, _DEFINITION = "sfnode.model_files.pieces", "sfnode.model_files.definition"
 _BOARD, _FETCHER = "sfnode.node.piece_board", "sfnode.node.piece_fetcher"
+_FILE, _SEGMENTS = "sfnode.node.file_fetcher", "tests/node/test_file_fetcher.py::"
 _FINDER, _SHARING = "sfnode.node.model_finder", "sfnode.node.model_sharing"
 _MODEL_FETCHER = "sfnode.node.model_fetcher"
 _WIRE = "tests/network/test_pieces.py::"
@@ -79,8 +80,44 @@ PIECES = (
     _mutant(
         "everybody-asked-for-the-last-piece",
         "a slow piece is asked of all neighbours at once",
-        Edit(_BOARD, "PieceBoard._overdue", "len(asked) < ASKED_MAX and ", ""),
-        _TIME + "test_board__piece_takes_too_long__a_second_one_is_asked_and_no_third",
+        Edit(_BOARD, "PieceBoard.take", "len(asked) >= ASKED_MAX", "False"),
+        _TIME + "test_board__piece_takes_too_long__a_second_one_is_asked_and_a_third_instead_of_the_first",
+    ),
+    _mutant(
+        "equally-slow-neighbours-take-turns-for-ever",
+        "a piece goes from one slow neighbour to the next, and comes from none",
+        Edit(_BOARD, "PieceBoard._overdue", " * 2 ** self._lost[piece, other]", ""),
+        _TIME + "test_board__all_are_slow__each_has_twice_the_time_at_its_next_turn",
+    ),
+    _mutant(
+        "eight-slow-givers-keep-their-places",
+        "an honest neighbour is asked for nothing as long as eight crawl",
+        Edit(_FETCHER, "PieceFetcher._ask_neighbours", "self._make_room(fetching, ready)", "pass"),
+        _TIME + "test_pieces__eight_slow_ones_come_first__the_honest_ninth_is_asked_soon",
+    ),
+    _mutant(
+        "nobody-new-is-tried",
+        "eight that slow down little by little keep their places",
+        Edit(_FETCHER, "PieceFetcher._make_room", "self._tried.issuperset(waiting)", "True"),
+        _TIME + "test_pieces__eight_take_longer_each_time__one_that_has_not_been_tried_gets_a_place",
+    ),
+    _mutant(
+        "slow-ones-first-again",
+        "neighbours that lost their place are asked first at the next basis",
+        Edit(_FETCHER, "PieceFetcher._ask_neighbours", "self._losses[peer], ", ""),
+        _TIME + "test_pieces__slow_one_lost_its_place__comes_last_from_then_on",
+    ),
+    _mutant(
+        "liar-among-segments-stays",
+        "a neighbour gives false segments of each basis, and stays",
+        Edit(_FILE, "FileFetcher.fetch", "self._sources.gave_false_bytes(liar, wanted.name)", "pass"),
+        _SEGMENTS + "test_file__liar_is_honest_when_asked_for_all__its_segments_show_it",
+    ),
+    _mutant(
+        "one-liar-keeps-a-file-away",
+        "a file of which one segment is false is thrown away, again and again",
+        Edit(_FILE, "FileFetcher.fetch", "await self._fetch_from_one(wanted)", "None"),
+        _SEGMENTS + "test_file__one_lies__the_right_file_comes_and_the_liar_is_caught",
     ),
     _mutant(
         "lost-pieces-stay-lost",

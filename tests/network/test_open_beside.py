@@ -10,6 +10,7 @@ from libp2p.host.ping import ID as PING
 
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.sessions.file_download import Download, piece_of
+from sfnode.network.sessions.handshake import RefusedError
 from tests.support.network_nodes import address_of, network, running_host, start, until
 
 HEADER = b"\x13/multistream/1.0.0\n"
@@ -57,6 +58,8 @@ async def test_download__bug_on_one_neighbours_stream__is_refused_and_counted_as
         giver = await start(nursery, network(1))
         node = await start(nursery, network(2, NetworkConfig(bootstrap=giver.addresses)))
         await until(lambda: giver.peer in node.peers())
-        assert await node.network.neighbour_files.fetch(Download(piece_of("ab" * 32, 5))) is None
+        with pytest.raises(RefusedError, match="a fault of its own"):
+            async with node.network.neighbour_files.asking(giver.peer) as ask:
+                await ask(Download(piece_of("ab" * 32, 5)))
         assert node.network.slips.state.count == 1 and giver.peer in node.peers()
         nursery.cancel_scope.cancel()

@@ -16,7 +16,7 @@ from sfnode.network.sessions.pace import Pace
 from sfnode.node import piece_board
 from sfnode.node.piece_board import PieceBoard
 from sfnode.node.piece_fetcher import PEERS_MAX, REST_MAX_S, REST_START_S, STREAMS, PieceFetcher
-from tests.support.piece_givers import Behaviour, Givers, honest, lacking, leaving, lying, stalling
+from tests.support.piece_givers import Behaviour, Givers, honest, lacking, leaving, lying, slowing, stalling
 
 PIECES = [bytes([number]) * 1_000 for number in range(60)]
 HASHES = [hashlib.sha256(piece).hexdigest() for piece in PIECES]
@@ -46,7 +46,7 @@ class Scene:
     def _wanted(self, number: int) -> Wanted:
         return piece_of(HASHES[number], len(PIECES[number]))
 
-    async def _keep(self, number: int, data: bytes) -> None:
+    async def _keep(self, number: int, data: bytes, _giver: PeerId) -> None:
         await trio.lowlevel.checkpoint()
         self.kept[number] = data
 
@@ -77,6 +77,43 @@ async def test_pieces__one_lies__what_it_was_asked_for_comes_from_others(autojum
     scene = Scene({"alice": honest(), "bob": lying()})
     await scene.fetch()
     assert 1 <= len(scene.givers.of("bob")) == scene.twice <= STREAMS
+
+
+async def test_pieces__eight_slow_ones_come_first__the_honest_ninth_is_asked_soon(autojump_clock: MockClock) -> None:
+    """It was never asked, as long as each of the eight brought a part within ten seconds."""
+    slow = {f"slow{number}": honest(320.0) for number in range(PEERS_MAX)}
+    scene = Scene(slow | {"zoe": honest()})
+    scene.givers.arrives_later("zoe", 0.5)
+    seconds = await scene.fetch(limit_s=60.0)
+    assert seconds < len(PIECES) * 0.1 / STREAMS + piece_board.WAIT_START_S + 5.0
+
+
+async def test_pieces__eight_take_longer_each_time__one_that_has_not_been_tried_gets_a_place(
+    autojump_clock: MockClock,
+) -> None:
+    """The time for a piece follows the pace of the last ones: who slows down little by little is never too slow."""
+    slow = {f"slow{number}": slowing(4.0, factor=3.0) for number in range(PEERS_MAX)}
+    scene = Scene(slow | {"zoe": honest()})
+    scene.givers.arrives_later("zoe", 0.5)
+    await scene.fetch(limit_s=60.0)
+    assert scene.givers.of("zoe")[0] < piece_board.WAIT_START_S + 1.0
+
+
+async def test_pieces__own_line_is_slow_and_many_neighbours_wait__comes_all_the_same(
+    autojump_clock: MockClock,
+) -> None:
+    """Each takes ten times the first patience, and there is always somebody who has not been asked for a while."""
+    scene = Scene({f"peer{number:02}": honest(50.0) for number in range(28)}, count=20)
+    await scene.fetch(limit_s=400.0)
+
+
+async def test_pieces__slow_one_lost_its_place__comes_last_from_then_on(autojump_clock: MockClock) -> None:
+    scene = Scene({f"slow{number}": honest(320.0) for number in range(PEERS_MAX)} | {"zoe": honest()})
+    scene.givers.arrives_later("zoe", 0.5)
+    await scene.fetch(limit_s=60.0)
+    asked = len(scene.givers.asked)
+    await scene.fetch(limit_s=60.0)
+    assert scene.givers.asked[asked][1] == "zoe"
 
 
 async def test_pieces__one_is_ten_times_slower__is_used_and_keeps_nobody_waiting(autojump_clock: MockClock) -> None:
@@ -128,7 +165,7 @@ async def test_pieces__neighbour_has_none_yet__is_asked_again_more_and_more_rare
 
 
 async def test_pieces__disk_refuses_one__ends_with_its_error(autojump_clock: MockClock) -> None:
-    async def keep(number: int, _data: bytes) -> None:
+    async def keep(number: int, _data: bytes, _giver: PeerId) -> None:
         if number == 5:
             raise OSError(28, "No space left on device")
 
@@ -157,13 +194,27 @@ async def test_pieces__everybody_stalls_or_lies_but_one_who_comes_late__each_pie
 # --- who is asked for what
 
 
-def test_board__piece_takes_too_long__a_second_one_is_asked_and_no_third() -> None:
+def test_board__piece_takes_too_long__a_second_one_is_asked_and_a_third_instead_of_the_first() -> None:
     board = PieceBoard(1)
     assert board.take(ALICE, 0.0) == 0
     assert board.take(BOB, piece_board.WAIT_START_S - 0.1) is None
     assert board.take(ALICE, piece_board.WAIT_START_S) is None
     assert board.take(BOB, piece_board.WAIT_START_S) == 0
-    assert board.take(CAROL, 1_000.0) is None
+    assert board.take(CAROL, 2 * piece_board.WAIT_START_S - 0.1) is None
+    assert board.take(CAROL, 2 * piece_board.WAIT_START_S) == 0
+    assert not board.is_asked(0, ALICE) and board.is_asked(0, BOB) and board.is_asked(0, CAROL)
+
+
+def test_board__all_are_slow__each_has_twice_the_time_at_its_next_turn() -> None:
+    board, start_s = PieceBoard(1), piece_board.WAIT_START_S
+    peers, turns = (ALICE, BOB, CAROL), []
+    now_s, last_s = 0.0, 0.0
+    while now_s < 16 * start_s:
+        if any(board.take(peer, now_s) is not None for peer in peers if not board.is_asked(0, peer)):
+            turns.append(now_s - last_s)
+            last_s = now_s
+        now_s += start_s / 10
+    assert turns[1] == pytest.approx(start_s) and turns[-1] > 3 * start_s
 
 
 def test_board__a_second_one_fails__the_first_is_still_at_it() -> None:

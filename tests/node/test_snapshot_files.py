@@ -22,8 +22,8 @@ from protocol.events import (
     StoreSnapshot,
 )
 from protocol.state.snapshot import encode_snapshot
-from sfnode.network.network import Network
-from sfnode.network.sessions.file_download import Download
+from sfnode.network.sessions.file_download import Wanted
+from sfnode.node.file_fetcher import FileFetcher
 from sfnode.node.snapshot_files import SnapshotFiles, find_file
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
@@ -34,16 +34,16 @@ SHA256 = hashlib.sha256(FILE).hexdigest()
 WANTED = FetchSnapshot(sha256=SHA256, file_bytes=len(FILE))
 
 
-class OneFile(Network):
+class OneFile(FileFetcher):
     """Neighbours that have one file, or none yet."""
 
     def __init__(self, data: bytes | None = None) -> None:  # no host behind it
         self.data = data
         self.asked: list[str | None] = []
 
-    async def fetch(self, download: Download) -> bytes | None:
-        self.asked.append(download.wanted.sha256)
-        assert download.wanted.total == len(FILE)
+    async def fetch(self, wanted: Wanted) -> bytes | None:
+        self.asked.append(wanted.sha256)
+        assert wanted.total == len(FILE)
         return self.data
 
 

@@ -16,10 +16,10 @@ from protocol.events import BasisArrived, Event, FetchBasis, FetchFailed
 from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import SignedManifest
 from sfnode.demo import data_file
-from sfnode.network.network import Network
 from sfnode.network.network_config import NetworkConfig
-from sfnode.network.sessions.file_download import Download, Wanted, basis_of
+from sfnode.network.sessions.file_download import Wanted, basis_of
 from sfnode.node.basis_fetcher import BasisFetcher
+from sfnode.node.file_fetcher import FileFetcher
 from sfnode.reporter import Reporter
 from sfnode.slips import Slips
 from sfnode.storage.identity import store_seed
@@ -254,21 +254,21 @@ async def test_neighbours__one_lacks_a_basis__fetches_it_beside_the_session_whoe
         await until(lambda: listener.peers() and dialler.peers())
         asking = listener if dialler_has_it else dialler
         with trio.fail_after(10.0):
-            assert await asking.network.fetch(Download(wanted(published, data))) == data
+            assert await FileFetcher(asking.network.neighbour_files).fetch(wanted(published, data)) == data
             other = dialler if dialler_has_it else listener
-            assert await other.network.fetch(Download(wanted(published, data))) is None
+            assert await FileFetcher(other.network.neighbour_files).fetch(wanted(published, data)) is None
         assert not listener.disconnected() and not dialler.disconnected()
         nursery.cancel_scope.cancel()
 
 
-class OneFile(Network):
-    """A network whose neighbours have one basis, or none yet."""
+class OneFile(FileFetcher):
+    """Neighbours that have one basis, or none yet."""
 
     def __init__(self) -> None:  # no host behind it
         self.data: bytes | None = None
         self.asked = 0
 
-    async def fetch(self, download: Download) -> bytes | None:
+    async def fetch(self, wanted: Wanted) -> bytes | None:
         self.asked += 1
         return self.data
 

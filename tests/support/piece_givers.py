@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from sfnode.network.sessions.file_download import Download
 from sfnode.network.sessions.handshake import RefusedError
 from sfnode.network.sessions.neighbour_files import Ask
 
+_FLIPPED = bytes(byte ^ 1 for byte in range(256))
 Behaviour = Callable[["Givers", PeerId, str], Awaitable[bytes]]
 
 
@@ -27,9 +29,22 @@ class Givers:
     streams: Counter[str] = field(default_factory=Counter)
     at_once: int = 0
     given_bytes: int = 0
+    asked_bytes: int = 0  # with the last question
+    arrivals: dict[str, float] = field(default_factory=dict)
+    caught: list[str] = field(default_factory=list)  # who gave what is not the file
+
+    def gave_false_bytes(self, peer: PeerId, _name: str) -> None:
+        """The network ends the session with such a one."""
+        self.caught.append(peer)
+        self.behaviours.pop(peer, None)
+
+    def arrives_later(self, peer: str, after_s: float) -> None:
+        """That one is a neighbour from then on only."""
+        self.arrivals[peer] = trio.current_time() + after_s
 
     def peers(self) -> frozenset[PeerId]:
-        return frozenset(map(PeerId, self.behaviours))
+        now_s = trio.current_time()
+        return frozenset(PeerId(each) for each in self.behaviours if self.arrivals.get(each, 0.0) <= now_s)
 
     @asynccontextmanager
     async def asking(self, peer: PeerId) -> AsyncIterator[Ask]:
@@ -44,9 +59,16 @@ class Givers:
             self.asked.append((trio.current_time(), peer, sha256))
             if peer not in self.behaviours:
                 raise RefusedError("the connection was lost")
+            wanted = download.wanted
+            assert wanted.total is not None
+            self.asked_bytes = (wanted.end or wanted.total) - wanted.start
             data = await self.behaviours[peer](self, peer, sha256)
+            assert len(data) == wanted.total
+            if wanted.is_of_one_peer and hashlib.sha256(data).hexdigest() != sha256:
+                self.gave_false_bytes(peer, wanted.name)
+                raise RefusedError("message_field: a file with another hash than was asked for")
+            data = data[wanted.start : wanted.end]
             self.given_bytes += len(data)
-            assert len(data) == download.wanted.total
             return data
 
         try:
@@ -67,6 +89,41 @@ def honest(piece_s: float = 0.1) -> Behaviour:
         if sha256 not in givers.held:
             raise RefusedError("it said bye instead of sending the piece")
         return givers.held[sha256]
+
+    return give
+
+
+def slowing(piece_s: float, factor: float) -> Behaviour:
+    """Gives what it has, and takes that much longer for each piece after the first two."""
+    given = 0
+
+    async def give(givers: Givers, _peer: PeerId, sha256: str) -> bytes:
+        nonlocal given
+        given += 1
+        await trio.sleep(piece_s * factor ** ((given - 1) // 2))
+        return givers.held[sha256]
+
+    return give
+
+
+def paced(bytes_per_s: float) -> Behaviour:
+    """Gives what it has, at that pace."""
+
+    async def give(givers: Givers, _peer: PeerId, sha256: str) -> bytes:
+        await trio.sleep(givers.asked_bytes / bytes_per_s)
+        return givers.held[sha256]
+
+    return give
+
+
+def false(bytes_per_s: float, *, when_alone: Behaviour | None = None) -> Behaviour:
+    """Gives bytes that are not the file's, at that pace. ``when_alone``: what it does when asked for all of it."""
+
+    async def give(givers: Givers, peer: PeerId, sha256: str) -> bytes:
+        if when_alone is not None and givers.asked_bytes == len(givers.held[sha256]):
+            return await when_alone(givers, peer, sha256)
+        await trio.sleep(givers.asked_bytes / bytes_per_s)
+        return givers.held[sha256].translate(_FLIPPED)
 
     return give
 

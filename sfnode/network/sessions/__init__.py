@@ -12,6 +12,7 @@ from sfnode.network.sessions.file_download import (
     fetch_manifest,
     manifest_of,
     piece_of,
+    segment_of,
     snapshot_of,
 )
 from sfnode.network.sessions.file_server import FILES_PROTOCOL, FileServer, ServedRun
@@ -39,6 +40,7 @@ __all__ = [
     "NeighbourFiles",
     "Pace",
     "piece_of",
+    "segment_of",
     "snapshot_of",
     "fetch_manifest",
     "basis_of",

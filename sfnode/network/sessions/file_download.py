@@ -36,6 +36,7 @@ class Wanted:
         total, sha256: length and hash where they are known before; then it may come from several peers in turn.
         run_id: of the run whose manifest it must be; None: of any.
         is_of_one_peer: all of it comes from one peer, who answers for its hash.
+        start, end: of the segment that is wanted, in bytes; end None: all. A segment's bytes are not checked.
         parts_ahead: asked for at once.
     """
 
@@ -47,6 +48,8 @@ class Wanted:
     sha256: str | None = None
     run_id: bytes | None = None
     is_of_one_peer: bool = False
+    start: int = 0
+    end: int | None = None
     parts_ahead: int = bounds.PARTS_AHEAD_MAX
 
 
@@ -83,6 +86,12 @@ def piece_of(sha256: str, piece_bytes: int) -> Wanted:
     """A piece of a model's file, or the list of its pieces."""
     piece = _file_of("piece", sha256, piece_bytes, piece_bytes)
     return replace(piece, is_of_one_peer=True, parts_ahead=bounds.PIECE_PARTS_AHEAD)
+
+
+def segment_of(whole: Wanted, start: int, bytes_max: int) -> Wanted:
+    """Return the request for a part of a file from ``start`` on. ``bytes_max``: a multiple of PART_BYTES_MAX."""
+    assert whole.total is not None and bytes_max % PART_BYTES_MAX == 0
+    return replace(whole, start=start, end=min(whole.total, start + bytes_max))
 
 
 def _file_of(name: str, sha256: str, file_bytes: int, bytes_max: int) -> Wanted:
@@ -125,8 +134,8 @@ class Download:
         """
         if self.wanted.sha256 is None:
             self._restart()
-        self._asked = len(self._received)
-        while self._total is None or len(self._received) < self._total:
+        self._asked = self._next_offset
+        while self._end is None or self._next_offset < self._end:
             if self._pace is not None:
                 await self._pace.wait(PART_BYTES_MAX)
             with trio.move_on_after(channel.timings.hello_s) as scope:
@@ -136,15 +145,23 @@ class Download:
                 raise RefusedError(f"no part of the {self.wanted.name} within {channel.timings.hello_s:.0f} s")
         return self._checked()
 
+    @property
+    def _next_offset(self) -> int:
+        return self.wanted.start + len(self._received)
+
+    @property
+    def _end(self) -> int | None:
+        return self._total if self.wanted.end is None else self.wanted.end
+
     async def _ask(self, channel: Channel) -> None:
         """Keep some requests in flight, so that the distance does not set the pace; one while the end is not known.
 
         Several are asked for at once: a write costs more than a request.
         """
-        start, ahead = len(self._received), self.wanted.parts_ahead * PART_BYTES_MAX
+        start, ahead = self._next_offset, self.wanted.parts_ahead * PART_BYTES_MAX
         if self._asked - start > ahead // 2:
             return
-        end = start + 1 if self._total is None else min(self._total, start + ahead)
+        end = start + 1 if self._end is None else min(self._end, start + ahead)
         offsets = range(self._asked, end, PART_BYTES_MAX)
         if offsets:
             self._asked += len(offsets) * PART_BYTES_MAX
@@ -167,17 +184,19 @@ class Download:
         # [REJECT] SPEC 8.1.4: parts answer the request, are as long as they can be, and the whole is what it must be
         total = part.total if self._total is None else self._total
         length = min(PART_BYTES_MAX, total - part.offset)
-        is_part = part.offset == len(self._received) and len(part.data) == length and length > 0
+        is_part = part.offset == self._next_offset and len(part.data) == length and length > 0
         if not is_part or part.total != total or total > self.wanted.bytes_max:
             detail = f"{self.wanted.name} part {part.offset}/{part.total} of {len(part.data)} bytes does not fit"
             raise Reject(RejectReason.MESSAGE_FIELD, detail)
         self._total = total
         self._received += part.data
         if self._on_progress is not None:
-            self._on_progress(len(self._received), total)
+            self._on_progress(self._next_offset, total)
 
     def _checked(self) -> bytes:
         data = bytes(self._received)
+        if self.wanted.end is not None:
+            return data
         if self.wanted.sha256 is not None and hashlib.sha256(data).hexdigest() != self.wanted.sha256:
             self._restart()
             if self.wanted.is_of_one_peer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -35,17 +34,9 @@ class NeighbourFiles:
         """Those who can be asked now."""
         return self._open_sessions.peers()
 
-    async def fetch(self, download: Download) -> bytes | None:
-        """The document from one neighbour after the other, in random order; None when none has it now."""
-        peers = [session.peer for session in self._open_sessions.all()]
-        random.shuffle(peers)
-        for peer in peers:
-            try:
-                async with self.asking(peer) as ask:
-                    return await ask(download)
-            except RefusedError:
-                continue
-        return None
+    def gave_false_bytes(self, peer: PeerId, name: str) -> None:
+        """Hold against the peer that it gave bytes of a file which are provably not the file's."""
+        self._open_sessions.penalise(peer, Fault.GARBAGE, f"gave bytes that are not of the {name}")
 
     @asynccontextmanager
     async def asking(self, peer: PeerId) -> AsyncIterator[Ask]:

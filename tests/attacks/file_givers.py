@@ -1,0 +1,89 @@
+"""Neighbours that have a file, and give it as honest nodes do, or as slowly as a node may just bear."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import trio
+
+from protocol.errors import Reject
+from protocol.limits import PART_BYTES_MAX
+from protocol.wire import FilePart, FileRequest
+from sfnode.network.network_config import NetworkConfig, Timings
+from sfnode.network.policy.addresses import parse_listen
+from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.file_server import FILES_PROTOCOL, ServedRun
+from sfnode.network.sessions.handshake import RefusedError, exchange_hello, own_hello
+from sfnode.network.transport.host import Host
+from sfnode.network.transport.link import Link, LinkBrokenError
+from tests.attacks.doors import Spent
+from tests.support.network_nodes import LOOPBACK, address_of, network_of, read_to_end, start
+
+PART_S: Final = 9.0  # one second less than a node waits for a part
+
+
+@dataclass(frozen=True)
+class HeldBytes:
+    """A file in memory."""
+
+    data: bytes
+
+    @property
+    def total(self) -> int:
+        """As of `FileSource`."""
+        return len(self.data)
+
+    def read(self, offset: int, bytes_max: int) -> bytes:
+        """As of `FileSource`."""
+        return self.data[offset : offset + bytes_max]
+
+
+@asynccontextmanager
+async def givers(run_id: bytes, files: dict[str, bytes], *, slow: int, spent: Spent) -> AsyncIterator[Sequence[str]]:
+    """Addresses of ``slow`` attackers and, last, of one honest node. All have these files, by their hashes."""
+    async with AsyncExitStack() as stack:
+        addresses = [await stack.enter_async_context(_crawling(run_id, files, spent)) for _ in range(slow)]
+        nursery = await stack.enter_async_context(trio.open_nursery())
+
+        def find(sha256: str) -> HeldBytes | None:
+            return HeldBytes(files[sha256]) if sha256 in files else None
+
+        run = ServedRun(run_id=run_id, manifest_bytes=b"", find_file=find, find_piece=find)
+        config = NetworkConfig(listen=(LOOPBACK,), neighbours_fixed=True)
+        honest = await start(nursery, network_of(secrets.randbelow(1 << 16), run, config))
+        yield (*addresses, honest.addresses[0])
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _crawling(run_id: bytes, files: dict[str, bytes], spent: Spent) -> AsyncIterator[str]:
+    host = Host(identity_seed=secrets.token_bytes(32), on_inbound=partial(_hold_session, run_id))
+    host.serve_beside(FILES_PROTOCOL, partial(_crawl, files, spent))
+    async with host.running((parse_listen(LOOPBACK),)):
+        yield str(address_of(host))
+
+
+async def _hold_session(run_id: bytes, link: Link) -> None:
+    with suppress(LinkBrokenError, RefusedError, Reject):
+        hello = own_hello(run_id=run_id, agent="slow", listen=(), head_step=0)
+        await exchange_hello(Channel(link, Timings(), Traffic()), hello)
+        await read_to_end(link)
+
+
+async def _crawl(files: dict[str, bytes], spent: Spent, link: Link) -> None:
+    channel = Channel(link, Timings(), Traffic())
+    channel.trust()
+    with suppress(LinkBrokenError, Reject):
+        while (received := await channel.receive_untrusted()) is not None:
+            asked = received[0]
+            assert isinstance(asked, FileRequest)
+            await trio.sleep(PART_S)
+            file = files[asked.sha256.hex()]
+            part = file[asked.offset : asked.offset + PART_BYTES_MAX]
+            spent.bytes += len(part)
+            await channel.send_now(FilePart(total=len(file), offset=asked.offset, data=part))
