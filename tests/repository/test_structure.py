@@ -13,11 +13,11 @@ from tests.repository.architecture import OURS, Module, parse_file, read_modules
 # Figure -> what it may be at most. Lower them when the tree gets better; raise one only with a reason in the commit.
 AT_MOST = {
     "rooms": 42,
-    "arrows": 237,
+    "arrows": 238,
     "arrows_in_circles": 0,
     "levels": 18,
     "rooms_seen_from_sfnode": 27,
-    "arrows_seen_from_sfnode": 110,
+    "arrows_seen_from_sfnode": 111,
     "protocol_levels": 14,
     "import_circles": 0,
     "most_files_in_a_folder": 17,
