@@ -37,7 +37,9 @@ from sfnode.network.policy import (
     Fault,
     PeerRow,
     RateLimits,
+    copies_cost_bytes,
     cost_us,
+    in_turns,
     is_pushed,
     parse_announce,
     parse_bootstrap,
@@ -181,7 +183,8 @@ class Network:
     def handled(self, peer: PeerId, message: Message, *, seconds: float, news: int) -> None:
         """The node has handled a message: what that took is charged. Who brings most news (records) keeps its place."""
         self._rate_limits.charge(peer, message, seconds, trio.current_time())
-        self._open_sessions.handled(peer, news)
+        owed_bytes = 0.0 if news else copies_cost_bytes(message, self._run.record_bytes, seconds)
+        self._open_sessions.handled(peer, news=news, owed_bytes=owed_bytes)
 
     def neighbours(self) -> tuple[NeighbourInfo, ...]:
         """All running sessions."""
@@ -354,7 +357,8 @@ class Network:
                 raise Reject(RejectReason.UNREQUESTED, f"{type(message).__name__} between neighbours")
             case _:
                 handled = session.expect_handled()
-                await self._tell(MessageArrived(peer=session.peer, message=message))
+                for part in in_turns(message, self._run.record_bytes):
+                    await self._tell(MessageArrived(peer=session.peer, message=part))
                 if cost:  # one question at a time: what it took is known only then
                     await handled.wait()
 

@@ -36,6 +36,7 @@ from protocol.events import (
 )
 from protocol.node import Node, NodeConfig
 from protocol.state import Replica
+from protocol.wire import Records
 from sfnode.network import (
     FileSource,
     Network,
@@ -202,10 +203,13 @@ class RunningNode:
         for number, event in enumerate(events, start=1):
             with self.slips.contained("news"):
                 self.details.hear(event, self.node)
-            started_s = time.perf_counter()
+            # Copies come from every honest neighbour: a program that takes the processor in between is not their fault.
+            is_copies = isinstance(event, MessageArrived) and isinstance(event.message, Records)
+            clock = time.thread_time if is_copies else time.perf_counter
+            started_s = clock()
             caused = self._handle_one(event, is_last=number == len(events))
             if isinstance(event, MessageArrived):
-                taken_s = time.perf_counter() - started_s
+                taken_s = clock() - started_s
                 self.network.handled(event.peer, event.message, seconds=taken_s, news=_news(caused))
             effects += caused
         self._carry_out(joined(effects))

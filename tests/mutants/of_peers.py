@@ -25,6 +25,7 @@ _OF_PLACES, _OF_DOORS = "tests/network/test_file_places.py::", "tests/network/te
 _OF_SESSIONS, _OF_REPUTATION = "tests/network/test_sessions.py::", "tests/network/test_reputation.py::"
 _OF_INBOUND, _OF_SECURITY = "tests/network/test_inbound.py::", "tests/security/test_addresses.py::"
 _OF_HANDSHAKE, _OF_RATE_LIMITS = "tests/network/test_handshake.py::", "tests/properties/test_rate_limits.py::"
+_OF_COPIES = "tests/network/test_copies.py::"
 _NOT_READING = _OF_SESSIONS + "test_neighbour__does_not_read__queue_is_bounded_and_it_is_dropped"
 _ELSEWHERE = _OF_SECURITY + "test_exchange__address_that_means_another_machine_to_each__is_not_believed"
 
@@ -348,5 +349,28 @@ REPUTATION = (
         "a neighbour that answers the negotiation of a stream with garbage ends whoever has asked for it",
         Edit(_HOST, "Host.open_beside", "with Boundary(partial(self._not_opened, link.peer)), trio", "with trio"),
         "tests/network/test_open_beside.py::test_open_beside__neighbour_answers_with_garbage__is_no_stream",
+    ),
+    _mutant(
+        "copies-cost-no-time",
+        "a neighbour that sends copies of what lies on the disk has half a core",
+        Edit(
+            _NETWORK,
+            "Network.handled",
+            "0.0 if news else copies_cost_bytes(message, self._run.record_bytes, seconds)",
+            "0.0",
+        ),
+        _OF_COPIES + "test_session__its_copies_took_long__next_is_read_when_that_is_earned",
+    ),
+    _mutant(
+        "pushed-in-one-turn",
+        "everybody waits while one message of records is handled",
+        Edit(_RATE_LIMITS, "in_turns", "not record_bytes or", "True or"),
+        _OF_COPIES + "test_in_turns__pushed_records__are_cut_and_answers_are_not",
+    ),
+    _mutant(
+        "turns-by-number-alone",
+        "everybody waits while 32 messages of records are handled",
+        Edit("sfnode.node.inbox", "next_events", " and sum(map(_bytes_of, events)) < BYTES_TOGETHER", ""),
+        _OF_COPIES + "test_inbox__what_takes_long__is_handled_in_a_turn_of_its_own",
     ),
 )

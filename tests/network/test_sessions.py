@@ -10,7 +10,7 @@ import trio
 from protocol.errors import OperatorError
 from protocol.events import PeerJoined, PeerLeft
 from protocol.framing import frame
-from protocol.wire import Bye, ManifestPart, Peers, encode
+from protocol.wire import Bye, ManifestPart, Peers, Records, encode
 from sfnode.network import bounds
 from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.transport.link import Link
@@ -297,6 +297,6 @@ async def test_neighbour__pushes_more_records_than_allowed__is_read_more_slowly(
         started_s = trio.current_time()
         for _ in range(10):
             assert dialler.network.send(listener.peer, record(0, 10_000))
-        await until(lambda: len(listener.messages()) == 10)
+        await until(lambda: sum(len(each.data) for each in listener.messages() if isinstance(each, Records)) == 100_000)
         assert trio.current_time() - started_s > 0.4  # 1 MB less the burst, at 1 MB/s
         nursery.cancel_scope.cancel()

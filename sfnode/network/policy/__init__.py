@@ -26,7 +26,16 @@ from sfnode.network.policy.outbound import (
     spread,
 )
 from sfnode.network.policy.places import Places
-from sfnode.network.policy.rate_limits import PUSHED, Asked, RateLimits, cost_us, is_pushed, pushed_cost_bytes
+from sfnode.network.policy.rate_limits import (
+    PUSHED,
+    Asked,
+    RateLimits,
+    copies_cost_bytes,
+    cost_us,
+    in_turns,
+    is_pushed,
+    pushed_cost_bytes,
+)
 from sfnode.network.policy.reputation import DiscouragedRow, Fault, PeerVerdict, Reputation
 from sfnode.network.policy.token_bucket import TokenBucket, TokenBuckets
 
@@ -60,7 +69,9 @@ __all__ = [
     "choose_to_evict",
     "choose_to_leave",
     "choose_to_shed",
+    "copies_cost_bytes",
     "cost_us",
+    "in_turns",
     "elsewhere",
     "group_of",
     "is_crowded",

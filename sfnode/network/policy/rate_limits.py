@@ -7,8 +7,9 @@ the answer really took beyond it is booked afterwards, and until then no other q
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeGuard
 
 from protocol.limits import PULL_BYTES_MAX
 from protocol.wire import (
@@ -74,7 +75,7 @@ class Asked:
         return True
 
 
-def is_pushed(message: Message) -> bool:
+def is_pushed(message: Message) -> TypeGuard[Records]:
     """Whether these are records that answer no request."""
     return isinstance(message, Records) and message.request == PUSHED
 
@@ -91,6 +92,29 @@ def pushed_cost_bytes(message: Message, record_bytes: int, *, is_asked_for: bool
         return 0
     records = len(message.data) // record_bytes
     return max(0, records * bounds.PUSHED_RECORD_COST_BYTES - len(message.data))
+
+
+def copies_cost_bytes(message: Message, record_bytes: int, seconds: float) -> float:
+    """What records that brought no news count beyond what they were booked for, when handling them took ``seconds``.
+
+    Copies of what lies on the disk take several times as long as a signature check. The time counts as further
+    records at the usual cost, so that a neighbour that sends nothing but copies takes no larger part of the core.
+    """
+    if not record_bytes or not isinstance(message, Records):
+        return 0.0
+    usual_s = len(message.data) // record_bytes * bounds.PUSHED_RECORD_S
+    excess_s = max(0.0, min(seconds, bounds.ANSWER_US_MAX / 1e6) - usual_s)
+    return excess_s / bounds.PUSHED_RECORD_S * bounds.PUSHED_RECORD_COST_BYTES
+
+
+def in_turns(message: Message, record_bytes: int) -> Iterator[Message]:
+    """Cut pushed records into messages that the node handles in a turn each, so that others get theirs in between."""
+    turn_bytes = bounds.PUSHED_TOGETHER * record_bytes
+    if not record_bytes or not is_pushed(message) or len(message.data) <= turn_bytes:
+        yield message
+        return
+    for start in range(0, len(message.data), turn_bytes):
+        yield Records(request=PUSHED, data=message.data[start : start + turn_bytes])
 
 
 @dataclass(slots=True)

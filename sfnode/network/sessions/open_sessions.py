@@ -61,11 +61,12 @@ class OpenSessions:
         outbound.sort(key=lambda session: session.started_s)
         return frozenset(session.peer for session in outbound[: bounds.ANCHORS])
 
-    def handled(self, peer: PeerId, news: int) -> None:
-        """The node has handled a message of the peer, and so many records in it were new."""
+    def handled(self, peer: PeerId, *, news: int, owed_bytes: float) -> None:
+        """The node has handled a message of the peer: so many records in it were new, and so much it still owes."""
         session = self._sessions.get(peer)
         if session is not None:
             session.news += news
+            session.owe(owed_bytes)
             session.handled.set()
 
     def make_place(self, peer: PeerId, host: str, inbound_max: int) -> bool:

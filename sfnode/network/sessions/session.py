@@ -134,6 +134,10 @@ class Session:
             self._is_delivering = False
             self._heard_s = trio.current_time()
 
+    def owe(self, cost_bytes: float) -> None:
+        """The peer has cost more than was booked: it is read again once that is earned."""
+        self._allowance.take(cost_bytes, bounds.RECEIVE_BYTES_PER_S, trio.current_time())
+
     async def stay_within_rate(self, cost_bytes: int) -> None:
         """Wait while the peer has sent more than it may."""
         wait_s = self._allowance.take(cost_bytes, bounds.RECEIVE_BYTES_PER_S, trio.current_time())
