@@ -15,8 +15,6 @@ from protocol.limits import POW_BITS_MAX
 from protocol.run import DATA_PRIVATE, AdmissionKind, AdmissionSpec, Manifest, Sharing
 from sfnode.cli.new_run import NewRun, RunOptions, describe_expectation, describe_start, make_run
 from sfnode.cli.options import (
-    FilePath,
-    NewFilePath,
     choice_option,
     group,
     json_option,
@@ -25,6 +23,7 @@ from sfnode.cli.options import (
     number_option,
 )
 from sfnode.cli.questions import AskingCommand, check_is_new, command_with_answers
+from sfnode.cli.value_types import FilePath, NewFilePath
 from sfnode.keys import KEY_ENDING, check_owner, new_invitation
 from sfnode.run import STALENESS, DataOptions, find_data_directory
 from sfnode.storage import BASIS_ENDING, EMBEDDED, write_new

@@ -120,6 +120,11 @@ def read_bytes(path: Path, what: str, bytes_max: int = READ_BYTES_MAX) -> bytes:
             raise OperatorError(f"cannot read {what} {path}: {describe_os_error(error)}") from None
 
 
+def from_home(text: str) -> Path:
+    """The path that a text names; a leading ``~`` is the user's home, or stays where that is not known."""
+    return Path(os.path.expanduser(text))
+
+
 def opened_file(path: Path, what: str) -> BinaryIO:
     """Open a file to read. OperatorError; also for a pipe or a device: one waits for ever, the other has no end."""
     try:
