@@ -79,7 +79,7 @@ SocketPath = _Socket(dir_okay=False, path_type=Path)
 class FiniteFloat(click.FloatRange):
     """A number, neither infinite nor NaN, which is less than nothing and greater than nothing."""
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number; click's own error where it is none."""
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):

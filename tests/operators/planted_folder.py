@@ -13,13 +13,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from protocol.ledger.statements import StatementCodec
 from protocol.run.manifest import SignedManifest
 from sfnode.storage.identity import IDENTITY_FILE, load_or_create_seed
 from sfnode.storage.statement_files import write_statements
 from sfnode.storage.store import LEDGER_FILE, STATUS_FILE, Store
 from tests.support.daemons import demo_run, write_run
-from tests.support.ledgers import seal
-from tests.support.manifests import OWNER_SEED
+from tests.support.ledgers import seal, signer
+from tests.support.manifests import OWNER, OWNER_SEED
 
 NODES: Final = ("node", "node-of-other-run", "node-damaged", "node-cut-off", "node-without-ledger", "node-with-folders")
 _RECORDS: Final = 4
@@ -51,9 +52,12 @@ def plant(folder: Path) -> None:
 
 
 def _make_node(folder: Path, signed: SignedManifest) -> None:
+    codec = StatementCodec(signed.manifest)
     with closing(Store(folder, signed)) as store:
+        store.add_statements([codec.admit(OWNER, signer(1).author)])
         store.add([seal(signed.manifest, 1, step) for step in range(_RECORDS)], is_durable=True)
     load_or_create_seed(folder / IDENTITY_FILE)
+    (folder / "node.toml").write_text("threads = 2\n")
 
 
 def _plant_files(folder: Path, signed: SignedManifest) -> None:
@@ -92,7 +96,7 @@ class Guard:
     def changes(self) -> tuple[list[str], list[str]]:
         """Paths below the folder that were made, and those that were changed or removed; both as they are now."""
         now = _seen(self._folder)
-        made = sorted(name for name in now.keys() - self._before.keys() if not name.endswith(_GONE_BY_ITSELF))
+        made = sorted(now.keys() - self._before.keys())
         lost = sorted(name for name, what in self._before.items() if now.get(name) != what)
         return made, lost
 
@@ -129,7 +133,7 @@ def _seen(folder: Path) -> Mapping[str, str]:
     """What each path below ``folder`` is, in words that differ where it does."""
     found: dict[str, str] = {}
     for place, folders, files in os.walk(folder):
-        for name in (*folders, *files):
+        for name in (each for each in (*folders, *files) if not each.endswith(_GONE_BY_ITSELF)):
             path = Path(place, name)
             found[str(path.relative_to(folder))] = _what(path)
     return found

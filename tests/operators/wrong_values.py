@@ -95,7 +95,7 @@ class Case:
 
 def commands() -> dict[str, click.Command]:
     """All commands by the words that name them, without the groups."""
-    found = commands_below(cli)  # type: ignore[arg-type]
+    found = commands_below(cli)
     return {" ".join(words): command for words, command in found if not isinstance(command, click.Group)}
 
 
@@ -143,6 +143,6 @@ def _with(name: str, command: click.Command, parameter: click.Parameter, value: 
             options += [word, words.pop(0)]
     if isinstance(parameter, click.Option):
         return (*name.split(), *options, parameter.opts[0], value, *arguments)
-    place = [each for each in command.params if isinstance(each, click.Argument)].index(parameter)
+    place = [each for each in command.params if isinstance(each, click.Argument)].index(parameter)  # type: ignore[arg-type]
     arguments[place : place + 1] = [value]
     return (*name.split(), *options, "--", *arguments)
