@@ -26,6 +26,8 @@ def private_words(given: str, what: str) -> list[str]:
     if given == _INPUT:
         data, source = _from_input(what), "standard input"
     elif given.startswith(_FILE):
+        if given == _FILE:
+            raise OperatorError(f"{what} was to be in a file, but {_FILE} is followed by no name")
         path = from_home(given.removeprefix(_FILE))
         data, source = _from_file(path, what), str(path)
     else:
