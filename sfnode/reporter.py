@@ -103,9 +103,9 @@ class Reporter:
         try:
             print(shown, end=end, file=self._stream, flush=True)
         except OSError as error:  # the disk is full, or the reader of our output has left
-            _abandon(self._stream)
+            abandon(self._stream)
             self._stream = io.StringIO()  # nobody reads what is said on the way out
-            raise OperatorError(f"cannot write to the standard output: {describe_os_error(error)}") from None
+            raise cannot_write(error) from None
 
 
 @contextmanager
@@ -176,7 +176,12 @@ def format_seconds(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def _abandon(stream: TextIO) -> None:
+def cannot_write(error: OSError) -> OperatorError:
+    """What is said where the output itself cannot be."""
+    return OperatorError(f"cannot write to the standard output: {describe_os_error(error)}")
+
+
+def abandon(stream: TextIO) -> None:
     """Let the interpreter's own last flush of what is stuck go nowhere: it would fail again, with a traceback."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())

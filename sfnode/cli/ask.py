@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sfnode.cli.extras import check_can_train
-from sfnode.cli.found_model import found_model
+from sfnode.cli.extras import check_can_train, found_model
 from sfnode.cli.options import (
     at_step_option,
     data_dir_option,
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 @data_dir_option
 @local_model_option
 @at_step_option
-@number_option("--tokens", 40, "Write at most this many tokens, where the task is to go on with a text.")
+@number_option("--tokens", 40, "Write at most this many tokens, where the task is to go on with a text.", most=1 << 20)
 @dtype_option
 @json_option
 def ask(

@@ -19,14 +19,13 @@ from protocol.schema import is_hex
 from sfnode.cli.exits import ExitCode
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.options import (
-    FilePath,
-    FolderPath,
     data_dir_option,
     device_options,
     json_option,
     local_model_option,
     number_option,
 )
+from sfnode.cli.value_types import FilePath, FolderPath
 from sfnode.run import find_model
 from sfnode.storage import (
     IDENTITY_FILE,
@@ -66,7 +65,7 @@ FALSE_ALARMS: Final = "none of 840 honest messages in simulated runs, so at most
 @click.option(
     "--author", help="Measure only messages of this author, a key of 64 hex digits.  [default: those of everybody]"
 )
-@number_option("--messages", 8, "Measure this many messages, chosen at random.")
+@number_option("--messages", 8, "Measure this many messages, chosen at random.", most=10**6)
 @click.option("--check", type=FilePath, help="Repeat what this audit report says, instead of choosing messages.")
 @click.option("--out", type=FolderPath, help="Write a signed report of each mismatch into this folder.")
 @device_options

@@ -14,7 +14,6 @@ from protocol.subspace import encode_basis
 from sfnode.cli.extras import check_can_train
 from sfnode.cli.new_run import describe_start, new_model, task_of
 from sfnode.cli.options import (
-    NewFilePath,
     choice_option,
     device_options,
     group,
@@ -24,6 +23,7 @@ from sfnode.cli.options import (
     task_options,
     trainable_option,
 )
+from sfnode.cli.value_types import NewFilePath
 from sfnode.reporter import counting
 from sfnode.run import DataOptions, TaskOptions
 from sfnode.storage import write_new

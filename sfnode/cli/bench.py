@@ -20,8 +20,8 @@ _shape_option = click.option(
     show_default=True,
     help="Measure a model of this shape, with random weights: opt-125m, opt-1.3b, opt-2.7b, smollm2-135m.",
 )
-_rows_option = number_option("--rows", 16, "Use this many examples in each forward pass.")
-_tokens_option = number_option("--tokens", 64, "Use this many tokens per example.")
+_rows_option = number_option("--rows", 16, "Use this many examples in each forward pass.", most=1 << 16)
+_tokens_option = number_option("--tokens", 64, "Use this many tokens per example.", most=1 << 20)
 _basis_option = click.option(
     "--basis",
     type=click.Choice(["random", "published", "start"]),
@@ -45,7 +45,7 @@ def bench() -> None:
 @dtype_option
 @device_option
 @_basis_option
-@number_option("--repeats", 9, "Measure this many rounds; the median is reported.")
+@number_option("--repeats", 9, "Measure this many rounds; the median is reported.", most=10_000)
 @json_option
 def step(shape: str, rows: int, tokens: int, dtype: str, device: str, basis: str, repeats: int, is_json: bool) -> None:
     """Compare one step with forward passes, MeZO in place, AdamW and LoRA; and the peak memory of each.
@@ -62,7 +62,7 @@ def step(shape: str, rows: int, tokens: int, dtype: str, device: str, basis: str
 
 @bench.command()
 @_shape_option
-@number_option("--updates", 1_024, "Apply this many messages.")
+@number_option("--updates", 1_024, "Apply this many messages.", most=10**7)
 @device_option
 @json_option
 def apply(shape: str, updates: int, device: str, is_json: bool) -> None:
@@ -79,7 +79,7 @@ def apply(shape: str, updates: int, device: str, is_json: bool) -> None:
 
 @bench.command()
 @_shape_option
-@number_option("--epochs", 1, "Give this many epochs coefficients.")
+@number_option("--epochs", 1, "Give this many epochs coefficients.", most=10_000)
 @dtype_option
 @device_option
 @json_option
@@ -97,8 +97,8 @@ def view(shape: str, epochs: int, dtype: str, device: str, is_json: bool) -> Non
 
 @bench.command()
 @_shape_option
-@number_option("--updates", 20_000, "Put this many signed messages into the log.")
-@number_option("--directions", 1, "Put this many scalars into each message, 1 to 16.")
+@number_option("--updates", 20_000, "Put this many signed messages into the log.", most=10**8)
+@number_option("--directions", 1, "Put this many scalars into each message.", most=16)
 @json_option
 def replay(shape: str, updates: int, directions: int, is_json: bool) -> None:
     """Measure how long a node needs to start from a log, in microseconds per update for each part of the work.

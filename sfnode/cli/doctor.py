@@ -14,13 +14,13 @@ from sfnode.cli.exits import ExitCode
 from sfnode.cli.joining import given_settings, recall
 from sfnode.cli.options import (
     REPEAT,
-    FolderPath,
     device_options,
     joiner_model_option,
     json_option,
     run_address_options,
     run_file_option,
 )
+from sfnode.cli.value_types import FolderPath
 from sfnode.doctor import Examination, Finding, Question, Verdict, summary_of
 from sfnode.reporter import printable
 from sfnode.run import JoinOptions, NetworkOptions, RunAddress, RunSource, TrainingOptions, find_data_directory

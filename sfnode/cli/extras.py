@@ -1,10 +1,12 @@
-"""Whether this install can train: a relay or archive node does without torch. The only question asked here."""
+"""What a command needs before it computes: the extras of this install, which a relay does without, and the model."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 
 from protocol.errors import OperatorError
+from sfnode.model_files import ModelFolder, resolve_model
+from sfnode.reporter import telling
 
 _NEEDED = ("torch", "transformers", "safetensors")
 
@@ -31,3 +33,9 @@ def check_can_train() -> None:
             "deploy/install.py --extras train`. Without it a node can still store, serve and flood: "
             "sfnode join --relay"
         )
+
+
+def found_model(reference: str, revision: str | None) -> ModelFolder:
+    """As `resolve_model`. OperatorError."""
+    with telling() as tell:
+        return resolve_model(reference, revision or "", tell)

@@ -15,8 +15,6 @@ from protocol.limits import POW_BITS_MAX
 from protocol.run import DATA_PRIVATE, AdmissionKind, AdmissionSpec, Manifest, Sharing
 from sfnode.cli.new_run import NewRun, RunOptions, describe_expectation, describe_start, make_run
 from sfnode.cli.options import (
-    FilePath,
-    NewFilePath,
     choice_option,
     group,
     json_option,
@@ -25,6 +23,7 @@ from sfnode.cli.options import (
     number_option,
 )
 from sfnode.cli.questions import AskingCommand, check_is_new, command_with_answers
+from sfnode.cli.value_types import FilePath, NewFilePath
 from sfnode.keys import KEY_ENDING, check_owner, new_invitation
 from sfnode.run import STALENESS, DataOptions, find_data_directory
 from sfnode.storage import BASIS_ENDING, EMBEDDED, write_new
@@ -128,7 +127,7 @@ def init(context: click.Context, out: Path, owner_key: Path | None, options: Run
     key_path = owner_key or out.with_suffix(KEY_ENDING)
     try:
         basis_out = out.with_suffix(BASIS_ENDING)
-        run = make_run(options, key_path, default_name=out.stem, basis_out=basis_out, is_tried=True)
+        run = make_run(options, key_path, default_name=_plain(out.stem), basis_out=basis_out, is_tried=True)
     except OperatorError:
         _say_unasked(context)
         raise
@@ -140,6 +139,11 @@ def init(context: click.Context, out: Path, owner_key: Path | None, options: Run
         _say(run, out, key_path)
         _say_next(run.signed.manifest, _first_start(options, run, out, invitation), key_path, out)
         _say_unasked(context)
+
+
+def _plain(name: str) -> str:
+    """A file's name as text: what is not UTF-8 in it becomes a question mark."""
+    return name.encode("utf-8", "replace").decode("utf-8")
 
 
 def _say_unasked(context: click.Context) -> None:

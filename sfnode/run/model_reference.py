@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
 from sfnode.model_files import check_shapes, fetched_folder, is_fetched, is_same_package
 from sfnode.run.node_options import TrainingOptions
-from sfnode.storage import EMBEDDED
+from sfnode.storage import EMBEDDED, from_home
 
 _LOCAL = "local:"
 
@@ -42,10 +41,10 @@ def find_model(manifest: Manifest, model: str | None, revision: str | None = Non
                 "of your copy"
             )
         return wanted
-    is_copy = os.path.exists(Path(model).expanduser())  # which is no error where the name is too long
+    is_copy = os.path.exists(from_home(model))  # which is no error where the name is too long
     if model != wanted and not is_same_package(model, wanted) and (not is_copy or wanted.startswith(EMBEDDED)):
         folder = "" if wanted.startswith(EMBEDDED) else ", nor a folder or a GGUF file with a copy of it"
         raise OperatorError(f"--model {model} is not the run's model, which is {wanted}{folder}. Use the run's model")
-    if is_copy and Path(model).expanduser().is_dir():
-        check_shapes(Path(model).expanduser(), manifest.tensors, wanted)
+    if is_copy and from_home(model).is_dir():
+        check_shapes(from_home(model), manifest.tensors, wanted)
     return model

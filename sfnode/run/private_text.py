@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import OperatorError
-from sfnode.storage import describe_os_error, opened_file
+from sfnode.storage import describe_os_error, from_home, opened_file
 
 _FILE: Final = "@"
 _INPUT: Final = "-"
@@ -26,7 +26,9 @@ def private_words(given: str, what: str) -> list[str]:
     if given == _INPUT:
         data, source = _from_input(what), "standard input"
     elif given.startswith(_FILE):
-        path = Path(given.removeprefix(_FILE)).expanduser()
+        if given == _FILE:
+            raise OperatorError(f"{what} was to be in a file, but {_FILE} is followed by no name")
+        path = from_home(given.removeprefix(_FILE))
         data, source = _from_file(path, what), str(path)
     else:
         return [given]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
+from typing import Final
 
 from protocol.errors import OperatorError
 from protocol.run import DATA_PRIVATE, TaskSpec
 from sfnode import demo
-from sfnode.storage.files import describe_os_error, opened_file
+from sfnode.storage.files import describe_os_error, from_home, opened_file
 
 EMBEDDED = "embedded:"
 FILE = "file:"
+_BYTES_MAX: Final = 1 << 36  # of a data file: hashed in minutes
 
 
 def data_spec(data: str | None, *, is_private: bool) -> tuple[str, str]:
@@ -54,8 +57,8 @@ def locate(data: str, *, split: str = "train") -> Path:
     """The file that ``data`` (a path or ``embedded:NAME``) names; OperatorError when there is none."""
     if data.startswith(EMBEDDED):
         return demo.data_file(data.removeprefix(EMBEDDED), split)
-    path = Path(data).expanduser()
-    if not path.is_file():
+    path = from_home(data)
+    if not os.path.isfile(path):  # no error where the name is too long
         raise OperatorError(f"no data file {path}: give a JSONL file, one object with the template's fields per line")
     return path.resolve()
 
@@ -64,6 +67,8 @@ def sha256_of(path: Path) -> str:
     """SHA-256 of the file, hex."""
     with opened_file(path, "the data file") as file:
         try:
+            if (size := os.fstat(file.fileno()).st_size) > _BYTES_MAX:
+                raise OperatorError(f"the data file {path} has {size:,} bytes, and may have {_BYTES_MAX:,} at most")
             return hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise OperatorError(f"cannot read the data file {path}: {describe_os_error(error)}") from None

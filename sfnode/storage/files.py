@@ -9,8 +9,9 @@ import secrets
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 from protocol.errors import OperatorError
 from protocol.limits import BASIS_BYTES_MAX
@@ -120,7 +121,12 @@ def read_bytes(path: Path, what: str, bytes_max: int = READ_BYTES_MAX) -> bytes:
             raise OperatorError(f"cannot read {what} {path}: {describe_os_error(error)}") from None
 
 
-def opened_file(path: Path, what: str) -> BinaryIO:
+def from_home(text: str) -> Path:
+    """The path that a text names; a leading ``~`` is the user's home, or stays where that is not known."""
+    return Path(os.path.expanduser(text))
+
+
+def opened_file(path: Path, what: str) -> BufferedReader:
     """Open a file to read. OperatorError; also for a pipe or a device: one waits for ever, the other has no end."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe that nobody writes would block here already

@@ -13,13 +13,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from protocol.run.manifest import SignedManifest
+from protocol.ledger.statements import StatementCodec
+from protocol.run.manifest import SignedManifest, sign_manifest
 from sfnode.storage.identity import IDENTITY_FILE, load_or_create_seed
 from sfnode.storage.statement_files import write_statements
 from sfnode.storage.store import LEDGER_FILE, STATUS_FILE, Store
+from sfnode.storage.stored_bases import BASIS_FILE
 from tests.support.daemons import demo_run, write_run
-from tests.support.ledgers import seal
-from tests.support.manifests import OWNER_SEED
+from tests.support.ledgers import seal, signer
+from tests.support.manifests import OWNER, OWNER_SEED
+from tests.support.started_runs import with_start
 
 NODES: Final = ("node", "node-of-other-run", "node-damaged", "node-cut-off", "node-without-ledger", "node-with-folders")
 _RECORDS: Final = 4
@@ -29,8 +32,8 @@ _GONE_BY_ITSELF: Final = ("-wal", "-shm")  # what SQLite makes and removes where
 
 def plant(folder: Path) -> None:
     """Fill an empty folder."""
-    signed = demo_run(steps=8, admission="invite")
-    other = demo_run(steps=16, admission="invite", name="other")
+    manifest, basis = with_start(demo_run(steps=4_096, admission="invite").manifest, moved=(1,))
+    signed, other = sign_manifest(manifest, OWNER), demo_run(steps=16, admission="invite", name="other")
     (folder / "owner.key").touch(0o600)
     (folder / "owner.key").write_bytes(OWNER_SEED.hex().encode())
     load_or_create_seed(folder / "other.key")
@@ -38,6 +41,8 @@ def plant(folder: Path) -> None:
     write_run(other, folder / "other.run")
     for name in NODES:
         _make_node(folder / name, other if name == "node-of-other-run" else signed)
+        if name != "node-of-other-run":
+            (folder / name / BASIS_FILE).write_bytes(basis)
     (folder / "node-damaged" / LEDGER_FILE).write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 40)
     for name in ("node.toml", STATUS_FILE, "evaluations.json", IDENTITY_FILE):
         (folder / "node-damaged" / name).write_bytes(b"\xff\x00\x1b[31m{[")
@@ -51,9 +56,12 @@ def plant(folder: Path) -> None:
 
 
 def _make_node(folder: Path, signed: SignedManifest) -> None:
+    codec = StatementCodec(signed.manifest)
     with closing(Store(folder, signed)) as store:
-        store.add([seal(signed.manifest, 1, step) for step in range(_RECORDS)], is_durable=True)
+        store.add_statements([codec.admit(OWNER, signer(1).author)])
+        store.add([seal(signed.manifest, 1, step, 32, -32, 32, 32) for step in range(_RECORDS)], is_durable=True)
     load_or_create_seed(folder / IDENTITY_FILE)
+    (folder / "node.toml").write_text("threads = 2\n")
 
 
 def _plant_files(folder: Path, signed: SignedManifest) -> None:
@@ -92,44 +100,49 @@ class Guard:
     def changes(self) -> tuple[list[str], list[str]]:
         """Paths below the folder that were made, and those that were changed or removed; both as they are now."""
         now = _seen(self._folder)
-        made = sorted(name for name in now.keys() - self._before.keys() if not name.endswith(_GONE_BY_ITSELF))
+        made = sorted(now.keys() - self._before.keys())
         lost = sorted(name for name, what in self._before.items() if now.get(name) != what)
         return made, lost
 
     def restore(self) -> None:
-        """Make all of it anew."""
-        for path in self._folder.iterdir():
+        """Make it what it was."""
+        made, lost = self.changes()
+        for name in reversed([*made, *lost]):
+            path = self._folder / name
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
-                path.unlink()
-        _copy(self._backup, self._folder)
-        self._before = _seen(self._folder)
+                path.unlink(missing_ok=True)
+        for name in lost:
+            _copy(self._backup / name, self._folder / name)
+        if lost:
+            self._before = _seen(self._folder)
+        for path in self._folder.rglob("ledger.sqlite3-*"):
+            path.unlink()
 
 
 def _copy(source: Path, target: Path) -> None:
     """As `shutil.copytree`, with pipes and holes."""
-    target.mkdir(exist_ok=True)
-    for path in source.iterdir():
-        place = target / path.name
-        if path.is_symlink():
-            place.symlink_to(path.readlink())
-        elif path.is_dir():
-            _copy(path, place)
-        elif path.is_fifo():
-            os.mkfifo(place)
-        elif path.stat().st_size > 1 << 30:
-            with place.open("wb") as huge:
-                huge.truncate(path.stat().st_size)
-        else:
-            shutil.copy2(path, place)
+    if source.is_symlink():
+        target.symlink_to(source.readlink())
+    elif source.is_dir():
+        target.mkdir(exist_ok=True)
+        for path in source.iterdir():
+            _copy(path, target / path.name)
+    elif source.is_fifo():
+        os.mkfifo(target)
+    elif source.stat().st_size == _HUGE_BYTES:
+        with target.open("wb") as huge:
+            huge.truncate(_HUGE_BYTES)
+    else:
+        shutil.copy2(source, target)
 
 
 def _seen(folder: Path) -> Mapping[str, str]:
     """What each path below ``folder`` is, in words that differ where it does."""
     found: dict[str, str] = {}
     for place, folders, files in os.walk(folder):
-        for name in (*folders, *files):
+        for name in (each for each in (*folders, *files) if not each.endswith(_GONE_BY_ITSELF)):
             path = Path(place, name)
             found[str(path.relative_to(folder))] = _what(path)
     return found

@@ -57,9 +57,29 @@ def test_compose__nodes__have_a_volume_of_their_own_and_a_healthcheck() -> None:
     content = compose()
     volumes = {name: content["services"][name]["volumes"][0] for name in (*NODES, "gpu-worker")}
     assert volumes == {name: f"{name}-data:/data" for name in (*NODES, "gpu-worker")}
-    assert {volume.partition(":")[0] for volume in volumes.values()} | {"invitation"} == set(content["volumes"])
+    assert {volume.partition(":")[0] for volume in volumes.values()} | {"invitation", "owner"} == set(
+        content["volumes"]
+    )
     for name in NODES:
         assert content["services"][name]["healthcheck"]["test"][1:] == healthcheck_of_image()
+
+
+def test_compose__run__is_by_invitation_and_no_node_has_the_owners_key() -> None:
+    """It was an open run, whose owner's key lay in the volume of a node that strangers reach."""
+    services = compose()["services"]
+    script = script_of(services["invite"])
+    assert "--admission invite" in script and "--owner-key /owner/owner.key" in script
+    with_owner = [name for name, each in services.items() if any(text.startswith("owner:") for text in each["volumes"])]
+    assert with_owner == ["invite"] and services["invite"]["network_mode"] == "none"
+    for name in (*NODES, "gpu-worker"):
+        assert services[name]["environment"]["NODE"] == name and f" {name}" in script
+        assert services[name]["volumes"][-1] == "invitation:/invitation:ro" and len(services[name]["volumes"]) == 2
+
+
+@pytest.mark.parametrize("name", ["invite", *NODES, "gpu-worker"])
+def test_compose__each_service__has_a_limit_of_memory_and_processes(name: str) -> None:
+    service = compose()["services"][name]
+    assert re.fullmatch(r"\$\{\w+:-\d+g\}", service["mem_limit"]) and 0 < service["pids_limit"] <= 512
 
 
 def test_compose__each_image__is_built_by_one_service_and_runs_without_writing_its_root() -> None:
@@ -154,7 +174,8 @@ class Stage:
         listen = self.port if name in ("invite", "bootstrap") else 0
         script = script.replace("/ip4/0.0.0.0/tcp/4001", f"/ip4/127.0.0.1/tcp/{listen}")
         script = script.replace("/dns4/bootstrap/tcp/4001", f"/dns4/localhost/tcp/{self.port}")
-        script = script.replace("/invitation", str(self.folder / "invitation"))
+        for folder in ("invitation", "owner"):
+            script = re.sub(rf"(?<=[\s@>])/{folder}\b", str(self.folder / folder), script)
         return re.sub(r"(?<=[\s])/data\b", str(self.volume(name)), script)
 
     def volume(self, name: str) -> Path:
@@ -162,13 +183,14 @@ class Stage:
         path.mkdir(exist_ok=True)
         return path
 
-    def environment(self) -> dict[str, str]:
+    def environment(self, name: str = "") -> dict[str, str]:
+        """With what Compose gives to a service."""
         path = f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        return {**os.environ, "PATH": path, "LATE_JOIN_SECONDS": "1", "OMP_NUM_THREADS": "1"}
+        return {**os.environ, "PATH": path, "LATE_JOIN_SECONDS": "1", "OMP_NUM_THREADS": "1", "NODE": name}
 
     def invite(self) -> None:
         """Run the service that runs once."""
-        for folder in ("bin", "invitation"):
+        for folder in ("bin", "invitation", "owner"):
             (self.folder / folder).mkdir()
         command = self.folder / "bin" / "sfnode"
         command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m sfnode "$@"\n')
@@ -181,7 +203,7 @@ class Stage:
         with (self.folder / f"{name}.log").open("wb") as log:
             command = ["sh", "-euc", self.script(name)]
             process = subprocess.Popen(
-                command, env=self.environment(), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                command, env=self.environment(name), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
         try:
             yield process

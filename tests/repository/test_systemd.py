@@ -74,3 +74,10 @@ def test_unit__its_command__is_one_of_sfnode_and_a_wrong_one_is_not_repeated(kin
     parse_command(arguments)
     assert f"RestartPreventExitStatus={ExitCode.USAGE.value}\n" in unit and "Restart=on-failure\n" in unit
     assert "KillSignal" not in unit  # SIGTERM, at which a node says goodbye
+
+
+@pytest.mark.parametrize("kind", UNITS)
+def test_unit__what_it_may_take__has_a_limit(kind: str) -> None:
+    """A node that leaks ends itself, and not what else runs on the machine."""
+    limits = dict(re.findall(r"^(Memory\w+|TasksMax)=(\d+)%?$", UNITS[kind].read_text(), re.MULTILINE))
+    assert 0 < int(limits["MemoryHigh"]) < int(limits["MemoryMax"]) <= 80 and 0 < int(limits["TasksMax"]) <= 512

@@ -13,7 +13,7 @@ import click
 
 from protocol.errors import SfnodeError, leaves_of
 from sfnode.cli.exits.exit_codes import ExitCode
-from sfnode.reporter import printable
+from sfnode.reporter import abandon, cannot_write, printable
 
 _USAGE: Final = "usage"
 _ABORTED: Final = "aborted"
@@ -48,6 +48,11 @@ def ending() -> Iterator[None]:
         sys.exit(error.exit_code)
     except click.Abort:
         _abort()
+    except OSError as error:
+        if not _is_output_lost():
+            raise
+        abandon(sys.stdout)
+        _fail([cannot_write(error)])
     except BaseExceptionGroup as group:
         if group.subgroup(KeyboardInterrupt):
             _abort()
@@ -55,6 +60,15 @@ def ending() -> Iterator[None]:
         if others is not None or ours is None:
             raise
         _fail(leaves_of(ours))
+
+
+def _is_output_lost() -> bool:
+    """Whether what was printed cannot be written: the disk is full, or the reader has left."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False
 
 
 def _fail(errors: list[SfnodeError]) -> NoReturn:

@@ -10,7 +10,12 @@ import click
 
 from protocol.errors import OperatorError
 from protocol.run import Manifest
-from sfnode.cli.options import REPEAT, NewFilePath, group, number_option
+from sfnode.cli.options import (
+    REPEAT,
+    group,
+    number_option,
+)
+from sfnode.cli.value_types import NewFilePath
 from sfnode.network import parse_bootstrap
 from sfnode.run import RunAddress, join_string, parse_run_addresses
 from sfnode.status import read_status
@@ -36,7 +41,7 @@ class InviteOptions:
 invite_options = group(
     "options",
     InviteOptions,
-    number_option("--count", 1, "Print this many invitations."),
+    number_option("--count", 1, "Print this many invitations.", most=10_000),
     click.option(
         "--at",
         multiple=True,

@@ -10,12 +10,7 @@ from protocol.errors import OperatorError
 from protocol.node import SnapshotUse
 from sfnode.cli.options import (
     DEFAULT_DATA_DIR,
-    NOT_NEGATIVE,
-    POSITIVE,
     REPEAT,
-    FilePath,
-    FolderPath,
-    SocketPath,
     choice_option,
     device_options,
     group,
@@ -26,6 +21,7 @@ from sfnode.cli.options import (
     run_file_option,
     together,
 )
+from sfnode.cli.value_types import NOT_NEGATIVE, POSITIVE, FilePath, FolderPath, SocketPath
 from sfnode.event_log import LEVELS
 from sfnode.metrics import METRICS_ADDRESS
 from sfnode.page import LOOPBACK, PORT, parse_page_address

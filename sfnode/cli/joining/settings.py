@@ -28,7 +28,7 @@ from sfnode.run import (
     values_of,
     with_values,
 )
-from sfnode.storage import EMBEDDED
+from sfnode.storage import EMBEDDED, from_home
 
 # Needed once and then kept elsewhere in the directory, or the directory itself, or secret, or about a single start.
 _NOT_REMEMBERED: Final = frozenset({"run", "basis", "data-dir", "invite", "key", "exit-when-finished"})
@@ -194,12 +194,12 @@ def as_kept(key: str, value: object) -> FieldValue | None:
         case tuple():
             return [str(each) for each in value]
     text = str(value)
-    return str(Path(text).expanduser().absolute()) if _is_path(key, text) else text
+    return str(from_home(text).absolute()) if _is_path(key, text) else text
 
 
 def _is_path(key: str, text: str) -> bool:
     if key == _MODEL:
-        return os.path.exists(Path(text).expanduser())  # False where the name is too long
+        return os.path.exists(from_home(text))  # False where the name is too long
     return key in _FILES and not text.startswith(EMBEDDED)
 
 

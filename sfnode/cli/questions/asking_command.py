@@ -21,7 +21,7 @@ from sfnode.keys import KEY_ENDING
 from sfnode.model_files import find_model_folder
 from sfnode.reporter import printable
 from sfnode.run import BUILTIN_TASKS, TaskOptions, TaskTexts, label_warning, texts_of
-from sfnode.storage import BASIS_ENDING, EMBEDDED, locate
+from sfnode.storage import BASIS_ENDING, EMBEDDED, from_home, locate
 
 _ASKED: Final = "sfnode.asked"
 _OWN: Final = "own"
@@ -193,7 +193,7 @@ def _out(given: Given) -> list[str]:
         return []
 
     def checked(text: str) -> Path:
-        out = Path(text).expanduser()
+        out = from_home(text)
         check_is_new(out)
         return out
 

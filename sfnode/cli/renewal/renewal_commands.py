@@ -16,18 +16,15 @@ from protocol.run import BasisKind, Manifest
 from protocol.state import Replica
 from protocol.subspace import BasisContent, encode_basis
 from sfnode.cli.basis import calibration_options, describe_file, file_fields, sha256_of
-from sfnode.cli.extras import check_can_train
-from sfnode.cli.found_model import found_model
+from sfnode.cli.extras import check_can_train, found_model
 from sfnode.cli.inviting import check_epoch_is_free, held_roster
 from sfnode.cli.options import (
-    POSITIVE,
-    FilePath,
-    NewFilePath,
     data_dir_option,
     json_option,
     local_model_option,
     owner_key_option,
 )
+from sfnode.cli.value_types import POSITIVE, FilePath, NewFilePath
 from sfnode.keys import check_owner
 from sfnode.reporter import counting
 from sfnode.run import find_model

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from sfnode.cli.options import FolderPath, NewFilePath
+from sfnode.cli.value_types import FolderPath, NewFilePath
 from sfnode.page import write_report
 from sfnode.reporter import counting
 

@@ -8,7 +8,7 @@ import click
 
 from protocol.errors import OperatorError
 from sfnode.cli.exits import ExitCode
-from sfnode.cli.options import FolderPath, NewFilePath
+from sfnode.cli.value_types import FolderPath, NewFilePath
 from sfnode.top import Viewing, show
 
 

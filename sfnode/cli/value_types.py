@@ -1,0 +1,91 @@
+"""Types of the values that a command line takes: what can be judged of a value alone is refused before any work."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+from pathlib import Path
+from typing import ClassVar, Final
+
+import click
+
+NUMBER_MAX: Final = 2**31 - 1  # of an integer whose work does not grow with it
+
+
+class PathFromHome(click.Path):
+    """A path in which a leading ``~`` is the user's home, also where no shell has looked at it.
+
+    A pipe or a device is refused: it gives no data, or no end of them, and a file must not take its place.
+    """
+
+    takes_sockets: ClassVar = False
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        """Return the path; click's own error where it is of the wrong kind."""
+        path = os.path.expanduser(value)
+        if wrong := self.fault(path):
+            self.fail(f"{click.format_filename(value)!r} {wrong}", param, ctx)
+        return super().convert(path, param, ctx)
+
+    def fault(self, path: str) -> str:
+        """Return what is wrong with the name or with what it names, in words; empty: nothing."""
+        if not path:
+            return "is no name"
+        if path.startswith("~"):
+            return "begins with a user of whom this machine knows no home"
+        try:
+            mode = os.stat(path).st_mode
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return ""  # it may be made, or is missed by the command, which says what it was to be
+        except (OSError, ValueError) as error:
+            return f"cannot be used: {getattr(error, 'strerror', None) or error}"
+        if not stat.S_ISDIR(mode) and not self.file_okay:
+            return "is not a folder"
+        if stat.S_ISSOCK(mode) and self.takes_sockets:
+            return ""
+        return "" if stat.S_ISDIR(mode) or stat.S_ISREG(mode) else "is a pipe or a device: name a file"
+
+
+class _NewFile(PathFromHome):
+    """The path of a file that a command makes. Nothing is ever written over."""
+
+    def fault(self, path: str) -> str:
+        """Return why there cannot be a new file."""
+        if wrong := super().fault(path):
+            return wrong
+        if os.path.lexists(path):
+            return "exists, and nothing is ever overwritten: choose another name, or remove it yourself"
+        folder = next(each for each in Path(path).absolute().parents if os.path.lexists(each))
+        if not folder.is_dir():
+            return f"cannot be made, because {folder} is no folder"
+        return "" if os.access(folder, os.W_OK | os.X_OK) else f"cannot be made, because you may not write in {folder}"
+
+
+class _Socket(PathFromHome):
+    """The path of a socket on which another program listens."""
+
+    takes_sockets = True
+
+
+FilePath = PathFromHome(dir_okay=False, path_type=Path)
+NewFilePath = _NewFile(dir_okay=False, path_type=Path)
+FolderPath = PathFromHome(file_okay=False, path_type=Path)
+SocketPath = _Socket(dir_okay=False, path_type=Path)
+
+
+class FiniteFloat(click.FloatRange):
+    """A number, neither infinite nor NaN, which is less than nothing and greater than nothing."""
+
+    def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number; click's own error where it is none."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is no finite number", param, ctx)
+        return number
+
+
+POSITIVE = click.IntRange(1, NUMBER_MAX)
+NOT_NEGATIVE = click.IntRange(0, NUMBER_MAX)
