@@ -60,6 +60,7 @@ MUTANTS = (
     *of_peers.REPUTATION,
     *of_pieces.PIECES,
     *of_strangers.DOORS,
+    *of_strangers.NEGOTIATION,
     *of_processes.PROCESSES,
 )
 
