@@ -66,6 +66,45 @@ NEGOTIATION = (
     ),
 )
 
+_GGUF, _VIEW, _LOADING = (
+    "sfnode.training.conversion.gguf_header",
+    "sfnode.training.model.model_view",
+    "sfnode.training.model.loading",
+)
+_OF_BOMBS = "tests/security/test_bombs.py::"
+
+BOMBS = (
+    _mutant(
+        "bytes-of-many-tensors",
+        "a GGUF file of a megabyte may take, and become, a hundred gigabytes",
+        Edit(_GGUF, "_Walk.run", "if each.begin < taken:", "if False:"),
+        _OF_BOMBS + "test_gguf__two_tensors_that_overlap_by_a_byte__are_refused",
+    ),
+    _mutant(
+        "endless-layers-named",
+        "a config.json with two thousand million layers fills the memory with a list of them",
+        Edit(_VIEW, "check_configs", "value > PARTS_MAX", "False"),
+        _OF_BOMBS + "test_config__endless_layers_in_a_part_of_it__are_refused",
+    ),
+    _mutant(
+        "endless-layers-made",
+        "a model of endless layers is made for ever, if the field has a name of its own",
+        Edit(_LOADING, "_counted", "if count > PARTS_MAX:", "if False:"),
+        _OF_BOMBS + "test_config__more_parts_than_any_model__stop_being_made",
+    ),
+    _mutant(
+        "archives-before-limits",
+        "an archive of directory entries is read before the process has its limits",
+        Edit(
+            "sfnode.training.conversion.from_pickles",
+            "convert_pickles",
+            "    total = sum(file.stat().st_size for file in files)\n",
+            "    [_check_archive(file) for file in files]\n    total = sum(file.stat().st_size for file in files)\n",
+        ),
+        _OF_BOMBS + "test_pickle__archive_of_directory_entries_alone__is_read_within_the_limits",
+    ),
+)
+
 DOORS = (
     _mutant(
         "strangers-never-make-room",
