@@ -187,7 +187,7 @@ async def _read_line(reader: Any) -> bytes:
     size = await decode_uvarint_from_stream(reader)
     if size > bounds.NEGOTIATION_LINE_BYTES_MAX:
         raise LineTooLongError(f"a line of {size} bytes in a negotiation, at most {bounds.NEGOTIATION_LINE_BYTES_MAX}")
-    line = await read_exactly(reader, size)
+    line: bytes = await read_exactly(reader, size)
     if not line.endswith(b"\n"):
         raise ParseError("a line of a negotiation without its end")
     return line[:-1]

@@ -163,7 +163,7 @@ def _counted(folder: Path) -> Iterator[None]:
         if count > PARTS_MAX:
             raise OperatorError(f"{folder}: config.json asks for more than {PARTS_MAX} layers and parts of layers")
 
-    hook = register_module_module_registration_hook(count_one)  # type: ignore[no-untyped-call]
+    hook = register_module_module_registration_hook(count_one)
     try:
         yield
     finally:
