@@ -17,6 +17,7 @@ INDEX_FILE: Final = "model.safetensors.index.json"
 GGUF: Final = ".gguf"
 PICKLE_FILE: Final = "pytorch_model.bin"
 PICKLE_INDEX_FILE: Final = "pytorch_model.bin.index.json"
+_JSON_BYTES_MAX: Final = 32 << 20  # an index of 300,000 tensors; in memory it takes up to 20 times as much
 TOKENIZER_FILES: Final = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -61,7 +62,7 @@ def weight_files(folder: Path) -> tuple[str, ...]:
 def shards_of(index: Path, ending: str = ".safetensors") -> tuple[str, ...]:
     """The files that an index names, each once; OperatorError unless they are of that kind and beside it."""
     try:
-        named = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()), key=str)
+        named = sorted(set(json.loads(_bounded_text(index))["weight_map"].values()), key=str)
     except (ValueError, RecursionError, KeyError, AttributeError, TypeError):
         raise OperatorError(f"{index} is not an index of {ending[1:]} files: fetch it again") from None
     for name in named:
@@ -102,7 +103,7 @@ def tokenizer_files(folder: Path) -> tuple[str, ...]:
 def read_config(path: Path) -> Mapping[str, object]:
     """A configuration of transformers: a JSON object. FileNotFoundError; OperatorError when it is not one."""
     try:
-        config = json.loads(path.read_text("utf-8"))
+        config = json.loads(_bounded_text(path))
     except FileNotFoundError:
         raise
     except (OSError, ValueError, RecursionError):
@@ -110,3 +111,12 @@ def read_config(path: Path) -> Mapping[str, object]:
     if not isinstance(config, dict):
         raise OperatorError(f"{path} is not a valid JSON file: fetch the model again")
     return config
+
+
+def _bounded_text(path: Path) -> str:
+    """OSError; ValueError for what is no text, or longer than any model's."""
+    with path.open("rb") as file:
+        data = file.read(_JSON_BYTES_MAX + 1)
+    if len(data) > _JSON_BYTES_MAX:
+        raise ValueError(f"{path} is longer than {_JSON_BYTES_MAX} bytes")
+    return data.decode("utf-8")

@@ -14,7 +14,7 @@ from protocol.run import TensorSpec
 from sfnode.model_files.folder import weight_files
 
 _LENGTH: Final = struct.Struct("<Q")  # of the header that a safetensors file begins with
-_HEADER_BYTES_MAX: Final = 100 << 20  # as the format's own reader has it
+_HEADER_BYTES_MAX: Final = 4 << 20  # 30,000 tensors; the node itself reads it, and JSON takes 20 times its length
 
 
 def check_shapes(folder: Path, tensors: Sequence[TensorSpec], model: str) -> None:
@@ -42,7 +42,7 @@ def _shapes(path: Path) -> Iterator[tuple[str, list[int]]]:
     with path.open("rb") as file:
         (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
         if length > _HEADER_BYTES_MAX:
-            raise ValueError("no safetensors header")
+            raise ValueError("no safetensors header, or one for the worker alone")
         header = json.loads(file.read(length))
     for name, entry in header.items() if isinstance(header, Mapping) else ():
         if isinstance(entry, Mapping) and isinstance(entry.get("shape"), list):

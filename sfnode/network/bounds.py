@@ -82,6 +82,7 @@ DIAL_S: Final = 15.0  # name lookup, TCP, Noise, Yamux and protocol negotiation 
 HELLO_S: Final = 10.0  # the first frame of the other side
 PING_INTERVAL_S: Final = 30.0  # below the idle time-outs of common NAT boxes
 DEAD_S: Final = 120.0  # four pings unanswered
+NEGOTIATION_LINE_BYTES_MAX: Final = 1_024  # names of protocols; ours have 20 bytes
 WRITE_S: Final = 20.0  # one stream write; a healthy but slow link (25 kbit/s) still manages 64 KiB
 BYE_S: Final = 0.7  # how long a polite end waits for the other side's end of stream
 CLOSE_S: Final = 0.5  # closing one connection; takes milliseconds

@@ -133,6 +133,9 @@ def read_status(directory: Path) -> Status:
     age_s = time.time() - status.time
     if age_s > _FRESH_S:
         raise OperatorError(f"the node on {directory} (pid {status.pid}) has not reported for {age_s:.0f} s: it hangs")
+    if age_s < -_FRESH_S:  # a node writes once a second: one that hangs must not look alive for hours
+        text = f"the node on {directory} (pid {status.pid}) has not reported since this machine's clock was set back"
+        raise OperatorError(f"{text} by {-age_s:.0f} s. Try again; if it stays so, the node hangs")
     return status
 
 

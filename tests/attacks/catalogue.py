@@ -17,6 +17,7 @@ from tests.attacks.made_up_attestations import made_up_attestations
 from tests.attacks.many_connections import many_connections
 from tests.attacks.outcome import Attack
 from tests.attacks.planted_files import locked_folder, planted_files
+from tests.attacks.reflected_dials import reflected_dials
 from tests.attacks.slow_basis import slow_basis
 from tests.attacks.voids import voids
 from tests.attacks.wrong_run import wrong_run
@@ -36,6 +37,7 @@ _ALL: Final = (
     many_connections,
     planted_files,
     slow_basis,
+    reflected_dials,
     voids,
     wrong_run,
 )

@@ -59,7 +59,9 @@ MUTANTS = (
     *of_peers.PLACES,
     *of_peers.REPUTATION,
     *of_pieces.PIECES,
+    *of_strangers.BOMBS,
     *of_strangers.DOORS,
+    *of_strangers.NEGOTIATION,
     *of_processes.PROCESSES,
 )
 

@@ -50,7 +50,7 @@ HOSTILE_FILES = (
     Mutant(
         name="gguf-tensors-anywhere",
         breaks="a tensor of a GGUF file may lie behind the file's end",
-        edits=(Edit(_GGUF, "_Walk.run", "if begin + end > len(self.data):", "if False:"),),
+        edits=(Edit(_GGUF, "_Walk.run", "if begin + each.end > len(self.data):", "if False:"),),
         detector=Tests((_PROMISES_MORE,)),
     ),
     Mutant(

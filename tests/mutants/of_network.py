@@ -12,6 +12,7 @@ _PATCHES, _GUARD, _HOST, _SESSION = (
     "sfnode.network.transport.host",
     "sfnode.network.sessions.session",
 )
+_YAMUX = "sfnode.network.transport.bounded_yamux"
 _OF_PATCHES, _OF_HOST = "tests/network/test_libp2p_patches.py::", "tests/network/test_host.py::"
 _OF_SESSIONS, _OF_DOORS = "tests/network/test_sessions.py::", "tests/network/test_doorkeeper.py::"
 _DIRECT, _LINK = "sfnode.network.transport.direct_session", "sfnode.network.transport.link"
@@ -224,7 +225,7 @@ YAMUX = (
         "window-not-enforced",
         "a peer that ignores its window fills our memory",
         Edit(
-            _PATCHES,
+            _YAMUX,
             "_BoundedBuffer.extend",
             "if self.owner.buffered_bytes()",
             "if False and self.owner.buffered_bytes()",
@@ -234,7 +235,7 @@ YAMUX = (
     _mutant(
         "buffers-not-bounded",
         "new streams get the library's own buffers",
-        Edit(_PATCHES, "_BoundedBuffers.__setitem__", "(stream_id, buffer)", "(stream_id, value)"),
+        Edit(_YAMUX, "_BoundedBuffers.__setitem__", "(stream_id, buffer)", "(stream_id, value)"),
         _OF_PATCHES + "test_yamux_window__peer_ignores_it__connection_is_cut_and_memory_bounded",
     ),
     _mutant(
@@ -253,7 +254,7 @@ YAMUX = (
         "update-for-each-read",
         "every read is answered with a window update",
         Edit(
-            _PATCHES,
+            _YAMUX,
             "WindowedStream._auto_tune_and_send_window_update",
             "credit >= bounds.STREAM_WINDOW_BYTES // 2",
             "credit > 0",
@@ -263,25 +264,25 @@ YAMUX = (
     _mutant(
         "writer-polls-its-window",
         "a writer without window is not woken when it opens",
-        Edit(_PATCHES, "WindowedStream._wait_for_window", "self._window_opened.wait()", "trio.sleep_forever()"),
+        Edit(_YAMUX, "WindowedStream._wait_for_window", "self._window_opened.wait()", "trio.sleep_forever()"),
         _OF_PATCHES + "test_yamux_stream__reader_pauses_for_a_minute__writer_waits",
     ),
     _mutant(
         "writer-waits-for-the-dead",
         "a writer without window is not told that its connection has ended",
-        Edit(_PATCHES, "WindowedStream._wait_for_window", "trio.move_on_after(1.0)", "trio.move_on_after(1e6)"),
+        Edit(_YAMUX, "WindowedStream._wait_for_window", "trio.move_on_after(1.0)", "trio.move_on_after(1e6)"),
         _OF_PATCHES + "test_yamux_stream__connection_ends_while_a_writer_waits__it_is_told",
     ),
     _mutant(
         "half-a-message-left",
         "after a cancelled write the connection goes on with half a Noise message",
-        Edit(_PATCHES, "BoundedYamux._write_frame", "if not is_written:", "if False:"),
+        Edit(_YAMUX, "BoundedYamux._write_frame", "if not is_written:", "if False:"),
         _OF_PATCHES + "test_yamux_write__cancelled_half_way__connection_is_aborted",
     ),
     _mutant(
         "cut-without-a-word",
         "who is cancelled while it waits for its turn to write loses the connection",
-        Edit(_PATCHES, "BoundedYamux._write_frame", "await trio.lowlevel.checkpoint_if_cancelled()", "pass"),
+        Edit(_YAMUX, "BoundedYamux._write_frame", "await trio.lowlevel.checkpoint_if_cancelled()", "pass"),
         _OF_PATCHES + "test_yamux_write__cancelled_before_its_turn__connection_stays",
     ),
     _mutant(
@@ -294,7 +295,7 @@ YAMUX = (
         "connection-errors-spread",
         "an error in one connection's task ends the host",
         Edit(
-            _PATCHES,
+            _YAMUX,
             "BoundedYamux.start",
             "with Boundary(self._failed):\n        await super",
             "if True:\n        await super",

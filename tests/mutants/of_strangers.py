@@ -20,6 +20,91 @@ def _mutant(name: str, breaks: str, edit: Edit, *tests: str) -> Mutant:
     return Mutant(name=name, breaks=breaks, edits=(edit,), detector=Tests(tests))
 
 
+_PATCHES, _YAMUX, _HOST = (
+    "sfnode.network.transport.libp2p_patches",
+    "sfnode.network.transport.bounded_yamux",
+    "sfnode.network.transport.host",
+)
+_OF_NEGOTIATION = "tests/network/test_negotiation.py::"
+
+NEGOTIATION = (
+    _mutant(
+        "lines-without-end",
+        "a peer makes a node keep a line of a negotiation of any length",
+        Edit(_PATCHES, "patch_library", "    multiselect_communicator.read_delim = _read_line\n", ""),
+        _OF_NEGOTIATION + "test_line__longer_than_any_honest_one__is_refused_before_it_is_read",
+    ),
+    _mutant(
+        "lines-of-any-length",
+        "the bound of a line is not looked at",
+        Edit(_PATCHES, "_read_line", "if size > bounds.NEGOTIATION_LINE_BYTES_MAX:", "if False:"),
+        _OF_NEGOTIATION + "test_line__longer_than_any_honest_one__is_refused_before_it_is_read",
+    ),
+    _mutant(
+        "failed-negotiations-stay",
+        "after 256 negotiations that failed a node opens no stream to that peer any more",
+        Edit(_HOST, "Host._open_stream", "if not is_open:", "if False:"),
+        _OF_NEGOTIATION + "test_open_beside__negotiations_that_fail__leave_no_stream_behind",
+    ),
+    _mutant(
+        "cancelled-openings-stay",
+        "a stream whose opening is cancelled keeps its place",
+        Edit(_YAMUX, "BoundedYamux.open_stream", "if not is_open:", "if False:"),
+        _OF_NEGOTIATION + "test_open_stream__cancelled_before_its_turn__leaves_nothing_behind",
+    ),
+    _mutant(
+        "unread-bytes-stay",
+        "a stream that was given up keeps what nobody has read of it",
+        Edit(_YAMUX, "WindowedStream.reset", "await self.conn.forget(self)", "pass"),
+        _OF_NEGOTIATION + "test_reset__unread_bytes_and_a_reader_that_waits__both_are_let_go",
+    ),
+    _mutant(
+        "answered-questions-stay",
+        "a stream on which a peer was asked how it sees us is never given back",
+        Edit(_HOST, "Host.ask_reach", "await stream.reset()", "pass"),
+        _OF_NEGOTIATION + "test_ask_reach__answered__its_stream_is_given_back",
+    ),
+)
+
+_GGUF, _VIEW, _LOADING = (
+    "sfnode.training.conversion.gguf_header",
+    "sfnode.training.model.model_view",
+    "sfnode.training.model.loading",
+)
+_OF_BOMBS = "tests/security/test_bombs.py::"
+
+BOMBS = (
+    _mutant(
+        "bytes-of-many-tensors",
+        "a GGUF file of a megabyte may take, and become, a hundred gigabytes",
+        Edit(_GGUF, "_Walk.run", "if each.begin < taken:", "if False:"),
+        _OF_BOMBS + "test_gguf__two_tensors_that_overlap_by_a_byte__are_refused",
+    ),
+    _mutant(
+        "endless-layers-named",
+        "a config.json with two thousand million layers fills the memory with a list of them",
+        Edit(_VIEW, "check_configs", "value > PARTS_MAX", "False"),
+        _OF_BOMBS + "test_config__endless_layers_in_a_part_of_it__are_refused",
+    ),
+    _mutant(
+        "endless-layers-made",
+        "a model of endless layers is made for ever, if the field has a name of its own",
+        Edit(_LOADING, "_counted", "if count > PARTS_MAX:", "if False:"),
+        _OF_BOMBS + "test_config__more_parts_than_any_model__stop_being_made",
+    ),
+    _mutant(
+        "archives-before-limits",
+        "an archive of directory entries is read before the process has its limits",
+        Edit(
+            "sfnode.training.conversion.from_pickles",
+            "convert_pickles",
+            "    total = sum(file.stat().st_size for file in files)\n",
+            "    [_check_archive(file) for file in files]\n    total = sum(file.stat().st_size for file in files)\n",
+        ),
+        _OF_BOMBS + "test_pickle__archive_of_directory_entries_alone__is_read_within_the_limits",
+    ),
+)
+
 DOORS = (
     _mutant(
         "strangers-never-make-room",

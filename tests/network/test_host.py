@@ -27,8 +27,8 @@ from sfnode.network import bounds
 from sfnode.network.policy.addresses import parse_address, parse_listen
 from sfnode.network.transport import host as host_module
 from sfnode.network.transport import libp2p_patches
+from sfnode.network.transport.bounded_yamux import BoundedYamux, WindowedStream
 from sfnode.network.transport.host import DialError, Host
-from sfnode.network.transport.libp2p_patches import BoundedYamux, WindowedStream
 from tests import REPOSITORY
 from tests.support.network_nodes import address_of, check_echo, connections, echo, running_host, seed
 

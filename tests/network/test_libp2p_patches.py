@@ -21,8 +21,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from sfnode.network import bounds
 from sfnode.network.policy.addresses import parse_listen
 from sfnode.network.transport import host as host_module
+from sfnode.network.transport.bounded_yamux import WindowedStream
 from sfnode.network.transport.host import DialError, Host
-from sfnode.network.transport.libp2p_patches import WindowedStream, drop_all_connections
+from sfnode.network.transport.libp2p_patches import drop_all_connections
 from sfnode.network.transport.link import Link, LinkBrokenError
 from tests.support.network_nodes import (
     LOOPBACK,

@@ -170,11 +170,17 @@ class Host:
                 await drop_connection(connection.muxed_conn)
 
     async def _open_stream(self, connection: Any, protocol: TProtocol) -> Link:
-        opened = await connection.new_stream()
-        communicator = MultiselectCommunicator(opened)
-        await self._host.multiselect_client.select_one_of([protocol], communicator, int(bounds.DIAL_S))
-        opened.set_protocol(protocol)
-        return Link(connection.muxed_conn, opened.muxed_stream, is_outbound=True)
+        """Open a stream below the library's NetStream: its connection would keep each one until it ends itself."""
+        opened = await connection.muxed_conn.open_stream()
+        link, is_open = Link(connection.muxed_conn, opened, is_outbound=True), False
+        try:
+            communicator = MultiselectCommunicator(opened)
+            await self._host.multiselect_client.select_one_of([protocol], communicator, int(bounds.DIAL_S))
+            is_open = True
+            return link
+        finally:
+            if not is_open:
+                await link.reset()
 
     async def ask_reach(self, link: Link, port: int) -> reach.ReachAnswer | None:
         """Ask the peer of a link how it sees us and, unless ``port`` is 0, whether it can connect to us there.
@@ -182,7 +188,12 @@ class Host:
         None when it does not know the question, or does not answer.
         """
         stream = await self.open_beside(link, TProtocol(reach.PROTOCOL))
-        return None if stream is None else await reach.ask(stream, port)
+        if stream is None:
+            return None
+        try:
+            return await reach.ask(stream, port)
+        finally:
+            await stream.reset()
 
     async def open_beside(self, link: Link, protocol: TProtocol) -> Link | None:
         """Open another stream to the peer of a link, on the same connection; None when there is no such stream.

@@ -1,5 +1,6 @@
-"""Every work-around for py-libp2p 0.8.1, each with the fault it cures. Only this file touches its private names.
+"""Every work-around for py-libp2p 0.8.1, each with the fault it cures; its yamux is in `bounded_yamux`.
 
+Only these two files touch the library's private names.
 docs/libp2p.md lists the faults, and the test of each cure. Line numbers are of the 0.8.1 wheel. ``check_library``
 refuses any other version: no fault may come back unnoticed.
 Some faults are cured by not using the faulty part at all (``host.py``): the dialler (never below 250 ms, no deadline,
@@ -10,26 +11,28 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
-import struct
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import trio
+from libp2p.exceptions import ParseError
 from libp2p.identity.identify.identify import ID as IDENTIFY
 from libp2p.identity.identify.identify import identify_handler_for
+from libp2p.io.utils import read_exactly
 from libp2p.network.connection import swarm_connection
 from libp2p.network.connection.raw_connection import RawConnection
 from libp2p.network.swarm import Swarm
+from libp2p.protocol_muxer import multiselect_communicator
 from libp2p.security.secure_session import SecureSession
 from libp2p.stream_muxer import muxer_multistream
-from libp2p.stream_muxer.exceptions import MuxedStreamEOF, MuxedStreamError, MuxedStreamReset
 from libp2p.stream_muxer.yamux import yamux
 from libp2p.transport.tcp import tcp
+from libp2p.utils.varint import decode_uvarint_from_stream
 
 from protocol.errors import OperatorError
 from sfnode.event_log import log
 from sfnode.network import bounds
-from sfnode.network.transport.direct_session import DirectSession
+from sfnode.network.transport.bounded_yamux import BoundedYamux, WindowedStream
 from sfnode.network.transport.doorkeeper import Doorkeeper
 from sfnode.network.transport.stream_guard import StreamGuard
 from sfnode.slips import Boundary
@@ -39,12 +42,13 @@ _PATCHED: Final[tuple[tuple[Any, tuple[str, ...]], ...]] = (
     (Swarm, ("_do_handle_inbound_connection", "_schedule_prune", "set_resource_manager")),
     (Swarm, ("set_stream_handler", "upgrade_inbound_raw_conn", "upgrade_outbound_raw_conn")),
     (yamux, ("MAX_WINDOW_SIZE", "YamuxStream", "Yamux", "YAMUX_HEADER_FORMAT", "TYPE_DATA")),
-    (yamux.Yamux, ("start", "_write_frame", "_finalize_stream")),
+    (yamux.Yamux, ("start", "open_stream", "_write_frame", "_finalize_stream", "_finalize_stream_locked")),
     (SecureSession, ("read", "write", "_drain")),
-    (yamux.YamuxStream, ("write", "send_window_update", "_auto_tune_and_send_window_update")),
+    (yamux.YamuxStream, ("write", "reset", "send_window_update", "_auto_tune_and_send_window_update")),
     (muxer_multistream.MuxerMultistream, ("new_conn", "_annotate_connection")),
     (swarm_connection, ("logging", "SwarmConn")),
     (tcp, ("_set_reuse_flags",)),
+    (multiselect_communicator, ("read_delim",)),
 )
 
 
@@ -72,6 +76,8 @@ def patch_library() -> None:
     yamux.YamuxStream = WindowedStream
     # tcp.py:41 sets SO_REUSEPORT for hole punching: two daemons would share one port and each get half of the dials.
     tcp._set_reuse_flags = _set_reuse_address
+    # multiselect_communicator.py:49 believes any length that stands before a line, in every negotiation.
+    multiselect_communicator.read_delim = _read_line
 
 
 def patch_swarm(swarm: Any, guard: StreamGuard, doorkeeper: Doorkeeper) -> None:
@@ -169,6 +175,24 @@ def _inbound_handler(swarm: Any, doorkeeper: Doorkeeper) -> Callable[[Any, Any, 
     return handle
 
 
+# --- negotiation --------------------------------------------------------------------------------------------------
+
+
+class LineTooLongError(ValueError):
+    """A peer announces a line of its negotiation that no honest peer sends."""
+
+
+async def _read_line(reader: Any) -> bytes:
+    """Read a line of a negotiation, without its end; LineTooLongError before more of it is read, or ParseError."""
+    size = await decode_uvarint_from_stream(reader)
+    if size > bounds.NEGOTIATION_LINE_BYTES_MAX:
+        raise LineTooLongError(f"a line of {size} bytes in a negotiation, at most {bounds.NEGOTIATION_LINE_BYTES_MAX}")
+    line: bytes = await read_exactly(reader, size)
+    if not line.endswith(b"\n"):
+        raise ParseError("a line of a negotiation without its end")
+    return line[:-1]
+
+
 # --- identify -----------------------------------------------------------------------------------------------------
 
 
@@ -187,162 +211,7 @@ def identify_once(host: Any) -> None:
     host.set_stream_handler(IDENTIFY, handle)
 
 
-# --- yamux --------------------------------------------------------------------------------------------------------
-
-
-class WindowExceededError(trio.TooSlowError):
-    """The peer sent more than its window allows. A TooSlowError because yamux closes the connection on that type."""
-
-
-class _BoundedBuffer(bytearray):
-    """Unread bytes of one stream, bounded together with those of the connection's other streams."""
-
-    owner: BoundedYamux
-
-    def extend(self, data: Any) -> None:
-        """Append, or WindowExceededError when the connection would hold more than it may."""
-        if self.owner.buffered_bytes() + len(data) > bounds.CONNECTION_BUFFER_BYTES_MAX:
-            raise WindowExceededError("more unread bytes than the receive windows allow")
-        super().extend(data)
-
-
-class _BoundedBuffers(dict[int, bytearray]):
-    """yamux.py puts a bare bytearray here for each new stream; it becomes a bounded one."""
-
-    def __init__(self, owner: BoundedYamux) -> None:
-        super().__init__()
-        self._owner = owner
-
-    def __setitem__(self, stream_id: int, value: bytearray) -> None:
-        buffer = _BoundedBuffer(value)
-        buffer.owner = self._owner
-        super().__setitem__(stream_id, buffer)
-
-
-class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types that mypy can read
-    """Yamux that enforces its receive windows, survives its own errors and can be cut at once.
-
-    yamux.py:1546 only logs when a peer ignores its window: 120 MB were buffered on a window of 0.25 MB.
-    """
-
-    def __init__(self, secured_conn: Any, peer_id: Any, **options: Any) -> None:
-        super().__init__(secured_conn, peer_id, **options)
-        self.stream_buffers = _BoundedBuffers(self)
-        self.has_session = False  # set by the host once one of our sessions runs on this connection
-        self.is_stranger = True  # until the peer has said hello, or we have dialled it
-        self.is_identified = False  # has been told who we are
-        self._socket: trio.socket.SocketType = secured_conn.conn.read_writer.read_write_closer.stream.stream.socket
-        remote, local = self._socket.getpeername(), self._socket.getsockname()
-        self.remote_host, self.remote_port = str(remote[0]), int(remote[1])  # the library: IPv4 only (io/trio.py:99)
-        self.local_host, self.local_port = str(local[0]), int(local[1])
-        direct = DirectSession(self, secured_conn)
-        secured_conn.read, secured_conn.write = direct.read, direct.write
-
-    def buffered_bytes(self) -> int:
-        """Unread bytes of all streams."""
-        return sum(map(len, self.stream_buffers.values()))
-
-    def abort(self) -> None:
-        """Close the socket now, without a word. Wakes blocked reads and writes, which otherwise hang without limit."""
-        self._socket.close()
-
-    async def start(self) -> None:
-        """Run the connection. An error here would end the host (trio_manager.py:385); it ends the connection."""
-        is_over = False
-        with Boundary(self._failed):
-            await super().start()
-            is_over = True
-        if not is_over:
-            self.abort()
-            with Boundary(self._failed):
-                await self._cleanup_on_error()
-
-    def _failed(self, _error: Exception) -> None:
-        log(logging.DEBUG, "connection_failed", is_failure=True, peer=str(self.peer_id))
-
-    async def _write_frame(self, data: bytes) -> None:
-        """Write one frame. A cancelled or failed write leaves half a Noise message behind: the connection is over.
-
-        Unless it was cancelled before its turn: then nothing is written, and nothing lost.
-        """
-        async with self._write_lock:
-            await trio.lowlevel.checkpoint_if_cancelled()
-            is_written = False
-            try:
-                await self.secured_conn.write(data)
-                is_written = True
-            finally:
-                if not is_written:
-                    self.abort()
-
-
-class WindowedStream(yamux.YamuxStream):  # type: ignore[misc]
-    """A yamux stream with a constant window: credit is given back in halves of it; a writer waits as long as it must.
-
-    yamux.py:430 grows the window to 16 MiB and answers every read with a window update (a third of the cost of a
-    small frame); yamux.py:275 breaks the stream when the reader pauses for 5 s, and polls every 10 ms until then.
-    """
-
-    def __init__(self, stream_id: int, conn: Any, is_initiator: bool) -> None:
-        self._window_opened = trio.Event()
-        super().__init__(stream_id, conn, is_initiator)
-
-    @property
-    def send_window(self) -> int:
-        """Bytes that we may still send."""
-        return self._send_window
-
-    @send_window.setter
-    def send_window(self, value: int) -> None:
-        self._send_window = value
-        if value > 0:
-            self._window_opened.set()
-
-    async def write(self, data: bytes) -> None:
-        """Send all of ``data``. No deadline of its own: the caller sets one and cuts the connection when it passes."""
-        sent = 0
-        while sent < len(data):
-            if self.closed or self.send_closed:
-                raise MuxedStreamError("stream is closed for sending")
-            size = min(self.send_window, bounds.YAMUX_CHUNK_BYTES_MAX, len(data) - sent)
-            if size <= 0:
-                await self._wait_for_window()
-                continue
-            self.send_window -= size
-            header = struct.pack(yamux.YAMUX_HEADER_FORMAT, 0, yamux.TYPE_DATA, 0, self.stream_id, size)
-            await self.conn._write_frame(header + data[sent : sent + size])
-            sent += size
-
-    async def read(self, n: int | None = -1) -> bytes:
-        """Up to ``n`` bytes as soon as there are any. Takes no lock: the library's three cost 40 us per frame."""
-        buffers, events = self.conn.stream_buffers, self.conn.stream_events
-        while not (buffer := buffers.get(self.stream_id)):
-            if self.reset_received:
-                raise MuxedStreamReset("stream was reset")
-            if buffer is None or self.recv_closed or self.closed:
-                raise MuxedStreamEOF("stream is closed for reading")
-            await events[self.stream_id].wait()
-            if self.stream_id in events:
-                events[self.stream_id] = trio.Event()
-        size = len(buffer) if n is None or n < 0 else n
-        data = bytes(buffer[:size])
-        del buffer[:size]
-        if self.closed:
-            await self.conn._finalize_stream(self, fully_closed=True)
-        await self._auto_tune_and_send_window_update(bytes_read=len(data))
-        return data
-
-    async def _wait_for_window(self) -> None:
-        self._window_opened = trio.Event()
-        with trio.move_on_after(1.0):  # the library sets ``closed`` without waking writers
-            await self._window_opened.wait()
-
-    async def _auto_tune_and_send_window_update(self, *, bytes_read: int = 0) -> None:
-        buffered = len(self.conn.stream_buffers.get(self.stream_id, b""))
-        credit = bounds.STREAM_WINDOW_BYTES - self.recv_window - buffered
-        if credit >= bounds.STREAM_WINDOW_BYTES // 2:
-            self.recv_window += credit
-            await self.send_window_update(credit)
+# --- yamux ------------------------------------------------------------------------------------------------------------
 
 
 def _bounded_muxer(muxer: Any) -> Callable[[Any, Any], Awaitable[Any]]:

@@ -58,6 +58,7 @@ def _convert(source: Path, out: Path) -> None:
 def _write_config(out: Path, config: Mapping[str, object]) -> None:
     """The fields of the file alone: what a release of transformers adds would be another file with the next one."""
     write_json_file(out / CONFIG_FILE, config)
+    check_configs(out)
     write_json_file(out / CONFIG_FILE, {**config, "architectures": [type(skeleton(out)).__name__]})
 
 

@@ -35,10 +35,10 @@ def convert_pickles(source: Path, out: Path) -> None:
     if TorchVersion(torch.__version__) < _TORCH_MIN:
         raise OperatorError(f"{source}: *.bin files are read with torch {_TORCH_MIN} or newer, not {torch.__version__}")
     files = [source / name for name in pickle_files(source) if name != PICKLE_INDEX_FILE]
-    for file in files:
-        _check_archive(file)
     total = sum(file.stat().st_size for file in files)
     allow(memory=_MAPPED_AND_COPIED * total, file=_GROWTH_MAX * total + _SLACK_BYTES)
+    for file in files:
+        _check_archive(file)
     tensors: dict[str, Tensor] = {}
     for file in files:
         found = _tensors_in(file)

@@ -49,6 +49,16 @@ def check_header(path: Path) -> GgufSize:
         return _Walk(path, data).run()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tensor:
+    """Name, number of weights, and where its bytes lie behind the header."""
+
+    name: str
+    weights: int
+    begin: int
+    end: int
+
+
 @dataclass(slots=True)
 class _Walk:
     path: Path
@@ -68,12 +78,17 @@ class _Walk:
         self._count(fields, _ENTRIES_MAX, "fields")
         for _ in range(fields):
             self._field()
-        ends = [self._tensor() for _ in range(tensors)]
+        found = sorted((self._tensor() for _ in range(tensors)), key=lambda each: (each.begin, each.end))
         begin = -(-self.offset // self.alignment) * self.alignment
-        for name, _, end in ends:
-            if begin + end > len(self.data):
-                raise self._refusal(f"tensor {name!r} ends {begin + end - len(self.data)} bytes behind the file's end")
-        return GgufSize(bytes=len(self.data), weights=sum(count for _, count, _ in ends))
+        taken = 0  # a file of a megabyte could name one megabyte 100,000 times
+        for each in found:
+            if begin + each.end > len(self.data):
+                behind = begin + each.end - len(self.data)
+                raise self._refusal(f"tensor {each.name!r} ends {behind} bytes behind the file's end")
+            if each.begin < taken:
+                raise self._refusal(f"tensor {each.name!r} shares its bytes with another one")
+            taken = each.end
+        return GgufSize(bytes=len(self.data), weights=sum(each.weights for each in found))
 
     def _field(self) -> None:
         key, kind = self._string(), self._u32()
@@ -101,8 +116,7 @@ class _Walk:
         else:
             self._take(self._scalar_bytes(kind))
 
-    def _tensor(self) -> tuple[str, int, int]:
-        """Name, number of weights, and where its bytes end behind the header."""
+    def _tensor(self) -> _Tensor:
         name = self._string().decode("utf-8", "replace")[:200]
         dimensions = self._u32()
         self._count(dimensions, _DIMENSIONS_MAX, f"dimensions in {name!r}")
@@ -114,7 +128,7 @@ class _Walk:
             block, block_bytes = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
         except (ValueError, KeyError):
             raise self._refusal(f"tensor {name!r} is of type {kind}, which is not known") from None
-        return name, weights, begin + -(-weights // block) * block_bytes
+        return _Tensor(name=name, weights=weights, begin=begin, end=begin + -(-weights // block) * block_bytes)
 
     def _scalar_bytes(self, kind: int) -> int:
         if kind not in _SCALAR_BYTES:

@@ -16,13 +16,14 @@ from typing import Any, Final, cast
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_module_registration_hook
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
 from protocol.errors import OperatorError, first_line
 from sfnode.model_files import CONFIG_FILE, INDEX_FILE, read_config, tokenizer_files, weight_files
 from sfnode.training.model.as_read import AsRead
-from sfnode.training.model.model_view import only_these
+from sfnode.training.model.model_view import PARTS_MAX, only_these
 from sfnode.worker_protocol import FLOATS, PRECISIONS
 
 DEVICES: Final = ("auto", "cpu", "cuda", "mps")
@@ -140,12 +141,33 @@ def empty_model(folder: Path) -> PreTrainedModel:
 
 
 def skeleton(folder: Path) -> PreTrainedModel:
-    """The layers of the model in ``folder`` without weights, as its config.json has them."""
+    """The layers of the model in ``folder`` without weights, as its config.json has them.
+
+    OperatorError where these are more than any model's.
+    """
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-    with torch.device("meta"):
+    with torch.device("meta"), _counted(folder):
         model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
     assert isinstance(model, PreTrainedModel)
     return model
+
+
+@contextmanager
+def _counted(folder: Path) -> Iterator[None]:
+    """OperatorError in the block as soon as it has made more than `PARTS_MAX` layers and parts of layers."""
+    count = 0
+
+    def count_one(_module: nn.Module, _name: str, _part: nn.Module | None) -> None:
+        nonlocal count
+        count += 1
+        if count > PARTS_MAX:
+            raise OperatorError(f"{folder}: config.json asks for more than {PARTS_MAX} layers and parts of layers")
+
+    hook = register_module_module_registration_hook(count_one)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def _unread(view: Path, files: ExitStack) -> dict[str, object]:

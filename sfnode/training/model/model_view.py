@@ -22,6 +22,8 @@ _CONFIG_FILES: Final = (CONFIG_FILE, "tokenizer_config.json")
 _OWN_IMPLEMENTATIONS: Final = ("eager", "sdpa", "flex_attention", "batched_mm", "grouped_mm")
 # Not auto_map: code beside the model is not in the view, and transformers takes its own class where it has one.
 _CODE_FIELDS: Final = ("trust_remote_code", "use_kernels", "kernel_config")
+PARTS_MAX: Final = 1 << 17  # layers, experts and all that is in them; the largest models of 2026 have 100,000
+_NUMBERS_OF_PARTS: Final = ("layer", "block", "expert")  # in the names of fields that say how many there are
 _QUANTIZERS: Final = ("bitsandbytes",)  # an installed package; others fetch kernels, or make layers we cannot train
 
 
@@ -44,11 +46,17 @@ def only_these(folder: Path, names: Iterable[str]) -> Iterator[Path]:
 
 
 def check_configs(folder: Path) -> None:
-    """OperatorError where a configuration in ``folder`` asks for code that is not part of what is installed."""
+    """OperatorError where a configuration asks for code that is not part of what is installed, or for endless layers.
+
+    A library makes a list of as many, before it looks at any weight.
+    """
     for name in _CONFIG_FILES:
         if not (folder / name).is_file():
             continue
         for key, value in _fields(read_config(folder / name)):
+            if isinstance(value, int) and value > PARTS_MAX and any(part in key for part in _NUMBERS_OF_PARTS):
+                text = f"{folder / name} asks for too much ({key}: {value}, at most {PARTS_MAX})"
+                raise OperatorError(f"{text}: no model has so many layers. Fetch the model again")
             if _is_foreign(key, value):
                 raise OperatorError(
                     f"{folder / name} asks for code from elsewhere ({key}: {str(value)[:80]}). sfnode runs no code "

@@ -1,0 +1,208 @@
+"""Yamux with bounds: what `libp2p_patches` puts in place of py-libp2p 0.8.1's connection and stream.
+
+Line numbers are of the 0.8.1 wheel; docs/libp2p.md lists the faults that are cured here.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from typing import Any
+
+import trio
+from libp2p.stream_muxer.exceptions import MuxedStreamEOF, MuxedStreamError, MuxedStreamReset
+from libp2p.stream_muxer.yamux import yamux
+
+from sfnode.event_log import log
+from sfnode.network import bounds
+from sfnode.network.transport.direct_session import DirectSession
+from sfnode.slips import Boundary
+
+
+class WindowExceededError(trio.TooSlowError):
+    """The peer sent more than its window allows. A TooSlowError because yamux closes the connection on that type."""
+
+
+class _BoundedBuffer(bytearray):
+    """Unread bytes of one stream, bounded together with those of the connection's other streams."""
+
+    owner: BoundedYamux
+
+    def extend(self, data: Any) -> None:
+        """Append, or WindowExceededError when the connection would hold more than it may."""
+        if self.owner.buffered_bytes() + len(data) > bounds.CONNECTION_BUFFER_BYTES_MAX:
+            raise WindowExceededError("more unread bytes than the receive windows allow")
+        super().extend(data)
+
+
+class _BoundedBuffers(dict[int, bytearray]):
+    """yamux.py puts a bare bytearray here for each new stream; it becomes a bounded one."""
+
+    def __init__(self, owner: BoundedYamux) -> None:
+        super().__init__()
+        self._owner = owner
+
+    def __setitem__(self, stream_id: int, value: bytearray) -> None:
+        buffer = _BoundedBuffer(value)
+        buffer.owner = self._owner
+        super().__setitem__(stream_id, buffer)
+
+
+class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types that mypy can read
+    """Yamux that enforces its receive windows, survives its own errors and can be cut at once.
+
+    yamux.py:1546 only logs when a peer ignores its window: 120 MB were buffered on a window of 0.25 MB.
+    """
+
+    def __init__(self, secured_conn: Any, peer_id: Any, **options: Any) -> None:
+        super().__init__(secured_conn, peer_id, **options)
+        self.stream_buffers = _BoundedBuffers(self)
+        self.has_session = False  # set by the host once one of our sessions runs on this connection
+        self.is_stranger = True  # until the peer has said hello, or we have dialled it
+        self.is_identified = False  # has been told who we are
+        self._socket: trio.socket.SocketType = secured_conn.conn.read_writer.read_write_closer.stream.stream.socket
+        remote, local = self._socket.getpeername(), self._socket.getsockname()
+        self.remote_host, self.remote_port = str(remote[0]), int(remote[1])  # the library: IPv4 only (io/trio.py:99)
+        self.local_host, self.local_port = str(local[0]), int(local[1])
+        direct = DirectSession(self, secured_conn)
+        secured_conn.read, secured_conn.write = direct.read, direct.write
+
+    def buffered_bytes(self) -> int:
+        """Unread bytes of all streams."""
+        return sum(map(len, self.stream_buffers.values()))
+
+    def abort(self) -> None:
+        """Close the socket now, without a word. Wakes blocked reads and writes, which otherwise hang without limit."""
+        self._socket.close()
+
+    async def start(self) -> None:
+        """Run the connection. An error here would end the host (trio_manager.py:385); it ends the connection."""
+        is_over = False
+        with Boundary(self._failed):
+            await super().start()
+            is_over = True
+        if not is_over:
+            self.abort()
+            with Boundary(self._failed):
+                await self._cleanup_on_error()
+
+    def _failed(self, _error: Exception) -> None:
+        log(logging.DEBUG, "connection_failed", is_failure=True, peer=str(self.peer_id))
+
+    async def open_stream(self) -> Any:
+        """Open a stream. yamux.py:911 keeps one whose opening is cancelled, and its slot: after 256 there is none."""
+        await self.stream_backlog_semaphore.acquire()
+        stream, is_open = yamux.YamuxStream(self.next_stream_id, self, True), False
+        self.next_stream_id += 2
+        stream._owns_backlog_slot = True
+        try:
+            async with self.streams_lock:
+                self.streams[stream.stream_id] = stream
+                self.stream_buffers[stream.stream_id] = bytearray()
+                self.stream_events[stream.stream_id] = trio.Event()
+            header = (0, yamux.TYPE_WINDOW_UPDATE, yamux.FLAG_SYN, stream.stream_id, 0)
+            await self._write_frame(struct.pack(yamux.YAMUX_HEADER_FORMAT, *header))
+            is_open = True
+            return stream
+        finally:
+            if not is_open:
+                await self.forget(stream)
+
+    async def forget(self, stream: Any) -> None:
+        """Give back what a stream takes here, unread bytes included, and wake who waits for more; shielded."""
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + bounds.CLOSE_S):
+            async with self.streams_lock:
+                self.stream_buffers.get(stream.stream_id, bytearray()).clear()
+                self.stream_events.get(stream.stream_id, trio.Event()).set()
+                self._finalize_stream_locked(stream, fully_closed=True)
+
+    async def _write_frame(self, data: bytes) -> None:
+        """Write one frame. A cancelled or failed write leaves half a Noise message behind: the connection is over.
+
+        Unless it was cancelled before its turn: then nothing is written, and nothing lost.
+        """
+        async with self._write_lock:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            is_written = False
+            try:
+                await self.secured_conn.write(data)
+                is_written = True
+            finally:
+                if not is_written:
+                    self.abort()
+
+
+class WindowedStream(yamux.YamuxStream):  # type: ignore[misc]
+    """A yamux stream with a constant window: credit is given back in halves of it; a writer waits as long as it must.
+
+    yamux.py:430 grows the window to 16 MiB and answers every read with a window update (a third of the cost of a
+    small frame); yamux.py:275 breaks the stream when the reader pauses for 5 s, and polls every 10 ms until then.
+    """
+
+    def __init__(self, stream_id: int, conn: Any, is_initiator: bool) -> None:
+        self._window_opened = trio.Event()
+        super().__init__(stream_id, conn, is_initiator)
+
+    @property
+    def send_window(self) -> int:
+        """Bytes that we may still send."""
+        return self._send_window
+
+    @send_window.setter
+    def send_window(self, value: int) -> None:
+        self._send_window = value
+        if value > 0:
+            self._window_opened.set()
+
+    async def write(self, data: bytes) -> None:
+        """Send all of ``data``. No deadline of its own: the caller sets one and cuts the connection when it passes."""
+        sent = 0
+        while sent < len(data):
+            if self.closed or self.send_closed:
+                raise MuxedStreamError("stream is closed for sending")
+            size = min(self.send_window, bounds.YAMUX_CHUNK_BYTES_MAX, len(data) - sent)
+            if size <= 0:
+                await self._wait_for_window()
+                continue
+            self.send_window -= size
+            header = struct.pack(yamux.YAMUX_HEADER_FORMAT, 0, yamux.TYPE_DATA, 0, self.stream_id, size)
+            await self.conn._write_frame(header + data[sent : sent + size])
+            sent += size
+
+    async def read(self, n: int | None = -1) -> bytes:
+        """Up to ``n`` bytes as soon as there are any. Takes no lock: the library's three cost 40 us per frame."""
+        buffers, events = self.conn.stream_buffers, self.conn.stream_events
+        while not (buffer := buffers.get(self.stream_id)):
+            if self.reset_received:
+                raise MuxedStreamReset("stream was reset")
+            if buffer is None or self.recv_closed or self.closed:
+                raise MuxedStreamEOF("stream is closed for reading")
+            await events[self.stream_id].wait()
+            if self.stream_id in events:
+                events[self.stream_id] = trio.Event()
+        size = len(buffer) if n is None or n < 0 else n
+        data = bytes(buffer[:size])
+        del buffer[:size]
+        if self.closed:
+            await self.conn._finalize_stream(self, fully_closed=True)
+        await self._auto_tune_and_send_window_update(bytes_read=len(data))
+        return data
+
+    async def reset(self) -> None:
+        """Give up the stream. yamux.py:618 keeps its slot where it is cancelled, and its unread bytes in any case."""
+        try:
+            await super().reset()
+        finally:
+            await self.conn.forget(self)
+
+    async def _wait_for_window(self) -> None:
+        self._window_opened = trio.Event()
+        with trio.move_on_after(1.0):  # the library sets ``closed`` without waking writers
+            await self._window_opened.wait()
+
+    async def _auto_tune_and_send_window_update(self, *, bytes_read: int = 0) -> None:
+        buffered = len(self.conn.stream_buffers.get(self.stream_id, b""))
+        credit = bounds.STREAM_WINDOW_BYTES - self.recv_window - buffered
+        if credit >= bounds.STREAM_WINDOW_BYTES // 2:
+            self.recv_window += credit
+            await self.send_window_update(credit)

@@ -1,0 +1,41 @@
+"""How old a status may be, also where somebody has set the clock."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import OperatorError
+from sfnode.status import node_status
+from sfnode.storage.store import STATUS_FILE
+from tests.support.statuses import STATUS
+
+
+def written(folder: Path, age_s: float) -> Path:
+    status = replace(STATUS, time=time.time() - age_s)
+    (folder / STATUS_FILE).write_text(json.dumps(asdict(status)))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _a_node_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_status, "read_manifest", lambda _directory: None)
+    monkeypatch.setattr(node_status, "is_locked", lambda _directory: True)
+
+
+@pytest.mark.parametrize("age_s", [0.0, 5.0, -5.0])
+def test_status__written_just_now__is_read(age_s: float, tmp_path: Path) -> None:
+    assert node_status.read_status(written(tmp_path, age_s)).run == STATUS.run
+
+
+@pytest.mark.parametrize(
+    ("age_s", "words"),
+    [(60.0, "has not reported for 60 s: it hangs"), (-18_000.0, "since this machine's clock was set back by 18000 s")],
+)
+def test_status__old_or_from_before_the_clock_was_set_back__says_so(age_s: float, words: str, tmp_path: Path) -> None:
+    with pytest.raises(OperatorError, match=words):
+        node_status.read_status(written(tmp_path, age_s))
