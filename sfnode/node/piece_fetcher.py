@@ -36,7 +36,7 @@ class PieceSources(Protocol):
 
 
 @dataclass(slots=True)
-class Learnt:
+class KnownNeighbours:
     """What is known of neighbours: how often each has lost a piece to a faster one, and who has given any."""
 
     losses: Counter[PeerId] = field(default_factory=Counter)
@@ -49,7 +49,7 @@ class Learnt:
 
 
 class PieceFetcher:
-    """One model's pieces. What it has learnt of its neighbours lasts from one `fetch` to the next."""
+    """One model's pieces. What it has known of its neighbours lasts from one `fetch` to the next."""
 
     def __init__(
         self,
@@ -58,23 +58,23 @@ class PieceFetcher:
         *,
         streams: int = STREAMS,
         start_s: float = WAIT_START_S,
-        learnt: Learnt | None = None,
+        known: KnownNeighbours | None = None,
     ) -> None:
-        """``streams``: to one neighbour. ``start_s``: the time for a piece while no pace is known. ``learnt``: of the
+        """``streams``: to one neighbour. ``start_s``: the time for a piece while no pace is known. ``known``: of the
         neighbours by other fetchers, and for them."""
         self.received_bytes = 0
         self._sources = sources
         self._pace = pace
         self._streams_max = streams
         self._start_s = start_s
-        self._learnt = learnt or Learnt()
+        self._known = known or KnownNeighbours()
         self._tried: set[PeerId] = set()
         self._rests: dict[PeerId, _Rest] = {}
         self._streams: Counter[PeerId] = Counter()
 
     def givers(self) -> int:
         """How many neighbours are at it that have given a piece."""
-        return sum(1 for peer in self._streams if peer in self._learnt.givers)
+        return sum(1 for peer in self._streams if peer in self._known.givers)
 
     async def fetch(
         self, count: int, wanted: Callable[[int], Wanted], keep: Keep, *, waits_for_ever: bool = True
@@ -108,7 +108,7 @@ class PieceFetcher:
         self._rests = {peer: rest for peer, rest in self._rests.items() if peer in peers}
         ready = [peer for peer in sorted(peers) if peer not in self._rests or self._rests[peer].until_s <= now_s]
         random.shuffle(ready)  # an attacker chooses its ids
-        ready.sort(key=lambda peer: (-self._streams[peer], self._learnt.losses[peer], peer not in self._learnt.givers))
+        ready.sort(key=lambda peer: (-self._streams[peer], self._known.losses[peer], peer not in self._known.givers))
         self._make_room(fetching, ready)
         for peer in ready:
             has_place = self._streams[peer] or len(+self._streams) < PEERS_MAX
@@ -169,7 +169,7 @@ class PieceFetcher:
                 fetching.streams.remove(stream)
                 self._stop(fetching, lambda other, piece=piece: other.piece == piece)
                 self.received_bytes += len(data)
-                self._learnt.givers.add(stream.peer)
+                self._known.givers.add(stream.peer)
                 try:
                     await fetching.keep(piece, data, stream.peer)
                 except OSError as error:
@@ -184,7 +184,7 @@ class PieceFetcher:
         """End the streams of those who have lost their piece; these peers come last from now on."""
         for stream in fetching.streams:
             if is_lost(stream) and not stream.scope.cancel_called:
-                self._learnt.losses[stream.peer] += 1
+                self._known.losses[stream.peer] += 1
                 stream.scope.cancel()
 
     def _rest(self, peer: PeerId, *, has_given: bool) -> None:

@@ -63,7 +63,7 @@ PIECES = (
     _mutant(
         "lost-place-goes-on",
         "who has lost its place is served on, and twice as many files flow as may",
-        Edit(_SERVER, "_Asking.check", "if place.is_lost:", "if False:"),
+        Edit(_SERVER, "_FileStream.check", "if place.is_lost:", "if False:"),
         _WIRE + "test_pieces__others_hold_all_places__who_has_none_gets_one_and_they_keep_half_of_theirs",
     ),
     _mutant(
@@ -124,7 +124,7 @@ PIECES = (
         "slow-ones-first-again",
         "neighbours that lost their place are asked first at the next basis",
         Edit(
-            _FETCHER, "PieceFetcher._ask_neighbours", "self._learnt.losses[peer], peer not in self._learnt.givers", "0"
+            _FETCHER, "PieceFetcher._ask_neighbours", ", self._known.losses[peer], peer not in self._known.givers", ""
         ),
         _SEGMENTS + "test_file__next_one_is_wanted__those_who_crawled_are_asked_last",
     ),

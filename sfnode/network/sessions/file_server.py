@@ -112,9 +112,9 @@ class FileServer:
             if open_sessions.get(link.peer) is None:
                 raise RefusedError(FULL)
             with ExitStack() as places:
-                asking = _Asking(link.peer, self._origins.crowd_of(link.remote_host), places)
-                asking.take(self._neighbours)
-                await serve_files(channel, self._run.manifest_bytes, partial(self._find_for, asking))
+                stream = _FileStream(link.peer, self._origins.crowd_of(link.remote_host), places)
+                stream.take(self._neighbours)
+                await serve_files(channel, self._run.manifest_bytes, partial(self._find_for, stream))
         except RefusedError as error:
             await refuse(channel, error.reason)
         except LinkBrokenError:
@@ -122,23 +122,23 @@ class FileServer:
         except Reject as error:
             open_sessions.penalise(link.peer, Fault.GARBAGE, str(error))
 
-    def _find_for(self, asking: _Asking, sha256: str) -> FileSource | None:
+    def _find_for(self, stream: _FileStream, sha256: str) -> FileSource | None:
         """What a neighbour may have. The first piece of the model takes one of the places for those."""
         piece = self._run.find_piece(sha256)
         file = piece if piece is not None else self._run.find_file(sha256)
         if file is None:
             return None
-        if piece is not None and not asking.is_given:
-            asking.take(self._givings)
-            asking.is_given = True
-        asking.count_file()
+        if piece is not None and not stream.is_given:
+            stream.take(self._givings)
+            stream.is_given = True
+        stream.count_file()
         if isinstance(file, PacedFile):
-            return PacedFile(source=_CountedFile(file.source, asking), pace=file.pace)
-        counted = _CountedFile(file, asking)
+            return PacedFile(source=_CountedFile(file.source, stream), pace=file.pace)
+        counted = _CountedFile(file, stream)
         return counted if piece is None else PacedFile(source=counted, pace=self._pace)
 
 
-class _Asking:
+class _FileStream:
     """A neighbour on a stream, and the places that it holds there."""
 
     def __init__(self, peer: PeerId, crowd: str | None, stack: ExitStack) -> None:
@@ -172,12 +172,12 @@ class _Asking:
 @dataclass(frozen=True, slots=True)
 class _CountedFile:
     source: FileSource
-    asking: _Asking
+    stream: _FileStream
 
     @property
     def total(self) -> int:
         return self.source.total
 
     def read(self, offset: int, bytes_max: int) -> bytes:
-        self.asking.check()
+        self.stream.check()
         return self.source.read(offset, bytes_max)
