@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -49,7 +49,7 @@ class KnownNeighbours:
 
 
 class PieceFetcher:
-    """One model's pieces. What it has known of its neighbours lasts from one `fetch` to the next."""
+    """One model's pieces. What it has learnt of its neighbours lasts from one `fetch` to the next."""
 
     def __init__(
         self,
@@ -60,8 +60,8 @@ class PieceFetcher:
         start_s: float = WAIT_START_S,
         known: KnownNeighbours | None = None,
     ) -> None:
-        """``streams``: to one neighbour. ``start_s``: the time for a piece while no pace is known. ``known``: of the
-        neighbours by other fetchers, and for them."""
+        """``streams``: to one neighbour. ``start_s``: the time for a piece while no pace is known. ``known``: by
+        other fetchers, too."""
         self.received_bytes = 0
         self._sources = sources
         self._pace = pace
@@ -137,13 +137,14 @@ class PieceFetcher:
         if is_trial or waits_s[slowest] >= fetching.board.patience_s() * 2**fetching.rooms_made:
             fetching.room_made_s = now_s
             fetching.rooms_made += 1
-            self._stop(fetching, lambda stream: stream.peer == slowest)
+            self._stop([stream for stream in fetching.streams if stream.peer == slowest])
 
     def _take(self, fetching: _Fetching, stream: _Giving) -> None:
         """Find a piece to ask for on the stream. Who loses it to this peer stops at once."""
         piece = stream.piece = fetching.board.take(stream.peer, trio.current_time())
         if piece is not None:
-            self._stop(fetching, lambda other: other.piece == piece and not fetching.board.is_asked(piece, other.peer))
+            board, at_it = fetching.board, [other for other in fetching.streams if other.piece == piece]
+            self._stop([other for other in at_it if not board.is_asked(piece, other.peer)])
             fetching.streams.append(stream)
 
     async def _use_stream(self, fetching: _Fetching, stream: _Giving) -> None:
@@ -167,7 +168,7 @@ class PieceFetcher:
             while (piece := stream.piece) is not None:
                 data = await ask(Download(fetching.wanted(piece), pace=self._pace))
                 fetching.streams.remove(stream)
-                self._stop(fetching, lambda other, piece=piece: other.piece == piece)
+                self._stop([other for other in fetching.streams if other.piece == piece])
                 self.received_bytes += len(data)
                 self._known.givers.add(stream.peer)
                 try:
@@ -180,10 +181,10 @@ class PieceFetcher:
                 stream.came += 1
                 self._take(fetching, stream)
 
-    def _stop(self, fetching: _Fetching, is_lost: Callable[[_Giving], bool]) -> None:
-        """End the streams of those who have lost their piece; these peers come last from now on."""
-        for stream in fetching.streams:
-            if is_lost(stream) and not stream.scope.cancel_called:
+    def _stop(self, slow: Sequence[_Giving]) -> None:
+        """End these streams, which have lost their piece; their peers come last from now on."""
+        for stream in slow:
+            if not stream.scope.cancel_called:
                 self._known.losses[stream.peer] += 1
                 stream.scope.cancel()
 

@@ -99,7 +99,9 @@ async def _hold_for_ever(holder: Node, victim: PeerId, sha256: bytes, asked: lis
 
 async def _hold(holder: Node, victim: PeerId, sha256: bytes, asked: list[int]) -> None:
     session = holder.network._open_sessions.get(victim)
-    link = session and await holder.network._host.open_beside(session.channel.link, FILES_PROTOCOL)
+    if session is None:
+        return
+    link = await holder.network._host.open_beside(session.channel.link, FILES_PROTOCOL)
     if link is None:
         return
     channel = Channel(link, Timings(), Traffic())
