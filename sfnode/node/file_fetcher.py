@@ -8,7 +8,6 @@ its hash, and the right file shows which segments were wrong, and who gave them.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -16,7 +15,7 @@ from protocol.limits import PART_BYTES_MAX
 from protocol.wire import PeerId
 from sfnode.network import Pace, Wanted, segment_of
 from sfnode.node.piece_board import BYTES_PER_S_MIN, WAIT_MIN_S
-from sfnode.node.piece_fetcher import PieceFetcher, PieceSources
+from sfnode.node.piece_fetcher import KnownNeighbours, PieceFetcher, PieceSources
 
 SEGMENT_BYTES: Final = 4 * PART_BYTES_MAX  # a basis of 1 MiB has eight: one for each neighbour
 
@@ -33,12 +32,12 @@ class FileFetcher:
 
     def __init__(self, sources: FileSources) -> None:
         self._sources = sources
-        self._losses: Counter[PeerId] = Counter()
+        self._known = KnownNeighbours()
 
     async def fetch(self, wanted: Wanted) -> bytes | None:
         """Return the file, whose length and hash are known; None when no neighbour has all of it now."""
         assert wanted.total is not None
-        self._losses = Counter({peer: self._losses[peer] for peer in self._sources.peers()})
+        self._known.forget_all_but(self._sources.peers())
         data, givers = bytearray(wanted.total), dict[int, PeerId]()
 
         async def keep(number: int, segment: bytes, giver: PeerId) -> None:
@@ -76,4 +75,4 @@ class FileFetcher:
     def _fetcher(self, piece_bytes: int) -> PieceFetcher:
         """Neighbours that gave nothing rest for the length of one `fetch`: it ends when all do."""
         start_s = max(WAIT_MIN_S, piece_bytes / BYTES_PER_S_MIN)
-        return PieceFetcher(self._sources, Pace(0.0), streams=1, start_s=start_s, losses=self._losses)
+        return PieceFetcher(self._sources, Pace(0.0), streams=1, start_s=start_s, known=self._known)

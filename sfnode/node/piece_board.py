@@ -88,7 +88,8 @@ class PieceBoard:
         patience_s = self.patience_s()
 
         def is_slow(piece: int, other: PeerId, since_s: float) -> bool:
-            return now_s - since_s >= patience_s * 2 ** self._lost[piece, other]
+            allowed_s: float = patience_s * 2 ** self._lost[piece, other]
+            return now_s - since_s >= allowed_s
 
         waits = [
             (min(asked.values()), piece)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -35,6 +35,19 @@ class PieceSources(Protocol):
         """A stream to one of them. RefusedError."""
 
 
+@dataclass(slots=True)
+class KnownNeighbours:
+    """What is known of neighbours: how often each has lost a piece to a faster one, and who has given any."""
+
+    losses: Counter[PeerId] = field(default_factory=Counter)
+    givers: set[PeerId] = field(default_factory=set)
+
+    def forget_all_but(self, peers: frozenset[PeerId]) -> None:
+        """Forget those that are no neighbours any more."""
+        self.losses = Counter({peer: count for peer, count in self.losses.items() if peer in peers})
+        self.givers &= peers
+
+
 class PieceFetcher:
     """One model's pieces. What it has learnt of its neighbours lasts from one `fetch` to the next."""
 
@@ -45,24 +58,23 @@ class PieceFetcher:
         *,
         streams: int = STREAMS,
         start_s: float = WAIT_START_S,
-        losses: Counter[PeerId] | None = None,
+        known: KnownNeighbours | None = None,
     ) -> None:
-        """``streams``: to one neighbour. ``start_s``: the time for a piece while no pace is known. ``losses``: how
-        often each neighbour has lost a piece to a faster one; several fetchers may share it."""
+        """``streams``: to one neighbour. ``start_s``: the time for a piece while no pace is known. ``known``: by
+        other fetchers, too."""
         self.received_bytes = 0
         self._sources = sources
         self._pace = pace
         self._streams_max = streams
         self._start_s = start_s
-        self._losses: Counter[PeerId] = Counter() if losses is None else losses
+        self._known = known or KnownNeighbours()
         self._tried: set[PeerId] = set()
         self._rests: dict[PeerId, _Rest] = {}
         self._streams: Counter[PeerId] = Counter()
-        self._givers: set[PeerId] = set()
 
     def givers(self) -> int:
         """How many neighbours are at it that have given a piece."""
-        return sum(1 for peer in self._streams if peer in self._givers)
+        return sum(1 for peer in self._streams if peer in self._known.givers)
 
     async def fetch(
         self, count: int, wanted: Callable[[int], Wanted], keep: Keep, *, waits_for_ever: bool = True
@@ -96,7 +108,7 @@ class PieceFetcher:
         self._rests = {peer: rest for peer, rest in self._rests.items() if peer in peers}
         ready = [peer for peer in sorted(peers) if peer not in self._rests or self._rests[peer].until_s <= now_s]
         random.shuffle(ready)  # an attacker chooses its ids
-        ready.sort(key=lambda peer: (-self._streams[peer], self._losses[peer], peer not in self._givers))
+        ready.sort(key=lambda peer: (-self._streams[peer], self._known.losses[peer], peer not in self._known.givers))
         self._make_room(fetching, ready)
         for peer in ready:
             has_place = self._streams[peer] or len(+self._streams) < PEERS_MAX
@@ -125,13 +137,14 @@ class PieceFetcher:
         if is_trial or waits_s[slowest] >= fetching.board.patience_s() * 2**fetching.rooms_made:
             fetching.room_made_s = now_s
             fetching.rooms_made += 1
-            self._stop(fetching, lambda stream: stream.peer == slowest)
+            self._stop([stream for stream in fetching.streams if stream.peer == slowest])
 
     def _take(self, fetching: _Fetching, stream: _Giving) -> None:
         """Find a piece to ask for on the stream. Who loses it to this peer stops at once."""
         piece = stream.piece = fetching.board.take(stream.peer, trio.current_time())
         if piece is not None:
-            self._stop(fetching, lambda other: other.piece == piece and not fetching.board.is_asked(piece, other.peer))
+            board, at_it = fetching.board, [other for other in fetching.streams if other.piece == piece]
+            self._stop([other for other in at_it if not board.is_asked(piece, other.peer)])
             fetching.streams.append(stream)
 
     async def _use_stream(self, fetching: _Fetching, stream: _Giving) -> None:
@@ -155,9 +168,9 @@ class PieceFetcher:
             while (piece := stream.piece) is not None:
                 data = await ask(Download(fetching.wanted(piece), pace=self._pace))
                 fetching.streams.remove(stream)
-                self._stop(fetching, lambda other, piece=piece: other.piece == piece)
+                self._stop([other for other in fetching.streams if other.piece == piece])
                 self.received_bytes += len(data)
-                self._givers.add(stream.peer)
+                self._known.givers.add(stream.peer)
                 try:
                     await fetching.keep(piece, data, stream.peer)
                 except OSError as error:
@@ -168,11 +181,11 @@ class PieceFetcher:
                 stream.came += 1
                 self._take(fetching, stream)
 
-    def _stop(self, fetching: _Fetching, is_lost: Callable[[_Giving], bool]) -> None:
-        """End the streams of those who have lost their piece; these peers come last from now on."""
-        for stream in fetching.streams:
-            if is_lost(stream) and not stream.scope.cancel_called:
-                self._losses[stream.peer] += 1
+    def _stop(self, slow: Sequence[_Giving]) -> None:
+        """End these streams, which have lost their piece; their peers come last from now on."""
+        for stream in slow:
+            if not stream.scope.cancel_called:
+                self._known.losses[stream.peer] += 1
                 stream.scope.cancel()
 
     def _rest(self, peer: PeerId, *, has_given: bool) -> None:

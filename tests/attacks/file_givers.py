@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -17,11 +17,13 @@ from protocol.wire import FilePart, FileRequest
 from sfnode.network.network_config import NetworkConfig, Timings
 from sfnode.network.policy.addresses import parse_listen
 from sfnode.network.sessions.channel import Channel, Traffic
+from sfnode.network.sessions.file_answers import FindFile
 from sfnode.network.sessions.file_server import FILES_PROTOCOL, ServedRun
 from sfnode.network.sessions.handshake import RefusedError, exchange_hello, own_hello
 from sfnode.network.transport.host import Host
 from sfnode.network.transport.link import Link, LinkBrokenError
 from tests.attacks.doors import Spent
+from tests.support.daemons import JoinProcess
 from tests.support.network_nodes import LOOPBACK, address_of, network_of, read_to_end, start
 
 PART_S: Final = 9.0  # one second less than a node waits for a part
@@ -43,16 +45,29 @@ class HeldBytes:
         return self.data[offset : offset + bytes_max]
 
 
+def finder(files: dict[str, bytes]) -> FindFile:
+    """Files in memory by their hashes."""
+    return lambda sha256: HeldBytes(files[sha256]) if sha256 in files else None
+
+
+def has_event(node: JoinProcess, name: str) -> Callable[[], bool]:
+    """Return the question whether a node has reported that."""
+    return lambda: any(event["event"] == name for event in node.events())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait, for ever. The clock of trio must run on: attackers and honest nodes are in this process."""
+    while not condition():
+        await trio.sleep(0.05)
+
+
 @asynccontextmanager
 async def givers(run_id: bytes, files: dict[str, bytes], *, slow: int, spent: Spent) -> AsyncIterator[Sequence[str]]:
     """Addresses of ``slow`` attackers and, last, of one honest node. All have these files, by their hashes."""
     async with AsyncExitStack() as stack:
         addresses = [await stack.enter_async_context(_crawling(run_id, files, spent)) for _ in range(slow)]
         nursery = await stack.enter_async_context(trio.open_nursery())
-
-        def find(sha256: str) -> HeldBytes | None:
-            return HeldBytes(files[sha256]) if sha256 in files else None
-
+        find = finder(files)
         run = ServedRun(run_id=run_id, manifest_bytes=b"", find_file=find, find_piece=find)
         config = NetworkConfig(listen=(LOOPBACK,), neighbours_fixed=True)
         honest = await start(nursery, network_of(secrets.randbelow(1 << 16), run, config))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,10 +15,10 @@ from protocol.run.manifest import SignedManifest, TensorKind, TensorSpec, checke
 from protocol.schema import to_plain
 from sfnode.storage.statement_files import submit
 from tests.attacks.doors import Spent
-from tests.attacks.file_givers import givers
+from tests.attacks.file_givers import givers, has_event, until
 from tests.attacks.outcome import Outcome
 from tests.attacks.visitor import pid_of
-from tests.support.daemons import JoinProcess, write_run
+from tests.support.daemons import write_run
 from tests.support.manifests import OWNER
 from tests.support.patience import Stopwatch, waits_of, within
 from tests.support.published_runs import RANK, basis_for, published_demo_run
@@ -71,23 +70,14 @@ async def _renewal_s(slow: int, spent: Spent) -> float | None:
             given = [part for address in addresses for part in ("--bootstrap", address)]
             files = ("--run", folder / "test.run", "--basis", folder / "first.basis")
             node = joins("relay", *files, "--relay", "--neighbours-fixed", *given)
-            await within(_NEVER_S, partial(_until, lambda: node.status().get("peers") == len(addresses)))
+            await within(_NEVER_S, partial(until, lambda: node.status().get("peers") == len(addresses)))
             stopwatch = Stopwatch(partial(waits_of, (pid_of(node),)))
             submit(node.directory, [statement])
             try:
-                await within(_NEVER_S, partial(_until, lambda: "basis_fetched" in _events(node)))
+                await within(_NEVER_S, partial(until, has_event(node, "basis_fetched")))
             except trio.TooSlowError:
                 return None
             return stopwatch.seconds()
-
-
-def _events(node: JoinProcess) -> list[str]:
-    return [event["event"] for event in node.events()]
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await trio.sleep(0.05)
 
 
 def _in_words(seconds: float | None) -> str:

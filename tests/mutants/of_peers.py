@@ -242,7 +242,12 @@ PLACES = (
     _mutant(
         "neighbours-wait-behind-strangers",
         "strangers that hold all places keep neighbours from their files",
-        Edit(_FILE_SERVER, "FileServer.serve_neighbour", "self._neighbours.has_room(", "self._strangers.has_room("),
+        Edit(
+            _FILE_SERVER,
+            "FileServer.serve_neighbour",
+            "stream.take(self._neighbours)",
+            "places.enter_context(self._strangers.taken(None))",
+        ),
         _OF_PLACES + "test_neighbour__strangers_hold_all_places__gets_its_files_and_no_more_than_it_may",
     ),
     _mutant(

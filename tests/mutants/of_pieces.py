@@ -10,6 +10,7 @@ _DOWNLOAD, _NEIGHBOURS = "sfnode.network.sessions.file_download", "sfnode.networ
 _SERVER, _ANSWERS = "sfnode.network.sessions.file_server", "sfnode.network.sessions.file_answers"
 _FILES, _DEFINITION = "sfnode.model_files.pieces", "sfnode.model_files.definition"
 _BOARD, _FETCHER = "sfnode.node.piece_board", "sfnode.node.piece_fetcher"
+_PLACES, _FAIR = "sfnode.network.policy.fair_places", "tests/network/test_fair_places.py::"
 _FILE, _SEGMENTS = "sfnode.node.file_fetcher", "tests/node/test_file_fetcher.py::"
 _FINDER, _SHARING = "sfnode.node.model_finder", "sfnode.node.model_sharing"
 _MODEL_FETCHER = "sfnode.node.model_fetcher"
@@ -44,8 +45,26 @@ PIECES = (
     _mutant(
         "one-neighbour-takes-all-places",
         "a neighbour that opens many streams keeps others from the model",
-        Edit(_SERVER, "FileServer._files_for", "if not self._givings.has_room(peer):", "if False:"),
+        Edit(_PLACES, "FairPlaces.take", "self._per_holder_max", "1_000"),
         _WIRE + "test_pieces__one_neighbour_wants_many_streams__gets_two_and_room_for_other_files_is_left",
+    ),
+    _mutant(
+        "first-come-keeps-the-place",
+        "neighbours that came first hold all places for pieces, and nobody else gets one",
+        Edit(_PLACES, "FairPlaces.take", "self._victim(place, now_s)", "None"),
+        _WIRE + "test_pieces__others_hold_all_places__who_has_none_gets_one_and_they_keep_half_of_theirs",
+    ),
+    _mutant(
+        "slow-takers-are-never-done",
+        "eight neighbours that each take a little hold all places for ever",
+        Edit(_PLACES, "FairPlaces._victim", "bounds.UNFINISHED_TURN_S", "float('inf')"),
+        _FAIR + "test_places__eight_crawl__who_has_had_less_gets_one_after_a_minute",
+    ),
+    _mutant(
+        "lost-place-goes-on",
+        "who has lost its place is served on, and twice as many files flow as may",
+        Edit(_SERVER, "_FileStream.check", "if place.is_lost:", "if False:"),
+        _WIRE + "test_pieces__others_hold_all_places__who_has_none_gets_one_and_they_keep_half_of_theirs",
     ),
     _mutant(
         "given-without-limit",
@@ -104,8 +123,10 @@ PIECES = (
     _mutant(
         "slow-ones-first-again",
         "neighbours that lost their place are asked first at the next basis",
-        Edit(_FETCHER, "PieceFetcher._ask_neighbours", "self._losses[peer], ", ""),
-        _TIME + "test_pieces__slow_one_lost_its_place__comes_last_from_then_on",
+        Edit(
+            _FETCHER, "PieceFetcher._ask_neighbours", ", self._known.losses[peer], peer not in self._known.givers", ""
+        ),
+        _SEGMENTS + "test_file__next_one_is_wanted__those_who_crawled_are_asked_last",
     ),
     _mutant(
         "liar-among-segments-stays",

@@ -186,10 +186,32 @@ async def test_pieces__one_neighbour_wants_many_streams__gets_two_and_room_for_o
         nursery.cancel_scope.cancel()
 
 
+async def test_pieces__others_hold_all_places__who_has_none_gets_one_and_they_keep_half_of_theirs() -> None:
+    """Four neighbours once held all eight, with a question now and then, and nobody else got anything."""
+    async with neighbours(giver(Model())) as (giving, asking), trio.open_nursery() as nursery:
+        streams: list[Ask] = []
+        for number in range(11, 15):
+            other = await start(nursery, network(number, NetworkConfig(bootstrap=giving.addresses)))
+            await until(other.connected)
+            streams += [await nursery.start(_hold, other, giving) for _ in range(2)]
+        async with stream(asking, giving) as ask:
+            assert await ask(wanted()) == PIECE
+            assert sum([await _is_full(other) for other in streams]) == 1
+        nursery.cancel_scope.cancel()
+
+
+async def _is_full(ask: Ask) -> bool:
+    try:
+        await ask(wanted())
+    except RefusedError as error:
+        return FULL in str(error)
+    return False
+
+
 async def _hold(asking: Node, giving: Node, task_status: Any) -> None:
     async with asking.network.neighbour_files.asking(giving.peer) as ask:
         await ask(wanted())
-        task_status.started()
+        task_status.started(ask)
         await trio.sleep_forever()
 
 

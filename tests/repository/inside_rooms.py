@@ -119,8 +119,9 @@ def _names_with_two_meanings(modules: tuple[Module, ...]) -> dict[str, tuple[str
     places: defaultdict[str, list[str]] = defaultdict(list)
     for module in modules:
         for node in module.tree.body:
-            is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_command(node)
-            if is_function and not node.name.startswith("_") and node.name != "main":
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or _is_command(node):
+                continue
+            if not node.name.startswith("_") and node.name != "main":
                 places[node.name].append(module.path)
     return {name: tuple(found) for name, found in sorted(places.items()) if len(found) > 1}
 

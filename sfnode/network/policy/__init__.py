@@ -13,6 +13,7 @@ from sfnode.network.policy.addresses import (
     peer_of_author,
     reachable_addresses,
 )
+from sfnode.network.policy.fair_places import FairPlace, FairPlaces
 from sfnode.network.policy.inbound import INBOUND_MAX, InboundPlace, choose_to_evict, choose_to_shed
 from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Group, Origins, group_of, parse_origins, public_group_of
 from sfnode.network.policy.outbound import (
@@ -49,6 +50,8 @@ __all__ = [
     "DEFAULT_ORIGINS",
     "Dialled",
     "DiscouragedRow",
+    "FairPlace",
+    "FairPlaces",
     "Fault",
     "Group",
     "INBOUND_MAX",

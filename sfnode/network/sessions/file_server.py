@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
+import trio
 from libp2p.custom_types import TProtocol
 
 from protocol.errors import Reject
 from protocol.wire import Hello, ManifestPart, PeerId
 from sfnode.network import bounds
-from sfnode.network.policy import DEFAULT_ORIGINS, Fault, Origins, Places
+from sfnode.network.policy import DEFAULT_ORIGINS, FairPlace, FairPlaces, Fault, Origins, Places
 from sfnode.network.sessions.channel import Channel
 from sfnode.network.sessions.file_answers import (
     FileSource,
@@ -59,7 +61,8 @@ class FileServer:
     """Serves strangers and neighbours in places of their own, so that strangers never keep neighbours waiting.
 
     Those who count together get two of the strangers' places, and one is left for whoever wants the manifest only:
-    nobody can keep newcomers out by downloading. Neighbours that fetch a model, for minutes, leave the others theirs.
+    nobody can keep newcomers out by downloading. Neighbours take turns (`FairPlaces`); those that fetch a model, for
+    minutes, leave the others theirs.
     """
 
     def __init__(
@@ -70,8 +73,8 @@ class FileServer:
         self._origins = origins
         self._strangers = Places(bounds.OBSERVERS_MAX, bounds.OBSERVERS_PER_CROWD_MAX)
         self._downloads = Places(bounds.OBSERVERS_MAX - bounds.MANIFEST_PLACES, bounds.OBSERVERS_PER_CROWD_MAX)
-        self._neighbours = Places(bounds.NEIGHBOURS_SERVED_MAX, bounds.FILES_PER_NEIGHBOUR_MAX)
-        self._givings = Places(bounds.NEIGHBOURS_GIVEN_MAX, bounds.PIECE_STREAMS_PER_NEIGHBOUR_MAX)
+        self._neighbours = FairPlaces(bounds.NEIGHBOURS_SERVED_MAX, bounds.FILES_PER_NEIGHBOUR_MAX)
+        self._givings = FairPlaces(bounds.NEIGHBOURS_GIVEN_MAX, bounds.PIECE_STREAMS_PER_NEIGHBOUR_MAX)
         self._pace = Pace(run.pieces_bytes_per_s)
 
     def has_room_for(self, host: str) -> bool:
@@ -106,11 +109,12 @@ class FileServer:
         channel = self._open_channel(link)
         channel.trust()
         try:
-            if not self._neighbours.has_room(link.peer) or open_sessions.get(link.peer) is None:
-                await refuse(channel, FULL)
-                return
-            with self._neighbours.taken(link.peer), ExitStack() as places:
-                await serve_files(channel, self._run.manifest_bytes, self._files_for(link.peer, places))
+            if open_sessions.get(link.peer) is None:
+                raise RefusedError(FULL)
+            with ExitStack() as places:
+                stream = _FileStream(link.peer, self._origins.crowd_of(link.remote_host), places)
+                stream.take(self._neighbours)
+                await serve_files(channel, self._run.manifest_bytes, partial(self._find_for, stream))
         except RefusedError as error:
             await refuse(channel, error.reason)
         except LinkBrokenError:
@@ -118,20 +122,62 @@ class FileServer:
         except Reject as error:
             open_sessions.penalise(link.peer, Fault.GARBAGE, str(error))
 
-    def _files_for(self, peer: PeerId, places: ExitStack) -> FindFile:
+    def _find_for(self, stream: _FileStream, sha256: str) -> FileSource | None:
         """What a neighbour may have. The first piece of the model takes one of the places for those."""
-        is_given = False
+        piece = self._run.find_piece(sha256)
+        file = piece if piece is not None else self._run.find_file(sha256)
+        if file is None:
+            return None
+        if piece is not None and not stream.is_given:
+            stream.take(self._givings)
+            stream.is_given = True
+        stream.count_file()
+        if isinstance(file, PacedFile):
+            return PacedFile(source=_CountedFile(file.source, stream), pace=file.pace)
+        counted = _CountedFile(file, stream)
+        return counted if piece is None else PacedFile(source=counted, pace=self._pace)
 
-        def find(sha256: str) -> FileSource | None:
-            nonlocal is_given
-            piece = self._run.find_piece(sha256)
-            if piece is None:
-                return self._run.find_file(sha256)
-            if not is_given:
-                if not self._givings.has_room(peer):
-                    raise RefusedError(FULL)
-                places.enter_context(self._givings.taken(peer))
-                is_given = True
-            return PacedFile(source=piece, pace=self._pace)
 
-        return find
+class _FileStream:
+    """A neighbour on a stream, and the places that it holds there."""
+
+    def __init__(self, peer: PeerId, crowd: str | None, stack: ExitStack) -> None:
+        self.is_given = False  # pieces of the model
+        self._peer = peer
+        self._crowd = crowd
+        self._stack = stack
+        self._held: list[FairPlace] = []
+
+    def take(self, places: FairPlaces) -> None:
+        """Take one of these until the stream ends. RefusedError."""
+        place = places.take(self._peer, self._crowd, trio.current_time())
+        if place is None:
+            raise RefusedError(FULL)
+        self._stack.callback(lambda: places.leave(place, trio.current_time()))
+        self._held.append(place)
+
+    def count_file(self) -> None:
+        """It asks for another file."""
+        for place in self._held:
+            place.files += 1
+
+    def check(self) -> None:
+        """It asks for a part. RefusedError: its place has gone to somebody else."""
+        for place in self._held:
+            place.asked_s = trio.current_time()
+            if place.is_lost:
+                raise RefusedError(FULL)
+
+
+@dataclass(frozen=True, slots=True)
+class _CountedFile:
+    source: FileSource
+    stream: _FileStream
+
+    @property
+    def total(self) -> int:
+        return self.source.total
+
+    def read(self, offset: int, bytes_max: int) -> bytes:
+        self.stream.check()
+        return self.source.read(offset, bytes_max)

@@ -1,0 +1,93 @@
+"""Places that go to whoever has had them least. Pure: no clock, no sockets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from sfnode.network import bounds
+
+_HOLDERS_REMEMBERED: Final = 1_024  # beyond it the one that came first is forgotten: it counts as new
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class FairPlace:
+    """One place. Who finds `is_lost` gives up what it does there."""
+
+    holder: str
+    crowd: str
+    since_s: float
+    asked_s: float
+    files: int = 0  # that were asked for; each but the last is complete
+    is_lost: bool = False
+
+
+class FairPlaces:
+    """Where all places are taken, a newcomer gets the place of a holder that asks for nothing; else of the network, or
+    of the peer, that holds at least two more than the newcomer's; else of one that has had its turn and, in all, held
+    places for longer.
+
+    So nobody keeps others out, neither with many peers of one network nor by being slow. Who loses a place finds out
+    when it asks for the next part.
+    """
+
+    def __init__(self, places_max: int, per_holder_max: int) -> None:
+        self._places_max = places_max
+        self._per_holder_max = per_holder_max
+        self._places: list[FairPlace] = []
+        self._held_s: Counter[str] = Counter()  # by those places that were left
+
+    def take(self, holder: str, crowd: str | None, now_s: float) -> FairPlace | None:
+        """Return a place; None when this holder gets none now. ``crowd``: those with whom it counts; None: nobody."""
+        if sum(place.holder == holder for place in self._places) >= self._per_holder_max:
+            return None
+        place = FairPlace(holder=holder, crowd=crowd or holder, since_s=now_s, asked_s=now_s)
+        if len(self._places) >= self._places_max:
+            victim = self._victim(place, now_s)
+            if victim is None:
+                return None
+            victim.is_lost = True
+            self.leave(victim, now_s)
+        self._places.append(place)
+        return place
+
+    def leave(self, place: FairPlace, now_s: float) -> None:
+        """The place is free, unless it was lost before."""
+        if place not in self._places:
+            return
+        self._places.remove(place)
+        self._held_s[place.holder] += now_s - place.since_s  # type: ignore[assignment]  # a Counter of seconds
+        while len(self._held_s) > _HOLDERS_REMEMBERED:
+            del self._held_s[next(iter(self._held_s))]
+
+    def _victim(self, newcomer: FairPlace, now_s: float) -> FairPlace | None:
+        """Whose place the newcomer gets."""
+        others = [place for place in self._places if place.holder != newcomer.holder]
+        idle = [place for place in others if now_s - place.asked_s >= bounds.OBSERVER_IDLE_S]
+        if idle:
+            return min(idle, key=lambda place: place.asked_s)
+        crowds = Counter(place.crowd for place in self._places)
+        holders = Counter(place.holder for place in self._places)
+
+        def has_too_many(place: FairPlace) -> bool:
+            mine = crowds[newcomer.crowd]
+            if crowds[place.crowd] > mine + 1:
+                return True
+            is_of_larger = place.crowd == newcomer.crowd or crowds[place.crowd] > mine
+            return is_of_larger and holders[place.holder] > holders[newcomer.holder] + 1
+
+        greedy = [place for place in others if has_too_many(place)]
+        if greedy:  # the youngest of its places, where least is lost
+            return max(greedy, key=lambda place: (crowds[place.crowd], holders[place.holder], place.since_s))
+        held_s = {each: self._total_s(each, now_s) for each in (*holders, newcomer.holder)}
+        over = [
+            place
+            for place in others
+            if now_s - place.since_s >= (bounds.TURN_S if place.files > 1 else bounds.UNFINISHED_TURN_S)
+            and held_s[place.holder] > held_s[newcomer.holder]
+        ]
+        return max(over, key=lambda place: held_s[place.holder], default=None)
+
+    def _total_s(self, holder: str, now_s: float) -> float:
+        return self._held_s[holder] + sum(now_s - place.since_s for place in self._places if place.holder == holder)
