@@ -76,6 +76,7 @@ TURN_S: Final = 10.0  # a neighbour has had its turn, if it has a whole piece an
 UNFINISHED_TURN_S: Final = 60.0  # and without one: a piece at 17 kB/s
 OBSERVER_S: Final = 60.0  # enough for the largest manifest at 20 kB/s
 OBSERVER_BYTES_PER_S_MIN: Final = 50_000  # of a basis, after that minute: who is slower dials again and goes on
+LEAST_PACE_S: Final = 10.0  # a joiner leaves a slow node after this, if it knows another
 PARTS_AHEAD_MAX: Final = 8  # of a basis, asked for at once: a stream's window
 PIECE_PARTS_AHEAD: Final = 4  # of a model's piece: the window of one stream, shared by both
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -72,11 +71,16 @@ async def _model_s(slow: int, spent: Spent) -> float | None:
             )
             with running([joiner]):
                 await within(_NEVER_S, partial(until, has_event(joiner, "started")))
-                stopwatch = Stopwatch(partial(waits_of, (pid_of(joiner),)))
-                with suppress(trio.TooSlowError):
-                    await within(_NEVER_S, partial(until, has_event(joiner, "model_fetched")))
-                    return stopwatch.seconds()
-    return None
+                return await _fetched_s(joiner)
+
+
+async def _fetched_s(joiner: JoinProcess) -> float | None:
+    stopwatch = Stopwatch(partial(waits_of, (pid_of(joiner),)))
+    try:
+        await within(_NEVER_S, partial(until, has_event(joiner, "model_fetched")))
+    except trio.TooSlowError:
+        return None
+    return stopwatch.seconds()
 
 
 def _in_words(seconds: float | None) -> str:

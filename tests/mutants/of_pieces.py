@@ -15,6 +15,7 @@ _FILE, _SEGMENTS = "sfnode.node.file_fetcher", "tests/node/test_file_fetcher.py:
 _FINDER, _SHARING = "sfnode.node.model_finder", "sfnode.node.model_sharing"
 _MODEL_FETCHER = "sfnode.node.model_fetcher"
 _WIRE = "tests/network/test_pieces.py::"
+_PARTS = "tests/network/test_file_download.py::"
 _TIME = "tests/node/test_piece_fetcher.py::"
 _DISK = "tests/node/test_model_fetcher.py::"
 
@@ -29,6 +30,18 @@ PIECES = (
         "a piece is written whatever its hash is",
         Edit(_DOWNLOAD, "Download._checked", "if self.wanted.sha256 is not None and", "if False and"),
         _WIRE + "test_liar__piece_is_not_what_its_hash_says__is_refused_by_name_and_the_session_ends",
+    ),
+    _mutant(
+        "one-false-part-each-time",
+        "one node that gives a joiner a false part at each try keeps a file away for ever",
+        Edit(_DOWNLOAD, "Download.run", "if self._is_whole_of_one:", "if False:"),
+        _PARTS + "test_fetch_basis__first_peer_spoils_each_try_with_one_part__comes_from_the_second_alone",
+    ),
+    _mutant(
+        "crawling-node-is-never-left",
+        "a joiner takes a file from a node that gives a part every ten seconds, although it knows another",
+        Edit(_DOWNLOAD, "Download.run", "self.bytes_per_s_min * (", "0.0 * ("),
+        _PARTS + "test_fetch_basis__first_peer_crawls__the_second_goes_on_soon",
     ),
     _mutant(
         "liar-stays",

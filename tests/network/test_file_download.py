@@ -176,6 +176,63 @@ async def test_fetch_basis__first_peer_lies__said_so_and_begun_anew_with_the_nex
     assert source.offsets[0] == 0 and len(source.offsets) == PARTS
 
 
+async def test_fetch_basis__first_peer_spoils_each_try_with_one_part__comes_from_the_second_alone() -> None:
+    """Nobody can tell which part was false: it went on so for ever."""
+
+    async def spoil(channel: Channel, offset: int) -> None:
+        if offset > 0:
+            raise EOFError
+        await channel.send_now(part(bytes(len(BASIS)), 0))
+
+    source, fetched = Source(), Fetch()
+    async with trio.open_nursery() as nursery, serving(9, spoil) as liar:
+        listener = await start(nursery, network(1, basis=source))
+        assert await fetched.run(str(address_of(liar)), *listener.addresses) == BASIS
+        nursery.cancel_scope.cancel()
+    assert [reason for reason in fetched.reasons if "another hash" in reason] == fetched.reasons[1:2]
+    assert source.offsets == [*range(PART_BYTES_MAX, len(BASIS), PART_BYTES_MAX), *range(0, len(BASIS), PART_BYTES_MAX)]
+
+
+async def test_fetch_basis__first_peer_crawls__the_second_goes_on_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part every ten seconds was enough: an hour for each ten megabytes."""
+    monkeypatch.setattr(bounds, "LEAST_PACE_S", 0.5)
+
+    async def crawl(channel: Channel, offset: int) -> None:
+        await trio.sleep(2.0)
+        await channel.send_now(part(BASIS, offset))
+
+    source, fetched = Source(), Fetch()
+    async with trio.open_nursery() as nursery, serving(9, crawl) as slow:
+        listener = await start(nursery, network(1, basis=source))
+        assert await fetched.run(str(address_of(slow)), *listener.addresses) == BASIS
+        nursery.cancel_scope.cancel()
+    assert fetched.reasons == ["it gives less than 50 kB/s. Trying another node"]
+    assert source.offsets[0] == PART_BYTES_MAX
+
+
+async def test_fetch_basis__the_only_peer_crawls__is_borne(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "LEAST_PACE_S", 0.0)
+    monkeypatch.setattr(bounds, "OBSERVER_BYTES_PER_S_MIN", 1e12)
+    async with trio.open_nursery() as nursery:
+        listener = await start(nursery, network(1, basis=Source()))
+        assert await Fetch().run(*listener.addresses[:1]) == BASIS
+        nursery.cancel_scope.cancel()
+
+
+async def test_fetch_basis__all_peers_are_slow__less_is_enough_in_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "LEAST_PACE_S", 0.0)
+
+    async def crawl(channel: Channel, offset: int) -> None:
+        await trio.sleep(0.1)
+        await channel.send_now(part(BASIS, offset))
+
+    monkeypatch.setattr(bounds, "OBSERVER_BYTES_PER_S_MIN", 4.0 * PART_BYTES_MAX / 0.1)
+    fetched = Fetch()
+    async with serving(8, crawl) as first, serving(9, crawl) as second:
+        assert await fetched.run(str(address_of(first)), str(address_of(second))) == BASIS
+    assert len(fetched.reasons) >= 4 and all("gives less than" in reason for reason in fetched.reasons)
+
+
 @pytest.mark.parametrize("source", [None, Unreadable()], ids=["random basis", "unreadable file"])
 async def test_fetch_basis__node_has_none__says_so_and_the_next_is_asked(source: Source | None) -> None:
     fetched = Fetch()

@@ -14,7 +14,7 @@ import trio
 from protocol.errors import OperatorError, Reject, RejectReason
 from protocol.limits import BASIS_BYTES_MAX, MANIFEST_BYTES_MAX, PART_BYTES_MAX, SNAPSHOT_BYTES_MAX
 from protocol.run import Manifest, basis_bytes, decode_run_untrusted
-from protocol.wire import Bye, FilePart, FileRequest, ManifestPart, ManifestRequest
+from protocol.wire import Bye, FilePart, FileRequest, ManifestPart, ManifestRequest, PeerId
 from sfnode.network import bounds
 from sfnode.network.network_config import Timings
 from sfnode.network.policy import Address, parse_bootstrap
@@ -113,7 +113,14 @@ class OtherRunError(Exception):
 
 
 class Download:
-    """What has come of one document. It is kept when a connection breaks off, if the document's hash is known."""
+    """What has come of one document. It is kept when a connection breaks off, if the document's hash is known.
+
+    Once what several peers gave had another hash, each peer is asked for all of it: nobody knows who lied, and one
+    liar must not spoil what the others give, again and again.
+
+    Attributes:
+        bytes_per_s_min: a peer that gives less, after the first LEAST_PACE_S, is left; 0: none is.
+    """
 
     def __init__(
         self, wanted: Wanted, on_progress: Callable[[int, int], None] | None = None, pace: Pace | None = None
@@ -125,6 +132,9 @@ class Download:
         self._on_progress = on_progress
         self._received = bytearray()
         self._total = wanted.total
+        self._is_whole_of_one = False
+        self._received_of: dict[PeerId, bytearray] = {}  # then, by peer
+        self.bytes_per_s_min = 0.0
         self._asked = 0  # bytes asked for on the present connection, from the document's beginning
 
     async def run(self, channel: Channel) -> bytes:
@@ -134,7 +144,10 @@ class Download:
         """
         if self.wanted.sha256 is None:
             self._restart()
-        self._asked = self._next_offset
+        if self._is_whole_of_one:
+            self._received = self._received_of.setdefault(channel.peer, bytearray())
+        self._asked = first = self._next_offset
+        started_s = trio.current_time()
         while self._end is None or self._next_offset < self._end:
             if self._pace is not None:
                 await self._pace.wait(PART_BYTES_MAX)
@@ -143,6 +156,9 @@ class Download:
                 self._add_untrusted(await self._next(channel))
             if scope.cancelled_caught:
                 raise RefusedError(f"no part of the {self.wanted.name} within {channel.timings.hello_s:.0f} s")
+            taken_s = trio.current_time() - started_s
+            if self._next_offset - first < self.bytes_per_s_min * (taken_s - bounds.LEAST_PACE_S):
+                raise RefusedError(f"it gives less than {self.bytes_per_s_min / 1e3:.0f} kB/s. Trying another node")
         return self._checked()
 
     @property
@@ -199,6 +215,7 @@ class Download:
             return data
         if self.wanted.sha256 is not None and hashlib.sha256(data).hexdigest() != self.wanted.sha256:
             self._restart()
+            self._is_whole_of_one = True
             if self.wanted.is_of_one_peer:
                 # [REJECT] SPEC 8.1.5: a piece that is not what its hash says is the fault of the peer that sent it
                 raise Reject(RejectReason.MESSAGE_FIELD, f"a {self.wanted.name} with another hash than was asked for")
@@ -210,7 +227,7 @@ class Download:
         return data
 
     def _restart(self) -> None:
-        self._received = bytearray()
+        self._received.clear()
         self._total = self.wanted.total
 
 
@@ -255,6 +272,8 @@ async def fetch(
     async with host.running(()):
         for attempt, address in _rounds(dialled):
             pause_s = random.uniform(0.0, min(bounds.BACKOFF_BOOTSTRAP_MAX_S, 2.0 ** min(attempt, 10)))
+            if len(set(dialled)) > 1:  # half as much in each round: all may be slow
+                download.bytes_per_s_min = bounds.OBSERVER_BYTES_PER_S_MIN / 2 ** (attempt - 1)
             try:
                 return await _fetch_from(host, address, download, agent, timings or Timings())
             except OtherRunError as error:
