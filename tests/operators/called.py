@@ -24,7 +24,7 @@ from sfnode.training import describe
 REACHED: Final = "the work itself would begin here"
 _LOOK_S: Final = 2.0
 _STILL_LOOKS: Final = 20  # in a row without any computing: it waits for something that never comes
-_STILL_S: Final = 0.01
+_STILL_S: Final = 0.1
 _COMPUTING_S_MAX: Final = 40.0  # of one call
 _MEMORY: Final = 2 << 30  # more than at the beginning
 _KEY_COST: Final = 16  # of scrypt
@@ -130,16 +130,16 @@ def _data_bytes() -> int:
 
 @dataclass(slots=True)
 class _Watch:
-    began_s: float = field(default_factory=time.process_time)
-    last_s: float = field(default_factory=time.process_time)
-    still: int = 0
+    """Looks now and then at what a call has computed so far, in seconds: at each look, from the first one on."""
+
+    looks_s: list[float] = field(default_factory=list)
 
     def look(self, *_: object) -> None:
-        now_s = time.process_time()
-        self.still = self.still + 1 if now_s - self.last_s < _STILL_S else 0
-        self.last_s = now_s
-        if self.still >= _STILL_LOOKS or now_s - self.began_s > _COMPUTING_S_MAX:
-            raise Stuck(f"{now_s - self.began_s:.1f} s of computing, and none in the last {self.still * _LOOK_S:.0f} s")
+        self.looks_s.append(time.process_time())
+        latest = self.looks_s[-_STILL_LOOKS:]
+        is_still = len(latest) == _STILL_LOOKS and latest[-1] - latest[0] < _STILL_S
+        if is_still or self.looks_s[-1] - self.looks_s[0] > _COMPUTING_S_MAX:
+            raise Stuck(f"{len(self.looks_s) * _LOOK_S:.0f} s, {self.looks_s[-1] - self.looks_s[0]:.1f} of computing")
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@ A guard says afterwards whether anything that a person owns in it was changed.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Mapping
@@ -138,20 +137,20 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copy2(source, target)
 
 
-def _seen(folder: Path) -> Mapping[str, str]:
-    """What each path below ``folder`` is, in words that differ where it does."""
-    found: dict[str, str] = {}
-    for place, folders, files in os.walk(folder):
-        for name in (each for each in (*folders, *files) if not each.endswith(_GONE_BY_ITSELF)):
-            path = Path(place, name)
-            found[str(path.relative_to(folder))] = _what(path)
+def _seen(folder: Path) -> Mapping[str, tuple[int, ...]]:
+    """What each path below ``folder`` is: a file's number, size and times tell whether anything was written to it."""
+    found: dict[str, tuple[int, ...]] = {}
+    places = [""]
+    for place in places:  # it grows
+        with os.scandir(folder / place) as entries:
+            for entry in entries:
+                if entry.name.endswith(_GONE_BY_ITSELF):
+                    continue
+                name = f"{place}{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    places.append(f"{name}/")
+                    found[name] = ()
+                    continue
+                held = entry.stat(follow_symlinks=False)
+                found[name] = (held.st_mode, held.st_ino, held.st_size, held.st_mtime_ns, held.st_ctime_ns)
     return found
-
-
-def _what(path: Path) -> str:
-    if path.is_symlink():
-        return f"link to {path.readlink()}"
-    if path.is_file():
-        size = path.stat().st_size
-        return f"{size} bytes" if size > 1 << 30 else hashlib.sha256(path.read_bytes()).hexdigest()
-    return "pipe" if path.is_fifo() else "folder"
