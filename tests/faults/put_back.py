@@ -42,4 +42,22 @@ PUT_BACK: Final[dict[str, tuple[Edit, ...]]] = {
             "            self.estimating = job.step",
         ),
     ),
+    # All of a renewed basis comes from one neighbour, however slow it is, although another has it. A peer that means
+    # harm does not end a slow session by itself, as our own nodes do.
+    "one-slow-source": (
+        Edit(
+            "sfnode.network.sessions.file_answers", "serve_files",
+            "trio.move_on_after(bounds.OBSERVER_S)", "trio.move_on_after(1e9)",
+        ),
+        Edit(
+            "sfnode.node.file_fetcher", "FileFetcher.fetch",
+            "    self._known.forget_all_but(self._sources.peers())\n",
+            "    from contextlib import suppress\n"
+            "    from sfnode.network import Download, RefusedError\n"
+            "    for peer in self._sources.peers():\n"
+            "        with suppress(RefusedError):\n"
+            "            async with self._sources.asking(peer) as ask:\n"
+            "                return await ask(Download(wanted))\n",
+        ),
+    ),
 }  # fmt: skip

@@ -46,6 +46,7 @@ PACE_S: Final = 0.2  # one estimate
 EPOCH_STEPS: Final = 64
 EPOCHS: Final = 256
 RECOVERY_S: Final = 150.0  # virtual: pings miss a dead connection for 120 s, and a life begins anew after a pause
+RENEWAL_S: Final = 20.0  # until a node has read its owner's statement, flooded it, and others ask for the basis
 REACH_S: Final = 1.5  # for a plan to strike, undisturbed; then with a cut, then with a stop
 BOOK_MAX: Final = 6  # peers in an address book: full of peers that nobody can reach, as that of a large run is
 # A basis of 20 parts: whoever takes them all from one slow neighbour does not go on within RECOVERY_S.
@@ -108,6 +109,7 @@ class World:
         self.signed = sign_manifest(self.manifest, OWNER)
         self.seats = [Seat(number, folder / f"node{number}", port) for number, port in enumerate(free_ports(NODES))]
         self._renewals = 0
+        self._renewed_from = 0  # the first step in which the last renewal holds
         self._faults: list[Fault] = []  # that have struck or were armed; a slip may come late
         points.stop = self._stop
 
@@ -184,7 +186,9 @@ class World:
         self.points.armed = None
         if fault.victim is None:
             return False
-        steps = [seat.own_step for seat in self.seats]
+        # A slow peer shows where its neighbours need what it gives: in the epoch of the new basis.
+        first = self._renewed_from if fault.mode is Mode.SLOW else 0
+        steps = [max(seat.own_step, first) for seat in self.seats]
         limit_s = RECOVERY_S + (2 * STALL_S if fault.mode is Mode.STALL else 0.0)
         with trio.move_on_after(limit_s) as scope:
             while not self._is_recovered(steps, fault):
@@ -200,7 +204,7 @@ class World:
         for disturb in (None, self._cut, self._stop):
             if disturb is not None:
                 disturb(fault.chance.randrange(NODES))
-            with trio.move_on_after(REACH_S):
+            with trio.move_on_after(RENEWAL_S if fault.mode is Mode.SLOW else REACH_S):
                 while fault.victim is None:
                     await trio.sleep(0.05)
                     self._begin_again(None)
@@ -269,6 +273,7 @@ class World:
         data = basis_for(self.manifest, 100 + self._renewals)
         sha256 = hashlib.sha256(data).hexdigest()
         epoch = life.node.clock.next_step // EPOCH_STEPS + 1
+        self._renewed_from = epoch * EPOCH_STEPS
         for seat in self.seats[:2]:
             store_basis(self.manifest, data, origin="test", data_dir=seat.folder, sha256=sha256)
         submit(self.seats[0].folder, [StatementCodec(self.manifest).renew(OWNER, epoch, sha256)])
