@@ -14,7 +14,6 @@ from typing import Final, Protocol
 from protocol.limits import PART_BYTES_MAX
 from protocol.wire import PeerId
 from sfnode.network import Pace, Wanted, segment_of
-from sfnode.node.piece_board import BYTES_PER_S_MIN, WAIT_MIN_S
 from sfnode.node.piece_fetcher import KnownNeighbours, PieceFetcher, PieceSources
 
 SEGMENT_BYTES: Final = 4 * PART_BYTES_MAX  # a basis of 1 MiB has eight: one for each neighbour
@@ -45,10 +44,11 @@ class FileFetcher:
             givers[number] = giver
 
         count = -(-wanted.total // SEGMENT_BYTES)
-        fetcher = self._fetcher(SEGMENT_BYTES)
-        if not await fetcher.fetch(
-            count, lambda number: segment_of(wanted, number * SEGMENT_BYTES, SEGMENT_BYTES), keep, waits_for_ever=False
-        ):
+
+        def segment(number: int) -> Wanted:
+            return segment_of(wanted, number * SEGMENT_BYTES, SEGMENT_BYTES)
+
+        if not await self._fetcher().fetch(count, segment, keep, waits_for_ever=False):
             return None
         if hashlib.sha256(data).hexdigest() == wanted.sha256:
             return bytes(data)
@@ -62,17 +62,15 @@ class FileFetcher:
 
     async def _fetch_from_one(self, wanted: Wanted) -> bytes | None:
         """Return the file as one neighbour alone has it; None when none gives it. Two are asked at once at most."""
-        assert wanted.total is not None
         found: list[bytes] = []
 
         async def keep(_number: int, data: bytes, _giver: PeerId) -> None:
             found.append(data)
 
         whole = replace(wanted, is_of_one_peer=True)
-        await self._fetcher(wanted.total).fetch(1, lambda _: whole, keep, waits_for_ever=False)
+        await self._fetcher().fetch(1, lambda _: whole, keep, waits_for_ever=False)
         return found[0] if found else None
 
-    def _fetcher(self, piece_bytes: int) -> PieceFetcher:
-        """Neighbours that gave nothing rest for the length of one `fetch`: it ends when all do."""
-        start_s = max(WAIT_MIN_S, piece_bytes / BYTES_PER_S_MIN)
-        return PieceFetcher(self._sources, Pace(0.0), streams=1, start_s=start_s, known=self._known)
+    def _fetcher(self) -> PieceFetcher:
+        """A new one for each file: neighbours that had none of the last one are asked for this."""
+        return PieceFetcher(self._sources, Pace(0.0), streams=1, known=self._known)

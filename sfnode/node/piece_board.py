@@ -8,11 +8,10 @@ from typing import Final
 
 from protocol.wire import PeerId
 
-WAIT_START_S: Final = 5.0  # for a piece while no pace is known: 200 kB/s
 WAIT_MIN_S: Final = 1.0  # however fast the others were: a neighbour may be busy for a moment
 WAIT_FACTOR: Final = 4  # times the median of the last pieces: a neighbour may be slower than the others
 ASKED_MAX: Final = 2  # peers for one piece at once: a duplicate costs a piece, and only at the end
-BYTES_PER_S_MIN: Final = 200_000  # of a neighbour, while no pace is known
+BYTES_PER_S_MIN: Final = 200_000  # of a neighbour, while no pace is known: 5 s for a piece of the model
 _TIMES_KEPT: Final = 16  # pieces whose times tell the pace now
 
 
@@ -23,9 +22,9 @@ class PieceBoard:
     A peer that lost a piece so gets twice the time for it at its next turn: in the end it comes, however slow all are.
     """
 
-    def __init__(self, count: int, start_s: float = WAIT_START_S) -> None:
+    def __init__(self, count: int, start_s: float) -> None:
         """``start_s``: the time for a piece while no pace is known."""
-        self._start_s = start_s
+        self.start_s = start_s
         self._lost: Counter[tuple[int, PeerId]] = Counter()
         self._missing = deque(range(count))
         self._asked: dict[int, dict[PeerId, float]] = {}  # piece -> who is asked for it, and since when
@@ -80,7 +79,7 @@ class PieceBoard:
     def patience_s(self) -> float:
         """For how long one peer alone may take for a piece, by the pace of the last ones."""
         if not self._times_s:
-            return self._start_s
+            return self.start_s
         return max(WAIT_MIN_S, WAIT_FACTOR * median(self._times_s))
 
     def _overdue(self, peer: PeerId, now_s: float) -> int | None:

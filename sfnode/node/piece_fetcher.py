@@ -13,7 +13,7 @@ import trio
 
 from protocol.wire import PeerId
 from sfnode.network import Ask, Download, Pace, RefusedError, Wanted
-from sfnode.node.piece_board import WAIT_START_S, PieceBoard
+from sfnode.node.piece_board import BYTES_PER_S_MIN, WAIT_MIN_S, PieceBoard
 
 PEERS_MAX: Final = 8  # that are asked at once: with 2 MiB of each on the way, more would cost memory and bring no pace
 STREAMS: Final = 2  # to one neighbour: while one piece ends, the other flows
@@ -57,16 +57,13 @@ class PieceFetcher:
         pace: Pace,
         *,
         streams: int = STREAMS,
-        start_s: float = WAIT_START_S,
         known: KnownNeighbours | None = None,
     ) -> None:
-        """``streams``: to one neighbour. ``start_s``: the time for a piece while no pace is known. ``known``: by
-        other fetchers, too."""
+        """``streams``: to one neighbour. ``known``: by other fetchers, too."""
         self.received_bytes = 0
         self._sources = sources
         self._pace = pace
         self._streams_max = streams
-        self._start_s = start_s
         self._known = known or KnownNeighbours()
         self._tried: set[PeerId] = set()
         self._rests: dict[PeerId, _Rest] = {}
@@ -83,7 +80,8 @@ class PieceFetcher:
 
         Waits for ever for neighbours that have them; or returns False when all have been asked in vain.
         """
-        fetching = _Fetching(wanted=wanted, keep=keep, board=PieceBoard(count, self._start_s))
+        start_s = max(WAIT_MIN_S, wanted(0).size / BYTES_PER_S_MIN) if count else 0.0
+        fetching = _Fetching(wanted=wanted, keep=keep, board=PieceBoard(count, start_s))
         async with trio.open_nursery() as nursery:
             while not fetching.board.is_done and fetching.failure is None:
                 self._ask_neighbours(fetching, nursery)
@@ -133,7 +131,7 @@ class PieceFetcher:
         if not waiting or not waits_s or len(+self._streams) < PEERS_MAX:
             return
         slowest = max(waits_s, key=lambda peer: waits_s[peer])
-        is_trial = now_s - fetching.room_made_s >= self._start_s and not self._tried.issuperset(waiting)
+        is_trial = now_s - fetching.room_made_s >= fetching.board.start_s and not self._tried.issuperset(waiting)
         if is_trial or waits_s[slowest] >= fetching.board.patience_s() * 2**fetching.rooms_made:
             fetching.room_made_s = now_s
             fetching.rooms_made += 1

@@ -20,6 +20,7 @@ from tests.support.piece_givers import Behaviour, Givers, honest, lacking, leavi
 
 PIECES = [bytes([number]) * 1_000 for number in range(60)]
 HASHES = [hashlib.sha256(piece).hexdigest() for piece in PIECES]
+START_S = 5.0  # for a piece while no pace is known
 ALICE, BOB, CAROL = (PeerId(name) for name in ("alice", "bob", "carol"))
 
 
@@ -85,18 +86,18 @@ async def test_pieces__eight_slow_ones_come_first__the_honest_ninth_is_asked_soo
     scene = Scene(slow | {"zoe": honest()})
     scene.givers.arrives_later("zoe", 0.5)
     seconds = await scene.fetch(limit_s=60.0)
-    assert seconds < len(PIECES) * 0.1 / STREAMS + piece_board.WAIT_START_S + 5.0
+    assert seconds < len(PIECES) * 0.1 / STREAMS + START_S + 5.0
 
 
 async def test_pieces__eight_take_longer_each_time__one_that_has_not_been_tried_gets_a_place(
     autojump_clock: MockClock,
 ) -> None:
     """The time for a piece follows the pace of the last ones: who slows down little by little is never too slow."""
-    slow = {f"slow{number}": slowing(4.0, factor=3.0) for number in range(PEERS_MAX)}
+    slow = {f"slow{number}": slowing(0.5, factor=3.0) for number in range(PEERS_MAX)}
     scene = Scene(slow | {"zoe": honest()})
     scene.givers.arrives_later("zoe", 0.5)
     await scene.fetch(limit_s=60.0)
-    assert scene.givers.of("zoe")[0] < piece_board.WAIT_START_S + 1.0
+    assert scene.givers.of("zoe")[0] < 3.0
 
 
 async def test_pieces__own_line_is_slow_and_many_neighbours_wait__comes_all_the_same(
@@ -195,18 +196,18 @@ async def test_pieces__everybody_stalls_or_lies_but_one_who_comes_late__each_pie
 
 
 def test_board__piece_takes_too_long__a_second_one_is_asked_and_a_third_instead_of_the_first() -> None:
-    board = PieceBoard(1)
+    board = PieceBoard(1, START_S)
     assert board.take(ALICE, 0.0) == 0
-    assert board.take(BOB, piece_board.WAIT_START_S - 0.1) is None
-    assert board.take(ALICE, piece_board.WAIT_START_S) is None
-    assert board.take(BOB, piece_board.WAIT_START_S) == 0
-    assert board.take(CAROL, 2 * piece_board.WAIT_START_S - 0.1) is None
-    assert board.take(CAROL, 2 * piece_board.WAIT_START_S) == 0
+    assert board.take(BOB, START_S - 0.1) is None
+    assert board.take(ALICE, START_S) is None
+    assert board.take(BOB, START_S) == 0
+    assert board.take(CAROL, 2 * START_S - 0.1) is None
+    assert board.take(CAROL, 2 * START_S) == 0
     assert not board.is_asked(0, ALICE) and board.is_asked(0, BOB) and board.is_asked(0, CAROL)
 
 
 def test_board__all_are_slow__each_has_twice_the_time_at_its_next_turn() -> None:
-    board, start_s = PieceBoard(1), piece_board.WAIT_START_S
+    board, start_s = PieceBoard(1, START_S), START_S
     peers, turns = (ALICE, BOB, CAROL), []
     now_s, last_s = 0.0, 0.0
     while now_s < 16 * start_s:
@@ -218,7 +219,7 @@ def test_board__all_are_slow__each_has_twice_the_time_at_its_next_turn() -> None
 
 
 def test_board__a_second_one_fails__the_first_is_still_at_it() -> None:
-    board = PieceBoard(1)
+    board = PieceBoard(1, START_S)
     board.take(ALICE, 0.0)
     board.take(BOB, 10.0)
     board.failed(0, BOB)
@@ -229,7 +230,7 @@ def test_board__a_second_one_fails__the_first_is_still_at_it() -> None:
 
 
 def test_board__late_comer_fails_after_the_piece_came__it_stays_there() -> None:
-    board = PieceBoard(1)
+    board = PieceBoard(1, START_S)
     board.take(ALICE, 0.0)
     board.take(BOB, 10.0)
     board.came(0, BOB, 10.5)
@@ -239,7 +240,7 @@ def test_board__late_comer_fails_after_the_piece_came__it_stays_there() -> None:
 
 @pytest.mark.parametrize(("piece_s", "patience_s"), [(0.01, piece_board.WAIT_MIN_S), (2.0, 8.0)])
 def test_board__pace_is_known__patience_follows_it(piece_s: float, patience_s: float) -> None:
-    board = PieceBoard(30)
+    board = PieceBoard(30, START_S)
     for number in range(20):
         assert board.take(ALICE, 0.0) == number
         board.came(number, ALICE, piece_s)

@@ -60,8 +60,7 @@ class Givers:
             if peer not in self.behaviours:
                 raise RefusedError("the connection was lost")
             wanted = download.wanted
-            assert wanted.total is not None
-            self.asked_bytes = (wanted.end or wanted.total) - wanted.start
+            self.asked_bytes = wanted.size
             data = await self.behaviours[peer](self, peer, sha256)
             assert len(data) == wanted.total
             if wanted.is_of_one_peer and hashlib.sha256(data).hexdigest() != sha256:

@@ -52,6 +52,12 @@ class Wanted:
     end: int | None = None
     parts_ahead: int = bounds.PARTS_AHEAD_MAX
 
+    @property
+    def size(self) -> int:
+        """Bytes that are to come; 0 where that is not known."""
+        end = self.total if self.end is None else self.end
+        return 0 if end is None else end - self.start
+
 
 MANIFEST: Final = Wanted(
     name="manifest",
