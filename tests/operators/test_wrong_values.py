@@ -47,11 +47,11 @@ def guard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guard]:
         os.chdir(before)
 
 
-def test_good_calls__are_of_all_commands() -> None:
+def test_good_calls__each_command__has_one() -> None:
     assert GOOD_CALLS.keys() == COMMANDS.keys()
 
 
-def test_numbers__every_integer_of_a_command_line_has_a_bound() -> None:
+def test_numbers__each_integer_of_a_command_line__has_a_bound() -> None:
     """The work of a number may grow with it: `run invite --count 2147483648` signed for days."""
     kinds = [each.type for command in COMMANDS.values() for each in command.params]
     whole = [kind for kind in kinds if isinstance(kind, click.types.IntParamType)]
