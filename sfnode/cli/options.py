@@ -10,7 +10,7 @@ from enum import StrEnum
 import click
 
 from protocol.run import BasisKind, CoreKind, Objective, ScalarKind, ScheduleKind
-from sfnode.cli.value_types import NUMBER_MAX, POSITIVE, FilePath, FiniteFloat, FolderPath
+from sfnode.cli.value_types import POSITIVE, FilePath, FolderPath, Whole
 from sfnode.run import (
     BEST,
     BUILTIN_TASKS,
@@ -88,9 +88,10 @@ def choice_option(
     return click.option(*declared, type=kinds, default=shown, show_default=True, callback=convert, help=text)
 
 
-def number_option(name: str, default: int | None, text: str, *, least: int = 1, most: int = NUMBER_MAX) -> Decorator:
-    """An option that takes an integer from ``least`` to ``most``."""
-    return click.option(name, type=click.IntRange(least, most), default=default, show_default=True, help=text)
+def number_option(name: str, default: int | None, text: str, *, least: int = 1, most: int | None = None) -> Decorator:
+    """An option that takes an integer of ``least`` or more; ``most``: where the work grows with it."""
+    kind = Whole(least) if most is None else click.IntRange(least, most)
+    return click.option(name, type=kind, default=default, show_default=True, help=text)
 
 
 # --- what an owner decides
@@ -166,7 +167,7 @@ method_options = group(
     ),
     click.option(
         "--learning-rate",
-        type=FiniteFloat(),
+        type=float,
         help="Scale what one message changes in the weights by this factor; the messages of all nodes add up. Lower it "
         "when the loss jumps or rises.  "
         f"[default: {_RANDOM.learning_rate:g}; with --basis {_PUBLISHED.learning_rate:g}]",

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 import click
 
-NUMBER_MAX: Final = 2**31 - 1  # of an integer whose work does not grow with it
+_NUMBER_MAX: Final = 2**31 - 1  # of an integer whose work does not grow with it
 
 
 class PathFromHome(click.Path):
@@ -56,8 +56,10 @@ class _NewFile(PathFromHome):
         """Return why there cannot be a new file."""
         if wrong := super().fault(path):
             return wrong
+        if os.path.isdir(path):
+            return ""  # click has its own words
         if os.path.lexists(path):
-            return "exists, and nothing is ever overwritten: choose another name, or remove it yourself"
+            return "exists, and is never overwritten: choose another name, or remove it yourself"
         folder = next(each for each in Path(path).absolute().parents if os.path.lexists(each))
         if not folder.is_dir():
             return f"cannot be made, because {folder} is no folder"
@@ -87,5 +89,16 @@ class FiniteFloat(click.FloatRange):
         return number
 
 
-POSITIVE = click.IntRange(1, NUMBER_MAX)
-NOT_NEGATIVE = click.IntRange(0, NUMBER_MAX)
+class Whole(click.IntRange):
+    """A whole number from ``min`` on, as far as there is room for it: nobody means more."""
+
+    def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number; click's own error where it is none."""
+        number: int = super().convert(value, param, ctx)
+        if number > _NUMBER_MAX:
+            self.fail(f"{str(value)[:40]} is too large: it may be {_NUMBER_MAX} at most", param, ctx)
+        return number
+
+
+POSITIVE = Whole(1)
+NOT_NEGATIVE = Whole(0)

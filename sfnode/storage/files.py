@@ -46,7 +46,7 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def _exists(path: Path) -> OperatorError:
-    return OperatorError(f"{path} exists, and nothing is ever overwritten: choose another name, or remove it yourself")
+    return OperatorError(f"{path} exists, and is never overwritten: choose another name, or remove it yourself")
 
 
 def _replace(path: Path, pieces: Iterable[bytes], mode: int, *, is_durable: bool, is_new: bool = False) -> None:

@@ -10,7 +10,7 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,6 @@ from rich.live import Live
 
 from sfnode.reporter import Reporter
 from sfnode.status import progress_line
-from sfnode.storage import write_new
 from sfnode.top.node_view import NodeView, look
 from sfnode.top.screen import draw
 
@@ -40,18 +39,18 @@ class Viewing:
 
     Attributes:
         is_once: one look, then end.
-        svg: write one look there as a picture, then end.
+        save_svg: takes one look as a picture; then end.
     """
 
     is_once: bool = False
-    svg: Path | None = None
+    save_svg: Callable[[bytes], None] | None = None
 
 
 def show(directories: Sequence[Path], viewing: Viewing) -> bool:
     """Show the nodes until the user quits, or once; returns whether all of them reported at the last look."""
     views = [look(NodeView(directory=directory)) for directory in directories]
-    if viewing.svg is not None:
-        _save(views, viewing.svg)
+    if viewing.save_svg is not None:
+        viewing.save_svg(_picture(views))
     elif viewing.is_once or not _can_live():
         views = _print_lines(views, viewing.is_once)
     else:
@@ -64,10 +63,10 @@ def _can_live() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
-def _save(views: Sequence[NodeView], path: Path) -> None:
+def _picture(views: Sequence[NodeView]) -> bytes:
     console = Console(record=True, width=SVG_COLUMNS, file=io.StringIO(), force_terminal=True)
     console.print(draw(views))
-    write_new(path, [console.export_svg(title="sfnode top", code_format=SVG_FORMAT).encode()])
+    return console.export_svg(title="sfnode top", code_format=SVG_FORMAT).encode()
 
 
 # --- lines

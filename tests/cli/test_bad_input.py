@@ -60,8 +60,8 @@ def test_init__bad_flag__names_flag_value_and_what_is_allowed(
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (("--nodes", "0"), ("--nodes", "x>=1")),
-        (("--late", "-1"), ("--late", "x>=0")),
+        (("--nodes", "0"), ("--nodes", "1<=x<=256")),
+        (("--late", "-1"), ("--late", "0<=x<=256")),
         (("--steps", "-3"), ("--steps", "x>=1")),
         (("--learning-rate", "-1"), ("--learning-rate -1", "such as 0.001")),
         (("--labels", " no"), ("--labels", "two or more")),
@@ -183,7 +183,7 @@ def test_path__tilde_that_no_shell_has_looked_at__is_the_users_home(
 def test_init__file_that_exists__is_not_overwritten(tmp_path: Path) -> None:
     out = tmp_path / "old.run"
     out.write_text("precious")
-    assert_teaches(call(*INIT, "--out", out), str(out), "exists", "another --out")
+    assert_teaches(call(*INIT, "--out", out), str(out), "exists", "never overwritten")
     assert out.read_text() == "precious"
 
 

@@ -65,7 +65,7 @@ def test_basis_make__forward_passes_only__another_basis(made: Path, tmp_path: Pa
 
 def test_basis_make__mistakes__say_what_to_do(made: Path, tmp_path: Path) -> None:
     out = ("--out", tmp_path / "x.basis")
-    assert_teaches(call(*MAKE, "--out", made), "exists", "choose another --out")
+    assert_teaches(call(*MAKE, "--out", made), "exists", "never overwritten")
     assert_teaches(call(*MAKE, *out, "--rank", 12), "--rank 12", "power of two")
     assert_teaches(call(*MAKE, *out, "--trainable", "heads"), "--trainable 'heads'", "linear")
     several = ("--labels", " no, extraordinarily", "--source", "forward")

@@ -67,7 +67,7 @@ def test_run_invite__picture__is_for_the_user_alone_and_one(place: Place) -> Non
     svg = place.folder / "invitation.svg"
     assert invite(place, "--at", NODE, "--svg", svg).code == 0
     assert svg.read_text().startswith("<?xml") and stat.S_IMODE(svg.stat().st_mode) == 0o600
-    assert_teaches(invite(place, "--at", NODE, "--svg", svg, "--count", 2), "--svg", "--count")
+    assert_teaches(invite(place, "--at", NODE, "--svg", place.folder / "two.svg", "--count", 2), "--svg", "--count")
 
 
 def test_qr__of_a_whole_string__fits_into_a_terminal(place: Place) -> None:

@@ -65,23 +65,36 @@ class Called:
         return self.crash is None and (self.code == 0 or self.errors == [REACHED])
 
 
+class _Crash:
+    """Keeps the exception that ends its block."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        self.error = error if isinstance(error, Exception) else None
+        return self.error is not None
+
+
 def call(*arguments: str, stdout: io.TextIOWrapper | None = None) -> Called:
     """Run one command; ``stdout`` in place of one that is kept."""
-    kept, said, code, crash = io.StringIO(), io.StringIO(), 0, None
+    kept, said, code, crash = io.StringIO(), io.StringIO(), 0, _Crash()
     with (
         mock.patch.object(sys, "argv", ["sfnode", *arguments]),
         mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO())),
         contextlib.redirect_stdout(stdout or kept),
         contextlib.redirect_stderr(said),
+        crash,
         _watched(),
     ):
         try:
             main()
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-        except Exception as error:  # what the test is about
-            crash = error
-    return Called(code, kept.getvalue(), said.getvalue(), crash)
+    return Called(code, kept.getvalue(), said.getvalue(), crash.error)
 
 
 @contextlib.contextmanager

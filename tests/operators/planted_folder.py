@@ -45,8 +45,8 @@ def plant(folder: Path) -> None:
     (folder / "node-damaged" / LEDGER_FILE).write_bytes(b"SQLite format 3\0" + bytes(range(256)) * 40)
     for name in ("node.toml", STATUS_FILE, "evaluations.json", IDENTITY_FILE):
         (folder / "node-damaged" / name).write_bytes(b"\xff\x00\x1b[31m{[")
-    manifest = folder / "node-cut-off" / "manifest.run"
-    manifest.write_bytes(manifest.read_bytes()[:100])
+    cut = folder / "node-cut-off" / "manifest.run"
+    cut.write_bytes(cut.read_bytes()[:100])
     (folder / "node-without-ledger" / LEDGER_FILE).unlink()
     for name in (LEDGER_FILE, IDENTITY_FILE):
         (folder / "node-with-folders" / name).unlink()
@@ -143,14 +143,15 @@ def _seen(folder: Path) -> Mapping[str, tuple[int, ...]]:
     places = [""]
     for place in places:  # it grows
         with os.scandir(folder / place) as entries:
-            for entry in entries:
-                if entry.name.endswith(_GONE_BY_ITSELF):
-                    continue
-                name = f"{place}{entry.name}"
-                if entry.is_dir(follow_symlinks=False):
-                    places.append(f"{name}/")
-                    found[name] = ()
-                    continue
-                held = entry.stat(follow_symlinks=False)
-                found[name] = (held.st_mode, held.st_ino, held.st_size, held.st_mtime_ns, held.st_ctime_ns)
+            here = [entry for entry in entries if not entry.name.endswith(_GONE_BY_ITSELF)]
+        found |= {f"{place}{entry.name}": _written(entry) for entry in here}
+        places += [f"{place}{entry.name}/" for entry in here if entry.is_dir(follow_symlinks=False)]
     return found
+
+
+def _written(entry: os.DirEntry[str]) -> tuple[int, ...]:
+    """Nothing of a folder: what is made in it changes its times."""
+    if entry.is_dir(follow_symlinks=False):
+        return ()
+    held = entry.stat(follow_symlinks=False)
+    return held.st_mode, held.st_ino, held.st_size, held.st_mtime_ns, held.st_ctime_ns

@@ -66,7 +66,7 @@ def test_report__text_of_a_stranger__cannot_end_the_data_and_begin_a_script() ->
 
 def test_report__file_that_exists__is_left_alone(made: MadeNode, tmp_path: Path) -> None:
     (tmp_path / "run.html").write_text("mine")
-    with pytest.raises(OperatorError, match="exists: choose another name"):
+    with pytest.raises(OperatorError, match="exists, and is never overwritten"):
         write_report(made.directory, tmp_path / "run.html", lambda done, total: None)
     assert (tmp_path / "run.html").read_text() == "mine"
 

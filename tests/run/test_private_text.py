@@ -56,7 +56,7 @@ def test_private_words__terminal__is_asked_without_showing_what_is_typed(monkeyp
         (b" \n", "is empty: the string was to be there"),
         (b"\xff\xfe", "the string in .* is no text"),
         (b"a" * 70_000, "too long to be the string"),
-        (None, "cannot read the string from .*: No such file"),
+        (None, "cannot read the string .*: No such file"),
     ],
 )
 def test_private_words__no_such_text__says_what_and_where(data: bytes | None, complaint: str, tmp_path: Path) -> None:

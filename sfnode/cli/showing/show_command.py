@@ -56,7 +56,9 @@ def show(path: Path | None, data_dir: Path | None, is_json: bool) -> None:
     Example: sfnode run show ~/.sfnode/my-run-0123456789ab
     """
     if (path is None) == (data_dir is None):
-        raise OperatorError("say what to show, once: a node with DIR or --data-dir, or a run with FILE")
+        raise OperatorError(
+            "say what to show, once, as DIR, FILE or --data-dir: the data directory of a node, or a run file"
+        )
     given = (path or data_dir or Path()).expanduser()
     if given.is_file():
         _show_run(decode_run_file(given).manifest, is_json)
