@@ -193,3 +193,26 @@ def test_audit__nobody_else_comes_out_either__the_fault_may_be_here(story: Story
     rows = story.audited(tmp_path, HONEST)
     assert [row.verdict for row in rows] == [AuditVerdict.UNJUDGED] * 2
     assert "of 2 other messages of that round only 0 came out" in rows[0].reason
+
+
+def test_audit__liars_around_an_author_withheld_what_one_of_them_sent__it_is_not_accused_and_its_own_node_clears_it(
+    story: Story, tmp_path: Path
+) -> None:
+    """No state that others try is the one it had: which updates were withheld is the liars' choice.
+
+    What came to its own node, and in which order, is on its own disk.
+    """
+    for step in range(8):
+        held = list(story.arrived)
+        story.say(TROUBLE, step, held, factor=8 if step < 5 else 1)
+        story.say(OTHER, step, held)
+    everybody = list(story.arrived)
+    seen = [each for each in everybody if each.author != TROUBLE.author]
+    message = story.say(HONEST, 8, seen)
+    for author in (TROUBLE, OTHER):
+        story.say(author, 8, everybody)
+    (elsewhere,) = story.audited(tmp_path / "elsewhere", HONEST)
+    assert elsewhere.verdict is not AuditVerdict.MISMATCH and elsewhere.deviation > 0.1
+    story.arrived = list(dict.fromkeys([*seen, message, *story.arrived]))
+    (own,) = story.audited(tmp_path / "own", HONEST)
+    assert (own.verdict, own.deviation) == (AuditVerdict.AGREES, 0.0)

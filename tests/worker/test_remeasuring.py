@@ -19,7 +19,7 @@ from protocol.run.manifest import SignedManifest, sign_manifest
 from protocol.subspace.directions import seed_of
 from sfnode.run.builder import MethodOptions
 from sfnode.storage.identity import IDENTITY_FILE, store_seed
-from sfnode.storage.store import Store
+from sfnode.storage.store import Store, replayed_with_records
 from sfnode.worker.remeasuring import choose_messages
 from tests.support.cli_calls import assert_teaches, call
 from tests.support.demo_run import AUTHORS, demo_run
@@ -93,6 +93,22 @@ def test_audit__invented_message__is_reported_and_the_report_gives_the_same_verd
     again = call(*directory, "--check", file, "--json")
     assert again.code == 1
     assert json.loads(again.stdout)["messages"] == [row]
+
+
+def test_audit__report_of_a_liar_about_an_honest_message__says_nothing_that_is_not_measured_again(
+    trained: Trained, tmp_path: Path
+) -> None:
+    honest, manifest = AUTHORS[1], trained.signed.manifest
+    with replayed_with_records(trained.directory, manifest) as (replica, _):
+        (envelope,) = replica.ledger.first_of(honest.author, range(3, 4))
+    measured = tuple(-each for each in envelope.scalars)
+    report, data = make_report(manifest, CHEAT, envelope, measured, 0.0)
+    assert report.is_mismatch(envelope.scalars)
+    (tmp_path / "lie.audit").write_bytes(data)
+    outcome = call("audit", "--data-dir", trained.directory, "--check", tmp_path / "lie.audit", "--json")
+    assert outcome.code == 0, outcome
+    (row,) = json.loads(outcome.stdout)["messages"]
+    assert (row["author"], row["verdict"], row["deviation"]) == (honest.author.hex(), "agrees", 0.0)
 
 
 def test_audit__told_to_people__verdicts_and_how_often_they_are_false(trained: Trained) -> None:
