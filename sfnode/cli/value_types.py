@@ -92,7 +92,7 @@ class FiniteFloat(click.FloatRange):
 class Whole(click.IntRange):
     """A whole number from ``min`` on, as far as there is room for it: nobody means more."""
 
-    def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(self, value: int, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the number; click's own error where it is none."""
         number: int = super().convert(value, param, ctx)
         if number > _NUMBER_MAX:
