@@ -19,13 +19,14 @@ from sfnode.cli.id import identity
 from sfnode.cli.init import init
 from sfnode.cli.joining import config, join, start
 from sfnode.cli.log import log
-from sfnode.cli.renewal import offer, renew
-from sfnode.cli.reporting import report
+from sfnode.cli.pause import pause, resume
+from sfnode.cli.renew import offer, renew
+from sfnode.cli.report import report
 from sfnode.cli.run import run_group
 from sfnode.cli.status import status
-from sfnode.cli.steering import pause, resume, stop
+from sfnode.cli.stop import stop
 from sfnode.cli.testnet import testnet
-from sfnode.cli.watching import top
+from sfnode.cli.top import top
 
 __all__ = ["main"]
 

@@ -29,7 +29,7 @@ from sfnode.cli.options import (
     json_option,
     owner_key_option,
 )
-from sfnode.cli.showing import show
+from sfnode.cli.show import show
 from sfnode.cli.value_types import NOT_NEGATIVE, FilePath, FolderPath, NewFilePath
 from sfnode.keys import check_owner, new_invitation
 from sfnode.reporter import counted

@@ -144,8 +144,9 @@ def loose_modules(modules: tuple[Module, ...]) -> dict[str, int]:
 
 
 def file_names_twice(modules: tuple[Module, ...]) -> dict[str, tuple[str, ...]]:
-    """Base name -> paths, where there are several."""
-    return _several((Path(module.path).name, module.path) for module in _named(modules))
+    """Room and base name -> paths, where there are several in one room."""
+    rooms = rooms_of(modules)
+    return _several((f"{rooms[module.name]}: {Path(module.path).name}", module.path) for module in _named(modules))
 
 
 def class_names_twice(modules: tuple[Module, ...]) -> dict[str, tuple[str, ...]]:

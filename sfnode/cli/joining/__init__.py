@@ -1,8 +1,8 @@
 """Doors: `join`, `start`, `config`. A node is run, and remembers how."""
 
-from sfnode.cli.joining.config_command import config
-from sfnode.cli.joining.join_command import join
+from sfnode.cli.joining.config import config
+from sfnode.cli.joining.join import join
 from sfnode.cli.joining.settings import given_settings, recall
-from sfnode.cli.joining.start_command import start
+from sfnode.cli.joining.start import start
 
 __all__ = ["config", "given_settings", "join", "recall", "start"]

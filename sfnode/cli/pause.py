@@ -1,4 +1,4 @@
-"""``sfnode pause``, ``resume``, ``stop``: files in the data directory, which the node looks at every second."""
+"""``sfnode pause`` and ``sfnode resume``: a file in the data directory, which the node looks at every second."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 
 from protocol.errors import OperatorError
 from sfnode import storage
-from sfnode.cli.options import data_dir_option, json_option, number_option
+from sfnode.cli.options import data_dir_option, json_option
 from sfnode.reporter import printable
 from sfnode.status import read_status
 
@@ -67,36 +67,6 @@ def resume(data_dir: Path, is_json: bool) -> None:
         click.echo(_unheard(directory))
     else:
         click.echo(f"still paused: {printable(reason)}" if reason else "the node measures again")
-
-
-@click.command()
-@data_dir_option
-@number_option("--wait", 60, "Wait this many seconds for the node to end.")
-@json_option
-def stop(data_dir: Path, wait: int, is_json: bool) -> None:
-    """Stop a node, and wait until it has said goodbye and everything is on its disk.
-
-    \b
-    Example: sfnode stop --data-dir ~/.sfnode/my-run-0123456789ab
-    """
-    directory = _directory(data_dir)
-    if not storage.is_locked(directory):
-        raise OperatorError(f"no node runs on {directory}: there is nothing to stop")
-    started = time.monotonic()
-    storage.ask_to_stop(directory)
-    while storage.is_locked(directory):
-        if time.monotonic() - started > wait:
-            raise OperatorError(
-                f"the node on {directory} has not ended within {wait} s. It is still asked to; look at its log, and "
-                "kill the process if it hangs: what it has stored is safe"
-            )
-        time.sleep(_LOOK_S)
-    storage.forget_stop(directory)
-    seconds = round(time.monotonic() - started, 1)
-    if is_json:
-        click.echo(json.dumps({"stopped": True, "seconds": seconds}))
-        return
-    click.echo(f"stopped after {seconds} s\nnext     sfnode start --data-dir {directory}")
 
 
 def _directory(data_dir: Path) -> Path:
