@@ -51,14 +51,14 @@ def ask(
              sfnode ask --data-dir ~/.sfnode/my-rte '{"premise": "It rained.", "hypothesis": "It was dry."}'
     """
     check_can_train()
-    from sfnode.training.asking import ask
+    from sfnode.training.asking import ask_model
     from sfnode.training.model import choose_dtype
 
     state = read_state(data_dir, at_step)
     manifest = state.signed.manifest
     bases = read_bases(manifest, state.basis, state.renewals)
     folder = found_model(find_model(manifest, model, revision), manifest.model.revision).path
-    found = ask(folder, bases, state.coefficients, questions, choose_dtype(dtype), tokens)
+    found = ask_model(folder, bases, state.coefficients, questions, choose_dtype(dtype), tokens)
     if is_json:
         click.echo(json.dumps([asdict(each) for each in found]))
         return

@@ -103,7 +103,7 @@ def make(
     if is_json:
         click.echo(json.dumps({**file_fields(out, data), **_told(found)}))
         return
-    click.echo(f"basis    {describe_file(data)}, rank {found.rank}")
+    click.echo(f"basis    {describe_bytes(data)}, rank {found.rank}")
     for line in describe_start(found):
         click.echo(line)
     click.echo(f"written  {out}")
@@ -128,16 +128,11 @@ def _hints(found: FoundBasis) -> str:
     return f" --learning-rate {found.learning_rate:.3g} --epsilon-exp {found.epsilon_exp}"
 
 
-def sha256_of(data: bytes) -> str:
-    """In hexadecimal."""
-    return hashlib.sha256(data).hexdigest()
-
-
 def file_fields(path: Path, data: bytes) -> dict[str, str | int]:
     """Of a written basis, for programs."""
-    return {"file": str(path), "bytes": len(data), "sha256": sha256_of(data)}
+    return {"file": str(path), "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
-def describe_file(data: bytes) -> str:
+def describe_bytes(data: bytes) -> str:
     """The same for people."""
-    return f"{len(data):,} bytes, SHA-256 {sha256_of(data)[:16]}..."
+    return f"{len(data):,} bytes, SHA-256 {hashlib.sha256(data).hexdigest()[:16]}..."

@@ -40,7 +40,7 @@ from sfnode.storage import (
     reading,
     replay_all,
     replayed,
-    step_of,
+    step_at,
 )
 
 _PROGRESS_S = 1.0
@@ -111,7 +111,7 @@ def show(directory: Path, limit: int, at_step: AtStep | None, is_json: bool) -> 
     with replayed(directory, manifest) as replica:
         envelopes = replica.ledger.envelopes()
         if at_step is not None:
-            last = step_of(directory, at_step)
+            last = step_at(directory, at_step)
             envelopes = takewhile(lambda envelope: envelope.step < last, envelopes)
         for envelope in deque(envelopes, maxlen=limit) if limit else envelopes:
             _show(envelope, is_json)

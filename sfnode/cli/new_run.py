@@ -30,7 +30,7 @@ from sfnode.run import (
     method_of,
     read_toml,
     renewable,
-    texts_of,
+    task_texts,
 )
 from sfnode.storage import data_spec, load_or_create_seed, read_bases, read_basis_spec, write_new
 
@@ -213,7 +213,7 @@ def task_of(task: TaskOptions, data: DataOptions, *, folder: ModelFolder, batch_
     """The task as a manifest says it; odd label words are told. OperatorError: texts or data do not make a task."""
     from sfnode.training.describe import default_max_tokens  # imports torch
 
-    texts = texts_of(task)
+    texts = task_texts(task)
     if warning := label_warning(texts):
         click.echo(f"Warning: {printable(warning)}", err=True)
     name, sha256 = data_spec(data.named(task), is_private=data.is_private)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Collection
 from dataclasses import asdict
@@ -15,7 +16,7 @@ from protocol.ledger import StatementCodec
 from protocol.run import BasisKind, Manifest
 from protocol.state import Replica
 from protocol.subspace import BasisContent, encode_basis
-from sfnode.cli.basis import calibration_options, describe_file, file_fields, sha256_of
+from sfnode.cli.basis import calibration_options, describe_bytes, file_fields
 from sfnode.cli.extras import check_can_train, found_model
 from sfnode.cli.inviting import check_epoch_is_free, held_roster
 from sfnode.cli.options import (
@@ -88,7 +89,7 @@ def offer(
         return
     click.echo(f"start    {_described_start(node.manifest, found.content, found)}")
     click.echo(f"trial    {_described_trial(found.trial)}")
-    click.echo(f"basis    {describe_file(data)}")
+    click.echo(f"basis    {describe_bytes(data)}")
     click.echo(f"written  {out}")
     click.echo(f"next     send it to the run's owner, who publishes it: sfnode basis renew --basis {out.name} ...")
 
@@ -147,8 +148,9 @@ def renew(
     with replayed(directory, manifest) as replica:  # the run has gone on meanwhile
         first = _first_epoch(replica, from_epoch)
     check_epoch_is_free(held_roster(directory, manifest), first)
-    path = store_basis(manifest, data, origin="the new basis", data_dir=directory, sha256=sha256_of(data))
-    submit(directory, [StatementCodec(manifest).renew(owner, first, sha256_of(data))])
+    sha256 = hashlib.sha256(data).hexdigest()
+    path = store_basis(manifest, data, origin="the new basis", data_dir=directory, sha256=sha256)
+    submit(directory, [StatementCodec(manifest).renew(owner, first, sha256)])
     if is_json:
         told = {"from_epoch": first, "has_start": _has_start(content), "trial": _trial_fields(trial)}
         click.echo(json.dumps({**file_fields(path, data), **told}))
@@ -156,7 +158,7 @@ def renew(
     click.echo(f"start    {_described_start(manifest, content, found)}")
     if not untried:
         click.echo(f"trial    {_described_trial(trial)}")
-    click.echo(f"basis    {describe_file(data)}, from epoch {first} (step {first * manifest.method.epoch_steps}) on")
+    click.echo(f"basis    {describe_bytes(data)}, from epoch {first} (step {first * manifest.method.epoch_steps}) on")
     click.echo(f"written  {path}")
     click.echo(
         f"next     keep the node of {directory} running until its neighbours have the file: it tells them at once"

@@ -26,7 +26,7 @@ from sfnode.status import (
     describe_slips,
     describe_stage,
     describe_time_left,
-    judge,
+    judge_status,
     own_admission,
     read_status,
     short_peer,
@@ -61,7 +61,7 @@ def status(data_dir: Path, is_running_enough: bool, is_json: bool) -> None:
         _show(current)
     if complaint := describe_learning(current):
         click.echo(f"Warning: {complaint}", err=True)
-    code, trouble = judge(current)
+    code, trouble = judge_status(current)
     if code:
         warn(ExitCode(code), trouble, f"sfnode doctor --data-dir {shlex.quote(str(data_dir))}")
         raise SystemExit(ExitCode.DONE if is_running_enough else code)

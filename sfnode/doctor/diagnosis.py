@@ -176,7 +176,7 @@ class Examination:
             self._tell(fail("model files", str(error), advice))
             return
         is_over = threading.Event()
-        hashing = partial(model_check.check_files, folder, manifest.model, is_over.is_set)
+        hashing = partial(model_check.check_model_files, folder, manifest.model, is_over.is_set)
         await self._check("model files", hashing, _HASHING_S)
         is_over.set()
         if folder is None:

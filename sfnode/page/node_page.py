@@ -23,7 +23,7 @@ from sfnode.status import (
     describe_pace,
     describe_stage,
     describe_time_left,
-    judge,
+    judge_status,
     last_status,
 )
 from sfnode.storage import best_of, has_become_worse, read_evaluations
@@ -115,7 +115,7 @@ def _shown(found: Sequence[Contribution], own: str) -> list[Contribution]:
 def _status(status: Status) -> Sections:
     shown = {name: value for name, value in dataclasses.asdict(status).items() if name not in _NOT_SHOWN}
     words = {
-        "trouble": judge(status)[1] or describe_learning(status),
+        "trouble": judge_status(status)[1] or describe_learning(status),
         "stage": describe_stage(status),
         "pace": describe_pace(status),
         "left": describe_time_left(status),

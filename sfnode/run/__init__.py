@@ -33,7 +33,7 @@ from sfnode.run.private_text import private_words
 from sfnode.run.public_data import described_source, find_public_data, is_of_peers, shared_data
 from sfnode.run.run_address import RunAddress, address_for_others, join_string, parse_run_addresses, string_for_others
 from sfnode.run.run_source import find_basis, find_manifest
-from sfnode.run.task_options import DataOptions, TaskOptions, TaskTexts, label_warning, texts_of
+from sfnode.run.task_options import DataOptions, TaskOptions, TaskTexts, label_warning, task_texts
 from sfnode.run.working_hours import WorkingHours, parse_hours
 
 __all__ = [
@@ -83,7 +83,7 @@ __all__ = [
     "read_toml",
     "shared_data",
     "string_for_others",
-    "texts_of",
+    "task_texts",
     "toml_of",
     "values_of",
     "with_values",

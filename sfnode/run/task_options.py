@@ -70,7 +70,7 @@ class TaskTexts:
         return kind_of(self.completion)
 
 
-def texts_of(options: TaskOptions) -> TaskTexts:
+def task_texts(options: TaskOptions) -> TaskTexts:
     """The texts that are given, else those of the built-in task. OperatorError when they make no task."""
     known = BUILTIN_TASKS.get(options.task or "")
     completion = options.completion if options.completion is not None else known.completion if known else ""

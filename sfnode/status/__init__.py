@@ -6,7 +6,7 @@ from sfnode.status.model_progress import ModelProgress, ModelStage, described_by
 from sfnode.status.node_status import Status, last_status, read_status
 from sfnode.status.recent_rate import LossSeries, RecentRate, StepRate, thinned
 from sfnode.status.status_detail import LossPoint, News, PeerState, StatusDetail
-from sfnode.status.verdict import EXIT_EXCLUDED, EXIT_IDLE, EXIT_NO_PEERS, EXIT_NOT_ADMITTED, judge
+from sfnode.status.verdict import EXIT_EXCLUDED, EXIT_IDLE, EXIT_NO_PEERS, EXIT_NOT_ADMITTED, judge_status
 from sfnode.status.wording import (
     ADMITTED,
     describe_admission,
@@ -55,7 +55,7 @@ __all__ = [
     "describe_time_left",
     "described_bytes",
     "has_fallen",
-    "judge",
+    "judge_status",
     "last_status",
     "own_admission",
     "progress_line",

@@ -13,7 +13,7 @@ EXIT_EXCLUDED: Final = 5
 EXIT_IDLE: Final = 6
 
 
-def judge(current: Status) -> tuple[int, str]:
+def judge_status(current: Status) -> tuple[int, str]:
     """Exit code, and what is wrong; a node whose run is over needs no peers, and a relay no admission."""
     if current.excluded_from is not None:
         return EXIT_EXCLUDED, own_admission(current)

@@ -75,7 +75,7 @@ from sfnode.storage.stored_bases import (
     store_basis,
 )
 from sfnode.storage.stored_records import StoredRecords
-from sfnode.storage.stored_state import BEST_STEP, AtStep, read_state, step_of
+from sfnode.storage.stored_state import BEST_STEP, AtStep, read_state, step_at
 
 __all__ = [
     "AtStep",
@@ -152,7 +152,7 @@ __all__ = [
     "replayed",
     "replayed_with_records",
     "size_of_run",
-    "step_of",
+    "step_at",
     "store_basis",
     "store_seed",
     "submit",

@@ -45,7 +45,7 @@ def read_state(data_dir: Path, at_step: AtStep | None = None) -> StoredState:
     """
     directory = data_dir.expanduser()
     signed = read_manifest(directory)
-    step = None if at_step is None else step_of(directory, at_step)
+    step = None if at_step is None else step_at(directory, at_step)
     with replayed(directory, signed.manifest) as replica:
         return StoredState(
             signed=signed,
@@ -55,7 +55,7 @@ def read_state(data_dir: Path, at_step: AtStep | None = None) -> StoredState:
         )
 
 
-def step_of(directory: Path, at_step: AtStep) -> int:
+def step_at(directory: Path, at_step: AtStep) -> int:
     """The number of a step that may be named `BEST_STEP`. OperatorError: nothing was measured on held-out data."""
     if at_step != BEST_STEP:
         return at_step

@@ -52,7 +52,7 @@ class Learnt:
         return 100 * (self.after.accuracy - self.before.accuracy)
 
 
-async def measure(signed: SignedManifest, config: TrainingConfig, state: Coefficients) -> Learnt | None:
+async def measure_learnt(signed: SignedManifest, config: TrainingConfig, state: Coefficients) -> Learnt | None:
     """None without evaluation data. ``state``: at the end."""
     data = config.eval_data
     if data is None:

@@ -16,7 +16,7 @@ from protocol.schema import from_plain_untrusted
 from sfnode.children.program import Stillness
 from sfnode.status import Status
 from sfnode.storage import replayed, write_durably
-from sfnode.testnet.learnt import Learnt, measure
+from sfnode.testnet.learnt import Learnt, measure_learnt
 from sfnode.testnet.node_process import NodeEvent, NodeProcess
 from sfnode.testnet.picture import CurvePoint, draw_training_curve
 from sfnode.worker import TrainingConfig, worker_process
@@ -257,7 +257,9 @@ class LocalNetwork:
         with replayed(self.nodes[-1].process.directory, self._signed.manifest) as replica:
             ledger, state = replica.ledger, replica.coefficients()
         digest = state.digest().hex()
-        learnt = await measure(self._signed, replace(self._config.training, worker_socket=self._sockets[0]), state)
+        learnt = await measure_learnt(
+            self._signed, replace(self._config.training, worker_socket=self._sockets[0]), state
+        )
         curve = self._curve(learnt)
         picture = self._config.folder / PICTURE_FILE
         draw_training_curve(curve, f"{self._signed.manifest.name}: {len(self.nodes)} nodes", picture)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from protocol.errors import OperatorError
-from sfnode.status import Status, describe_learning, judge, read_status
+from sfnode.status import Status, describe_learning, judge_status, read_status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class NodeView:
         """What the operator should know, the worst first; each one a sentence without its full stop."""
         if self.trouble or self.status is None:
             return [self.trouble] if self.trouble else []
-        return [text for text in (judge(self.status)[1], describe_learning(self.status)) if text]
+        return [text for text in (judge_status(self.status)[1], describe_learning(self.status)) if text]
 
 
 def look(view: NodeView) -> NodeView:

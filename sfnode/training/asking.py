@@ -45,7 +45,7 @@ class Comparison:
     after: Reply
 
 
-def ask(
+def ask_model(
     folder: Path, bases: Bases, coefficients: Coefficients, questions: Sequence[str], dtype: torch.dtype, tokens: int
 ) -> list[Comparison]:
     """Answers to all questions, in their order.

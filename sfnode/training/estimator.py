@@ -95,7 +95,7 @@ class Estimator:
             OperatorError: the session has no training data.
         """
         method = self._manifest.method
-        measured = part_of(method, method.directions if directions is None else directions)
+        measured = with_directions(method, method.directions if directions is None else directions)
         if not self.data.examples:
             raise OperatorError("this node has no training data: give --data, or join without training")
         epoch = step // method.epoch_steps
@@ -199,7 +199,7 @@ class Estimator:
         self, factors: DirectionFactors, epoch: int, live: Int64Array, rows: RowBatch | CandidateBatch
     ) -> Tensor:
         """The objective of every group of rows (`live_terms`), fp64[G] on the CPU."""
-        groups = len(group_blocks(part_of(self._manifest.method, len(factors.a))))
+        groups = len(group_blocks(with_directions(self._manifest.method, len(factors.a))))
         terms = live_terms(self._shared, self._bases, epoch, live, factors)
         with self._shared.pass_context.carrying(terms, groups, rows.tokens.numel()):
             found = self._shared.scores(rows, self.data.label_tokens)
@@ -286,7 +286,7 @@ def add_own(layout: CoefficientLayout, flat: Int64Array, factors: DirectionFacto
         target += a_Dr.T @ b_DPr[:, index] if layout.is_matrix[index] else a_Dr.sum(axis=0)
 
 
-def part_of(method: Method, directions: int) -> Method:
+def with_directions(method: Method, directions: int) -> Method:
     """``method`` with the first ``directions`` only: whole blocks, at least one."""
     assert 0 < directions <= method.directions and directions % method.shares == 0, directions
     return replace(method, directions=directions)

@@ -9,7 +9,7 @@ from sfnode.network.discovery.mdns import believable
 from sfnode.network.discovery.mdns_packets import (
     Announcement,
     Query,
-    decode_untrusted,
+    decode_packet_untrusted,
     encode_announcement,
     encode_query,
 )
@@ -23,7 +23,7 @@ _TEXT = f"/ip4/{_SOURCE}/tcp/4001/p2p/{peer_of_author(bytes(31) + bytes([1]))}"
 def check_packet(data: bytes) -> None:
     """As it is, and as the rest of a packet that begins well."""
     for packet in (data, encode_announcement(b"r", (_TEXT,))[:12] + data):
-        found = decode_untrusted(packet)
+        found = decode_packet_untrusted(packet)
         assert found is None or isinstance(found, Query | Announcement)
         if isinstance(found, Announcement):
             assert 1 <= len(found.addresses) <= 4

@@ -283,14 +283,14 @@ def test_cache__two_processes_at_once__both_get_the_one_that_was_first(
 ) -> None:
     folder = pickled_folder(tmp_path / "model", demo_tensors())
     inner: list[Path] = []
-    real = conversion.convert
+    real = conversion.convert_weights
 
     def overtaken(*arguments: Any) -> Path:
-        monkeypatch.setattr(resolve, "convert", real)
+        monkeypatch.setattr(resolve, "convert_weights", real)
         inner.append(resolve_model(str(folder)).path)
         return real(*arguments)
 
-    monkeypatch.setattr(resolve, "convert", overtaken)
+    monkeypatch.setattr(resolve, "convert_weights", overtaken)
     assert [resolve_model(str(folder)).path] == inner
     assert [path.name for path in (tmp_path / "models").iterdir()] == [inner[0].name]
 

@@ -9,7 +9,7 @@ import pytest
 
 from protocol.errors import OperatorError
 from sfnode.model_files import conversion
-from sfnode.model_files.conversion import WeightForm, convert
+from sfnode.model_files.conversion import WeightForm, convert_weights
 from sfnode.model_files.resolve import resolve_model
 from sfnode.model_files.watched import StoodStill, bytes_below, run_watched
 from tests.support.made_up_programs import made_up
@@ -61,7 +61,7 @@ def test_conversion__process_does_not_succeed__operator_is_told_in_one_line(
     (tmp_path / "work").mkdir()
     source = pickled_folder(tmp_path / "model", demo_tensors())
     with pytest.raises(OperatorError, match=complaint):
-        convert(WeightForm.PICKLES, source, tmp_path / "work", lambda *_progress: None)
+        convert_weights(WeightForm.PICKLES, source, tmp_path / "work", lambda *_progress: None)
 
 
 def test_conversion__something_is_not_installed__operator_is_told(
@@ -69,7 +69,7 @@ def test_conversion__something_is_not_installed__operator_is_told(
 ) -> None:
     monkeypatch.setattr(conversion, "find_spec", lambda name: None if name == "gguf" else name)
     with pytest.raises(OperatorError, match="converting it needs gguf, which this install lacks"):
-        convert(WeightForm.GGUF, tmp_path / "tiny.gguf", tmp_path, lambda *_progress: None)
+        convert_weights(WeightForm.GGUF, tmp_path / "tiny.gguf", tmp_path, lambda *_progress: None)
 
 
 @pytest.mark.process

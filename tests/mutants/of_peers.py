@@ -170,7 +170,7 @@ PLACES = (
     _mutant(
         "nobody-gives-way",
         "those who came first keep a full node's places, however crowded their network is",
-        Edit(_OPEN_SESSIONS, "OpenSessions.make_place", "choose_to_evict(places, group_of(host))", "None"),
+        Edit(_OPEN_SESSIONS, "OpenSessions.make_place", "choose_to_evict(places, ip_group_of(host))", "None"),
         _OF_INBOUND + "test_full_node__newcomers_of_other_networks__displace_the_crowd_and_nobody_else",
     ),
     _mutant(

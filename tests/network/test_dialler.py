@@ -17,7 +17,7 @@ from sfnode.network.discovery.saved_peers import encode_bootstraps, with_bootstr
 from sfnode.network.network_config import NetworkConfig
 from sfnode.network.policy.address_book import AddressBook, PeerRow
 from sfnode.network.policy.addresses import parse_address
-from sfnode.network.policy.ip_groups import group_of
+from sfnode.network.policy.ip_groups import ip_group_of
 from sfnode.network.policy.outbound import OUTBOUND_MAX
 from sfnode.network.sessions.channel import Channel, Traffic
 from sfnode.network.sessions.handshake import exchange_hello, own_hello
@@ -292,7 +292,7 @@ async def test_dialled__too_many_of_one_network__others_take_their_places_as_the
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On Linux all of 127/8 is this machine: 127.1/16 and 127.2/16 stand for two networks."""
-    monkeypatch.setattr(overlay, "public_group_of", group_of)
+    monkeypatch.setattr(overlay, "public_group_of", ip_group_of)
     crowd, elsewhere = (
         [f"/ip4/127.1.0.{n}/tcp/0" for n in range(1, 6)],
         ["/ip4/127.2.0.1/tcp/0", "/ip4/127.3.0.1/tcp/0"],

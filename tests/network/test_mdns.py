@@ -22,7 +22,7 @@ from sfnode.network.discovery.mdns import LocalDiscovery, believable, is_local
 from sfnode.network.discovery.mdns_packets import (
     Announcement,
     Query,
-    decode_untrusted,
+    decode_packet_untrusted,
     encode_announcement,
     encode_query,
     run_tag,
@@ -43,8 +43,8 @@ TEXT = f"/ip4/192.168.1.5/tcp/4001/p2p/{PEER}"
 
 
 def test_packets__query_and_announcement__are_read_as_they_were_written() -> None:
-    assert decode_untrusted(encode_query()) == Query()
-    assert decode_untrusted(encode_announcement(b"random", (TEXT, "/ip4/x"))) == Announcement(
+    assert decode_packet_untrusted(encode_query()) == Query()
+    assert decode_packet_untrusted(encode_announcement(b"random", (TEXT, "/ip4/x"))) == Announcement(
         addresses=(TEXT, "/ip4/x")
     )
     assert len(encode_announcement(b"r" * 32, (TEXT,) * bounds.MDNS_ADDRESSES_MAX)) <= bounds.MDNS_PACKET_BYTES_MAX
@@ -64,7 +64,7 @@ def test_packets__compressed_names_as_other_programs_write_them__are_read() -> N
     text = b"dnsaddr=" + TEXT.encode()
     txt = struct.pack(">H", 0xC000 | at) + struct.pack(">HHIH", 16, 0x8001, 120, len(text) + 1)
     packet = struct.pack(">HHHHHH", 0, 0x8400, 0, 1, 0, 1) + ptr + txt + bytes([len(text)]) + text
-    assert decode_untrusted(packet) == Announcement(addresses=(TEXT,))
+    assert decode_packet_untrusted(packet) == Announcement(addresses=(TEXT,))
 
 
 GOOD = encode_announcement(b"random", (TEXT,))
@@ -88,7 +88,7 @@ GOOD = encode_announcement(b"random", (TEXT,))
     ],
 )
 def test_packets__malformed_or_about_something_else__mean_nothing(packet: bytes) -> None:
-    assert decode_untrusted(packet) is None
+    assert decode_packet_untrusted(packet) is None
 
 
 def over_pointers(count: int) -> bytes:
@@ -108,11 +108,11 @@ def over_pointers(count: int) -> bytes:
 @pytest.mark.parametrize(("pointers", "is_read"), [(1, True), (64, True), (65, False), (500, False)])
 def test_packets__a_chain_of_pointers__is_followed_for_so_many_and_no_more(pointers: int, is_read: bool) -> None:
     """32 names over 700 pointers each cost as much as 300 packets."""
-    assert (decode_untrusted(over_pointers(pointers)) == Announcement(addresses=(TEXT,))) is is_read
+    assert (decode_packet_untrusted(over_pointers(pointers)) == Announcement(addresses=(TEXT,))) is is_read
 
 
 def test_packets__many_addresses__are_cut_to_a_few() -> None:
-    found = decode_untrusted(encode_announcement(b"random", (TEXT,) * 9))
+    found = decode_packet_untrusted(encode_announcement(b"random", (TEXT,) * 9))
     assert isinstance(found, Announcement) and len(found.addresses) == bounds.MDNS_ADDRESSES_MAX
 
 

@@ -12,7 +12,7 @@ from protocol.errors import OperatorError
 from protocol.wire import PeerId
 from sfnode.network import bounds
 from sfnode.network.policy.inbound import INBOUND_MAX, PROTECTED_OLD, PROTECTED_USEFUL, InboundPlace, choose_to_evict
-from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Group, Origins, group_of, is_public, parse_origins
+from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Group, Origins, ip_group_of, is_public, parse_origins
 
 GROUPS = st.integers(0, 6).map(lambda number: Group(f"group{number}"))
 PLACES = st.lists(st.tuples(GROUPS, st.integers(0, 1_000), st.integers(0, 50)), min_size=1, max_size=28).map(
@@ -39,7 +39,7 @@ PLACES = st.lists(st.tuples(GROUPS, st.integers(0, 1_000), st.integers(0, 50)), 
     ],
 )
 def test_group__of_an_address__is_its_network(host: str, group: str, limited: bool) -> None:
-    assert (group_of(host), is_public(host)) == (group, limited)
+    assert (ip_group_of(host), is_public(host)) == (group, limited)
 
 
 @given(PLACES, GROUPS)
@@ -114,11 +114,11 @@ def test_eviction__attacker_was_first_and_has_all_places__honest_newcomers_of_ot
 
 
 def test_group_room__one_network_dials_in__gets_a_quarter_of_the_places_and_loopback_all() -> None:
-    taken = [group_of("8.8.1.1")] * 7
+    taken = [ip_group_of("8.8.1.1")] * 7
     has_room = DEFAULT_ORIGINS.has_group_room
     assert has_room("8.8.2.2", taken[:6], 28) and not has_room("8.8.2.2", taken, 28)
     assert has_room("9.9.9.9", taken, 28)
-    assert has_room("127.0.0.1", [group_of("127.0.0.1")] * 27, 28)
+    assert has_room("127.0.0.1", [ip_group_of("127.0.0.1")] * 27, 28)
     assert has_room("8.8.2.2", [], 1)
 
 
@@ -135,7 +135,7 @@ def test_crowd__public_and_private_addresses__a_network_counts_as_one_and_a_priv
 def test_crowd__private_networks_are_limited__count_as_one_like_public_ones() -> None:
     origins = Origins(is_private_limited=True)
     assert origins.crowd_of("192.168.7.1") == origins.crowd_of("192.168.7.2") != origins.crowd_of("192.168.8.1")
-    assert not origins.has_group_room("10.0.0.9", [group_of("10.0.0.1")] * 7, 28)
+    assert not origins.has_group_room("10.0.0.9", [ip_group_of("10.0.0.1")] * 7, 28)
     assert not origins.has_stranger_room("10.0.0.9", ["10.0.0.1"] * bounds.STRANGERS_PER_GROUP_MAX)
 
 
@@ -143,7 +143,7 @@ def test_crowd__operators_own_proxy__counts_in_all_only() -> None:
     origins = parse_origins(is_private_limited=True, proxies=("10.0.0.7", "8.8.4.0/24", "2a00:1450::/32"))
     for proxy in ("10.0.0.7", "::ffff:10.0.0.7", "8.8.4.4", "2a00:1450::1"):
         assert origins.crowd_of(proxy) is None
-        assert origins.has_group_room(proxy, [group_of(proxy)] * 27, 28)
+        assert origins.has_group_room(proxy, [ip_group_of(proxy)] * 27, 28)
         assert origins.has_stranger_room(proxy, [proxy] * 250)
     assert origins.crowd_of("10.0.0.8") is not None and origins.is_limited("8.8.5.4")
 

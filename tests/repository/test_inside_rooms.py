@@ -18,8 +18,8 @@ AT_MOST: Final = {
     "dataclasses_per_kloc": 6.5,
     "dialect_lines_per_kloc": 14.5,
     "data_directory_functions": 50,
-    "names_with_two_meanings": 15,
-    "commands_elsewhere": 8,
+    "names_with_two_meanings": 0,
+    "commands_elsewhere": 0,
     "longest_class_lines": 346,
 }
 

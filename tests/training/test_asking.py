@@ -15,7 +15,7 @@ from protocol.errors import OperatorError
 from protocol.state import CoefficientLayout, Coefficients
 from protocol.subspace import Bases
 from sfnode.model_files import resolve_model
-from sfnode.training.asking import Comparison, ask, row_of
+from sfnode.training.asking import Comparison, ask_model, row_of
 from tests.support.cli_calls import call
 from tests.support.daemons import demo_run
 from tests.support.task_specs import CHOICE, CLASSIFICATION, COMPLETION, LONG_WORDS, TEXT, task_spec
@@ -29,7 +29,7 @@ def asked(fields: dict[str, Any], *questions: str, moved: int = 0) -> list[Compa
     manifest = replace(demo_run(steps=4).manifest, task=task_spec({**fields, "max_tokens": 32}))
     coefficients = Coefficients(manifest)
     coefficients.set_flat(0, np.full(CoefficientLayout(manifest).size, moved, dtype=np.int64))
-    return ask(MODEL, Bases(manifest), coefficients, questions, torch.float32, 6)
+    return ask_model(MODEL, Bases(manifest), coefficients, questions, torch.float32, 6)
 
 
 @pytest.mark.parametrize(

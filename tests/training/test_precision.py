@@ -34,7 +34,7 @@ from sfnode.training.model.quantised import (
     choose_precision,
     closed_weights,
     load_in,
-    quantise,
+    quantise_weights,
 )
 from sfnode.training.model.tensors import TensorGroup
 from sfnode.training.shared_model import SharedModel
@@ -55,7 +55,7 @@ QUANTISED_TOO: Final = ["bf16", "fp16", *(pytest.param(each, marks=needs_torchao
 def int8_model(name: str) -> PreTrainedModel:
     """Weights in int8, all else in fp32."""
     model: PreTrainedModel = cast(Any, tiny_model(name)).float()
-    quantise(model, "int8-fp32", CPU)
+    quantise_weights(model, "int8-fp32", CPU)
     return model
 
 
@@ -269,7 +269,7 @@ def dense_copy_of_demo(model: PreTrainedModel) -> PreTrainedModel:
 @needs_torchao
 def test_precision__no_layer_to_quantise__is_refused() -> None:
     with pytest.raises(OperatorError, match="GPT2LMHeadModel has no linear layer that can be quantised"):
-        quantise(tiny_model("gpt2"), "int8", CPU)
+        quantise_weights(tiny_model("gpt2"), "int8", CPU)
 
 
 @needs_torchao

@@ -18,7 +18,7 @@ from sfnode.doctor.memory_plan import plan_memory
 from sfnode.storage.stored_bases import read_bases
 from sfnode.training import allocator, shared_model
 from sfnode.training.bench.subjects import some_coefficients
-from sfnode.training.bench.timing import resident_bytes
+from sfnode.training.bench.timing import process_bytes
 from sfnode.training.bench.worker_memory import random_files, run_of, worker_peaks
 from sfnode.training.model.folding import is_quantised
 from sfnode.training.model.quantised import Correction, Weight, closed_weights, load_in
@@ -29,7 +29,7 @@ from tests.support.started_runs import with_start
 CPU: Final = torch.device("cpu")
 HAS_TORCHAO: Final = "torchao" in importlib.metadata.packages_distributions()
 needs_torchao = pytest.mark.skipif(not HAS_TORCHAO, reason="torchao is not installed: pip install -e '.[quantised]'")
-says_memory = pytest.mark.skipif(resident_bytes() is None, reason="this system does not say what a process takes")
+says_memory = pytest.mark.skipif(process_bytes() is None, reason="this system does not say what a process takes")
 DTYPES: Final = ["fp32", "bf16", pytest.param("int8", marks=needs_torchao)]
 WITHIN: Final = 0.15
 

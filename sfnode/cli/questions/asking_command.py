@@ -20,7 +20,7 @@ from sfnode import demo
 from sfnode.keys import KEY_ENDING
 from sfnode.model_files import find_model_folder
 from sfnode.reporter import printable
-from sfnode.run import BUILTIN_TASKS, TaskOptions, TaskTexts, label_warning, texts_of
+from sfnode.run import BUILTIN_TASKS, TaskOptions, TaskTexts, label_warning, task_texts
 from sfnode.storage import BASIS_ENDING, EMBEDDED, from_home, locate
 
 _ASKED: Final = "sfnode.asked"
@@ -152,7 +152,7 @@ def _checked_texts(texts: Given) -> TaskTexts:
     """OperatorError: they make no task."""
     from sfnode.training.task import TaskTemplate  # imports torch
 
-    found = texts_of(TaskOptions(template=texts["template"], labels=texts["labels"], completion=texts["completion"]))
+    found = task_texts(TaskOptions(template=texts["template"], labels=texts["labels"], completion=texts["completion"]))
     TaskTemplate(
         TaskSpec(
             kind=found.kind,

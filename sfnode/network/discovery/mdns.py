@@ -25,7 +25,7 @@ from sfnode.network import bounds
 from sfnode.network.discovery.mdns_packets import (
     Announcement,
     Query,
-    decode_untrusted,
+    decode_packet_untrusted,
     encode_announcement,
     encode_query,
     run_tag,
@@ -85,7 +85,7 @@ class LocalDiscovery:
     def _handle(self, packet: bytes, source: str) -> None:
         if not is_local(source):
             return
-        match decode_untrusted(packet):
+        match decode_packet_untrusted(packet):
             case Query():
                 self._answer()
             case Announcement(addresses=texts, run=run) if run in ("", self._run):  # an older release does not say

@@ -81,7 +81,7 @@ def _encode_name(labels: Name) -> bytes:
     return b"".join(bytes([len(label)]) + label for label in labels) + b"\0"
 
 
-def decode_untrusted(packet: bytes) -> Query | Announcement | None:
+def decode_packet_untrusted(packet: bytes) -> Query | Announcement | None:
     """What a packet of the local network says to us; None when it is malformed or about something else."""
     try:
         return _Reader(packet).read()

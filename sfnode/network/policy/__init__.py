@@ -15,7 +15,7 @@ from sfnode.network.policy.addresses import (
 )
 from sfnode.network.policy.fair_places import FairPlace, FairPlaces
 from sfnode.network.policy.inbound import INBOUND_MAX, InboundPlace, choose_to_evict, choose_to_shed
-from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Group, Origins, group_of, parse_origins, public_group_of
+from sfnode.network.policy.ip_groups import DEFAULT_ORIGINS, Group, Origins, ip_group_of, parse_origins, public_group_of
 from sfnode.network.policy.outbound import (
     OUTBOUND_MAX,
     OUTBOUND_TARGET,
@@ -76,7 +76,7 @@ __all__ = [
     "cost_us",
     "in_turns",
     "elsewhere",
-    "group_of",
+    "ip_group_of",
     "is_crowded",
     "parse_address",
     "parse_announce",

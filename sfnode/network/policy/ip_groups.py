@@ -20,7 +20,7 @@ _REMEMBERED: Final = 4 * bounds.CONNECTIONS_MAX  # addresses: each newcomer is c
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def group_of(host: str) -> Group:
+def ip_group_of(host: str) -> Group:
     """The network of an IP address: /16, of IPv6 /32; of a private address /24 and /64, as networks at home and in a
     cloud are cut. IPv4 written as IPv6 is IPv4. An unreadable address is its own."""
     address = _address_of(host)
@@ -39,7 +39,7 @@ def is_public(host: str) -> bool:
 
 def public_group_of(host: str) -> Group | None:
     """The network of a public address."""
-    return group_of(host) if is_public(host) else None
+    return ip_group_of(host) if is_public(host) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +65,13 @@ class Origins:
         """Those with whom this address counts together: its network, or itself alone; None: with nobody."""
         if self._is_proxy(host):
             return None
-        return group_of(host) if self.is_limited(host) else Group(str(_address_of(host) or host))
+        return ip_group_of(host) if self.is_limited(host) else Group(str(_address_of(host) or host))
 
     def has_group_room(self, host: str, taken: Iterable[Group], places_max: int) -> bool:
         """Whether the newcomer's network has fewer than its part of all the places."""
         if not self.is_limited(host):
             return True
-        group = group_of(host)
+        group = ip_group_of(host)
         return sum(other == group for other in taken) < max(1, places_max // INBOUND_GROUP_PART)
 
     def has_stranger_room(self, host: str, strangers: Iterable[str]) -> bool:

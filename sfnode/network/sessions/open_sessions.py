@@ -22,7 +22,7 @@ from sfnode.network.policy import (
     author_of_peer,
     choose_to_evict,
     choose_to_shed,
-    group_of,
+    ip_group_of,
 )
 from sfnode.network.reports import NeighbourInfo
 from sfnode.network.sessions.handshake import DUPLICATE, GIVE_WAY, SHORT_OF_MEMORY
@@ -78,7 +78,7 @@ class OpenSessions:
             return False
         if len(places) < inbound_max:
             return True
-        victim = choose_to_evict(places, group_of(host))
+        victim = choose_to_evict(places, ip_group_of(host))
         if victim is not None:
             self._sessions[victim].say_bye(GIVE_WAY)
         return victim is not None
@@ -95,7 +95,7 @@ class OpenSessions:
         return tuple(
             InboundPlace(
                 peer=peer,
-                group=group_of(session.channel.link.remote_host),
+                group=ip_group_of(session.channel.link.remote_host),
                 started_s=session.started_s,
                 news=session.news,
             )

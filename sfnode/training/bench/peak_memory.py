@@ -21,7 +21,7 @@ from sfnode.children.program import Program
 from sfnode.training.allocator import keep_freed_memory
 from sfnode.training.bench import references
 from sfnode.training.bench.subjects import bench_manifest, published, random_data, random_model, some_coefficients
-from sfnode.training.bench.timing import Action, peak_bytes, reset_peak, resident_bytes, wait_for
+from sfnode.training.bench.timing import Action, peak_bytes, process_bytes, reset_peak, wait_for
 from sfnode.training.estimator import Estimator
 from sfnode.training.model import choose_device, choose_dtype, trainable_tensors
 from sfnode.training.shared_model import SharedModel
@@ -52,7 +52,7 @@ def peaks(
     alternatives: Sequence[Alternative] = tuple(Alternative),
 ) -> dict[str, int]:
     """Peak bytes of ``alternatives`` with ``size`` = (rows, tokens), medians; empty where the system does not tell."""
-    if resident_bytes() is None and device != "cuda":
+    if process_bytes() is None and device != "cuda":
         return {}
     settings = (shape, *map(str, size), dtype, device)
     return {
@@ -69,11 +69,11 @@ def _peak_of(alternative: Alternative, settings: Sequence[str]) -> int:
     return int(done.stdout)
 
 
-def measure(alternative: Alternative, settings: Sequence[str]) -> int:
+def measure_alternative(alternative: Alternative, settings: Sequence[str]) -> int:
     """Peak bytes of ``alternative`` in this process, which must be fresh."""
     shape, rows, tokens, dtype, device = settings
     where = choose_device(device)
-    before = 0 if where.type == "cuda" else resident_bytes() or 0
+    before = 0 if where.type == "cuda" else process_bytes() or 0
     action = _action(alternative, shape, (int(rows), int(tokens)), choose_dtype(dtype), where)
     reset_peak(where)
     for _ in range(_RUNS):
@@ -111,4 +111,4 @@ def _action(
 
 if __name__ == "__main__":
     keep_freed_memory()
-    sys.stdout.write(f"{measure(Alternative(sys.argv[1]), sys.argv[2:])}\n")
+    sys.stdout.write(f"{measure_alternative(Alternative(sys.argv[1]), sys.argv[2:])}\n")

@@ -68,7 +68,7 @@ def paired_ratio(over: Times, under: Times) -> dict[str, float]:
     return {"ratio": over.median / under.median, "lower_quartile": low, "upper_quartile": high}
 
 
-def resident_bytes() -> int | None:
+def process_bytes() -> int | None:
     """Resident memory of this process now; None where the system does not tell."""
     return _status("VmRSS")
 

@@ -13,7 +13,7 @@ from protocol.run import Manifest, TensorSpec
 from protocol.state import CoefficientLayout, view_exp
 from protocol.subspace import Bases
 from sfnode.training.bench.subjects import bench_manifest, shape_tensors, some_coefficients, weights_of
-from sfnode.training.bench.timing import paired_ratio, peak_bytes, reset_peak, resident_bytes, timed_in_turn
+from sfnode.training.bench.timing import paired_ratio, peak_bytes, process_bytes, reset_peak, timed_in_turn
 from sfnode.training.model import choose_device, choose_dtype, fold_weights
 
 REPEATS: Final = 5
@@ -105,7 +105,7 @@ def _scratch_bytes(
     with torch.inference_mode():
         fold_weights(bases, cores, base)  # what torch keeps from its first product is no scratch
         reset_peak(device)
-        before = torch.cuda.memory_allocated(device) if device.type == "cuda" else resident_bytes()
+        before = torch.cuda.memory_allocated(device) if device.type == "cuda" else process_bytes()
         fold_weights(bases, cores, base)
         peak = peak_bytes(device)
     if before is None or peak is None:

@@ -29,7 +29,7 @@ from sfnode.training.bench.subjects import (
     shape_tensors,
     some_coefficients,
 )
-from sfnode.training.bench.timing import peak_bytes, reset_peak, resident_bytes
+from sfnode.training.bench.timing import peak_bytes, process_bytes, reset_peak
 from sfnode.training.estimator import Estimator
 from sfnode.training.shared_model import load_shared
 
@@ -69,7 +69,7 @@ def worker_peaks(
     folder: Path, shape: str, size: tuple[int, int], dtype: str, basis: BenchBasis = BenchBasis.RANDOM
 ) -> WorkerPeaks:
     """Loads the model in ``folder``, of ``shape``, in a new process, and trains with ``size`` = (rows, tokens)."""
-    if resident_bytes() is None:
+    if process_bytes() is None:
         raise OperatorError("this system does not say what memory a process takes: run it on Linux")
     arguments = (str(folder), shape, *map(str, size), dtype, basis.value)
     done = Program(module=__name__, arguments=arguments).run(_SECONDS_MAX)
@@ -102,7 +102,7 @@ def measure(folder: Path, bases: Bases, dtype: str) -> WorkerPeaks:
 
 
 def _resident() -> int:
-    found = resident_bytes()
+    found = process_bytes()
     assert found is not None, "asked for in `worker_peaks`"
     return found
 

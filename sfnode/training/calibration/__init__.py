@@ -12,9 +12,9 @@ from sfnode.training.calibration.renewal_content import renewal_of
 from sfnode.training.calibration.renewal_trial import RenewalTrial, TrialPlan
 from sfnode.training.calibration.sources import (
     Renewal,
-    basis_of,
     calibrate,
     calibrate_described,
+    calibrated_basis,
     recalibrate,
     try_described,
 )
@@ -26,7 +26,7 @@ __all__ = [
     "Renewal",
     "RenewalTrial",
     "TrialPlan",
-    "basis_of",
+    "calibrated_basis",
     "calibrate",
     "calibrate_described",
     "recalibrate",

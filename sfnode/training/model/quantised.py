@@ -124,7 +124,7 @@ def _check(precision: str, device: torch.device) -> None:
         ) from None
 
 
-def quantise(model: PreTrainedModel, precision: str, device: torch.device) -> None:
+def quantise_weights(model: PreTrainedModel, precision: str, device: torch.device) -> None:
     """Quantise every linear layer of ``model`` but the head, in place, each on ``device``.
 
     OperatorError when there is none (GPT-2 has another class of layers).
