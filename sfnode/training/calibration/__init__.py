@@ -14,7 +14,7 @@ from sfnode.training.calibration.sources import (
     Renewal,
     calibrate,
     calibrate_described,
-    calibrated_basis,
+    new_basis,
     recalibrate,
     try_described,
 )
@@ -26,7 +26,7 @@ __all__ = [
     "Renewal",
     "RenewalTrial",
     "TrialPlan",
-    "calibrated_basis",
+    "new_basis",
     "calibrate",
     "calibrate_described",
     "recalibrate",

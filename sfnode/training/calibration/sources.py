@@ -70,7 +70,7 @@ def calibrate(
 ) -> FoundBasis:
     """The basis of every tensor of the groups ``trainable``, in the order in which a manifest lists them.
 
-    ``rank``: columns of each side, a power of two: the run's. None: what suits the source. ``tell``: as `calibrated_basis`.
+    ``rank``: columns of each side, a power of two: the run's. None: what suits the source. ``tell``: as `new_basis`.
 
     Raises:
         OperatorError: rank, model, data, device or groups cannot be used, or there is not enough memory.
@@ -81,18 +81,18 @@ def calibrate(
     data = read_task(load_tokenizer(folder.path), task, locate(options.data), None)
     loaded = _load(folder.path, options.devices)
     tensors = trainable_tensors(loaded, chosen_groups(trainable))
-    return calibrated_basis(SharedModel(loaded), tensors, data, options, rank, tell)
+    return new_basis(SharedModel(loaded), tensors, data, options, rank, tell)
 
 
 def calibrate_described(described: RunModel, tell: Tell = _untold) -> FoundBasis:
     """The basis of a new run, as `calibrate` makes it where nothing is chosen, from what is in memory already.
 
-    The model moves to the device. ``tell``: as `calibrated_basis`. OperatorError as `calibrate`.
+    The model moves to the device. ``tell``: as `new_basis`. OperatorError as `calibrate`.
     """
     module: nn.Module = described.model  # whose own `to` has types
     module.to(choose_device(DeviceOptions().device))
     shared, options = SharedModel(described.model), CalibrationOptions(data="")
-    return calibrated_basis(shared, described.tensors, described.data, options, None, tell)
+    return new_basis(shared, described.tensors, described.data, options, None, tell)
 
 
 def try_described(
@@ -104,7 +104,7 @@ def try_described(
 ) -> tuple[RateTrial, ...]:
     """What the first steps of a new run do (`try_rates`), after `calibrate_described` and on examples it has not used.
 
-    None are tried where there are too few such examples. ``calibration_rows``: what it took; ``tell``: as `calibrated_basis`.
+    None are tried where there are too few such examples. ``calibration_rows``: what it took; ``tell``: as `new_basis`.
     """
     shared, data = SharedModel(described.model), described.data
     data = set_apart(data, _chosen(_source(shared, described.tensors, data), data, None))
@@ -144,7 +144,7 @@ def recalibrate(
     Args:
         folder: where the run's model is.
         plan: from which epoch on, and how to try it (`try_renewal`), perhaps what was made before.
-        tell: as `calibrated_basis`; of the trial, too.
+        tell: as `new_basis`; of the trial, too.
 
     Raises:
         OperatorError: as `calibrate`; or the run's basis is in other units than those of `sfnode basis make`.
@@ -158,7 +158,7 @@ def recalibrate(
     move_before(shared, bases, coefficients, plan.epoch)
     others, renewed, is_left_out = data, plan.offered, False
     if renewed is None:
-        found = calibrated_basis(shared, manifest.tensors, data, options, manifest.method.rank, tell)
+        found = new_basis(shared, manifest.tensors, data, options, manifest.method.rank, tell)
         renewed = renewal_of(manifest, found)
         is_left_out = found.start is not None and renewed.start is None
         used = set(map(id, _chosen(options.source or _source(shared, manifest.tensors, data), data, options.examples)))
@@ -181,7 +181,7 @@ def _load(folder: Path, devices: DeviceOptions) -> PreTrainedModel:
     return load_causal_lm(folder, choose_device(devices.device), choose_dtype(devices.dtype))
 
 
-def calibrated_basis(
+def new_basis(
     shared: SharedModel,
     tensors: Sequence[TensorSpec],
     data: TaskData,
