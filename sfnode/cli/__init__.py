@@ -73,7 +73,7 @@ for command in (offer, renew):
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command line, then leave the process with its exit code."""
     with ending():
         code = cli.main(standalone_mode=not wants_json())
         sys.exit(code)

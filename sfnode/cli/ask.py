@@ -1,4 +1,4 @@
-"""``sfnode ask``: what the model answers before and after training, side by side."""
+"""``sfnode ask``: show what the model answers before and after training."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def ask(
 
 
 def _shown(reply: Reply, words: list[str]) -> str:
-    """The answer, and how likely it and the others are."""
+    """Return the answer as text; where the task has label words, each word with its probability, best first."""
     if not reply.shares:
         return reply.text.strip()
     if not words:

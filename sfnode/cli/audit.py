@@ -1,4 +1,4 @@
-"""``sfnode audit``: repeat what others claim to have measured."""
+"""``sfnode audit``: measure messages of other authors again and compare."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from sfnode.worker import (
 )
 from sfnode.worker_protocol import DeviceOptions
 
-# What `python -m benchmarks.audit_honesty` found; 95 % confidence.
+# Measured by `python -m benchmarks.audit_honesty`; the bound holds with 95 % confidence.
 FALSE_ALARMS: Final = "none of 840 honest messages in simulated runs, so at most 0.36 % (docs/threat-model.md)"
 
 
@@ -138,7 +138,7 @@ def _write_reports(found: Audit, signed: SignedManifest, directory: Path, out: P
         report, data = make_report(signed.manifest, signer, finding.envelope, finding.measured, finding.tolerance)
         path = out / report_name(finding.envelope)
         if _is_report(signed, path):
-            write_durably(path, data)  # of an earlier audit
+            write_durably(path, data)  # replaces the report of an earlier audit
         else:
             write_new(path, [data])
         reports.append(report)
@@ -146,7 +146,7 @@ def _write_reports(found: Audit, signed: SignedManifest, directory: Path, out: P
 
 
 def _is_report(signed: SignedManifest, path: Path) -> bool:
-    """Whether this program has written the file that is there."""
+    """Return whether the file at ``path`` is an audit report of this run."""
     try:
         decode_report_untrusted(signed.manifest, read_bytes(path, "the audit report"))
     except (OperatorError, Reject):

@@ -1,4 +1,4 @@
-"""``sfnode basis``: a published basis for a new run; a fresh one for a run that has moved is in `renewal`."""
+"""``sfnode basis``: make a basis for a new run. The commands that renew the basis of a run are in `renew`."""
 
 from __future__ import annotations
 
@@ -122,17 +122,17 @@ def _told(found: FoundBasis) -> dict[str, object]:
 
 
 def _hints(found: FoundBasis) -> str:
-    """The options of `sfnode init` that suit the basis."""
+    """Return the options of `sfnode init` that suit the basis; empty where it suggests none."""
     if found.learning_rate is None:
         return ""
     return f" --learning-rate {found.learning_rate:.3g} --epsilon-exp {found.epsilon_exp}"
 
 
 def file_fields(path: Path, data: bytes) -> dict[str, str | int]:
-    """Of a written basis, for programs."""
+    """Return the JSON fields that describe a written basis file."""
     return {"file": str(path), "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
 def describe_bytes(data: bytes) -> str:
-    """The same for people."""
+    """Return the size and the start of the hash of a basis as text."""
     return f"{len(data):,} bytes, SHA-256 {hashlib.sha256(data).hexdigest()[:16]}..."

@@ -1,4 +1,4 @@
-"""``sfnode bench``: what steps, applies, views, replays and memory cost, always as a ratio within one run."""
+"""``sfnode bench``: measure steps, applies, views, replays and memory, always as a ratio within one run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _basis_option = click.option(
 @click.group()
 def bench() -> None:
     """Measure what training costs on this machine, and compare it with what you would use instead."""
-    keep_freed_memory()  # as the worker does; the references have it as well
+    keep_freed_memory()  # as in the worker; the references run under it, too
 
 
 @bench.command()
@@ -188,7 +188,7 @@ def _print(fields: Mapping[str, object], is_json: bool) -> None:
 
 
 def _lines(fields: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
-    """Name and value of every field; nested ones by their path."""
+    """Return the name and the value of every field; the name of a nested field is its path with dots."""
     found: list[tuple[str, str]] = []
     for name, value in fields.items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""``sfnode doctor``: what works, what does not, and what to do about it."""
+"""``sfnode doctor``: check a machine, a run and a node, and print advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sfnode eval``: how good the trained model is, from a data directory; no daemon needs to run."""
+"""``sfnode eval``: measure the trained model from a data directory; no node needs to run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sfnode export``: the trained model as a folder, from a data directory; no daemon needs to run."""
+"""``sfnode export``: write the trained model to a folder, from a data directory; no node needs to run."""
 
 from __future__ import annotations
 

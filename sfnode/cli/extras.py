@@ -1,4 +1,4 @@
-"""What a command needs before it computes: the extras of this install, which a relay does without, and the model."""
+"""Check what a command needs before it computes: the extras of this install (a relay needs none) and the model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OF_PAGE = ("hypercorn", "starlette")
 
 
 def check_can_serve_page() -> None:
-    """OperatorError unless what the extra ``web`` installs is there. Imports nothing; microseconds."""
+    """Raise OperatorError unless the packages of the extra ``web`` are installed. Imports none; microseconds."""
     missing = [name for name in _OF_PAGE if find_spec(name) is None]
     if missing:
         raise OperatorError(
@@ -25,7 +25,7 @@ def check_can_serve_page() -> None:
 
 
 def check_can_train() -> None:
-    """OperatorError unless what the extra ``train`` installs is there. Imports nothing; microseconds."""
+    """Raise OperatorError unless the packages of the extra ``train`` are installed. Imports none; microseconds."""
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise OperatorError(
@@ -36,6 +36,6 @@ def check_can_train() -> None:
 
 
 def found_model(reference: str, revision: str | None) -> ModelFolder:
-    """As `resolve_model`. OperatorError."""
+    """Return the folder of a model, as `resolve_model` does, and show its progress. Raises OperatorError."""
     with telling() as tell:
         return resolve_model(reference, revision or "", tell)

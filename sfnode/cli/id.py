@@ -1,4 +1,4 @@
-"""``sfnode id``: the node's key."""
+"""``sfnode id``: show, make, back up and restore a key."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _key_file(data_dir: Path | None, key: Path | None) -> Path:
 
 
 def _check_owner(directory: Path, author: str) -> None:
-    """OperatorError where another identity has run on the directory."""
+    """Raise OperatorError where a node with another key has used the directory."""
     held = read_author(directory)
     if held and held != author:
         raise OperatorError(
@@ -140,7 +140,10 @@ def _check_owner(directory: Path, author: str) -> None:
 
 
 def _passphrase(file: Path | None, *, is_new: bool) -> str:
-    """From a file, or from the terminal; never from the command line, which other programs can read. OperatorError."""
+    """Return the passphrase from a file or the terminal. Raises OperatorError.
+
+    There is no option for it: other programs can read the command line.
+    """
     if file is not None:
         return _first_line(file)
     if not sys.stdin.isatty():

@@ -142,18 +142,18 @@ def init(context: click.Context, out: Path, owner_key: Path | None, options: Run
 
 
 def _plain(name: str) -> str:
-    """A file's name as text: what is not UTF-8 in it becomes a question mark."""
+    """Return a file's name as valid UTF-8: each character that is not becomes a question mark."""
     return name.encode("utf-8", "replace").decode("utf-8")
 
 
 def _say_unasked(context: click.Context) -> None:
-    """The answers are not lost, whether there is a run now or one of them was wrong."""
+    """Print the command that repeats the answers without asking, so that a wrong answer does not lose the others."""
     if unasked := command_with_answers(context):
         click.echo(f"unasked  {unasked}\n         asks nothing, and makes the same run")
 
 
 def _invitation(run: NewRun, key_path: Path) -> str:
-    """One for the first node, which is the owner's own; empty for a run that has no invitations."""
+    """Return an invitation for the first node, the owner's own; empty for a run that has no invitations."""
     manifest = run.signed.manifest
     if manifest.admission.kind is not AdmissionKind.INVITE:
         return ""
@@ -184,7 +184,7 @@ def _as_json(run: NewRun, out: Path, invitation: str) -> dict[str, object]:
 
 
 def _expected_as_json(run: NewRun) -> dict[str, object] | None:
-    """What the trial of the run's first steps showed; None: there was none."""
+    """Return the result of the trial of the run's first steps as JSON fields; None: there was no trial."""
     if not run.tried:
         return None
     chosen = run.tried[-1]
@@ -201,9 +201,10 @@ def _expected_as_json(run: NewRun) -> dict[str, object] | None:
 
 
 def _first_start(options: RunOptions, run: NewRun, out: Path, invitation: str) -> list[str]:
-    """The command that starts the run's first node, with the files that this machine has and the manifest only names.
+    """Return the command that starts the run's first node.
 
-    A file of the owner's own is missing from it where a run of private data was made without one.
+    It gives the local files that the manifest only names. Without ``--data`` in the options it has no ``--data``
+    either, although a run of private data needs one.
     """
     manifest, data = run.signed.manifest, options.data.named(options.task)
     given: dict[str, object] = {"--run": out, "--basis": run.basis}
@@ -229,7 +230,7 @@ def _say(run: NewRun, out: Path, key_path: Path) -> None:
 
 
 def _say_next(manifest: Manifest, first: list[str], key_path: Path, out: Path) -> None:
-    """What to type now; each command is right for a shell, whatever characters its paths have."""
+    """Print the next commands, quoted for a shell."""
     click.echo(f"next     {shlex.join(first)}")
     if manifest.task.data == DATA_PRIVATE and "--data" not in first:
         click.echo("data     add --data FILE to that: every node trains on a file of its own")
@@ -237,7 +238,7 @@ def _say_next(manifest: Manifest, first: list[str], key_path: Path, out: Path) -
 
 
 def _admission_hint(manifest: Manifest, key_path: str, out: str) -> str:
-    """Who may contribute, and how others, or all, get in."""
+    """Return the line that says who may contribute and how to let others in."""
     match manifest.admission.kind:
         case AdmissionKind.ALLOW_LIST:
             directory = shlex.quote(str(find_data_directory(manifest, None)))

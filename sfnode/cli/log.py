@@ -1,4 +1,4 @@
-"""``sfnode log``: a ledger verified, shown, and carried as one file."""
+"""``sfnode log``: verify a ledger, show it, and export or import it as one file."""
 
 from __future__ import annotations
 
@@ -86,7 +86,10 @@ def verify(directory: Path, is_json: bool) -> None:
 
 
 def _verified(manifest: Manifest, stored: StoredRecords, directory: Path) -> tuple[Replica, str]:
-    """The directory's replica, and what is wrong with it; then only what comes before the fault, kept in memory."""
+    """Return the directory's replica and an empty string.
+
+    Where the storage is damaged, return a replica of the records before the fault, held in memory, and the problem.
+    """
     try:
         return replay_all(Replica(manifest, stored.archive), stored, directory), ""
     except StorageDamagedError as error:
@@ -143,7 +146,7 @@ def export(file: Path, data_dir: Path, key: Path | None, is_json: bool) -> None:
     Example: sfnode log export my-run.sflog --data-dir ~/.sfnode/my-run-0123456789ab
     """
     directory = data_dir.expanduser()
-    read_manifest(directory)  # before the key: a folder without a node has none either
+    read_manifest(directory)  # first, because a folder without a node has no key either
     started = time.monotonic()
     writer = load_identity(key or directory / IDENTITY_FILE)
     reporter, tell = _teller("exporting")
@@ -206,7 +209,7 @@ def _say(text: str, summary: LogSummary, fields: Mapping[str, object], is_json: 
 
 
 def _teller(name: str) -> tuple[Reporter, Tell]:
-    """Says once a second on standard error how much of a long file is done."""
+    """Return a reporter and a callback that prints progress on standard error, at most once a second."""
     reporter, told_s = Reporter(stream=sys.stderr), time.monotonic()
 
     def tell(file_bytes: int, updates: int) -> None:

@@ -1,4 +1,4 @@
-"""A new run, for every command that makes one: from an owner's options to a signed manifest. Needs torch, lazily."""
+"""Make a signed manifest from an owner's options, for every command that makes a run. Imports torch lazily."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ if TYPE_CHECKING:  # both import torch
     from sfnode.training.calibration import FoundBasis, Judged, RateTrial
     from sfnode.training.describe import RunModel
 
-_BATCH_ROWS = 16  # where a command does not train, and so has no such option
-_LOWER = 1 / 2  # of the suggested rate, where that one hurts
+_BATCH_ROWS = 16  # for commands that do not train and so have no --batch-rows
+_LOWER = 1 / 2  # the share of the suggested rate to try where that rate hurts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What an owner says about a new run.
+    """Holds an owner's options for a new run.
 
     Attributes:
-        name: for people; None: that of the file it is written to.
+        name: for people; None: the name of the run file.
         model: hub id, folder, GGUF file, "pypi:PACKAGE" or "embedded:NAME".
         revision: hub commit or version of the package; None: the newest.
         sharing: whether nodes give the model's files to each other.
         trainable: groups of tensors, separated by commas.
-        basis: file of a published basis; None: one may be made (`make_run`), else random ones.
-        is_plain: none is made.
-        settings: TOML file with fields of the manifest, which replace what everything else says.
+        basis: file of a published basis; None: `make_run` may make one, else the bases are random.
+        is_plain: never make a basis.
+        settings: TOML file with fields of the manifest, which override all other options.
     """
 
     name: str | None = None
@@ -76,13 +76,13 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRun:
-    """A signed run, and what came with it.
+    """Holds a signed run and the by-products of making it.
 
     Attributes:
-        left_out: what no choice of --trainable could train in its model, with the reasons.
-        basis: file of its basis; None: random ones.
-        found: what the basis is, where it was made now.
-        tried: what some steps of the run did on held-back examples; the last one's rate is the run's.
+        left_out: tensors of the model that no choice of --trainable could train, with the reasons.
+        basis: file of its basis; None: random bases.
+        found: the basis, where it was made for this run; else None.
+        tried: trials of some steps on held-back examples; the run has the learning rate of the last one.
     """
 
     signed: SignedManifest
@@ -93,22 +93,22 @@ class NewRun:
 
     @property
     def record_bytes(self) -> int:
-        """Size of one update's record."""
+        """Return the size of one update's record."""
         return EnvelopeCodec(self.signed.manifest).record_bytes
 
 
 def make_run(
     options: RunOptions, key_path: Path, *, default_name: str, basis_out: Path | None = None, is_tried: bool = False
 ) -> NewRun:
-    """Sign a new run with the key in ``key_path``, which is made when it is missing.
+    """Sign a new run with the key in ``key_path``; make the key if it is missing.
 
     Args:
-        basis_out: where a basis is written that is made for the run, unless the owner has chosen (`RunOptions`). None:
-            none is made.
-        is_tried: where a basis is made, try some steps of the run, as far as there are data for that.
+        basis_out: make a basis and write it here, unless the owner has chosen the directions (`RunOptions`). None:
+            make none.
+        is_tried: where a basis is made, also try some steps of the run, if there are enough data.
 
     Raises:
-        OperatorError: what is wrong with the options is told before a basis is made.
+        OperatorError: an option is wrong; raised before a basis is made.
     """
     check_can_train()
     from sfnode.training.describe import describe_run  # imports torch
@@ -144,13 +144,13 @@ def make_run(
         options = _at(suited, tried[-1].rate) if tried else suited
         manifest = manifest_of(options)
     if options.basis is not None:
-        read_bases(manifest, options.basis)  # made for these tensors?
+        read_bases(manifest, options.basis)  # raises where the file is not made for these tensors
     signed = sign_manifest(manifest, signer)
     return NewRun(signed=signed, left_out=described.left_out, basis=options.basis, found=found, tried=tried)
 
 
 def _makes_basis(options: RunOptions) -> bool:
-    """Whether the owner has left the choice of directions to us, and there are data to choose them by."""
+    """Return whether there are data to make a basis from and no option of the owner rules one out."""
     method = options.method
     chosen = (options.basis, method.rank, method.core, method.scalar, options.settings)
     return (
@@ -159,7 +159,7 @@ def _makes_basis(options: RunOptions) -> bool:
 
 
 def _made_basis(options: RunOptions, described: RunModel, out: Path) -> tuple[RunOptions, FoundBasis]:
-    """The options with a basis, which is written to ``out``; and what it is."""
+    """Make a basis and write it to ``out``; return the options with it, and the basis."""
     from sfnode.training.calibration import calibrate_described  # imports torch
 
     if os.path.lexists(out):
@@ -183,7 +183,10 @@ def _tried(
     found: FoundBasis,
     manifest_of: Callable[[RunOptions], Manifest],
 ) -> tuple[RateTrial, ...]:
-    """Some steps of the run at the rate that suits it and, where that one hurts and the owner gave none, at half."""
+    """Try some steps of the run at its learning rate.
+
+    Where that rate hurts and the owner gave none, try half of it, too.
+    """
     from sfnode.training.calibration import try_described  # imports torch
 
     rate = suited.method.learning_rate
@@ -202,7 +205,7 @@ def _at(options: RunOptions, rate: float) -> RunOptions:
 
 
 def new_model(reference: str, revision: str | None) -> ModelFolder:
-    """The model of a new run. OperatorError: there is none, or it has no revisions."""
+    """Return the model of a new run. OperatorError: there is no such model, or it has no revisions."""
     folder = found_model(reference, revision)
     if revision and not folder.revision:
         raise OperatorError(f"--revision {revision}: {reference} has none; only models of the hub and of packages do")
@@ -210,7 +213,7 @@ def new_model(reference: str, revision: str | None) -> ModelFolder:
 
 
 def task_of(task: TaskOptions, data: DataOptions, *, folder: ModelFolder, batch_rows: int = _BATCH_ROWS) -> TaskSpec:
-    """The task as a manifest says it; odd label words are told. OperatorError: texts or data do not make a task."""
+    """Return the task for a manifest; warn about odd label words. OperatorError: texts or data do not make a task."""
     from sfnode.training.describe import default_max_tokens  # imports torch
 
     texts = task_texts(task)
@@ -231,7 +234,7 @@ def task_of(task: TaskOptions, data: DataOptions, *, folder: ModelFolder, batch_
 
 
 def describe_start(found: FoundBasis) -> list[str]:
-    """What a calibration has found and what it took, in lines with a name of nine characters each."""
+    """Return lines on what a calibration found and what it cost; each begins with a name padded to nine characters."""
     rows = f"rows     the calibration took {found.rows:,} forward rows; a backward pass counts as two"
     model, start = found.of_model, found.of_start
     if model is None:
@@ -248,7 +251,7 @@ def describe_start(found: FoundBasis) -> list[str]:
 
 
 def describe_expectation(found: FoundBasis, tried: Sequence[RateTrial]) -> list[str]:
-    """What some steps of the run did on held-back examples, in lines as those of `describe_start`; none if untried."""
+    """Return lines, as `describe_start` does, on what the tried steps did on held-back examples; none if untried."""
     if not tried:
         return []
     chosen = tried[-1]
@@ -271,7 +274,7 @@ def _second(judged: Judged) -> str:
 
 
 def _said_of_rate(tried: Sequence[RateTrial]) -> list[str]:
-    """Nothing where the first rate does."""
+    """Return a line on the learning rate where the first one tried hurts; else none."""
     rise, (first, last) = "raised the loss by more than twice its standard error", (tried[0], tried[-1])
     if not first.hurts:
         return []

@@ -1,4 +1,4 @@
-"""Options that several commands share. A group of them reaches its command as one frozen dataclass, made here."""
+"""Options that several commands share. A group of options reaches its command as one frozen dataclass."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _LIST = "list"
 
 
 def group(name: str, kind: type, *options: Decorator) -> Decorator:
-    """Options whose values a command gets together: as its argument ``name``, an instance of the dataclass ``kind``.
+    """Return a decorator that adds ``options`` and passes their values as one ``kind``, in the argument ``name``.
 
-    An option, or a group in the group, is the field that has its name.
+    Each option, or group in the group, fills the field of the dataclass ``kind`` that has its name.
     """
     names = frozenset(field.name for field in fields(kind))
 
@@ -63,7 +63,7 @@ def group(name: str, kind: type, *options: Decorator) -> Decorator:
 
 
 def together(*options: Decorator) -> Decorator:
-    """One decorator that does what ``options`` do one below the other."""
+    """Return one decorator that applies ``options``, the first one outermost."""
 
     def decorate(command: Command) -> Command:
         for option in reversed(options):
@@ -76,7 +76,7 @@ def together(*options: Decorator) -> Decorator:
 def choice_option(
     name: str, kind: type[StrEnum], text: str, default: StrEnum | None = None, key: str | None = None
 ) -> Decorator:
-    """An option whose value is a member of ``kind``; ``key``: the argument's name where it is not the option's."""
+    """Return an option whose value is a member of ``kind``; ``key``: the argument's name, if not the option's."""
 
     def convert(_context: click.Context, _parameter: click.Parameter, value: str | None) -> StrEnum | None:
         return None if value is None else kind(value)
@@ -89,7 +89,7 @@ def choice_option(
 
 
 def number_option(name: str, default: int | None, text: str, *, least: int = 1, most: int | None = None) -> Decorator:
-    """An option that takes an integer of ``least`` or more; ``most``: where the work grows with it."""
+    """Return an option for an integer of at least ``least``; give ``most`` where the work grows with the number."""
     kind = Whole(least) if most is None else click.IntRange(least, most)
     return click.option(name, type=kind, default=default, show_default=True, help=text)
 
@@ -98,9 +98,9 @@ def number_option(name: str, default: int | None, text: str, *, least: int = 1, 
 
 
 def model_option(text: str, default: str | None = None) -> Decorator:
-    """``--model`` and ``--revision`` of a run that does not exist yet; ``text``: what is done with the model."""
+    """Return ``--model`` and ``--revision`` for a run that does not exist yet; ``text``: the use of the model."""
     names = f"{text}: {_MODEL_NAMES}."
-    model = click.option("--model", required=True, help=names)  # a default of None would be the value
+    model = click.option("--model", required=True, help=names)  # an explicit default of None would count as a value
     if default is not None:
         model = click.option("--model", default=default, show_default=True, help=names)
     return together(
@@ -301,9 +301,9 @@ run_file_option = click.option(
 
 
 def run_address_options(command: Command) -> Command:
-    """Arguments ADDRESS and ``--bootstrap``, which a command gets together as the `RunAddress` ``bootstrap``.
+    """Add the arguments ADDRESS and ``--bootstrap``; the command gets both as one `RunAddress` ``bootstrap``.
 
-    Each may also be @FILE, or - for standard input: a string to join may hold an invitation.
+    Each may also be @FILE, or - for standard input, because a string to join may hold an invitation.
     """
 
     @click.argument("addresses", metavar="[ADDRESS]...", nargs=-1)

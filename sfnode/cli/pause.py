@@ -1,4 +1,4 @@
-"""``sfnode pause`` and ``sfnode resume``: a file in the data directory, which the node looks at every second."""
+"""``sfnode pause`` and ``sfnode resume``: write or remove a file that the node looks at every second."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ def _directory(data_dir: Path) -> Path:
 
 
 def _paused_now(directory: Path) -> str | None:
-    """Why the node there does not measure, empty while it does; None where none runs or reports."""
+    """Return why the node does not measure; empty while it does; None where no node runs or reports."""
     with suppress(OperatorError):
         return read_status(directory).paused
     return None
 
 
 def _heard(directory: Path, before: str | None) -> str | None:
-    """The same, once the node says something else than ``before``, or after some seconds."""
+    """Wait until `_paused_now` differs from ``before``, at most `_HEARD_S` seconds, and return it."""
     deadline = time.monotonic() + _HEARD_S
     while (paused := _paused_now(directory)) is not None and paused == before:
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""``sfnode basis renew`` and ``basis offer``: a fresh basis for a run whose model has moved."""
+"""``sfnode basis renew`` and ``basis offer``: make a fresh basis for a run whose model has moved."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def renew(
         data = data or encode_basis(manifest.method.rank, content)
     trial = None if found is None else found.trial
     _check(trial, "published", ", or end the run here. --untried publishes a basis all the same")
-    with replayed(directory, manifest) as replica:  # the run has gone on meanwhile
+    with replayed(directory, manifest) as replica:  # the run has gone on since
         first = _first_epoch(replica, from_epoch)
     check_epoch_is_free(held_roster(directory, manifest), first)
     sha256 = hashlib.sha256(data).hexdigest()
@@ -166,7 +166,7 @@ def renew(
 
 
 class _Followed:
-    """A node's directory, whose run has a published basis, and the run's model. OperatorError: one of them is not."""
+    """Calibrates at the state of a node's run. OperatorError: the run has no published basis, or no model is found."""
 
     def __init__(self, directory: Path, model: str | None, revision: str | None) -> None:
         self.directory = directory
@@ -180,7 +180,7 @@ class _Followed:
         self._folder = found_model(find_model(manifest, model, revision), manifest.model.revision)
 
     def recalibrated(self, calibration: CalibrationOptions, plan_of: Callable[[Replica], TrialPlan]) -> Renewal:
-        """A fresh basis at the weights that the run has reached, and its trial."""
+        """Return a fresh basis, made at the weights that the run has reached, and its trial."""
         from sfnode.training.calibration import recalibrate  # imports torch
 
         held = basis_in(self.directory, self.manifest)
@@ -204,7 +204,7 @@ def _plan(
 
 
 def _check_here(replica: Replica, here: Collection[int], first: int) -> None:
-    """The weights of ``first`` have the starts of all renewals before it."""
+    """Raise OperatorError where the file of a renewal before ``first`` is missing: the weights need its start."""
     for epoch in replica.ledger.roster.renewals():
         if epoch < first and epoch not in here:
             text = "is not here yet, and the new one comes after it"
@@ -248,10 +248,13 @@ def _described_trial(trial: RenewalTrial | None) -> str:
 
 
 def _first_epoch(replica: Replica, asked: int | None) -> int:
-    """The epoch to renew from: what others train in now stays what it is, and they need time to fetch the file."""
+    """Return the epoch to renew from.
+
+    It lies after the present one, whose basis may not change, and by default leaves others time to fetch the file.
+    """
     manifest = replica.manifest
     present = max(replica.ledger.authors().values(), default=0) // manifest.method.epoch_steps
-    renewed = max(replica.ledger.roster.renewals(), default=0)  # of two for one epoch, the hash decides
+    renewed = max(replica.ledger.roster.renewals(), default=0)  # where one epoch has two renewals, the hash decides
     last = (manifest.steps - 1) // manifest.method.epoch_steps
     first = asked or max(present + _EPOCHS_AHEAD, renewed + 1)
     if first <= present:

@@ -1,4 +1,4 @@
-"""``sfnode report``: the page of a run as one file."""
+"""``sfnode report``: write the page of a run as one file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sfnode run``: the owner says who may contribute to a run."""
+"""``sfnode run``: decide, as the owner, who may contribute to a run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from sfnode.storage import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerOptions:
-    """Who signs, and for which run: that of a node on this machine, or of a run file."""
+    """Holds the owner's key and the run to sign for: that of a node on this machine, or of a run file."""
 
     owner_key: Path
     data_dir: Path | None
@@ -51,7 +51,7 @@ class OwnerOptions:
 
     @property
     def directory(self) -> Path | None:
-        """``data_dir`` with the user's home in place of ``~``."""
+        """Return ``data_dir`` with the user's home in place of ``~``."""
         return None if self.data_dir is None else self.data_dir.expanduser()
 
 
@@ -178,7 +178,7 @@ run_group.add_command(show)
 
 
 def _run_and_signer(owner: OwnerOptions) -> tuple[Manifest, Signer]:
-    """The run, and the key that signed it."""
+    """Return the run and the key that signed it."""
     if owner.run_file is not None:
         manifest = decode_run_file(owner.run_file).manifest
     elif owner.directory is not None:
@@ -224,7 +224,7 @@ def _submit(directory: Path, manifest: Manifest, statements: Sequence[bytes], is
 
 
 def _what(manifest: Manifest, statements: Sequence[bytes]) -> str:
-    """What the statements do, for people."""
+    """Return a phrase that says what the statements do."""
     found = [StatementCodec(manifest).decode_untrusted(data) for data in statements]
     if len(found) == 1 and found[0].kind is StatementKind.EXCLUDE:
         return f"excluded {found[0].author.hex()[:16]} from step {found[0].from_step} on"

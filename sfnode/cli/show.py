@@ -1,4 +1,4 @@
-"""``sfnode run show``: the owner's statements that a node holds and each author's part, or what a run file says."""
+"""``sfnode run show``: print the statements and the authors' parts that a node holds, or the facts of a run file."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from sfnode.storage import decode_run_file, read_manifest, read_statements, repl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorsPart:
-    """An author's part of a run.
+    """Holds an author's part of a run.
 
     Attributes:
         share: of all updates that count, 0...1.
-        effect: None: nothing can be told.
+        effect: what leaving the author out would change; None: unknown.
     """
 
     counts: Contribution
@@ -102,7 +102,7 @@ def _show_renewal(statement: Statement, is_json: bool) -> None:
 
 
 def _parts(replica: Replica) -> list[AuthorsPart]:
-    """Of every author, most updates first."""
+    """Return the part of every author, most updates first."""
     found = contributions_to(replica.ledger, replica.manifest)
     in_all = max(1, sum(each.updates for each in found))
     with counting("summing each author's updates", "authors") as tell:

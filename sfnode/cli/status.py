@@ -1,4 +1,4 @@
-"""``sfnode status``: look at a running node."""
+"""``sfnode status``: print the status of a running node."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _describe_loss(current: Status) -> str:
 
 
 def _curve(current: Status) -> str:
-    """The held-out losses, or else those of the training batches, from the first step to the last."""
+    """Return a curve of the held-out losses, or else of the training losses, from the first step to the last."""
     detail = current.detail
     if detail is None:
         return ""

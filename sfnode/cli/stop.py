@@ -1,4 +1,4 @@
-"""``sfnode stop``: a file in the data directory asks the node to end, and is gone when it has."""
+"""``sfnode stop``: ask the node to end, by a file in its data directory, and wait until it has."""
 
 from __future__ import annotations
 

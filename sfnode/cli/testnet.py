@@ -1,4 +1,4 @@
-"""``sfnode testnet``: a whole network on this machine, to see it work."""
+"""``sfnode testnet``: run a whole network on this machine, to see it work."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def testnet(
 
 
 def _check_empty(folder: Path) -> None:
-    """Refuse a folder with anything in it, which the network could write over. OperatorError."""
+    """Refuse a folder that is not empty, for the network could overwrite its files. Raises OperatorError."""
     try:
         held = sorted(os.listdir(folder)) if folder.exists() else []
     except OSError as error:
@@ -155,8 +155,8 @@ def _check_empty(folder: Path) -> None:
 
 
 def _shards(data: Path, count: int, folder: Path) -> tuple[Path, ...]:
-    """The lines of ``data`` dealt out to so many files in ``folder``."""
-    with data.open(encoding="utf-8", newline="\n") as file:  # JSON may hold the other characters that end a line
+    """Deal the lines of ``data`` out to ``count`` files in ``folder``; return their paths. Raises OperatorError."""
+    with data.open(encoding="utf-8", newline="\n") as file:  # a line may hold other characters that end lines
         lines = [line.rstrip("\n") + "\n" for line in file if line.strip()]
     if len(lines) < count:
         raise OperatorError(f"{data} has {len(lines)} examples for {count} nodes: give more, or fewer --nodes")
@@ -175,7 +175,7 @@ def _run(config: LocalNetworkConfig) -> LocalNetworkResult:
 
 
 def _check(result: LocalNetworkResult, folder: Path, points_min: float | None) -> None:
-    """SfnodeError unless the nodes agree, stopped cleanly and learnt what was asked for."""
+    """Raise SfnodeError unless the nodes agree, stopped cleanly and gained at least ``points_min`` points."""
     if not result.is_agreed:
         raise SfnodeError(
             f"the nodes do not agree: {sorted(set(result.state_digests))}; the logs in {folder} say what each did"
@@ -194,7 +194,7 @@ def _check(result: LocalNetworkResult, folder: Path, points_min: float | None) -
 
 
 class _View:
-    """Shows the network while it works: a live table on a terminal, a line every few seconds elsewhere (on stderr)."""
+    """Shows the network on stderr while it works: a live table on a terminal, else a line every few seconds."""
 
     def __init__(self) -> None:
         self._printed = 0.0
@@ -204,7 +204,7 @@ class _View:
             self._live.start()
 
     def show(self, nodes: Sequence[LocalNode]) -> None:
-        """The state of all nodes now."""
+        """Show the present state of all nodes."""
         if self._live:
             self._live.update(_table([NodeOutcome(name=node.name, status=node.status) for node in nodes]))
         elif time.monotonic() - self._printed >= _PRINT_S:
@@ -215,7 +215,7 @@ class _View:
             click.echo(f"steps: {', '.join(parts)}; {loss}", err=True)
 
     def close(self) -> None:
-        """Leave the terminal in order."""
+        """Stop the live table and restore the terminal."""
         if self._live:
             self._live.stop()
 
@@ -265,13 +265,13 @@ def _print_learnt(learnt: Learnt) -> None:
 
 
 def _shortened(text: str) -> str:
-    """One line, at most `_PROMPT_MAX` characters, the end of it."""
+    """Return the end of the text as one line of at most `_PROMPT_MAX` characters."""
     line = " ".join(text.split())
     return line if len(line) <= _PROMPT_MAX else "..." + line[3 - _PROMPT_MAX :]
 
 
 def _updates(result: LocalNetworkResult) -> int:
-    """The updates that the first node has applied."""
+    """Return the number of updates that the first node has applied."""
     first = result.nodes[0].status
     return 0 if first is None else first.updates
 

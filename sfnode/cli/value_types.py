@@ -1,4 +1,4 @@
-"""Types of the values that a command line takes: what can be judged of a value alone is refused before any work."""
+"""Types of option values: a value that is wrong by itself is refused before any work begins."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import ClassVar, Final
 
 import click
 
-_NUMBER_MAX: Final = 2**31 - 1  # of an integer whose work does not grow with it
+_NUMBER_MAX: Final = 2**31 - 1  # for a number whose size does not change the work
 
 
 class PathFromHome(click.Path):
-    """A path in which a leading ``~`` is the user's home, also where no shell has looked at it.
+    """Accepts a path and replaces a leading ``~`` by the user's home, also where no shell has done so.
 
-    A pipe or a device is refused: it gives no data, or no end of them, and a file must not take its place.
+    A pipe or a device is refused: reading it may never end, and a file must not replace it.
     """
 
     takes_sockets: ClassVar = False
@@ -24,14 +24,14 @@ class PathFromHome(click.Path):
     def convert(
         self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> str | bytes | os.PathLike[str]:
-        """Return the path; click's own error where it is of the wrong kind."""
+        """Return the path. Fails with click's error where the path is of the wrong kind."""
         path = os.path.expanduser(value)
         if wrong := self.fault(path):
             self.fail(f"{click.format_filename(value)!r} {wrong}", param, ctx)
         return super().convert(path, param, ctx)
 
     def fault(self, path: str) -> str:
-        """Return what is wrong with the name or with what it names, in words; empty: nothing."""
+        """Return what is wrong with the path, as the rest of a sentence; empty: nothing."""
         if not path:
             return "is no name"
         if path.startswith("~"):
@@ -39,7 +39,7 @@ class PathFromHome(click.Path):
         try:
             mode = os.stat(path).st_mode
         except (FileNotFoundError, NotADirectoryError, PermissionError):
-            return ""  # it may be made, or is missed by the command, which says what it was to be
+            return ""  # the command makes it, or reports that it is missing
         except (OSError, ValueError) as error:
             return f"cannot be used: {getattr(error, 'strerror', None) or error}"
         if not stat.S_ISDIR(mode) and not self.file_okay:
@@ -50,14 +50,14 @@ class PathFromHome(click.Path):
 
 
 class _NewFile(PathFromHome):
-    """The path of a file that a command makes. Nothing is ever written over."""
+    """Accepts the path of a file that a command will make; an existing file is never overwritten."""
 
     def fault(self, path: str) -> str:
-        """Return why there cannot be a new file."""
+        """Return why no new file can be made here; empty: it can."""
         if wrong := super().fault(path):
             return wrong
         if os.path.isdir(path):
-            return ""  # click has its own words
+            return ""  # click refuses a folder in its own words
         if os.path.lexists(path):
             return "exists, and is never overwritten: choose another name, or remove it yourself"
         folder = next(each for each in Path(path).absolute().parents if os.path.lexists(each))
@@ -67,7 +67,7 @@ class _NewFile(PathFromHome):
 
 
 class _Socket(PathFromHome):
-    """The path of a socket on which another program listens."""
+    """Accepts the path of a socket on which another program listens."""
 
     takes_sockets = True
 
@@ -79,10 +79,10 @@ SocketPath = _Socket(dir_okay=False, path_type=Path)
 
 
 class FiniteFloat(click.FloatRange):
-    """A number that is neither infinite nor NaN."""
+    """Accepts a number that is neither infinite nor NaN."""
 
     def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number; click's own error where it is none."""
+        """Return the number. Fails with click's error where it is not finite."""
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value} is no finite number", param, ctx)
@@ -90,10 +90,10 @@ class FiniteFloat(click.FloatRange):
 
 
 class Whole(click.IntRange):
-    """A whole number from ``min`` on, as far as there is room for it: nobody means more."""
+    """Accepts a whole number from ``min`` to 2^31 - 1: a larger one is a slip."""
 
     def convert(self, value: int, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number; click's own error where it is none."""
+        """Return the number. Fails with click's error where it is out of range."""
         number: int = super().convert(value, param, ctx)
         if number > _NUMBER_MAX:
             self.fail(f"{str(value)[:40]} is too large: it may be {_NUMBER_MAX} at most", param, ctx)
