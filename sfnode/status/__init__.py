@@ -1,4 +1,4 @@
-"""Door: `Status`. What a running node tells of itself, in figures and in words, and whether it is well."""
+"""Door: `Status`. What a running node reports, in figures and in words, and whether it is well."""
 
 from sfnode.status.curve_line import sparkline
 from sfnode.status.learning import describe_learning, has_fallen

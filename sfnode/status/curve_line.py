@@ -1,4 +1,4 @@
-"""A curve in one line of text."""
+"""Draw a curve in one line of text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ASCII_BARS: Final = "_.-=*#"
 
 
 def sparkline(values: Sequence[float], width: int, *, is_ascii: bool = False) -> str:
-    """At most ``width`` (two or more) characters: low is the least of ``values``, high the greatest."""
+    """Return the finite ``values`` as a curve of at most ``width`` (two or more) characters, scaled to their range."""
     shown = thinned([value for value in values if math.isfinite(value)], width)
     bars = _ASCII_BARS if is_ascii else _BARS
     low, high = min(shown, default=0.0), max(shown, default=0.0)

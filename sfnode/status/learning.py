@@ -1,4 +1,4 @@
-"""Whether a loss has moved by more than its noise."""
+"""Judge whether a loss has fallen by more than its noise."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Final
 from sfnode.status.node_status import Status
 from sfnode.status.status_detail import LossPoint
 
-_HELD_OUT_MIN: Final = 6  # points: fewer say nothing of their noise
-_TRAINING_MIN: Final = 40  # of batches of a few rows each
+_HELD_OUT_MIN: Final = 6  # points: fewer do not show their noise
+_TRAINING_MIN: Final = 40  # points; each is the loss of a few rows, so more are needed
 _PART: Final = 5  # the first and the last fifth are compared
 _NOISES: Final = 2.0  # a drop of less than two standard errors may be chance
 
 
 def describe_learning(status: Status) -> str:
-    """Why it must be said that this node's run is not learning; empty where it learns, or where nothing is known.
+    """Return why the run does not seem to learn; empty where it learns or nothing is known.
 
-    The held-out loss decides where this node measures it, else the loss of its training batches.
+    The held-out loss decides if this node measures it often enough, else the loss of its training batches.
     """
     detail = status.detail
     if detail is None or not status.is_training:
@@ -41,9 +41,9 @@ def _complaint(what: str, points: Sequence[LossPoint]) -> str:
 
 
 def has_fallen(losses: Sequence[float]) -> bool:
-    """Whether the mean of the last fifth is below that of the first by more than two standard errors of both.
+    """Return whether the mean of the last fifth is below that of the first by more than two standard errors.
 
-    The noise is that of neighbouring points: half the mean square of their differences is the variance of one.
+    The noise is estimated from neighbouring points: the variance of one is half the mean square of their differences.
     """
     start, end = _ends(losses)
     variance = sum((after - before) ** 2 for before, after in pairwise(losses)) / (2 * (len(losses) - 1))

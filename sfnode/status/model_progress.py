@@ -1,4 +1,4 @@
-"""How far the model is on its way into the worker: found, fetched, loaded."""
+"""The progress of the model into the worker: found, fetched, loaded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class ModelStage(StrEnum):
-    """What is being done with the model."""
+    """Names the stages of getting the model into the worker."""
 
     FINDING = "finding"  # on this disk, at the hub or in a package; perhaps converted
     FETCHING = "fetching"  # from the neighbours
@@ -16,13 +16,13 @@ class ModelStage(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelProgress:
-    """One moment of it.
+    """Holds the progress of one stage.
 
     Attributes:
         text: for people.
-        done_bytes, total_bytes: of this stage; 0 where that is not known.
-        givers: neighbours that are giving pieces now.
-        bytes_per_s: that come from them.
+        done_bytes, total_bytes: of this stage; 0: not known.
+        givers: neighbours that send pieces now.
+        bytes_per_s: the rate at which pieces arrive.
     """
 
     stage: str
@@ -34,7 +34,7 @@ class ModelProgress:
 
 
 def described_bytes(done: int, total: int) -> str:
-    """Two sizes in one unit for people: "120 of 270 MB", "1.2 of 2.6 GB"."""
+    """Return two sizes in one unit, such as "120 of 270 MB" or "1.2 of 2.6 GB"."""
     if total >= 1_000_000_000:
         return f"{done / 1e9:.1f} of {total / 1e9:.1f} GB"
     if total >= 1_000_000:

@@ -1,4 +1,4 @@
-"""What a running node tells of itself: one snapshot, written to a file by the node and read by whoever asks."""
+"""The status of a running node: a snapshot that the node writes to a file and commands read."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ _FRESH_S: Final = 15.0  # a status older than this means that the daemon hangs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """One node at one moment.
+    """Holds the state of one node at one moment.
 
     Attributes:
-        run, run_id, author, pid: who.
+        run, run_id, author, pid: name and id of the run, key and process of the node.
         step, steps: next step of this node, and the run's length.
         is_finished: no step is left for this node.
-        is_over: nor for any node that it can hear of, and all its neighbours hold the same: it may leave.
-        equal_peers, differing_peers, awaited_authors: of a finished node: what `is_over` waits for.
+        is_over: no step is left for any node that it hears of, and all neighbours hold the same: it may leave.
+        equal_peers, differing_peers, awaited_authors: for a finished node, what `is_over` depends on.
         updates, void_slots, authors: content of the ledger.
-        own_updates, skipped_steps: contributed by this process.
+        own_updates, skipped_steps: by this process.
         catching_up: updates that the neighbours say they hold; 0 once this node is live.
         peers: neighbours now.
-        expects_peers: whether it knows of nodes to dial: bootstraps, or peers that it met.
-        is_training: whether it is to contribute; a relay is not.
+        expects_peers: whether it knows nodes to dial: bootstraps, or peers that it met.
+        is_training: whether it should contribute; False for a relay.
         paused: why it does not contribute at present, in words; empty while it does.
-        trouble: what keeps it from measuring, whatever the operator allows; empty while nothing does.
-        unreached: an address that it cannot reach, and why; empty where all can be.
+        trouble: a fault that keeps it from measuring; empty: none.
+        unreached: an address that it cannot reach, and why; empty: none.
         loss: mean loss of the last estimate's forward rows.
         ledger_root, state_digest: hex; empty while updates wait to be summed.
         bytes_in, bytes_out: frames of the wire protocol since the start.
-        payload_bytes: of the records held: what the updates weigh without frames and copies.
-        model: how far the model is on its way into the worker; None once it is there, and for a relay.
-        join: what others give to `sfnode join`; empty where they cannot dial this node.
-        join_string: the same with all that a joiner needs, but for an invitation.
+        payload_bytes: size of the records held, without frames and copies.
+        model: progress of the model into the worker; None once it is there, and for a relay.
+        join: the argument with which others `sfnode join`; empty where they cannot dial this node.
+        join_string: a string to join, complete but for an invitation.
         admission: who may contribute to the run, in words.
-        is_admitted: whether this node's key may contribute; exclusions are another matter.
-        is_invitation_used: whether others have used this node's invitation, too, so that it admits nobody.
-        excluded_from: first step from which on the owner has excluded this node's key; None when it has not.
-        authors_excluded: by the owner.
+        is_admitted: whether this node's key may contribute, exclusions aside.
+        is_invitation_used: whether others used this node's invitation, too, so that it admits nobody.
+        excluded_from: first step for which the owner excludes this node's key; None: not excluded.
+        authors_excluded: number of authors that the owner has excluded.
         memory: of the node's own process, without its worker.
-        disk_free_bytes: where its data directory is; None where the system does not say.
-        slips: exceptions that nobody has foreseen, since the start; the node has gone on.
+        disk_free_bytes: on the disk of its data directory; None where the system does not say.
+        slips: unforeseen exceptions since the start that the node survived.
         time: seconds since 1970.
-        detail: what is only in the file; None in a line of the log.
+        detail: fields that only the file has; None in a line of the log.
     """
 
     run: str
@@ -108,12 +108,12 @@ class Status:
 
     @property
     def may_contribute(self) -> bool:
-        """It trains, and the run takes its updates."""
+        """Return whether the node trains and the run accepts its updates."""
         return self.is_training and self.is_admitted and self.excluded_from is None
 
 
 def read_status(directory: Path) -> Status:
-    """The last snapshot of the node that uses ``directory``; OperatorError when none runs or it hangs."""
+    """Return the last snapshot of the node on ``directory``. OperatorError: none runs, it hangs, or the file is bad."""
     ended = describe_last_end(directory)
     if not ended:
         read_manifest(directory)
@@ -133,14 +133,14 @@ def read_status(directory: Path) -> Status:
     age_s = time.time() - status.time
     if age_s > _FRESH_S:
         raise OperatorError(f"the node on {directory} (pid {status.pid}) has not reported for {age_s:.0f} s: it hangs")
-    if age_s < -_FRESH_S:  # a node writes once a second: one that hangs must not look alive for hours
+    if age_s < -_FRESH_S:  # after the clock was set back, a node that hangs must not look alive for hours
         text = f"the node on {directory} (pid {status.pid}) has not reported since this machine's clock was set back"
         raise OperatorError(f"{text} by {-age_s:.0f} s. Try again; if it stays so, the node hangs")
     return status
 
 
 def last_status(directory: Path) -> Status | None:
-    """What a node wrote last, whether it runs or not; None where that cannot be read."""
+    """Return the last status that a node wrote, even if it has stopped; None where it cannot be read."""
     try:
         data = json.loads(read_bytes(directory / STATUS_FILE, "the status file"))
         return from_plain_untrusted(Status, data, "status")

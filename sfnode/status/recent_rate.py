@@ -1,4 +1,4 @@
-"""How fast a growing number has grown lately, and a series of losses that stays short however long a run is."""
+"""The recent rate of a growing number, and a series of losses that stays short in a long run."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _Point = TypeVar("_Point")
 
 
 class RecentRate:
-    """Growth per second over a window of the last ``window_s`` seconds."""
+    """Measures the growth per second of a number over the last ``window_s`` seconds."""
 
     def __init__(self, window_s: float) -> None:
         self._window_s = window_s
         self._seen: deque[tuple[float, float]] = deque()
 
     def take(self, now_s: float, value: float) -> float | None:
-        """The rate after one more look; None before there are two. A value that fell begins anew."""
+        """Add a value and return the rate; None until there are two. A value that falls starts a new window."""
         if self._seen and value < self._seen[-1][1]:
             self._seen.clear()
         self._seen.append((now_s, value))
@@ -32,11 +32,13 @@ class RecentRate:
 
 
 class StepRate(RecentRate):
-    """Steps per second of a node or a run. Before its first own step a node gets in a second what others did in hours:
-    there is no rate as long as it catches up."""
+    """Measures the steps per second of a node or a run.
+
+    A node that catches up gets in a second what others did in hours, so it has no rate before its first own step.
+    """
 
     def of(self, now_s: float, step: int, status: Status) -> float | None:
-        """The rate after one more look, at which ``step`` is reached; None while the node catches up."""
+        """Add the step reached at ``now_s`` and return the rate; None while the node catches up."""
         is_new = status.may_contribute and not status.own_updates
         if is_new or status.catching_up > status.updates:
             self._seen.clear()
@@ -45,7 +47,7 @@ class StepRate(RecentRate):
 
 
 class LossSeries:
-    """Losses by step. When it is full, two points become one: each is the mean of equally many losses."""
+    """Keeps losses by step. When full, it merges pairs, so that each point is the mean of equally many losses."""
 
     def __init__(self) -> None:
         self._points: list[LossPoint] = []
@@ -54,11 +56,11 @@ class LossSeries:
 
     @property
     def points(self) -> tuple[LossPoint, ...]:
-        """At most `_POINTS_MAX`, by step."""
+        """Return fewer than `_POINTS_MAX` points, by step."""
         return tuple(self._points)
 
     def take(self, step: int, loss: float) -> None:
-        """One more loss."""
+        """Add a loss."""
         self._pending.append(loss)
         if len(self._pending) < self._losses_per_point:
             return
@@ -71,7 +73,7 @@ class LossSeries:
 
 
 def thinned(points: Sequence[_Point], count_max: int) -> tuple[_Point, ...]:
-    """At most ``count_max`` of them (two or more) at even distances, the first and the last among them."""
+    """Return at most ``count_max`` (two or more) of the points, evenly spaced, with the first and the last."""
     if len(points) <= count_max:
         return tuple(points)
     last = len(points) - 1

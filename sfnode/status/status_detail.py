@@ -1,4 +1,4 @@
-"""What only the status file tells, and no line of the log: lists, curves and rates, for people who look at a node."""
+"""The part of a status that is only in the status file, not in the log: lists, curves and rates."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from sfnode.storage import EvaluatedStep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerState:
-    """One neighbour now.
+    """Holds the state of one neighbour.
 
     Attributes:
-        address: where this node reached it, or the IP address that it came from.
+        address: the address that this node dialled, or the IP address that the neighbour came from.
         is_outbound: whether this node dialled it.
-        rtt_ms: there and back; None until the first pong.
-        score: at most 0; what it did wrong lately, forgotten by half in ten minutes.
+        rtt_ms: round-trip time; None until the first pong.
+        score: 0 or less; its penalties, which halve every ten minutes.
         bytes_in, bytes_out: of the wire protocol, in this session.
-        updates: that it held when it told last; None: it has told nothing yet.
-        is_equal: whether it told lately of exactly the set of updates that this node held at that moment.
-        own_updates_min: so many of this node's own updates it holds at least: those that this node had when both last
-            held the same; None: they have not held the same in this session.
+        updates: number that it held by its last report; None: no report yet.
+        is_equal: whether it recently reported exactly the set of updates that this node held at that moment.
+        own_updates_min: number of this node's own updates that it certainly holds: those that this node had when both
+            last held the same set; None: they never did in this session.
     """
 
     peer: str
@@ -38,7 +38,7 @@ class PeerState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossPoint:
-    """A loss in nats, of the model that has all updates before ``step``."""
+    """Holds the loss, in nats, of the model with all updates before ``step``."""
 
     step: int
     loss: float
@@ -46,7 +46,7 @@ class LossPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """What happened, in words; ``time`` in seconds since 1970; ``is_bad``: it is better undone."""
+    """Holds an event in words; ``time``: seconds since 1970; ``is_bad``: something to worry about."""
 
     time: float
     text: str
@@ -55,24 +55,24 @@ class News:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusDetail:
-    """One node at one moment, as far as it goes beyond `Status`.
+    """Holds what `Status` leaves out of one node at one moment.
 
     Attributes:
-        uptime_s: since the node began.
-        run_step: where the run is: the median of the highest steps of the authors heard of lately.
-        lag_steps: by how much this node's last step is behind that.
-        own_updates: of this node's key that the ledger holds and that count, those of earlier starts included.
-        steps_per_s: of the run where this node contributes nothing, else of this node; None while that is not known.
-        left_s: until the last step at this pace, or, while it catches up, until it has what its neighbours hold.
-        directions: of a round's ``directions_max``, how many this node measures (SPEC 9.1.6).
-        round_s: what the last round that was measured took; None before the first.
-        bytes_in_per_s, bytes_out_per_s, rows_per_s: lately; rows of forward passes.
-        processes_bytes: memory of the processes that this node has started, the training worker first of all; None
-            where the system does not say.
-        evaluations: held-out loss and accuracy, thinned; the first, the last and the best one are among them.
+        uptime_s: time since the node began.
+        run_step: where the run is: the lower median of the highest steps of recently active authors.
+        lag_steps: how far this node's last step is behind ``run_step``.
+        own_updates: valid updates of this node's key in the ledger, also those of earlier starts.
+        steps_per_s: of this node, or of the run where the node has no updates of its own; None: not known.
+        left_s: time to the last step or, while catching up, to what the neighbours hold, at the present rate.
+        directions: how many of a round's ``directions_max`` this node measures (SPEC 9.1.6).
+        round_s: duration of the last measured round; None before the first.
+        bytes_in_per_s, bytes_out_per_s, rows_per_s: recent rates; rows of forward passes.
+        processes_bytes: memory of the processes that this node has started, such as the training worker; None where
+            the system does not say.
+        evaluations: held-out loss and accuracy, thinned; with the first and the last one.
         best: the evaluation with the least loss.
-        losses: the training loss of this process, thinned: each is the mean of equally many estimates.
-        news: the last things that happened, the newest last.
+        losses: training losses of this process; each is the mean of equally many estimates.
+        news: the latest events, the newest last.
     """
 
     uptime_s: float

@@ -1,4 +1,4 @@
-"""Whether a node is well: the exit code of `sfnode status`, and what is wrong."""
+"""Judge whether a node is well: the exit code of `sfnode status`, and what is wrong."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ EXIT_IDLE: Final = 6
 
 
 def judge_status(current: Status) -> tuple[int, str]:
-    """Exit code, and what is wrong; a node whose run is over needs no peers, and a relay no admission."""
+    """Return the exit code and what is wrong; 0 and empty: the node is well.
+
+    A node whose run is over needs no peers; a relay needs no admission.
+    """
     if current.excluded_from is not None:
         return EXIT_EXCLUDED, own_admission(current)
     if not current.peers and current.expects_peers and not current.is_over:

@@ -1,4 +1,4 @@
-"""A node's status in words: for `sfnode status`, the progress line, and whatever else shows it to people."""
+"""Put a node's status into words, for `sfnode status`, the progress line and other views."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from sfnode.status.node_status import Status
 ADMITTED: Final = "admitted"
 NO_ADMISSION_NEEDED: Final = "not needed: a relay contributes nothing"
 _UNIX_S_MAX: Final = 1e11  # the year 5138
-_LEFT_S_MAX: Final = 100 * 86_400.0  # whatever takes longer than that is a guess
+_LEFT_S_MAX: Final = 100 * 86_400.0  # a longer time would be a guess
 _SHORT_PEER: Final = 12
 
 
 def describe_admission(manifest: Manifest) -> str:
-    """Who may contribute, in words."""
+    """Return in words who may contribute to the run."""
     spec = manifest.admission
     return f"open, {spec.pow_bits} bits of work" if spec.pow_bits else spec.kind.value
 
 
 def own_admission(status: Status) -> str:
-    """Whether this node may contribute, and what to do where it may not."""
+    """Return in words whether this node may contribute, and what to do if not."""
     if status.excluded_from is not None:
         return f"excluded by the owner from step {status.excluded_from} on"
     if status.is_admitted:
@@ -43,7 +43,7 @@ def own_admission(status: Status) -> str:
 
 
 def describe_end(status: Status) -> str:
-    """What a finished node shares with its neighbours, or what is missing until it may leave."""
+    """Return in words whether a finished node equals its neighbours, or what it waits for before it may leave."""
     if status.is_over:
         return f"equal with {counted(status.equal_peers, 'peer')}" if status.equal_peers else "alone"
     missing = [
@@ -56,7 +56,7 @@ def describe_end(status: Status) -> str:
 
 
 def describe_memory(memory: MemoryState) -> str:
-    """What the node takes, and what follows from it."""
+    """Return in words how much memory the node takes, and the effects of a full one."""
     if memory.resident_bytes is None:
         return "unknown: this system does not say"
     text = f"{memory.resident_bytes >> 20} MiB of {memory.bytes_max >> 20} (--memory-max)"
@@ -66,7 +66,7 @@ def describe_memory(memory: MemoryState) -> str:
 
 
 def describe_slips(status: Status) -> str:
-    """How many exceptions nobody has foreseen, and how people can help to mend them; empty where there was none."""
+    """Return in words how many slips there were and how to report them; empty: none."""
     if not status.slips.count:
         return ""
     text = f"{counted(status.slips.count, 'slip')} of our own (the last: {status.slips.last}); the node has gone on"
@@ -74,7 +74,10 @@ def describe_slips(status: Status) -> str:
 
 
 def progress_line(status: Status) -> str:
-    """The progress line: "14:03:22 step 120/500, loss 0.520, 840 updates, 7 peers, 3.1 kB/s, 1.5 steps/s, 9 s left"."""
+    """Return the progress line.
+
+    Such as "14:03:22 step 120/500, loss 0.520, 840 updates, 7 peers, 3.1 kB/s, 1.5 steps/s, 9 s left".
+    """
     detail = status.detail
     parts = [f"{_clock(status.time)} {describe_stage(status)}".strip()]
     if status.paused and not status.is_finished:
@@ -93,12 +96,12 @@ def progress_line(status: Status) -> str:
 
 
 def _clock(unix_s: float) -> str:
-    """The time of the day here; empty for what is no time."""
+    """Return the local time of day; empty for a number that is not a sensible time."""
     return time.strftime("%H:%M:%S", time.localtime(unix_s)) if 0 <= unix_s < _UNIX_S_MAX else ""
 
 
 def describe_stage(status: Status) -> str:
-    """Where the node is in the run."""
+    """Return in words where the node is in the run."""
     if status.catching_up > status.updates:
         return f"catching up {100 * status.updates // status.catching_up} %"
     if status.is_finished:
@@ -112,7 +115,7 @@ def describe_stage(status: Status) -> str:
 
 
 def describe_pace(status: Status) -> str:
-    """Steps a second, or a minute where that reads better; empty while it is not known or nothing is left to do."""
+    """Return steps per second, or per minute if slower; empty while unknown, catching up or finished."""
     pace = status.detail.steps_per_s if status.detail else None
     if pace is None or not 0 < pace < math.inf or status.is_finished or status.catching_up > status.updates:
         return ""
@@ -120,7 +123,7 @@ def describe_pace(status: Status) -> str:
 
 
 def describe_directions(status: Status) -> str:
-    """How many of a round's directions a slow machine measures; empty where it measures all."""
+    """Return how many of a round's directions a slow machine measures; empty where it measures all."""
     detail = status.detail
     if detail is None or not 0 < detail.directions < detail.directions_max or not status.may_contribute:
         return ""
@@ -128,7 +131,7 @@ def describe_directions(status: Status) -> str:
 
 
 def describe_time_left(status: Status) -> str:
-    """Until the run's last step, or until what the neighbours hold is here; empty while nobody can tell."""
+    """Return the time left to the run's last step or, while catching up, to the neighbours; empty: unknown."""
     left_s = status.detail.left_s if status.detail else None
     if left_s is None or not 0 < left_s < _LEFT_S_MAX or status.is_finished:
         return ""
@@ -136,7 +139,7 @@ def describe_time_left(status: Status) -> str:
 
 
 def describe_peers(status: Status) -> str:
-    """How many there are, and how many of them lately held the same as this node."""
+    """Return how many peers there are, and how many recently held the same updates as this node."""
     detail = status.detail
     if detail is None or not detail.peers:
         return counted(status.peers, "peer")
@@ -145,7 +148,7 @@ def describe_peers(status: Status) -> str:
 
 
 def describe_own(status: Status) -> str:
-    """How many updates of this node there are, what share of all that is, and who is known to hold them."""
+    """Return the number of this node's updates, their share of all, and how many peers are known to hold them."""
     detail = status.detail
     if detail is None:
         return f"{status.own_updates:,}"
@@ -159,7 +162,7 @@ def describe_own(status: Status) -> str:
 
 
 def describe_evaluations(status: Status) -> str:
-    """The last held-out loss and accuracy, and the best step; empty where nothing was measured."""
+    """Return the last held-out loss and accuracy, and the best; empty where nothing was measured."""
     detail = status.detail
     if detail is None or not detail.evaluations or detail.best is None:
         return ""
@@ -169,5 +172,5 @@ def describe_evaluations(status: Status) -> str:
 
 
 def short_peer(peer: str) -> str:
-    """A peer id for people: its beginning is the same for all keys of our kind, its end tells them apart."""
+    """Return a peer id in short. Its end is shown because all our peer ids have the same beginning."""
     return f"{peer[:4]}*{peer[-6:]}" if len(peer) > _SHORT_PEER else peer

@@ -1,4 +1,4 @@
-"""Looks at nodes once a second, and shows them: as a screen on a terminal, as lines anywhere else."""
+"""Read the status of nodes again and again and show it: as a screen on a terminal, else as lines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sfnode.top.node_view import NodeView, look
 from sfnode.top.screen import draw
 
 _LOOK_S: Final = 1.0
-_LINE_S: Final = 5.0  # between lines where they stay
+_LINE_S: Final = 5.0  # between looks where output scrolls
 _QUIT: Final = "qQ\x03\x04"
 SVG_COLUMNS: Final = 80
 _FONT_FROM_OUTSIDE: Final = re.compile(r"@font-face \{\{.*?\}\}\s*", re.DOTALL)
@@ -35,11 +35,11 @@ SVG_FORMAT: Final = _FONT_FROM_OUTSIDE.sub("", CONSOLE_SVG_FORMAT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewing:
-    """How to show it.
+    """Holds how to show the nodes.
 
     Attributes:
-        is_once: one look, then end.
-        save_svg: takes one look as a picture; then end.
+        is_once: show them once, then end.
+        save_svg: pass one look to this as an SVG picture, then end.
     """
 
     is_once: bool = False
@@ -47,7 +47,7 @@ class Viewing:
 
 
 def show(directories: Sequence[Path], viewing: Viewing) -> bool:
-    """Show the nodes until the user quits, or once; returns whether all of them reported at the last look."""
+    """Show the nodes until the user quits, or once; return whether all reported at the last look."""
     views = [look(NodeView(directory=directory)) for directory in directories]
     if viewing.save_svg is not None:
         viewing.save_svg(_picture(views))
@@ -73,7 +73,7 @@ def _picture(views: Sequence[NodeView]) -> bytes:
 
 
 def _print_lines(views: list[NodeView], is_once: bool) -> list[NodeView]:
-    """A line for each node every few seconds; ends once none of them reports."""
+    """Print a line for a node each time its text has changed, until none reports; return the last views."""
     told: dict[Path, str] = {}
     reporter = Reporter()
     while True:
@@ -110,7 +110,7 @@ def _run_live(views: list[NodeView]) -> list[NodeView]:
 
 @contextmanager
 def _keys() -> Iterator[None]:
-    """Keys come one by one, and are not shown."""
+    """Read keys one by one and do not echo them while the block lasts."""
     before = termios.tcgetattr(sys.stdin)
     try:
         tty.setcbreak(sys.stdin)
@@ -120,7 +120,7 @@ def _keys() -> Iterator[None]:
 
 
 def _is_quit_pressed() -> bool:
-    """Wait for a key until the next look is due."""
+    """Wait for a key until the next look is due; return whether it was a key to quit, or the input ended."""
     ready, _, _ = select.select([sys.stdin], [], [], _LOOK_S)
     if not ready:
         return False

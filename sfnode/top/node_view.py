@@ -1,4 +1,4 @@
-"""What a look at one data directory gives: a status, and why there is no newer one."""
+"""The view of one data directory: its last status, and why there is no newer one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sfnode.status import Status, describe_learning, judge_status, read_status
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
-    """One node as it was seen last.
+    """Holds one node as last seen.
 
     Attributes:
-        status: the last that could be read; None: none yet.
-        trouble: why there is none now: the node has stopped, hangs, or was never there; empty while it reports.
-        is_done: that it has stopped is as it should be: its run is over.
+        status: the last one that could be read; None: none yet.
+        trouble: why there is no status now: the node stopped, hangs or never ran; empty while it reports.
+        is_done: it has stopped because its run is over.
     """
 
     directory: Path
@@ -25,14 +25,14 @@ class NodeView:
     is_done: bool = False
 
     def warnings(self) -> list[str]:
-        """What the operator should know, the worst first; each one a sentence without its full stop."""
+        """Return warnings for the operator, the worst first; each is a sentence without its full stop."""
         if self.trouble or self.status is None:
             return [self.trouble] if self.trouble else []
         return [text for text in (judge_status(self.status)[1], describe_learning(self.status)) if text]
 
 
 def look(view: NodeView) -> NodeView:
-    """Look again; what was seen last stays where there is nothing newer."""
+    """Return a new view of the node; keep the last status where no newer one can be read."""
     try:
         return NodeView(directory=view.directory, status=read_status(view.directory))
     except OperatorError as error:
@@ -40,7 +40,7 @@ def look(view: NodeView) -> NodeView:
 
 
 def _without_news(view: NodeView, error: str) -> NodeView:
-    """A node that was finished when it was seen last has not failed: it has left."""
+    """Return the view with ``error`` as its trouble; a node that was over when last seen has left, not failed."""
     if view.status is None or not view.status.is_over or not error.startswith("no node runs"):
         return replace(view, trouble=error)
     text = f"the node has finished its run and stopped. Its model: sfnode export --data-dir {view.directory}"

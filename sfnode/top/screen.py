@@ -1,4 +1,4 @@
-"""The screen of `sfnode top`: one node in full, or a row for each of several. Made for 80 columns and 24 lines."""
+"""Draw the screen of `sfnode top`: one node in full, or a row for each of several, for 80 columns and 24 lines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from sfnode.top.node_view import NodeView
 _LABEL_COLUMNS: Final = 9
 _BAR_COLUMNS: Final = 18
 _CURVE_COLUMNS: Final = 30
-_PEERS_MAX: Final = 6  # more do not fit beside the rest into 24 lines
+_PEERS_MAX: Final = 6  # more would not fit into 24 lines with the rest
 _NEWS_MAX: Final = 3
 _NAME_COLUMNS: Final = 20
 _LINES: Final = 24
@@ -40,7 +40,7 @@ _PARTS: Final = 1_000  # of a progress bar
 
 
 def draw(views: Sequence[NodeView], *, lines: int = 24, is_ascii: bool = False) -> RenderableType:
-    """The screen of one node, or of several; ``is_ascii``: for terminals that show no other characters."""
+    """Return the screen of one node or several; ``is_ascii``: use no other characters."""
     if len(views) == 1:
         return _draw_one(views[0], lines, is_ascii)
     return Group(_table_of(views), *_warnings_of(views), Text(), _footer())

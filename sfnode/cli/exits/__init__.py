@@ -1,4 +1,4 @@
-"""Doors: `ExitCode`, `ending`. How a command ends: its exit code, and what it says when it fails."""
+"""Doors: `ExitCode`, `ending`. How a command ends: its exit code and its error text."""
 
 from sfnode.cli.exits.exit_codes import MEANINGS, ExitCode, exit_table
 from sfnode.cli.exits.failures import ending, wants_json, warn

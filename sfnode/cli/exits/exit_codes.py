@@ -1,4 +1,4 @@
-"""The exit codes of all commands: whatever ends with another one has crashed."""
+"""The exit codes of all commands. A command that ends with another code has crashed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sfnode.status import EXIT_EXCLUDED, EXIT_IDLE, EXIT_NO_PEERS, EXIT_NOT_ADMI
 
 
 class ExitCode(IntEnum):
-    """They are stable: scripts rely on them."""
+    """Names the exit codes. They are stable, because scripts rely on them."""
 
     DONE = 0
     FAILED = 1
@@ -33,5 +33,5 @@ MEANINGS: Final[Mapping[ExitCode, str]] = {
 
 
 def exit_table() -> str:
-    """For the end of `sfnode --help`."""
+    """Return the table of exit codes for the end of `sfnode --help`."""
     return "\n".join(["\b", "Exit codes:", *(f"  {code.value}  {text}" for code, text in MEANINGS.items())])

@@ -1,4 +1,4 @@
-"""What a command that fails says on the standard error: a line for people, or JSON where that was asked for."""
+"""Report errors of commands on standard error: as text, or as JSON with --json."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _ABORTED: Final = "aborted"
 
 
 def wants_json() -> bool:
-    """Whether --json stands on the command line: also where the rest of it is not understood."""
+    """Return whether --json is on the command line, even where click cannot parse the rest."""
     return "--json" in sys.argv[1:]
 
 
 def warn(code: ExitCode, message: str, following: str) -> None:
-    """Say what is wrong in what a command has just shown; ``following``: the command that finds out why."""
+    """Print a warning about the output of a command; ``following``: the command that finds the cause."""
     if wants_json():
         _write_json(code.name.lower(), f"{message}. Why: {following}", code)
         return
@@ -35,9 +35,10 @@ def warn(code: ExitCode, message: str, following: str) -> None:
 
 @contextmanager
 def ending() -> Iterator[None]:
-    """Around a command: an error of ours is one clear text and exit code 1; anything else is a bug, with its traceback.
+    """Turn errors inside the block into one clear text and an exit code.
 
-    Errors of the command line come here with --json only; otherwise click tells them.
+    Any other exception is a bug and keeps its traceback. Errors of the command line arrive here only with --json;
+    otherwise click prints them.
     """
     try:
         yield
@@ -63,7 +64,7 @@ def ending() -> Iterator[None]:
 
 
 def _is_output_lost() -> bool:
-    """Whether what was printed cannot be written: the disk is full, or the reader has left."""
+    """Return whether standard output cannot be written: the disk is full, or the reader has left."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -84,12 +85,12 @@ def _abort() -> NoReturn:
     if wants_json():
         _write_json(_ABORTED, "interrupted", ExitCode.FAILED)
     else:
-        click.echo("Aborted!", err=True)  # as click says it when the interrupt comes alone
+        click.echo("Aborted!", err=True)  # click prints the same for an interrupt outside a nursery
     sys.exit(ExitCode.FAILED)
 
 
 def _name(error: SfnodeError) -> str:
-    """ "storage_damaged" for a StorageDamagedError."""
+    """Return the code of an error, such as "storage_damaged" for a StorageDamagedError."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
 
 

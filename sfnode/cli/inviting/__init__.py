@@ -1,4 +1,4 @@
-"""Doors: `strings_for`, `hand_to_node`. What an owner gives to those who join, and statements to a node."""
+"""Doors: `strings_for`, `hand_to_node`. Make strings to join, and hand an owner's statements to a node."""
 
 from sfnode.cli.inviting.qr_code import is_qr_shown, qr_lines, write_svg
 from sfnode.cli.inviting.statements_given import check_epoch_is_free, hand_to_node, held_roster

@@ -1,4 +1,4 @@
-"""The QR code of a string to join: in a terminal, and as a picture."""
+"""Draw the QR code of a string to join in a terminal and as a picture."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import segno
 
 from sfnode.storage import write_new
 
-_BORDER: Final = 2  # modules; the standard asks for four, and phones read it with two, which a narrow terminal has
-_SVG_SCALE: Final = 6  # pixels for each module: 400 in all, for a phone that is held against a screen
+_BORDER: Final = 2  # modules; the standard asks for four, but phones read two, which fit a narrow terminal
+_SVG_SCALE: Final = 6  # pixels for each module: some 400 in all, enough for a phone in front of a screen
 
 
-# Dark modules show the terminal's background, and light ones its text's colour.
+# A dark module has the terminal's background colour, a light one its text colour.
 _BLOCKS: Final = {(False, False): "█", (False, True): "▀", (True, False): "▄", (True, True): " "}
 
 
 def is_qr_shown() -> bool:
-    """Whether the standard output is a terminal that has the characters for it."""
+    """Return whether standard output is a terminal that can show the block characters."""
     return sys.stdout.isatty() and (sys.stdout.encoding or "").lower().startswith("utf")
 
 
 def qr_lines(string: str) -> list[str]:
-    """Lines of half blocks, some 65 columns wide: dark on light in the terminal's usual light-on-dark colours."""
+    """Return the code as lines of half blocks, some 65 columns wide, for a terminal with light text on dark."""
     rows = [list(row) for row in _code(string).matrix_iter(border=_BORDER)]
     rows += [[0] * len(rows[0])] * (len(rows) % 2)
     pairs = zip(rows[::2], rows[1::2], strict=True)
@@ -33,12 +33,12 @@ def qr_lines(string: str) -> list[str]:
 
 
 def write_svg(string: str, path: Path) -> None:
-    """The code as an SVG file, which only this user may read: an invitation is a secret. OperatorError."""
+    """Write the code as an SVG file with mode 0600, because an invitation is a secret. Raises OperatorError."""
     picture = io.BytesIO()
     _code(string).save(picture, kind="svg", scale=_SVG_SCALE, light="white")
     write_new(path, [picture.getvalue()], mode=0o600)
 
 
 def _code(string: str) -> segno.QRCode:
-    """Upper-case letters take a third less room; the string may have either case."""
+    """Return the QR code in upper case, which takes a third less room; readers of the string ignore case."""
     return segno.make_qr(string.upper(), error="l")

@@ -1,4 +1,4 @@
-"""Hands signed statements to a node, unless nothing would come of them."""
+"""Hand signed statements to a node, unless they would have no effect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from sfnode.storage import LEDGER_FILE, read_statements, read_statements_file, s
 
 
 def held_roster(directory: Path, manifest: Manifest) -> Roster:
-    """Return what a node holds, and what is on its way to it. OperatorError, StorageDamagedError."""
+    """Return the roster from the statements that a node holds and those that wait for it.
+
+    Raises OperatorError, StorageDamagedError.
+    """
     roster = Roster(manifest)
     stored = read_statements(directory) if (directory / LEDGER_FILE).exists() else []
     on_the_way = [statement.data for path in waiting(directory) for statement in read_statements_file(manifest, path)]
@@ -25,10 +28,10 @@ def held_roster(directory: Path, manifest: Manifest) -> Roster:
 
 
 def hand_to_node(directory: Path, manifest: Manifest, statements: Sequence[bytes]) -> tuple[Path | None, int]:
-    """Leave statements for a node; returns the file, None where all are held already, and how many are not.
+    """Leave statements in a file for a node; return the file (None where all are held already) and how many are new.
 
-    OperatorError, and none is left, where one could change nothing: an exclusion from a later step than the one that
-    holds, an admission of somebody excluded, a second basis for one epoch.
+    Raises OperatorError and leaves none where one would have no effect: an exclusion from a later step than the one
+    that holds, an admission of an excluded author, a second basis for one epoch.
     """
     roster = held_roster(directory, manifest)
     found = [roster.codec.decode_untrusted(data) for data in statements]
@@ -40,7 +43,7 @@ def hand_to_node(directory: Path, manifest: Manifest, statements: Sequence[bytes
 
 
 def check_has_effect(roster: Roster, statement: Statement) -> None:
-    """Refuse a statement that every node would pass over, or take half of the time. OperatorError."""
+    """Refuse a statement that nodes would ignore, or a second basis for one epoch. Raises OperatorError."""
     name, from_step = statement.author.hex()[:16], roster.excluded_from(statement.author)
     match statement.kind:
         case StatementKind.EXCLUDE if from_step is not None and from_step < statement.from_step:
@@ -57,7 +60,7 @@ def check_has_effect(roster: Roster, statement: Statement) -> None:
 
 
 def check_epoch_is_free(roster: Roster, epoch: int) -> None:
-    """Refuse a second basis for one epoch: of two, their hashes decide, and not the owner. OperatorError."""
+    """Refuse a second basis for one epoch: the hashes would choose, not the owner. Raises OperatorError."""
     held = roster.renewals().get(epoch)
     if held is not None:
         raise OperatorError(f"epoch {epoch} has a renewed basis already ({held[:16]}): give a later --from-epoch")

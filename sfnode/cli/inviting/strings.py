@@ -1,4 +1,4 @@
-"""The strings that `sfnode run invite` prints, and its options."""
+"""Make the strings that `sfnode run invite` prints, and define its options."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from sfnode.storage import is_locked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InviteOptions:
-    """What is printed, and where the run is.
+    """Holds the options of `sfnode run invite`.
 
     Attributes:
-        at: addresses of nodes, in place of that of the node on this machine.
-        is_qr: also a QR code of each; None: where a terminal shows it.
-        svg: file for the QR code of the one string.
+        at: addresses of nodes; empty: the address of the node on this machine.
+        is_qr: also print a QR code of each string; None: if a terminal can show it.
+        svg: file for the QR code; only with one string.
     """
 
     count: int
@@ -58,7 +58,7 @@ invite_options = group(
 def strings_for(
     manifest: Manifest, invitations: Sequence[str], options: InviteOptions, directory: Path | None
 ) -> list[str]:
-    """A string to join for each invitation; none where no node is known. OperatorError."""
+    """Return a string to join for each invitation; empty where no node is known. Raises OperatorError."""
     address = _address(manifest, options.at, directory)
     if address is None:
         if options.svg is not None or options.is_qr:
@@ -71,7 +71,10 @@ def strings_for(
 
 
 def _address(manifest: Manifest, at: Sequence[str], directory: Path | None) -> RunAddress | None:
-    """Where the run is, and what is told of it: as --at says, or as the node of ``directory`` does."""
+    """Return the run's address and facts from --at or the running node of ``directory``; None without either.
+
+    OperatorError: an address of --at is malformed, or of another run.
+    """
     running = _of_node(directory)
     if not at:
         return running

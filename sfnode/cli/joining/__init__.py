@@ -1,4 +1,4 @@
-"""Doors: `join`, `start`, `config`. A node is run, and remembers how."""
+"""Doors: `join`, `start`, `config`. Run a node and remember its options."""
 
 from sfnode.cli.joining.config import config
 from sfnode.cli.joining.join import join

@@ -1,4 +1,4 @@
-"""``sfnode config``: what a node remembers."""
+"""``sfnode config``: show and change the options that a node remembers."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def unset(key: str, data_dir: Path, is_json: bool) -> None:
 
 
 def _check(manifest: Manifest, key: str, value: FieldValue) -> None:
-    """What does not fit the run is refused now, not at the start. OperatorError."""
+    """Refuse a value that does not fit the run, before the next start. Raises OperatorError."""
     match key, value:
         case "model", str():
             find_model(manifest, value)

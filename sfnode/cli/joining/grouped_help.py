@@ -1,4 +1,4 @@
-"""The help of ``sfnode join``: its many options in groups, those that matter most first."""
+"""The help of ``sfnode join``: its options in groups, the most important first."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _OTHERS: Final = "Other options"
 
 
 class GroupedCommand(click.Command):
-    """Prints its options by `GROUPS`; those that stand in none come last."""
+    """Prints the options of a command by `GROUPS`; all others come last."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """As click calls it for --help."""
+        """Write the options for --help; click calls this."""
         options = {param.opts[-1]: param for param in self.get_params(ctx) if isinstance(param, click.Option)}
         grouped = {name for names in GROUPS.values() for name in names}
         others = tuple(name for name in options if name not in grouped)

@@ -1,4 +1,4 @@
-"""The options of ``sfnode join``, gathered as one `JoinOptions`; and those that concern a single start."""
+"""The options of ``sfnode join``: one `JoinOptions`, and the options that concern only the output."""
 
 from __future__ import annotations
 
@@ -175,14 +175,14 @@ _sharing_options = group(
 
 
 class CheckedText(click.ParamType[str]):
-    """Text of an option that must be of a form; it is kept as it was typed."""
+    """Accepts a text that ``parse`` understands; keeps it as it was typed."""
 
     def __init__(self, name: str, parse: Callable[[str], object]) -> None:
         self.name = name
         self._parse = parse
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The text, once it has been understood."""
+        """Return the text. Fails with click's error where ``parse`` raises OperatorError."""
         try:
             self._parse(value)
         except OperatorError as error:

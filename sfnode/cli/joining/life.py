@@ -1,4 +1,4 @@
-"""One life of a node: how it ended is written into its data directory, so that `sfnode status` can say it later."""
+"""Write into the data directory how a node ended, so that `sfnode status` can report it later."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from sfnode.storage import expect_end, is_locked, write_end
 
 
 class Life:
-    """A context: what leaves it is the end. Whoever is killed in it, or crashes, leaves no last words."""
+    """Records, as a context, how a node ended: in good order or with one of our errors, but not a kill or a crash."""
 
     def __init__(self) -> None:
         self._directory: Path | None = None
 
     def enter(self, directory: Path) -> None:
-        """It is about this directory, unless another node is at work there."""
+        """Record the end in ``directory``, unless another node runs there."""
         self._directory = None if is_locked(directory) else directory
 
     def begin(self) -> None:
-        """The node runs. OperatorError."""
+        """Note that the node runs, and so has not ended in good order yet. Raises OperatorError."""
         if self._directory is not None:
             expect_end(self._directory)
 
@@ -33,5 +33,5 @@ class Life:
     ) -> None:
         texts = texts_of(error)
         if self._directory is not None and (error is None or texts):
-            with contextlib.suppress(OperatorError):  # the error itself is what people must hear
+            with contextlib.suppress(OperatorError):  # must not hide the error that ended the node
                 write_end(self._directory, "; ".join(texts))

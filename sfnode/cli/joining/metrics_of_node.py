@@ -1,4 +1,4 @@
-"""``sfnode join --metrics``: figures for Prometheus, for as long as the node runs."""
+"""``sfnode join --metrics``: serve figures for Prometheus while the node runs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from sfnode.node import Daemon
 
 @asynccontextmanager
 async def metrics_served(daemon: Daemon, where: str | None) -> AsyncIterator[None]:
-    """While the context lasts, serve the node's metrics at ``where``, HOST:PORT; None: nowhere.
+    """Serve the node's metrics at ``where``, HOST:PORT, while the context lasts; None: nowhere.
 
-    OperatorError at the beginning. After that, nothing that goes wrong with them reaches the node.
+    Raises OperatorError at the beginning. Later failures of the server do not reach the node.
     """
     if where is None:
         yield
@@ -24,7 +24,7 @@ async def metrics_served(daemon: Daemon, where: str | None) -> AsyncIterator[Non
     listeners = [await metrics_socket(where)]
 
     async def serve() -> None:
-        listener = listeners.pop() if listeners else await metrics_socket(where)  # after a slip: another one
+        listener = listeners.pop() if listeners else await metrics_socket(where)  # open another one after a slip
         await serve_metrics(daemon.config.data_dir, listener, daemon.slips)
 
     url = f"http://{where}/metrics"

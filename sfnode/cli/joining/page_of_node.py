@@ -1,4 +1,4 @@
-"""``sfnode join --web``: a page beside the node, for as long as it runs."""
+"""``sfnode join --web``: serve a page about the node while it runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from sfnode.page import (
 
 @asynccontextmanager
 async def page_served(daemon: Daemon, where: str | None) -> AsyncIterator[None]:
-    """While the context lasts, serve the page of ``daemon`` at ``where``, HOST:PORT; None: nowhere. OperatorError."""
+    """Serve the page of ``daemon`` at ``where``, HOST:PORT, while the context lasts; None: nowhere.
+
+    Raises OperatorError at the beginning.
+    """
     if where is None:
         yield
         return
@@ -37,7 +40,7 @@ async def page_served(daemon: Daemon, where: str | None) -> AsyncIterator[None]:
     port = listeners[0].getsockname()[1]
     access = PageAccess(host=address.host, port=port, token=_token(daemon, address, port))
     tail = LogTail()
-    daemon.reporter.listeners.append(tail.take)  # after the token has been said
+    daemon.reporter.listeners.append(tail.take)  # only now, so that the page's log does not show the token
     source = PageSource(ledger=partial(_ledger, daemon), pid=os.getpid(), tail=tail)
     page = Page(daemon.config.data_dir, daemon.manifest, source)
 
@@ -52,12 +55,12 @@ async def page_served(daemon: Daemon, where: str | None) -> AsyncIterator[None]:
 
 
 def _ledger(daemon: Daemon) -> Ledger | None:
-    """None while the daemon reads the disk."""
+    """Return the ledger; None while the daemon still reads the disk."""
     return None if daemon.running is None else daemon.running.node.replica.ledger
 
 
 def _token(daemon: Daemon, address: PageAddress, port: int) -> str | None:
-    """What browsers on other machines need; says where the page is."""
+    """Report where the page is; return the token that browsers need, None on a loopback address."""
     host = f"[{address.host}]" if ":" in address.host else address.host
     where = f"http://{host}:{port}/"
     if address.is_loopback:

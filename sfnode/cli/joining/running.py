@@ -1,4 +1,4 @@
-"""From what an operator has typed to a node that runs, until a signal or the end of the run stops it."""
+"""Start a node from typed and remembered options; run it until a signal, a request or the end of the run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NVIDIA: Final = Path("/proc/driver/nvidia/version")
 
 
 def run_node(options: JoinOptions, given: frozenset[str], log_level: str, is_json: bool) -> None:
-    """Run it until it is stopped; ``given``: the settings that were typed, which win over those that are remembered."""
+    """Run a node until it is stopped; ``given``: the typed settings, which override the remembered ones."""
     level = LEVELS[log_level]
     reporter = Reporter(is_json=is_json, level=level)
     show_log(reporter, level)
@@ -51,11 +51,11 @@ def run_node(options: JoinOptions, given: frozenset[str], log_level: str, is_jso
         with life:
             trio.run(_run_until_stopped, options, given, reporter, life)
     finally:
-        reporter.finish()  # an error stands on a line of its own
+        reporter.finish()  # so that an error begins on a new line
 
 
 async def _run_until_stopped(options: JoinOptions, given: frozenset[str], reporter: Reporter, life: Life) -> None:
-    """Prepare and run the daemon; Ctrl-C and SIGTERM end it in good order, whatever it is doing."""
+    """Prepare and run the daemon; Ctrl-C and SIGTERM end it in good order at any time."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stop_on_signal, nursery.cancel_scope, reporter)
         _tell_string(options, reporter)
@@ -77,12 +77,12 @@ async def _run_until_stopped(options: JoinOptions, given: frozenset[str], report
 
 
 def _key_in_use(directory: Path) -> AbstractContextManager[None]:
-    """No other directory's node may have the key. One on this directory may: the daemon says that it is in use."""
+    """Claim the key against nodes of other directories. The daemon itself refuses a second node on this directory."""
     return nullcontext() if is_locked(directory) else in_use(directory / IDENTITY_FILE)
 
 
 def _tell_string(options: JoinOptions, reporter: Reporter) -> None:
-    """What a string to join says, before anybody is asked whether it is so."""
+    """Report what the string to join says, before any peer confirms it. Raises OperatorError on two invitations."""
     told = options.source.bootstrap
     if not told.run_model or told.run_id is None:
         return
@@ -95,7 +95,7 @@ def _tell_string(options: JoinOptions, reporter: Reporter) -> None:
 
 
 def _check(options: JoinOptions) -> None:
-    """What can be said before anything is made. OperatorError."""
+    """Refuse options that cannot work, before any file is written. Raises OperatorError."""
     if options.network.upnp and not options.network.listen:
         raise OperatorError("--upnp needs a port to be let in at: add --listen /ip4/0.0.0.0/tcp/PORT")
     if options.web is not None:
@@ -115,7 +115,7 @@ async def _stop_on_signal(scope: trio.CancelScope, reporter: Reporter) -> None:
 
 
 async def _stop_on_request(scope: trio.CancelScope, directory: Path, reporter: Reporter) -> None:
-    """`sfnode stop` is heard like a signal; a request to an earlier life of the node is forgotten."""
+    """Stop the node on `sfnode stop`; first drop a request that was meant for an earlier start."""
     if not is_locked(directory):
         forget_stop(directory)
     is_asked, slips = False, Slips()
@@ -128,7 +128,7 @@ async def _stop_on_request(scope: trio.CancelScope, directory: Path, reporter: R
 
 
 async def _run(daemon: Daemon, told: Told, life: Life) -> None:
-    """The daemon; what it was told is remembered once it has begun, and so has turned out to work."""
+    """Run the daemon; remember its options once it has begun, because then they have worked."""
     _tell_remembered(daemon, told)
     _tell_memory(daemon)
     async with trio.open_nursery() as nursery:
@@ -139,7 +139,7 @@ async def _run(daemon: Daemon, told: Told, life: Life) -> None:
 
 
 def _tell_remembered(daemon: Daemon, told: Told) -> None:
-    """Which options nobody has typed now, and where they come from."""
+    """Report which options come from the node's file."""
     held = {key: each.value for key, each in told.settings.items() if each.origin is Origin.FILE}
     if held:
         path = daemon.config.data_dir / NODE_FILE
@@ -148,7 +148,7 @@ def _tell_remembered(daemon: Daemon, told: Told) -> None:
 
 
 def _tell_memory(daemon: Daemon) -> None:
-    """What a worker of this node's own will take, before it loads anything."""
+    """Report the memory that this node's own worker will take, before it loads the model. Raises OperatorError."""
     training = daemon.config.training
     if training is None or training.model is None or training.worker_socket is not None:
         return
@@ -162,7 +162,7 @@ def _tell_memory(daemon: Daemon) -> None:
 
 
 def _check_memory(plan: MemoryPlan, device: str, limit: int | None) -> None:
-    """What would be over --max-memory in any case is refused before the model is loaded. OperatorError."""
+    """Refuse a plan that exceeds --max-memory, before the model is loaded. Raises OperatorError."""
     has_card = device == "cuda" or (device == "auto" and _NVIDIA.exists())
     needed = plan.node + (plan.peak_beside_card if has_card else plan.peak)
     if limit is not None and needed > limit:
@@ -184,7 +184,7 @@ def _tell_started(daemon: Daemon, addresses: tuple[str, ...]) -> None:
 
 
 def _how_to_join(given: RunAddress, string: str, manifest: Manifest, data_dir: Path) -> list[str]:
-    """What to send to others, where they can dial this node."""
+    """Return lines that say how others join by this node; empty where they cannot dial it."""
     if not given.nodes:
         return []
     where = "" if given.is_public else " on your own network (--announce names an address for all others)"

@@ -1,6 +1,6 @@
-"""What a node remembers: options of ``sfnode join``, as fields of `node.toml` under the names of the options.
+"""Remember options of ``sfnode join`` as fields of `node.toml`, under the names of the options.
 
-The command line wins over the file, and the file over the default."""
+The command line overrides the file, and the file overrides the default."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sfnode.run import (
 )
 from sfnode.storage import EMBEDDED, from_home
 
-# Needed once and then kept elsewhere in the directory, or the directory itself, or secret, or about a single start.
+# Each is kept elsewhere in the directory, names the directory, is secret, or concerns a single start.
 _NOT_REMEMBERED: Final = frozenset({"run", "basis", "data-dir", "invite", "key", "exit-when-finished"})
 _BOOTSTRAP: Final = "bootstrap"
 _FILES: Final = frozenset({"data", "eval-data", "worker-socket"})
@@ -38,7 +38,7 @@ _MODEL: Final = "model"
 
 
 class Origin(StrEnum):
-    """Who has said what a setting is."""
+    """Names the source of a setting's value."""
 
     COMMAND_LINE = "command line"
     FILE = NODE_FILE
@@ -47,7 +47,7 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOption:
-    """One option as it holds for a start; ``value``: as in the file, None where an option has none."""
+    """Holds one option for a start; ``value``: as in the file, None where the option has none."""
 
     value: FieldValue | None
     origin: Origin
@@ -55,14 +55,14 @@ class HeldOption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What a node is to do: as it is carried out, and as it is shown and kept, by the options' names."""
+    """Holds the options of a start: as `JoinOptions` to run with, and by option name to show and keep."""
 
     options: JoinOptions
     settings: Mapping[str, HeldOption]
 
     @property
     def fields(self) -> dict[str, FieldValue]:
-        """The content of `node.toml`: whatever somebody has said."""
+        """Return the content of `node.toml`: all settings that are not defaults."""
         said = {key: each.value for key, each in self.settings.items() if each.origin is not Origin.DEFAULT}
         return {key: value for key, value in said.items() if value is not None}
 
@@ -85,14 +85,17 @@ SETTINGS: Final[Mapping[str, click.Option]] = {
 
 
 def given_settings(context: click.Context) -> frozenset[str]:
-    """The settings that the operator has typed for this command."""
+    """Return the settings that the operator has typed for this command."""
     typed = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     given = {key for key, option in SETTINGS.items() if option.name in typed}
     return frozenset(given | {_BOOTSTRAP}) if "addresses" in typed else frozenset(given)
 
 
 def recall(options: JoinOptions, given: frozenset[str], directory: Path) -> Told:
-    """``options``, of which ``given`` were typed, with what the node of ``directory`` remembers. OperatorError."""
+    """Complete ``options`` with what the node of ``directory`` remembers. Raises OperatorError.
+
+    ``given``: the settings that were typed, which stay as they are.
+    """
     held = {key: value for key, value in read_settings(directory).items() if key not in given}
     completed = with_values(options, {_field(key): value for key, value in held.items()})
     values = values_of(completed)
@@ -105,14 +108,14 @@ def recall(options: JoinOptions, given: frozenset[str], directory: Path) -> Told
 
 
 def typed_options(context: click.Context) -> tuple[JoinOptions, frozenset[str]]:
-    """The settings among the parameters of a command that takes nothing else of a join, and which were typed."""
+    """Return the typed settings of ``context`` as `JoinOptions`, and their names, for a command other than join."""
     given = given_settings(context)
     values = {_field(key): converted(key, context.params[SETTINGS[key].name or key], f"--{key}") for key in given}
     return with_values(JoinOptions(source=RunSource()), values), given
 
 
 def _field(key: str) -> str:
-    """The field of `JoinOptions` that holds it."""
+    """Return the field of `JoinOptions` that holds the setting ``key``."""
     return "nodes" if key == _BOOTSTRAP else SETTINGS[key].name or key
 
 
@@ -120,13 +123,13 @@ def _field(key: str) -> str:
 
 
 def read_settings(directory: Path) -> dict[str, object]:
-    """What `node.toml` says, as `JoinOptions` takes it; empty without the file. OperatorError names file and field."""
+    """Return the fields of `node.toml` as `JoinOptions` takes them; empty without the file. Raises OperatorError."""
     path = directory / NODE_FILE
     return {key: _from_file(key, value, path) for key, value in (read_node_file(directory) or {}).items()}
 
 
 def other_fields(directory: Path, key: str) -> dict[str, FieldValue]:
-    """The content of `node.toml` but for one field, which may be wrong. OperatorError."""
+    """Return the content of `node.toml` without the field ``key``, which may be wrong. Raises OperatorError."""
     path, fields = directory / NODE_FILE, read_node_file(directory) or {}
     others = {name: as_kept(name, _from_file(name, value, path)) for name, value in fields.items() if name != key}
     return {name: value for name, value in others.items() if value is not None}
@@ -145,14 +148,14 @@ def _from_file(key: str, value: object, path: Path) -> object:
 
 
 def check_key(key: str, where: str) -> str:
-    """OperatorError unless a node remembers an option of that name."""
+    """Return ``key``. OperatorError: a node remembers no option of that name."""
     if key not in SETTINGS:
         raise OperatorError(f"{where}: there is no field {key!r}. Known: {', '.join(sorted(SETTINGS))}")
     return key
 
 
 def _form_of(option: click.Option) -> tuple[type, str]:
-    """What stands for a value of it in TOML, and that in words."""
+    """Return the TOML type of a value (of each item in a list), and a phrase for the whole."""
     if option.is_flag:
         return bool, "true or false"
     if isinstance(option.type, click.IntRange):
@@ -161,7 +164,7 @@ def _form_of(option: click.Option) -> tuple[type, str]:
 
 
 def converted(key: str, value: object, where: str) -> object:
-    """A value, or its text, as `JoinOptions` takes it; ``where`` it was said. OperatorError."""
+    """Convert a value or its text to what `JoinOptions` takes; ``where``: its source, for errors. OperatorError."""
     try:
         result: object = SETTINGS[key].process_value(click.Context(_declared), value)
         return _checked_addresses(key, result) if isinstance(result, tuple) else result
@@ -172,7 +175,7 @@ def converted(key: str, value: object, where: str) -> object:
 
 
 def _checked_addresses(key: str, texts: tuple[str, ...]) -> tuple[str, ...]:
-    """The addresses of a node or a proxy, each of the form that is wanted there. OperatorError."""
+    """Return the texts of an option that takes several; check those that are addresses. Raises OperatorError."""
     match key:
         case "bootstrap":
             texts = parse_run_addresses(texts).nodes
@@ -187,7 +190,7 @@ def _checked_addresses(key: str, texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def as_kept(key: str, value: object) -> FieldValue | None:
-    """A value of `JoinOptions` as it stands in the file, with paths from / on."""
+    """Return a value of `JoinOptions` as it is written to the file, with absolute paths."""
     match value:
         case None | bool() | int():
             return value
@@ -199,7 +202,7 @@ def as_kept(key: str, value: object) -> FieldValue | None:
 
 def _is_path(key: str, text: str) -> bool:
     if key == _MODEL:
-        return os.path.exists(from_home(text))  # False where the name is too long
+        return os.path.exists(from_home(text))  # returns False where the name is too long
     return key in _FILES and not text.startswith(EMBEDDED)
 
 
@@ -210,5 +213,5 @@ def _is_relative(key: str, value: object) -> bool:
 
 
 def shown(setting: HeldOption) -> str:
-    """Its value for people."""
+    """Return the value of a setting as text; "-" for none."""
     return "-" if setting.value is None else toml_of(setting.value)

@@ -1,4 +1,4 @@
-"""Door: `AskingCommand`. What `sfnode init` asks of an owner at a terminal who has not said it by options."""
+"""Door: `AskingCommand`. What `sfnode init` asks at a terminal for options that were not given."""
 
 from sfnode.cli.questions.asking_command import AskingCommand, check_is_new, command_with_answers
 

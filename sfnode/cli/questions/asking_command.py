@@ -1,7 +1,7 @@
-"""A command that asks at a terminal for the options that it needs and that were not given.
+"""Ask at a terminal for needed options that were not given.
 
-The answers are added to its command line before that is read. So they are options like those that were typed, and the
-whole can be shown as a command that asks nothing.
+The answers are appended to the command line before click parses it. So click treats them as typed options, and the
+whole line can be shown as a command that asks nothing.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ _OUT: Final = "my.run"
 _TEMPLATE: Final = 'Template: the prompt, with fields of the data in braces, such as "{sentence} It was"'
 _LABELS: Final = 'Label words with their spaces, separated by commas, such as " no, yes"; none: a completion follows'
 _COMPLETION: Final = 'Completion, such as " {choice}", " {response}" or "{text}"'
-_TOKENS, _ROWS = 128, 16  # of a task whose texts alone are looked at
+_TOKENS, _ROWS = 128, 16  # placeholders: only the task's texts are checked
 
 Given = Mapping[str, str | None]
 Value = TypeVar("Value")
 
 
 class AskingCommand(click.Command):
-    """``sfnode init``. Asks nothing where its input or output is no terminal, with --json, --help or --task list."""
+    """Asks for missing options; asks nothing without a terminal or with --json, --help or --task list."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click calls it, with all that was typed after the command's name."""
+        """Parse ``args``, the words after the command's name, with the answers appended; click calls this."""
         if sys.stdin.isatty() and sys.stdout.isatty() and not {*args} & {"--json", *ctx.help_option_names}:
             answers = _answers(self._given(ctx, args))
             if answers:
                 args = [*args, *answers]
-                ctx.meta[_ASKED] = tuple(args)  # click takes the list to pieces
+                ctx.meta[_ASKED] = tuple(args)  # a copy, because click empties the list
         return super().parse_args(ctx, args)
 
     def _given(self, ctx: click.Context, args: list[str]) -> Given:
-        """What was typed, by the names of arguments; click.UsageError: it is not understood."""
+        """Return the typed values by argument name. Raises click.UsageError where one is wrong."""
         values, _, _ = self.make_parser(ctx).parse_args(args=list(args))
         for param in self.params:
             if param.name in values:
@@ -59,15 +59,15 @@ class AskingCommand(click.Command):
 
 
 def command_with_answers(context: click.Context) -> str:
-    """The command line that asks nothing, for a shell; empty where nothing was asked."""
+    """Return the command line that asks nothing, quoted for a shell; empty where nothing was asked."""
     words = context.meta.get(_ASKED)
     return shlex.join(["sfnode", str(context.info_name), *words]) if words else ""
 
 
 def check_is_new(out: Path, owner_key: Path | None = None) -> None:
-    """Refuse a run's file that would be written over something, if only over the key or basis that go with it.
+    """Refuse a run file that would replace a file or collide with the run's key or basis. Raises OperatorError.
 
-    OperatorError. ``owner_key``: None: it is written beside the run.
+    ``owner_key``: None: the key is written next to the run file.
     """
     if out.suffix in (KEY_ENDING, BASIS_ENDING):
         what = "key" if out.suffix == KEY_ENDING else "basis"
@@ -79,7 +79,7 @@ def check_is_new(out: Path, owner_key: Path | None = None) -> None:
 
 
 def _answers(given: Given) -> list[str]:
-    """Options that complete ``given``. OperatorError: what is given is wrong, so that questions are in vain."""
+    """Ask for the options that ``given`` lacks; return them. OperatorError: a given value is wrong."""
     if given.get("task") == _LIST:
         return []
     if (out := given.get("out")) is not None:
@@ -105,7 +105,7 @@ def _model(given: Given) -> tuple[str, list[str]]:
 
 
 def _task(given: Given, model: str) -> tuple[str, list[str]]:
-    """The built-in task, or nothing; and the options that say what is learnt."""
+    """Ask for the task if none is given; return its name (empty: not built-in) and the options to add."""
     texts = {name: given.get(name) for name in ("template", "labels", "completion")}
     task = given.get("task")
     if task is not None:
@@ -119,7 +119,7 @@ def _task(given: Given, model: str) -> tuple[str, list[str]]:
 
 
 def _own_task(texts: Given) -> list[str]:
-    """Options for a task of the owner's own: those of ``texts`` that are missing are asked for until all fit."""
+    """Ask for the missing ``texts`` of a task that is not built-in, until all fit; return the options to add."""
     template = ""
     while True:
         answers = _own_texts(texts, template)
@@ -137,7 +137,10 @@ def _own_task(texts: Given) -> list[str]:
 
 
 def _own_texts(texts: Given, template: str) -> dict[str, str]:
-    """What ``texts`` lacks, and is not empty; ``template``: the last answer. Without label words, a completion."""
+    """Ask for what ``texts`` lacks; return the answers that are not empty.
+
+    Without label words it asks for a completion. ``template``: the last answer, offered again.
+    """
     answers: dict[str, str] = {}
     if texts["template"] is None and (texts["completion"] is None or texts["labels"] is not None):
         answers["template"] = click.prompt(_TEMPLATE, default=template, show_default=bool(template))
@@ -149,7 +152,7 @@ def _own_texts(texts: Given, template: str) -> dict[str, str]:
 
 
 def _checked_texts(texts: Given) -> TaskTexts:
-    """OperatorError: they make no task."""
+    """Return the texts of the task. OperatorError: they make no task."""
     from sfnode.training.task import TaskTemplate  # imports torch
 
     found = task_texts(TaskOptions(template=texts["template"], labels=texts["labels"], completion=texts["completion"]))
@@ -188,7 +191,7 @@ def _data(given: Given, task: str) -> list[str]:
 
 
 def _out(given: Given) -> list[str]:
-    """Where the run goes; its name only beside that, since it has a default."""
+    """Ask for the run file if none is given, and then also for the run's name; return the options to add."""
     if given.get("out") is not None:
         return []
 
@@ -205,7 +208,7 @@ def _out(given: Given) -> list[str]:
 
 
 def _ask(question: str, checked: Callable[[str], Value], default: str | None = None) -> Value:
-    """Asks until ``checked`` takes the answer; what it raises is shown as it is for an option."""
+    """Ask until ``checked`` accepts the answer; print what it raises. Return what ``checked`` returns."""
 
     def converted(text: str) -> Value:
         try:
