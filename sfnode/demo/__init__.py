@@ -1,7 +1,7 @@
 """Doors: `model_folder` and `data_file` of the embedded demo: a tiny model, small reviews, a task that joins them.
 
 Only paths and constants live here, so that the command line can name the demo
-without loading torch. `tests/demo/make_data.py` and `make_model.py` beside it make the files.
+without loading torch. `tests/demo/make_data.py` and `tests/demo/make_model.py` make the files.
 """
 
 from pathlib import Path
@@ -44,7 +44,7 @@ STEPS: Final = 150
 
 
 def model_folder(name: str = MODEL_NAME) -> Path:
-    """Folder of an embedded model: config.json, model.safetensors and the tokenizer's files.
+    """Return the folder of an embedded model: config.json, model.safetensors and the tokenizer's files.
 
     Raises OperatorError when there is no such model.
     """
@@ -55,7 +55,7 @@ def model_folder(name: str = MODEL_NAME) -> Path:
 
 
 def data_file(name: str = DATA_NAME, split: str = "train") -> Path:
-    """JSONL file (fields `sentence`, `label`) of an embedded data set; split is `train` or `eval`.
+    """Return the JSONL file (fields `sentence`, `label`) of an embedded data set; split: `train` or `eval`.
 
     Raises OperatorError when there is no such data set or split.
     """

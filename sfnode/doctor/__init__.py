@@ -1,6 +1,6 @@
-"""Doors: `Examination`, `foresee_memory`. What works on this machine for a node, and what to do where it does not.
+"""Doors: `Examination`, `foresee_memory`. Check what a node needs on this machine, and give advice.
 
-Starts no node.
+The checks start no node.
 """
 
 from sfnode.doctor.diagnosis import Examination, Question, summary_of

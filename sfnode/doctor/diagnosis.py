@@ -1,4 +1,4 @@
-"""All checks in their order, one line each. Torch runs in a process of its own, and only where a node is to train."""
+"""Run all checks in order, one line each. Torch runs in its own process, and only if the node is to train."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _QUICK_S: Final = 20.0
 _LEDGER_S: Final = 60.0
 _HASHING_S: Final = 300.0  # 100 GB from a good disk
 _DEVICE_S: Final = 100.0
-_REMEMBERED: Final = 3  # peers that are asked when no bootstrap is given
+_REMEMBERED: Final = 3  # peers to ask when no bootstrap is given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a node is to be started with, as for `sfnode join`.
+    """Holds the options of the node to check, as for `sfnode join`.
 
     Attributes:
-        directory: None: the node's folder is not known.
-        is_new: it may be missing; otherwise it must be a node's.
-        run_file: the run's, beside which its basis may lie; None: not given.
-        run_id: of the run that the bootstraps must be in; None: whichever they are in.
+        directory: the node's data directory; None: not known.
+        is_new: whether the directory may be missing; else it must be a node's.
+        run_file: the run file, whose folder may also hold the run's basis; None: not given.
+        run_id: the run that the bootstraps must be in; None: any run.
     """
 
     directory: Path | None
@@ -62,7 +62,7 @@ class Question:
 
 
 class Examination:
-    """One round of all checks; ``tell`` hears each finding as it comes."""
+    """Runs all checks once and passes each finding to ``tell`` as it comes."""
 
     def __init__(self, question: Question, tell: Callable[[Finding], None]) -> None:
         self._question = question
@@ -71,7 +71,7 @@ class Examination:
         self._devices: DeviceReport | str = "not asked"
 
     async def run(self) -> None:
-        """All checks, in the order in which a node would stumble."""
+        """Run all checks, in the order in which a node would fail."""
         question = self._question
         directory = question.directory or Path.cwd()
         is_node = self._read_manifest()
@@ -91,7 +91,7 @@ class Examination:
         self._tell(await in_thread(name, limit_s, run))
 
     def _read_manifest(self) -> bool:
-        """Take the manifest from the directory, where it has one; False when the directory is not a node's."""
+        """Read the manifest, if the directory has one; return False where it is not a node's, or of another run."""
         directory = self._question.directory
         if directory is None or ((self._question.is_new or self._signed) and not (directory / MANIFEST_FILE).exists()):
             return True
@@ -121,7 +121,7 @@ class Examination:
             self._tell(speed)
 
     async def _look_around(self) -> None:
-        """Ports, bootstraps, and what follows from what they say."""
+        """Check ports and bootstraps, then clock, reachability and NAT by what the bootstraps answer."""
         question = self._question
         own_pid = _pid_on(question.directory)
         for text in question.listen:
@@ -141,7 +141,7 @@ class Examination:
         self._tell(peers.judge_nat(known.seen))
 
     async def _ask_peers(self, known: peers.Surroundings) -> None:
-        """The bootstraps; without one the peers that the node remembers, of which some may well be gone."""
+        """Check the bootstraps; without one, the remembered peers, where one that answers is enough."""
         if self._question.bootstrap:
             await peers.check_bootstraps(self._question.bootstrap, known, self._tell)
             return
@@ -199,7 +199,7 @@ class Examination:
 
 
 def _remembered(directory: Path | None) -> tuple[str, ...]:
-    """Addresses of the peers that the node on a directory met last."""
+    """Return addresses of the peers that the node on a directory met last, at most `_REMEMBERED`."""
     if directory is None:
         return ()
     try:
@@ -211,7 +211,7 @@ def _remembered(directory: Path | None) -> tuple[str, ...]:
 
 
 def _pid_on(directory: Path | None) -> int | None:
-    """The node that runs on the directory, if any."""
+    """Return the process id of the node that runs on the directory; None: none runs or reports."""
     if directory is None or not is_locked(directory):
         return None
     try:
@@ -221,7 +221,7 @@ def _pid_on(directory: Path | None) -> int | None:
 
 
 def summary_of(findings: list[Finding]) -> Finding:
-    """The last line: how many of each."""
+    """Return the last line of the report: the number of findings by verdict."""
     counts = {verdict: sum(each.verdict is verdict for each in findings) for verdict in Verdict}
     text = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count)
     return ok("doctor", text) if not counts[Verdict.FAIL] else fail("doctor", text, "see the lines above")

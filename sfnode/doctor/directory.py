@@ -1,4 +1,4 @@
-"""A node's data directory: whose it is, who holds it, whether ledger, key and basis can be used."""
+"""Check a node's data directory: its run, its user, and whether ledger, key and basis can be used."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sfnode.storage import (
 
 
 def check_directory(directory: Path, manifest: Manifest | None) -> Finding:
-    """Whether it is a node's, and whether a node runs on it now."""
+    """Report which run the directory belongs to, and whether a node runs on it now and is well."""
     if manifest is None:
         return ok("data directory", f"{directory} is new: `sfnode join` makes it")
     name = f"run {manifest.name!r} ({manifest.run_id.hex()[:16]})"
@@ -47,7 +47,7 @@ def check_directory(directory: Path, manifest: Manifest | None) -> Finding:
 
 
 def check_speed(directory: Path) -> Finding | None:
-    """How much of a round this machine measures in the run's pace; None: it is not known, or the node measures none."""
+    """Report how many directions of a round the node measures at the run's pace; None: not known, or it is a relay."""
     status = last_status(directory)
     detail = status.detail if status is not None and status.is_training else None
     if detail is None or detail.round_s is None:
@@ -58,7 +58,7 @@ def check_speed(directory: Path) -> Finding | None:
 
 
 def check_privacy(directory: Path) -> Finding:
-    """Whether other users of this machine are kept out of it."""
+    """Check that other users of this machine cannot enter the directory. OperatorError: it is another user's."""
     if not directory.exists():
         return ok("privacy", "`sfnode join` makes the directory, for you only")
     check_folder(directory)
@@ -69,7 +69,7 @@ def check_privacy(directory: Path) -> Finding:
 
 
 def check_ledger(directory: Path) -> Finding:
-    """Whether the ledger can be read to its end; signatures are not verified."""
+    """Check that the ledger can be read to its end; signatures are not verified."""
     if not (directory / LEDGER_FILE).exists():
         return ok("ledger", "none yet")
     try:
@@ -80,7 +80,7 @@ def check_ledger(directory: Path) -> Finding:
 
 
 def check_identity(directory: Path) -> Finding:
-    """Whether the node's key is valid, and its owner's alone."""
+    """Check that the node's key is valid and that only its owner can read it."""
     path = directory / IDENTITY_FILE
     if not path.exists():
         return _missing_identity(directory)
@@ -95,7 +95,7 @@ def _missing_identity(directory: Path) -> Finding:
     try:
         author = read_author(directory)
     except SfnodeError:
-        author = None  # the ledger's own check says what is wrong with it
+        author = None  # `check_ledger` reports what is wrong with the ledger
     if author is None:
         return ok("identity", "none yet: `sfnode join` makes one")
     text = f"{directory / IDENTITY_FILE} is missing, but a node has run here as {author or 'somebody'}"
@@ -103,7 +103,7 @@ def _missing_identity(directory: Path) -> Finding:
 
 
 def check_basis(directory: Path, manifest: Manifest) -> Finding:
-    """Whether the run's published basis is here and whole."""
+    """Check that the run's published basis is here and whole."""
     if manifest.method.basis is BasisKind.RANDOM:
         return ok("basis", "the run's is random: no file is needed")
     held = basis_in(directory, manifest)

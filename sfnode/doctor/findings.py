@@ -1,4 +1,4 @@
-"""One line of the doctor's report, and how a check is run so that none can hang or end the program."""
+"""The lines of the doctor's report. A check runs under a limit, so that none can hang or end the program."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from protocol.errors import SfnodeError
 
 
 class Verdict(Enum):
-    """How a check came out; only FAIL makes the command fail."""
+    """Names the results of a check; only FAIL makes the command fail."""
 
     OK = "ok"
     WARNING = "warning"
     FAIL = "fail"
-    UNKNOWN = "unknown"  # could not be found out; the text says why
+    UNKNOWN = "unknown"  # the check could not decide; the text says why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one check found.
+    """Holds the result of one check.
 
     Attributes:
-        check: its name.
-        text: what was seen.
+        check: name of the check.
+        text: what the check saw.
         advice: what to do; empty where all is well.
     """
 
@@ -37,27 +37,27 @@ class Finding:
 
 
 def ok(check: str, text: str) -> Finding:
-    """It works."""
+    """Return a finding that all is well."""
     return Finding(check=check, verdict=Verdict.OK, text=text)
 
 
 def warning(check: str, text: str, advice: str) -> Finding:
-    """It works, but not as well as it could."""
+    """Return a finding that a node works, but not as well as it could."""
     return Finding(check=check, verdict=Verdict.WARNING, text=text, advice=advice)
 
 
 def fail(check: str, text: str, advice: str) -> Finding:
-    """A node would not work."""
+    """Return a finding that a node would not work."""
     return Finding(check=check, verdict=Verdict.FAIL, text=text, advice=advice)
 
 
 def unknown(check: str, text: str, advice: str = "") -> Finding:
-    """It could not be found out."""
+    """Return a finding that the check could not decide."""
     return Finding(check=check, verdict=Verdict.UNKNOWN, text=text, advice=advice)
 
 
 async def within(check: str, limit_s: float, run: Callable[[], Awaitable[Finding]]) -> Finding:
-    """The check's finding; a failure when it takes longer than ``limit_s``, or ends with an error of ours."""
+    """Run a check and return its finding; a failure where it exceeds ``limit_s`` or raises SfnodeError or OSError."""
     try:
         with trio.fail_after(limit_s):
             return await run()
@@ -70,7 +70,7 @@ async def within(check: str, limit_s: float, run: Callable[[], Awaitable[Finding
 
 
 async def in_thread(check: str, limit_s: float, run: Callable[[], Finding]) -> Finding:
-    """Like `within`, for a check that blocks: a disk that hangs holds up a thread, not the report."""
+    """Run a check that blocks, as `within` does, in a thread: a disk that hangs does not hold up the report."""
 
     async def start() -> Finding:
         return await trio.to_thread.run_sync(run, abandon_on_cancel=True)  # type: ignore[call-arg]  # the stubs are old

@@ -1,4 +1,4 @@
-"""The machine: clock, disk, open files. Local looks only; the clock against others': ``peers``."""
+"""Check the machine: clock, disk, open files. No check here uses the network; ``peers`` asks for other clocks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FSYNC_S_GOOD: Final = 0.1  # two for each own update
 
 
 def check_clock() -> Finding:
-    """Whether the clock shows a time at all: no rule of the protocol needs it, but downloads and logs do."""
+    """Check that the clock shows a plausible time: the protocol does not need it, but downloads and logs do."""
     now = time.time()
     shown = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     if not _BUILT_S <= now <= _LATEST_S:
@@ -33,7 +33,7 @@ def check_clock() -> Finding:
 
 
 def compare_clocks(offsets_s: list[float]) -> Finding:
-    """Our clock against those of peers; ``offsets_s``: how far each is ahead of ours."""
+    """Compare our clock with those of peers; ``offsets_s``: how far each is ahead of ours."""
     middle = sorted(offsets_s)[len(offsets_s) // 2]
     seen = (
         f"{abs(middle):.1f} s {'behind' if middle > 0 else 'ahead of'} the clocks of {counted(len(offsets_s), 'peer')}"
@@ -45,7 +45,7 @@ def compare_clocks(offsets_s: list[float]) -> Finding:
 
 
 def existing_part(directory: Path) -> Path:
-    """The directory, or the nearest folder above that exists."""
+    """Return the directory, or the nearest folder above it that exists."""
     path = directory.absolute()
     while not path.is_dir() and path != path.parent:
         path = path.parent
@@ -53,7 +53,7 @@ def existing_part(directory: Path) -> Path:
 
 
 def check_space(directory: Path, needed_bytes: int) -> Finding:
-    """Free space where the node keeps its state; ``needed_bytes``: of the ledger in the end, as far as known."""
+    """Check the free space for the node's state; ``needed_bytes``: final size of the ledger; 0: not known."""
     place = existing_part(directory)
     free = free_disk_bytes(place)
     if free is None:
@@ -70,7 +70,7 @@ def check_space(directory: Path, needed_bytes: int) -> Finding:
 
 
 def check_writing(directory: Path) -> Finding:
-    """Write and fsync a page where the node keeps its state, as it does for each of its own updates."""
+    """Time a write and fsync of a page where the node keeps its state, as it does for each own update."""
     place = existing_part(directory)
     try:
         with tempfile.NamedTemporaryFile(dir=place, prefix=".sfnode-doctor-") as file:
@@ -91,7 +91,7 @@ def check_writing(directory: Path) -> Finding:
 
 
 def check_files() -> Finding:
-    """The limit on open files, as a node raises it at its start, against what it needs under many connections."""
+    """Check whether the limit on open files, raised as at a node's start, allows `CONNECTIONS_MAX` connections."""
     files, connections = allowed_files(), connections_max()
     text = f"at most {files}, with {connections} connections among them"
     if connections < CONNECTIONS_MAX:

@@ -1,4 +1,4 @@
-"""The memory plan: what training this model will take on this machine, from its files alone, and whether it is free."""
+"""Plan the memory that training a model will take, from its files alone, and compare it with what is free."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from sfnode.worker_protocol import PRECISIONS, Precision, free_disk, plan_weight
 _HEADER_BYTES_MAX: Final = 100 << 20  # safetensors' own bound
 _NODE_BYTES: Final = 120 << 20  # the daemon with its libraries, before the ledger (docs/testing.md: 114 MiB at most)
 _WORKER_BYTES: Final = 380 << 20  # the worker with torch and transformers: 346 MiB imported, the rest at first use
-_READING_BYTES: Final = 7  # of a weight that is being quantised: as it lies in the file, in bf16, and in fp32
-_BASES_KEPT: Final = 2  # by the worker: of the epoch under way and of its neighbour
-_RECORD_BYTES: Final = 205  # in memory, beside the record's own bytes above 110 (docs/scale.md)
+_READING_BYTES: Final = 7  # per weight during quantising: as in the file, in bf16, and in fp32
+_BASES_KEPT: Final = 2  # by the worker: those of the present epoch and of a neighbouring one
+_RECORD_BYTES: Final = 205  # in memory, besides the record's own bytes above 110 (docs/scale.md)
 _BUCKET_BYTES: Final = 2_300  # docs/scale.md
 _AUTHORS_GUESSED: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPlan:
-    """Bytes that a node will take at most, by purpose. All but the weights are estimates.
+    """Holds the bytes that a node will take at most, by purpose. All but the weights are estimates.
 
     Attributes:
-        weights: of the model, as they stay on the device, with room for the largest of those that do not.
-        waiting: weights that do not stay there, and what the closed epochs make of them.
-        least: what ``weights`` can be brought down to by --device-memory; None: it cannot.
-        staged: those that wait in main memory until the model is complete, before they move to a card.
-        reading: what is beside the weights while the last of them is being read.
-        closed: what the closed epochs of the run have become at its end: copies of weights, or thin matrices.
-        start, start_waiting: what the run's start is folded into: the same, of the tensors that it moves; on the
-            device, and beside weights that wait. Renewals are not foreseen: those that a source makes move the same.
-        is_start_known: the file that says which these are is here; otherwise both are what they can be at most.
-        bases: of the epochs that the worker keeps.
-        activations: of a step.
+        weights: model weights that stay on the device, with room for the largest of the others.
+        waiting: weights that do not stay on the device, and their copies for closed epochs.
+        least: the smallest ``weights`` that --device-memory can reach; None: it cannot reduce them.
+        staged: weights held in main memory until the model is complete and moves to a card.
+        reading: extra bytes while the last weight is read.
+        closed: the closed epochs at the run's end, folded into copies of weights or thin matrices.
+        start, start_waiting: the run's start, folded into copies or thin matrices of the tensors that it moves; on
+            the device, and with the weights that wait. Renewals are left out: those that a source makes move the same.
+        is_start_known: whether the basis file names these tensors; else both are upper bounds.
+        bases: bases of the epochs that the worker keeps.
+        activations: activations of a step.
         ledger: records, index and coefficients, in the node's own process.
     """
 
@@ -61,37 +61,37 @@ class MemoryPlan:
 
     @property
     def on_device(self) -> int:
-        """What lies where the forward passes run."""
+        """Return the bytes on the device that runs the forward passes."""
         return self.weights + self.closed + self.start + self.bases + self.activations
 
     @property
     def elsewhere(self) -> int:
-        """What lies in main memory beside a card, or in files."""
+        """Return the bytes off the device: in main memory with a card, else in files."""
         return self.waiting + self.start_waiting
 
     @property
     def load_peak(self) -> int:
-        """The worker's process while it loads the model."""
+        """Return the bytes of the worker's process while it loads the model."""
         return _WORKER_BYTES + self.weights + self.reading
 
     @property
     def training_peak(self) -> int:
-        """The worker's process while it trains on the CPU."""
+        """Return the bytes of the worker's process while it trains on the CPU."""
         return _WORKER_BYTES + self.on_device
 
     @property
     def peak(self) -> int:
-        """The worker's process at its largest, where it trains on the CPU."""
+        """Return the peak of the worker's process where it trains on the CPU."""
         return max(self.load_peak, self.training_peak)
 
     @property
     def peak_beside_card(self) -> int:
-        """The same in main memory, where it trains on a card."""
+        """Return the peak of the worker's process in main memory where it trains on a card."""
         return _WORKER_BYTES + max(self.staged + self.reading, self.elsewhere)
 
     @property
     def node(self) -> int:
-        """The node's own process."""
+        """Return the bytes of the node's own process."""
         return _NODE_BYTES + self.ledger
 
     def __str__(self) -> str:
@@ -112,13 +112,13 @@ class MemoryPlan:
 def plan_memory(
     manifest: Manifest, folder: Path, dtype: str, device_memory: int | None = None, basis: Path | None = None
 ) -> MemoryPlan:
-    """What training takes; reads the headers of the weight files, config.json, and the basis where there is a start.
+    """Plan the memory that training takes; docs/models.md compares plans with measurements.
 
-    Against what was measured: docs/models.md.
+    Reads only the headers of the weight files, config.json and, if the run has a start, the basis.
 
     Args:
         device_memory: MiB that the weights may take on the device; None: no limit.
-        basis: file of the run's published basis; None: it is not here.
+        basis: file of the run's published basis; None: not here.
 
     Raises:
         OperatorError: model files cannot be read, or the weights cannot be brought down to ``device_memory``.
@@ -153,23 +153,23 @@ def plan_memory(
 def foresee_memory(
     manifest: Manifest, model: str, dtype: str, device_memory: int | None = None, basis: Path | None = None
 ) -> MemoryPlan | None:
-    """`plan_memory` of the model that is called so; None while it is not on this disk, or cannot be read."""
+    """Plan the memory for the model named ``model``; None where it is not on this disk or cannot be read."""
     try:
         folder = find_model_folder(model, manifest.model.revision)
         return None if folder is None else plan_memory(manifest, folder, dtype, device_memory, basis)
     except OperatorError:
-        return None  # whoever loads it says what is wrong with it
+        return None  # loading the model will report the error
 
 
 def ledger_bytes(manifest: Manifest, authors: int = _AUTHORS_GUESSED) -> int:
-    """Disk space of the whole run's records, with their index, when so many authors make every step."""
+    """Estimate the disk space of all records of a run and their index, if ``authors`` authors make every step."""
     method = manifest.method
     records = min(authors, manifest.authors_max) * (manifest.steps // method.local_steps)
     return records * (_RECORD_BYTES + 2 * method.scalars)
 
 
 def _ledger_memory_bytes(manifest: Manifest) -> int:
-    """The latest records, and what is kept of each author and span."""
+    """Return the memory for the latest records and for the sums of each author and span."""
     records = min(ledger_bytes(manifest), RECORDS_IN_MEMORY_MAX * (_RECORD_BYTES + 2 * manifest.method.scalars))
     buckets = min(_AUTHORS_GUESSED, manifest.authors_max) * (manifest.steps // SPAN_STEPS + 1)
     return records + buckets * _BUCKET_BYTES
@@ -177,7 +177,7 @@ def _ledger_memory_bytes(manifest: Manifest) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """A tensor of the weight files."""
+    """Holds the name and the number of entries of a tensor of the weight files."""
 
     name: str
     count: int
@@ -196,12 +196,12 @@ def _tensor(key: str, shape: Any) -> _Stored:
 
 
 def _is_linear(name: str, dimensions: int) -> bool:
-    """Whether a tensor is the weight of a linear layer, and not of an embedding or the head, by its name."""
+    """Return whether a tensor is a linear layer's weight, by dimensions and name; embeddings and the head are not."""
     return dimensions == 2 and not any(part in name for part in ("embed", "lm_head", "wte", "wpe"))
 
 
 def _reading_bytes(precision: Precision, *, is_set_aside: bool) -> float:
-    """Of a weight that does not stay as it is read."""
+    """Return the extra bytes per entry while a weight is read; 0 where it stays as it was read."""
     if precision.is_quantised:
         return _READING_BYTES
     return 2 * precision.compute_bytes if is_set_aside else 0
@@ -212,7 +212,7 @@ def _is_staged(tensor: _Stored, precision: Precision) -> bool:
 
 
 def _closed_epochs(manifest: Manifest) -> int:
-    """Those at the end of the run that do not share the basis of the last one (without renewals: with none)."""
+    """Return how many epochs have another basis than the last one, at the run's end; renewals are not counted."""
     is_random = manifest.method.basis is BasisKind.RANDOM
     return (manifest.steps - 1) // manifest.method.epoch_steps if is_random else 0
 
@@ -231,7 +231,7 @@ def _closed_bytes(manifest: Manifest, precision: Precision) -> float:
 
 
 def _moved_by_start(manifest: Manifest, basis: Path | None) -> frozenset[int] | None:
-    """Numbers of the tensors; None where the file is not here, or not the run's: whoever needs it says so."""
+    """Return the indices of the tensors that the start moves; None where the basis is missing or not the run's."""
     if not manifest.method.start_rank:
         return frozenset()
     try:
@@ -241,7 +241,7 @@ def _moved_by_start(manifest: Manifest, basis: Path | None) -> frozenset[int] | 
 
 
 def _started_bytes(manifest: Manifest, moved: frozenset[int] | None, precision: Precision) -> dict[str, int]:
-    """What each tensor becomes that the start moves, by name; ``moved`` None: each that a start may move."""
+    """Return the bytes into which the start is folded, by tensor; ``moved`` None: for all that it may move."""
     columns = manifest.method.start_rank
     return {
         tensor.name: int(_folded_bytes(tensor, columns, precision))
@@ -251,7 +251,10 @@ def _started_bytes(manifest: Manifest, moved: frozenset[int] | None, precision: 
 
 
 def _folded_bytes(tensor: TensorSpec, columns: int, precision: Precision) -> float:
-    """A copy; of a quantised weight two thin matrices of so many columns beside it, while these are smaller."""
+    """Return the bytes of a copy of the weight that takes in ``columns`` directions.
+
+    A quantised weight stays and gets two thin matrices of ``columns`` columns instead, while these are smaller.
+    """
     whole = tensor.rows * max(1, tensor.cols)
     is_thin = precision.is_quantised and _is_linear(tensor.name, 2 if tensor.cols else 1)
     return (min(whole, columns * (tensor.rows + tensor.cols)) if is_thin else whole) * precision.compute_bytes
@@ -278,11 +281,11 @@ def _config(folder: Path) -> dict[str, int]:
 
 
 def _activation_bytes(manifest: Manifest, config: dict[str, int], largest: int, precision: Precision) -> float:
-    """What the widest layer takes: the embeddings, residual, query, key, value and attention's output; the MLP's input
-    and what is between its layers. Where scores of whole candidates are read, the vocabulary's, in fp32.
+    """Estimate the bytes of activations in the widest layer, in a heap that some steps have fragmented.
 
-    A quantised layer's product is scaled into another tensor, and its weight unpacked for the time of the product
-    (``largest``: weights of such a layer). Counted in the heap as it is cut up after some steps.
+    They are six tensors of the hidden size (embeddings, residual, query, key, value, output of the attention) and
+    three of the MLP's size. A task with whole candidates adds the scores over the vocabulary, in fp32. A quantised
+    layer scales its product into another tensor, and unpacks its ``largest`` weights for the product.
     """
     method, task = manifest.method, manifest.task
     rows = task.batch_rows * (method.sides * method.shares if method.sides == 2 else method.shares + 1)
@@ -295,9 +298,9 @@ def _activation_bytes(manifest: Manifest, config: dict[str, int], largest: int, 
 
 
 def judge_memory(plan: MemoryPlan, free: int | None, device_free: int | None) -> Finding:
-    """The plan against what is free, on the machine and, with CUDA, on the card (``device_free``).
+    """Compare the plan with the bytes that are free on the machine and, with CUDA, on the card (``device_free``).
 
-    What a start that is not known yet may take is no failure.
+    Where it fits but for a start of unknown size, the finding is a warning, not a failure.
     """
     found = _judged(plan, free, device_free)
     if plan.is_start_known or found.verdict is not Verdict.FAIL:

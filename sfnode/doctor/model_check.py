@@ -1,4 +1,4 @@
-"""The model before anything of it is loaded: its files, and what device and torch there are to compute it."""
+"""Check, without loading the model, its files and the device and torch to compute it with."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sfnode.storage import describe_os_error
 from sfnode.worker_protocol import DeviceReport
 
 _CHUNK_BYTES: Final = 1 << 22
-_CUDA_BUILD: Final = "+cu"  # in torch's version; in a container, `docker run` may lack --gpus
+_CUDA_BUILD: Final = "+cu"  # in torch's version; without a card, `docker run` may lack --gpus
 _TORCH_S: Final = 90.0  # its first import from a cold disk takes half a minute
 
 
@@ -30,7 +30,7 @@ _TORCH_S: Final = 90.0  # its first import from a cold disk takes half a minute
 
 
 def check_model_files(folder: Path | None, spec: ModelSpec, is_over: Callable[[], bool]) -> Finding:
-    """Whether every file of the model is there with the run's hash; ``is_over``: nobody waits any more."""
+    """Check that every file of the model has the run's hash; ``is_over``: stop hashing, for nobody waits any more."""
     name = "model files"
     if folder is None:
         size = sum(file.bytes for file in spec.files) / 1e6
@@ -72,7 +72,7 @@ def _hash(path: Path, is_over: Callable[[], bool]) -> str:
 
 
 def find_devices() -> DeviceReport | str:
-    """What torch says of this machine, from a process of its own; a text says why it says nothing."""
+    """Return what torch reports of this machine, asked in its own process; else a text that says why it cannot."""
     missing = [name for name in ("torch", "transformers", "safetensors") if find_spec(name) is None]
     if missing:
         return f"{' and '.join(missing)} not installed"
@@ -89,7 +89,7 @@ def find_devices() -> DeviceReport | str:
 
 
 def check_device(found: DeviceReport | str, device: str, dtype: str) -> Finding:
-    """Whether the device that was asked for is there, and computes in the number format."""
+    """Check that the device is there and computes in the number format ``dtype``."""
     if isinstance(found, str):
         advice = (
             "in a clone of sfnode, run `python deploy/install.py --extras train`; without it a node can still store, "
@@ -109,7 +109,7 @@ def check_device(found: DeviceReport | str, device: str, dtype: str) -> Finding:
         return fail("device", f"{text}: torch finds no Apple GPU", "use --device cpu")
     if dtype == "int4" and chosen not in ("cpu", "cuda"):
         return fail("device", f"{text}: 4 bits are computed on CPUs and CUDA only", "use --dtype int8")
-    # `find_spec` would not see it where `sfnode.training` hides it from transformers
+    # not by `find_spec`, which misses it where `sfnode.training` hides it from transformers
     if dtype.startswith("int") and PathFinder.find_spec("torchao") is None:
         advice = "in a clone of sfnode, run `python deploy/install.py --extras train,quantised`"
         return fail("device", f"{text}: torchao is not installed", advice)

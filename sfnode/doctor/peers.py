@@ -1,4 +1,4 @@
-"""The network as seen through the bootstraps: each of them, how they see us, whether they can dial us."""
+"""Check the bootstraps: whether each answers, how it sees us, and whether it can dial us."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from sfnode.network import (
 from sfnode.reporter import counted
 
 _RESOLVE_S: Final = 10.0
-_PEER_S: Final = 60.0  # all that is asked of one peer
+_PEER_S: Final = 60.0  # for all questions to one peer
 _ADVICE_OF_REASON: Final = {
     "connection refused": "no program listens there: start that node, or correct host and port",
     "no answer within": "the host is off, the address wrong, or a firewall in between: ask its owner, try another",
@@ -55,7 +55,7 @@ _ADVICE_OF_REASON: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """How one peer sees us: its answer, our end of the connection, how far its clock is ahead (s)."""
+    """Holds how one peer sees us: its answer, our end of the connection, how far its clock is ahead (s)."""
 
     peer: str
     answer: ReachAnswer
@@ -65,12 +65,12 @@ class Seen:
 
 @dataclass(slots=True, kw_only=True)
 class Surroundings:
-    """What has been learnt of the network.
+    """Collects what the bootstraps answer.
 
     Attributes:
-        run_id: of the run that is meant; None: whatever the first bootstrap is in.
+        run_id: the run to expect; None until the first bootstrap answers, then its run.
         signed: the manifest, from the disk or the first bootstrap that has one.
-        listen_port: where peers are asked to dial us; 0: nowhere.
+        listen_port: the port at which to ask peers to dial us; 0: do not ask.
     """
 
     run_id: bytes | None
@@ -81,7 +81,7 @@ class Surroundings:
 
 
 async def check_bootstraps(texts: tuple[str, ...], known: Surroundings, tell: Callable[[Finding], None]) -> None:
-    """One line for each, under a key of its own that nobody knows; ``known`` learns from those that answer."""
+    """Check each bootstrap under a fresh key; pass findings to ``tell``, and add the answers to ``known``."""
     if not texts:
         return
     known.local_port = _free_port()
@@ -162,7 +162,7 @@ async def _talk(host: Host, link: Link, known: Surroundings, name: str, taken_ms
 
 
 def _free_port() -> int:
-    """A local port that several connections can share."""
+    """Return a free local port that several connections can share."""
     with socket.socket() as probe:
         share_port(probe)
         probe.bind(("", 0))
@@ -173,7 +173,7 @@ def _free_port() -> int:
 
 
 def judge_reachability(known: Surroundings, is_listening: bool) -> Finding:
-    """Whether others can dial this machine."""
+    """Judge by the peers' answers whether others can dial this machine."""
     name = "reachable from outside"
     if not is_listening:
         return unknown(name, "not asked: without --listen a node dials out only, and is a full member all the same")
@@ -196,7 +196,7 @@ def judge_reachability(known: Surroundings, is_listening: bool) -> Finding:
 
 
 def judge_nat(seen: list[Seen]) -> Finding:
-    """What kind of address translation lies between, as far as what peers see tells."""
+    """Judge the kind of address translation by the addresses and ports that peers see."""
     name = "NAT"
     if not seen:
         return unknown(name, "no peer said how it sees this machine")

@@ -1,4 +1,4 @@
-"""Whether a node could listen where it is to listen, and who does already."""
+"""Check whether a node can listen at its addresses, and which process listens there already."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LISTENING = "0A"  # state of a socket in /proc/net/tcp
 
 
 async def check_port(text: str, own_pid: int | None) -> Finding:
-    """One ``--listen`` address; ``own_pid``: of the node that runs on the data directory, which may well hold it."""
+    """Check one ``--listen`` address; ``own_pid``: the node that runs on the data directory and may listen there."""
     name = f"listen {text}"
     try:
         address = parse_listen(text)
@@ -36,7 +36,7 @@ async def check_port(text: str, own_pid: int | None) -> Finding:
 
 
 def check_router() -> Finding:
-    """Whether the router would let peers in, asked by UPnP; nothing is changed. Takes some seconds."""
+    """Ask the router by UPnP whether it can let peers in. Changes nothing; takes some seconds."""
     name = "router"
     try:
         gateway = find_gateway()
@@ -49,12 +49,12 @@ def check_router() -> Finding:
 
 
 def listening_pid(port: int) -> int | None:
-    """Process that listens on a TCP port of this machine, as far as /proc tells this user; None elsewhere."""
+    """Return the process that listens on a local TCP port; None: none, or /proc does not show it to this user."""
     wanted = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
     if not wanted:
         return None
     for folder in Path("/proc").glob("[0-9]*/fd"):
-        with suppress(OSError):  # of another user, or ended meanwhile
+        with suppress(OSError):  # another user's process, or one that has just ended
             if any(_target(entry) in wanted for entry in folder.iterdir()):
                 return int(folder.parent.name)
     return None
@@ -83,9 +83,9 @@ def _name_of(pid: int) -> str:
 
 @asynccontextmanager
 async def held_open(text: str | None) -> AsyncIterator[int]:
-    """Listen at one address for as long as the block lasts, so that peers can be asked to dial it; gives the port.
+    """Listen at one address while the block lasts, so that peers can be asked to dial it; yield the port.
 
-    Where that fails, perhaps because a node listens there already: the port that ``text`` names. 0: it names none.
+    Where that fails, perhaps because a node listens there already, yield the port in ``text``; 0: it has none.
     """
     try:
         address = parse_listen(text) if text else None

@@ -1,4 +1,4 @@
-"""Door: `LocalNetwork`. Many nodes on this machine, and the picture at the end."""
+"""Door: `LocalNetwork`. Run many nodes on this machine, and draw a picture at the end."""
 
 from sfnode.testnet.learnt import Learnt
 from sfnode.testnet.local_network import LocalNetwork, LocalNetworkConfig, LocalNetworkResult, LocalNode, NodeOutcome

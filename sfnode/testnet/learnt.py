@@ -1,4 +1,4 @@
-"""What a test network's model knew before, at the run's start, and at its end."""
+"""Measure the model of a test network alone, at the run's start, and at its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sfnode.worker import TrainingConfig, evaluate_states
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
-    """How good a model is on so many held-out rows; ``predictions``: labels of the first ones."""
+    """Holds how good a model is on ``rows`` held-out rows; ``predictions``: its labels for the first ones."""
 
     accuracy: float
     loss: float
@@ -24,7 +24,7 @@ class Knowledge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the model says to a held-out prompt: the right label's word, and its own before and after."""
+    """Holds a held-out prompt, the right label word, and the model's words before and after training."""
 
     prompt: str
     right: str
@@ -34,11 +34,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learnt:
-    """Measured on the evaluation data.
+    """Holds what the evaluation data show.
 
     Attributes:
         before, started, after: the model alone, at the run's start, at its end.
-        answers: to the first prompts, where labels are words.
+        answers: answers to the first prompts; empty where labels are not words.
     """
 
     before: Knowledge
@@ -48,12 +48,12 @@ class Learnt:
 
     @property
     def points(self) -> float:
-        """By how much the accuracy has risen, in percentage points."""
+        """Return how much the accuracy has risen, in percentage points."""
         return 100 * (self.after.accuracy - self.before.accuracy)
 
 
 async def measure_learnt(signed: SignedManifest, config: TrainingConfig, state: Coefficients) -> Learnt | None:
-    """None without evaluation data. ``state``: at the end."""
+    """Measure the model alone, at the run's start and at ``state``, its end; None without evaluation data."""
     data = config.eval_data
     if data is None:
         return None

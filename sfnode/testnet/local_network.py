@@ -1,4 +1,4 @@
-"""A network of real node processes on this machine: started, watched until they agree, stopped, and checked offline."""
+"""Start real node processes on this machine, watch them until they agree, stop them, and check them offline."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sfnode.worker import TrainingConfig, worker_process
 
 RUN_FILE = "testnet.run"
 PICTURE_FILE = "training.svg"
-_STILL_S = 90.0  # a node that starts computes all the time, on a busy machine slowly
+_STILL_S = 90.0  # a node computes during its whole start, which takes long on a busy machine
 _STOP_S = 10.0
 _POLL_S = 0.25
 _CURVE_POINTS = 12
@@ -35,14 +35,14 @@ Watcher = Callable[["list[LocalNode]"], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalNetworkConfig:
-    """What to start.
+    """Holds what to start.
 
     Attributes:
-        nodes, late_nodes: processes at the start, and those that join when half of the steps are done.
-        workers: training processes, each with the model in its memory; the nodes are dealt out to them.
-        training: with the file of the run's basis, if it has one; the first node gives it to the others.
-        shards: a file of examples for each node, in place of that of ``training``; empty: all train on that.
-        timeout_s: give up when the nodes do not agree by then.
+        nodes, late_nodes: node processes at the start, and those that join after half of the steps.
+        workers: training processes, each with the model in memory; the nodes are spread over them.
+        training: with the file of the run's basis, if any; the first node sends it to the others.
+        shards: a file of examples for each node; empty: all train on the data of ``training``.
+        timeout_s: give up if the nodes do not agree in this time.
     """
 
     folder: Path
@@ -57,12 +57,12 @@ class LocalNetworkConfig:
 
 @dataclass(slots=True)
 class LocalNode:
-    """One node: its process, and what it has said about itself.
+    """Holds the process of one node and what it has reported.
 
     Attributes:
         address: where others can dial it; empty until it listens.
-        losses: of its own estimates, by step.
-        accuracies: on the held-out data, by step.
+        losses: losses of its own estimates, by step.
+        accuracies: accuracies on the held-out data, by step.
     """
 
     name: str
@@ -74,7 +74,7 @@ class LocalNode:
     accuracies: dict[int, float] = field(default_factory=dict)
 
     def listen(self) -> None:
-        """Take in what it has said since the last call."""
+        """Take in the events that it has logged since the last call."""
         for event in self.process.new_events():
             self._take(event)
 
@@ -92,7 +92,7 @@ class LocalNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOutcome:
-    """How one node ended; without a status when it never reported."""
+    """Holds the last status of one node; None: it never reported."""
 
     name: str
     status: Status | None
@@ -100,10 +100,10 @@ class NodeOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalNetworkResult:
-    """The outcome; ``is_agreed`` only if all nodes and the offline replay hold the same state.
+    """Holds the outcome; ``is_agreed``: all nodes and the offline replay have the same state.
 
     Attributes:
-        learnt: how good the model was and is; None without evaluation data.
+        learnt: how good the model was and is now; None without evaluation data.
     """
 
     is_agreed: bool
@@ -119,12 +119,12 @@ class LocalNetworkResult:
 
     @property
     def statuses(self) -> list[Status]:
-        """Statuses of the nodes that have reported."""
+        """Return the statuses of the nodes that have reported."""
         return [node.status for node in self.nodes if node.status is not None]
 
 
 class LocalNetwork:
-    """Runs one test network. ``nodes`` can be watched while it works."""
+    """Runs one test network; calls ``watcher`` with its nodes while they work."""
 
     def __init__(self, config: LocalNetworkConfig, watcher: Watcher) -> None:
         self._config = config
@@ -134,7 +134,7 @@ class LocalNetwork:
         self.nodes: list[LocalNode] = []
 
     async def run(self) -> LocalNetworkResult:
-        """Start, watch, stop, check. OperatorError when a node does not start."""
+        """Start, watch, stop and check the nodes. OperatorError: one did not start, or ended early."""
         config = self._config
         write_durably(config.folder / RUN_FILE, config.signed.encode())
         async with AsyncExitStack() as workers:
@@ -185,7 +185,7 @@ class LocalNetwork:
         return arguments
 
     def _next_socket(self) -> Path:
-        """Of the worker of the node that is started now."""
+        """Return the socket of the worker for the node that is about to start."""
         return self._sockets[len(self.nodes) % len(self._sockets)]
 
     async def _wait_for_address(self, node: LocalNode) -> None:
@@ -201,7 +201,7 @@ class LocalNetwork:
     # --- watch --------------------------------------------------------------------------------------------
 
     async def _watch(self) -> bool:
-        """Until the run is over for all nodes, and they are equal; False when the time is up."""
+        """Watch until the run is over for all nodes and they are equal; return False where the time is up first."""
         half = self._signed.manifest.steps // 2
         deadline = trio.current_time() + self._config.timeout_s
         while trio.current_time() < deadline:
@@ -217,7 +217,7 @@ class LocalNetwork:
         return False
 
     def _listen(self) -> None:
-        """Take in what the nodes have said; OperatorError when one has ended."""
+        """Take in what the nodes have logged. OperatorError: one has ended."""
         for node in self.nodes:
             node.listen()
             if not node.process.is_alive:
@@ -226,7 +226,7 @@ class LocalNetwork:
                 raise OperatorError(f"{text} (log: {process.logs[-1]})")
 
     def _is_agreed(self) -> bool:
-        """The run is over for all nodes, and they report the same ledger and the same state."""
+        """Return whether the run is over for all nodes and they report the same ledger and state."""
         statuses = [node.status for node in self.nodes if node.status is not None and node.status.is_over]
         if len(statuses) < len(self.nodes):
             return False
@@ -235,7 +235,7 @@ class LocalNetwork:
     # --- stop and check -----------------------------------------------------------------------------------
 
     async def _stop_all(self) -> bool:
-        """SIGTERM to all; whether each ended in time with exit code 0."""
+        """Send SIGTERM to all nodes; return whether each ended in time with exit code 0."""
         for node in self.nodes:
             node.process.terminate()
         deadline = trio.current_time() + _STOP_S
@@ -278,7 +278,7 @@ class LocalNetwork:
         )
 
     def _curve(self, learnt: Learnt | None) -> list[CurvePoint]:
-        """Held-out accuracy as the first node measured it on its way, and the mean of all nodes' training losses."""
+        """Return the first node's held-out accuracy and the mean training loss of all nodes, by step."""
         accuracies = dict(self.nodes[0].accuracies)
         if learnt is not None:
             accuracies |= {0: learnt.started.accuracy, self._signed.manifest.steps: learnt.after.accuracy}

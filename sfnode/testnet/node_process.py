@@ -1,4 +1,4 @@
-"""One ``sfnode join`` as a process of its own: started, signalled, and heard through the JSON lines in its log."""
+"""Run ``sfnode join`` as a process: start it, signal it, and read the JSON lines in its log."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ NodeEvent = Mapping[str, object]  # a line of `sfnode join --json`; "event" says
 
 @dataclass(slots=True)
 class NodeProcess:
-    """A node on ``directory``; it can be started again after it has ended.
+    """Runs a node on ``directory``; it can be started again after it has ended.
 
     Attributes:
-        arguments: of ``sfnode join``, besides --data-dir and --json.
-        prefix: a command that runs it somewhere else.
-        module: what ``python -m`` runs.
-        process: of its present or last life.
-        logs: what it has printed, a file for each life, beside ``directory`` unless `start` is told another place.
+        arguments: arguments of ``sfnode join`` other than --data-dir and --json.
+        prefix: a command that runs the node somewhere else.
+        module: the module that ``python -m`` runs.
+        process: the present or the last process.
+        logs: its output, one file for each start, next to ``directory`` unless `start` gets another path.
     """
 
     directory: Path
@@ -35,25 +35,25 @@ class NodeProcess:
     module: str = "sfnode"
     process: subprocess.Popen[bytes] | None = None
     logs: list[Path] = field(default_factory=list)
-    _read_bytes: int = 0  # of the last log, by `new_events`
+    _read_bytes: int = 0  # how far `new_events` has read the last log
 
     @property
     def words(self) -> list[str]:
-        """What follows `sfnode` on the command line."""
+        """Return the words that follow `sfnode` on the command line."""
         return ["join", "--data-dir", str(self.directory), "--json", *self.arguments]
 
     @property
     def program(self) -> Program:
-        """What runs it; its parent killed hard, it says goodbye and ends."""
+        """Return the program that runs the node; where its parent dies, it gets `_LEAVE_S` to say goodbye and end."""
         return Program(module=self.module, arguments=tuple(self.words), leave_s=_LEAVE_S, prefix=self.prefix)
 
     @property
     def starts(self) -> int:
-        """How often it has been started."""
+        """Return how often the node has been started."""
         return len(self.logs)
 
     def start(self, log: Path | None = None) -> None:
-        """Start it (again) on its directory."""
+        """Start the node, or start it again; ``log``: the file for its output."""
         number = f".{self.starts}" if self.starts else ""
         log = log or self.directory.with_name(f"{self.directory.name}{number}.log")
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -63,36 +63,36 @@ class NodeProcess:
         self._read_bytes = 0
 
     def _launch(self, output: IO[bytes]) -> subprocess.Popen[bytes]:
-        # In our session: each session is given cores of its own, and Ctrl-C is for all nodes of a test network.
+        # In our session: Linux shares cores out by session, and Ctrl-C is for all nodes of a test network.
         return self.program.start(stdout=output, stderr=subprocess.STDOUT, is_own_session=False)
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs."""
+        """Return whether the node runs."""
         return self.process is not None and self.exit_code is None
 
     @property
     def exit_code(self) -> int | None:
-        """Exit code of its last life, negative after a signal; None while it runs."""
+        """Return the exit code of the last process, negative after a signal; None while it runs."""
         code = None if self.process is None else self.process.poll()
         if code is not None:
             self._let_go()
         return code
 
     def kill(self) -> None:
-        """SIGKILL: no goodbye, no flush."""
+        """Send SIGKILL and wait: the node ends without a goodbye or a flush."""
         assert self.process is not None
         self.process.kill()
         self.process.wait()
         self._let_go()
 
     def terminate(self) -> None:
-        """SIGTERM: it says goodbye and ends."""
+        """Send SIGTERM: the node says goodbye and ends."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
 
     def stop(self, limit_s: float = 5.0) -> int:
-        """SIGTERM; its exit code. subprocess.TimeoutExpired when it takes longer than ``limit_s``."""
+        """Send SIGTERM and return the exit code. Raises subprocess.TimeoutExpired after ``limit_s``."""
         self.terminate()
         assert self.process is not None
         code = self.process.wait(limit_s)
@@ -100,16 +100,16 @@ class NodeProcess:
         return code
 
     def _let_go(self) -> None:
-        """Close our end of the pipe by which it sees that we live."""
+        """Close our end of the pipe by which the node sees that we live."""
         if self.process is not None and self.process.stdin is not None:
             self.process.stdin.close()
 
     def events(self) -> Sequence[NodeEvent]:
-        """All that it has said in its present life."""
+        """Return all events since the last start."""
         return _events_in(self.logs[-1].read_bytes())[0]
 
     def new_events(self) -> Sequence[NodeEvent]:
-        """What it has said in its present life since the last call."""
+        """Return the events since the last call, or since the last start."""
         with self.logs[-1].open("rb") as log:
             log.seek(self._read_bytes)
             found, length = _events_in(log.read())
@@ -117,20 +117,20 @@ class NodeProcess:
         return found
 
     def last_words(self) -> str:
-        """The last line that is not an event: why it ended, where it has ended by itself."""
+        """Return the last line of the log that is not an event: the cause, where the node ended by itself."""
         said = [line for line in self.logs[-1].read_text(errors="replace").splitlines() if line.strip()]
         words = (line if not line.startswith("{") else _error_in(line) for line in reversed(said))
         return next(filter(None, words), "it said nothing")
 
 
 def _events_in(data: bytes) -> tuple[list[NodeEvent], int]:
-    """The events in whole lines of a log, and the length of these lines: the last one may be half written."""
+    """Return the events in the whole lines of a log and the bytes of these lines: the last may be half written."""
     end = data.rfind(b"\n") + 1
     objects = [json.loads(line) for line in data[:end].splitlines() if line.startswith(b"{")]
     return [each for each in objects if "event" in each], end
 
 
 def _error_in(line: str) -> str:
-    """What the node says in JSON when it fails, as people read it; empty for an event."""
+    """Return the error in a JSON line as text; empty for an event."""
     error = json.loads(line).get("error")
     return f"Error: {error['message']}" if error else ""

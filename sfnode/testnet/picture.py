@@ -1,4 +1,4 @@
-"""The picture of a run: held-out accuracy and training loss over steps, as one SVG file.
+"""Draw the picture of a run: held-out accuracy and training loss over steps, as one SVG file.
 
 Written by hand, so that it needs no plotting library; any browser shows it. The
 same points give the same bytes. Two panels share the step axis instead of one panel
@@ -38,7 +38,7 @@ Label = Callable[[float], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePoint:
-    """What was measured at one step.
+    """Holds the measurements at one step.
 
     Attributes:
         step: step of the run; 0 is before the first update.
@@ -55,25 +55,25 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """A plotting area: its top and bottom in pixels, and the steps and values at its edges."""
+    """Maps steps and values to pixels: its top and bottom, and the steps and values at its edges."""
 
     rows: tuple[float, float]
     steps: tuple[int, int]
     values: tuple[float, float]
 
     def x(self, step: float) -> float:
-        """Pixel column of a step."""
+        """Return the pixel column of a step."""
         first, last = self.steps
         return LEFT + (RIGHT - LEFT) * (step - first) / (last - first)
 
     def y(self, value: float) -> float:
-        """Pixel row of a value."""
+        """Return the pixel row of a value."""
         (top, bottom), (low, high) = self.rows, self.values
         return bottom - (bottom - top) * (value - low) / (high - low)
 
 
 def draw_training_curve(points: Sequence[CurvePoint], title: str, out: Path) -> None:
-    """Write the picture of a run to `out` (SVG); an older picture is replaced at once.
+    """Write the picture of a run to `out` (SVG) and replace an older picture atomically.
 
     Points may come in any order. Raises OperatorError when the file cannot be written.
     """
@@ -81,7 +81,7 @@ def draw_training_curve(points: Sequence[CurvePoint], title: str, out: Path) -> 
 
 
 def render_training_curve(points: Sequence[CurvePoint], title: str) -> str:
-    """The picture as SVG text."""
+    """Return the picture as SVG text."""
     accuracy = _line((point.step, point.accuracy) for point in points)
     loss = _line((point.step, point.loss) for point in points)
     measured = [step for step, _ in (*accuracy, *loss)] or [0]
@@ -128,13 +128,13 @@ def _loss_panel(line: Line, steps: tuple[int, int]) -> list[str]:
 
 
 def _line(pairs: Iterable[tuple[int, float | None]]) -> Line:
-    """The finite values in order of steps."""
+    """Return the finite values in order of steps."""
     finite = ((step, value) for step, value in pairs if value is not None and math.isfinite(value))
     return tuple(sorted(finite))
 
 
 def _moving_mean(line: Line, window: int) -> Line:
-    """Centred mean over `window` neighbours, fewer near the ends."""
+    """Return the centred mean over `window` neighbours, fewer near the ends."""
     before, after = (window - 1) // 2, window // 2
     means = []
     for index, (step, _) in enumerate(line):
@@ -144,13 +144,13 @@ def _moving_mean(line: Line, window: int) -> Line:
 
 
 def _padded(low: float, high: float) -> tuple[float, float]:
-    """A range a little wider than low...high, of positive width; it does not cross zero for that."""
+    """Return a range a little wider than low...high, of positive width; it stays at 0 or above if `low` does."""
     margin = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
     return (max(0.0, low - margin) if low >= 0 else low - margin), high + margin
 
 
 def _ticks(low: float, high: float, count: int) -> list[float]:
-    """About `count` round values (1, 2 or 5 times a power of ten apart) within low...high."""
+    """Return about `count` round values (1, 2 or 5 times a power of ten apart) within low...high."""
     rough = (high - low) / count
     power: float = 10.0 ** math.floor(math.log10(rough))
     gap = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
@@ -195,7 +195,7 @@ def _dot(panel: Panel, point: tuple[int, float], colour: str) -> str:
 
 
 def _end_labels(panel: Panel, line: Line, label: Label, colour: str) -> list[str]:
-    """The first and the last value in words, above the line or below it, where it does not run."""
+    """Return labels for the first and the last value, above or below the line, where the line does not run."""
     parts = []
     for (step, value), neighbour, anchor in _ends(line):
         is_above = value >= neighbour or panel.y(value) > panel.rows[1] - 24
@@ -206,7 +206,7 @@ def _end_labels(panel: Panel, line: Line, label: Label, colour: str) -> list[str
 
 
 def _ends(line: Line) -> list[tuple[tuple[int, float], float, str]]:
-    """First and last point, each with the value on its inner side and the text's anchor."""
+    """Return the first and the last point, each with a value on its inner side and the text's anchor."""
     if not line:
         return []
     near = max(1, len(line) // 10)
