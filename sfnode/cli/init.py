@@ -142,7 +142,7 @@ def init(context: click.Context, out: Path, owner_key: Path | None, options: Run
 
 
 def _plain(name: str) -> str:
-    """Return a file's name as valid UTF-8: each character that is not becomes a question mark."""
+    """Return a file's name as valid UTF-8; invalid characters become question marks."""
     return name.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -62,7 +62,7 @@ class Question:
 
 
 class Examination:
-    """Runs all checks once and passes each finding to ``tell`` as it comes."""
+    """Runs all checks once and passes on each finding as it comes."""
 
     def __init__(self, question: Question, tell: Callable[[Finding], None]) -> None:
         self._question = question

@@ -288,6 +288,7 @@ def _activation_bytes(manifest: Manifest, config: dict[str, int], largest: int, 
     layer scales its product into another tensor, and unpacks its ``largest`` weights for the product.
     """
     method, task = manifest.method, manifest.task
+    # Two-sided: two passes for each direction of a share. One-sided: one for each, and one at the weights themselves.
     rows = task.batch_rows * (method.sides * method.shares if method.sides == 2 else method.shares + 1)
     hidden = config.get("hidden_size", config.get("n_embd", 1_024))
     inner = config.get("ffn_dim", config.get("intermediate_size", 4 * hidden))

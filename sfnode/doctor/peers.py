@@ -81,7 +81,7 @@ class Surroundings:
 
 
 async def check_bootstraps(texts: tuple[str, ...], known: Surroundings, tell: Callable[[Finding], None]) -> None:
-    """Check each bootstrap under a fresh key; pass findings to ``tell``, and add the answers to ``known``."""
+    """Check each bootstrap under a fresh key; pass on a finding for each, and add the answers to ``known``."""
     if not texts:
         return
     known.local_port = _free_port()

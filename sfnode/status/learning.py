@@ -47,6 +47,7 @@ def has_fallen(losses: Sequence[float]) -> bool:
     """
     start, end = _ends(losses)
     variance = sum((after - before) ** 2 for before, after in pairwise(losses)) / (2 * (len(losses) - 1))
+    # The difference of two means has twice the variance of one mean.
     return start - end > _NOISES * math.sqrt(2 * variance / _part(losses))
 
 

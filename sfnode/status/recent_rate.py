@@ -25,6 +25,7 @@ class RecentRate:
         if self._seen and value < self._seen[-1][1]:
             self._seen.clear()
         self._seen.append((now_s, value))
+        # Keep one look from before the window, so that the rate covers all of it.
         while len(self._seen) > 2 and self._seen[1][0] <= now_s - self._window_s:
             self._seen.popleft()
         (first_s, first), (last_s, last) = self._seen[0], self._seen[-1]

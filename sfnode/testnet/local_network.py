@@ -35,7 +35,7 @@ Watcher = Callable[["list[LocalNode]"], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalNetworkConfig:
-    """Holds what to start.
+    """Holds the settings of a test network.
 
     Attributes:
         nodes, late_nodes: node processes at the start, and those that join after half of the steps.

@@ -154,6 +154,7 @@ def _ticks(low: float, high: float, count: int) -> list[float]:
     rough = (high - low) / count
     power: float = 10.0 ** math.floor(math.log10(rough))
     gap = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
+    # The tolerance keeps a value at the edge in spite of rounding.
     return [index * gap for index in range(math.ceil(low / gap - 1e-9), math.floor(high / gap + 1e-9) + 1)]
 
 

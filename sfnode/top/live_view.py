@@ -29,13 +29,14 @@ _LOOK_S: Final = 1.0
 _LINE_S: Final = 5.0  # between looks where output scrolls
 _QUIT: Final = "qQ\x03\x04"
 SVG_COLUMNS: Final = 80
+# The picture must not load a font from the internet.
 _FONT_FROM_OUTSIDE: Final = re.compile(r"@font-face \{\{.*?\}\}\s*", re.DOTALL)
 SVG_FORMAT: Final = _FONT_FROM_OUTSIDE.sub("", CONSOLE_SVG_FORMAT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewing:
-    """Holds how to show the nodes.
+    """Holds the options of the view.
 
     Attributes:
         is_once: show them once, then end.

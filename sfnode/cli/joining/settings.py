@@ -88,6 +88,7 @@ def given_settings(context: click.Context) -> frozenset[str]:
     """Return the settings that the operator has typed for this command."""
     typed = {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
     given = {key for key, option in SETTINGS.items() if option.name in typed}
+    # The argument ADDRESS fills the same setting as --bootstrap.
     return frozenset(given | {_BOOTSTRAP}) if "addresses" in typed else frozenset(given)
 
 
