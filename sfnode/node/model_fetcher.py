@@ -28,17 +28,17 @@ from sfnode.reporter import Reporter, format_rate
 from sfnode.status import ModelProgress, ModelStage, described_bytes
 from sfnode.storage import describe_os_error
 
-RETRY_S: Final = 30.0  # a disk is full, or a folder cannot be written: somebody may do something about it
-SILENCE_S: Final = 15.0  # without a piece: then it is said that nobody gives any
-_RATE_S: Final = 5.0  # over which the pace is measured
-_LISTED_TOGETHER: Final = 1 << 17  # pieces of several files whose lists are held at once: 4 MiB, for 128 GiB of files
+RETRY_S: Final = 30.0  # the disk is full or not writable: the operator may change that
+SILENCE_S: Final = 15.0  # without a piece; then the progress says that no peer gives any
+_RATE_S: Final = 5.0  # over which the rate is measured
+_LISTED_TOGETHER: Final = 1 << 17  # pieces whose hashes are held at once: 4 MiB, for 128 GiB of files
 _ASKED_TOGETHER: Final = 1 << 14  # pieces on one board: 16 GiB, with 3 MB of bookkeeping
 
 _T = TypeVar("_T")
 
 
 class ModelFetcher:
-    """Fetches files of one model. Until it is done the node relays, and says how far it is."""
+    """Fetches files of one model. The node relays until it is done, and reports its progress."""
 
     def __init__(self, spec: ModelSpec, sources: PieceSources, pace: Pace, reporter: Reporter) -> None:
         self._spec = spec
@@ -47,13 +47,13 @@ class ModelFetcher:
         self._done_bytes = 0
         self._total_bytes = 0
         self._has_room = True
-        self._seen: deque[tuple[float, int]] = deque()  # (time, bytes received until then)
+        self._seen: deque[tuple[float, int]] = deque()  # (time, bytes received by then)
         self._told: set[str] = set()
 
     async def fetch(self, files: Sequence[FileSpec], folder: Path) -> None:
-        """Put these files into ``folder``, with the run's bytes. Waits for ever for neighbours and for the disk.
+        """Fetch these files into ``folder``, with the run's bytes. Wait without limit for neighbours and for the disk.
 
-        OperatorError: the manifest names what is no part of a model, or contradicts itself.
+        OperatorError: the manifest names a file that is no part of a model, or contradicts itself.
         """
         check_names(self._spec)
         async with trio.open_nursery() as nursery:
@@ -65,7 +65,7 @@ class ModelFetcher:
             nursery.cancel_scope.cancel()
 
     def look(self) -> ModelProgress:
-        """Where it stands now, and how fast it went since the looks of the last seconds."""
+        """Return the progress now, with the rate since the looks of the last seconds."""
         now_s, received = trio.current_time(), self._pieces.received_bytes
         self._seen.append((now_s, received))
         while self._seen[0][0] < now_s - _RATE_S:
@@ -85,7 +85,7 @@ class ModelFetcher:
         )
 
     async def _try(self, files: Sequence[FileSpec], folder: Path) -> str:
-        """Why the disk does not take the files; empty when all are there."""
+        """Try once to fetch the files; return why the disk does not take them, or "" if all are there."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
             missing = [file for file in files if not await _in_thread(is_there, folder, file)]
@@ -109,7 +109,7 @@ class ModelFetcher:
         self._reporter.event("model_fetched", text, folder=str(folder), bytes=received, seconds=round(seconds, 3))
 
     async def _fetch_some(self, files: Sequence[FileSpec], folder: Path) -> None:
-        """Fetch files whose lists fit into memory together, a board of their pieces after the other."""
+        """Fetch files whose lists fit into memory together, one board of their pieces after the other."""
         lists = await self._fetch_lists(files)
         parts = [PartialFile(folder, file, hashes) for file, hashes in zip(files, lists, strict=True)]
         missing = [await _in_thread(part.missing) for part in parts]
