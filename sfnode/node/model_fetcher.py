@@ -126,7 +126,7 @@ class ModelFetcher:
             await _in_thread(part.finish)
 
     async def _fetch_pieces(self, jobs: Sequence[tuple[PartialFile, int]]) -> None:
-        """``jobs``: the pieces by their files and their numbers there."""
+        """Fetch pieces, each given by its file and its number in the file."""
 
         async def keep(number: int, data: bytes, _giver: PeerId) -> None:
             part, piece = jobs[number]
@@ -140,7 +140,7 @@ class ModelFetcher:
         await self._pieces.fetch(len(jobs), wanted, keep)
 
     async def _fetch_lists(self, files: Sequence[FileSpec]) -> list[bytes]:
-        """The hashes of each file's pieces. A file of one piece is its own."""
+        """Return the concatenated hashes of each file's pieces. A file of one piece is its own piece."""
         found = [bytes.fromhex(file.sha256) if piece_count(file) == 1 else b"" for file in files]
         long = [number for number, file in enumerate(files) if piece_count(file) > 1]
 
@@ -155,7 +155,7 @@ class ModelFetcher:
         return found
 
     async def _watch(self) -> None:
-        """Say it when nobody gives a piece for a while."""
+        """Report it when no neighbour has given a piece for SILENCE_S."""
         while True:
             before = self._pieces.received_bytes
             await trio.sleep(SILENCE_S)
@@ -170,7 +170,7 @@ class ModelFetcher:
 
 
 def _lack_of_room(folder: Path, files: Sequence[FileSpec]) -> str:
-    """Return by how much the disk is too small, and what to do; empty where it is large enough, or does not say."""
+    """Return by how much the disk is too small, and what to do; empty if it has room, or does not say."""
     needed, free = bytes_to_come(folder, files), free_bytes(folder)
     if free is None or needed <= free:
         return ""
@@ -182,7 +182,7 @@ def _lack_of_room(folder: Path, files: Sequence[FileSpec]) -> str:
 
 
 def _listed_together(files: Sequence[FileSpec]) -> Iterator[list[FileSpec]]:
-    """Files in their order, as many at a time as have _LISTED_TOGETHER pieces; one that has more alone."""
+    """Group files in their order, with at most _LISTED_TOGETHER pieces; a file with more is a group of its own."""
     together: list[FileSpec] = []
     for file in files:
         if together and sum(map(piece_count, together)) + piece_count(file) > _LISTED_TOGETHER:
@@ -194,5 +194,5 @@ def _listed_together(files: Sequence[FileSpec]) -> Iterator[list[FileSpec]]:
 
 
 async def _in_thread(work: Callable[..., _T], *arguments: object) -> _T:
-    """What reads much from the disk. A node that stops does not wait for it."""
+    """Run disk work in a thread, and abandon it when cancelled, so that a node that stops does not wait for it."""
     return await trio.to_thread.run_sync(work, *arguments, abandon_on_cancel=True)  # type: ignore[call-arg]  # old stubs
