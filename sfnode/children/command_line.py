@@ -46,6 +46,7 @@ def cover(line: bytes) -> bytes:
     words = line.split(b"\0")
     is_covered = False  # whether the word before was covered; a shell splits a string that contains white space
     for number, word in enumerate(words):
+        # Keep the part of a word before its secret; cover all of a word that continues or is a secret.
         is_value = number > 0 and words[number - 1] == _OPTION
         if begins := _SECRET.search(word):
             kept = begins.start()

@@ -131,6 +131,7 @@ class Stillness:
             pass  # it has ended, or /proc is hidden
         now = time.monotonic()
         still_s = now - self._since
+        # A process that only polls stays below the share, and counts as still.
         if self.computed_s - self._counted_s >= max(self._LEAST_S, self._SHARE * still_s):
             self._counted_s, self._since, still_s = self.computed_s, now, 0.0
         return still_s

@@ -21,7 +21,7 @@ REFUSED: Final = 3  # the exit code of the process when its last line is the rea
 class WeightForm(StrEnum):
     """Names a format of weights that the converting process can read."""
 
-    GGUF = "gguf"  # a whole model in one file; config.json and tokenizer in its folder take precedence
+    GGUF = "gguf"  # a whole model in one file, or in a folder, whose config.json and tokenizer come first
     PICKLES = "pickles"  # a folder with pytorch_model.bin, or shards of it with their index
 
 

@@ -63,7 +63,7 @@ def find_in_cache(reference: str, revision: str) -> Path | None:
 
 
 class _Unreachable(Exception):  # the message says what happened
-    """The hub gives no answer about this model now."""
+    """Raised when the hub gives no answer about a model."""
 
 
 def _look(reference: str, revision: str) -> tuple[str, Mapping[str, int]]:

@@ -108,6 +108,7 @@ def _order(version: str) -> tuple[tuple[int, ...], int]:
     found = _RELEASE.match(version)
     assert found is not None
     rest = version[found.end() :]
+    # A suffix such as rc1 sorts before the plain release; .post1 and +local sort after it.
     rank = 0 if rest and not rest.startswith((".post", "+")) else len(rest) + 1
     return tuple(int(part) for part in found[0].split(".")), rank
 

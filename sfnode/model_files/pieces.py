@@ -183,6 +183,7 @@ class PartialFile:
             with self._part.open("rb") as part:
                 is_right = file_digest(part, "sha256").hexdigest() == self.file.sha256
                 os.fsync(part.fileno())
+                # Another node may have replaced the file while it was hashed.
                 if not os.path.samestat(os.fstat(part.fileno()), os.stat(self._part)):
                     raise FileNotFoundError(errno.ENOENT, "another node has begun it again", str(self._part))
             if is_right:

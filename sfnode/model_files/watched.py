@@ -22,7 +22,7 @@ _SAID_BYTES_MAX: Final = 1 << 16  # of its standard error; only the last lines m
 
 
 class StoodStill(Exception):  # the name says what happened, without the ending Error
-    """The process was ended because its folder had not grown for too long."""
+    """Raised when a process was ended because its folder had not grown for too long."""
 
 
 def run_watched(program: Program, folder: Path, tell: Callable[[int], None], stall_s: float) -> tuple[int, str]:

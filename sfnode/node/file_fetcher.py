@@ -55,6 +55,7 @@ class FileFetcher:
         right = await self._fetch_from_one(wanted)
         if right is None:
             return None
+        # Where the right file differs from the assembled one, the giver of that segment sent false bytes.
         places = {number: slice(number * SEGMENT_BYTES, (number + 1) * SEGMENT_BYTES) for number in givers}
         for liar in sorted({givers[number] for number, place in places.items() if data[place] != right[place]}):
             self._sources.gave_false_bytes(liar, wanted.name)

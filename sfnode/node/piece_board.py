@@ -88,6 +88,7 @@ class PieceBoard:
         patience_s = self.patience_s()
 
         def is_slow(piece: int, other: PeerId, since_s: float) -> bool:
+            # Each loss of the piece doubles the time that a peer gets for it.
             allowed_s: float = patience_s * 2 ** self._lost[piece, other]
             return now_s - since_s >= allowed_s
 

@@ -107,6 +107,7 @@ class PieceFetcher:
         self._rests = {peer: rest for peer, rest in self._rests.items() if peer in peers}
         ready = [peer for peer in sorted(peers) if peer not in self._rests or self._rests[peer].until_s <= now_s]
         random.shuffle(ready)  # an attacker chooses its ids
+        # First the neighbours that give now, then those that lost the fewest pieces, then known givers.
         ready.sort(key=lambda peer: (-self._streams[peer], self._known.losses[peer], peer not in self._known.givers))
         self._make_room(fetching, ready)
         for peer in ready:

@@ -203,8 +203,7 @@ class RunningNode:
         for number, event in enumerate(events, start=1):
             with self.slips.contained("news"):
                 self.details.hear(event, self.node)
-            # Every honest neighbour sends copies. They are not charged for the time that other programs take in
-            # between.
+            # Every honest neighbour sends copies, and is not charged for the time that other programs take.
             is_copies = isinstance(event, MessageArrived) and isinstance(event.message, Records)
             clock = time.thread_time if is_copies else time.perf_counter
             started_s = clock()

@@ -175,6 +175,7 @@ def _weight_bits(method: Method) -> int:
 
     More bits meet a learning rate more closely.
     """
+    # The exact sum has COEFFICIENT_BITS_MAX bits: what all other factors leave is room for the weight.
     others = _AUTHORS_MAX * method.epoch_steps * method.scalar_mass_max * (method.rank * method.basis_max) ** 2
     return max(_WEIGHT_BITS_MIN, min(_WEIGHT_BITS_MAX, COEFFICIENT_BITS_MAX - (others - 1).bit_length()))
 

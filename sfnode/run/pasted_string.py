@@ -65,6 +65,7 @@ def cleaned(text: str) -> str:
 
 def _padded(digits: str) -> str:
     """Return the last digits with padding; digits that make no whole byte, as in a truncated string, are dropped."""
+    # Base32 digits that make whole bytes: 2, 4, 5, 7 and 8.
     whole = {0: 0, 2: 2, 4: 4, 5: 5, 7: 7, 1: 0, 3: 2, 6: 5}[len(digits)]
     return digits[:whole] + "=" * (8 - whole) if whole else ""
 

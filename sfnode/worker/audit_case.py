@@ -65,7 +65,7 @@ class AuditCase:
     Attributes:
         nearest, dtype: the measurement nearest to the claim, and its number format; None: the auditor's own.
         allowed: largest difference of an honest author, as a length in quanta.
-        doubt: why the message cannot be judged, whatever the measurements.
+        doubt: why the message cannot be judged, regardless of the measurements.
     """
 
     envelope: Envelope

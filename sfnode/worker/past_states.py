@@ -93,6 +93,8 @@ class PastStates:
 
         The first ``out`` expulsions are in force.
         """
+        # The author knew their own rounds before the message; the rounds of other expelled authors
+        # counted until the expulsion was in force.
         added = [
             update
             for number, expulsion in enumerate(self.expulsions)
@@ -159,6 +161,7 @@ class _Held:
         """Add the next record; the second one of a void slot removes the first."""
         self._highest[envelope.author] = max(envelope.step, self._highest.get(envelope.author, -1))
         slot = (envelope.author, envelope.step)
+        # The first record of a slot counted here until the second one came and made the slot void.
         if slot in self._first_of_void:
             self.sum_up().remove([self._first_of_void.pop(slot)])
             return

@@ -165,6 +165,7 @@ class Auditor:
 
     def _seeds(self, case: AuditCase) -> list[int]:
         """Return the seed of the message, and unrelated ones."""
+        # Seeds that follow from the message: every audit measures the same ones.
         count = -(-_CONTROL_SCALARS // (self._directions(case) * self._past.manifest.method.local_steps))
         others = random.Random(case.envelope.seed)
         return [case.envelope.seed, *(others.getrandbits(64) for _ in range(count))]

@@ -29,7 +29,7 @@ _POLL_S = 0.05
 
 
 class NotUpError(WorkerError):
-    """A worker lives but does not start up: a slow machine may need more patience."""
+    """Raised when a worker lives but does not start up in time: a slow machine may need more patience."""
 
 
 async def supervise(

@@ -165,6 +165,7 @@ class Trainer:
             self.statistics.trouble = f"step {job.step} was skipped: {error}"
             self._reporter.event("step_skipped", f"step {job.step} skipped: {error}", step=job.step, reason=str(error))
             return EstimateSkipped(step=job.step)
+        # Changed old epochs made this round slow: send no more of them for a while.
         if any(epoch < first for epoch in sent):
             now_s = trio.current_time()
             self._old_rest_until_s = now_s + _REST_FACTOR * (now_s - started_s)

@@ -62,6 +62,7 @@ def plan_weights(linear: Mapping[str, int], others: int, dtype: str, device_memo
             f"MiB in {dtype}: give at least that, or {_SMALLER}"
         )
     waiting = () if whole <= budget else _waiting(linear, budget - others - largest)
+    # One waiting weight at a time comes to the device.
     beside = largest if waiting else 0
     waiting_bytes = sum(linear[name] for name in waiting)
     return WeightPlan(
