@@ -35,7 +35,7 @@ def show_log(reporter: Reporter, level: int) -> logging.Handler:
 
 
 class _ReporterHandler(logging.Handler):
-    """Shows each event at most once in REPEAT_S; at level ``debug``, every time."""
+    """Shows each event at most once in REPEAT_S; at level ``debug`` every time."""
 
     def __init__(self, reporter: Reporter, level: int) -> None:
         super().__init__(level)

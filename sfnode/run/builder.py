@@ -73,9 +73,9 @@ class MethodOptions:
         core, scalar: as in the manifest; None: `BEST` for the run's basis.
         learning_rate: length of a step. Raw: the weights move by lr x mean over directions of g z. Normalised: by
             lr x mean of (g / rms g) z, so that it is a length and not a rate. None: `BEST` for the run's basis.
-        schedule: to zero, or constant.
+        schedule: of the learning rate, down to zero or constant.
         directions, sides, shares, local_steps, epoch_steps: as in the manifest.
-        epsilon_exp: epsilon = 2^epsilon_exp; None: -10, a thousandth of a weight's change of unit size.
+        epsilon_exp: epsilon = 2^epsilon_exp; None: -10, about a thousandth.
     """
 
     rank: int | None = None

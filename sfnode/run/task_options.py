@@ -19,7 +19,7 @@ class TaskOptions:
     """Describes what a run learns: a built-in task, perhaps with other texts, or a task of the owner's own.
 
     Attributes:
-        task: name of a built-in one.
+        task: name of a built-in task.
         labels: label words, separated by commas.
         max_tokens: length of the longest row; None: a length that suits the model.
     """
@@ -43,7 +43,7 @@ class DataOptions:
 
     Attributes:
         data: a JSONL file or "embedded:NAME"; None: that of an embedded task.
-        is_private: every node has its own.
+        is_private: every node has its own data.
     """
 
     data: str | None = None

@@ -42,8 +42,9 @@ class WorkerSession:
         """Send ``request`` and return its reply.
 
         Raises:
-            OperatorError: a file, flag or device is wrong, or the model does not fit in memory.
+            OperatorError: a file, flag or device is wrong.
             NumericError: the loss is not finite.
+            WorkerMemoryError: the model does not fit in memory.
             WorkerError: the worker is gone, or failed inside.
         """
         try:

@@ -1,4 +1,4 @@
-"""Runs the training worker's process, and starts it again when it ends: after 1, 2, 4 ... 60 s."""
+"""Runs the training worker's process, and restarts it: after 1 s, or after 2, 4 ... 60 s if it ends within a minute."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class WeightPlan:
     Attributes:
         on_device: the most at a time: the weights that stay, and the largest that waits.
         waiting: names of the weights that wait.
-        waiting_bytes: of all of them.
+        waiting_bytes: their total size.
         least: the least possible ``on_device``; None if nothing can wait (quantised weights).
     """
 

@@ -32,7 +32,7 @@ class WorkLimits:
 
     Attributes:
         hours: of local time; None: always.
-        memory_bytes_max: of node and worker together; None: no limit.
+        memory_bytes_max: for node and worker together; None: no limit.
         upload_bytes_per_s: to all peers together; 0: no limit.
     """
 
