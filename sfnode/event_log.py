@@ -1,7 +1,7 @@
-"""The one log: what any part of a node has to say, as an event with a name and fields, in order of importance.
+"""The log: every part of a node reports events here, each with a name, fields and a level.
 
-The parts call :func:`log`. What becomes of it is decided once, by :func:`show_log`: lines of the program's own output,
-as text or JSON, from the level that ``--log-level`` names. Without that call nothing is shown.
+The parts call :func:`log`. :func:`show_log` decides once what becomes of the events: it shows those from the level of
+``--log-level`` on in the program's own output, as text or JSON. Without that call nothing is shown.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Final
 from sfnode.reporter import Reporter
 
 LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-REPEAT_S: Final = 10.0  # a peer must not fill the disk: of one event a line each so often; the next says how many more
+REPEAT_S: Final = 10.0  # one line per event in this time, so that a peer cannot fill the disk; the next counts the rest
 
 _LOGGER: Final = logging.getLogger("sfnode")
-_LOGGER.addHandler(logging.NullHandler())  # else logging prints warnings on stderr where nobody has asked for a log
+_LOGGER.addHandler(logging.NullHandler())  # without it, logging prints warnings on stderr even if no log was requested
 
 
 def log(level: int, name: str, *, is_failure: bool = False, **fields: str | float | bool | None) -> None:
-    """Say that ``name`` happened; ``is_failure`` adds the exception being handled."""
+    """Log the event ``name`` with its fields; ``is_failure`` adds the exception being handled."""
     _LOGGER.log(level, name, exc_info=is_failure, extra={"fields": fields})
 
 
 def show_log(reporter: Reporter, level: int) -> logging.Handler:
-    """From now on, show events of this level and above as lines of ``reporter``."""
+    """Show events of this level and above as lines of ``reporter`` from now on, and return the new handler."""
     handler = _ReporterHandler(reporter, level)
     _LOGGER.setLevel(level)
     _LOGGER.propagate = False
@@ -35,7 +35,7 @@ def show_log(reporter: Reporter, level: int) -> logging.Handler:
 
 
 class _ReporterHandler(logging.Handler):
-    """Shows each event at most once in REPEAT_S; at level ``debug``, every time."""
+    """Shows each event at most once in REPEAT_S; at level ``debug`` every time."""
 
     def __init__(self, reporter: Reporter, level: int) -> None:
         super().__init__(level)
@@ -44,7 +44,7 @@ class _ReporterHandler(logging.Handler):
         self._left_out: dict[str, int] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show the record, or count it."""
+        """Show the record, or only count it if the same event was shown less than REPEAT_S ago."""
         name = record.getMessage()
         fields = dict(vars(record).get("fields", {}))
         now_s = time.monotonic()
@@ -56,7 +56,7 @@ class _ReporterHandler(logging.Handler):
             fields["left_out"] = left_out
         if record.exc_info and record.exc_info[1]:
             fields["error"] = repr(record.exc_info[1])
-            if record.levelno >= logging.ERROR:  # a bug of ours; anything less is a peer's fault, and its text will do
+            if record.levelno >= logging.ERROR:  # our bug; anything less is a peer's fault, and needs no traceback
                 fields["traceback"] = "".join(traceback.format_exception(*record.exc_info))
         text = " ".join(f"{key}={value}" for key, value in fields.items())
         self._reporter.event_at(record.levelno, name, f"{record.levelname.lower()}: {name} {text}", **fields)

@@ -1,4 +1,4 @@
-"""What the program says while it works: one line per event, as text or, where that is asked for, as JSON."""
+"""The program's output while it works: one line per event, as text or, if requested, as JSON."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from typing import Final, TextIO
 from protocol.errors import OperatorError
 from sfnode.storage import describe_os_error
 
-_PATIENCE_S: Final = 2.0  # what is done sooner needs no words
+_PATIENCE_S: Final = 2.0  # shorter work needs no progress line
 _SCREEN_PAUSE_S: Final = 0.5
 _LINE_PAUSE_S: Final = 5.0
-_PLAIN_PAUSE_S: Final = 30.0  # between lines of progress that stay for people: in a file, a pipe, a journal
+_PLAIN_PAUSE_S: Final = 30.0  # between progress lines that stay: in a file, a pipe, a journal
 
 
 class Reporter:
-    """Writes events. ``event`` lines stay; ``progress`` lines replace each other on a terminal, and are few elsewhere.
+    """Writes events. ``event`` lines stay; ``progress`` lines replace each other on a terminal, and are rare elsewhere.
 
     Args:
-        is_json: a JSON object on each line, all progress among them.
+        is_json: write one JSON object per line, including all progress.
         stream: stdout by default.
-        level: the least to show.
+        level: the least level to show.
         clock: seconds.
     """
 
@@ -46,17 +46,17 @@ class Reporter:
         self._is_line_open = False
         self._level = level
         self._clock, self._progress_s = clock, -math.inf
-        self.listeners: list[Callable[[int, tuple[str, ...]], None]] = []  # hear the level and the lines of each event
+        self.listeners: list[Callable[[int, tuple[str, ...]], None]] = []  # called with level and lines of each event
 
     def event(self, name: str, *lines: str, **fields: object) -> None:
-        """Something happened: ``lines`` for people, ``name`` and ``fields`` for programs.
+        """Report an event: ``lines`` for people, ``name`` and ``fields`` for programs.
 
-        A line may hold text of strangers: it stays one line, and every character that is not visible is escaped.
+        A line may contain text of strangers: it stays one line, and every invisible character is escaped.
         """
         self.event_at(logging.INFO, name, *lines, **fields)
 
     def event_at(self, level: int, name: str, *lines: str, **fields: object) -> None:
-        """The same, of another importance (a level of Python's ``logging``)."""
+        """Report an event with a level of Python's ``logging``; see `event`."""
         if level < self._level:
             return
         for listener in self.listeners:
@@ -69,7 +69,7 @@ class Reporter:
             self._print(printable(line))
 
     def progress(self, name: str, text: str, **fields: object) -> None:
-        """Where the work stands now; ``text`` as a line of ``event``."""
+        """Show the present state of the work; ``text`` is escaped as a line of `event`."""
         if self._is_json:
             self._write_json(name, fields)
         elif self._is_living:
@@ -81,7 +81,7 @@ class Reporter:
 
     @property
     def pause_s(self) -> float:
-        """How often progress is worth a line."""
+        """Return the seconds between progress lines."""
         return _SCREEN_PAUSE_S if self._is_living else _LINE_PAUSE_S
 
     def finish(self) -> None:
@@ -98,21 +98,21 @@ class Reporter:
         self._print(json.dumps(line))
 
     def _print(self, text: str, end: str = "\n") -> None:
-        encoding = self._stream.encoding or "utf-8"  # none: a stream in memory, which takes all characters
+        encoding = self._stream.encoding or "utf-8"  # None for a stream in memory, which takes all characters
         shown = text.encode(encoding, "backslashreplace").decode(encoding)
         try:
             print(shown, end=end, file=self._stream, flush=True)
-        except OSError as error:  # the disk is full, or the reader of our output has left
+        except OSError as error:  # the disk is full, or the reader of our output is gone
             abandon(self._stream)
-            self._stream = io.StringIO()  # nobody reads what is said on the way out
+            self._stream = io.StringIO()  # nobody reads what is printed on the way out
             raise cannot_write(error) from None
 
 
 @contextmanager
 def telling(clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[str, int, int], None]]:
-    """What long work calls to say what it does, and how many bytes of how many (0: unknown) are done.
+    """Yield a function that long work calls with its text, the bytes done, and the total (0: unknown).
 
-    It is a line on the standard error, and there is none before the work has taken `_PATIENCE_S`.
+    It shows a line on standard error, but only after the work has taken `_PATIENCE_S`.
     """
     reporter = Reporter(stream=sys.stderr)
     started = told = clock()
@@ -134,10 +134,10 @@ def telling(clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[s
 
 @contextmanager
 def counting(text: str, unit: str, clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[int, int], None]]:
-    """As `telling`, for work that is counted: what it calls with how many of how many ``unit`` are done.
+    """Yield a function that counted work calls with how many of how many ``unit`` are done.
 
-    The line also says how fast it goes, and how long it will take from now. A lower count than before is the beginning
-    of another part, whose speed is its own.
+    It shows a line on standard error, with the speed and the time left, after `_PATIENCE_S`. A lower count than before
+    begins another part of the work, whose speed is measured anew.
     """
     reporter = Reporter(stream=sys.stderr)
     started = told = clock()
@@ -163,12 +163,12 @@ def counting(text: str, unit: str, clock: Callable[[], float] = time.monotonic) 
 
 
 def counted(count: int, noun: str) -> str:
-    """A number and what it counts: "1 peer", "2 peers", "1,200 updates"."""
+    """Return a number and what it counts: "1 peer", "2 peers", "1,200 updates"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def format_seconds(seconds: float) -> str:
-    """A duration for people: "45 s", "3 min 20 s", "2 h 5 min"."""
+    """Return a duration in words: "45 s", "3 min 20 s", "2 h 5 min"."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes_rest = divmod(minutes, 60)
     if hours:
@@ -177,27 +177,27 @@ def format_seconds(seconds: float) -> str:
 
 
 def cannot_write(error: OSError) -> OperatorError:
-    """What is said where the output itself cannot be."""
+    """Return the error for a standard output that cannot be written."""
     return OperatorError(f"cannot write to the standard output: {describe_os_error(error)}")
 
 
 def abandon(stream: TextIO) -> None:
-    """Let the interpreter's own last flush of what is stuck go nowhere: it would fail again, with a traceback."""
+    """Point a stream that cannot be written to /dev/null, so that the interpreter's last flush does not fail again."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
 def printable(text: str) -> str:
-    """``text`` with every character escaped that is not visible.
+    """Return ``text`` with every invisible character escaped.
 
-    Names and reasons come from peers: they may not move the cursor, forge a line or turn the direction of writing.
+    Names and reasons come from peers: they must not move the cursor, forge a line or reverse the direction of writing.
     """
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
 def format_rate(bytes_per_second: float) -> str:
-    """Bytes per second for people: "3.1 kB/s"."""
+    """Return bytes per second in words: "3.1 kB/s"."""
     for unit in ("B/s", "kB/s", "MB/s"):
         if bytes_per_second < 1_000:
             return f"{bytes_per_second:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""What every picture of ours is drawn with: colours, lettering, and the few SVG elements that they share. Text only."""
+"""The parts that all our pictures share: colours, lettering, and a few SVG elements. Text only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Place = tuple[float, float]  # pixels from the left and from the top
 
 
 def opened(width: int, height: int, title: str, style: str) -> list[str]:
-    """The first elements of a picture on white paper; the last one is `CLOSED`."""
+    """Return the first elements of a picture on white paper; `CLOSED` is the last one."""
     return [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
         f"<title>{escape(title)}</title><style>{style}</style>",
@@ -36,26 +36,26 @@ CLOSED: Final = "</svg>"
 
 
 def text(at: Place, words: str, *, fill: str = MUTED, css: str = "", anchor: str = "start") -> str:
-    """Words at a place; ``css``: classes of the style."""
+    """Return text at a place; ``css``: classes of the style."""
     kind = f' class="{css}"' if css else ""
     return f'<text x="{at[0]:.1f}" y="{at[1]:.1f}" fill="{fill}" text-anchor="{anchor}"{kind}>{escape(words)}</text>'
 
 
 def level(left: float, right: float, y: float, colour: str) -> str:
-    """A horizontal line."""
+    """Return a horizontal line."""
     return f'<path d="M{left} {y:.1f}H{right}" stroke="{colour}"/>'
 
 
 def tick(at: Place, colour: str) -> str:
-    """A short mark below an axis."""
+    """Return a short mark below an axis."""
     return f'<path d="M{at[0]:.1f} {at[1]:.1f}v5" stroke="{colour}"/>'
 
 
 def polyline(places: list[Place], attributes: str) -> str:
-    """A line through places; ``attributes``: of its stroke."""
+    """Return a line through places; ``attributes``: of its stroke."""
     return f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in places)}" {attributes}/>'
 
 
 def dot(at: Place, colour: str) -> str:
-    """A point that was measured."""
+    """Return a dot for a measured point."""
     return f'<circle cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="3.5" fill="{colour}"/>'

@@ -1,4 +1,4 @@
-"""Door: `program`, and `awaited` for callers in trio. Here, and nowhere else, sfnode starts processes.
+"""Door: `program`, and `awaited` for callers in trio. sfnode starts processes only through this package.
 
-A child never has the current folder on its path, and ends when its parent is gone, even where that was killed hard.
+A child never has the current folder on its path. It ends when its parent is gone, even if the parent was killed.
 """

@@ -1,8 +1,8 @@
 """The child's side: ``python -P -m sfnode.children LEAVE_S MODULE ARGUMENT...`` runs a module until its parent is gone.
 
-Standard input is a pipe whose other end only the parent holds: it closes when the parent closes it or dies, by whatever
-signal, on every system. Linux could send a signal at the parent's death (PR_SET_PDEATHSIG) as well; but it does so when
-the *thread* ends that started the child, and trio starts children from threads that come and go.
+Standard input is a pipe, and only the parent holds its other end. It closes when the parent closes it or dies, by any
+signal and on every system. Linux can also send a signal when the parent dies (PR_SET_PDEATHSIG). But that signal comes
+when the *thread* that started the child ends, and trio starts children from short-lived threads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 
 
 def main() -> None:
-    """Entry point of each child."""
+    """Run the module that the command line names, and end with the parent."""
     leave_s, module, *arguments = sys.argv[1:]
     threading.Thread(target=_end_with_parent, args=(float(leave_s),), daemon=True).start()
     sys.argv = [module, *arguments]
@@ -24,9 +24,12 @@ def main() -> None:
 
 
 def _end_with_parent(leave_s: float) -> None:
-    """Wait until standard input closes, then end, even in the middle of a forward pass; ``leave_s`` to say goodbye."""
+    """Wait until standard input closes, then end the process, even in the middle of a forward pass.
+
+    If ``leave_s`` is positive, send SIGTERM first and allow that many seconds for an orderly end.
+    """
     try:
-        while os.read(0, 1):  # not sys.stdin: it has a lock, without which the interpreter cannot end in good order
+        while os.read(0, 1):  # not sys.stdin: its lock would keep the interpreter from exiting cleanly
             pass
     except OSError:
         pass

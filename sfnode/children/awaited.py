@@ -1,4 +1,4 @@
-"""Children of callers in trio: a child lives as long as a block, and may say lines to its parent."""
+"""Child processes for callers in trio: a child lives as long as a block, and may send lines to its parent."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ _READ_BYTES = 65_536
 
 @asynccontextmanager
 async def running(program: Program, *, is_heard: bool, leave_s: float = 0.0) -> AsyncIterator[trio.Process]:
-    """Run it while the block runs; then its standard input closes, and it is killed if that does not end it. OSError.
+    """Run a program while the block runs. OSError if it cannot be started.
+
+    After the block its standard input and output close, and it is killed if it still runs. Its standard error is ours.
 
     Args:
-        is_heard: its standard output is for the block; else it goes nowhere. Complaints go to our own standard error.
-        leave_s: how long it may take to end, after a SIGTERM, before it is killed.
+        is_heard: whether the block reads its standard output; otherwise the output is discarded.
+        leave_s: seconds between SIGTERM and the kill; 0: it is killed at once.
     """
     process = await trio.lowlevel.open_process(
         program.command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE if is_heard else subprocess.DEVNULL,
         env=program.environment,
-        start_new_session=True,  # Ctrl-C is for this process, which then ends that one
+        start_new_session=True,  # Ctrl-C reaches only this process, which then ends the child
     )
     try:
         yield process
@@ -50,7 +52,10 @@ async def _end(process: trio.Process, leave_s: float) -> None:
 
 
 class LinesOf:
-    """The whole lines that a child says, without their ends, until it has ended. No generator: it may be left early."""
+    """Iterates over the complete lines that a child prints, without their line ends, until its output ends.
+
+    It is not a generator, so that the caller may stop at any line.
+    """
 
     def __init__(self, process: trio.Process) -> None:
         assert process.stdout is not None

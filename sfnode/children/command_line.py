@@ -1,11 +1,11 @@
-"""What other users of this machine can read of this process: its command line.
+"""Hides secrets in the command line of this process, which other users of the machine can read.
 
-A join may carry an invitation, and the first to claim it has it. `ps` shows the memory in which the system has put the
-command line, so that what is overwritten there is gone from the process list. Until Python is up, a tenth of a second
-after the start, a program that looks all the time sees it: the safe ways are a file and standard input.
+A join may carry an invitation, and the first who claims it owns it. `ps` reads the memory where the system has put the
+command line, so text that is overwritten there disappears from the process list. Until Python is up, about 0.1 s after
+the start, a program that polls can still read it. The safe ways are a file and standard input.
 
-No library for process titles is used: they replace the whole line, of which an operator wants to see the rest, and need
-a compiled module for what are two calls of ctypes here.
+No library for process titles is used. They replace the whole line, but an operator wants to see the rest of it; and
+they need a compiled module for what takes two ctypes calls here.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Final
 
 _CMDLINE: Final = Path("/proc/self/cmdline")
 _STAT: Final = Path("/proc/self/stat")
-_ARG_START: Final = 48 - 3  # fields of proc(5), counted from the third on: those before may hold spaces
-_SECRET: Final = re.compile(rb"invite:|sfnode:v[0-9]+\.", re.IGNORECASE)  # how an invitation and a string to join begin
+_ARG_START: Final = 48 - 3  # counted from the third field of proc(5): the fields before it may hold spaces
+_SECRET: Final = re.compile(rb"invite:|sfnode:v[0-9]+\.", re.IGNORECASE)  # how invitations and join strings begin
 _OPTION: Final = b"--invite"
 _GIVEN: Final = _OPTION + b"="
-_STAYS: Final = (b"-", b"/", b"@")  # what begins so is no further word of a string that a shell has split
+_STAYS: Final = (b"-", b"/", b"@")  # a word that begins so does not continue a string that the shell has split
 _COVER: Final = b"*"
 
 
@@ -36,16 +36,17 @@ def hide_secrets() -> None:
     except (OSError, ValueError):
         return
     covered = cover(line)
-    # Only where the kernel's own words agree: the memory at these addresses holds what it shows of us.
+    # Overwrite only if the memory at these addresses holds exactly the line that the kernel shows.
     if covered != line and start and end - start == len(line) and ctypes.string_at(start, len(line)) == line:
         ctypes.memmove(start, covered, len(covered))
 
 
 def cover(line: bytes) -> bytes:
-    """Return the command line, words that each end in a zero byte, with as many stars in place of what is secret."""
+    """Return a command line with each byte of its secrets replaced by a star; each word ends in a zero byte."""
     words = line.split(b"\0")
-    is_covered = False  # whether the word before is; a shell makes several words of a string with white space in it
+    is_covered = False  # whether the word before was covered; a shell splits a string that contains white space
     for number, word in enumerate(words):
+        # Keep the part of a word before its secret; cover all of a word that continues or is a secret.
         is_value = number > 0 and words[number - 1] == _OPTION
         if begins := _SECRET.search(word):
             kept = begins.start()

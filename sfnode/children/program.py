@@ -1,6 +1,6 @@
-"""A module that runs in a process of its own: its command line, its environment, and callers that may block.
+"""A module that runs in a process of its own: its command line, its environment, and ways to run it that block.
 
-Callers in trio: `awaited`. What every child does by itself: `__main__`.
+`awaited` runs it for callers in trio. `__main__` is what runs inside every child.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from typing import IO, Final
 import psutil
 
 _ROOM: Final = "sfnode.children"
-_ROOT: Final = Path(__file__).resolve().parents[2]  # where sfnode itself lies
+_ROOT: Final = Path(__file__).resolve().parents[2]  # the folder that contains sfnode
 _PATH: Final = "PYTHONPATH"
-_SAFE: Final = "PYTHONSAFEPATH"  # says -P to the processes that a child starts in turn, as pip may
+_SAFE: Final = "PYTHONSAFEPATH"  # passes -P on to the processes that a child starts, such as pip's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What to run.
+    """Describes a module to run, and starts it as a child process.
 
     Attributes:
         module: as ``python -m`` takes it.
-        arguments: its command line. Other users of the machine can read it.
-        variables: of its environment, besides this process's own.
-        leave_s: how long it has to end in good order, after SIGTERM, when its parent is gone; 0: it ends at once.
-        prefix: a command that runs it somewhere else.
+        arguments: its command line, which other users of the machine can read.
+        variables: additional environment variables.
+        leave_s: seconds for an orderly end, after SIGTERM, once its parent is gone; 0: it ends at once.
+        prefix: a command to run it with, for instance one that runs it elsewhere.
     """
 
     module: str
@@ -42,14 +42,17 @@ class Program:
 
     @property
     def command(self) -> list[str]:
-        """The whole command line. -P: whatever lies in the current folder is not imported."""
+        """Return the whole command line. -P keeps modules in the current folder from being imported."""
         start = [sys.executable, "-P", "-m", _ROOM, f"{self.leave_s:g}"]
         return [*self.prefix, *start, self.module, *self.arguments]
 
     @property
     def environment(self) -> dict[str, str]:
-        """Its variables. An empty entry of PYTHONPATH, as `export PYTHONPATH=$PYTHONPATH:/x` makes it, would be the
-        current folder; where sfnode is run from a clone without being installed, the child finds it there, too."""
+        """Return the environment of the child.
+
+        Empty entries of PYTHONPATH are dropped: they mean the current folder, and `export PYTHONPATH=$PYTHONPATH:/x`
+        makes one. If sfnode runs from a clone without being installed, the clone is added so that the child finds it.
+        """
         entries = [entry for entry in os.environ.get(_PATH, "").split(os.pathsep) if entry]
         if _is_run_from_a_clone() and str(_ROOT) not in entries:
             entries.append(str(_ROOT))
@@ -60,9 +63,10 @@ class Program:
     def start(
         self, *, stdout: int | IO[bytes], stderr: int | IO[bytes] | None = None, is_own_session: bool = True
     ) -> subprocess.Popen[bytes]:
-        """Start it; its standard input is open as long as this process lives, and is the caller's to close. OSError.
+        """Start the process. OSError.
 
-        ``is_own_session``: Ctrl-C at the terminal is for this process, which then ends that one.
+        Its standard input is a pipe that stays open while this process lives; the caller has to close it. If
+        ``is_own_session``, Ctrl-C at the terminal reaches only this process, which then has to end the child.
         """
         return subprocess.Popen(
             self.command,
@@ -74,7 +78,7 @@ class Program:
         )
 
     def run(self, limit_s: float) -> subprocess.CompletedProcess[str]:
-        """Run it to its end, and return what it has said. OSError; subprocess.TimeoutExpired after ``limit_s``."""
+        """Run the process to its end, and return its output. OSError; subprocess.TimeoutExpired after ``limit_s``."""
         process = self.start(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         held, process.stdin = process.stdin, None  # `communicate` would close it
         try:
@@ -91,12 +95,12 @@ class Program:
 
 
 def _is_run_from_a_clone() -> bool:
-    """Whether this process has found sfnode in a folder that is no place for installed packages."""
+    """Return whether this process imported sfnode from a folder that is not one for installed packages."""
     return _ROOT.name not in ("site-packages", "dist-packages") and str(_ROOT) in sys.path
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Kill it, if it runs, and let go of its standard input."""
+    """Kill the process if it still runs, wait for it, and close its standard input."""
     process.kill()
     process.wait()
     if process.stdin is not None:
@@ -104,14 +108,14 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 class Stillness:
-    """For how long a process has used no processor time to speak of.
+    """Measures how long a process has used almost no processor time.
 
-    On a busy or old machine a child takes many times as long as elsewhere; one that hangs computes nothing. So its
-    starter waits by this clock rather than by the wall's.
+    On a busy or old machine a child may take many times longer than elsewhere, but a child that hangs computes nothing.
+    So its starter waits by this clock and not by the wall clock.
     """
 
     _LEAST_S: Final = 0.02  # two ticks of the system's clock
-    _SHARE: Final = 0.01  # of a core: a process that sleeps and looks round from time to time takes less
+    _SHARE: Final = 0.01  # of a core: a process that only sleeps and polls uses less
 
     def __init__(self, pid: int) -> None:
         self.computed_s = 0.0
@@ -119,7 +123,7 @@ class Stillness:
         self._counted_s, self._since = 0.0, time.monotonic()
 
     def look(self) -> float:
-        """Seconds since it was last seen to compute; since the start, where the system does not say."""
+        """Return the seconds since the process was last seen computing; since the start if the system does not say."""
         try:
             times = psutil.Process(self._pid).cpu_times()
             self.computed_s = times.user + times.system
@@ -127,6 +131,7 @@ class Stillness:
             pass  # it has ended, or /proc is hidden
         now = time.monotonic()
         still_s = now - self._since
+        # A process that only polls stays below the share, and counts as still.
         if self.computed_s - self._counted_s >= max(self._LEAST_S, self._SHARE * still_s):
             self._counted_s, self._since, still_s = self.computed_s, now, 0.0
         return still_s

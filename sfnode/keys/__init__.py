@@ -1,4 +1,4 @@
-"""Door: `node_seed`. A node's key and the owner's: made, checked, backed up; invitations, and the work of a key."""
+"""Door: `node_seed`. Makes, checks and backs up the keys of nodes and owners; invitations, and proofs of work."""
 
 from sfnode.keys.key_backup import read_backup, write_backup
 from sfnode.keys.node_key import claim_invitation, node_seed

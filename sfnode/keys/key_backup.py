@@ -1,8 +1,8 @@
 """A node's key in an encrypted file: scrypt makes a key of the passphrase, ChaCha20-Poly1305 encrypts the seed with it.
 
-The file is JSON. Everything in it that decryption needs is authenticated with the seed, so that nobody can change the
-costs or the public key beside it. A short check value of the scrypt key tells a wrong passphrase from a damaged file;
-whoever tries passphrases has to pay scrypt for it all the same.
+The file is JSON. All fields that decryption needs are authenticated together with the seed, so that nobody can change
+the costs or the public key in the file. A short check value of the scrypt key distinguishes a wrong passphrase from a
+damaged file; each guess of a passphrase still costs one run of scrypt.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _FORMAT: Final = "sfnode/key-backup/1"
 _SALT_BYTES: Final = 16
 _NONCE_BYTES: Final = 12
 _CHECK_BYTES: Final = 2  # one wrong passphrase in 65,536 looks like a damaged file; an attacker learns next to nothing
-_N: Final = 1 << 17  # 128 MiB and about half a second for each passphrase that somebody tries
+_N: Final = 1 << 17  # 128 MiB and about half a second for each passphrase that is tried
 _R: Final = 8
-_N_MAX: Final = 1 << 20  # a file from elsewhere may cost this much: 1 GiB
+_N_MAX: Final = 1 << 20  # 1 GiB: the most that a file from elsewhere may make us spend
 _FILE_BYTES_MAX: Final = 4_096
 PASSPHRASE_LENGTH_MIN: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyBackup:
-    """The content of the file. Bytes are hex.
+    """Holds the content of a backup file. Bytes are hex.
 
     Attributes:
         format: kind and version.
-        author: public key, so that a backup can be told from others without its passphrase.
+        author: public key, by which backups can be told apart without their passphrases.
         n, r, p: costs of scrypt.
         check: first bytes of the digest of the key that scrypt made.
         sealed: the seed, encrypted, with its tag.
@@ -58,7 +58,7 @@ class KeyBackup:
 
 
 def write_backup(path: Path, seed: bytes, passphrase: str) -> None:
-    """Encrypt the key into a new file, mode 0600, as a whole or not at all. OperatorError."""
+    """Encrypt the key into a new file of mode 0600; the file is complete or not there. OperatorError."""
     if path.exists():
         raise OperatorError(f"{path} exists: a backup is never overwritten. Choose another file")
     if len(passphrase) < PASSPHRASE_LENGTH_MIN:
@@ -82,7 +82,7 @@ def write_backup(path: Path, seed: bytes, passphrase: str) -> None:
 
 
 def read_backup(path: Path, passphrase: str) -> bytes:
-    """The seed in a backup. OperatorError tells a wrong passphrase from a file that is damaged or none."""
+    """Return the seed in a backup. OperatorError: the passphrase is wrong, or the file is damaged or not a backup."""
     backup = _parsed(path)
     try:
         salt, nonce, sealed = (bytes.fromhex(text) for text in (backup.salt, backup.nonce, backup.sealed))
@@ -105,7 +105,7 @@ def read_backup(path: Path, passphrase: str) -> bytes:
 
 
 def _parsed(path: Path) -> KeyBackup:
-    """The fields, before any secret is asked for. OperatorError."""
+    """Read the fields and check the costs, before scrypt runs. OperatorError."""
     data = read_bytes(path, "the backup")
     try:
         plain: Any = json.loads(data[: _FILE_BYTES_MAX + 1])
@@ -126,7 +126,7 @@ def _damaged(path: Path, why: str) -> OperatorError:
 
 
 def _stretched(passphrase: str, salt: bytes, n: int, r: int, p: int) -> bytes:
-    """32 bytes; takes 128 n r bytes of memory."""
+    """Return the scrypt key, 32 bytes; takes 128 n r bytes of memory. OperatorError: memory is short."""
     try:
         return Scrypt(salt=salt, length=32, n=n, r=r, p=p).derive(passphrase.encode("utf-8"))
     except MemoryError:
@@ -138,7 +138,7 @@ def _check_of(key: bytes) -> str:
 
 
 def _bound(backup: KeyBackup) -> bytes:
-    """All fields but the sealed one, in their order."""
+    """Return all fields but the sealed one, in their order, as the bytes that are authenticated."""
     fields = asdict(backup)
     del fields["sealed"]
     return json.dumps(fields).encode("ascii")

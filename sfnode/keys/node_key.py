@@ -1,4 +1,4 @@
-"""A joiner's key: that of its data directory, or a new one with the work that the run asks for; and an invitation."""
+"""The key of a node that joins: the one in its data directory, or a new one with the run's work; and invitations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sfnode.storage import keep_claim, load_or_create_seed, read_author, store_s
 
 
 async def node_seed(manifest: Manifest, path: Path, *, is_training: bool, reporter: Reporter) -> bytes:
-    """Secret seed of the key in ``path``, which is made when it is missing. OperatorError when it cannot contribute.
+    """Return the secret seed of the key in ``path``, made if missing. OperatorError if the key cannot contribute.
 
     Only a node that trains needs a key with work in it.
     """
@@ -42,7 +42,7 @@ async def node_seed(manifest: Manifest, path: Path, *, is_training: bool, report
 
 
 def claim_invitation(manifest: Manifest, text: str, seed: bytes, data_dir: Path) -> None:
-    """Use an invitation for this node's key; the node tells the others once it runs. OperatorError."""
+    """Claim an invitation for this node's key; the claim is published once the node runs. OperatorError."""
     if manifest.admission.kind is not AdmissionKind.INVITE:
         kind = manifest.admission.kind.value
         raise OperatorError(f"--invite does not apply: the run's admission is {kind}. Leave it out")

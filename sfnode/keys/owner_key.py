@@ -1,4 +1,4 @@
-"""The owner's key: whether a key file is the one that signed a run, and what it signs for those who join."""
+"""The owner's key: checks that a key file is the one that signed a run, and makes invitations with it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from protocol.ledger import StatementCodec
 from protocol.run import Manifest
 from sfnode.storage import load_identity
 
-KEY_ENDING: Final = ".key"  # of the file that `sfnode init` writes beside the run's
+KEY_ENDING: Final = ".key"  # of the file that `sfnode init` writes next to the run file
 
 
 def check_owner(path: Path, manifest: Manifest) -> Signer:
-    """The key in ``path``, which must be the one that signed the run; OperatorError for any other."""
+    """Return the key in ``path``. OperatorError unless it is the key that signed the run."""
     owner = load_identity(path)
     if owner.author != manifest.owner_key:
         raise OperatorError(
@@ -27,5 +27,5 @@ def check_owner(path: Path, manifest: Manifest) -> Signer:
 
 
 def new_invitation(manifest: Manifest, owner: Signer) -> str:
-    """A one-use invitation to an invite run, as text; another one at each call."""
+    """Return a new one-use invitation to an invite run, as text."""
     return StatementCodec(manifest).invite(owner, secrets.token_bytes(KEY_BYTES)).text

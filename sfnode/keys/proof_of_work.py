@@ -1,4 +1,4 @@
-"""The work that an open run may ask of a key: look for a key that has it (SPEC 2.4)."""
+"""The work that an open run may require of a key: search for a key that has it (SPEC 2.4)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from sfnode.children.awaited import LinesOf, running
 from sfnode.children.program import Program
 from sfnode.storage import describe_os_error
 
-TRIES_AT_ONCE: Final = 500  # 10 ms: a signal is heard that soon
+TRIES_AT_ONCE: Final = 500  # 10 ms: the longest that a signal has to wait
 _BLOCKS_ALONE = 40  # 20,000 tries, 0.4 s: no longer than it takes to start processes
 _TELL_S = 2.0
 
 
 async def find_seed(manifest: Manifest, tell: Callable[[int, float], None]) -> bytes:
-    """Secret seed of a new key that has the work of ``manifest``; 2^pow_bits tries on average, about 20 us of a core
-    each, on all cores when it takes longer than processes take to start.
+    """Return the secret seed of a new key that has the work of ``manifest``.
 
-    ``tell``: called every 2 s with the tries so far and the seconds.
+    It takes 2^pow_bits tries on average, each about 20 us of a core. After 20,000 tries in vain, it uses all cores.
+    ``tell`` is called about every 2 s with the tries so far and the seconds.
     """
     progress = _Progress(tell)
     for _ in range(_BLOCKS_ALONE):
@@ -47,7 +47,7 @@ async def find_seed(manifest: Manifest, tell: Callable[[int, float], None]) -> b
 
 
 class _Progress:
-    """Tries of all processes together."""
+    """Adds up the tries of all processes, and reports them every _TELL_S."""
 
     def __init__(self, tell: Callable[[int, float], None]) -> None:
         self._tell = tell
@@ -55,7 +55,7 @@ class _Progress:
         self._started_s = self._told_s = time.monotonic()
 
     def count(self) -> None:
-        """TRIES_AT_ONCE more tries were in vain."""
+        """Count TRIES_AT_ONCE more tries in vain."""
         self._tries += TRIES_AT_ONCE
         now_s = time.monotonic()
         if now_s - self._told_s >= _TELL_S:
@@ -64,7 +64,7 @@ class _Progress:
 
 
 def search(spec: AdmissionSpec, run_id: bytes) -> bytes | None:
-    """Seed of a key that has the work of ``spec``; None when TRIES_AT_ONCE new ones lack it. About 20 us each."""
+    """Return the seed of a key that has the work of ``spec``; None after TRIES_AT_ONCE in vain, of about 20 us each."""
     for _ in range(TRIES_AT_ONCE):
         seed = secrets.token_bytes(KEY_BYTES)
         if has_work(spec, run_id, Signer(seed).author):
@@ -73,7 +73,7 @@ def search(spec: AdmissionSpec, run_id: bytes) -> bytes | None:
 
 
 async def _search_in_process(manifest: Manifest, progress: _Progress) -> bytes:
-    """Run one process until it has found a seed; cancelled, it is killed. Threads would gain nothing: the lock."""
+    """Run one process until it finds a seed; kill it when cancelled. Threads would gain nothing because of the GIL."""
     arguments = (str(manifest.admission.pow_bits), manifest.run_id.hex())
     program = Program(module="sfnode.keys.proof_of_work_process", arguments=arguments)
     try:
@@ -92,7 +92,7 @@ async def _read(lines: LinesOf, progress: _Progress) -> bytes:
 
 
 def check_work(manifest: Manifest, author: bytes, where: str) -> None:
-    """OperatorError when the run is open and ``author`` does not have the work that it asks for."""
+    """Raise OperatorError if the run is open and ``author`` lacks the work that it requires."""
     spec = manifest.admission
     if spec.kind is AdmissionKind.OPEN and not has_work(spec, manifest.run_id, author):
         raise OperatorError(

@@ -1,7 +1,7 @@
-"""One process that looks for a key with work. Arguments: ``BITS RUN_ID``, the latter in hex.
+"""A process that searches for a key with work. Arguments: ``BITS RUN_ID``, the latter in hex.
 
-It writes a line for each TRIES_AT_ONCE keys without the work, and the seed in hex once it has one: to a pipe, so that
-no secret is among its arguments. It ends when nobody reads on.
+It writes an empty line after each TRIES_AT_ONCE keys without the work, and the seed in hex once it has found one. The
+seed goes to a pipe, where no other user can read it. The process ends when nobody reads the pipe any more.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sfnode.keys.proof_of_work import search
 
 
 def main(arguments: list[str]) -> int:
-    """Search to the end."""
+    """Search until a key is found; return the exit code."""
     spec = AdmissionSpec(kind=AdmissionKind.OPEN, pow_bits=int(arguments[0]))
     run_id = bytes.fromhex(arguments[1])
     try:

@@ -1,4 +1,4 @@
-"""Door: `resolve_model`. A model's files on this disk: found, fetched, and held against a run's manifest. No torch."""
+"""Door: `resolve_model`. Finds, fetches and checks a model's files on this disk against a run's manifest. No torch."""
 
 from sfnode.model_files.conversion import REFUSED, WeightForm
 from sfnode.model_files.definition import check_names, lacks_of_definition, link_weights, remove_others

@@ -1,4 +1,4 @@
-"""Weights that are no safetensors: converted once, by a process of its own, into a folder of the model cache."""
+"""Converts weights that are not safetensors, once, in a process of its own, into a folder of the model cache."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from sfnode.model_files.folder import CONFIG_FILE, gguf_file, pickle_files, toke
 from sfnode.model_files.watched import OnProgress, StoodStill, run_watched
 
 _PROCESS: Final = "sfnode.training.conversion"
-_STALL_S: Final = 300.0  # torch starts in 30 s from a cold disk; then there is a file every few seconds, or a GB of it
-REFUSED: Final = 3  # the exit code with which the process says why
+_STALL_S: Final = 300.0  # torch starts in 30 s from a cold disk; then a file or a GB appears every few seconds
+REFUSED: Final = 3  # the exit code of the process when its last line is the reason
 
 
 class WeightForm(StrEnum):
-    """What the converting process can read."""
+    """Names a format of weights that the converting process can read."""
 
-    GGUF = "gguf"  # one file that is the whole model; or in a folder, whose own definition holds
+    GGUF = "gguf"  # a whole model in one file, or in a folder, whose config.json and tokenizer come first
     PICKLES = "pickles"  # a folder with pytorch_model.bin, or shards of it with their index
 
 
 def convert_weights(form: WeightForm, source: Path, work: Path, on_progress: OnProgress) -> Path:
-    """The folder in ``work`` with the model in ``source`` as config.json, safetensors and the tokenizer's files.
+    """Convert the model in ``source``; return a folder in ``work`` with config.json, safetensors and the tokenizer.
 
     OperatorError: it is not a model, takes too much, or the extra `train` is not installed.
     """
@@ -56,7 +56,7 @@ def _needed(form: WeightForm) -> tuple[str, ...]:
 
 
 def _show(form: WeightForm, source: Path, seen: Path, out: Path) -> Path:
-    """Links to what the process reads, and to nothing that lies beside it; what stays as it is goes into ``out``."""
+    """Link the files that the process may read into ``seen``, and copy the small ones to ``out``."""
     if source.is_dir():
         for name in (CONFIG_FILE, *tokenizer_files(source)):
             shutil.copyfile(source / name, out / name)

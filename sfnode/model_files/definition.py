@@ -1,6 +1,6 @@
-"""The small files of a model, config.json and the tokenizer's: everybody has the run's very bytes of them.
+"""The small files of a model, config.json and the tokenizer's: every node has exactly the run's bytes of them.
 
-Where a machine has the run's weights and other small files, a folder is put together of both.
+If a machine has the run's weights with other small files, a folder is made that combines the right ones.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _WEIGHTS = ".safetensors"
 
 
 def lacks_of_definition(folder: Path, spec: ModelSpec) -> str:
-    """Why the small files in ``folder`` will not do, in words; empty when they are the run's. OperatorError."""
+    """Return in words why the small files in ``folder`` are not the run's; empty if they are. OperatorError."""
     if not _weights_in(folder):
-        return ""  # nothing here to complete: whoever loads it says what is wrong
+        return ""  # there are no weights to combine them with: loading the folder reports what is wrong
     try:
         check_definition(folder, spec)
     except OperatorError as error:
@@ -29,7 +29,7 @@ def lacks_of_definition(folder: Path, spec: ModelSpec) -> str:
 
 
 def check_names(spec: ModelSpec) -> None:
-    """OperatorError unless each file is one that a model consists of: a stranger's manifest may name anything."""
+    """Raise OperatorError unless a model can consist of these files: a stranger's manifest may name anything."""
     weights = {file.name for file in spec.weights}
     others = {spec.config.name, *(file.name for file in spec.tokenizer)}
     unknown = [name for name in sorted(weights) if not name.endswith(_WEIGHTS) and name != INDEX_FILE]
@@ -42,9 +42,9 @@ def check_names(spec: ModelSpec) -> None:
 
 
 def link_weights(source: Path, folder: Path) -> None:
-    """Let the weights of ``source`` lie in ``folder``, too, and no others. OSError.
+    """Link the weights of ``source`` into ``folder``, and remove other weights from it. OSError.
 
-    A link that is there stays: another node of this machine may be loading the model through it.
+    A link that exists already stays: another node of this machine may be loading the model through it.
     """
     wanted = {name: str(source.resolve() / name) for name in _weights_in(source)}
     for name in _weights_in(folder):
@@ -59,7 +59,7 @@ def link_weights(source: Path, folder: Path) -> None:
 
 
 def remove_others(folder: Path, spec: ModelSpec) -> None:
-    """Remove tokenizer files that the run's model does not have: they would be loaded with it. OSError."""
+    """Remove tokenizer files that the run's model does not have, because they would be loaded with it. OSError."""
     named = {file.name for file in spec.tokenizer}
     for name in tokenizer_files(folder):
         if name not in named:

@@ -1,4 +1,4 @@
-"""Whether a disk has room for the files of a model, asked before the first byte of them is fetched."""
+"""Whether a disk has room for the files of a model; checked before the first byte is fetched."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BLOCK_BYTES: Final = 512  # what stat counts in
 
 
 def free_bytes(folder: Path) -> int | None:
-    """Return how much the disk of ``folder`` takes; None where the system does not say."""
+    """Return the free bytes of the disk of ``folder``; None if the system does not say."""
     try:
         return shutil.disk_usage(folder).free
     except OSError:
@@ -22,13 +22,13 @@ def free_bytes(folder: Path) -> int | None:
 
 
 def bytes_to_come(folder: Path, files: Iterable[FileSpec]) -> int:
-    """Return how much the disk still has to take for these files: all but what an earlier life has left of them."""
+    """Return how many bytes these files will still take: their lengths less what partial files already occupy."""
     return sum(max(0, file.bytes - _held_bytes(part_of(folder, file))) for file in files)
 
 
 def _held_bytes(part: Path) -> int:
-    """What a file takes on the disk: less than its length where it has holes."""
+    """Return the bytes that a file occupies on the disk: fewer than its length if it has holes."""
     try:
         return part.lstat().st_blocks * _BLOCK_BYTES
-    except (OSError, AttributeError):  # there is none yet; Windows counts no blocks
+    except (OSError, AttributeError):  # there is no such file yet; Windows has no block counts
         return 0

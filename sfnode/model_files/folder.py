@@ -1,4 +1,4 @@
-"""The files that make a model, in a folder: config.json, safetensors with their index, and the tokenizer's."""
+"""The files of a model in a folder: config.json, safetensors with their index, and the tokenizer's."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TOKENIZER_FILES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFolder:
-    """A model on this disk.
+    """Locates a model on this disk.
 
     Attributes:
         path: folder with config.json, safetensors and the tokenizer's files.
@@ -47,7 +47,7 @@ class ModelFolder:
 
 
 def weight_files(folder: Path) -> tuple[str, ...]:
-    """The safetensors files, after their index where there are several; OperatorError if one is missing."""
+    """Return the names of the safetensors files, their index first if there is one; OperatorError if one is missing."""
     if not (folder / CONFIG_FILE).is_file():
         raise OperatorError(f"{folder / CONFIG_FILE} is missing: {folder} is not a model folder")
     is_sharded = (folder / INDEX_FILE).is_file()
@@ -60,7 +60,7 @@ def weight_files(folder: Path) -> tuple[str, ...]:
 
 
 def shards_of(index: Path, ending: str = ".safetensors") -> tuple[str, ...]:
-    """The files that an index names, each once; OperatorError unless they are of that kind and beside it."""
+    """Return the files that an index names, each once; OperatorError unless they are plain names with this ending."""
     try:
         named = sorted(set(json.loads(_bounded_text(index))["weight_map"].values()), key=str)
     except (ValueError, RecursionError, KeyError, AttributeError, TypeError):
@@ -74,12 +74,12 @@ def shards_of(index: Path, ending: str = ".safetensors") -> tuple[str, ...]:
 
 
 def has_safetensors(folder: Path) -> bool:
-    """Whether they are what is loaded from the folder, whatever else lies there."""
+    """Return whether the folder has safetensors, which then are what is loaded from it."""
     return (folder / SINGLE_FILE).is_file() or (folder / INDEX_FILE).is_file()
 
 
 def pickle_files(folder: Path) -> tuple[str, ...]:
-    """The files of `torch.save`, after their index where there are several; OperatorError if one is missing."""
+    """Return the files of `torch.save`, their index first if there is one; OperatorError if one is missing."""
     if not (folder / PICKLE_INDEX_FILE).is_file():
         return (PICKLE_FILE,) if (folder / PICKLE_FILE).is_file() else ()
     names = (PICKLE_INDEX_FILE, *shards_of(folder / PICKLE_INDEX_FILE, ".bin"))
@@ -90,18 +90,18 @@ def pickle_files(folder: Path) -> tuple[str, ...]:
 
 
 def gguf_file(folder: Path) -> Path | None:
-    """The one GGUF file of a folder; None where there is none, or no telling which."""
+    """Return the only GGUF file of a folder; None if there is none, or more than one."""
     found = [path for path in folder.iterdir() if path.suffix == GGUF]
     return found[0] if len(found) == 1 else None
 
 
 def tokenizer_files(folder: Path) -> tuple[str, ...]:
-    """Those of `TOKENIZER_FILES` that are there."""
+    """Return those of `TOKENIZER_FILES` that exist in the folder."""
     return tuple(name for name in TOKENIZER_FILES if (folder / name).is_file())
 
 
 def read_config(path: Path) -> Mapping[str, object]:
-    """A configuration of transformers: a JSON object. FileNotFoundError; OperatorError when it is not one."""
+    """Return a transformers configuration, a JSON object. FileNotFoundError; OperatorError if it is not one."""
     try:
         config = json.loads(_bounded_text(path))
     except FileNotFoundError:
@@ -114,7 +114,7 @@ def read_config(path: Path) -> Mapping[str, object]:
 
 
 def _bounded_text(path: Path) -> str:
-    """OSError; ValueError for what is no text, or longer than any model's."""
+    """Read a text of at most _JSON_BYTES_MAX. OSError; ValueError if it is longer or not UTF-8."""
     with path.open("rb") as file:
         data = file.read(_JSON_BYTES_MAX + 1)
     if len(data) > _JSON_BYTES_MAX:

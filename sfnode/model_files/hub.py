@@ -1,4 +1,4 @@
-"""Models of the Hugging Face hub, in the cache of its own library."""
+"""Models of the Hugging Face hub, in the cache of the hub's own library."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _NEWEST: Final = "main"
 
 
 def fetch_from_hub(reference: str, revision: str, on_progress: OnProgress) -> ModelFolder:
-    """The model's files, downloaded where the cache lacks them: safetensors, or pickles where there are none.
+    """Download what the cache lacks of a model, safetensors or else pickles, and return its folder.
 
-    Where the hub does not answer, what is in the cache. OperatorError: there is no such model, or a file is missing.
+    If the hub does not answer, use what is in the cache. OperatorError: there is no such model, or a file is missing.
     """
     if find_spec(_LIBRARY) is None:
         raise OperatorError(
@@ -51,7 +51,7 @@ def fetch_from_hub(reference: str, revision: str, on_progress: OnProgress) -> Mo
 
 
 def find_in_cache(reference: str, revision: str) -> Path | None:
-    """Where the hub's library keeps this revision; None when it has none. OperatorError for an invalid id."""
+    """Return the folder where the hub's library keeps this revision, or None. OperatorError for an invalid id."""
     if not revision or find_spec(_LIBRARY) is None:
         return None
     hub: Any = importlib.import_module(_LIBRARY)
@@ -62,12 +62,12 @@ def find_in_cache(reference: str, revision: str) -> Path | None:
     return Path(found).parent if isinstance(found, str) else None
 
 
-class _Unreachable(Exception):  # it says what happened
-    """The hub says nothing of this model now."""
+class _Unreachable(Exception):  # the message says what happened
+    """Raised when the hub gives no answer about a model."""
 
 
 def _look(reference: str, revision: str) -> tuple[str, Mapping[str, int]]:
-    """The commit, and the files that it holds with their lengths."""
+    """Ask the hub for the commit of a revision, and for the names and lengths of its files."""
     hub: Any = importlib.import_module(_LIBRARY)
     errors: Any = importlib.import_module(f"{_LIBRARY}.errors")
     try:
@@ -83,7 +83,7 @@ def _look(reference: str, revision: str) -> tuple[str, Mapping[str, int]]:
 
 
 def _download(reference: str, commit: str, sizes: Mapping[str, int], on_progress: OnProgress) -> Path:
-    """The snapshot's folder. Its weights come last: where they are, the rest is too."""
+    """Download a commit, and return its folder. The weights come last: if they are there, all files are."""
     if CONFIG_FILE not in sizes:
         raise OperatorError(f"model {reference!r}: it has no config.json: it is not a transformers model")
     hub = _Repository(reference, commit)
@@ -102,7 +102,7 @@ def _download(reference: str, commit: str, sizes: Mapping[str, int], on_progress
 
 
 def _check_room(reference: str, folder: Path, sizes: Mapping[str, int]) -> None:
-    """OperatorError when the disk does not take the weights that the cache lacks."""
+    """Raise OperatorError if the disk has no room for the weights that the cache lacks."""
     needed = sum(size for name, size in sizes.items() if not (folder / name).exists())
     free = free_bytes(folder)
     if free is not None and needed > free:
@@ -125,14 +125,14 @@ def _weights(hub: _Repository, sizes: Mapping[str, int]) -> tuple[str, ...]:
 
 
 class _Repository:
-    """One commit of a model on the hub."""
+    """Downloads files of one commit of a model on the hub."""
 
     def __init__(self, reference: str, commit: str) -> None:
         self._reference = reference
         self._commit = commit
 
     def fetch(self, name: str) -> Path:
-        """Where the file lies in the cache, downloaded unless it is there. OperatorError."""
+        """Return the path of a file in the cache; download it unless it is there. OperatorError."""
         hub: Any = importlib.import_module(_LIBRARY)
         errors: Any = importlib.import_module(f"{_LIBRARY}.errors")
         try:

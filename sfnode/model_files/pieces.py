@@ -1,6 +1,6 @@
-"""A model's files in pieces of 1 MiB: given to others where they lie, and put together as they come.
+"""A model's files in pieces of 1 MiB: served from where they are, and assembled as they arrive.
 
-Nothing here waits for anybody: whoever calls does so in a thread, but for `PieceIndex.find`.
+All functions here block. Call them in a thread, except `PieceIndex.find`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from sfnode.storage import sync_folder
 
 HASH_BYTES: Final = 32
 _PART: Final = ".part"
-_REST_S: Final = 0.003  # after each piece that is hashed
+_REST_S: Final = 0.003  # pause after each hashed piece
 
 
 def piece_bytes(file: FileSpec, number: int) -> int:
-    """Length of a piece: the last one may be shorter."""
+    """Return the length of a piece: the last one may be shorter than the others."""
     return min(MODEL_PIECE_BYTES, file.bytes - number * MODEL_PIECE_BYTES)
 
 
@@ -36,14 +36,14 @@ def piece_bytes(file: FileSpec, number: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePiece:
-    """A piece of a file, read where it lies."""
+    """Reads one piece of a file in place."""
 
     path: Path
     start: int
     total: int
 
     def read(self, offset: int, bytes_max: int) -> bytes:
-        """Bytes of the piece from ``offset`` on, none beyond its end. OSError."""
+        """Return bytes of the piece from ``offset`` on, up to its end. OSError."""
         with self.path.open("rb") as file:
             file.seek(self.start + offset)
             return file.read(max(0, min(bytes_max, self.total - offset)))
@@ -51,29 +51,29 @@ class FilePiece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PieceList:
-    """The hashes of a file's pieces, end to end."""
+    """Holds the concatenated hashes of a file's pieces."""
 
     data: bytes
 
     @property
     def total(self) -> int:
-        """Its length in bytes."""
+        """Return its length in bytes."""
         return len(self.data)
 
     def read(self, offset: int, bytes_max: int) -> bytes:
-        """Bytes from ``offset`` on, none beyond the end."""
+        """Return bytes from ``offset`` on, up to the end."""
         return self.data[offset : offset + bytes_max]
 
 
 class PieceIndex:
-    """What this node can give of the model, by SHA-256."""
+    """Finds the pieces that this node can give of the model, by SHA-256."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, FilePiece] = {}
         self._lists: dict[str, PieceList] = {}
 
     def add(self, path: Path, file: FileSpec, hashes: bytes) -> None:
-        """A file that was found to be the run's; ``hashes``: of its pieces, end to end."""
+        """Add a file that was checked to be the run's; ``hashes`` are the concatenated hashes of its pieces."""
         self._lists[file.pieces] = PieceList(data=hashes)
         for number in range(piece_count(file)):
             start = number * HASH_BYTES
@@ -81,7 +81,7 @@ class PieceIndex:
             self._pieces[hashes[start : start + HASH_BYTES].hex()] = piece
 
     def find(self, digest: str) -> FilePiece | PieceList | None:
-        """The piece or list with this hash. A piece is read and hashed once more: the file may have changed."""
+        """Return the piece or list with this hash. A piece is hashed again, because its file may have changed."""
         piece = self._pieces.get(digest)
         if piece is None:
             return self._lists.get(digest)
@@ -93,9 +93,9 @@ class PieceIndex:
 
 
 def hashes_of(path: Path, file: FileSpec) -> bytes | None:
-    """The hashes of a file's pieces, end to end; None when it is not the run's file. OSError.
+    """Return the concatenated hashes of a file's pieces; None if it is not the run's file. OSError.
 
-    Without haste: half a minute for each 10 GB is left to the disk's other readers, such as the worker.
+    It pauses after each piece, half a minute for each 10 GB, to leave the disk to other readers such as the worker.
     """
     if path.stat().st_size != file.bytes:
         return None
@@ -113,25 +113,25 @@ def hashes_of(path: Path, file: FileSpec) -> bytes | None:
 
 
 def is_there(folder: Path, file: FileSpec) -> bool:
-    """Whether a file of the run lies there, whole. Reads it. OperatorError when it cannot be read."""
+    """Return whether the folder has this file of the run, complete; reads it. OperatorError if it cannot be read."""
     path = folder / file.name
     return path.is_file() and path.stat().st_size == file.bytes and hash_file(path) == file.sha256
 
 
 def part_of(folder: Path, file: FileSpec) -> Path:
-    """Return where a file lies until it is whole."""
+    """Return the path of a file until it is complete."""
     return folder / (file.name + _PART)
 
 
 class PartialFile:
-    """A file whose pieces come in any order: NAME.part until it is whole. Pieces of an earlier life are kept.
+    """Assembles a file from pieces in any order, as NAME.part until it is complete. Pieces of an earlier life are kept.
 
-    Several nodes of this machine may fill one file at a time, each with the same bytes. The first that is done gives it
-    its name; for the others it is then there, and their NAME.part is gone.
+    Several nodes of this machine may fill one file at the same time, each with the same bytes. The first one to finish
+    renames it. For the others the file then exists, and NAME.part is gone.
     """
 
     def __init__(self, folder: Path, file: FileSpec, hashes: bytes) -> None:
-        """``hashes``: of its pieces, end to end."""
+        """Take the file's folder and entry; ``hashes`` are the concatenated hashes of its pieces."""
         assert len(hashes) == HASH_BYTES * piece_count(file)
         self.file = file
         self._path = folder / file.name
@@ -139,13 +139,13 @@ class PartialFile:
         self._hashes = hashes
 
     def hash_of(self, number: int) -> str:
-        """SHA-256 of a piece, hex."""
+        """Return the SHA-256 of a piece, in hex."""
         return self._hashes[number * HASH_BYTES : (number + 1) * HASH_BYTES].hex()
 
     def missing(self) -> Sequence[int]:
-        """The numbers of the pieces that are not there; makes the file where there is none. OSError.
+        """Return the numbers of the missing pieces; create the file if there is none. OSError.
 
-        4 bytes for each at most: a file may have a million pieces.
+        It takes at most 4 bytes of memory for each: a file may have a million pieces.
         """
         if not self._part.exists() and is_there(self._path.parent, self.file):
             return []
@@ -163,26 +163,27 @@ class PartialFile:
         return sha256(data).hexdigest() != self.hash_of(number)
 
     def write(self, number: int, data: bytes) -> None:
-        """Put a piece in its place; its hash is right. OSError."""
+        """Write a piece, whose hash the caller has checked, to its place. OSError."""
         try:
             descriptor = os.open(self._part, os.O_WRONLY | os.O_NOFOLLOW)
         except FileNotFoundError:
             if not self._path.exists():
                 raise
-            return  # another node was faster: `finish` looks whether what it has made is whole
+            return  # another node was faster: `finish` checks whether its file is complete
         try:
             written = os.pwrite(descriptor, data, number * MODEL_PIECE_BYTES)
-            if written < len(data):  # the disk is full: the next write says so
+            if written < len(data):  # the disk is full: the next write raises the error
                 os.pwrite(descriptor, data[written:], number * MODEL_PIECE_BYTES + written)
         finally:
             os.close(descriptor)
 
     def finish(self) -> None:
-        """All pieces are there: give the file its name. OSError; OperatorError when it is not the run's file."""
+        """Check the complete file, and rename it. OSError; OperatorError if it is not the run's file."""
         try:
             with self._part.open("rb") as part:
                 is_right = file_digest(part, "sha256").hexdigest() == self.file.sha256
                 os.fsync(part.fileno())
+                # Another node may have replaced the file while it was hashed.
                 if not os.path.samestat(os.fstat(part.fileno()), os.stat(self._part)):
                     raise FileNotFoundError(errno.ENOENT, "another node has begun it again", str(self._part))
             if is_right:
@@ -191,7 +192,7 @@ class PartialFile:
                 self._part.unlink()
         except FileNotFoundError:
             if not is_there(self._path.parent, self.file):
-                raise  # tried again
+                raise  # the caller tries again
             return
         if not is_right:
             raise OperatorError(

@@ -1,4 +1,4 @@
-"""From what people call a model to a folder of its files on this disk."""
+"""From the name of a model to a folder of its files on this disk."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from sfnode.model_files.packages import PACKAGE, fetch_package, find_package, pa
 from sfnode.model_files.watched import OnProgress
 from sfnode.storage import EMBEDDED, from_home
 
-_CONVERTER: Final = "1"  # another number where the same source would give other bytes
+_CONVERTER: Final = "1"  # changes whenever the same source would give other bytes
 
 
 def resolve_model(reference: str, revision: str = "", on_progress: OnProgress | None = None) -> ModelFolder:
-    """The folder of ``reference``: ``embedded:NAME``, a local folder or GGUF file, ``pypi:PACKAGE``, or a hub id.
+    """Return a model's folder; ``embedded:NAME``, a local folder or GGUF file, ``pypi:PACKAGE`` or a hub id names it.
 
-    What is not on this disk is fetched; what is not in safetensors is converted, once. Both are told.
+    Missing files are fetched, and other formats are converted to safetensors, once. ``on_progress`` reports both.
 
     Raises:
         OperatorError: there is no such model, or it lacks a file or is not sound.
@@ -47,7 +47,7 @@ def resolve_model(reference: str, revision: str = "", on_progress: OnProgress | 
 
 
 def find_model_folder(reference: str, revision: str) -> Path | None:
-    """Where the model lies on this disk, ready to be loaded; None when it would be fetched or converted first.
+    """Return the model's folder if it is on this disk and can be loaded; None if it must be fetched or converted first.
 
     OperatorError when there is no such model.
     """
@@ -63,9 +63,9 @@ def find_model_folder(reference: str, revision: str) -> Path | None:
 
 
 def _local(reference: str) -> ModelFolder | None:
-    """The folder or GGUF file of this path; None for what may be an id of the hub. OperatorError."""
+    """Return the folder or GGUF file of this path; None if it may be an id of the hub. OperatorError."""
     path = from_home(reference)
-    if os.path.isdir(path) or (os.path.isfile(path) and path.suffix == GGUF):  # no errors where the name is too long
+    if os.path.isdir(path) or (os.path.isfile(path) and path.suffix == GGUF):  # False for too long a name
         return ModelFolder(path=path.resolve(), id=f"local:{path.resolve().name}", revision="")
     if reference.startswith((".", "/", "~")) or os.path.exists(path) or reference.count("/") != 1:
         raise OperatorError(
@@ -81,7 +81,7 @@ def _cached(reference: str, revision: str) -> ModelFolder | None:
 
 
 def _in_safetensors(found: ModelFolder, tell: OnProgress) -> ModelFolder:
-    """The model as it is, or as its conversion."""
+    """Return the model itself, or its conversion if it is not in safetensors."""
     form = _form_of(found.path)
     if form is None:
         return found
@@ -94,7 +94,7 @@ def _in_safetensors(found: ModelFolder, tell: OnProgress) -> ModelFolder:
 
 
 def _form_of(path: Path) -> WeightForm | None:
-    """What is to be converted; None for safetensors, and for what is no model. Safetensors win, then pickles."""
+    """Return what must be converted, pickles before GGUF; None for safetensors, and if there is no model."""
     if path.is_file():
         return WeightForm.GGUF
     if not (path / CONFIG_FILE).is_file() or has_safetensors(path):
@@ -105,7 +105,7 @@ def _form_of(path: Path) -> WeightForm | None:
 
 
 def _converted_name(found: ModelFolder) -> str:
-    """The same for the same files, as far as can be told without reading them."""
+    """Return a name that depends on paths, sizes and times of the files; they are not read."""
     path = found.path
     title = found.id.rpartition("/")[2].removeprefix("local:")
     if path.is_file():

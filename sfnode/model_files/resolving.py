@@ -1,7 +1,7 @@
-"""Finds a model in a process of its own, which may import and download for minutes while the node goes on.
+"""Finds a model in a separate process, which may import and download for minutes while the node goes on.
 
-Arguments: ``REFERENCE --revision R``. Prints JSON lines, each a list: progress as ``[text, done, total]``, and at the
-end ``[folder]``, or ``["", error]``.
+Arguments: ``REFERENCE --revision R``. It prints JSON lists, one per line: progress as ``[text, done, total]``, and at
+the end ``[folder]`` or ``["", error]``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sfnode.model_files.resolve import resolve_model
 
 
 def main() -> None:
-    """Entry point of the process."""
+    """Find the model that the command line names, and print the result."""
     parser = argparse.ArgumentParser(description="finds a model; started by the node, not by hand")
     parser.add_argument("reference")
     parser.add_argument("--revision", default="")

@@ -1,4 +1,4 @@
-"""The shapes of the tensors in a model's folder against those of a run: a second's look, before anything is loaded."""
+"""Compares the shapes of the tensors in a model's folder with those of a run, in a second and without loading it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from protocol.run import TensorSpec
 from sfnode.model_files.folder import weight_files
 
 _LENGTH: Final = struct.Struct("<Q")  # of the header that a safetensors file begins with
-_HEADER_BYTES_MAX: Final = 4 << 20  # 30,000 tensors; the node itself reads it, and JSON takes 20 times its length
+_HEADER_BYTES_MAX: Final = 4 << 20  # 30,000 tensors; this runs in the node, and parsed JSON takes 20 times its length
 
 
 def check_shapes(folder: Path, tensors: Sequence[TensorSpec], model: str) -> None:
-    """OperatorError where a tensor of the run has another shape in ``folder``: that is another model.
+    """Raise OperatorError if a tensor of the run has another shape in ``folder``, which is then another model.
 
-    It is no proof that the model is the right one: the worker compares what the weights hold. A file that cannot be
-    read is its affair, too.
+    Equal shapes do not prove that it is the right model: the worker compares the weights. The worker also reports files
+    that cannot be read, which are skipped here.
     """
     found: dict[str, list[int]] = {}
     with suppress(OperatorError, OSError, ValueError, struct.error, RecursionError):
@@ -36,7 +36,7 @@ def check_shapes(folder: Path, tensors: Sequence[TensorSpec], model: str) -> Non
 
 
 def _shapes(path: Path) -> Iterator[tuple[str, list[int]]]:
-    """Of one file. OSError, ValueError, struct.error."""
+    """Yield the names and shapes of the tensors of one file. OSError, ValueError, struct.error."""
     if path.suffix != ".safetensors":
         return
     with path.open("rb") as file:

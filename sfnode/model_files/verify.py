@@ -1,4 +1,4 @@
-"""A model folder against a run's manifest: what the owner's files are, and whether these here will do."""
+"""Compares a model folder with a run's manifest, and describes the owner's files for a new manifest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CHUNK_BYTES: Final = 1 << 20
 
 
 def describe_files(folder: ModelFolder, content: str, sharing: Sharing) -> ModelSpec:
-    """The manifest's entry for a model; ``content``: `weights_digest` of what is loaded from it. Reads all files.
+    """Return the manifest's entry for a model; ``content`` is the `weights_digest` of its weights. Reads all files.
 
     OperatorError: a file is missing or cannot be read.
     """
@@ -33,7 +33,7 @@ def describe_files(folder: ModelFolder, content: str, sharing: Sharing) -> Model
 
 
 def found_tokenizer(folder: Path) -> tuple[str, ...]:
-    """Names of the tokenizer's files in a model's folder. OperatorError: there is none."""
+    """Return the names of the tokenizer's files in a model's folder. OperatorError: there is none."""
     names = tuple(tokenizer_files(folder))
     if not names:
         raise OperatorError(f"{folder} holds no tokenizer ({', '.join(TOKENIZER_FILES[:3])} ...): copy it there")
@@ -41,9 +41,9 @@ def found_tokenizer(folder: Path) -> tuple[str, ...]:
 
 
 def check_definition(folder: Path, spec: ModelSpec) -> None:
-    """OperatorError unless config.json and the tokenizer in ``folder`` are the very files of ``spec``, and all.
+    """Raise OperatorError unless config.json and the tokenizer in ``folder`` are exactly the files of ``spec``.
 
-    Files of other kinds may lie there: they are not loaded.
+    Files of other kinds may be there: they are not loaded.
     """
     for expected in (spec.config, *spec.tokenizer):
         if expected.name not in (CONFIG_FILE, *TOKENIZER_FILES):
@@ -70,9 +70,9 @@ def check_definition(folder: Path, spec: ModelSpec) -> None:
 
 
 def has_weight_files(folder: Path, spec: ModelSpec) -> bool:
-    """Whether the weights in ``folder`` are the very files of ``spec``: then they are the run's weights.
+    """Return whether the weight files in ``folder`` are exactly the files of ``spec``, and so hold the run's weights.
 
-    Others may hold the same weights: `content` tells. OperatorError when one is missing.
+    Other files may hold the same weights, which only `content` shows. OperatorError if one is missing.
     """
     if {*weight_files(folder)} != {expected.name for expected in spec.weights}:
         return False
@@ -83,7 +83,7 @@ def has_weight_files(folder: Path, spec: ModelSpec) -> bool:
 
 
 def hash_file(path: Path) -> str:
-    """SHA-256 of a file, in hex. OperatorError when it cannot be read."""
+    """Return the SHA-256 of a file, in hex. OperatorError if it cannot be read."""
     hasher = sha256()
     try:
         with path.open("rb") as file:
@@ -95,7 +95,7 @@ def hash_file(path: Path) -> str:
 
 
 def describe_file(folder: Path, name: str) -> FileSpec:
-    """The manifest's entry for ``folder / name``. OperatorError when it cannot be read."""
+    """Return the manifest's entry for ``folder / name``. OperatorError if it cannot be read."""
     whole, listed, length = sha256(), bytearray(), 0
     try:
         with (folder / name).open("rb") as file:

@@ -1,4 +1,4 @@
-"""A process that fills a folder: how far it is, and its end when it stands still. No torch, no trio."""
+"""A process that fills a folder: reports its progress, and ends it when it stands still. No torch, no trio."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ OnProgress: TypeAlias = Callable[[str, int, int], None]
 """Hears what is done, how many bytes of it are, and of how many: 0 when that is not known."""
 
 _LOOK_S: Final = 0.5
-_SAID_BYTES_MAX: Final = 1 << 16  # of what a process says; its last lines are what counts
+_SAID_BYTES_MAX: Final = 1 << 16  # of its standard error; only the last lines matter
 
 
-class StoodStill(Exception):  # what happened, as elsewhere
-    """The process was ended: its folder had not grown for too long."""
+class StoodStill(Exception):  # the name says what happened, without the ending Error
+    """Raised when a process was ended because its folder had not grown for too long."""
 
 
 def run_watched(program: Program, folder: Path, tell: Callable[[int], None], stall_s: float) -> tuple[int, str]:
-    """Run ``program`` until it ends, and report again and again how many bytes lie below ``folder``.
+    """Run ``program`` until it ends, and call ``tell`` regularly with the number of bytes below ``folder``.
 
-    Returns the exit code and the end of what it said on its standard error. OSError; StoodStill after ``stall_s``
-    without growth: what it reads may be a stranger's, and computing for ever is no progress.
+    Return the exit code and the end of its standard error. OSError; StoodStill after ``stall_s`` without growth: its
+    input may come from a stranger, and endless computing is not progress.
     """
     said = folder / "said"
     with said.open("wb") as stderr:
@@ -46,7 +46,7 @@ def run_watched(program: Program, folder: Path, tell: Callable[[int], None], sta
 
 @contextmanager
 def watching(folder: Path, tell: Callable[[int], None]) -> Iterator[None]:
-    """Tell how many bytes have come to lie below ``folder`` since the block began, while it runs."""
+    """Call ``tell`` regularly, while the block runs, with the bytes that were added below ``folder`` since it began."""
     before, is_over = bytes_below(folder), threading.Event()
 
     def look() -> None:
@@ -63,7 +63,7 @@ def watching(folder: Path, tell: Callable[[int], None]) -> Iterator[None]:
 
 
 def bytes_below(folder: Path) -> int:
-    """Of all files in a folder and its folders; links count nothing. Files may come and go meanwhile."""
+    """Return the length of all files below a folder, links not counted. Files may come and go during the call."""
     return sum(_length(os.path.join(place, name)) for place, _, names in os.walk(folder) for name in names)
 
 

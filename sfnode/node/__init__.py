@@ -1,4 +1,4 @@
-"""Door: `Daemon`. The running node: one task owns the core, all else feeds it or carries out what it asks for."""
+"""Door: `Daemon`. The running node: one task owns the core; all others feed it events or carry out its effects."""
 
 from sfnode.node.daemon import Daemon
 from sfnode.node.inbox import open_inbox

@@ -19,7 +19,7 @@ from sfnode.storage import basis_path, read_bytes, store_basis
 
 
 class BasisFetcher:
-    """Carries out what the core wants done with bases."""
+    """Fetches the bases that the core asks for."""
 
     def __init__(self, manifest: Manifest, data_dir: Path, reporter: Reporter) -> None:
         self._manifest = manifest
@@ -34,9 +34,9 @@ class BasisFetcher:
         wanted: trio.MemoryReceiveChannel[FetchBasis],
         inbox: trio.MemorySendChannel[Event],
     ) -> None:
-        """One after the other. Until cancelled; OperatorError when one cannot be stored."""
+        """Answer requests one by one until cancelled. OperatorError if a basis cannot be stored."""
         async for effect in wanted:
-            event: Event = FetchFailed(sha256=effect.sha256)  # also after a slip: the core waits for an answer
+            event: Event = FetchFailed(sha256=effect.sha256)  # after any exception, too: the core waits for an answer
             with slips.contained("fetching a basis"):
                 is_stored = self._is_stored(effect.sha256)
                 event = BasisArrived(sha256=effect.sha256) if is_stored else await self._fetch(files, effect)

@@ -1,8 +1,7 @@
-"""The daemon: one life of the node after another on what its disk holds.
+"""The daemon: one life of the node after another, each built from what the disk holds.
 
-A node is a function of what its disk holds. So an exception that nobody has foreseen in the core, where nothing in
-memory can be trusted any more, ends a life and not the node: the next one begins with what is on the disk, as after a
-restart. What ends the daemon is the closed list `sfnode.slips.ENDINGS`.
+After an unforeseen exception in the core nothing in memory can be trusted. So it ends a life but not the daemon: the
+next life starts from the disk, as after a restart. Only the exceptions in `sfnode.slips.ENDINGS` end the daemon.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _REPLAYED_AT_ONCE = 2_000  # a fifth of a second
 
 
 class Daemon:
-    """One node on this machine.
+    """Runs one node on this machine.
 
     Attributes:
         running: its present life; None while the disk is read.
@@ -42,7 +41,7 @@ class Daemon:
         self.running: RunningNode | None = None
 
     async def run(self, *, task_status: Readiness = trio.TASK_STATUS_IGNORED) -> None:
-        """Run until cancelled, or finished where the config says so. ``started`` gives the listening multiaddrs.
+        """Run until cancelled, or until finished if the config says so; report the listening multiaddrs as started.
 
         Raises OperatorError, StorageDamagedError, StateMismatchError, UnsettledError; each text says what to do.
         """
@@ -57,7 +56,7 @@ class Daemon:
         await self.slips.outlive("the core", partial(self._live, started))
 
     async def _live(self, started: Callable[[tuple[str, ...]], None]) -> None:
-        """Open the disk, and run the node on it until it ends, is cancelled or slips."""
+        """Open the disk, and run the node on it until it ends, is cancelled or raises."""
         self.running = None
         store = Store(self.config.data_dir, self.config.signed)
         try:
@@ -72,7 +71,7 @@ class Daemon:
             store.close()
 
     async def _load_replica(self, store: Store) -> Replica:
-        """Verify and sum what the disk holds, in pieces, so that a signal is heard meanwhile. Records stay there."""
+        """Verify and sum what the disk holds, in pieces so that signals are heard. Records stay on the disk."""
         started = time.monotonic()
         replica, records = Replica(self.manifest, store), store.records()
         replay_statements(replica, store.statements(), self.config.data_dir / LEDGER_FILE)

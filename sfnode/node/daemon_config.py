@@ -1,4 +1,4 @@
-"""What one daemon is given: the run, its folder, its key, and what the operator wants of it. Nothing runs in here."""
+"""The settings of one daemon: the run, its folder, its key, and the operator's choices. No behaviour here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sfnode.worker import TrainingConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonConfig:
-    """The settings of one daemon. ``training`` None: a relay, which stores, serves and floods, without torch."""
+    """Holds the settings of one daemon. ``training`` None: a relay, which stores, serves and floods, without torch."""
 
     signed: SignedManifest
     data_dir: Path

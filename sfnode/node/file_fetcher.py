@@ -1,8 +1,8 @@
-"""Fetches a file of which the hash of the whole alone is known, a basis or a snapshot, from several neighbours at once.
+"""Fetches a file from several neighbours at once when only the hash of the whole is known: a basis or a snapshot.
 
-Segments come from up to eight neighbours, as pieces of a model do. Nobody can tell whether one segment is right. So
-where the whole is wrong, one neighbour after the other is asked for all of it: who then sends another file is caught by
-its hash, and the right file shows which segments were wrong, and who gave them.
+Segments come from up to eight neighbours, as pieces of a model do, but a single segment cannot be checked. If the whole
+is wrong, neighbours are asked one after the other for all of it. A neighbour that then sends a wrong file is caught by
+the hash. The right file shows which segments were wrong, and who gave them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ SEGMENT_BYTES: Final = 4 * PART_BYTES_MAX  # a basis of 1 MiB has eight: one for
 
 
 class FileSources(PieceSources, Protocol):
-    """Where files come from: `NeighbourFiles`."""
+    """Provides files from neighbours; `NeighbourFiles` implements it."""
 
     def gave_false_bytes(self, peer: PeerId, name: str) -> None:
-        """Hold it against one of them."""
+        """Penalise a neighbour for a wrong segment."""
 
 
 class FileFetcher:
-    """Files from neighbours. Those that were too slow for one file are asked last for the next."""
+    """Fetches files from neighbours. Neighbours that were too slow for one file are asked last for the next."""
 
     def __init__(self, sources: FileSources) -> None:
         self._sources = sources
@@ -55,13 +55,14 @@ class FileFetcher:
         right = await self._fetch_from_one(wanted)
         if right is None:
             return None
+        # Where the right file differs from the assembled one, the giver of that segment sent false bytes.
         places = {number: slice(number * SEGMENT_BYTES, (number + 1) * SEGMENT_BYTES) for number in givers}
         for liar in sorted({givers[number] for number, place in places.items() if data[place] != right[place]}):
             self._sources.gave_false_bytes(liar, wanted.name)
         return right
 
     async def _fetch_from_one(self, wanted: Wanted) -> bytes | None:
-        """Return the file as one neighbour alone has it; None when none gives it. Two are asked at once at most."""
+        """Return the file as one single neighbour has it; None if none gives it. At most two are asked at a time."""
         found: list[bytes] = []
 
         async def keep(_number: int, data: bytes, _giver: PeerId) -> None:
@@ -72,5 +73,5 @@ class FileFetcher:
         return found[0] if found else None
 
     def _fetcher(self) -> PieceFetcher:
-        """A new one for each file: neighbours that had none of the last one are asked for this."""
+        """Return a new fetcher for a file, which asks again the neighbours that lacked the one before."""
         return PieceFetcher(self._sources, Pace(0.0), streams=1, known=self._known)

@@ -1,4 +1,4 @@
-"""The daemon's inbox: what has come meanwhile is taken together, and what follows from it is carried out together."""
+"""The daemon's inbox: events that arrive during a turn are taken together, and so are their effects."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import trio
 from protocol.events import Effect, Event, MessageArrived, StoreRecords
 from protocol.wire import AuthorsRequest, PullRequest, Records
 
-INBOX_EVENTS_MAX = 256  # beyond it the readers of the network wait, and with them the senders
-EVENTS_TOGETHER: Final = 32  # handled before the network and the timers get their turn again
-# Of messages: no more is taken beyond it. The core handles as many bytes of fresh or old records in 3 to 15 ms.
+INBOX_EVENTS_MAX = 256  # beyond it the network's readers wait, and so do the senders
+EVENTS_TOGETHER: Final = 32  # handled before the network and the timers run again
+# Bytes of messages in one turn. The core handles as many bytes of fresh or old records in 3 to 15 ms.
 BYTES_TOGETHER: Final = 8_192
 
 
 def open_inbox() -> tuple[trio.MemorySendChannel[Event], trio.MemoryReceiveChannel[Event]]:
-    """The two ends of an inbox."""
+    """Return the two ends of a new inbox."""
     return trio.open_memory_channel[Event](INBOX_EVENTS_MAX)
 
 
 async def next_events(inbox: trio.MemoryReceiveChannel[Event], deadline_s: float) -> list[Event]:
-    """Take what waits in the inbox, as much of it as one turn is for; wait for the first event until the deadline."""
+    """Return the events that wait in the inbox, at most one turn's; wait for the first until the deadline."""
     events: list[Event] = []
     await trio.lowlevel.checkpoint()
     if not inbox.statistics().current_buffer_used:
@@ -36,7 +36,7 @@ async def next_events(inbox: trio.MemoryReceiveChannel[Event], deadline_s: float
 
 
 def _bytes_of(event: Event) -> int:
-    """Count the bytes of records that come; for a question that takes milliseconds, those of a whole turn."""
+    """Return the bytes of incoming records; a question that takes milliseconds counts as a whole turn."""
     match event:
         case MessageArrived(message=Records(data=data)):
             return len(data)
@@ -46,7 +46,7 @@ def _bytes_of(event: Event) -> int:
 
 
 def joined(effects: Sequence[Effect]) -> list[Effect]:
-    """The effects, with those that store records of others one after the other as one: a transaction costs 50 us."""
+    """Merge consecutive effects that store others' records: each transaction costs 50 us."""
     joined: list[Effect] = []
     for effect in effects:
         last = joined[-1] if joined else None

@@ -28,17 +28,17 @@ from sfnode.reporter import Reporter, format_rate
 from sfnode.status import ModelProgress, ModelStage, described_bytes
 from sfnode.storage import describe_os_error
 
-RETRY_S: Final = 30.0  # a disk is full, or a folder cannot be written: somebody may do something about it
-SILENCE_S: Final = 15.0  # without a piece: then it is said that nobody gives any
-_RATE_S: Final = 5.0  # over which the pace is measured
-_LISTED_TOGETHER: Final = 1 << 17  # pieces of several files whose lists are held at once: 4 MiB, for 128 GiB of files
+RETRY_S: Final = 30.0  # the disk is full or not writable: the operator may change that
+SILENCE_S: Final = 15.0  # without a piece; then the progress says that no peer gives any
+_RATE_S: Final = 5.0  # over which the rate is measured
+_LISTED_TOGETHER: Final = 1 << 17  # pieces whose hashes are held at once: 4 MiB, for 128 GiB of files
 _ASKED_TOGETHER: Final = 1 << 14  # pieces on one board: 16 GiB, with 3 MB of bookkeeping
 
 _T = TypeVar("_T")
 
 
 class ModelFetcher:
-    """Fetches files of one model. Until it is done the node relays, and says how far it is."""
+    """Fetches files of one model. The node relays until it is done, and reports its progress."""
 
     def __init__(self, spec: ModelSpec, sources: PieceSources, pace: Pace, reporter: Reporter) -> None:
         self._spec = spec
@@ -47,13 +47,13 @@ class ModelFetcher:
         self._done_bytes = 0
         self._total_bytes = 0
         self._has_room = True
-        self._seen: deque[tuple[float, int]] = deque()  # (time, bytes received until then)
+        self._seen: deque[tuple[float, int]] = deque()  # (time, bytes received by then)
         self._told: set[str] = set()
 
     async def fetch(self, files: Sequence[FileSpec], folder: Path) -> None:
-        """Put these files into ``folder``, with the run's bytes. Waits for ever for neighbours and for the disk.
+        """Fetch these files into ``folder``, with the run's bytes. Wait without limit for neighbours and for the disk.
 
-        OperatorError: the manifest names what is no part of a model, or contradicts itself.
+        OperatorError: the manifest names a file that is no part of a model, or contradicts itself.
         """
         check_names(self._spec)
         async with trio.open_nursery() as nursery:
@@ -65,7 +65,7 @@ class ModelFetcher:
             nursery.cancel_scope.cancel()
 
     def look(self) -> ModelProgress:
-        """Where it stands now, and how fast it went since the looks of the last seconds."""
+        """Return the progress now, with the rate since the looks of the last seconds."""
         now_s, received = trio.current_time(), self._pieces.received_bytes
         self._seen.append((now_s, received))
         while self._seen[0][0] < now_s - _RATE_S:
@@ -85,7 +85,7 @@ class ModelFetcher:
         )
 
     async def _try(self, files: Sequence[FileSpec], folder: Path) -> str:
-        """Why the disk does not take the files; empty when all are there."""
+        """Try once to fetch the files; return why the disk does not take them, or "" if all are there."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
             missing = [file for file in files if not await _in_thread(is_there, folder, file)]
@@ -109,7 +109,7 @@ class ModelFetcher:
         self._reporter.event("model_fetched", text, folder=str(folder), bytes=received, seconds=round(seconds, 3))
 
     async def _fetch_some(self, files: Sequence[FileSpec], folder: Path) -> None:
-        """Fetch files whose lists fit into memory together, a board of their pieces after the other."""
+        """Fetch files whose lists fit into memory together, one board of their pieces after the other."""
         lists = await self._fetch_lists(files)
         parts = [PartialFile(folder, file, hashes) for file, hashes in zip(files, lists, strict=True)]
         missing = [await _in_thread(part.missing) for part in parts]
@@ -126,7 +126,7 @@ class ModelFetcher:
             await _in_thread(part.finish)
 
     async def _fetch_pieces(self, jobs: Sequence[tuple[PartialFile, int]]) -> None:
-        """``jobs``: the pieces by their files and their numbers there."""
+        """Fetch pieces, each given by its file and its number in the file."""
 
         async def keep(number: int, data: bytes, _giver: PeerId) -> None:
             part, piece = jobs[number]
@@ -140,7 +140,7 @@ class ModelFetcher:
         await self._pieces.fetch(len(jobs), wanted, keep)
 
     async def _fetch_lists(self, files: Sequence[FileSpec]) -> list[bytes]:
-        """The hashes of each file's pieces. A file of one piece is its own."""
+        """Return the concatenated hashes of each file's pieces. A file of one piece is its own piece."""
         found = [bytes.fromhex(file.sha256) if piece_count(file) == 1 else b"" for file in files]
         long = [number for number, file in enumerate(files) if piece_count(file) > 1]
 
@@ -155,7 +155,7 @@ class ModelFetcher:
         return found
 
     async def _watch(self) -> None:
-        """Say it when nobody gives a piece for a while."""
+        """Report it when no neighbour has given a piece for SILENCE_S."""
         while True:
             before = self._pieces.received_bytes
             await trio.sleep(SILENCE_S)
@@ -170,7 +170,7 @@ class ModelFetcher:
 
 
 def _lack_of_room(folder: Path, files: Sequence[FileSpec]) -> str:
-    """Return by how much the disk is too small, and what to do; empty where it is large enough, or does not say."""
+    """Return by how much the disk is too small, and what to do; empty if it has room, or does not say."""
     needed, free = bytes_to_come(folder, files), free_bytes(folder)
     if free is None or needed <= free:
         return ""
@@ -182,7 +182,7 @@ def _lack_of_room(folder: Path, files: Sequence[FileSpec]) -> str:
 
 
 def _listed_together(files: Sequence[FileSpec]) -> Iterator[list[FileSpec]]:
-    """Files in their order, as many at a time as have _LISTED_TOGETHER pieces; one that has more alone."""
+    """Group files in their order, with at most _LISTED_TOGETHER pieces; a file with more is a group of its own."""
     together: list[FileSpec] = []
     for file in files:
         if together and sum(map(piece_count, together)) + piece_count(file) > _LISTED_TOGETHER:
@@ -194,5 +194,5 @@ def _listed_together(files: Sequence[FileSpec]) -> Iterator[list[FileSpec]]:
 
 
 async def _in_thread(work: Callable[..., _T], *arguments: object) -> _T:
-    """What reads much from the disk. A node that stops does not wait for it."""
+    """Run disk work in a thread, and abandon it when cancelled, so that a node that stops does not wait for it."""
     return await trio.to_thread.run_sync(work, *arguments, abandon_on_cancel=True)  # type: ignore[call-arg]  # old stubs

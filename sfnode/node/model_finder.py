@@ -1,4 +1,4 @@
-"""Where a node gets its model from, before it can train: this machine, the hub, a package, or its neighbours."""
+"""Finds a node's model before it can train: on this machine, at the hub, in a package, or at its neighbours."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from sfnode.storage import describe_os_error
 
 
 class ModelFinder:
-    """Finds the folder that the worker loads. The node relays meanwhile."""
+    """Finds the folder that the worker loads. The node relays until it is found."""
 
     def __init__(self, manifest: Manifest, reference: str | None, options: SharingOptions, reporter: Reporter) -> None:
-        """``reference``: what `resolve_model` takes; None: only the neighbours can have it."""
+        """Take the ``reference`` for `resolve_model`; None if only neighbours can have the model."""
         self._manifest = manifest
         self._reference = reference
         self._reporter = reporter
@@ -41,13 +41,13 @@ class ModelFinder:
         self._finding: ModelProgress | None = None
 
     def look(self) -> ModelProgress | None:
-        """Where the search stands now; None when there is none."""
+        """Return the progress of the search; None if none is running."""
         return self._finding if self._fetcher is None else self._fetcher.look()
 
     async def find(self, sources: PieceSources) -> Path:
-        """A folder with the model's files, as far as names tell: the worker looks at what they hold.
+        """Return a folder with the model's files, judged by their names: the worker checks their content.
 
-        OperatorError: it is nowhere, or may not be fetched.
+        OperatorError: the model is nowhere, or may not be fetched.
         """
         spec = self._manifest.model
         folder = await self._find_here()
@@ -67,14 +67,14 @@ class ModelFinder:
         return own
 
     def find_ready(self) -> Path | None:
-        """The folder that is ready to be loaded, for who only gives its files to others; None where there is none."""
+        """Return the folder if it is ready to be loaded, for a node that only shares its files; else None."""
         try:
             return find_model_folder(self._reference, self._manifest.model.revision) if self._reference else None
         except OperatorError:
-            return None  # whoever loads it says what is wrong with it
+            return None  # the worker that loads it reports what is wrong with it
 
     async def _find_here(self) -> Path | None:
-        """The model without the neighbours; None where they are to be asked. OperatorError."""
+        """Return the model if it is found without the neighbours; None if they must be asked. OperatorError."""
         if self._reference is None or self._is_fetched():
             return None
         self._tell(f"looking for the model {self._reference}", 0, 0)
@@ -91,7 +91,7 @@ class ModelFinder:
             self._finding = None
 
     def _is_fetched(self) -> bool:
-        """Whether an earlier life of a node has fetched it: then neither the hub nor anybody else is asked."""
+        """Return whether a node fetched the model in an earlier life, so that nobody needs to be asked again."""
         spec = self._manifest.model
         is_meant = self._reference == spec.id and self._may_fetch
         return is_meant and is_fetched(spec)
@@ -109,5 +109,5 @@ class ModelFinder:
 
 
 def may_fetch(manifest: Manifest, options: SharingOptions) -> bool:
-    """Whether the model's files may come from neighbours: neither its owner nor this node's operator forbids it."""
+    """Return whether neighbours may provide the model's files: neither the run's owner nor this operator forbids it."""
     return manifest.model.sharing is Sharing.PEERS and not options.no_fetch_model

@@ -1,4 +1,4 @@
-"""Finds a model in a process of its own: imports, downloads and conversions take minutes, and the node goes on."""
+"""Finds a model in a separate process, so that the node goes on during minutes of imports and downloads."""
 
 from __future__ import annotations
 

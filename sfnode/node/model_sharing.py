@@ -1,5 +1,7 @@
-"""Gives the model's files to neighbours, in pieces: those in this node's folder that are the run's, byte for byte.
-And gives the run's public data to whoever joins, where the operator lets it."""
+"""Gives the model's files to neighbours, in pieces, if the files in this node's folder are exactly the run's.
+
+It also gives the run's public data to joiners, if the operator allows that.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from sfnode.storage import HeldFile
 
 
 class ModelSharing:
-    """What is found in the folder is given from then on."""
+    """Checks the files in the model's folder, and serves those that are the run's."""
 
     def __init__(self, spec: ModelSpec, options: SharingOptions, reporter: Reporter) -> None:
         self._files = spec.files
@@ -26,7 +28,7 @@ class ModelSharing:
         self.pieces = PieceIndex()
 
     async def share(self, folder: Path) -> None:
-        """Look which files of this folder are the run's. One that cannot be read is not given."""
+        """Check which files of this folder are the run's, and serve them. A file that cannot be read is not served."""
         if not self._is_shared:
             return
         given = sum([await self._give(folder / file.name, file) for file in self._files])
@@ -36,7 +38,7 @@ class ModelSharing:
         self._reporter.event("model_shared", text, bytes=given)
 
     async def _give(self, path: Path, file: FileSpec) -> int:
-        """How many bytes of the file are given: all or none."""
+        """Serve a file if it is the run's; return its length in bytes, or 0."""
         look = partial(hashes_of, path, file)
         try:
             hashes = await trio.to_thread.run_sync(look, abandon_on_cancel=True)  # type: ignore[call-arg]  # old stubs
@@ -49,17 +51,17 @@ class ModelSharing:
 
 
 class DataSharing:
-    """The file of the run's public data, for whoever asks for it by its hash."""
+    """Serves the file of the run's public data, by its hash."""
 
     def __init__(self, task: TaskSpec, file: Path | None, bytes_per_s: float) -> None:
-        """``file``: None where nothing is given. ``bytes_per_s``: to all together; 0: as fast as they take it."""
+        """Take the file, or None to serve nothing; ``bytes_per_s`` for all peers together, 0 for no limit."""
         self.bytes = 0 if file is None else file.stat().st_size
         self._sha256 = task.data_sha256
         self._file = file
         self._pace = Pace(bytes_per_s)
 
     def find(self, sha256: str) -> FileSource | None:
-        """The file with this hash; None where it is not given, or not there any more."""
+        """Return the file with this hash; None if it is not served, or no longer exists."""
         if self._file is None or sha256 != self._sha256:
             return None
         try:

@@ -1,4 +1,4 @@
-"""Which pieces are missing, and who is asked for which. Pure: no clock, no sockets."""
+"""Tracks which pieces are missing, and which peers are asked for them. Pure: no clock, no sockets."""
 
 from __future__ import annotations
 
@@ -8,36 +8,37 @@ from typing import Final
 
 from protocol.wire import PeerId
 
-WAIT_MIN_S: Final = 1.0  # however fast the others were: a neighbour may be busy for a moment
+WAIT_MIN_S: Final = 1.0  # even if the others were faster: a neighbour may be busy for a moment
 WAIT_FACTOR: Final = 4  # times the median of the last pieces: a neighbour may be slower than the others
-ASKED_MAX: Final = 2  # peers for one piece at once: a duplicate costs a piece, and only at the end
-BYTES_PER_S_MIN: Final = 200_000  # of a neighbour, while no pace is known: 5 s for a piece of the model
-_TIMES_KEPT: Final = 16  # pieces whose times tell the pace now
+ASKED_MAX: Final = 2  # peers for one piece at a time: a duplicate costs one piece, and occurs only at the end
+BYTES_PER_S_MIN: Final = 200_000  # of a neighbour, until a pace is measured: 5 s for a piece of the model
+_TIMES_KEPT: Final = 16  # pieces whose times give the present pace
 
 
 class PieceBoard:
-    """Each piece is asked of one peer; of a second one when it takes far longer than the others did, and no piece is
-    left that nobody is asked for. When both are too slow a third takes the place of the first, and so on.
+    """Assigns pieces to peers, each piece to one peer at first.
 
-    A peer that lost a piece so gets twice the time for it at its next turn: in the end it comes, however slow all are.
+    A second peer is asked if the piece takes far longer than others did and no unassigned piece is left. If both are
+    too slow, a third peer replaces the first, and so on. A peer that lost a piece in this way gets twice the time
+    for it at its next turn. So the piece comes in the end, even if all peers are slow.
     """
 
     def __init__(self, count: int, start_s: float) -> None:
-        """``start_s``: the time for a piece while no pace is known."""
+        """Create a board of ``count`` pieces; ``start_s`` is the time for a piece until a pace is measured."""
         self.start_s = start_s
         self._lost: Counter[tuple[int, PeerId]] = Counter()
         self._missing = deque(range(count))
-        self._asked: dict[int, dict[PeerId, float]] = {}  # piece -> who is asked for it, and since when
+        self._asked: dict[int, dict[PeerId, float]] = {}  # piece -> peers asked for it, and since when
         self._left = set(range(count))
         self._times_s: deque[float] = deque(maxlen=_TIMES_KEPT)
 
     @property
     def is_done(self) -> bool:
-        """Whether every piece has come."""
+        """Return whether every piece has come."""
         return not self._left
 
     def take(self, peer: PeerId, now_s: float) -> int | None:
-        """A piece to ask this peer for; None: nothing now."""
+        """Return a piece to request from this peer; None if there is none for it now."""
         piece = self._missing.popleft() if self._missing else self._overdue(peer, now_s)
         if piece is None:
             return None
@@ -50,11 +51,11 @@ class PieceBoard:
         return piece
 
     def is_asked(self, piece: int, peer: PeerId) -> bool:
-        """Whether this peer is still the one, or one of the two, for the piece."""
+        """Return whether this peer is still asked for the piece."""
         return peer in self._asked.get(piece, {})
 
     def waits_s(self, now_s: float) -> dict[PeerId, float]:
-        """Who is asked for something now, and for how long its oldest piece has been on its way."""
+        """Return for each peer that is asked now how long its oldest piece has been on its way."""
         waits: dict[PeerId, float] = {}
         for asked in self._asked.values():
             for peer, since_s in asked.items():
@@ -62,14 +63,14 @@ class PieceBoard:
         return waits
 
     def came(self, piece: int, peer: PeerId, now_s: float) -> None:
-        """The piece is here, from this peer."""
+        """Record that the piece has come from this peer."""
         asked = self._asked.pop(piece, {})
         if peer in asked:
             self._times_s.append(now_s - asked[peer])
         self._left.discard(piece)
 
     def failed(self, piece: int, peer: PeerId) -> None:
-        """This peer does not bring the piece. Another may be at it, or may have brought it."""
+        """Record that this peer does not bring the piece. Another peer may be asked for it, or may have brought it."""
         asked = self._asked.get(piece, {})
         asked.pop(peer, None)
         if piece in self._asked and not asked:
@@ -77,16 +78,17 @@ class PieceBoard:
             self._missing.appendleft(piece)
 
     def patience_s(self) -> float:
-        """For how long one peer alone may take for a piece, by the pace of the last ones."""
+        """Return how long a single peer may take for a piece, by the pace of the last ones."""
         if not self._times_s:
             return self.start_s
         return max(WAIT_MIN_S, WAIT_FACTOR * median(self._times_s))
 
     def _overdue(self, peer: PeerId, now_s: float) -> int | None:
-        """The piece that has been waited for longest, where that is too long."""
+        """Return the piece that has been awaited longest, if all its peers are too slow; else None."""
         patience_s = self.patience_s()
 
         def is_slow(piece: int, other: PeerId, since_s: float) -> bool:
+            # Each loss of the piece doubles the time that a peer gets for it.
             allowed_s: float = patience_s * 2 ** self._lost[piece, other]
             return now_s - since_s >= allowed_s
 

@@ -1,4 +1,4 @@
-"""Fetches pieces from several neighbours at once: from those who has them, whoever lies, crawls, stalls or leaves."""
+"""Fetches pieces from several neighbours at once, in spite of neighbours that lie, stall, leave or are slow."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from protocol.wire import PeerId
 from sfnode.network import Ask, Download, Pace, RefusedError, Wanted
 from sfnode.node.piece_board import BYTES_PER_S_MIN, WAIT_MIN_S, PieceBoard
 
-PEERS_MAX: Final = 8  # that are asked at once: with 2 MiB of each on the way, more would cost memory and bring no pace
-STREAMS: Final = 2  # to one neighbour: while one piece ends, the other flows
-REST_START_S: Final = 2.0  # a neighbour that gave no piece is asked again after this, then twice as long, ...
-REST_MAX_S: Final = 60.0  # it may get the model, or make room
-_LOOK_S: Final = 0.25  # how often is looked for neighbours that may be asked again, and for pieces that take too long
+PEERS_MAX: Final = 8  # asked at once: with 2 MiB on the way from each, more would cost memory and not be faster
+STREAMS: Final = 2  # per neighbour: while one piece ends, the other flows
+REST_START_S: Final = 2.0  # the rest of a neighbour that gave no piece; it doubles each time
+REST_MAX_S: Final = 60.0  # the neighbour may get the model later, or make room
+_LOOK_S: Final = 0.25  # how often to look for neighbours whose rest is over, and for pieces that take too long
 
 
 Keep = Callable[[int, bytes, PeerId], Awaitable[None]]
 
 
 class PieceSources(Protocol):
-    """Where pieces come from: `NeighbourFiles`."""
+    """Provides pieces from neighbours; `NeighbourFiles` implements it."""
 
     def peers(self) -> frozenset[PeerId]:
-        """Those who can be asked now."""
+        """Return the peers that can be asked now."""
 
     def asking(self, peer: PeerId) -> AbstractAsyncContextManager[Ask]:
-        """A stream to one of them. RefusedError."""
+        """Open a stream to a peer. RefusedError."""
 
 
 @dataclass(slots=True)
 class KnownNeighbours:
-    """What is known of neighbours: how often each has lost a piece to a faster one, and who has given any."""
+    """Remembers how often each neighbour lost a piece to a faster one, and which neighbours have given any."""
 
     losses: Counter[PeerId] = field(default_factory=Counter)
     givers: set[PeerId] = field(default_factory=set)
 
     def forget_all_but(self, peers: frozenset[PeerId]) -> None:
-        """Forget those that are no neighbours any more."""
+        """Forget the peers that are no longer neighbours."""
         self.losses = Counter({peer: count for peer, count in self.losses.items() if peer in peers})
         self.givers &= peers
 
 
 class PieceFetcher:
-    """One model's pieces. What it has learnt of its neighbours lasts from one `fetch` to the next."""
+    """Fetches the pieces of one model. What it learns about neighbours lasts from one `fetch` to the next."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class PieceFetcher:
         streams: int = STREAMS,
         known: KnownNeighbours | None = None,
     ) -> None:
-        """``streams``: to one neighbour. ``known``: by other fetchers, too."""
+        """Create a fetcher with ``streams`` to each neighbour; ``known`` may be shared with other fetchers."""
         self.received_bytes = 0
         self._sources = sources
         self._pace = pace
@@ -70,15 +70,16 @@ class PieceFetcher:
         self._streams: Counter[PeerId] = Counter()
 
     def givers(self) -> int:
-        """How many neighbours are at it that have given a piece."""
+        """Count the neighbours that are asked now and have given a piece before."""
         return sum(1 for peer in self._streams if peer in self._known.givers)
 
     async def fetch(
         self, count: int, wanted: Callable[[int], Wanted], keep: Keep, *, waits_for_ever: bool = True
     ) -> bool:
-        """Fetch so many pieces; each goes to ``keep`` with number and giver, perhaps twice. OSError of ``keep``.
+        """Fetch ``count`` pieces; pass each to ``keep`` with its number and giver, perhaps twice. OSError of ``keep``.
 
-        Waits for ever for neighbours that have them; or returns False when all have been asked in vain.
+        Wait without limit for neighbours that have the pieces; or, if not ``waits_for_ever``, return False once all
+        have been asked in vain.
         """
         start_s = max(WAIT_MIN_S, wanted(0).size / BYTES_PER_S_MIN) if count else 0.0
         fetching = _Fetching(wanted=wanted, keep=keep, board=PieceBoard(count, start_s))
@@ -96,7 +97,7 @@ class PieceFetcher:
         return fetching.board.is_done
 
     def _is_in_vain(self) -> bool:
-        """Whether nobody is asked now, and nobody is left who has given something before its rest."""
+        """Return whether no neighbour is asked now, and each one gave nothing before its rest."""
         return not +self._streams and all(
             peer in self._rests and self._rests[peer].is_in_vain for peer in self._sources.peers()
         )
@@ -106,6 +107,7 @@ class PieceFetcher:
         self._rests = {peer: rest for peer, rest in self._rests.items() if peer in peers}
         ready = [peer for peer in sorted(peers) if peer not in self._rests or self._rests[peer].until_s <= now_s]
         random.shuffle(ready)  # an attacker chooses its ids
+        # First the neighbours that give now, then those that lost the fewest pieces, then known givers.
         ready.sort(key=lambda peer: (-self._streams[peer], self._known.losses[peer], peer not in self._known.givers))
         self._make_room(fetching, ready)
         for peer in ready:
@@ -120,11 +122,11 @@ class PieceFetcher:
                 nursery.start_soon(self._use_stream, fetching, stream)
 
     def _make_room(self, fetching: _Fetching, ready: list[PeerId]) -> None:
-        """Where all places are taken and somebody waits for one: the slowest of the eight loses its own, if it takes
-        too long, or if somebody has not been tried. All eight may be slow, and so alike.
+        """Stop the slowest neighbour if all places are taken, another one waits, and one of two conditions holds.
 
-        Where our own line is the slow one that would go on for ever: each is tried once, and "too long" is twice as
-        long after each time, until a piece comes.
+        Either the slowest takes too long, or a waiting neighbour has not been tried: all eight may be equally slow. If
+        our own line is the bottleneck, this would never end. So each neighbour is tried once, and "too long" doubles
+        after each time until a piece comes.
         """
         now_s, waiting = trio.current_time(), [peer for peer in ready if not self._streams[peer]]
         waits_s = fetching.board.waits_s(now_s)
@@ -138,7 +140,7 @@ class PieceFetcher:
             self._stop([stream for stream in fetching.streams if stream.peer == slowest])
 
     def _take(self, fetching: _Fetching, stream: _Giving) -> None:
-        """Find a piece to ask for on the stream. Who loses it to this peer stops at once."""
+        """Assign a piece to the stream. Streams that lose the piece to this peer stop at once."""
         piece = stream.piece = fetching.board.take(stream.peer, trio.current_time())
         if piece is not None:
             board, at_it = fetching.board, [other for other in fetching.streams if other.piece == piece]
@@ -146,7 +148,7 @@ class PieceFetcher:
             fetching.streams.append(stream)
 
     async def _use_stream(self, fetching: _Fetching, stream: _Giving) -> None:
-        """One piece after the other, as long as there are any and the peer brings them in time."""
+        """Fetch piece after piece, as long as there are any and the peer brings them in time."""
         try:
             with stream.scope, suppress(RefusedError):
                 await self._get_all(fetching, stream)
@@ -161,7 +163,7 @@ class PieceFetcher:
             fetching.changed.set()
 
     async def _get_all(self, fetching: _Fetching, stream: _Giving) -> None:
-        """RefusedError: a piece did not come. Cancelled: another neighbour was faster."""
+        """Fetch pieces on one stream. RefusedError: a piece did not come. Cancelled: another neighbour was faster."""
         async with self._sources.asking(stream.peer) as ask:
             while (piece := stream.piece) is not None:
                 data = await ask(Download(fetching.wanted(piece), pace=self._pace))
@@ -187,7 +189,7 @@ class PieceFetcher:
                 stream.scope.cancel()
 
     def _rest(self, peer: PeerId, *, has_given: bool) -> None:
-        """Leave it alone for a while, each time longer, unless it gave something. Its streams end together."""
+        """Leave a peer alone for a while, each time twice as long unless it gave something."""
         now_s, last = trio.current_time(), self._rests.get(peer)
         if last is not None and last.until_s > now_s:
             return
@@ -205,7 +207,7 @@ class _Rest:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Giving:
-    """To one neighbour: the piece that it is asked for now, and how many have come."""
+    """Holds the state of a stream to one neighbour: the piece that is asked for, and how many have come."""
 
     peer: PeerId
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
@@ -215,13 +217,13 @@ class _Giving:
 
 @dataclass(slots=True, kw_only=True)
 class _Fetching:
-    """One call of `fetch`."""
+    """Holds the state of one call of `fetch`."""
 
     wanted: Callable[[int], Wanted]
     keep: Keep
     board: PieceBoard
     changed: trio.Event = field(default_factory=trio.Event)
     failure: OSError | None = None
-    streams: list[_Giving] = field(default_factory=list)  # that wait for a piece
+    streams: list[_Giving] = field(default_factory=list)  # waiting for a piece
     room_made_s: float = field(default_factory=trio.current_time)
     rooms_made: int = 0  # since the last piece came

@@ -1,4 +1,4 @@
-"""From what an operator typed to what a daemon is told: the run found, the key made, every file checked."""
+"""From the operator's options to a daemon's settings: finds the run, makes the key, and checks every file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from sfnode.worker import TrainingConfig
 
 
 async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Reporter) -> DaemonConfig:
-    """Everything that a daemon of this run needs. Fetches what is missing, and says so.
+    """Return all settings of a daemon for this run. Fetch what is missing, and report it.
 
     Raises:
         OperatorError: a file, a key or an option does not fit the run.
@@ -79,7 +79,7 @@ async def prepare(signed: SignedManifest, options: JoinOptions, reporter: Report
 async def _with_public_data(
     manifest: Manifest, options: JoinOptions, data_dir: Path, reporter: Reporter
 ) -> JoinOptions:
-    """With the file of the run's public data, where nobody has named one and nodes give it."""
+    """Return the options with the file of the run's public data, if none was named and nodes provide it."""
     if not is_of_peers(manifest.task, options.training.data):
         return options
     if options.source.bootstrap.run_data_bytes:
@@ -89,7 +89,7 @@ async def _with_public_data(
 
 
 def _shared_data(manifest: Manifest, options: JoinOptions, training: TrainingConfig | None) -> Path | None:
-    """The file that this node gives to others; None where its operator has not asked for it."""
+    """Return the file that this node gives to others; None if its operator did not ask for that."""
     if not options.sharing.share_data:
         return None
     file = options.training.data if training is None else training.data
@@ -97,7 +97,7 @@ def _shared_data(manifest: Manifest, options: JoinOptions, training: TrainingCon
 
 
 def _claim(data_dir: Path, reporter: Reporter) -> None:
-    """Before the first file is written there: nobody else may enter."""
+    """Close the directory to other users before the first file is written there."""
     if claim_folder(data_dir):
         text = (
             f"other users of this machine could enter {data_dir} until now; it is closed to them. If it seems to be in "
@@ -107,7 +107,7 @@ def _claim(data_dir: Path, reporter: Reporter) -> None:
 
 
 def _warn_of_open_run(manifest: Manifest, network: NetworkOptions, reporter: Reporter) -> None:
-    """Strangers can reach this node, and their keys cost nothing."""
+    """Warn the operator if strangers can reach this node and keys of the run cost nothing."""
     told = (*map(parse_listen, network.listen), *map(parse_announce, network.announce))
     is_reachable = any(not (address.is_inside or address.is_loopback) for address in told)
     if manifest.admission == OPEN and is_reachable:
@@ -134,7 +134,7 @@ def _network_config(manifest: Manifest, options: JoinOptions) -> NetworkConfig:
 
 
 def _memory_bytes_max(manifest: Manifest, mebibytes: int) -> int:
-    """Adds the run's coefficients, which are no neighbour's fault: the state, and the copy on its way to the worker."""
+    """Return the memory limit plus the run's coefficients twice: the state, and the copy on its way to the worker."""
     return (mebibytes << 20) + 2 * size_of_run(manifest).coefficients
 
 

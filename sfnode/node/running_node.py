@@ -1,7 +1,7 @@
-"""One life of a node: joins the pure core with the store, the network and the worker. One task owns the state.
+"""One life of a node: connects the pure core with the store, the network and the worker.
 
-Everything that happens becomes an event in one bounded inbox; that task feeds it to the core and carries out the
-effects in their order. Nothing else in the process changes the replica.
+Every input becomes an event in one bounded inbox. One task passes the events to the core, and carries out their effects
+in order. Nothing else in the process changes the replica.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ from sfnode.status import ModelProgress, ModelStage
 from sfnode.storage import RenewedBasis, Store, renewals_in
 from sfnode.worker import Evaluate, Job, Trainer, TrainingConfig
 
-_EVALUATIONS_WAITING_MAX = 7  # where the worker is far behind, or not there yet, the curve has a point less
+_EVALUATIONS_WAITING_MAX = 7  # if the worker is far behind, or not there yet, points of the curve are left out
 
 
 class RunningNode:
-    """From what the disk holds to the end of the run, a cancellation, or a slip in the core."""
+    """Runs one life of a node, until the end of the run, a cancellation, or an exception in the core."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class RunningNode:
         self._watch = NodeWatch(self, news)
 
     def _served_run(self) -> ServedRun:
-        """Return what strangers and neighbours may ask this node for."""
+        """Return the run's files and data for which strangers and neighbours may ask this node."""
         return ServedRun(
             run_id=self.manifest.run_id,
             manifest_bytes=self.config.signed.encode(),
@@ -147,7 +147,7 @@ class RunningNode:
         return renewals_in(self.config.data_dir, self.manifest, whole)
 
     async def run(self, started: Callable[[tuple[str, ...]], None]) -> None:
-        """Run until cancelled, or finished; ``started`` is called with the listening multiaddrs."""
+        """Run until cancelled or finished; call ``started`` with the listening multiaddrs."""
         async with trio.open_nursery() as nursery:
             addresses = await nursery.start(self.network.run)
             nursery.start_soon(self._watch.run, nursery.cancel_scope)
@@ -165,7 +165,7 @@ class RunningNode:
     async def _train(self, trainer: Trainer, training: TrainingConfig) -> None:
         """Find the model, then train with it, and give its files to others.
 
-        A worker that is not this node's own finds it itself, once for all the nodes that share it.
+        A worker that several nodes share finds the model itself, once for all of them.
         """
         finder, model = self._model_finder, training.model
         if training.worker_socket is None or model is None:
@@ -179,7 +179,7 @@ class RunningNode:
             nursery.start_soon(trainer.run, model, self._jobs_out, self._inbox_in)
 
     def model_progress(self) -> ModelProgress | None:
-        """How far the model is on its way into the worker."""
+        """Return the progress of finding and loading the model; None if neither is going on."""
         since_s = None if self.trainer is None else self.trainer.statistics.loading_since_s
         if since_s is None:
             return self._model_finder.look()
@@ -187,7 +187,7 @@ class RunningNode:
         return ModelProgress(stage=ModelStage.LOADING, text=text)
 
     async def _handle_all(self) -> None:
-        """Feed the core with what happens, and with time; what has come meanwhile is taken together."""
+        """Pass events and the time to the core. Events that arrived during a turn are taken together."""
         tick_s = trio.current_time()
         while True:
             events = await next_events(self._inbox_out, tick_s)
@@ -203,7 +203,7 @@ class RunningNode:
         for number, event in enumerate(events, start=1):
             with self.slips.contained("news"):
                 self.details.hear(event, self.node)
-            # Copies come from every honest neighbour: a program that takes the processor in between is not their fault.
+            # Every honest neighbour sends copies, and is not charged for the time that other programs take.
             is_copies = isinstance(event, MessageArrived) and isinstance(event.message, Records)
             clock = time.thread_time if is_copies else time.perf_counter
             started_s = clock()
@@ -215,7 +215,7 @@ class RunningNode:
         self._carry_out(joined(effects))
 
     def _handle_one(self, event: Event, *, is_last: bool) -> list[Effect]:
-        """Feed the core. If a neighbour's message meets a bug in it, the node's next life keeps away from that peer."""
+        """Pass an event to the core. If a neighbour's message triggers a bug, the node's next life avoids that peer."""
         is_handled = False
         try:
             caused = self.node.handle(event, _now_ms(), is_last=is_last)
@@ -256,7 +256,7 @@ class RunningNode:
                     assert_never(effect)
 
     def _evaluate_if_due(self) -> None:
-        """One evaluation each time the node's step passes a multiple of eval_every_steps."""
+        """Request an evaluation each time that the node's step passes a multiple of eval_every_steps."""
         every, step = self.config.eval_every_steps, self.node.clock.next_step
         is_due = every and step // every > self._last_evaluation
         if is_due and self.node.bases.here.issuperset(self.node.replica.renewals_needed()):
@@ -265,7 +265,7 @@ class RunningNode:
                 self._jobs_in.send_nowait(Evaluate(step=step))
 
     def save_peers(self) -> None:
-        """Keep for the next start what the network knows of peers."""
+        """Store what the network knows about peers, for the next start."""
         rows = encode_rows(self.network.known_peers())
         if rows != self._store.known_peers:
             self._store.save_known_peers(rows)
@@ -278,7 +278,7 @@ class RunningNode:
 
 
 def _news(effects: Sequence[Effect]) -> int:
-    """How many records of others are stored now that were not held."""
+    """Count the records of others that are stored now and were not held before."""
     return sum(len(effect.records) for effect in effects if isinstance(effect, StoreRecords) and not effect.is_own)
 
 

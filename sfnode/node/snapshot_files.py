@@ -1,4 +1,4 @@
-"""A node's snapshot files: its own are stored and served, one that a joiner wants is fetched from its neighbours."""
+"""A node's snapshot files: stores and serves its own, and fetches one for a joiner from its neighbours."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sfnode.reporter import Reporter
 from sfnode.slips import Slips
 from sfnode.storage import HeldFile, basis_path, write_durably, write_json
 
-_KEPT: Final = 2  # a joiner may be fetching the one before the newest
+_KEPT: Final = 2  # a joiner may still be fetching the older one
 _TEXTS: Final = {
     SnapshotOutcome.USED: "training on the snapshot of {authors} authors while the ledger is replayed",
     SnapshotOutcome.PROVED: "the replay has proved the snapshot of {authors} authors: every bit is the same",
@@ -37,15 +37,15 @@ _TEXTS: Final = {
 
 
 def find_file(data_dir: Path, manifest: Manifest, sha256: str) -> HeldFile | None:
-    """The snapshot or the published basis with this hash; None where there is none."""
+    """Return the snapshot or the published basis with this hash; None if there is none."""
     path = next(data_dir.glob(f"snapshot-*-{sha256[:16]}.bin"), basis_path(data_dir, manifest, sha256))
-    with suppress(OSError):  # a snapshot's file goes when a newer one is made
+    with suppress(OSError):  # a snapshot's file is removed when newer ones exist
         return HeldFile(path)
     return None
 
 
 def save_evidence(data_dir: Path, replica: Replica, halt: Halt) -> Path:
-    """Evidence of why the node stops; with the false snapshot beside it, where that is the reason."""
+    """Write the evidence of why the node stops, with the false snapshot if there is one; return the file."""
     if replica.snapshot is not None:
         write_durably(data_dir / "halt-snapshot.bin", encode_snapshot(replica.manifest, replica.snapshot))
     evidence = {
@@ -60,7 +60,7 @@ def save_evidence(data_dir: Path, replica: Replica, halt: Halt) -> Path:
 
 
 class SnapshotFiles:
-    """Carries out what the core wants done with snapshots."""
+    """Stores and fetches snapshots for the core."""
 
     def __init__(self, data_dir: Path, reporter: Reporter) -> None:
         self._data_dir = data_dir
@@ -73,10 +73,10 @@ class SnapshotFiles:
         wanted: trio.MemoryReceiveChannel[StoreSnapshot | FetchSnapshot],
         inbox: trio.MemorySendChannel[Event],
     ) -> None:
-        """One after the other. Until cancelled."""
+        """Handle effects one by one until cancelled."""
         async for effect in wanted:
             if isinstance(effect, FetchSnapshot):
-                event: Event = FetchFailed(sha256=effect.sha256)  # also after a slip: the core waits for an answer
+                event: Event = FetchFailed(sha256=effect.sha256)  # also after exceptions: the core waits for an answer
                 with slips.contained("fetching a snapshot"):
                     event = await self._fetch(files, effect)
                 await inbox.send(event)
@@ -86,13 +86,13 @@ class SnapshotFiles:
                     self._reporter.event("snapshot_not_stored", f"the snapshot is not stored: {reason}", reason=reason)
 
     def report(self, effect: ReportSnapshot) -> None:
-        """Tell the operator."""
+        """Report the outcome of a snapshot to the operator."""
         authors = [author.hex() for author in effect.authors]
         text = f"{_TEXTS[effect.outcome].format(authors=len(authors))} (steps before {effect.step})"
         self._reporter.event(f"snapshot_{effect.outcome}", text, step=effect.step, authors=authors)
 
     def _store(self, made: StoreSnapshot) -> str:
-        """Why it could not be stored, in words; that stops nothing: others have it."""
+        """Store a snapshot; return in words why that failed. A failure stops nothing: others have the snapshot."""
         try:
             write_durably(self._data_dir / f"snapshot-{made.step:07}-{made.sha256[:16]}.bin", made.data)
             for path in sorted(self._data_dir.glob("snapshot-*.bin"))[:-_KEPT]:

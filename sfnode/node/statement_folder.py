@@ -1,4 +1,4 @@
-"""The folder where an operator's commands leave statements for a running node: each goes through the node's door."""
+"""The folder where commands leave statements for a running node, which checks each like any other statement."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _LOOK_S: Final = 1.0
 
 
 class StatementFolder:
-    """Looks into it every second."""
+    """Looks into the folder every second, and submits its statements to the node."""
 
     def __init__(self, manifest: Manifest, data_dir: Path, node: Node, reporter: Reporter) -> None:
         self._manifest, self._data_dir = manifest, data_dir
         self._node, self._reporter = node, reporter
 
     async def run(self, inbox: trio.MemorySendChannel[Event]) -> None:
-        """Hand statements over, until cancelled; a file is put away once all that is in it is durable."""
+        """Submit statements until cancelled; put a file away once all its statements are durable."""
         while True:
             for path in waiting(self._data_dir):
                 for statement in self._read(path):
@@ -34,7 +34,7 @@ class StatementFolder:
             await trio.sleep(_LOOK_S)
 
     def _read(self, path: Path) -> list[Statement]:
-        """Those of a file that the node does not hold yet; a file without any is put away."""
+        """Return the statements of a file that the node does not hold yet; put the file away if there are none."""
         try:
             found = read_statements_file(self._manifest, path)
         except OperatorError as error:
@@ -46,7 +46,7 @@ class StatementFolder:
         if not fresh:
             vain = sum(all(held.data != each.data for held in roster.held(each.key)) for each in found)
             text = f"took in {counted(len(found), 'statement')} of {path.name}"
-            if vain:  # by another way, perhaps from another machine of the owner's, came one that says more
+            if vain:  # a statement that says more came another way, perhaps from another machine of the owner
                 text += f"; {vain} of them changed nothing, since others that the owner has signed say more"
             self._reporter.event("statements_taken", text, file=str(path))
             remove(path)

@@ -10,11 +10,11 @@ from protocol.errors import OperatorError
 _UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ki|mi|gi|k|m|g)b", re.IGNORECASE)
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ki|mi|gi|k|m|g)(b|bit)/s", re.IGNORECASE)
-RATE_BYTES_MIN: Final = 16_000  # below, the updates of others are passed on too late to be of use
+RATE_BYTES_MIN: Final = 16_000  # below it, updates of others are passed on too late
 
 
 def parse_size(text: str) -> int:
-    """Bytes, from text such as "1.5 GB" or "800MiB". OperatorError."""
+    """Return the bytes of a text such as "1.5 GB" or "800MiB". OperatorError."""
     found = _SIZE.fullmatch(text.strip())
     if found is None or not (size := int(float(found[1]) * _UNITS[found[2].lower()])):
         raise OperatorError(f"{text!r} is not a size: write 800MB or 1.5GB, for instance")
@@ -22,7 +22,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_rate(text: str) -> int:
-    """Bytes a second, from text such as "500 kB/s" or "4 Mbit/s". OperatorError."""
+    """Return the bytes per second of a text such as "500 kB/s" or "4 Mbit/s". OperatorError."""
     found = _RATE.fullmatch(text.strip())
     if found is None:
         raise OperatorError(f"{text!r} is not a rate: write 500kB/s or 4Mbit/s, for instance")

@@ -1,4 +1,4 @@
-"""From what an owner chose to a manifest: defaults, a TOML file for people, learning rates as integers. No torch."""
+"""From an owner's choices to a manifest: defaults, TOML files, and learning rates as integers. No torch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from protocol.subspace import NORMALISED_UNIT
 from sfnode.storage import BasisSpec, read_bytes
 
 _AUTHORS_MAX = 1_024
-STALENESS: Final = 1  # rounds: nobody is idle while the others' last updates are on their way
+STALENESS: Final = 1  # rounds: nobody idles while the others' last updates are on their way
 _EPSILON_EXP: Final = -10
 _WEIGHT_BITS_MAX = 10  # the first weight lies in 512 ... 1,023: the learning rate is met to 0.1 %
 _WEIGHT_BITS_MIN = 4  # 8 ... 15: to 6 %, and a schedule goes down in as many levels
@@ -41,8 +41,8 @@ _WEIGHT_BITS_MIN = 4  # 8 ... 15: to 6 %, and a schedule goes down in as many le
 # exceed 16. With 1,024 authors, 8 directions and 1,024 steps an epoch this just keeps U C V^T exact (SPEC 4.5).
 _RAW_QUANTUM_EXP = -5
 _RAW_CLIP = 1_024
-_LEARNING_RATE_MIN, _LEARNING_RATE_MAX = 1e-9, 1.0  # beyond it nothing is learnt, or everything is lost
-_EPOCHS: Final = 8  # of a run with a published basis, more in a long one: at each but the first two it can be renewed
+_LEARNING_RATE_MIN, _LEARNING_RATE_MAX = 1e-9, 1.0  # beyond these nothing is learnt, or everything is lost
+_EPOCHS: Final = 8  # of a run with a published basis, more in a long one: it can be renewed at each but the first two
 _EPOCH_STEPS_MIN: Final = 16
 OPEN: Final = AdmissionSpec(kind=AdmissionKind.OPEN, pow_bits=0)
 RANK: Final = 32
@@ -51,7 +51,7 @@ _RANDOM: Final = BasisSpec(rank=RANK, sha256="", unit_exp=0, entry_max=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Best:
-    """What learns best with a kind of basis (docs/learning.md), wherever the owner says nothing."""
+    """Holds what learns best with a kind of basis (docs/learning.md): the defaults of the owner's options."""
 
     core: CoreKind
     scalar: ScalarKind
@@ -66,16 +66,16 @@ BEST: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodOptions:
-    """How a run trains, in the terms of the field; the manifest holds the integers that follow.
+    """Holds how a run trains, in the usual terms; the manifest holds the integers computed from them.
 
     Attributes:
         rank: as in the manifest; None: that of the published basis, else 32.
         core, scalar: as in the manifest; None: `BEST` for the run's basis.
         learning_rate: length of a step. Raw: the weights move by lr x mean over directions of g z. Normalised: by
             lr x mean of (g / rms g) z, so that it is a length and not a rate. None: `BEST` for the run's basis.
-        schedule: to zero, or constant.
+        schedule: of the learning rate, down to zero or constant.
         directions, sides, shares, local_steps, epoch_steps: as in the manifest.
-        epsilon_exp: epsilon = 2^epsilon_exp; None: -10, a thousandth of a weight's change of unit size.
+        epsilon_exp: epsilon = 2^epsilon_exp; None: -10, about a thousandth.
     """
 
     rank: int | None = None
@@ -93,7 +93,7 @@ class MethodOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDraft:
-    """A new run, before the rules of its manifest are checked.
+    """Describes a new run before the rules of its manifest are checked.
 
     Attributes:
         method, schedule: see `method_of`.
@@ -115,7 +115,7 @@ class RunDraft:
 
 
 def method_of(options: MethodOptions, basis: BasisSpec | None = None) -> tuple[Method, Schedule]:
-    """The manifest's method and schedule. OperatorError for an impossible learning rate or rank."""
+    """Return the manifest's method and schedule. OperatorError for an impossible learning rate or rank."""
     kind = BasisKind.RANDOM if basis is None else BasisKind.PUBLISHED
     best, used = BEST[kind], basis or _RANDOM
     rank = options.rank or used.rank
@@ -150,13 +150,13 @@ def method_of(options: MethodOptions, basis: BasisSpec | None = None) -> tuple[M
 
 
 def renewable(options: MethodOptions, steps: int) -> MethodOptions:
-    """The same with epochs so short that a run of ``steps`` in a published basis can be renewed on its way."""
+    """Return the options with epochs short enough to renew the published basis in a run of ``steps``."""
     wanted = min(max(-(-steps // _EPOCHS), _EPOCH_STEPS_MIN), options.epoch_steps)
     return replace(options, epoch_steps=-(-wanted // options.local_steps) * options.local_steps)
 
 
 def _alpha_and_weight(rate: float, method: Method) -> tuple[int, int]:
-    """The learning rate as the manifest says it: 2^alpha_exp times an integer weight."""
+    """Return the learning rate as the manifest holds it: alpha_exp and an integer weight for 2^alpha_exp."""
     if not (_LEARNING_RATE_MIN <= rate <= _LEARNING_RATE_MAX):
         allowed = f"{_LEARNING_RATE_MIN:g} ... {_LEARNING_RATE_MAX:g}"
         raise OperatorError(f"--learning-rate {rate:g}: must be a number of {allowed}, such as 0.001")
@@ -166,20 +166,24 @@ def _alpha_and_weight(rate: float, method: Method) -> tuple[int, int]:
     bits = _weight_bits(method)
     alpha_exp = math.frexp(wanted)[1] - bits
     weight = round_half_away(math.ldexp(wanted, -alpha_exp))
-    # Just below a power of two it is rounded up to 2^bits, one bit more than there is room for: half of it, twice
+    # Just below a power of two the weight rounds up to 2^bits, which needs one bit more: halve it and double alpha.
     return (alpha_exp, weight) if weight < 1 << bits else (alpha_exp + 1, weight // 2)
 
 
 def _weight_bits(method: Method) -> int:
-    """How large the weights may be with U C V^T exact (SPEC 4.5) for so many authors: large ones meet a rate better."""
+    """Return how many bits a weight may have with U C V^T exact (SPEC 4.5) for _AUTHORS_MAX authors.
+
+    More bits meet a learning rate more closely.
+    """
+    # The exact sum has COEFFICIENT_BITS_MAX bits: what all other factors leave is room for the weight.
     others = _AUTHORS_MAX * method.epoch_steps * method.scalar_mass_max * (method.rank * method.basis_max) ** 2
     return max(_WEIGHT_BITS_MIN, min(_WEIGHT_BITS_MAX, COEFFICIENT_BITS_MAX - (others - 1).bit_length()))
 
 
 def build_manifest(draft: RunDraft, settings: Mapping[str, object] | None = None) -> Manifest:
-    """A checked manifest; OperatorError names the field whose rule is broken.
+    """Return a checked manifest; OperatorError names the field that breaks a rule.
 
-    ``settings``: fields of the manifest as plain data, which replace or complete those of ``draft``.
+    ``settings`` are fields of the manifest as plain data, which replace or complete those of ``draft``.
     """
     manifest = Manifest(
         format=FORMAT,
@@ -202,7 +206,7 @@ def build_manifest(draft: RunDraft, settings: Mapping[str, object] | None = None
 
 
 def read_toml(path: Path) -> dict[str, object]:
-    """Settings from a TOML file; OperatorError names the line that is wrong."""
+    """Return the settings in a TOML file; OperatorError names the line that is wrong."""
     try:
         text = read_bytes(path, "the settings file").decode("utf-8")
     except UnicodeDecodeError as error:
@@ -215,7 +219,7 @@ def read_toml(path: Path) -> dict[str, object]:
 
 
 def _merged(base: Mapping[str, object], over: Mapping[str, object]) -> dict[str, object]:
-    """``base`` with the entries of ``over``; tables are merged, everything else is replaced."""
+    """Return ``base`` with the entries of ``over``; tables are merged, other values replaced."""
     result = dict(base)
     for key, value in over.items():
         held = result.get(key)

@@ -1,6 +1,6 @@
 """Tasks known by name: prompt, label words and fields, after MeZO's (Malladi et al., arXiv 2305.17333, appendix E).
 
-No torch here: the command line lists them. docs/tasks.md says where each one's data comes from.
+No torch here: the command line lists them. docs/tasks.md says where the data of each one come from.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from sfnode import demo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownTask:
-    """What a name stands for.
+    """Describes a built-in task.
 
     Attributes:
-        about: one line for people.
+        about: one line that describes it.
         template, completion, label_words: as in a run's manifest.
     """
 
@@ -29,12 +29,12 @@ class KnownTask:
 
     @property
     def kind(self) -> TaskKind:
-        """Follows from the completion."""
+        """Return the kind of task that the completion implies."""
         return kind_of(self.completion)
 
 
 def kind_of(completion: str) -> TaskKind:
-    """Nothing but a label word follows the prompt; or one of the row's own choices; or one text."""
+    """Return the kind of a task: empty completions go with label words, those with {choice} with choices of the row."""
     if completion == "":
         return TaskKind.CLASSIFICATION
     return TaskKind.CHOICE if "{choice}" in completion else TaskKind.COMPLETION

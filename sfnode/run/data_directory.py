@@ -1,4 +1,4 @@
-"""Which folder a node keeps its state in, when its operator names none."""
+"""The folder in which a node keeps its state, if its operator names none."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _NAME_LENGTH_MAX = 64
 
 
 def find_data_directory(manifest: Manifest, given: Path | None) -> Path:
-    """The folder of --data-dir, else the run's own one below HOME; ``~`` is the user's home."""
+    """Return the folder of --data-dir, else the run's own one below HOME; ``~`` is the user's home."""
     return (given or default_data_dir(manifest, HOME.expanduser())).expanduser()
 
 
 def default_data_dir(manifest: Manifest, home: Path) -> Path:
-    """Where a node of this run keeps its state, in a folder of ``home``; one that an earlier release made is kept."""
-    earlier = f"{manifest.name}-{manifest.run_id.hex()[:12]}"  # the name as it is
+    """Return the run's folder in ``home``; a folder that an earlier release made is kept."""
+    earlier = f"{manifest.name}-{manifest.run_id.hex()[:12]}"  # with the unchanged name
     if is_plain_file_name(earlier) and os.path.isdir(home / earlier):  # False for too long a name, where Path raises
         return home / earlier
     return home / _folder_name(manifest)
 
 
 def _folder_name(manifest: Manifest) -> str:
-    """A run's name is free text, perhaps a stranger's: with other characters than these it could lead anywhere."""
+    """Return a safe folder name: a run's name is free text, perhaps a stranger's, and could lead anywhere."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", manifest.name).strip("-.")[:_NAME_LENGTH_MAX] or "run"
     return f"{name}-{manifest.run_id.hex()[:12]}"

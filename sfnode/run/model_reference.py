@@ -1,4 +1,4 @@
-"""Where a node takes the run's model from: the hub, a local folder, or this package."""
+"""Chooses the source of the run's model: the hub, a local folder, or this package."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ _LOCAL = "local:"
 
 
 def joiner_model(manifest: Manifest, training: TrainingOptions, *, may_fetch: bool) -> str | None:
-    """As `find_model`; None where the model is nowhere but at the neighbours, and may be fetched from them."""
+    """Return the model's reference as `find_model` does; None if it is to be fetched from neighbours."""
     is_theirs = training.model is None and may_fetch and manifest.model.id.startswith(_LOCAL)
     return None if is_theirs else find_model(manifest, training.model, training.revision)
 
 
 def find_model(manifest: Manifest, model: str | None, revision: str | None = None) -> str:
-    """The model's reference for the worker, which checks what it is; a plainly different name fails here.
+    """Return the model's reference for the worker, which checks its content; an obviously wrong name fails here.
 
-    Where nobody says: the files that a node has fetched from its neighbours, or else what the manifest says.
-
-    ``revision``: what the operator takes the manifest's to be. OperatorError.
+    If ``model`` is None, it is the folder that a node has fetched from neighbours, else what the manifest names.
+    ``revision`` is the revision that the operator expects of the manifest. OperatorError.
     """
     wanted = manifest.model.id
     if revision is not None and revision != manifest.model.revision:
@@ -41,7 +40,7 @@ def find_model(manifest: Manifest, model: str | None, revision: str | None = Non
                 "of your copy"
             )
         return wanted
-    is_copy = os.path.exists(from_home(model))  # which is no error where the name is too long
+    is_copy = os.path.exists(from_home(model))  # False, without an error, for too long a name
     if model != wanted and not is_same_package(model, wanted) and (not is_copy or wanted.startswith(EMBEDDED)):
         folder = "" if wanted.startswith(EMBEDDED) else ", nor a folder or a GGUF file with a copy of it"
         raise OperatorError(f"--model {model} is not the run's model, which is {wanted}{folder}. Use the run's model")

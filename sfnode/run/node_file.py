@@ -1,6 +1,6 @@
-"""What a node was told, kept in its data directory as `node.toml`, for people to read and edit.
+"""The options of a node, kept in its data directory as `node.toml`, for people to read and edit.
 
-Here the fields are names with plain values. What they mean, and which there are, is the command line's business.
+Here the fields are names with plain values. The command line knows which fields exist and what they mean.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HEADER: Final = """\
 
 
 def read_node_file(directory: Path) -> dict[str, object] | None:
-    """The fields as they were written; None where there is no file. OperatorError: it is another user's, or no TOML."""
+    """Return the fields as they were written; None without a file. OperatorError: another user's file, or not TOML."""
     path = directory / NODE_FILE
     if not path.exists():
         return None
@@ -38,7 +38,7 @@ def read_node_file(directory: Path) -> dict[str, object] | None:
 
 
 def write_node_file(directory: Path, fields: Mapping[str, FieldValue]) -> None:
-    """Replace the file, unless it says the same already. OperatorError."""
+    """Replace the file unless it holds these fields already. OperatorError."""
     path = directory / NODE_FILE
     lines = [f"{name} = {toml_of(value)}\n" for name, value in fields.items()]
     data = (_HEADER + "".join(lines)).encode("utf-8")
@@ -47,7 +47,7 @@ def write_node_file(directory: Path, fields: Mapping[str, FieldValue]) -> None:
 
 
 def toml_of(value: FieldValue) -> str:
-    """A value as it stands in the file. OperatorError for text that no TOML file can hold."""
+    """Return a value as TOML. OperatorError for text that no TOML file can hold."""
     if isinstance(value, list):
         return f"[{', '.join(map(toml_of, value))}]"
     if not isinstance(value, str):

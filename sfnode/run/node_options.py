@@ -1,6 +1,6 @@
-"""What an operator says about a node: the options of ``sfnode join``, as other commands use some of them. No click.
+"""An operator's options for a node: those of ``sfnode join``, some of which other commands share. No click.
 
-Every dataclass is made once, from what was typed, and never changed. None stands for an option that was not given.
+Each dataclass is created once from what was typed, and never changed. None means that an option was not given.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from sfnode.worker_protocol import DeviceOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSource:
-    """Where a joiner finds the run: in a file, in a node's data directory, or with a peer.
+    """Says where a joiner finds the run: in a file, in a node's data directory, or from a peer.
 
     Attributes:
-        bootstrap: nodes of the run, and which run that must be.
-        data_dir: None: the run's own one below `data_directory.HOME`.
+        bootstrap: nodes of the run, and the run's id.
+        data_dir: None: the run's own folder below `data_directory.HOME`.
         basis: file of the run's published basis.
     """
 
@@ -34,17 +34,17 @@ class RunSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkOptions:
-    """How a node meets others.
+    """Holds how a node meets others.
 
     Attributes:
-        listen, announce: multiaddrs; none to listen on: the node dials out only.
+        listen, announce: multiaddrs; nothing to listen on: the node only dials out.
         upnp: ask the router for a port.
         no_mdns: leave the local network alone.
         neighbours_fixed: dial the bootstraps only.
         limit_private: count private addresses by network, like public ones.
-        trusted_proxy: addresses or networks of proxies, whose connections count in all only.
+        trusted_proxy: addresses or networks of proxies, whose connections count only towards the total.
         neighbours_min: how many to wait for before training.
-        memory_max: MiB of the node's own process, beside the run's coefficients.
+        memory_max: MiB of the node's own process, without the run's coefficients.
     """
 
     listen: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class NetworkOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingOptions:
-    """What a node computes with.
+    """Holds what a node computes with.
 
     Attributes:
         model: hub id, folder, GGUF file, "pypi:PACKAGE" or "embedded:NAME"; None: the manifest's.
@@ -68,7 +68,7 @@ class TrainingOptions:
         data, eval_data: JSONL files or "embedded:NAME"; None: those of an embedded task.
         eval_every: steps between two measurements of the accuracy; 0: never.
         threads: of the worker; None: all cores but one.
-        worker_socket: a worker that runs already.
+        worker_socket: socket of a worker that runs already.
     """
 
     model: str | None = None
@@ -82,7 +82,7 @@ class TrainingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotOptions:
-    """Whether a node trains on others' snapshot before its own replay has proved it.
+    """Says whether a node trains on others' snapshot before its own replay has proved it.
 
     Attributes:
         snapshot_authors: how many must attest it.
@@ -94,13 +94,13 @@ class SnapshotOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharingOptions:
-    """How this node and others share the model's files, unless the run's owner forbids it, and public data.
+    """Says how this node shares the model's files, unless the run's owner forbids it, and public data.
 
     Attributes:
         no_share_model: give none.
-        share_rate: MiB/s that are given to all together; 0: as fast as they are taken.
+        share_rate: MiB/s given to all peers together; 0: no limit.
         no_fetch_model: take none.
-        fetch_rate: MiB/s that are taken from all together; 0: as fast as they come.
+        fetch_rate: MiB/s taken from all peers together; 0: no limit.
         share_data: give the file of the run's public data, at ``share_rate``.
     """
 
@@ -112,7 +112,7 @@ class SharingOptions:
 
 
 class OnBattery(StrEnum):
-    """What a node does on a machine without mains power."""
+    """Names what a node does on a machine without mains power."""
 
     WORK = "work"
     PAUSE = "pause"
@@ -120,13 +120,13 @@ class OnBattery(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitOptions:
-    """When a node trains, and what it may take. The texts are as `working_hours` and `amounts` read them.
+    """Limits when a node trains, and what it may use. `working_hours` and `amounts` parse the texts.
 
     Attributes:
         hours: spans of local time; None: always.
-        max_upload: rate of all that it sends; None: no limit.
+        max_upload: rate of everything that it sends; None: no limit.
         max_memory: size of node and worker together; None: no limit.
-        only_when_idle: only while other programs leave the processor alone.
+        only_when_idle: train only while other programs leave the processor idle.
     """
 
     hours: str | None = None
@@ -138,7 +138,7 @@ class LimitOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinOptions:
-    """All of ``sfnode join``.
+    """Holds all options of ``sfnode join``.
 
     Attributes:
         invite: an invitation as text.
@@ -164,12 +164,12 @@ class JoinOptions:
 
 
 def values_of(options: JoinOptions) -> dict[str, object]:
-    """Every value by the name of its field, whichever group it lies in; the names are unique."""
+    """Return all values by field name, from all groups; the names are unique."""
     return dict(_leaves("options", options))
 
 
 def with_values(options: JoinOptions, values: Mapping[str, object]) -> JoinOptions:
-    """The options with other values in some fields. The types are the caller's business."""
+    """Return the options with other values in some fields. The caller is responsible for their types."""
     changed = _changed(options, values)
     assert isinstance(changed, JoinOptions)
     return changed

@@ -1,6 +1,6 @@
 """The form of a string that is pasted from chats: `sfnode:v1.` and base32, with a length and a checksum.
 
-What is in it is not known here: `run_address`. Letters of either case, spaces and line breaks do no harm.
+`run_address` knows its content. Upper or lower case, spaces and line breaks do not matter.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ SCHEME: Final = "sfnode:"
 _VERSION: Final = "v1."
 _PREFIX: Final = SCHEME + _VERSION
 _LENGTH_BYTES: Final = 2
-_CHECKSUM_BYTES: Final = 4  # a mistyped letter passes once in four thousand million times
-_BYTES_MAX: Final = 1 << 12  # four addresses with long names, and an invitation, take a third
-# What chats, mail programs and quotations put in between: white space, invisible joiners, soft hyphens.
+_CHECKSUM_BYTES: Final = 4  # one wrong letter in 2^32 goes unnoticed
+_BYTES_MAX: Final = 1 << 12  # four addresses with long names and an invitation take a third
+# What chats, mail programs and quotations insert: white space, invisible joiners, soft hyphens.
 _INSERTED: Final = re.compile("[\\s\u00ad\u200b-\u200f\u2060\ufeff]+")
 _AROUND: Final = "\"'`<>()*_.,;"
 _HOW: Final = "Copy all of it, from sfnode: to the end, in quotation marks where it has spaces"
 
 
 def wrapped(content: bytes) -> str:
-    """The string of so many bytes, at most `_BYTES_MAX`."""
+    """Return the string for at most `_BYTES_MAX` bytes."""
     assert len(content) <= _BYTES_MAX
     data = len(content).to_bytes(_LENGTH_BYTES, "big") + content
     data += _checksum(data)
@@ -33,12 +33,12 @@ def wrapped(content: bytes) -> str:
 
 
 def is_wrapped(text: str) -> bool:
-    """Whether it begins as such a string, of this version or another."""
+    """Return whether a text begins as such a string, of this version or another."""
     return re.match(rf"{SCHEME}v[0-9]+\.", cleaned(text), re.IGNORECASE) is not None
 
 
 def unwrapped(text: str) -> bytes:
-    """The bytes of a string. OperatorError: it is cut off, has a wrong letter, or is of a later release."""
+    """Return the bytes of a string. OperatorError: it is cut off, has a wrong letter, or is of a later release."""
     found = cleaned(text).lower()
     if not found.startswith(_PREFIX):
         version = found.partition(".")[0].removeprefix(SCHEME)
@@ -59,12 +59,13 @@ def unwrapped(text: str) -> bytes:
 
 
 def cleaned(text: str) -> str:
-    """The text without what was put around it and between its letters on the way."""
+    """Return the text without white space, and without punctuation around it."""
     return _INSERTED.sub("", text).strip(_AROUND)
 
 
 def _padded(digits: str) -> str:
-    """The last digits as the decoder takes them; those that make no whole byte, as in a string cut off, are dropped."""
+    """Return the last digits with padding; digits that make no whole byte, as in a truncated string, are dropped."""
+    # Base32 digits that make whole bytes: 2, 4, 5, 7 and 8.
     whole = {0: 0, 2: 2, 4: 4, 5: 5, 7: 7, 1: 0, 3: 2, 6: 5}[len(digits)]
     return digits[:whole] + "=" * (8 - whole) if whole else ""
 

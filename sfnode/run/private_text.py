@@ -1,6 +1,6 @@
-"""A text that other users of the machine must not read, such as an invitation: from a file, standard input or a prompt.
+"""Reads text that other users of the machine must not see, such as an invitation: from a file, stdin or a prompt.
 
-What stands on a command line stands in the process list, for everybody.
+Everybody can read a command line in the process list.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from sfnode.storage import describe_os_error, from_home, opened_file
 
 _FILE: Final = "@"
 _INPUT: Final = "-"
-_BYTES_MAX: Final = 1 << 16  # a string to join takes less than two thousand
+_BYTES_MAX: Final = 1 << 16  # a join string takes less than two thousand
 
 
 def private_words(given: str, what: str) -> list[str]:
-    """Return the words of a text that is ``given`` as @FILE, as - for standard input or a prompt, or as it is.
+    """Return the words of a text that is ``given`` as @FILE, as - for standard input or a prompt, or directly.
 
-    ``what`` it is, for people: "the invitation". OperatorError: there is none, or it cannot be read.
+    ``what`` names it in errors, as "the invitation". OperatorError: there is no text, or it cannot be read.
     """
     if given == _INPUT:
         data, source = _from_input(what), "standard input"
@@ -52,7 +52,7 @@ def _from_file(path: Path, what: str) -> bytes:
 
 
 def _from_input(what: str) -> bytes:
-    """All of standard input; what is typed or pasted at a terminal is not shown, and ends with the line."""
+    """Read all of standard input; at a terminal, read one line without showing it."""
     if sys.stdin.isatty():
         return getpass.getpass(f"Paste {what}, then press Enter (it is not shown): ").encode("utf-8", "surrogateescape")
     return sys.stdin.buffer.read(_BYTES_MAX + 1)

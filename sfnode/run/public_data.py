@@ -1,4 +1,4 @@
-"""A run's public data, which its manifest names by their hash: from the disk, or from nodes that give them."""
+"""A run's public data, which the manifest names by their hash: from the disk, or from nodes that give them."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from sfnode.run.run_address import RunAddress
 from sfnode.run.told_progress import failures_to, progress_of
 from sfnode.storage import EMBEDDED, read_bytes, write_durably
 
-_SEED_BYTES: Final = 32  # as of `run_source`: an identity for one download
+_SEED_BYTES: Final = 32  # as in `run_source`: an identity for one download
 
 
 def public_data_path(data_dir: Path, task: TaskSpec) -> Path:
-    """Where a node keeps the public data that it has fetched."""
+    """Return the file in which a node keeps the public data that it has fetched."""
     return data_dir / f"data-{task.data_sha256[:16]}.jsonl"
 
 
 def is_of_peers(task: TaskSpec, data: str | None) -> bool:
-    """Whether the run's data are public, not part of this package, and not given as a file (``data``)."""
+    """Return whether the run's data are public, not part of this package, and not given as a file (``data``)."""
     return data is None and bool(task.data_sha256) and not task.data.startswith(EMBEDDED)
 
 
 async def find_public_data(task: TaskSpec, told: RunAddress, data_dir: Path, reporter: Reporter) -> str | None:
-    """The file of the run's public data in ``data_dir``; None where it is not there and no node gives it.
+    """Return the file of the run's public data in ``data_dir``, fetched if needed; None if no node gives them.
 
-    ``told``: the string to join, which says whether the data may be fetched, and how long they are. OperatorError.
+    ``told`` is the join string, which says whether the data may be fetched, and their length. OperatorError.
     """
     path = public_data_path(data_dir, task)
     if path.is_file() and hashlib.sha256(read_bytes(path, "the run's data")).hexdigest() == task.data_sha256:
@@ -51,7 +51,7 @@ async def find_public_data(task: TaskSpec, told: RunAddress, data_dir: Path, rep
 
 
 def described_source(told: RunAddress) -> str:
-    """What a string to join says of model and data, in words."""
+    """Return in words what a join string says about model and data."""
     if told.run_data == DATA_PRIVATE:
         data = "data of your own (--data), which never leave this machine"
     elif told.run_data.startswith(EMBEDDED):
@@ -63,7 +63,7 @@ def described_source(told: RunAddress) -> str:
 
 
 def shared_data(task: TaskSpec, file: Path | None) -> Path:
-    """The file that a node may give to others. OperatorError: the run's data are no public file, or too large."""
+    """Return the file that a node may give to others. OperatorError: the run has no public file, or it is too large."""
     if not task.data_sha256 or task.data.startswith(EMBEDDED):
         what = "private" if task.data == DATA_PRIVATE else "part of sfnode"
         raise OperatorError(f"--share-data does not apply: the run's data are {what}. Leave it out")

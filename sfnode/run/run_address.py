@@ -1,6 +1,6 @@
-"""Where a run is, in one string to paste: `sfnode:RUN_ID@ADDRESS,ADDRESS`. It says which run the nodes must serve.
+"""Where a run is, in one string to paste: `sfnode:RUN_ID@ADDRESS,ADDRESS`, which also names the run.
 
-Or all that a joiner needs, an invitation among it: `sfnode:v1.`, and the rest for programs (`pasted_string`).
+The longer form holds all that a joiner needs, with an invitation: `sfnode:v1.` and encoded bytes (`pasted_string`).
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from protocol.schema import Bound, Bytes32, Malformed, Name, from_plain_untruste
 from sfnode.network import DATA_FILE_BYTES_MAX, author_of_peer, parse_address, peer_of_author
 from sfnode.run.pasted_string import SCHEME, is_wrapped, unwrapped, wrapped
 
-NODES_MAX: Final = 4  # in a string to join: each makes its QR code larger, and one that answers is enough
+NODES_MAX: Final = 4  # in a join string: each makes its QR code larger, and one that answers is enough
 _SECRET_BYTES: Final = 32  # of an invitation; its signature follows
 _INVITATION_BYTES: Final = 96
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAddress:
-    """Nodes of a run, and which run it must be; in a string to join also what a joiner is told of the run.
+    """Holds a run's id and nodes; from a join string also an invitation, and what it says of model and data.
 
     Attributes:
-        run_id: None: whatever run the nodes are in.
+        run_id: None: any run that the nodes are in.
         nodes: multiaddrs, each with a peer id.
         invitation: to the run, as text; empty: none.
-        run_model: what the manifest calls its model; empty: not told.
-        run_data: what the manifest calls its data; empty: not told.
-        run_data_bytes: length of the run's public data, which the nodes give to whoever joins; 0: they do not.
+        run_model: the manifest's name of the model; empty: unknown.
+        run_data: the manifest's name of the data; empty: unknown.
+        run_data_bytes: length of the public data that the nodes give to joiners; 0: they give none.
     """
 
     run_id: bytes | None = None
@@ -45,25 +45,25 @@ class RunAddress:
     run_data_bytes: int = 0
 
     def __str__(self) -> str:
-        """The address to paste, without an invitation; empty where there is no node to dial."""
+        """Return the address to paste, without an invitation; empty if there is no node to dial."""
         nodes = ",".join(self.nodes)
         return f"{SCHEME}{self.run_id.hex()}@{nodes}" if self.run_id is not None and nodes else nodes
 
     @property
     def is_public(self) -> bool:
-        """Whether one of the nodes can be dialled from other networks."""
+        """Return whether one of the nodes can be dialled from other networks."""
         return any(not parse_address(node).is_inside for node in self.nodes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Node:
     transport: Name
-    author: Bytes32  # the peer id is made of it, and longer
+    author: Bytes32  # the peer id is derived from it, and longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Content:
-    """What a string to join holds, in this order."""
+    """Lists the content of a join string, in its order."""
 
     run_id: Bytes32
     nodes: Annotated[tuple[_Node, ...], Bound(1, NODES_MAX)]
@@ -74,7 +74,7 @@ class _Content:
 
 
 def join_string(address: RunAddress) -> str:
-    """All that a joiner needs in one string, at most `NODES_MAX` nodes. The run, a node and the names must be known."""
+    """Return the join string with at most `NODES_MAX` nodes. The run, a node and both names must be known."""
     invitation = read_invitation(address.invitation) if address.invitation else None
     content = _Content(
         run_id=address.run_id or b"",
@@ -94,12 +94,12 @@ def _node_of(text: str) -> _Node:
 
 
 def _address_of(node: _Node) -> str:
-    """ValueError."""
+    """Return the node's multiaddr. ValueError."""
     return str(parse_address(f"{node.transport}/p2p/{peer_of_author(node.author)}"))
 
 
 def _content_of(text: str) -> RunAddress:
-    """What a string to join says, which a stranger may have made. OperatorError."""
+    """Decode a join string, which a stranger may have made. OperatorError."""
     try:
         plain = msgpack.unpackb(unwrapped(text), max_array_len=16, max_map_len=0, max_ext_len=0)
         content = from_plain_untrusted(_Content, plain, "string")
@@ -123,10 +123,10 @@ def _content_of(text: str) -> RunAddress:
 
 
 def parse_run_addresses(texts: Sequence[str]) -> RunAddress:
-    """What an operator has given: strings to join, whole or in words as a shell splits them, addresses of the form
-    `sfnode:RUN_ID@ADDRESS,ADDRESS`, and plain multiaddrs; all of one run.
+    """Combine what an operator has given: join strings, addresses `sfnode:RUN_ID@ADDRESS,ADDRESS`, and multiaddrs.
 
-    OperatorError for a string that is cut off, or two runs. The multiaddrs are checked by whoever dials them.
+    A shell may have split a join string into words. All must be of one run. OperatorError for a truncated string, or
+    two runs. The multiaddrs are checked when they are dialled.
     """
     found = [_parsed(text) for text in _put_together(texts)]
     run_ids = sorted({each.run_id for each in found if each.run_id is not None})
@@ -141,7 +141,7 @@ def parse_run_addresses(texts: Sequence[str]) -> RunAddress:
 
 
 def _put_together(texts: Sequence[str]) -> list[str]:
-    """Words that a shell has made of the white space in a string to join are one text again."""
+    """Join the words into which a shell has split a join string with white space."""
     whole: list[str] = []
     for text in texts:
         is_more = whole and is_wrapped(whole[-1]) and not is_wrapped(text) and not text.startswith(("/", SCHEME))
@@ -150,9 +150,9 @@ def _put_together(texts: Sequence[str]) -> list[str]:
 
 
 def string_for_others(manifest: Manifest, addresses: Sequence[str], data_bytes: int) -> str:
-    """The string to join at a node with these addresses, without an invitation; empty where it cannot be dialled.
+    """Return the join string for a node with these addresses, without an invitation; empty if it cannot be dialled.
 
-    ``data_bytes``: length of the run's public data, where the node gives them; else 0.
+    ``data_bytes`` is the length of the public data that the node gives; 0: it gives none.
     """
     address = address_for_others(manifest.run_id, addresses)
     told = replace(address, run_model=manifest.model.id, run_data=manifest.task.data, run_data_bytes=data_bytes)
@@ -160,8 +160,10 @@ def string_for_others(manifest: Manifest, addresses: Sequence[str], data_bytes: 
 
 
 def address_for_others(run_id: bytes, addresses: Sequence[str]) -> RunAddress:
-    """How others find the run through a node with these addresses: the public ones; else those of its own network; else
-    those of this machine."""
+    """Return the address by which others find the run through a node with these addresses.
+
+    It has the public addresses; if there are none, those of the local network; else those of this machine.
+    """
     parsed = {text: parse_address(text) for text in addresses}
     public = tuple(text for text, address in parsed.items() if not address.is_inside)
     nearby = tuple(text for text, address in parsed.items() if not address.is_loopback)

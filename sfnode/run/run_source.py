@@ -1,5 +1,7 @@
-"""What a joiner needs of the run before its node can start: the manifest and the published basis. They come from the
-operator's files, from the data directory, or from a bootstrap, in this order."""
+"""Finds the manifest and the published basis, which a joiner needs before its node can start.
+
+They come from the operator's files, from the data directory, or from a bootstrap, in this order.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,11 @@ from sfnode.storage import (
     store_basis,
 )
 
-_SEED_BYTES = 32  # fetching needs an identity, but none that is known: a new one each time
+_SEED_BYTES = 32  # fetching needs an identity, but not a known one: a new one each time
 
 
 async def find_manifest(source: RunSource, reporter: Reporter) -> SignedManifest:
-    """The run's manifest, its signature checked. OperatorError when no source has one, or it is of another run."""
+    """Return the run's manifest, its signature checked. OperatorError: no source has it, or it is of another run."""
     directory = source.data_dir.expanduser() if source.data_dir is not None else None
     wanted, nodes = source.bootstrap.run_id, source.bootstrap.nodes
     if source.run_file is not None:
@@ -61,7 +63,7 @@ def _of_run(wanted: bytes | None, signed: SignedManifest, source: Path) -> Signe
 
 
 async def find_basis(manifest: Manifest, source: RunSource, data_dir: Path, reporter: Reporter) -> Path | None:
-    """File of the run's published basis in ``data_dir``; None for a run whose basis is random. OperatorError."""
+    """Return the file of the run's published basis in ``data_dir``; None if its basis is random. OperatorError."""
     if manifest.method.basis is BasisKind.RANDOM:
         if source.basis is not None:
             raise OperatorError("--basis does not apply: the run's basis is random. Leave it out")

@@ -1,4 +1,4 @@
-"""What an owner says about a new run's task and data, and the texts that follow from it. No click, no torch."""
+"""An owner's choices for a new run's task and data, and the texts that follow from them. No click, no torch."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from protocol.run import Objective, TaskKind
 from sfnode.run.builtin_tasks import BUILTIN_TASKS, kind_of
 from sfnode.storage import EMBEDDED
 
-_ENDS_IN_WORD: Final = re.compile(r"[\w}.,:;?! ]\Z")  # a word, a field, what ends a sentence; no line break, no quote
+_ENDS_IN_WORD: Final = re.compile(r"[\w}.,:;?! ]\Z")  # a word, field, punctuation or space; no line break, no quote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOptions:
-    """What a run learns: a built-in task, changed by the texts that are given; or a task of the owner's own.
+    """Describes what a run learns: a built-in task, perhaps with other texts, or a task of the owner's own.
 
     Attributes:
-        task: name of a built-in one.
+        task: name of a built-in task.
         labels: label words, separated by commas.
-        max_tokens: length of the longest row; None: what suits the model.
+        max_tokens: length of the longest row; None: a length that suits the model.
     """
 
     task: str | None = None
@@ -33,24 +33,24 @@ class TaskOptions:
 
     @property
     def says_what(self) -> bool:
-        """Whether anything names a task."""
+        """Return whether any option names a task."""
         return not (self.task is None and self.template is None and self.completion is None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataOptions:
-    """What a run trains on.
+    """Describes what a run trains on.
 
     Attributes:
         data: a JSONL file or "embedded:NAME"; None: that of an embedded task.
-        is_private: every node has its own.
+        is_private: every node has its own data.
     """
 
     data: str | None = None
     is_private: bool = False
 
     def named(self, task: TaskOptions) -> str | None:
-        """``data``, or the data that come with an embedded task."""
+        """Return ``data``, or the data that come with an embedded task."""
         if self.data is None and task.task is not None and task.task.startswith(EMBEDDED):
             return task.task
         return self.data
@@ -58,7 +58,7 @@ class DataOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskTexts:
-    """Prompt, what follows it, and the label words: as in a run's manifest."""
+    """Holds the prompt, the text that follows it, and the label words, as in a run's manifest."""
 
     template: str
     completion: str
@@ -66,12 +66,12 @@ class TaskTexts:
 
     @property
     def kind(self) -> TaskKind:
-        """Follows from the completion."""
+        """Return the kind of task that the completion implies."""
         return kind_of(self.completion)
 
 
 def task_texts(options: TaskOptions) -> TaskTexts:
-    """The texts that are given, else those of the built-in task. OperatorError when they make no task."""
+    """Return the given texts, else those of the built-in task. OperatorError if they make no task."""
     known = BUILTIN_TASKS.get(options.task or "")
     completion = options.completion if options.completion is not None else known.completion if known else ""
     template = options.template if options.template is not None else known.template if known else None
@@ -92,7 +92,7 @@ def task_texts(options: TaskOptions) -> TaskTexts:
 
 
 def label_warning(texts: TaskTexts) -> str:
-    """What is odd about label words that run into the prompt, and what to write; empty where nothing is.
+    """Return a warning if label words run into the prompt, with the words to use instead; else empty.
 
     Tokenizers have words with the space before them; "It was" and "no" would make "It wasno".
     """

@@ -1,4 +1,4 @@
-"""What an operator is told while a file is fetched from nodes of the run."""
+"""Reports to the operator while a file is fetched from nodes of the run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PROGRESS_S: Final = 1.0
 
 
 def progress_of(reporter: Reporter, name: str, what: str) -> Callable[[int, int], None]:
-    """Tells, once a second, how many bytes of ``what`` have come of how many; the event is NAME_progress."""
+    """Return a function that reports, once a second, the bytes of ``what`` received; the event is NAME_progress."""
     told_s = time.monotonic()
 
     def tell(received: int, total: int) -> None:
@@ -27,7 +27,7 @@ def progress_of(reporter: Reporter, name: str, what: str) -> Callable[[int, int]
 
 
 def failures_to(reporter: Reporter, what: str) -> Callable[[DialReport], None]:
-    """Tells of each node that could not be used; ``what`` was to be done with it."""
+    """Return a function that reports a node that could not be used; ``what`` was to be done with it."""
 
     def tell(report: DialReport) -> None:
         text = f"cannot {what} {report.address}: {report.reason}; next try in {report.retry_in_s:.0f} s"

@@ -1,4 +1,4 @@
-"""When a node may work: spans of the day, as ``--hours 22-7`` says them. Pure: no clock."""
+"""When a node may work: spans of the day, as ``--hours 22-7`` gives them. Pure: no clock."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ _SPAN: Final = re.compile(r"(\d{1,2})(?::(\d\d))?-(\d{1,2})(?::(\d\d))?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkingHours:
-    """Spans of each day.
+    """Holds spans of each day.
 
     Attributes:
         text: as the operator wrote them.
-        spans: (from, until) in minutes after midnight; until is outside, and less than from where midnight lies within.
+        spans: (from, until) in minutes after midnight; until is exclusive, and less than from if midnight lies between.
     """
 
     text: str
     spans: tuple[tuple[int, int], ...]
 
     def covers(self, minute: int) -> bool:
-        """Whether that minute of the day lies in one of the spans."""
+        """Return whether that minute of the day is in one of the spans."""
         return any(
             first <= minute < until if first < until else minute >= first or minute < until
             for first, until in self.spans
         )
 
     def minutes_until(self, minute: int) -> int:
-        """From that minute of the day to the next beginning of a span; 0 within one."""
+        """Return the minutes from that minute of the day to the next beginning of a span; 0 within one."""
         return 0 if self.covers(minute) else min((first - minute) % DAY_MINUTES for first, _ in self.spans)
 
 
 def parse_hours(text: str) -> WorkingHours:
-    """From "22-7", "22:30-6:15" or "12-13,22-7". OperatorError."""
+    """Parse a text such as "22-7", "22:30-6:15" or "12-13,22-7". OperatorError."""
     return WorkingHours(text=text, spans=tuple(_span(part.strip(), text) for part in text.split(",")))
 
 

@@ -1,7 +1,7 @@
-"""What the operator asks of a node while it runs, as files in its data directory: to pause, to stop.
+"""The operator's requests to a running node, as files in its data directory: to pause, to stop.
 
-The directory is its user's alone, and a file is there on every system, for every container that shares the folder, and
-after a restart.
+Only its user can write to the directory. Files work on every system, for every container that shares the folder, and
+across restarts.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ _MODE: Final = 0o600
 
 
 def is_paused(directory: Path) -> bool:
-    """Whether the operator has paused the node of this data directory."""
+    """Return whether the operator has paused the node of this data directory."""
     return (directory / _PAUSE_FILE).exists()
 
 
 def pause(directory: Path) -> None:
-    """Let the node measure nothing until `unpause`, over restarts too. OperatorError."""
+    """Make the node measure nothing until `unpause`, also after restarts. OperatorError."""
     write_durably(directory / _PAUSE_FILE, b"", mode=_MODE)
 
 
 def unpause(directory: Path) -> None:
-    """Let it measure again; nothing changes where it was not paused. OperatorError."""
+    """Let the node measure again; does nothing if it is not paused. OperatorError."""
     _unlink(directory / _PAUSE_FILE)
 
 
 def is_asked_to_stop(directory: Path) -> bool:
-    """Whether the node that runs there is to end."""
+    """Return whether the node of this data directory is asked to stop."""
     return (directory / _STOP_FILE).exists()
 
 
 def ask_to_stop(directory: Path) -> None:
-    """Let the node that runs there end in good order. OperatorError."""
+    """Ask the node that runs there to end in good order. OperatorError."""
     write_durably(directory / _STOP_FILE, b"", mode=_MODE)
 
 
 def forget_stop(directory: Path) -> None:
-    """Nobody asks any more: it has ended, or starts again. OperatorError."""
+    """Withdraw the request to stop, when the node has ended or starts again. OperatorError."""
     _unlink(directory / _STOP_FILE)
 
 

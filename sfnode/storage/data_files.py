@@ -1,4 +1,4 @@
-"""Where a run's examples lie on this machine, and whether they are the ones the manifest names."""
+"""Finds a run's examples on this machine, and checks that they are the ones the manifest names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BYTES_MAX: Final = 1 << 36  # of a data file: hashed in minutes
 
 
 def data_spec(data: str | None, *, is_private: bool) -> tuple[str, str]:
-    """(name, SHA-256) for the manifest's task, from what an owner gave for --data."""
+    """Return (name, SHA-256) for the manifest's task, from an owner's --data."""
     if is_private:
         return DATA_PRIVATE, ""
     if data is None:
@@ -29,7 +29,7 @@ def data_spec(data: str | None, *, is_private: bool) -> tuple[str, str]:
 
 
 def training_file(task: TaskSpec, data: str | None) -> str:
-    """Path of this node's training data; OperatorError when it is missing or not the run's."""
+    """Return the path of this node's training data; OperatorError if they are missing or not the run's."""
     if data is None and task.data.startswith(EMBEDDED):
         data = task.data
     if data is None:
@@ -47,24 +47,24 @@ def training_file(task: TaskSpec, data: str | None) -> str:
 
 
 def evaluation_file(task: TaskSpec, data: str | None) -> str | None:
-    """Path of the held-out examples; those of an embedded task come with the package."""
+    """Return the path of the held-out examples, or None; those of an embedded task come with the package."""
     if data is None and task.data.startswith(EMBEDDED):
         return str(demo.data_file(task.data.removeprefix(EMBEDDED), "eval"))
     return str(locate(data, split="eval")) if data is not None else None
 
 
 def locate(data: str, *, split: str = "train") -> Path:
-    """The file that ``data`` (a path or ``embedded:NAME``) names; OperatorError when there is none."""
+    """Return the file that ``data`` (a path or ``embedded:NAME``) names; OperatorError if there is none."""
     if data.startswith(EMBEDDED):
         return demo.data_file(data.removeprefix(EMBEDDED), split)
     path = from_home(data)
-    if not os.path.isfile(path):  # no error where the name is too long
+    if not os.path.isfile(path):  # False, without an error, for too long a name
         raise OperatorError(f"no data file {path}: give a JSONL file, one object with the template's fields per line")
     return path.resolve()
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of the file, hex."""
+    """Return the SHA-256 of the file, in hex. OperatorError: it is too long, or cannot be read."""
     with opened_file(path, "the data file") as file:
         try:
             if (size := os.fstat(file.fileno()).st_size) > _BYTES_MAX:

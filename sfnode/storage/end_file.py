@@ -1,4 +1,4 @@
-"""How the last life of a node ended, for whoever asks later: `sfnode status`, where no node runs any more."""
+"""Keeps how the last life of a node ended, for `sfnode status` when no node runs any more."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from protocol.errors import OperatorError
 from sfnode.storage.files import describe_os_error, read_bytes, write_durably
 
 _END_FILE: Final = "end.json"
-_BYTES: Final = 4_096  # written when the node starts, so that a full disk can still take its last words
+_BYTES: Final = 4_096  # reserved when the node starts, so that the text can be written even to a full disk
 _TEXT_MAX: Final = 600  # characters, of at most six bytes each in JSON
 _MODE: Final = 0o600
 
 
 def expect_end(directory: Path) -> None:
-    """A life begins: until `write_end`, its end has not been told. OperatorError."""
+    """Record that a life begins and that its end is unknown until `write_end`. OperatorError."""
     write_durably(directory / _END_FILE, b" " * _BYTES, mode=_MODE)
 
 
 def write_end(directory: Path, text: str) -> None:
-    """A life has ended, with this text; empty where it was stopped. OperatorError.
+    """Record that a life has ended, with this text; empty if it was stopped. OperatorError.
 
-    Nothing is done where there is no directory.
+    Does nothing if there is no directory.
     """
     if not directory.is_dir():
         return
@@ -33,7 +33,7 @@ def write_end(directory: Path, text: str) -> None:
     data = json.dumps(end, ensure_ascii=False).encode("utf-8", "replace").ljust(_BYTES)
     path = directory / _END_FILE
     try:
-        # Over what is there: neither a new file nor a larger one, which a full disk would refuse.
+        # Overwrite in place: a full disk would refuse a new or a larger file.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, _MODE)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
@@ -42,7 +42,7 @@ def write_end(directory: Path, text: str) -> None:
 
 
 def describe_last_end(directory: Path) -> str:
-    """How the last life ended, in words; empty where no node of this release has run there, or nobody can tell."""
+    """Return in words how the last life ended; empty if that is unknown, or no node of this release ran there."""
     try:
         data = read_bytes(directory / _END_FILE, "how the node ended")
     except OperatorError:

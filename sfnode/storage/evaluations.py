@@ -1,4 +1,4 @@
-"""What a node measured on its held-out data, step by step: a file beside the ledger."""
+"""A node's results on its held-out data, step by step, in a file next to the ledger."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from protocol.errors import OperatorError
 from sfnode.storage.files import read_bytes, write_json
 
 _FILE: Final = "evaluations.json"
-_LATER: Final = 3  # evaluations after the best one that tell whether it goes wrong
-_WORSE: Final = 1.05  # their mean loss beside the best one's
+_LATER: Final = 3  # how many evaluations after the best one decide whether the run gets worse
+_WORSE: Final = 1.05  # their mean loss, as a multiple of the best loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluatedStep:
-    """Of the model after the steps before ``step``.
+    """Holds the result for the model after all steps before ``step``.
 
     Attributes:
         accuracy: 0...1.
         loss: mean over the rows, in nats.
-        rows: how many.
+        rows: number of rows.
     """
 
     step: int
@@ -33,7 +33,7 @@ class EvaluatedStep:
 
 
 def read_evaluations(directory: Path) -> list[EvaluatedStep]:
-    """In the order of their steps; none where nothing was measured. OperatorError: the file cannot be read."""
+    """Return the evaluations by step; none if there is no file. OperatorError: the file cannot be read."""
     path = directory / _FILE
     if not path.exists():
         return []
@@ -53,17 +53,17 @@ def read_evaluations(directory: Path) -> list[EvaluatedStep]:
 
 
 def write_evaluations(directory: Path, evaluations: Sequence[EvaluatedStep]) -> None:
-    """Replace the file. OperatorError when it cannot be written."""
+    """Replace the file. OperatorError if it cannot be written."""
     write_json(directory / _FILE, [asdict(each) for each in evaluations])
 
 
 def best_of(evaluations: Sequence[EvaluatedStep]) -> EvaluatedStep | None:
-    """The one with the least loss, the earliest of several; None of none."""
+    """Return the evaluation with the least loss, the earliest of several; None if there are none."""
     return min(evaluations, key=lambda each: each.loss, default=None)
 
 
 def has_become_worse(evaluations: Sequence[EvaluatedStep]) -> bool:
-    """Whether the last three evaluations, all after the best one, have a mean loss of more than 105 % of its loss."""
+    """Return whether the last three evaluations, all after the best, have a mean loss above 105 % of the best loss."""
     best = best_of(evaluations)
     later = [each.loss for each in evaluations[-_LATER:] if best is not None and each.step > best.step]
     return best is not None and len(later) == _LATER and sum(later) > _LATER * _WORSE * best.loss

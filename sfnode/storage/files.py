@@ -1,4 +1,4 @@
-"""Whole files, written so that a crash leaves the old content or the new one, never a piece."""
+"""Whole files, written so that a crash leaves the old content or the new one, never a part."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any, Final
 from protocol.errors import OperatorError
 from protocol.limits import BASIS_BYTES_MAX
 
-READ_BYTES_MAX: Final = BASIS_BYTES_MAX  # the longest that is held in memory whole: a basis
+READ_BYTES_MAX: Final = BASIS_BYTES_MAX  # a basis: the longest file that is held in memory
 
 
 def write_durably(path: Path, data: bytes, *, mode: int = 0o644) -> None:
@@ -34,14 +34,14 @@ def sync_folder(path: Path) -> None:
 
 
 def write_new(path: Path, pieces: Iterable[bytes], *, mode: int = 0o644) -> None:
-    """Write a file that a person asked for, as write_durably. Nothing that is there is overwritten: OperatorError."""
+    """Write a new file as `write_durably` does, for a person. OperatorError if something exists at ``path``."""
     if os.path.lexists(path):
         raise _exists(path)
     _replace(path, pieces, mode, is_durable=True, is_new=True)
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Replace ``path`` by ``data`` as JSON; without fsync, for status files that are rewritten all the time."""
+    """Replace ``path`` by ``data`` as JSON, without fsync: for status files that are rewritten all the time."""
     _replace(path, (json.dumps(data).encode("utf-8"),), 0o644, is_durable=False)
 
 
@@ -50,7 +50,7 @@ def _exists(path: Path) -> OperatorError:
 
 
 def _replace(path: Path, pieces: Iterable[bytes], mode: int, *, is_durable: bool, is_new: bool = False) -> None:
-    # Where others may write in the folder, a file or a link could wait under a name that they can foresee.
+    # If others may write in the folder, they could place a file or a link under a predictable name.
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,24 +69,24 @@ def _replace(path: Path, pieces: Iterable[bytes], mode: int, *, is_durable: bool
     except OSError as error:
         raise OperatorError(f"cannot write {path}: {describe_os_error(error)}") from None
     finally:
-        with suppress(OSError):  # it has been moved, or the folder itself is what is wrong
+        with suppress(OSError):  # it has been renamed, or the folder itself is the problem
             temporary.unlink()
 
 
 def _name_newly(temporary: Path, path: Path) -> None:
-    """Give a file its name unless something has that by now. OSError, OperatorError."""
+    """Rename a file unless the name is taken by now. OSError, OperatorError."""
     try:
         os.link(temporary, path)
     except FileExistsError:
         raise _exists(path) from None
     except OSError as error:
-        if error.errno not in (errno.EPERM, errno.ENOTSUP) or os.path.lexists(path):  # FAT has no second names
+        if error.errno not in (errno.EPERM, errno.ENOTSUP) or os.path.lexists(path):  # FAT has no hard links
             raise
         os.replace(temporary, path)
 
 
 def free_disk_bytes(folder: Path) -> int | None:
-    """What files in a folder that exists can still take on its disk; None where the system does not say."""
+    """Return the bytes that files can still take on the disk of an existing folder; None if the system does not say."""
     try:
         status = os.statvfs(folder)
     except OSError:
@@ -95,22 +95,22 @@ def free_disk_bytes(folder: Path) -> int | None:
 
 
 class HeldFile:
-    """A file that is read where it lies: peers ask for it in parts, and it may be too large for the memory."""
+    """Reads a file in place: peers ask for parts of it, and it may be too large for memory."""
 
     def __init__(self, path: Path) -> None:
-        """OSError when there is none."""
+        """Take the path of a file. OSError if there is none."""
         self._path = path
         self.total = path.stat().st_size
 
     def read(self, offset: int, bytes_max: int) -> bytes:
-        """Bytes from ``offset`` on, none beyond the end. OSError."""
+        """Return bytes from ``offset`` on, up to the end. OSError."""
         with self._path.open("rb") as file:
             file.seek(offset)
             return file.read(bytes_max)
 
 
 def read_bytes(path: Path, what: str, bytes_max: int = READ_BYTES_MAX) -> bytes:
-    """Content of ``path``; OperatorError says that ``what`` is missing, unreadable, no file, or longer than allowed."""
+    """Return the content of ``path``; OperatorError: it is missing, unreadable, no file, or longer than allowed."""
     with opened_file(path, what) as file:
         try:
             size = os.fstat(file.fileno()).st_size
@@ -122,14 +122,14 @@ def read_bytes(path: Path, what: str, bytes_max: int = READ_BYTES_MAX) -> bytes:
 
 
 def from_home(text: str) -> Path:
-    """The path that a text names; a leading ``~`` is the user's home, or stays where that is not known."""
+    """Return the path that a text names; a leading ``~`` becomes the user's home, if that is known."""
     return Path(os.path.expanduser(text))
 
 
 def opened_file(path: Path, what: str) -> BufferedReader:
-    """Open a file to read. OperatorError; also for a pipe or a device: one waits for ever, the other has no end."""
+    """Open a regular file to read. OperatorError, also for a pipe, which may block, or a device, which has no end."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe that nobody writes would block here already
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe without a writer would block already
         file = os.fdopen(descriptor, "rb")
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             return file
@@ -140,7 +140,7 @@ def opened_file(path: Path, what: str) -> BufferedReader:
 
 
 def describe_os_error(error: OSError) -> str:
-    """What went wrong and what to do, in words."""
+    """Return in words what went wrong and what to do."""
     if error.errno == errno.ENOSPC:
         return "the disk is full. Free some space and start again; nothing that was stored is lost"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):

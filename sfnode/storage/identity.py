@@ -15,16 +15,16 @@ from protocol.errors import OperatorError
 from sfnode.storage.files import describe_os_error, opened_file, write_new
 
 IDENTITY_FILE = "identity.key"
-_FILE_BYTES_MAX: Final = 1_024  # of a key file: 64 digits, and what an editor has put around them
+_FILE_BYTES_MAX: Final = 1_024  # of a key file: 64 digits, and what an editor may add around them
 
 
 def load_identity(path: Path) -> Signer:
-    """The key in ``path``. OperatorError when the file is missing, holds no key, or others may know it."""
+    """Return the key in ``path``. OperatorError if the file is missing, holds no key, or others may know it."""
     return Signer(load_seed(path))
 
 
 def load_seed(path: Path) -> bytes:
-    """The 32-byte secret seed in ``path``; errors as `load_identity`."""
+    """Return the 32-byte secret seed in ``path``; raises as `load_identity`."""
     if not path.exists():
         raise OperatorError(f"no identity at {path}: `sfnode id new --out {path}` makes one")
     text = _read_secret(path).strip()
@@ -38,21 +38,21 @@ def load_seed(path: Path) -> bytes:
 
 
 def load_or_create_seed(path: Path) -> bytes:
-    """The seed in ``path``; a new random one, mode 0600, made durable first, when there is no such file."""
+    """Return the seed in ``path``; if there is no such file, store a new random seed durably first, mode 0600."""
     if not path.exists():
         store_seed(path, secrets.token_bytes(KEY_BYTES))
     return load_seed(path)
 
 
 def store_seed(path: Path, seed: bytes) -> None:
-    """Write the key, mode 0600, durably. There must be none at ``path``: a key is never overwritten."""
+    """Write the key durably, mode 0600. OperatorError if ``path`` exists: a key is never overwritten."""
     write_new(path, [seed.hex().encode("ascii") + b"\n"], mode=0o600)
 
 
 def use_key(path: Path, key: Path) -> None:
-    """Let the node whose key is ``path`` use the one in ``key``, which stays where it is: ``path`` becomes a link.
+    """Make ``path`` a link to the key file ``key``, which stays where it is. Nothing changes if ``path`` has this key.
 
-    OperatorError where ``key`` holds none, or ``path`` is another one.
+    OperatorError if ``key`` holds no key, or ``path`` holds another one.
     """
     signer = load_identity(key)
     if path.exists():
@@ -62,13 +62,13 @@ def use_key(path: Path, key: Path) -> None:
                 "out, or use another --data-dir"
             )
         return
-    path.unlink(missing_ok=True)  # a link to where the key once was
+    path.unlink(missing_ok=True)  # a broken link to an earlier place of the key
     path.symlink_to(key.resolve())
 
 
 @contextmanager
 def in_use(path: Path) -> Iterator[None]:
-    """No other node of this machine uses the key in ``path`` while the body runs; OperatorError where one does."""
+    """Lock the key in ``path`` while the body runs; OperatorError if another node of this machine uses it."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         try:
@@ -84,7 +84,7 @@ def in_use(path: Path) -> Iterator[None]:
 
 
 def _read_secret(path: Path) -> bytes:
-    """Content of a file that nobody else on this machine can read, or has put there. OperatorError."""
+    """Return the content of a file that only this user can read and has written. OperatorError."""
     with opened_file(path, "the identity") as file:
         try:
             held, data = os.fstat(file.fileno()), file.read(_FILE_BYTES_MAX)

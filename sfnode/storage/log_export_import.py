@@ -1,4 +1,7 @@
-"""A run as one file on disk, out of a data directory and into one. No network, no torch; the format: protocol."""
+"""A run as one file on disk, exported from a data directory or imported into one. No network, no torch.
+
+The protocol defines the format.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ from sfnode.storage.stored_records import StoredRecords
 Tell = Callable[[int, int], None]  # bytes of the file done so far, updates held so far
 _TOLD_RECORDS: Final = 2_000
 _AGAIN: Final = "Get the file again from where it was made"
-# What may lie in a folder that is to become a data directory: a key that is to go on signing, and the lock beside it.
+# What a new data directory may contain already: a key that is to be kept, and the lock next to it.
 _MAY_LIE_THERE: Final = frozenset({IDENTITY_FILE, LOCK_FILE})
 _STAGED: Final = re.compile(r"\.import-[a-z0-9_]{8}")  # what mkdtemp appends to the directory's name
 _STAGED_FILES: Final = (
@@ -47,20 +50,20 @@ _STAGED_FILES: Final = (
     LEDGER_FILE,
     "basis",
     LOCK_FILE,
-)  # and what SQLite puts beside
+)  # and additional files of SQLite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSummary:
-    """What a data directory and its file hold.
+    """Holds what a data directory and its log file contain.
 
     Attributes:
         directory: the data directory.
-        records: in the file; both of each void slot.
-        added: those of them that were new to the directory.
-        no_room: those of them that the directory's author table has no room for (SPEC 7.3).
+        records: in the file, both of each void slot.
+        added: the records that were new to the directory.
+        no_room: the records for which the directory's author table has no room (SPEC 7.3).
         updates, void_slots, ledger_root, state_digest: of the directory afterwards.
-        writer: hex of the key that vouches for the whole file.
+        writer: hex of the key that signed the whole file.
     """
 
     directory: Path
@@ -75,7 +78,7 @@ class LogSummary:
 
 
 def export_log(directory: Path, path: Path, writer: Signer, tell: Tell) -> LogSummary:
-    """Write the run in ``directory`` to ``path``; a daemon may be running on it. Every record is verified first.
+    """Write the run in ``directory`` to ``path``; a daemon may be using it. Every record is verified first.
 
     Raises:
         OperatorError: no data directory, no basis in it, ``path`` exists or cannot be written.
@@ -125,13 +128,13 @@ def _counted(pieces: Iterable[bytes], replica: Replica, tell: Tell) -> Iterator[
 
 
 def import_log(path: Path, choose_directory: Callable[[Manifest], Path], tell: Tell) -> LogSummary:
-    """Verify the whole file, then make a data directory of it, or add it to the one of the same run that is there.
+    """Verify the whole file; then make a data directory of it, or add it to an existing one of the same run.
 
-    A new directory appears whole, by one rename; what is added comes in one transaction. So whatever happens, a
-    directory holds what it held before or all of it.
+    A new directory appears complete, by one rename; additions are made in one transaction. So a directory always
+    holds what it held before, or all of it.
 
     Args:
-        choose_directory: where, once the run is known.
+        choose_directory: returns the place for a run.
 
     Raises:
         OperatorError: the file is not a log, damaged or forged (the byte is named); the directory belongs to another
@@ -155,9 +158,9 @@ def import_log(path: Path, choose_directory: Callable[[Manifest], Path], tell: T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Staged:
-    """Where the records of a file lie while it is read: a data directory in the making.
+    """Holds the place of the records while a file is read: a data directory in the making.
 
-    ``is_new``: it becomes ``directory``; else what is new in it is added to the one that is there.
+    ``is_new``: it becomes ``directory``; otherwise its new records are added to the existing one.
     """
 
     directory: Path
@@ -168,7 +171,7 @@ class _Staged:
 
 @contextmanager
 def _staging(directory: Path, signed: SignedManifest) -> Iterator[_Staged]:
-    """Beside the place of a new directory, so that one rename puts it there; else in the directory."""
+    """Make a temporary data directory: next to a new directory, so that one rename suffices, or in an existing one."""
     is_new = not directory.exists() or not any(directory.iterdir())
     parent, name = (directory.absolute().parent, directory.name) if is_new else (directory, "")
     try:
@@ -181,7 +184,7 @@ def _staging(directory: Path, signed: SignedManifest) -> Iterator[_Staged]:
         with closing(Store(folder, signed)) as store:
             yield _Staged(directory=directory, folder=folder, store=store, is_new=is_new)
     finally:
-        with suppress(OSError):  # it has been moved, unless something went wrong
+        with suppress(OSError):  # it has been renamed, unless something went wrong
             shutil.rmtree(folder)
 
 
@@ -195,7 +198,7 @@ def _load(path: Path, file: BinaryIO, on_manifest: Callable[[SignedManifest], St
 
 
 def _check_directory(directory: Path, manifest: Manifest) -> None:
-    """OperatorError, before the long part, when the log cannot go there."""
+    """Raise OperatorError if the log cannot go there, before the long part."""
     if not directory.exists():
         return
     if not directory.is_dir():
@@ -214,7 +217,7 @@ def _check_directory(directory: Path, manifest: Manifest) -> None:
 
 
 def _create(loaded: LoadedLog, staged: _Staged) -> LogSummary:
-    """The new directory gets what is missing, and then its name."""
+    """Complete the temporary directory, and rename it to its final name."""
     count, directory = loaded.end.records, staged.directory
     summary = _summary(directory, loaded.replica, records=count, added=count, writer=loaded.end.writer.hex())
     try:
@@ -230,11 +233,11 @@ def _create(loaded: LoadedLog, staged: _Staged) -> LogSummary:
 
 
 def _clear_staged(name: str, parent: Path) -> None:
-    """Remove what an import into the folder ``name`` of ``parent`` left when it was killed. OSError."""
+    """Remove the leftovers of killed imports into the folder ``name`` of ``parent``. OSError."""
     for path in parent.iterdir():
         is_named_so = path.name.startswith(name) and _STAGED.fullmatch(path.name.removeprefix(name))
         if not is_named_so or path.is_symlink() or not path.is_dir() or is_locked(path):
-            continue  # a lock: another import is at work
+            continue  # locked: another import is running
         if all(entry.name.startswith(_STAGED_FILES) for entry in path.iterdir()):
             shutil.rmtree(path)
 
@@ -251,7 +254,7 @@ def _merge(loaded: LoadedLog, directory: Path, tell: Tell) -> LogSummary:
 
 
 def _new_statements(replica: Replica, loaded: LoadedLog) -> list[bytes]:
-    """The file's statements that ``replica`` did not have, now added to it."""
+    """Add the file's new statements to ``replica``, and return them."""
     added: list[bytes] = []
     for statement in loaded.replica.ledger.roster.statements():
         with suppress(Ignore):
@@ -261,7 +264,7 @@ def _new_statements(replica: Replica, loaded: LoadedLog) -> list[bytes]:
 
 
 class _News:
-    """The file's records that ``replica`` did not have, each added as it is taken; and how many it has no room for."""
+    """Iterates over the file's records that are new to ``replica``, adds each, and counts those without room."""
 
     def __init__(self, file: Ledger, replica: Replica) -> None:
         self._file = file

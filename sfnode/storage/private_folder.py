@@ -1,4 +1,4 @@
-"""The folder of a node's key and records belongs to one user alone: nobody else reads, plants or locks a file in it."""
+"""Keeps the folder of a node's key and records to one user: nobody else can read, plant or lock a file in it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from protocol.errors import OperatorError
 from sfnode.storage.files import describe_os_error
 
 _MODE: Final = 0o700
-_ROOT: Final = 0  # may do anything anyway; in a volume of its own there is a "lost+found" of theirs
+_ROOT: Final = 0  # may do anything anyway; a separate volume has its "lost+found"
 
 
 def claim_folder(directory: Path) -> bool:
-    """Make it, or close one that is there to other users; True when they could enter it until now. OperatorError."""
+    """Make the folder, or close it to other users; return whether they could enter it until now. OperatorError."""
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=_MODE)
         check_folder(directory)
@@ -32,7 +32,7 @@ def claim_folder(directory: Path) -> bool:
 
 
 def check_folder(directory: Path) -> None:
-    """OperatorError where the folder, or something in it, is another user's. OSError."""
+    """Raise OperatorError if the folder, or something in it, belongs to another user. OSError."""
     if directory.stat().st_uid != os.geteuid() or _is_foreign(directory):
         raise OperatorError(
             f"the data directory {directory} belongs to another user of this machine, who could read the node's key "
@@ -47,13 +47,13 @@ def check_folder(directory: Path) -> None:
 
 
 def is_open_to_others(directory: Path) -> bool:
-    """Whether anybody but its owner can enter the folder, or list it. OSError."""
+    """Return whether anybody but its owner can enter, list or change the folder. OSError."""
     return directory.stat().st_mode & 0o077 != 0
 
 
 def _is_foreign(path: Path) -> bool:
-    """Whether a file, or a link as such, is neither ours nor root's."""
+    """Return whether a file, or a link itself, belongs neither to us nor to root."""
     try:
         return path.lstat().st_uid not in (os.geteuid(), _ROOT)
     except FileNotFoundError:
-        return False  # a temporary file of a node that runs here
+        return False  # a temporary file of a node that runs here, gone by now

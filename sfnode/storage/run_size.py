@@ -1,4 +1,4 @@
-"""What a run may come to on the machine of whoever joins it, as its manifest bounds it."""
+"""The largest size of a run on a joiner's machine, by the bounds in its manifest."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from protocol.ledger import EnvelopeCodec
 from protocol.run import Manifest, coefficient_count
 
 _COEFFICIENT_BYTES: Final = 8
-_ON_DISK: Final = 1.3  # times a record's bytes: pages and index of the database (docs/scale.md)
+_ON_DISK: Final = 1.3  # times the bytes of the records: pages and index of the database (docs/scale.md)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSize:
-    """Bytes, at most.
+    """Holds upper bounds in bytes.
 
     Attributes:
-        coefficients: in memory, of all epochs, none of them at rest in fewer bytes.
-        ledger: on the disk, when ``authors`` authors void every slot of theirs.
+        coefficients: in memory, of all epochs, each stored in full.
+        ledger: on the disk, if ``authors`` authors void every slot.
     """
 
     coefficients: int
@@ -33,7 +33,7 @@ class RunSize:
 
 
 def size_of_run(manifest: Manifest) -> RunSize:
-    """The bounds of a run."""
+    """Return the bounds of a run."""
     records = 2 * manifest.authors_max * (manifest.steps // manifest.method.local_steps)
     return RunSize(
         coefficients=_COEFFICIENT_BYTES * coefficient_count(manifest),

@@ -1,4 +1,4 @@
-"""SQLite's errors in the words of an operator: what failed, where, and what to do."""
+"""SQLite's errors in an operator's words: what failed, where, and what to do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from protocol.errors import OperatorError, StorageDamagedError
 
 _PERMISSIONS = "check the permissions of the file and its folder, or use another --data-dir"
-# What the operator can mend. Every other error of SQLite is damage.
+# Errors that the operator can fix. All other errors of SQLite count as damage.
 _ADVICE = {
     sqlite3.SQLITE_FULL: "the disk is full. Free some space and start again; nothing that was stored is lost",
     sqlite3.SQLITE_IOERR: "the disk refused to read or write. Check its space and health, and start again",
@@ -24,7 +24,7 @@ _ADVICE = {
 
 @contextmanager
 def sqlite_errors(path: Path) -> Iterator[None]:
-    """SQLite's errors as ours: a full disk is the operator's to mend, anything unreadable is damage."""
+    """Turn SQLite's errors into ours: OperatorError if the operator can fix them, otherwise StorageDamagedError."""
     try:
         yield
     except sqlite3.Error as error:
@@ -35,12 +35,12 @@ def sqlite_errors(path: Path) -> Iterator[None]:
         raise damaged(path, str(error)) from None
     except UnicodeDecodeError as error:
         raise damaged(path, str(error)) from None
-    except MemoryError:  # SQLite takes the lengths in some damaged pages for a lack of memory
+    except MemoryError:  # SQLite reports lengths in some damaged pages as a lack of memory
         raise damaged(path, "or this machine is out of memory: SQLite could not read a page") from None
 
 
 def damaged(path: Path, detail: str) -> StorageDamagedError:
-    """The error that says what is wrong with the database at ``path``, and what to do."""
+    """Return the error for a damaged database at ``path``; it says what to do."""
     return StorageDamagedError(
         f"{path} is damaged ({detail}). Move it away and start again: the node fetches the ledger anew from its "
         f"peers; keep identity.key"

@@ -1,6 +1,7 @@
-"""Statements on their way to a node: lines of hexadecimal digits in a file, and the folder where a node looks for them.
+"""Statements for a node: lines of hexadecimal digits in a file, and the folder where the node looks for files.
 
-A node takes what lies there within a second, or when it starts next; it stays until it is durable in the ledger.
+A node reads the folder every second, or when it starts next. A file stays until its statements are durable in the
+ledger.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from sfnode.storage.files import describe_os_error, read_bytes, write_durably
 
 INBOX_FOLDER = "statements"  # in the data directory
 ENDING = ".statements"
-CLAIM_FILE = "invitation.claim"  # in the data directory: the claim that a node made of its invitation
+CLAIM_FILE = "invitation.claim"  # in the data directory: the claim that the node made from its invitation
 _REFUSED_ENDING = ".refused"
 _FILE_BYTES_MAX = 64 << 20  # all statements that a node may hold
 
 
 def write_statements(path: Path, statements: Sequence[bytes]) -> None:
-    """One statement on each line. OperatorError says why it cannot be written."""
+    """Write one statement on each line. OperatorError says why that fails."""
     write_durably(path, b"".join(statement.hex().encode("ascii") + b"\n" for statement in statements))
 
 
 def submit(data_dir: Path, statements: Sequence[bytes]) -> Path:
-    """Leave statements for the node of ``data_dir``, whether it runs or not; the same ones twice are one file."""
+    """Leave statements for the node of ``data_dir``, running or not; the same ones twice are one file."""
     name = hashlib.sha256(b"".join(statements)).hexdigest()[:16]
     path = data_dir / INBOX_FOLDER / f"{name}{ENDING}"
     write_statements(path, statements)
@@ -35,7 +36,7 @@ def submit(data_dir: Path, statements: Sequence[bytes]) -> Path:
 
 
 def read_statements_file(manifest: Manifest, path: Path) -> list[Statement]:
-    """The statements in a file, every signature checked; OperatorError names the line that is wrong."""
+    """Return the statements in a file, every signature checked; OperatorError names the line that is wrong."""
     data, codec, found = read_bytes(path, "the statements"), StatementCodec(manifest), []
     if len(data) > _FILE_BYTES_MAX:
         raise OperatorError(f"{path}: {len(data):,} bytes are too many for a file of statements")
@@ -52,23 +53,23 @@ def read_statements_file(manifest: Manifest, path: Path) -> list[Statement]:
 
 
 def keep_claim(data_dir: Path, claim: bytes) -> None:
-    """Remember which invitation the node was given last: others may have used it before. OperatorError."""
+    """Remember the node's last invitation, which others may have used before. OperatorError."""
     write_statements(data_dir / CLAIM_FILE, [claim])
 
 
 def own_claim(manifest: Manifest, data_dir: Path) -> Statement | None:
-    """What `keep_claim` has remembered; None where the node was given no invitation. OperatorError."""
+    """Return the claim that `keep_claim` stored; None if the node had no invitation. OperatorError."""
     path = data_dir / CLAIM_FILE
     return next(iter(read_statements_file(manifest, path)), None) if path.exists() else None
 
 
 def waiting(data_dir: Path) -> Iterator[Path]:
-    """Files that the node has not taken in yet, by name."""
+    """Yield the files that the node has not taken in yet, by name."""
     yield from sorted((data_dir / INBOX_FOLDER).glob(f"*{ENDING}"))
 
 
 def remove(path: Path, *, is_refused: bool = False) -> None:
-    """The node has taken the file in, or never will: then it stays beside, under another name."""
+    """Remove a file that the node has taken in; if ``is_refused``, rename it instead. OperatorError."""
     try:
         if is_refused:
             path.replace(path.with_suffix(_REFUSED_ENDING))

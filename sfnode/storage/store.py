@@ -1,6 +1,6 @@
 """The data directory of one node in one run: the log of valid records, the step reservation, the known peers.
 
-SQLite in WAL mode. Own updates and reservations are on the disk (fsync) before anything is sent; records of others are
+SQLite in WAL mode. Own updates and reservations are on the disk (fsync) before anything is sent. Records of others are
 committed without waiting for the disk, because a power cut can only lose a tail that every peer still has. Everything
 else (slots, digests, coefficients) is derived from the log at start.
 """
@@ -37,10 +37,10 @@ CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WI
 
 
 class Store(StoredRecords):
-    """An open data directory. One process at a time holds it; ``close`` gives it back."""
+    """Reads and writes an open data directory. One process at a time can open it; ``close`` releases it."""
 
     def __init__(self, directory: Path, signed: SignedManifest) -> None:
-        """Open ``directory`` for the run, or make it.
+        """Open ``directory`` for the run; create it if it does not exist.
 
         Raises:
             OperatorError: it belongs to another run, is in use, cannot be written, or the disk is full.
@@ -73,14 +73,14 @@ class Store(StoredRecords):
     # --- records ------------------------------------------------------------------------------------------
 
     def add(self, records: Iterable[bytes], *, is_durable: bool) -> None:
-        """Append records in one transaction; ``is_durable`` waits until they are on the disk."""
+        """Append records in one transaction; if ``is_durable``, wait until they are on the disk."""
         with self._transaction(is_durable=is_durable):
             self._database.executemany("INSERT INTO records (record) VALUES (?)", ((record,) for record in records))
 
     # --- statements ---------------------------------------------------------------------------------------
 
     def add_statements(self, statements: Sequence[bytes]) -> None:
-        """Append statements in one transaction; they are on the disk afterwards."""
+        """Append statements in one transaction, and wait until they are on the disk."""
         rows = [(statement,) for statement in statements]
         with self._transaction(is_durable=True):
             self._database.executemany("INSERT INTO statements (statement) VALUES (?)", rows)
@@ -89,7 +89,7 @@ class Store(StoredRecords):
 
     @property
     def reserved_step(self) -> int:
-        """Highest step that this node may have signed; -1 when it never reserved one."""
+        """Return the highest step that this node may have signed; -1 if it never reserved one."""
         text = self._fact("reserved_step") or "-1"
         try:
             return int(text)
@@ -97,38 +97,38 @@ class Store(StoredRecords):
             raise damaged(self.directory / LEDGER_FILE, f"reserved_step is {text[:40]!r}") from None
 
     def reserve_step(self, step: int) -> None:
-        """Make durable that ``step`` may be signed and nothing before it ever again."""
+        """Record durably that ``step`` may be signed, and nothing before it ever again."""
         self._set_fact("reserved_step", str(step), is_durable=True)
 
     @property
     def known_peers(self) -> str:
-        """The address book as it was saved last, JSON; "[]" at first."""
+        """Return the address book as it was saved last, JSON; "[]" at first."""
         return self._fact("known_peers") or "[]"
 
     def save_known_peers(self, rows: str) -> None:
-        """Keep the address book for the next start."""
+        """Save the address book for the next start."""
         self._set_fact("known_peers", rows, is_durable=False)
 
     @property
     def bootstraps(self) -> str:
-        """Bootstraps of earlier lives that were reached, JSON; "[]" at first."""
+        """Return the bootstraps that earlier lives reached, JSON; "[]" at first."""
         return self._fact("bootstraps") or "[]"
 
     def save_bootstraps(self, texts: str) -> None:
-        """Keep the bootstraps for the next start."""
+        """Save the bootstraps for the next start."""
         self._set_fact("bootstraps", texts, is_durable=False)
 
     @property
     def discouraged(self) -> str:
-        """The peers that were not wanted, as they were saved last, JSON; "[]" at first."""
+        """Return the peers that are not wanted, as they were saved last, JSON; "[]" at first."""
         return self._fact("discouraged") or "[]"
 
     def save_discouraged(self, rows: str) -> None:
-        """Keep them for the next start."""
+        """Save the peers that are not wanted for the next start."""
         self._set_fact("discouraged", rows, is_durable=False)
 
     def save_author(self, author: bytes) -> None:
-        """Keep whose directory this is, so that a key that gets lost is missed."""
+        """Save the author's key, so that the loss of the key file is noticed."""
         if self._fact("author") != author.hex():
             self._set_fact("author", author.hex(), is_durable=True)
 
@@ -174,7 +174,7 @@ class Store(StoredRecords):
 
 
 def read_manifest(directory: Path) -> SignedManifest:
-    """The signed manifest of a data directory, for commands that only read."""
+    """Return the signed manifest of a data directory, for commands that only read. OperatorError."""
     path = directory / MANIFEST_FILE
     if not path.exists():
         raise OperatorError(f"{directory} is not a node's data directory: it has no {MANIFEST_FILE}")
@@ -191,10 +191,10 @@ def decode_run_file(path: Path) -> SignedManifest:
 
 @contextmanager
 def replayed(directory: Path, manifest: Manifest) -> Iterator[Replica]:
-    """The replica that a data directory gives, read-only: also while a daemon uses it.
+    """Yield the replica of a data directory, read-only, so that a daemon may use the directory.
 
-    What it does not keep in memory it reads from there, so it cannot be used afterwards.
-    OperatorError when no node has run there, StorageDamagedError.
+    The replica reads from the directory what it does not keep in memory, so it cannot be used after the block.
+    OperatorError if no node has run there; StorageDamagedError.
     """
     with replayed_with_records(directory, manifest) as (replica, _):
         yield replica
@@ -202,47 +202,50 @@ def replayed(directory: Path, manifest: Manifest) -> Iterator[Replica]:
 
 @contextmanager
 def replayed_with_records(directory: Path, manifest: Manifest) -> Iterator[tuple[Replica, StoredRecords]]:
-    """The same, with all that was ever stored: also what counts no longer."""
+    """Yield the replica of a data directory and all its stored records, even those that no longer count.
+
+    Read-only, with the errors of `replayed`.
+    """
     with reading(directory) as stored:
         yield replay_all(Replica(manifest, stored.archive), stored, directory), stored
 
 
 def replay_all(replica: Replica, stored: StoredRecords, directory: Path) -> Replica:
-    """Feed statements and records of a data directory through their doors. StorageDamagedError."""
+    """Pass the statements and records of a data directory to ``replica``, which checks them. StorageDamagedError."""
     path = directory / LEDGER_FILE
     replay_statements(replica, stored.statements(), path)
     return replay(replica, stored.records(), path)
 
 
 def read_records(directory: Path, *, after: int = -1) -> Iterator[tuple[int, bytes]]:
-    """(arrival number, record) of a data directory beyond arrival ``after``, read-only: also while a daemon uses it."""
+    """Yield (arrival number, record) of a data directory after arrival ``after``; a daemon may use the directory."""
     with _reading(directory) as database:
         yield from StoredRecords(database, directory / LEDGER_FILE).records(after=after)
 
 
 @contextmanager
 def reading(directory: Path) -> Iterator[StoredRecords]:
-    """What a data directory holds at one moment, read-only: a daemon that uses it may go on.
+    """Yield the records of a data directory as they are at one moment, read-only; a daemon may use the directory.
 
-    OperatorError when no node has run there.
+    OperatorError if no node has run there.
     """
     with _reading(directory) as database:
         with sqlite_errors(directory / LEDGER_FILE):
-            database.execute("BEGIN")  # what is read first fixes the moment
+            database.execute("BEGIN")  # the first read fixes the moment
         yield StoredRecords(database, directory / LEDGER_FILE)
 
 
 def read_known_peers(directory: Path) -> str:
-    """The address book of a data directory as it was saved last, JSON; read-only."""
+    """Return the address book of a data directory as it was saved last, JSON; read-only."""
     with _reading(directory) as database, sqlite_errors(directory / LEDGER_FILE):
         row = database.execute("SELECT value FROM facts WHERE name = 'known_peers'").fetchone()
     return str(row[0]) if row else "[]"
 
 
 def read_author(directory: Path) -> str | None:
-    """Public key, hex, of the node that has run on a data directory; None where none has.
+    """Return the public key, in hex, of the node that ran on a data directory; None if none did.
 
-    Empty where one has measured steps, and was of a release that did not keep its key's name.
+    Empty if a node of an earlier release, which did not save its key's name, measured steps there.
     """
     if not (directory / LEDGER_FILE).exists():
         return None
@@ -252,7 +255,7 @@ def read_author(directory: Path) -> str | None:
 
 
 def read_statements(directory: Path) -> list[bytes]:
-    """The statements of a data directory in the order of arrival, as read_records."""
+    """Return the statements of a data directory in the order of arrival; read-only."""
     with _reading(directory) as database:
         return StoredRecords(database, directory / LEDGER_FILE).statements()
 
@@ -262,7 +265,7 @@ def _reading(directory: Path) -> Iterator[sqlite3.Connection]:
     path = directory / LEDGER_FILE
     if not path.exists():
         raise OperatorError(f"{directory} holds no {LEDGER_FILE}: the node has not started yet")
-    # Without a write-ahead log nobody writes; where nothing can be written, SQLite must be told not to try.
+    # Without a write-ahead log nobody writes. If the folder is read-only, SQLite must not try to write either.
     is_archive = not os.access(directory, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
     with sqlite_errors(path):
         database = sqlite3.connect(f"file:{quote(str(path))}?{'immutable=1' if is_archive else 'mode=ro'}", uri=True)
@@ -273,18 +276,18 @@ def _reading(directory: Path) -> Iterator[sqlite3.Connection]:
 
 
 def replay_statements(replica: Replica, statements: Iterable[bytes], path: Path) -> None:
-    """Feed stored statements through their door, before any record. StorageDamagedError if one does not pass."""
+    """Pass stored statements to ``replica``, before any record. StorageDamagedError if one is rejected."""
     for statement in statements:
         try:
             replica.add_statement(statement)
         except Reject as reject:
             raise damaged(path, f"a statement: {reject}") from None
         except Ignore:
-            continue  # an exclusion from an earlier step on came after it, or a crash left it twice
+            continue  # a later exclusion from an earlier step replaced it, or a crash left it twice
 
 
 def replay(replica: Replica, records: Iterable[tuple[int, bytes]], path: Path) -> Replica:
-    """Feed stored records through the one door. StorageDamagedError names the first that does not pass."""
+    """Pass stored records to ``replica``, and return it. StorageDamagedError names the first that is rejected."""
     for arrival, record in records:
         try:
             _replay_one(replica, record)
@@ -296,15 +299,15 @@ def replay(replica: Replica, records: Iterable[tuple[int, bytes]], path: Path) -
 def _replay_one(replica: Replica, record: bytes) -> None:
     try:
         replica.add(record)
-    except Ignore as ignore:  # excluded since, or a copy that a crash between commit and memory left twice
-        if ignore.reason is IgnoreReason.NOT_ADMITTED:  # it was once, or the record would not have been stored
+    except Ignore as ignore:  # excluded since, or stored twice by a crash between commit and memory
+        if ignore.reason is IgnoreReason.NOT_ADMITTED:  # its author was admitted once: otherwise it would not be stored
             replica.suspend(record)
 
 
 def _take_lock(directory: Path) -> int:
     claim_folder(directory)
     try:
-        # Whoever can open the file can lock it, for reading alone: the folder is closed to others, and so is the file.
+        # Anybody who can open the file, even to read, can lock it. So the folder and the file are closed to others.
         descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise OperatorError(f"cannot use the data directory {directory}: {describe_os_error(error)}") from None
@@ -319,7 +322,7 @@ def _take_lock(directory: Path) -> int:
 
 
 def is_locked(directory: Path) -> bool:
-    """Whether a daemon holds the directory now."""
+    """Return whether a daemon holds the directory now."""
     try:
         descriptor = os.open(directory / LOCK_FILE, os.O_RDWR)
     except OSError:

@@ -1,4 +1,4 @@
-"""A run's published bases on this disk: the manifest's, and those that took its place. No torch, no network."""
+"""A run's published bases on this disk: the manifest's, and its renewals. No torch, no network."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from protocol.state import Replica
 from protocol.subspace import Bases, BasisContent, Published, decode_basis_untrusted, shape_of_basis
 from sfnode.storage.files import read_bytes, write_durably
 
-BASIS_FILE: Final = "basis.bin"  # in a node's data directory: the one that the manifest names
-BASIS_ENDING: Final = ".basis"  # of the file that `sfnode init` writes beside the run's
-UNIT_EXP: Final = 3  # of the files that `sfnode basis make` writes: one is 8, and rounding costs 0.1 % of the energy
+BASIS_FILE: Final = "basis.bin"  # in a node's data directory: the basis that the manifest names
+BASIS_ENDING: Final = ".basis"  # of the file that `sfnode init` writes next to the run file
+UNIT_EXP: Final = 3  # in files of `sfnode basis make`: 1.0 is stored as 8, and rounding costs 0.1 % of the energy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenewedBasis:
-    """A basis that the owner published later: the first epoch that has it, its hash (64 hex digits), its file."""
+    """Describes a basis that the owner published later: its first epoch, its hash (64 hex digits), and its file."""
 
     from_epoch: int
     sha256: str
@@ -30,12 +30,12 @@ class RenewedBasis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BasisSpec:
-    """What a new run's method says of its basis.
+    """Holds the values of a basis in a new run's method.
 
     Attributes:
         sha256: of the file, 64 hex digits.
-        unit_exp, entry_max: entries are multiples of 2^-unit_exp, and the largest is entry_max of them.
-        start_rank: of the start that the file holds; 0 without one.
+        unit_exp, entry_max: entries are multiples of 2^-unit_exp, at most entry_max of them.
+        start_rank: rank of the start in the file; 0 without one.
     """
 
     rank: int
@@ -46,7 +46,7 @@ class BasisSpec:
 
 
 def read_basis_spec(path: Path) -> BasisSpec:
-    """What the method says of the published basis in ``path``; OperatorError when there is none."""
+    """Return the method's values for the published basis in ``path``; OperatorError if there is none."""
     try:
         return basis_spec(read_bytes(path, "the basis"))
     except Reject as reject:
@@ -54,7 +54,7 @@ def read_basis_spec(path: Path) -> BasisSpec:
 
 
 def basis_spec(data: bytes) -> BasisSpec:
-    """What the method says of the published basis whose file holds ``data``; Reject when it is not such a file."""
+    """Return the method's values for a published basis whose file holds ``data``; Reject if it is no such file."""
     shape = shape_of_basis(data)
     return BasisSpec(
         rank=shape.rank,
@@ -66,13 +66,13 @@ def basis_spec(data: bytes) -> BasisSpec:
 
 
 def basis_in(data_dir: Path, manifest: Manifest) -> Path | None:
-    """Where a node keeps the run's published basis; None for a random one, and where it has none."""
+    """Return the file of the run's published basis; None if the basis is random, or the node has no file."""
     path = data_dir / BASIS_FILE
     return path if manifest.method.basis is BasisKind.PUBLISHED and path.exists() else None
 
 
 def basis_beside(manifest: Manifest, run_file: Path | None) -> Path | None:
-    """Where `sfnode init` wrote the run's basis, if it is there: the run's file with another ending. OperatorError."""
+    """Return the basis that `sfnode init` wrote next to the run's file, if it is there and the run's. OperatorError."""
     path = None if run_file is None else run_file.with_suffix(BASIS_ENDING)
     if path is None or not path.is_file():
         return None
@@ -81,13 +81,13 @@ def basis_beside(manifest: Manifest, run_file: Path | None) -> Path | None:
 
 
 def basis_path(data_dir: Path, manifest: Manifest, sha256: str) -> Path:
-    """Where a node keeps the run's published basis with this hash."""
+    """Return the path of the run's published basis with this hash, in a node's directory."""
     return data_dir / (BASIS_FILE if sha256 == manifest.method.basis_sha256 else f"basis-{sha256[:16]}.bin")
 
 
 def renewals_in(data_dir: Path, manifest: Manifest, renewals: Mapping[int, str]) -> tuple[RenewedBasis, ...]:
-    """The run's renewals (`Roster.renewals`) whose files are here, ascending by epoch."""
-    paths = {sha256: basis_path(data_dir, manifest, sha256) for sha256 in renewals.values()}  # each is looked for once
+    """Return the run's renewals (`Roster.renewals`) whose files are here, ascending by epoch."""
+    paths = {sha256: basis_path(data_dir, manifest, sha256) for sha256 in renewals.values()}  # each is checked once
     here = {sha256: str(path) for sha256, path in paths.items() if path.exists()}
     return tuple(
         RenewedBasis(from_epoch=epoch, sha256=sha256, file=here[sha256])
@@ -97,7 +97,7 @@ def renewals_in(data_dir: Path, manifest: Manifest, renewals: Mapping[int, str])
 
 
 def renewals_for(data_dir: Path, replica: Replica) -> tuple[RenewedBasis, ...]:
-    """The renewals of a ledger; OperatorError where one is missing and the ledger holds updates of its epochs."""
+    """Return the renewals of a ledger; OperatorError if one is missing that the ledger's updates need."""
     for sha256 in replica.renewals_needed():
         path = basis_path(data_dir, replica.manifest, sha256)
         if not path.exists():
@@ -107,7 +107,7 @@ def renewals_for(data_dir: Path, replica: Replica) -> tuple[RenewedBasis, ...]:
 
 
 def read_bases(manifest: Manifest, path: Path | None, renewals: Sequence[RenewedBasis] = ()) -> Bases:
-    """The bases of a run; ``path``: file of the manifest's published one, if it has one.
+    """Read the bases of a run; ``path`` is the file of the manifest's published basis, if it has one.
 
     Raises:
         OperatorError: there is no such file, or one is not the run's.
@@ -120,7 +120,7 @@ def read_bases(manifest: Manifest, path: Path | None, renewals: Sequence[Renewed
             "give the owner's file with --basis"
         )
     first = _decode(manifest, read_bytes(path, "the basis"), str(path))
-    contents: dict[str, Published] = {}  # a file that many renewals name is read once
+    contents: dict[str, Published] = {}  # a file that several renewals name is read once
     for each in renewals:
         if each.sha256 not in contents:
             content = _decode(manifest, read_bytes(Path(each.file), "the basis"), each.file, each.sha256)
@@ -129,21 +129,21 @@ def read_bases(manifest: Manifest, path: Path | None, renewals: Sequence[Renewed
 
 
 def read_renewal(manifest: Manifest, path: Path) -> tuple[bytes, BasisContent]:
-    """A file that could renew the run's basis, and what it holds. OperatorError: there is none, or it is no such."""
+    """Read a file that could renew the run's basis; return its bytes and content. OperatorError: it is no such file."""
     data = read_bytes(path, "the basis")
     return data, _decode(manifest, data, str(path), hashlib.sha256(data).hexdigest())
 
 
 def moved_by_start(manifest: Manifest, path: Path) -> frozenset[int]:
-    """Numbers of the tensors that the start in ``path`` moves, the file of the run's basis; OperatorError."""
+    """Return the numbers of the tensors that the start in ``path``, the run's basis, moves. OperatorError."""
     starts = read_bases(manifest, path).starts(0).values()
     return frozenset(index for index in range(len(manifest.tensors)) if any(start.moves(index) for start in starts))
 
 
 def store_basis(manifest: Manifest, data: bytes, *, origin: str, data_dir: Path, sha256: str | None = None) -> Path:
-    """Keep ``data`` (from ``origin``, in words) as a published basis of the run in ``data_dir``, if it is not there.
+    """Store ``data``, which came from ``origin``, as a published basis of the run; return its path.
 
-    ``sha256``: that of a renewal; None: the manifest's. OperatorError when ``data`` is another file.
+    ``sha256`` is that of a renewal; None: the manifest's. OperatorError if ``data`` is another file.
     """
     _decode(manifest, data, origin, sha256)
     path = basis_path(data_dir, manifest, sha256 or manifest.method.basis_sha256)
@@ -156,7 +156,7 @@ def _holds(path: Path, data: bytes) -> bool:
     try:
         return path.read_bytes() == data
     except OSError:
-        return False  # missing, or not readable any more: it is written anew
+        return False  # missing, or unreadable: it is written again
 
 
 def _decode(manifest: Manifest, data: bytes, origin: str, sha256: str | None = None) -> BasisContent:

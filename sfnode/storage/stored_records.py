@@ -1,4 +1,4 @@
-"""The records in a node's database, read: in the order of arrival, and as the archive of a ledger (decision 0011)."""
+"""Reads the records in a node's database: in the order of arrival, and as the archive of a ledger (decision 0011)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sfnode.storage.sqlite_errors import damaged, sqlite_errors
 SLOT_INDEX = "records_by_slot"
 _HAS_INDEX = "SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = ?"
 _PAGE = "SELECT arrival, record FROM records WHERE arrival > ? ORDER BY arrival LIMIT 1024"
-# By the index: what begins like the author, a step as its four bytes (SPEC 6.1). The whole author is compared by us.
+# The index holds the first 8 bytes of the author and the 4 bytes of the step (SPEC 6.1); `read` compares the rest.
 _OF_AUTHOR = "SELECT record FROM records WHERE substr(record, 1, 8) = ?"
 _OF_STEPS = f"{_OF_AUTHOR} AND substr(record, 33, 4) {{}} ORDER BY substr(record, 33, 4), arrival"
 _LAST_STEP = "SELECT max(substr(record, 33, 4)) FROM records WHERE substr(record, 1, 8) = ?"
@@ -23,17 +23,17 @@ _AUTHOR, _STEP = slice(32), slice(32, 36)
 
 
 class StoredRecords:
-    """The records as one connection sees them."""
+    """Reads the records that one connection sees. All methods raise StorageDamagedError."""
 
     def __init__(self, database: sqlite3.Connection, path: Path) -> None:
-        """``path``: of the database, for the texts of errors. StorageDamagedError, from every method."""
+        """Take a connection, and the database's path for the texts of errors."""
         self._database = database
         self._path = path
 
     def records(self, *, after: int = -1) -> Iterator[tuple[int, bytes]]:
-        """(arrival number, record) in the order of arrival, beyond arrival ``after``.
+        """Yield (arrival number, record) in the order of arrival, after arrival ``after``.
 
-        No cursor stays open while the caller works: it may stop half-way and close all.
+        No cursor stays open between pages: the caller may stop half-way and close the database.
         """
         last = after
         while True:
@@ -48,12 +48,12 @@ class StoredRecords:
                 yield arrival, record
 
     def count(self) -> int:
-        """How many records there are; a look through the index."""
+        """Count the records; reads the whole index."""
         with sqlite_errors(self._path):
             return int(self._database.execute("SELECT count(*) FROM records").fetchone()[0])
 
     def statements(self) -> list[bytes]:
-        """All of them, in the order of arrival."""
+        """Return all statements, in the order of arrival."""
         with sqlite_errors(self._path):
             rows = self._database.execute("SELECT statement FROM statements ORDER BY arrival").fetchall()
         if not all(isinstance(statement, bytes) for (statement,) in rows):
@@ -64,16 +64,17 @@ class StoredRecords:
 
     @property
     def archive(self) -> Archive | None:
-        """This database as a ledger's archive; None where an earlier version left it without the index for that."""
+        """Return this database as a ledger's archive; None if an earlier release left it without the index."""
         with sqlite_errors(self._path):
             found = self._database.execute(_HAS_INDEX, (SLOT_INDEX,)).fetchone()
         return self if found else None
 
     def read(self, author: Author, steps: Sequence[int]) -> list[bytes]:
-        """The records of one author of these steps, which ascend; see :class:`protocol.ledger.record_store.Archive`."""
+        """Return an author's records of these ascending steps; see :class:`protocol.ledger.record_store.Archive`."""
         if not steps:
             return []
         wanted = [step.to_bytes(4, "big") for step in steps]
+        # Close steps: read a range, and drop the others. Scattered steps: name each.
         is_dense = steps[-1] - steps[0] < 2 * len(steps)
         if is_dense:
             rows = self._select(_OF_STEPS.format("BETWEEN ? AND ?"), author[:8], wanted[0], wanted[-1])
@@ -83,17 +84,17 @@ class StoredRecords:
         return [row for row in rows if row[_AUTHOR] == author and row[_STEP] in chosen]
 
     def read_all(self, author: Author) -> Iterator[bytes]:
-        """All records of one author, by step."""
+        """Yield all records of one author, by step."""
         (last,) = self._select(_LAST_STEP, author[:8])
         for start in range(0, int.from_bytes(last, "big") + 1 if last else 0, SPAN_STEPS):
             yield from self.read(author, range(start, start + SPAN_STEPS))
 
     def damage(self, detail: str) -> StorageDamagedError:
-        """The error that says what is wrong with the database, and what to do."""
+        """Return the error for a damaged database; it says what to do."""
         return damaged(self._path, detail)
 
     def _select(self, query: str, *values: bytes) -> list[bytes]:
-        """The one column that ``query`` asks for."""
+        """Return the values of a query with a single column."""
         with sqlite_errors(self._path):
             rows = self._database.execute(query, values).fetchall()
         if not all(isinstance(value, bytes) or value is None for (value,) in rows):

@@ -1,4 +1,4 @@
-"""The run and its state as a data directory describes them, for commands that need the trained weights."""
+"""The run and its state in a data directory, for commands that need the trained weights."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ AtStep = int | Literal["best"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredState:
-    """The state that a ledger adds up to.
+    """Holds the sum of a ledger's updates, and the bases that it refers to.
 
     Attributes:
-        basis: file of the manifest's published basis; None when the basis is random, or the file is not there.
-        renewals: the bases that took its place.
+        basis: file of the manifest's published basis; None if the basis is random, or the file is not there.
+        renewals: the bases that replaced it.
     """
 
     signed: SignedManifest
@@ -36,8 +36,8 @@ class StoredState:
 def read_state(data_dir: Path, at_step: AtStep | None = None) -> StoredState:
     """Verify and replay the ledger of ``data_dir``, read-only: a node may be running there.
 
-    ``at_step``: only the updates of the steps before it; BEST_STEP: before the step whose loss on the node's held-out
-    data was the least.
+    ``at_step``: sum only the updates of earlier steps; BEST_STEP: the step with the least loss on the node's held-out
+    data.
 
     Raises:
         OperatorError: no node has run there, a renewed basis is missing, or no best step is known.
@@ -56,7 +56,7 @@ def read_state(data_dir: Path, at_step: AtStep | None = None) -> StoredState:
 
 
 def step_at(directory: Path, at_step: AtStep) -> int:
-    """The number of a step that may be named `BEST_STEP`. OperatorError: nothing was measured on held-out data."""
+    """Return the number of a step, also for `BEST_STEP`. OperatorError: nothing was measured on held-out data."""
     if at_step != BEST_STEP:
         return at_step
     best = best_of(read_evaluations(directory))
@@ -69,7 +69,7 @@ def step_at(directory: Path, at_step: AtStep) -> int:
 
 
 def _before(replica: Replica, step: int) -> Coefficients:
-    """What the updates of the steps before ``step`` add up to."""
+    """Return the sum of the updates of the steps before ``step``."""
     coefficients = Coefficients(replica.manifest)
     coefficients.add(takewhile(lambda envelope: envelope.step < step, replica.ledger.envelopes()))
     return coefficients

@@ -1,12 +1,12 @@
-"""One message under audit: what was measured of it, how far off an honest author may be, and the verdict. Pure.
+"""One message under audit: its measurements, the difference that an honest author may have, and the verdict. Pure.
 
 The rule is the same for every message and every look at it. Two kinds of difference are honest: number formats round
-differently, and an author may have lacked an update or had one more. Both are measured where the message was: on its
-state, for its seed and a few unrelated ones. With n scalars, each off by e there (root mean square over all seeds, or
-over the message's own if that is more: normalised scalars are noisier where slopes are small), an honest claim is off
-by at most (sqrt(n) + 6) e. If differences are normally distributed, the length of n of them is about sqrt(n) e, give or
-take e / sqrt(2) (Fisher's approximation of chi-squared): 6 e is eight times that. It leaves room for an e that was
-measured on few scalars, and for rare large differences.
+differently, and an author may have lacked an update or had one more. Both are measured at the message's place: on its
+state, for its seed and a few unrelated ones. Let n be the number of scalars and e the root mean square difference of
+one scalar there, over all seeds or over the message's own, whichever is larger: normalised scalars are noisier where
+slopes are small. Then an honest claim is off by at most (sqrt(n) + 6) e. If differences are normally distributed, the
+length of n of them is about sqrt(n) e, give or take e / sqrt(2) (Fisher's approximation of chi-squared): 6 e is eight
+times that. It leaves room for an e that was measured on few scalars, and for rare large differences.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from protocol.ledger import Envelope
 from protocol.run import Method, ScalarKind
 
 Scalars = tuple[int, ...]
-Measured = Sequence[Scalars | None]  # of several seeds; None where the loss was not finite
+Measured = Sequence[Scalars | None]  # of several seeds; None if the loss was not finite
 
-TOLERANCE_MIN: Final = 0.1  # of the measurement's length: other kernels, even where formats do not differ
-TOLERANCE_MAX: Final = 1.0  # a claim of nothing at all is as far off: an agreement within more says nothing
+TOLERANCE_MIN: Final = 0.1  # of the measurement's length: kernels differ, even with equal formats
+TOLERANCE_MAX: Final = 1.0  # a claim of zeros is this far off: agreement within more proves nothing
 _SPARE_SCALARS: Final = 6.0
-_ENERGY: Final = 1_024  # of a normalised scalar, in the mean over those that were measured (SPEC 5.2)
-_ROUNDING: Final = 0.5  # quanta that one scalar may be off by, by rounding alone
+_ENERGY: Final = 1_024  # mean square of the normalised scalars that were measured (SPEC 5.2)
+_ROUNDING: Final = 0.5  # quanta by which rounding alone may change one scalar
 
 
 class AuditVerdict(StrEnum):
-    """What an audit says of a message."""
+    """Names the result of an audit of a message."""
 
     AGREES = "agrees"
     MISMATCH = "NOT WHAT WAS CLAIMED"
@@ -41,13 +41,13 @@ class AuditVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remeasurement:
-    """One message, measured again.
+    """Holds the result for one message that was measured again.
 
     Attributes:
-        measured: scalars of the nearest measurement; empty where none could be made.
-        deviation: of the claim from them (SPEC 9.3).
-        tolerance: the deviation up to which the claim may be honest.
-        reason: why it cannot be judged; empty for other verdicts.
+        measured: scalars of the nearest measurement; empty if none could be made.
+        deviation: of the claim from ``measured`` (SPEC 9.3).
+        tolerance: the largest deviation of an honest claim.
+        reason: why the message cannot be judged; empty for other verdicts.
     """
 
     envelope: Envelope
@@ -60,12 +60,12 @@ class Remeasurement:
 
 @dataclass(slots=True)
 class AuditCase:
-    """A message, the nearest measurement so far, and how far off it may be.
+    """Collects measurements of one message, and judges it.
 
     Attributes:
-        nearest, dtype: the measurement, and the number format that it was made in; None: the auditor's own.
-        allowed: length of the difference, in quanta, that an honest author may have.
-        doubt: why the message cannot be judged, whatever was measured.
+        nearest, dtype: the measurement nearest to the claim, and its number format; None: the auditor's own.
+        allowed: largest difference of an honest author, as a length in quanta.
+        doubt: why the message cannot be judged, regardless of the measurements.
     """
 
     envelope: Envelope
@@ -75,7 +75,7 @@ class AuditCase:
     doubt: str = ""
 
     def see(self, measured: Scalars | None, dtype: str | None = None) -> None:
-        """One more measurement, in the format ``dtype``; None where the loss was not finite."""
+        """Take one more measurement in the format ``dtype``; None if the loss was not finite."""
         if measured is None:
             return
         if self.nearest is None or math.dist(measured, self.claimed) < math.dist(self.nearest, self.claimed):
@@ -83,17 +83,17 @@ class AuditCase:
 
     @property
     def claimed(self) -> Scalars:
-        """The message's scalars."""
+        """Return the message's scalars."""
         return self.envelope.scalars
 
     @property
     def deviation(self) -> float:
-        """Of the claim from the nearest measurement; infinite where there is none."""
+        """Return the deviation of the claim from the nearest measurement; infinite if there is none."""
         return math.inf if self.nearest is None else deviation(self.claimed, self.nearest)
 
     @property
     def tolerance(self) -> float:
-        """The deviation up to which the claim may be honest."""
+        """Return the largest deviation of an honest claim."""
         if self.nearest is None:
             return TOLERANCE_MIN
         length = max(math.hypot(*self.nearest), math.sqrt(len(self.nearest)))
@@ -101,21 +101,21 @@ class AuditCase:
 
     @property
     def is_open(self) -> bool:
-        """Whether it would be a mismatch if nothing more was measured."""
+        """Return whether the message would be a mismatch if nothing more were measured."""
         return not self.doubt and self.deviation > self.tolerance
 
     @property
     def is_unclear(self) -> bool:
-        """Whether more measurements may change the verdict."""
+        """Return whether more measurements may change the verdict."""
         return self.is_open or self.is_vague
 
     @property
     def is_vague(self) -> bool:
-        """Whether it agrees within a tolerance that says nothing, so that only a closer measurement would."""
+        """Return whether it agrees only within a tolerance that proves nothing, and a closer measurement is needed."""
         return not self.doubt and TOLERANCE_MIN < self.deviation <= self.tolerance and self.tolerance >= TOLERANCE_MAX
 
     def judged(self) -> Remeasurement:
-        """The verdict."""
+        """Return the result with the verdict."""
         verdict, reason = self._verdict()
         return Remeasurement(
             envelope=self.envelope,
@@ -139,9 +139,9 @@ class AuditCase:
 
 
 def directions_claimed(method: Method, scalars: Scalars) -> int:
-    """How many of D directions a message's author measured (SPEC 9.3): what the last ones gave may be rounded to 0.
+    """Return how many of D directions a message's author measured (SPEC 9.3).
 
-    Then the energy of normalised scalars tells.
+    The last scalars may be zeros by rounding. For normalised scalars the energy then shows how many were measured.
     """
     told = method.directions_measured(scalars)
     if method.scalar is ScalarKind.RAW:
@@ -154,12 +154,12 @@ def directions_claimed(method: Method, scalars: Scalars) -> int:
 
 
 def allowed_difference(scalars: int, usual: Measured, *others: Measured) -> float | None:
-    """Length in quanta by which an honest message may be off; None where too little could be measured.
+    """Return the length in quanta by which an honest message may be off; None if too little could be measured.
 
     Args:
-        scalars: how many of a message's were measured; the others are 0 everywhere.
-        usual: of several seeds, the message's own first, on its state.
-        others: of the same seeds, each in another way that an honest author may have measured in.
+        scalars: how many of a message's scalars were measured; the others are 0 everywhere.
+        usual: the usual measurement on the message's state, of several seeds, the message's own first.
+        others: of the same seeds, each measured in another way that an honest author may use.
     """
     squares = [_largest_mean_square(scalars, usual, other) for other in others]
     if not squares or None in squares:
@@ -169,7 +169,7 @@ def allowed_difference(scalars: int, usual: Measured, *others: Measured) -> floa
 
 
 def _largest_mean_square(scalars: int, one: Measured, other: Measured) -> float | None:
-    """Over all seeds, or over the message's own."""
+    """Return the larger mean square difference: over all seeds, or over the message's own; None if none is known."""
     found = [_mean_square(scalars, one[:count], other[:count]) for count in (1, len(one))]
     return max((each for each in found if each is not None), default=None)
 

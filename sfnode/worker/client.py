@@ -1,4 +1,4 @@
-"""The node's side of the training worker's socket: requests, replies, and errors that say who can help."""
+"""The node's side of the training worker's socket: requests, replies, and errors that name who can fix them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ R = TypeVar("R", bound=Reply)
 
 
 class WorkerSession:
-    """One connection to a worker. One request at a time."""
+    """Handles one connection to a worker, one request at a time."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self._stream = stream
@@ -42,8 +42,9 @@ class WorkerSession:
         """Send ``request`` and return its reply.
 
         Raises:
-            OperatorError: a file, flag or device is wrong, or the model does not fit in memory.
+            OperatorError: a file, flag or device is wrong.
             NumericError: the loss is not finite.
+            WorkerMemoryError: the model does not fit in memory.
             WorkerError: the worker is gone, or failed inside.
         """
         try:
@@ -61,7 +62,7 @@ class WorkerSession:
         return reply
 
     async def aclose(self) -> None:
-        """Hang up; the worker drops the session."""
+        """Close the connection; the worker drops the session."""
         await self._stream.aclose()
 
     async def _receive_body(self) -> bytes:
@@ -74,7 +75,7 @@ class WorkerSession:
 
 
 def coefficients_of(coefficients: Coefficients, epochs: Iterable[int]) -> SetCoefficients:
-    """The request that puts the named epochs of ``coefficients`` into a session."""
+    """Return the request that puts the named epochs of ``coefficients`` into a session."""
     return SetCoefficients(
         epochs=tuple(
             EpochCoefficients(epoch=epoch, values=coefficients.flat(epoch).astype("<i8").tobytes()) for epoch in epochs
@@ -95,11 +96,11 @@ def _error_of(failure: WorkerFailure) -> OperatorError | NumericError | WorkerEr
 
 
 async def connect(socket: Path) -> WorkerSession:
-    """A session with the worker that listens on ``socket``; WorkerError when none does."""
+    """Open a session with the worker that listens on ``socket``; WorkerError if none does."""
     for is_last in (False, True):
         try:
             return WorkerSession(await trio.open_unix_socket(str(socket)))
-        except ConnectionRefusedError as error:  # it may be between bind and listen
+        except ConnectionRefusedError as error:  # the worker may be between bind and listen
             if is_last:
                 raise WorkerError(f"no training worker answers on {socket}: {error.strerror}") from None
             await trio.sleep(_RETRY_S)

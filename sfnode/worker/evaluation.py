@@ -1,4 +1,4 @@
-"""Accuracy of model states on held-out data, measured by a worker: what ``sfnode eval`` and the test network print."""
+"""Accuracy of model states on held-out data, measured by a worker, for ``sfnode eval`` and the test network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sfnode.worker_protocol import CoefficientsSet, Evaluated, EvaluateRequest, 
 async def evaluate_states(
     signed: SignedManifest, config: TrainingConfig, states: Sequence[Coefficients | None]
 ) -> list[Evaluated]:
-    """Evaluate each state on ``config.eval_data``; None: the model alone, without the run's start.
+    """Evaluate each state on ``config.eval_data``; for None the model alone, without the run's start.
 
     Raises OperatorError, WorkerError.
     """

@@ -16,19 +16,19 @@ from sfnode.worker_protocol import CoefficientsSet, Estimated, EstimateRequest, 
 
 
 class Measuring:
-    """Measures on any state in any number format. ``aclose`` hangs up."""
+    """Measures on any state in any number format. ``aclose`` closes all sessions."""
 
     def __init__(self, socket: Path, signed: SignedManifest, config: TrainingConfig) -> None:
-        """``config.dtype``: the format in which everything is measured first."""
+        """Take a worker's socket and a run; ``config.dtype`` is the format that is used first."""
         self.dtype = config.dtype
         self._socket = socket
         self._signed = signed
         self._config = replace(config, eval_data=None)
         self._sessions: dict[str, WorkerSession] = {}
-        self._epochs: dict[str, frozenset[int]] = {}  # those that each session was told of
+        self._epochs: dict[str, frozenset[int]] = {}  # those that were sent to each session
 
     async def open(self, dtype: str) -> None:
-        """Load the model in ``dtype``, if that was not done yet.
+        """Load the model in ``dtype``, unless that was done before.
 
         Raises:
             OperatorError: model, data, device or format cannot be used.
@@ -47,9 +47,9 @@ class Measuring:
     async def scalars(
         self, state: Coefficients, step: int, seeds: Sequence[int], directions: int, dtype: str
     ) -> list[Scalars | None]:
-        """What each of ``seeds`` gives on ``state`` in the round at ``step``; None where the loss is not finite.
+        """Measure each of ``seeds`` on ``state`` in the round at ``step``; None if the loss is not finite.
 
-        ``directions``: how many of each local step's D are measured; the others' scalars are 0.
+        ``directions``: how many of each local step's D are measured; the scalars of the others are 0.
         """
         session = self._sessions[dtype]
         self._epochs[dtype] |= frozenset(state.revisions())
@@ -58,7 +58,7 @@ class Measuring:
         return [await _scalars(session, request) for request in requests]
 
     async def aclose(self) -> None:
-        """End all sessions."""
+        """Close all sessions."""
         for session in self._sessions.values():
             await session.aclose()
 

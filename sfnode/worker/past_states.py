@@ -1,8 +1,8 @@
-"""The states on which an author may have measured, rebuilt from everything that a data directory has ever taken in.
+"""The states on which an author may have measured, rebuilt from all records that a data directory ever stored.
 
-A message does not say which updates its author held: nearly all of the earlier rounds, those of authors who were
-expelled later and slots that have become void since among them. They may have lacked the last rounds, or held rounds of
-faster authors already. So there is no one state, but a family: by step, and in the order in which this node saw it all.
+A message does not say which updates its author held. They were nearly all of the earlier rounds, including those of
+authors expelled later and of slots that have become void since. The author may have lacked the last rounds, or held
+later rounds of faster authors. So there is a family of states, not a single one: by step, and by order of arrival here.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from protocol.run import Manifest
 from protocol.state import Coefficients
 from sfnode.storage import StoredRecords
 
-ROUNDS_AHEAD: Final = (1, 2, 4, 8)  # so far ahead of an author who is in touch the others may be (SPEC 9.1.4)
+ROUNDS_AHEAD: Final = (1, 2, 4, 8)  # how far others may be ahead of an author who is in touch (SPEC 9.1.4)
 _SUMMED_AT_ONCE: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expulsion:
-    """An author whose updates were taken out when a statement came.
+    """Describes an author whose updates were removed when a statement came.
 
     Attributes:
-        updates: those that do not count any more and were in force until then, by step; never empty.
+        updates: those that counted until then and do not any more, by step; never empty.
     """
 
     author: Author
@@ -36,11 +36,11 @@ class Expulsion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """The state of this node when a message came to it.
+    """Holds the state of this node when a message came to it.
 
     Attributes:
-        state: with the message's author's own earlier updates; to be used before the next is asked for.
-        is_late: most authors were further ahead than their clocks let them be of an author who is in touch.
+        state: includes the message's author's own earlier updates; use it before asking for the next one.
+        is_late: most authors were further ahead than their clocks allow for an author who is in touch.
     """
 
     envelope: Envelope
@@ -49,10 +49,10 @@ class Arrival:
 
 
 class PastStates:
-    """States by message. Messages always come by step, and each state is to be used before the next is asked for."""
+    """Rebuilds states for messages, which always come by step. Use each state before asking for the next one."""
 
     def __init__(self, manifest: Manifest, ledger: Ledger, stored: StoredRecords) -> None:
-        """``stored``: the records and statements that ``ledger`` was made of."""
+        """Take a ledger, and the ``stored`` records and statements from which it was built."""
         self.manifest = manifest
         self.ledger = ledger
         self._stored = stored
@@ -67,16 +67,18 @@ class PastStates:
         expulsions_more: int = 0,
         is_cut_off: bool = False,
     ) -> Iterator[Coefficients]:
-        """All earlier rounds of the message's author; of the others those before the round ``rounds_ahead`` after it.
+        """Yield for each message its author's earlier rounds, and others' before the round ``rounds_ahead`` later.
 
-        Authors who were expelled are out once they had fallen silent, in the order of the statements; this moment is
-        known roughly only: ``expulsions_more`` of them are out in addition, or fewer. To an author who
-        ``is_cut_off`` since the last of these rounds no later statement came either.
+        Expelled authors are removed after they fell silent, in the order of the statements. That moment is only roughly
+        known:
+        ``expulsions_more`` of them are removed in addition, or fewer if negative. An author who ``is_cut_off`` since
+        the last of these rounds got no later statement either.
         """
         state = Coefficients(self.manifest)
         summed = _ByStep(self.ledger.first_envelopes())
         for envelope in chosen:
             bound = envelope.step + rounds_ahead * self._round_steps
+            # One running sum serves all messages; the corrections for each message are undone after its use.
             state.add(summed.before(bound))
             out = self.expelled_before(bound if is_cut_off else envelope.step) + expulsions_more
             added, removed = self._corrections(envelope, bound, out)
@@ -87,8 +89,12 @@ class PastStates:
             state.remove(added)
 
     def _corrections(self, envelope: Envelope, bound: int, out: int) -> tuple[list[Envelope], list[Envelope]]:
-        """What to add to the sum of all rounds before ``bound``, where the first ``out`` expulsions were in force, and
-        what to take out of it."""
+        """Return what to add to the sum of all rounds before ``bound``, and what to remove from it.
+
+        The first ``out`` expulsions are in force.
+        """
+        # The author knew their own rounds before the message; the rounds of other expelled authors
+        # counted until the expulsion was in force.
         added = [
             update
             for number, expulsion in enumerate(self.expulsions)
@@ -100,18 +106,18 @@ class PastStates:
         return added, self.ledger.first_of(envelope.author, range(envelope.step, bound))
 
     def expelled_before(self, step: int) -> int:
-        """How many expulsions were in force at ``step``: those before the first whose author was still at work."""
+        """Count the expulsions in force at ``step``: those before the first whose author was still at work."""
         for number, expulsion in enumerate(self.expulsions):
             if expulsion.updates[-1].step >= step - self._round_steps:
                 return number
         return len(self.expulsions)
 
     def has_expulsions_since(self, envelope: Envelope, rounds: int) -> bool:
-        """Whether others are in force for ``envelope`` than were so many rounds before it."""
+        """Return whether other expulsions are in force for ``envelope`` than ``rounds`` rounds before it."""
         return self.expelled_before(envelope.step - rounds * self._round_steps) != self.expelled_before(envelope.step)
 
     def counted(self, chosen: Sequence[Envelope]) -> Iterator[Coefficients]:
-        """All earlier rounds as they count today: void slots and the expelled are out."""
+        """Yield for each message all earlier rounds as they count today, without void slots and expelled authors."""
         state = Coefficients(self.manifest)
         summed = _ByStep(self.ledger.envelopes())
         for envelope in chosen:
@@ -119,9 +125,9 @@ class PastStates:
             yield state
 
     def as_arrived(self, chosen: Sequence[Envelope]) -> Iterator[Arrival]:
-        """What this node held when each message came, in the order of arrival; messages that never came are left out.
+        """Yield what this node held when each message came, in the order of arrival; skip messages that never came.
 
-        Tells something of the author only where this node took part at that time.
+        This says something about the author only if this node took part at that time.
         """
         wanted = {envelope.record: envelope for envelope in chosen}
         held = _Held(self.manifest, self.ledger, self.expulsions)
@@ -138,7 +144,7 @@ class PastStates:
 
 
 class _Held:
-    """What this node held, record by record."""
+    """Tracks what this node held, record by record."""
 
     def __init__(self, manifest: Manifest, ledger: Ledger, expulsions: Sequence[Expulsion]) -> None:
         self._ledger = ledger
@@ -152,9 +158,10 @@ class _Held:
         self._highest: dict[Author, int] = {}
 
     def take(self, envelope: Envelope) -> None:
-        """The next record; the second of a void slot takes the first one out."""
+        """Add the next record; the second one of a void slot removes the first."""
         self._highest[envelope.author] = max(envelope.step, self._highest.get(envelope.author, -1))
         slot = (envelope.author, envelope.step)
+        # The first record of a slot counted here until the second one came and made the slot void.
         if slot in self._first_of_void:
             self.sum_up().remove([self._first_of_void.pop(slot)])
             return
@@ -167,41 +174,41 @@ class _Held:
             self.sum_up()
 
     def sum_up(self) -> Coefficients:
-        """The state with all that has come."""
+        """Return the state with all records so far."""
         self._state.add(self._waiting)
         self._waiting = []
         return self._state
 
     def expelled(self, count: int, author: Author) -> list[Envelope]:
-        """What has come of the first ``count`` who were expelled, but for ``author``."""
+        """Return the records so far of the first ``count`` expelled authors, except ``author``."""
         return [each for each in self._of_expelled if self._places[each.author] < count and each.author != author]
 
     def is_late(self, envelope: Envelope) -> bool:
-        """Whether most other authors are further ahead of the message than the clock lets them be."""
+        """Return whether most other authors are further ahead of the message than the clock allows."""
         others = [step for author, step in self._highest.items() if author != envelope.author]
         return bool(others) and median_low(others) > envelope.step + self._ahead_steps
 
 
 class _ByStep:
-    """Envelopes by step, which may lie on the disk: taken up to a step at a time."""
+    """Takes envelopes in the order of their steps, which may come from the disk, up to a given step at a time."""
 
     def __init__(self, envelopes: Iterator[Envelope]) -> None:
         self._envelopes = envelopes
         self._next = next(envelopes, None)
 
     def before(self, step: int) -> Iterator[Envelope]:
-        """Those not yet taken that come before ``step``."""
+        """Yield the envelopes before ``step`` that were not taken yet."""
         while self._next is not None and self._next.step < step:
             taken, self._next = self._next, next(self._envelopes, None)
             yield taken
 
 
 def _expulsions(manifest: Manifest, ledger: Ledger, stored: StoredRecords) -> list[Expulsion]:
-    """In the order in which the statements came to this node."""
+    """Return the expulsions in the order in which the statements came to this node."""
     codec = StatementCodec(manifest)
     named = [codec.decode_untrusted(statement).author for statement in stored.statements()]
     found = []
-    for author in dict.fromkeys(reversed(named)):  # of several statements about an author the last
+    for author in dict.fromkeys(reversed(named)):  # if several statements name an author, the last one counts
         first = ledger.roster.counts_until(author)
         records = stored.read_all(author) if author and first < manifest.steps else ()
         by_step: dict[int, Envelope] = {}

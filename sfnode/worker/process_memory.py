@@ -1,4 +1,4 @@
-"""What the processes take that this one has started: the training worker, first of all."""
+"""Memory of the processes that this one has started, mainly the training worker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TASKS: Final = Path("/proc/self/task")
 
 
 def children_bytes() -> int | None:
-    """Their resident memory in bytes; None where the system does not say. Takes a fraction of a millisecond."""
+    """Return their resident memory in bytes; None if the system does not say. Takes a fraction of a millisecond."""
     try:
         children = {child for task in _TASKS.iterdir() for child in _read(task / "children")}
         pages = [int(fields[1]) for child in sorted(children) if (fields := _read(Path("/proc", child, "statm")))]
@@ -20,7 +20,7 @@ def children_bytes() -> int | None:
 
 
 def _read(path: Path) -> list[str]:
-    """Its words; none of a process or thread that has just ended."""
+    """Return the words of a file; none if its process or thread has just ended."""
     try:
         return path.read_text().split()
     except (FileNotFoundError, ProcessLookupError):

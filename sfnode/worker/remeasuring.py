@@ -1,8 +1,8 @@
-"""Re-runs messages of others on the public data and compares: what ``sfnode audit`` does. Torch lives in the worker.
+"""Measures messages of others again on the public data, for ``sfnode audit``. Torch stays in the worker.
 
-A message that comes out on the likeliest states agrees, and that is all. One that does not is looked at longer, until
-it agrees or nothing is left that an honest author may have done: the noise of the place is measured, then other states
-are tried, then other number formats. In the end others of the same round bear witness that the state is right.
+A message that agrees on the likeliest states needs no further look. Any other is examined until it agrees, or until
+nothing is left that an honest author may have done. First the noise at its place is measured, then other number formats
+are tried, then other states. In the end other messages of the same round must confirm that the state is right.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from sfnode.worker.past_states import ROUNDS_AHEAD, PastStates
 from sfnode.worker.supervisor import worker_socket
 from sfnode.worker.training_config import TrainingConfig
 
-_CONTROL_SCALARS: Final = 32  # of unrelated seeds, to learn what honest measurements differ by: to an eighth
-_EXPULSIONS_TRIED: Final = 4  # before and after the one that was in force last, as far as this node can tell
+_CONTROL_SCALARS: Final = 32  # of unrelated seeds, to measure how much honest measurements differ: to an eighth
+_EXPULSIONS_TRIED: Final = 4  # before and after the last one in force, as far as this node knows
 _FORMATS: Final = ("fp32", "bf16", "fp16", "int8", "int8-fp32", "int4")
 _WITNESSES: Final = 5
 _WITNESSES_NEEDED: Final = 2
@@ -41,22 +41,22 @@ _WITNESSES_NEEDED: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What was found."""
+    """Holds the results of an audit."""
 
     findings: tuple[Remeasurement, ...]
 
     @property
     def mismatches(self) -> tuple[Remeasurement, ...]:
-        """Findings that no honest author can explain."""
+        """Return the findings that no honest author can explain."""
         return self.of(AuditVerdict.MISMATCH)
 
     def of(self, verdict: AuditVerdict) -> tuple[Remeasurement, ...]:
-        """Findings with this verdict."""
+        """Return the findings with this verdict."""
         return tuple(finding for finding in self.findings if finding.verdict is verdict)
 
 
 def check_auditable(manifest: Manifest) -> None:
-    """OperatorError when nobody but the authors can repeat what they measured."""
+    """Raise OperatorError if only the authors can repeat their measurements."""
     if manifest.task.data == DATA_PRIVATE:
         raise OperatorError(
             "this run's data are private: only their owner can repeat a measurement, nobody can audit it"
@@ -64,9 +64,9 @@ def check_auditable(manifest: Manifest) -> None:
 
 
 def choose_messages(ledger: Ledger, author: Author | None, count: int, chooser: random.Random) -> list[Envelope]:
-    """At most ``count`` messages that count, of ``author`` or of anybody, at random; by step.
+    """Choose at random at most ``count`` messages that count, of ``author`` or of anybody; return them by step.
 
-    OperatorError when there is none.
+    OperatorError if there is none.
     """
     known = sum(1 for _ in _envelopes_of(ledger, author))
     if not known:
@@ -77,7 +77,7 @@ def choose_messages(ledger: Ledger, author: Author | None, count: int, chooser: 
 
 
 def _envelopes_of(ledger: Ledger, author: Author | None) -> Iterator[Envelope]:
-    """By (step, author). They may lie on the disk: never all of them in a list."""
+    """Yield envelopes by (step, author), without a list of all: they may be on the disk."""
     return (envelope for envelope in ledger.envelopes() if author is None or envelope.author == author)
 
 
@@ -100,14 +100,14 @@ async def audit_messages(
 
 
 class Auditor:
-    """Looks at cases, cheapest first, and at the open ones only. Cases always come by step."""
+    """Examines cases, the cheapest way first, and only those still open. Cases always come by step."""
 
     def __init__(self, measuring: Measuring, past: PastStates) -> None:
         self._measuring = measuring
         self._past = past
 
     async def examine(self, cases: Sequence[AuditCase]) -> None:
-        """Until each agrees, cannot be judged, or nothing is left to try."""
+        """Examine the cases until each agrees, cannot be judged, or nothing is left to try."""
         await self._look(cases)
         await self._measure_noise(_unclear(cases))
         untried = await self._try_formats(cases)
@@ -126,7 +126,7 @@ class Auditor:
     async def _measure(
         self, cases: Sequence[AuditCase], states: Iterator[Coefficients], dtype: str | None = None
     ) -> None:
-        """In ``dtype``; None: in this node's, and in the one that has come nearest."""
+        """Measure each case in ``dtype``; None: in this node's format, and in the one that came nearest."""
         for case, state in zip(cases, states, strict=True):
             await self._measure_once(case, state, dtype)
 
@@ -144,7 +144,7 @@ class Auditor:
         return directions_claimed(self._past.manifest.method, case.claimed)
 
     async def _measure_noise(self, cases: Sequence[AuditCase]) -> None:
-        """What an honest author's numbers may differ by for rounding, and for a round of the others."""
+        """Measure how much an honest author's numbers may differ by rounding, and by a round of the others."""
         partner = "fp32" if self._measuring.dtype not in ("fp32", "fp16") else "bf16"
         if cases and (why := await self._why_not(partner)):
             _doubt(cases, f"its author may compute in {partner}, which cannot be tried here: {why}")
@@ -164,13 +164,14 @@ class Auditor:
             case.doubt = "" if allowed else "the loss is not finite here in other number formats"
 
     def _seeds(self, case: AuditCase) -> list[int]:
-        """That of the message, and unrelated ones."""
+        """Return the seed of the message, and unrelated ones."""
+        # Seeds that follow from the message: every audit measures the same ones.
         count = -(-_CONTROL_SCALARS // (self._directions(case) * self._past.manifest.method.local_steps))
         others = random.Random(case.envelope.seed)
         return [case.envelope.seed, *(others.getrandbits(64) for _ in range(count))]
 
     async def _try_states(self, cases: Sequence[AuditCase]) -> None:
-        """Others further ahead; an author who was cut off for a while; other moments of the expulsions."""
+        """Try states with others further ahead, with an author cut off, and with other moments of the expulsions."""
         for rounds_ahead in ROUNDS_AHEAD:
             some = _unclear(cases)
             await self._measure(some, self._past.by_step(_messages(some), rounds_ahead))
@@ -183,7 +184,7 @@ class Auditor:
         await self._measure(some, self._past.counted(_messages(some)))
 
     async def _try_lags(self, cases: Sequence[AuditCase]) -> None:
-        """Cut off for longer and longer, until nothing of the others is left; also with the later statements."""
+        """Try states of an author who was cut off for ever more rounds, with and without the later statements."""
         round_steps, last = self._past.manifest.method.local_steps, 0
         for lag in _lags(self._past.manifest.steps // round_steps):
             some = [case for case in _unclear(cases) if case.envelope.step > last * round_steps]
@@ -201,7 +202,7 @@ class Auditor:
                 case.doubt = "it came here long after its round: its author may have been cut off"
 
     async def _try_formats(self, cases: Sequence[AuditCase]) -> str:
-        """Returns what could not be tried; empty if all could."""
+        """Try other number formats; return what could not be tried, empty if all could."""
         untried = ""
         for dtype in _FORMATS:
             some = _unclear(cases)
@@ -215,7 +216,7 @@ class Auditor:
         return untried
 
     async def _why_not(self, dtype: str) -> str:
-        """Why nothing can be measured in ``dtype``; empty when it can."""
+        """Return why nothing can be measured in ``dtype``; empty if it can."""
         try:
             await self._measuring.open(dtype)
         except (OperatorError, WorkerMemoryError) as error:
@@ -223,7 +224,7 @@ class Auditor:
         return ""
 
     async def _hear_witnesses(self, cases: Sequence[AuditCase]) -> None:
-        """Others of the same round must come out twice as well: else the state is unknown, or the fault lies here."""
+        """Doubt a case if other messages of its round fail, too: then the state is unknown, or the fault lies here."""
         witnesses = {case.envelope.record: self._witnesses(case.envelope) for case in cases}
         heard = {each.record: AuditCase(each) for each in sorted(_flat(witnesses.values()), key=_place)}
         await self._look(list(heard.values()))
@@ -234,7 +235,7 @@ class Auditor:
                 case.doubt = f"of {len(called)} other messages of that round only {good} came out"
 
     def _witnesses(self, envelope: Envelope) -> list[Envelope]:
-        """Messages of other authors in the same round, a few that nobody can choose."""
+        """Return a few messages of other authors in the same round, which nobody can choose."""
         ledger, step = self._past.ledger, envelope.step
         authors = [author for author, last in ledger.authors().items() if last >= step and author != envelope.author]
         found = [each for author in authors for each in ledger.first_of(author, range(step, step + 1))]
@@ -242,7 +243,7 @@ class Auditor:
 
 
 def _lags(rounds: int) -> list[int]:
-    """Rounds by which an author who was cut off may be behind, until they are behind all: 2, 3, 4, 6, 8, 12, 16..."""
+    """Return the rounds that a cut-off author may lag, until nothing is left: 2, 3, 4, 6, 8, 12, 16..."""
     return sorted(lag for power in range(1, rounds.bit_length() + 1) for lag in (2**power, 3 * 2 ** (power - 1)))
 
 
@@ -276,5 +277,5 @@ def _distance(case: AuditCase) -> float:
 
 
 def report_name(envelope: Envelope) -> Path:
-    """File name of the report about a message."""
+    """Return the file name of the report about a message."""
     return Path(f"{envelope.author.hex()[:16]}-{envelope.step}.audit")

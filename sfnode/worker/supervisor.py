@@ -1,4 +1,4 @@
-"""Runs the training worker's process, and starts it again when it ends: after 1, 2, 4 ... 60 s."""
+"""Runs the training worker's process, and restarts it: after 1 s, or after 2, 4 ... 60 s if it ends within a minute."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from sfnode.storage import describe_os_error
 from sfnode.worker.client import WorkerSession, connect
 from sfnode.worker.training_config import TrainingConfig
 
-STILL_S = 60.0  # without computing anything, on its first start: a disk that wakes up takes seconds
-COMPUTING_S = 300.0  # of processor time; importing torch takes 3 s of it, and ten times as much on an old machine
+STILL_S = 60.0  # without computing, before the socket is there: a disk that wakes up takes seconds
+COMPUTING_S = 300.0  # of processor time: importing torch takes 3 s, and ten times as much on an old machine
 STOP_S = 2.0
-LEAVE_S = 0.5  # when we are gone: it removes its socket, unless it is in the middle of a forward pass
-_PATIENCE_MAX = 16  # times these limits: they double each time that a worker did not come up within them
-_RESTART_S_MAX = 60.0  # a worker that dies at once is started again more and more rarely
-_FOLDER_BYTES_MAX = 90  # with the socket's name it stays below the 104 bytes that macOS allows
+LEAVE_S = 0.5  # once we are gone: it removes its socket, unless it is in the middle of a forward pass
+_PATIENCE_MAX = 16  # times these limits, which double each time that a worker did not start within them
+_RESTART_S_MAX = 60.0  # a worker that dies at once is started less and less often
+_FOLDER_BYTES_MAX = 90  # with the socket's name it stays within the 104 bytes that macOS allows
 _POLL_S = 0.05
 
 
 class NotUpError(WorkerError):
-    """A worker lives and does not come up: a slow machine may need more patience."""
+    """Raised when a worker lives but does not start up in time: a slow machine may need more patience."""
 
 
 async def supervise(
@@ -37,11 +37,11 @@ async def supervise(
     serve: Callable[[WorkerSession], Awaitable[None]],
     tell_lost: Callable[[WorkerError, float], Awaitable[None]],
 ) -> None:
-    """Keep a worker alive until cancelled; other errors than the worker's own go through.
+    """Keep a worker alive until cancelled; exceptions other than WorkerError pass through.
 
     Args:
-        serve: uses a session with it; WorkerError when the worker is gone.
-        tell_lost: hears why, and after how many seconds it is started again.
+        serve: uses a session with the worker; WorkerError when the worker is gone.
+        tell_lost: called with the reason, and the seconds until the restart.
     """
     pause_s, patience = 1.0, 1
     while True:
@@ -60,7 +60,7 @@ async def supervise(
 
 @asynccontextmanager
 async def worker_socket(config: TrainingConfig, patience: int = 1) -> AsyncIterator[Path]:
-    """The socket of the worker that the config names, or of one that runs while the body does: `worker_process`."""
+    """Yield the socket of the configured worker, or of a `worker_process` that runs during the body."""
     if config.worker_socket is not None:
         yield config.worker_socket
         return
@@ -70,18 +70,18 @@ async def worker_socket(config: TrainingConfig, patience: int = 1) -> AsyncItera
 
 @asynccontextmanager
 async def worker_process(*, threads: int | None = None, patience: int = 1) -> AsyncIterator[Path]:
-    """Run a worker process while the body runs; yields its socket. The body's sessions may come and go.
+    """Run a worker process during the body; yield its socket. The body may open and close sessions.
 
-    Raises WorkerError when it does not come up, or with how it ended when the body found it gone; OperatorError when
-    there is no place for its socket. The process ends with the body, or when this process dies.
+    Raises WorkerError if it does not start, or, with how it ended, when the body found it gone; OperatorError if there
+    is no place for its socket. The process ends with the body, or when this process dies.
 
     Args:
-        patience: how many times the usual limits it is given to come up.
+        patience: multiple of the usual limits for its start.
     """
     with _socket_folder() as folder:
         socket = Path(folder) / "worker.sock"
         arguments = ("--socket", str(socket), "--threads", str(threads or default_threads()))
-        # Its stdout is not ours: a node prints JSON there. What it has to say to people comes on stderr.
+        # Its stdout must not be ours: a node prints JSON there. Its messages for people come on stderr.
         program = Program(module="sfnode.training", arguments=arguments, leave_s=LEAVE_S)
         child = running(program, is_heard=False, leave_s=STOP_S)
         async with AsyncExitStack() as stack:
@@ -99,7 +99,7 @@ async def worker_process(*, threads: int | None = None, patience: int = 1) -> As
 
 
 def _socket_folder() -> tempfile.TemporaryDirectory[str]:
-    """A new folder with a short path: that of a data directory may exceed the 107 bytes of a socket's address."""
+    """Make a folder with a short path: a data directory's may exceed the 107 bytes of a socket's address."""
     try:
         folder = tempfile.TemporaryDirectory(prefix="sfnode-", ignore_cleanup_errors=True)
     except OSError as error:
@@ -112,7 +112,7 @@ def _socket_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 async def _fate(process: trio.Process) -> str:
-    """How the process ended, for people; empty while it lives."""
+    """Return in words how the process ended; empty while it lives."""
     with trio.move_on_after(_POLL_S):
         await process.wait()
     if process.returncode is None:
@@ -125,14 +125,14 @@ async def _fate(process: trio.Process) -> str:
 
 
 def default_threads() -> int:
-    """All cores but one, which belongs to the network: a step on a machine with no core to spare is 15 times slower."""
+    """Return all cores but one, which the network needs: without a spare core a step is 15 times slower."""
     return max(1, (os.cpu_count() or 1) - 1)
 
 
 async def _wait_until_listening(process: trio.Process, socket: Path, patience: int) -> None:
-    """Wait for the socket as long as the worker gets on: on a busy machine it may take minutes. WorkerError.
+    """Wait for the socket while the worker makes progress: on a busy machine it may take minutes. WorkerError.
 
-    NotUpError after ``patience`` times `STILL_S` in which it computed nothing, or `COMPUTING_S` in which it did.
+    NotUpError after ``patience`` times `STILL_S` without computing, or `COMPUTING_S` of computing.
     """
     stillness = Stillness(process.pid)
     while not await trio.Path(socket).exists():

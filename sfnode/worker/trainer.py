@@ -1,4 +1,4 @@
-"""Keeps a training worker at work for one node: hands it jobs and coefficients, and outlives its crashes."""
+"""Keeps a training worker busy for one node: sends it jobs and coefficients, and survives its crashes."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ from sfnode.worker_protocol import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluate:
-    """Job: measure the accuracy on the evaluation data, for the curve at ``step``."""
+    """Asks for the accuracy on the evaluation data, for the curve at ``step``."""
 
     step: int
 
 
 Job = StartEstimate | Evaluate
 
-_REST_FACTOR: Final = 9  # times what a round with changed old epochs took: at most a tenth of the time goes there
+_REST_FACTOR: Final = 9  # times the time of a round with changed old epochs: these take a tenth of the time at most
 
 
 @dataclass(slots=True)
 class TrainingStatistics:
-    """What the worker has done for this node."""
+    """Holds what the worker has done for this node."""
 
     loss: float | None = None
     accuracy: float | None = None
     forward_rows: int = 0
     restarts: int = 0
     failures: int = 0
-    trouble: str = ""  # why nothing could be measured the last time
-    loading_since_s: float | None = None  # by trio's clock; None once the model is in the worker
-    evaluations: list[EvaluatedStep] = field(default_factory=list)  # that nobody has fetched yet
+    trouble: str = ""  # why the last measurement failed; empty if it succeeded
+    loading_since_s: float | None = None  # by trio's clock; None once the model is loaded
+    evaluations: list[EvaluatedStep] = field(default_factory=list)  # not fetched yet
 
 
 class Trainer:
-    """Serves jobs one after the other on whatever worker is alive."""
+    """Handles jobs one by one with the worker that is alive at the time."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Trainer:
         reporter: Reporter,
         renewals: Callable[[], tuple[RenewedBasis, ...]] | None = None,
     ) -> None:
-        """``renewals``: bases that the owner has published since, as far as they are here."""
+        """Take the node's settings; ``renewals`` returns the later bases of the owner that are here."""
         self.statistics = TrainingStatistics()
         self._config = config
         self._signed = signed
@@ -75,20 +75,20 @@ class Trainer:
         self._coefficients = coefficients
         self._reporter = reporter
         self._shown: Coefficients | None = None
-        self._sent: dict[int, int] = {}  # revision of each epoch that the present session holds
-        self._old_rest_until_s = 0.0  # until then old epochs stay as the worker has them
+        self._sent: dict[int, int] = {}  # revision of each epoch in the present session
+        self._old_rest_until_s = 0.0  # until then the worker keeps its old epochs
         self._renewals = renewals or (lambda: config.renewals)
         self._opened_with: tuple[RenewedBasis, ...] | None = None  # None: no session has been opened yet
-        self.estimating: int | None = None  # the step that it has taken on and of which the node has not heard since
+        self.estimating: int | None = None  # the step in work, until the node has heard of its end
 
     async def run(self, model: str, jobs: trio.MemoryReceiveChannel[Job], inbox: trio.MemorySendChannel[Event]) -> None:
-        """Work on ``model``, a folder or what the worker resolves itself, until cancelled.
+        """Work on ``model``, a folder or a reference that the worker resolves, until cancelled.
 
-        OperatorError when it, the data or the device cannot be used.
+        OperatorError if the model, the data or the device cannot be used.
         """
         self._config = replace(self._config, model=model)
         self.statistics.loading_since_s = trio.current_time()
-        await self._give_up_step(inbox)  # of a run before this one, which ended by a slip
+        await self._give_up_step(inbox)  # of an earlier call of `run`, which an exception ended
         serve = partial(self._serve, jobs=jobs, inbox=inbox)
         await supervise(self._config, serve, partial(self._tell_lost, inbox=inbox))
 
@@ -101,7 +101,7 @@ class Trainer:
         await self._give_up_step(inbox)
 
     async def _give_up_step(self, inbox: trio.MemorySendChannel[Event]) -> None:
-        """Tell the node that the step which the worker had is lost, if it had one."""
+        """Report to the node that the worker's step is lost, if it had one."""
         if self.estimating is not None:
             await inbox.send(EstimateLost(step=self.estimating))
             self.estimating = None
@@ -116,7 +116,7 @@ class Trainer:
             await self._open(session)
             await inbox.send(WorkerReady())
             async for job in jobs:
-                # The job is the trainer's from here on: if anything fails, the node hears that its step is lost.
+                # The trainer owns the job from here on: if anything fails, the node hears that its step is lost.
                 self.estimating = job.step if isinstance(job, StartEstimate) else None
                 if self._renewals() != self._opened_with:
                     await self._open(session)
@@ -135,7 +135,7 @@ class Trainer:
         try:
             opened = await session.request(request, SessionOpened)
         except WorkerMemoryError as error:
-            if self._opened_with is not None:  # it fitted before, so that a new worker may find the room again
+            if self._opened_with is not None:  # it fitted before, so a new worker may find the room again
                 raise
             raise OperatorError(str(error)) from None
         self._sent, self._opened_with, self._old_rest_until_s = {}, renewals, 0.0
@@ -165,6 +165,7 @@ class Trainer:
             self.statistics.trouble = f"step {job.step} was skipped: {error}"
             self._reporter.event("step_skipped", f"step {job.step} skipped: {error}", step=job.step, reason=str(error))
             return EstimateSkipped(step=job.step)
+        # Changed old epochs made this round slow: send no more of them for a while.
         if any(epoch < first for epoch in sent):
             now_s = trio.current_time()
             self._old_rest_until_s = now_s + _REST_FACTOR * (now_s - started_s)
@@ -194,13 +195,13 @@ class Trainer:
         )
 
     async def _set_coefficients(self, session: WorkerSession, first: int = 0) -> list[int]:
-        """Send the epochs from ``first`` on that changed since the last look; returns their numbers.
+        """Send the epochs from ``first`` on that have changed since they were sent; return their numbers.
 
-        With an epoch that is over, the worker has to fold all of them into its weights again. Anybody can make old
-        epochs change at any time, by updates of theirs that come late or become void.
+        When an old epoch changes, the worker has to fold all of them into its weights again. Anybody can change old
+        epochs at any time, by updates that come late or become void.
         """
         coefficients = self._coefficients()
-        if coefficients is not self._shown:  # a snapshot came or went: its revisions are others
+        if coefficients is not self._shown:  # a snapshot came or went, with other revisions
             self._shown, self._sent, first = coefficients, dict.fromkeys(self._sent, -1), 0
         revisions = dict.fromkeys(self._sent, 0) | coefficients.revisions()
         changed = [epoch for epoch in sorted(revisions) if epoch >= first and self._sent.get(epoch) != revisions[epoch]]

@@ -1,4 +1,4 @@
-"""What an operator chose for training on this machine, and the session with the worker that follows from it."""
+"""An operator's choices for training on this machine, and the request that opens a worker session with them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ NOBODY: Final = Author(bytes(32))  # the author in a session that signs nothing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingConfig:
-    """Local choices for training; see the options of ``sfnode join`` of the same names. ``model``: None while only the
-    neighbours have it; ``basis``: a file, for a run whose basis is published; ``renewals``: those that took its place.
+    """Holds local choices for training; the options of ``sfnode join`` have the same names.
+
+    ``model``: None while only neighbours have it. ``basis``: a file, for a run with a published basis. ``renewals``:
+    the bases that replaced it.
     """
 
     model: str | None
@@ -32,7 +34,7 @@ class TrainingConfig:
     renewals: tuple[RenewedBasis, ...] = ()
 
     def open_session(self, signed: SignedManifest, author: Author = NOBODY) -> OpenSession:
-        """The request that opens a session for this run; to leave one of the data files out, `replace` it first."""
+        """Return the request that opens a session for this run; to omit a data file, `replace` it first."""
         assert self.model is not None, "it is found before a worker is asked for anything"
         return OpenSession(
             manifest=signed.encode(),

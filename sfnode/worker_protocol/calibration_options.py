@@ -1,4 +1,4 @@
-"""What an owner says about making a published basis. No click, no torch."""
+"""An owner's options for making a published basis. No click, no torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sfnode.worker_protocol.device_options import DeviceOptions
 
 
 class Source(StrEnum):
-    """What a basis is made from."""
+    """Names the source of a basis."""
 
     GRADIENT = "gradient"
     FORWARD = "forward"
@@ -18,13 +18,13 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationOptions:
-    """What the model is looked at with.
+    """Says how the model is examined to make a basis.
 
     Attributes:
         data: a JSONL file or "embedded:NAME".
         source: None: forward passes alone, where the task has label words of one token each; else a short run with
             back-propagation.
-        examples: how many, spread over ``data``; None: what suits the source.
+        examples: how many, spread over ``data``; None: a number that suits the source.
     """
 
     data: str

@@ -1,4 +1,4 @@
-"""What torch can compute on here, as a process that has torch tells one that has not."""
+"""What torch can compute on here, reported by a process that has torch to one that has not."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaDevice:
-    """One graphics card.
+    """Describes one graphics card.
 
     Attributes:
         free, total: bytes of its memory.
-        bf16: whether it computes in bf16 without detours.
+        bf16: whether it computes in bf16 natively.
     """
 
     name: str
@@ -22,11 +22,11 @@ class CudaDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceReport:
-    """This machine as torch sees it.
+    """Describes this machine as torch sees it.
 
     Attributes:
         torch: its version.
-        threads: that it would compute with.
+        threads: with which it would compute.
         mps: whether there is an Apple GPU.
     """
 

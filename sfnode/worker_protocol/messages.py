@@ -1,8 +1,8 @@
-"""What a node and its training worker say to each other over a Unix socket: messages and their frames.
+"""Messages between a node and its training worker over a Unix socket, and their frames.
 
-One connection is one node (one session). The node sends a request and waits for its one reply; the worker serves the
-requests of all connections one after the other. A frame (``protocol/framing.py``) holds a msgpack row
-``[kind, [field, ...]]``. No torch and no trio here: both sides import it. No sockets either.
+One connection is one session of one node. The node sends a request, and waits for its reply; the worker serves the
+requests of all connections one by one. A frame (``protocol/framing.py``) holds a msgpack row ``[kind, [field, ...]]``.
+No torch, trio or sockets here: both sides import it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FRAME_BYTES_MAX: Final = 1 << 30  # coefficients of one epoch: 8 r^2 bytes per t
 
 
 class FailureKind(StrEnum):
-    """Who can do something about a failed request."""
+    """Names who can do something about a failed request."""
 
     OPERATOR = "operator"  # a file, flag or device is wrong: stop and show the text
     NUMERIC = "numeric"  # the loss is not finite: skip the step
@@ -32,18 +32,18 @@ class FailureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSession:
-    """First request on a connection; a later one takes its place. Reply: SessionOpened.
+    """Opens a session: the first request on a connection; a later one replaces it. Reply: SessionOpened.
 
     Attributes:
         manifest: content of the signed run file; its model hashes are checked against the folder.
-        basis: file of the run's published basis; None where the basis is random.
-        renewals: its successors, by epoch.
+        basis: file of the run's published basis; None if the basis is random.
+        renewals: the bases that replaced it, by epoch.
         model: folder of the model, ``embedded:NAME``, or a hub id (then the manifest's revision is used).
         data: JSONL file to train on; None for a session that only evaluates.
         eval_data: JSONL file to evaluate on, or None.
         author: 32-byte public key of the node (for log lines only: seeds come with each request).
         device: "auto", "cpu", "cuda" or "mps".
-        dtype: one of PRECISIONS: of the base weights and the forward pass.
+        dtype: one of PRECISIONS, for the base weights and the forward pass.
         device_memory: MiB that the weights may take on the device; None: no limit.
     """
 
@@ -61,7 +61,7 @@ class OpenSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochCoefficients:
-    """All coefficients of one epoch: little-endian int64[CoefficientLayout.size]."""
+    """Holds all coefficients of one epoch: little-endian int64[CoefficientLayout.size]."""
 
     epoch: int
     values: bytes
@@ -69,14 +69,14 @@ class EpochCoefficients:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetCoefficients:
-    """Replace the state of the named epochs; others stay as they are (all zero at first). Reply: CoefficientsSet."""
+    """Replaces the state of the named epochs; others stay as they are (all zero at first). Reply: CoefficientsSet."""
 
     epochs: tuple[EpochCoefficients, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateRequest:
-    """Estimate the round that starts at ``step`` with ``seed``, on the state last set. Reply: Estimated.
+    """Asks to estimate the round that starts at ``step`` with ``seed``, on the state last set. Reply: Estimated.
 
     ``directions``: how many of each local step's D are measured, the first ones in whole blocks.
     """
@@ -88,9 +88,9 @@ class EstimateRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateRequest:
-    """Loss and accuracy on the evaluation data, its first ``rows_max`` rows (0: all). Reply: Evaluated.
+    """Asks for loss and accuracy on the first ``rows_max`` rows (0: all) of the evaluation data. Reply: Evaluated.
 
-    ``is_alone``: of the model alone, without the run's start and coefficients.
+    ``is_alone``: evaluate the model alone, without the run's start and coefficients.
     """
 
     rows_max: int
@@ -99,7 +99,7 @@ class EvaluateRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOpened:
-    """What the session runs on: the device and dtype chosen, rows of both data files (0: none), the model's size."""
+    """Says what the session uses: device and dtype, rows of both data files (0: none), and the model's size."""
 
     device: str
     dtype: str
@@ -110,14 +110,14 @@ class SessionOpened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoefficientsSet:
-    """The coefficients are in place."""
+    """Says that the coefficients are in place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimated:
-    """The scalars to sign, mean loss of the perturbed rows, forward rows spent.
+    """Holds the scalars to sign, the mean loss of the perturbed rows, and the number of forward rows.
 
-    ``scalars``: local step by local step, D each; zeros beyond the directions asked for.
+    ``scalars``: local step by local step, D each; zeros beyond the requested directions.
     """
 
     step: int
@@ -129,9 +129,9 @@ class Estimated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
-    """Share of rows whose likeliest label word is the right one (0 ... 1), macro F1 (None: completions), mean loss.
+    """Holds the share of rows whose likeliest label word is right (0 ... 1), macro F1 (None: completions), mean loss.
 
-    ``predictions``: likeliest label of each of the first rows; empty of completions.
+    ``predictions``: likeliest label of each of the first rows; empty for completions.
     """
 
     accuracy: float
@@ -144,7 +144,7 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerFailure:
-    """The request failed; the session stays usable unless it was OpenSession."""
+    """Says that the request failed; the session stays usable unless it was OpenSession."""
 
     kind: FailureKind
     message: str
@@ -169,7 +169,7 @@ _NUMBERS: Final = {message: number for number, message in _KINDS.items()}
 
 
 def encode_frame(message: Message) -> bytes:
-    """The frame of a message. WorkerError when the body exceeds FRAME_BYTES_MAX (split SetCoefficients by epoch)."""
+    """Return the frame of a message. WorkerError above FRAME_BYTES_MAX (split SetCoefficients by epoch)."""
     body: bytes = msgpack.packb([_NUMBERS[type(message)], to_plain(message, as_rows=True)])
     if len(body) > FRAME_BYTES_MAX:
         raise WorkerError(f"a {type(message).__name__} of {len(body)} bytes exceeds {FRAME_BYTES_MAX}")
@@ -177,12 +177,12 @@ def encode_frame(message: Message) -> bytes:
 
 
 def new_parser() -> FrameParser:
-    """What cuts the bytes of one connection into frames of at most FRAME_BYTES_MAX."""
+    """Return a parser that cuts the bytes of one connection into frames of at most FRAME_BYTES_MAX."""
     return FrameParser(FRAME_BYTES_MAX)
 
 
 def next_body(parser: FrameParser) -> bytes | None:
-    """The body of the next complete frame, None when more bytes are needed. WorkerError for a length out of bounds."""
+    """Return the body of the next complete frame, None if more bytes are needed. WorkerError for an invalid length."""
     try:
         return parser.next_payload()
     except Reject as error:
@@ -190,7 +190,7 @@ def next_body(parser: FrameParser) -> bytes | None:
 
 
 def decode_body(body: bytes) -> Message:
-    """The message in a frame's body. WorkerError when it is not one: the two sides are of different releases."""
+    """Decode the message in a frame's body. WorkerError if it is none: the two sides are of different releases."""
     try:
         kind, row = msgpack.unpackb(body)
         return from_plain_untrusted(_KINDS[kind], row, _KINDS[kind].__name__)

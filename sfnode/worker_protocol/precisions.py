@@ -1,4 +1,4 @@
-"""In what numbers a worker can compute: the one list behind ``--dtype``. No torch: command line and doctor read it."""
+"""The number formats of a worker: the one list behind ``--dtype``. No torch: command line and doctor read it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
-    """One choice of ``--dtype``.
+    """Describes one choice of ``--dtype``.
 
     Attributes:
         compute: torch's name for the dtype of the activations, and of every weight that is not quantised.
         compute_bytes: of one such number.
-        linear_bytes: of one weight of a linear layer; where it is quantised, with its share of the scales.
+        linear_bytes: of one weight of a linear layer, with its share of the scales if it is quantised.
     """
 
     compute: str
@@ -22,7 +22,7 @@ class Precision:
 
     @property
     def is_quantised(self) -> bool:
-        """Whether the weights of linear layers take fewer bits than the activations."""
+        """Return whether the weights of linear layers take fewer bits than the activations."""
         return self.linear_bytes < self.compute_bytes
 
 

@@ -1,4 +1,4 @@
-"""What room this machine has: main memory, and disk for what is there only while a program runs."""
+"""Free main memory of this machine, and free disk for temporary files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _IN_MEMORY: Final = ("tmpfs", "ramfs")
 
 
 def free_memory() -> int | None:
-    """Bytes that new programs can have: what the system calls available, within the limit of a container.
+    """Return the bytes that new programs can have: the system's available memory, within a container's limit.
 
-    None where the system does not say. Files that the system keeps at hand count as free: it drops them first.
+    None if the system does not say. Cached files count as free: the system drops them first.
     """
     free = None
     with suppress(OSError, ValueError, KeyError):
@@ -33,29 +33,29 @@ def free_memory() -> int | None:
 
 
 def _numbers(path: Path) -> dict[str, int]:
-    """The lines "NAME NUMBER ..." of a file."""
+    """Return the numbers in the lines "NAME NUMBER ..." of a file."""
     rows = (line.split() for line in path.read_text("ascii").splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) > 1}
 
 
 def temporary_folder() -> Path:
-    """Where temporary files go: TMPDIR, or what the system has for it."""
+    """Return the folder for temporary files: TMPDIR, or the system's default."""
     return Path(tempfile.gettempdir())
 
 
 def free_disk(folder: Path) -> int:
-    """Bytes that files in ``folder`` can have beside the main memory: none where its file system lies in memory."""
+    """Return the bytes that files in ``folder`` can take outside main memory; 0 if its file system is in memory."""
     if _file_system(folder) in _IN_MEMORY:
         return 0
     return free_disk_bytes(folder) or 0
 
 
 def _file_system(folder: Path) -> str:
-    """The kind of the file system that ``folder`` is on; empty where the system does not say."""
+    """Return the kind of the file system of ``folder``; empty if the system does not say."""
     real, found = folder.resolve(), (-1, "")
     with suppress(OSError):
         for line in _MOUNTS.read_text("utf-8").splitlines():
             _, point, kind, *_ = line.split()
-            if real.is_relative_to(point) and len(point) >= found[0]:  # the last one of a point covers the others
+            if real.is_relative_to(point) and len(point) >= found[0]:  # the last mount on a point hides the others
                 found = (len(point), kind)
     return found[1]

@@ -1,7 +1,7 @@
-"""Which weights stay on the device, and which wait elsewhere until their layer is computed: the node's plan and what
-the worker does follow from the same sizes.
+"""Which weights stay on the device, and which wait elsewhere until their layer is computed.
 
-On a card the others wait in main memory. Where the device computes in main memory, they wait in temporary files.
+The node's plan and the worker's work follow from the same sizes. For a card the other weights wait in main memory. If
+the device computes in main memory, they wait in temporary files.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _SMALLER: Final = "use a smaller --dtype (bf16) or another model"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightPlan:
-    """Sizes in bytes.
+    """Holds sizes in bytes.
 
     Attributes:
-        on_device: at most at a time: what stays, and the largest of those that wait.
+        on_device: the most at a time: the weights that stay, and the largest that waits.
         waiting: names of the weights that wait.
-        waiting_bytes: of all of them.
-        least: what ``on_device`` can be brought down to; None where nothing can wait (quantised weights).
+        waiting_bytes: their total size.
+        least: the least possible ``on_device``; None if nothing can wait (quantised weights).
     """
 
     on_device: int
@@ -36,14 +36,14 @@ class WeightPlan:
 
 
 def plan_weights(linear: Mapping[str, int], others: int, dtype: str, device_memory: int | None) -> WeightPlan:
-    """The weights of linear layers wait, from the first one on that does not fit; the ``others`` always stay.
+    """Plan which linear weights wait: from the first one that does not fit; the ``others`` always stay.
 
     Args:
         linear: bytes by name, in the model's order.
-        device_memory: MiB that the weights may take on the device; None: as many as they are.
+        device_memory: MiB that the weights may take on the device; None: no limit.
 
     Raises:
-        OperatorError: the weights cannot be brought down to ``device_memory``; the text says to what.
+        OperatorError: the weights cannot be reduced to ``device_memory``; the text says to what they can.
     """
     whole, largest = others + sum(linear.values()), max(linear.values(), default=0)
     is_quantised = PRECISIONS[dtype].is_quantised
@@ -62,6 +62,7 @@ def plan_weights(linear: Mapping[str, int], others: int, dtype: str, device_memo
             f"MiB in {dtype}: give at least that, or {_SMALLER}"
         )
     waiting = () if whole <= budget else _waiting(linear, budget - others - largest)
+    # One waiting weight at a time comes to the device.
     beside = largest if waiting else 0
     waiting_bytes = sum(linear[name] for name in waiting)
     return WeightPlan(
@@ -70,7 +71,7 @@ def plan_weights(linear: Mapping[str, int], others: int, dtype: str, device_memo
 
 
 def _waiting(linear: Mapping[str, int], room: int) -> tuple[str, ...]:
-    """The names from the first one on that does not fit into ``room``."""
+    """Return the names from the first one that does not fit into ``room``."""
     for index, size in enumerate(linear.values()):
         room -= size
         if room < 0:
@@ -79,12 +80,12 @@ def _waiting(linear: Mapping[str, int], room: int) -> tuple[str, ...]:
 
 
 def waits_in_files(device: str) -> bool:
-    """Whether weights wait in temporary files: main memory is where a device of this kind computes."""
+    """Return whether weights wait in temporary files, because this kind of device computes in main memory."""
     return device != _OWN_MEMORY
 
 
 def check_room(plan: WeightPlan, device: str, card_free: int | None) -> None:
-    """OperatorError where the weights are larger than what is free for them.
+    """Raise OperatorError if the weights are larger than the free room for them.
 
     Args:
         device: "cpu", "cuda" or "mps".
@@ -99,7 +100,7 @@ def check_room(plan: WeightPlan, device: str, card_free: int | None) -> None:
     if waits_in_files(device):
         folder = temporary_folder()
         _check_elsewhere(plan.waiting_bytes, free_disk(folder), f"wait on the disk of {folder} (TMPDIR names another)")
-    else:  # the others come through it, too
+    else:  # all weights pass through main memory
         _check_elsewhere(plan.waiting_bytes + plan.on_device, memory, "be read into main memory")
 
 
@@ -122,5 +123,5 @@ def _too_large(plan: WeightPlan, device: str, free: int) -> str:
 
 
 def _mib(size: int) -> int:
-    """Bytes as whole MiB that hold them."""
+    """Return the smallest number of MiB that holds ``size`` bytes."""
     return -(-size >> 20)

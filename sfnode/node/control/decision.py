@@ -1,4 +1,4 @@
-"""Whether a node works now, and if not, why: a pure function of what its operator allows and of the moment."""
+"""Whether a node works now, and if not, why: a pure function of the operator's limits and of the moment."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Final
 from sfnode.reporter import format_seconds
 from sfnode.run import LimitOptions, OnBattery, WorkingHours, parse_hours, parse_rate, parse_size
 
-# Shares of all cores that other programs use: a node at work is stopped by more than the first, and one that waits goes
-# on below the second. In between it stays as it is, so that it does not come and go with every click.
+# Shares of all cores that other programs use. A working node pauses above the first, and a paused node resumes below
+# the second. In between nothing changes, so that the node does not switch with every click.
 BUSY_ABOVE: Final = 0.25
 IDLE_BELOW: Final = 0.10
 
 
 class PauseReason(StrEnum):
-    """Why a node does not work."""
+    """Names a reason for which a node does not work."""
 
     OPERATOR = "operator"
     MEMORY = "memory"
@@ -28,11 +28,11 @@ class PauseReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkLimits:
-    """What an operator allows.
+    """Holds what an operator allows.
 
     Attributes:
         hours: of local time; None: always.
-        memory_bytes_max: of node and worker together; None: no limit.
+        memory_bytes_max: for node and worker together; None: no limit.
         upload_bytes_per_s: to all peers together; 0: no limit.
     """
 
@@ -43,20 +43,20 @@ class WorkLimits:
     works_on_battery: bool = False
 
     def pieces_bytes_per_s(self, share_rate: float) -> float:
-        """What the model's files may take of the upload: ``share_rate`` at most, 0 for no limit, and half of it all."""
+        """Return the rate for the model's files: at most ``share_rate`` and half of the upload limit; 0: no limit."""
         rates = [rate for rate in (share_rate, self.upload_bytes_per_s / 2) if rate]
         return min(rates, default=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """What is the case now.
+    """Holds the circumstances on which the decision depends.
 
     Attributes:
         now: local time.
-        is_held: the operator has said `sfnode pause`.
-        is_working: what was decided last.
-        memory_peak_bytes: the most that node and worker have taken in this life.
+        is_held: whether the operator has called `sfnode pause`.
+        is_working: the decision before.
+        memory_peak_bytes: the most that node and worker have used in this life.
         load_of_others: share of all cores that other programs use; None before the first measurement.
     """
 
@@ -70,14 +70,14 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Why the node does not work; ``text`` says it to people, and when or how it goes on."""
+    """Holds the reason for which the node does not work; ``text`` says in words when or how it goes on."""
 
     reason: PauseReason
     text: str
 
 
 def work_limits(options: LimitOptions) -> WorkLimits:
-    """What was typed, understood. OperatorError."""
+    """Parse the options that were typed. OperatorError."""
     return WorkLimits(
         hours=None if options.hours is None else parse_hours(options.hours),
         memory_bytes_max=None if options.max_memory is None else parse_size(options.max_memory),
@@ -88,7 +88,7 @@ def work_limits(options: LimitOptions) -> WorkLimits:
 
 
 def decide(limits: WorkLimits, moment: Moment) -> Pause | None:
-    """None: work. Of several reasons not to, the one that lasts longest."""
+    """Return None if the node should work, else the reason that lasts longest."""
     return (
         _by_operator(moment)
         or _by_memory(limits, moment)

@@ -1,8 +1,7 @@
-"""What the machine says of itself: battery, memory of this node's processes, load of all others. The room's one adapter
-of psutil.
+"""Battery, memory of this node's processes, and load of all others, read through psutil.
 
-Containers and old kernels hide parts of what it reads (/proc, /sys/class/power_supply). What cannot be read is then not
-known, and no reason to end a node.
+No other module of this package uses psutil. Containers and old kernels hide parts of what it reads (/proc,
+/sys/class/power_supply). A value that cannot be read counts as unknown, and does not end the node.
 """
 
 from __future__ import annotations
@@ -15,32 +14,32 @@ from typing import Final, TypeVar
 
 import psutil
 
-_MEMORY_S: Final = 20.0  # over which the load is averaged: a page that loads is no reason to pause
-# What psutil raises where the system does not have, or does not show, the file that it reads or parses.
+_MEMORY_S: Final = 20.0  # the load is averaged over this time: a page that loads is no reason to pause
+# What psutil raises where the system lacks or hides the file that it reads or parses.
 _UNREADABLE: Final = (psutil.Error, OSError, RuntimeError, ValueError, LookupError, AttributeError)
 
 _T = TypeVar("_T")
 
 
 class MachineWatch:
-    """Looks again at each call; a look costs about a millisecond for each process that this one has started."""
+    """Measures at each call, in about a millisecond for each process that this one has started."""
 
     def __init__(self) -> None:
         self._own = _read(psutil.Process)
-        self._seen: tuple[float, float, float] | None = None  # when; seconds of all cores that were used, that own were
+        self._seen: tuple[float, float, float] | None = None  # time; seconds of all cores used by all, by own processes
         self._load: float | None = None
 
     def is_on_battery(self) -> bool:
-        """Whether no mains power is there; False where the machine has no battery, or does not say."""
+        """Return whether mains power is off; False if the machine has no battery or does not say."""
         return _read(_is_plugged) is False
 
     def memory_bytes(self) -> int:
-        """Resident memory of this process and of those that it has started; 0 where the system does not say."""
+        """Return the resident bytes of this process and of those that it has started; 0 if the system does not say."""
         sizes = [_read(process.memory_info) for process in self._processes()]
         return sum(int(size.rss) for size in sizes if size is not None)
 
     def load_of_others(self) -> float | None:
-        """Share of all cores that other programs use, averaged; None at the first call, and where it is not known."""
+        """Return the averaged share of all cores that other programs use; None at the first call, or if unknown."""
         used_s = _read(_used_s)
         if used_s is None:
             return None
@@ -62,7 +61,7 @@ class MachineWatch:
 
 
 def _read(look: Callable[[], _T]) -> _T | None:
-    """What the system says; None where it says nothing."""
+    """Return the result of ``look``; None if the system does not provide it."""
     try:
         return look()
     except _UNREADABLE:
@@ -70,16 +69,18 @@ def _read(look: Callable[[], _T]) -> _T | None:
 
 
 def _is_plugged() -> bool | None:
-    """Whether mains power is there; None where there is no battery, or it does not say. AttributeError on systems for
-    which psutil has no such function."""
+    """Return whether mains power is on; None if there is no battery, or it does not say.
+
+    AttributeError on systems for which psutil has no such function.
+    """
     battery = psutil.sensors_battery()
     return None if battery is None else battery.power_plugged
 
 
 def _used_s() -> float:
-    """Seconds of all cores together in which something ran."""
+    """Return the seconds of all cores together in which something ran."""
     times = psutil.cpu_times()._asdict()
-    passive = ("idle", "iowait", "guest", "guest_nice")  # guests are in user and nice already
+    passive = ("idle", "iowait", "guest", "guest_nice")  # user and nice already include guests
     return float(sum(seconds for name, seconds in times.items() if name not in passive))
 
 
@@ -88,5 +89,5 @@ def _share(used_s: float, took_s: float) -> float:
 
 
 def _averaged(before: float | None, now: float, took_s: float) -> float:
-    """The first measurement counts as a whole; the older one is, the less it counts."""
+    """Return the exponential moving average: the first measurement counts fully, and older ones fade over _MEMORY_S."""
     return now if before is None else now + (before - now) * math.exp(-took_s / _MEMORY_S)

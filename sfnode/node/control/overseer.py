@@ -1,4 +1,4 @@
-"""Watches what the operator allows, and switches the node's training off and on."""
+"""Watches the operator's limits, and switches the node's training off and on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOOK_S: Final = 1.0
 
 
 class Overseer:
-    """One for each node. The core hears of a pause between two steps: what is being measured still counts."""
+    """Pauses and resumes one node. The core pauses between two steps: the measurement that runs still counts."""
 
     def __init__(
         self,
@@ -40,12 +40,12 @@ class Overseer:
         self._memory_peak_bytes = 0
         self._pause: Pause | None = None
         with slips.contained("overseer"):
-            self._pause = decide(limits, self._look())  # so that the first status tells of it
+            self._pause = decide(limits, self._look())  # so that the first status shows it
         self._training = trio.CancelScope()
 
     @property
     def paused(self) -> str:
-        """Why the node does not work now, in words; empty while it does."""
+        """Return in words why the node does not work now; empty if it works."""
         return "" if self._pause is None else self._pause.text
 
     async def run(
@@ -55,7 +55,7 @@ class Overseer:
         jobs: trio.MemoryReceiveChannel[Job],
         inbox: trio.MemorySendChannel[Event],
     ) -> None:
-        """Let ``train`` work on ``jobs``, and look every second whether it may."""
+        """Let ``train`` work on ``jobs``, and check every second whether it may."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._slips.outlive, "overseer", partial(self._watch, inbox))
             with self._training:
@@ -63,7 +63,7 @@ class Overseer:
             await self._give_up(trainer, jobs, inbox)
 
     async def _watch(self, inbox: trio.MemorySendChannel[Event]) -> None:
-        """Tell the core and people what changes; a worker that has taken too much memory is ended."""
+        """Report changes to the core and to the operator; end a worker that takes too much memory."""
         previous: Pause | None = None
         while True:
             if (previous and previous.reason) != (self._pause and self._pause.reason):
@@ -78,7 +78,7 @@ class Overseer:
     async def _give_up(
         self, trainer: Trainer, jobs: trio.MemoryReceiveChannel[Job], inbox: trio.MemorySendChannel[Event]
     ) -> None:
-        """The worker is gone for good: what it was asked for is lost."""
+        """Report the estimates as lost: the worker will not come back."""
         if trainer.estimating is not None:
             await inbox.send(EstimateLost(step=trainer.estimating))
         async for job in jobs:

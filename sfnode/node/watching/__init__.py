@@ -1,4 +1,4 @@
-"""Door: `NodeWatch`. What a running node says of itself: status file, progress, news for the operator."""
+"""Door: `NodeWatch`. What a running node reports about itself: status file, progress, news for the operator."""
 
 from sfnode.node.watching.learning_curve import LearningCurve
 from sfnode.node.watching.network_news import NetworkNews

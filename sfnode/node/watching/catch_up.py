@@ -1,4 +1,4 @@
-"""Whether a node that catches up comes nearer to the run, or the run grows faster than it can take in."""
+"""Detects that the run grows faster than a node that catches up can take in updates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WINDOW_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """Updates held, and those that the neighbours say they hold (0: nothing is missing), at a time in seconds."""
+    """Holds the updates held and those that neighbours report (0: none is missing), at a time in seconds."""
 
     time: float
     held: int
@@ -19,7 +19,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outrun:
-    """What both did over a window, in updates per second; ``lacking``: updates at its end."""
+    """Holds both rates over a window, in updates per second; ``lacking``: missing updates at its end."""
 
     growth: float
     intake: float
@@ -33,13 +33,13 @@ class Outrun:
 
 
 class CatchUpMonitor:
-    """Looks at the gap now and then."""
+    """Compares successive gaps of a node that catches up."""
 
     def __init__(self) -> None:
         self._start: Gap | None = None
 
     def look(self, now: Gap) -> Outrun | None:
-        """What to tell the operator: once for each window of catching up in which the gap has not shrunk."""
+        """Return a report once for each window of catching up in which the gap has not shrunk; else None."""
         if now.wanted <= now.held:
             self._start = None
             return None
@@ -49,6 +49,6 @@ class CatchUpMonitor:
             return None
         self._start = now
         growth, intake = now.wanted - start.wanted, now.held - start.held
-        if intake > growth or growth == 0:  # where nobody tells of more, the line is dead, not the machine slow
+        if intake > growth or growth == 0:  # no growth: the line is dead, the machine is not slow
             return None
         return Outrun(growth=growth / seconds, intake=intake / seconds, lacking=now.wanted - now.held)

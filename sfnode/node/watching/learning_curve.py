@@ -1,4 +1,4 @@
-"""Keeps what the worker measures on held-out data, names the best step, and warns when the run unlearns."""
+"""Keeps the worker's results on held-out data, finds the best step, and warns if the run gets worse."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sfnode.storage import EvaluatedStep, best_of, has_become_worse, read_evalua
 
 
 class LearningCurve:
-    """The evaluations of one node, also those of its earlier starts.
+    """Holds the evaluations of one node, including those of its earlier lives.
 
     Args:
         directory: the node's data directory.
-        reporter: hears of a run that gets worse, once for each best step; and of a file that cannot be kept.
+        reporter: receives a warning if the run gets worse, once for each best step; and if the file cannot be kept.
     """
 
     def __init__(self, directory: Path, reporter: Reporter) -> None:
@@ -27,7 +27,7 @@ class LearningCurve:
         self._try(self._read)
 
     def take(self, fresh: list[EvaluatedStep]) -> None:
-        """Empty ``fresh``, and keep what was in it in place of earlier ones of the same steps."""
+        """Empty ``fresh``, and add its evaluations; they replace earlier ones of the same steps."""
         while fresh:
             self._add(fresh.pop(0))
 
@@ -57,7 +57,7 @@ class LearningCurve:
         write_evaluations(self._directory, self.evaluations)
 
     def _try(self, action: Callable[[], None]) -> None:
-        """A curve that cannot be kept is said, and stops nothing."""
+        """Run a file operation; report its failure, and go on."""
         try:
             action()
         except OperatorError as error:

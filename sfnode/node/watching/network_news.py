@@ -1,4 +1,4 @@
-"""What an operator is told: who comes and goes, what cannot be reached, what is short, and whether they contribute."""
+"""News for the operator: peers that come and go, unreachable addresses, the port mapping, memory, and admission."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NEWS_MAX: Final = 8
 
 
 class NetworkNews:
-    """Says each thing when it changes."""
+    """Reports changes in the network to the operator, and remembers the latest."""
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
@@ -29,14 +29,14 @@ class NetworkNews:
 
     @property
     def latest(self) -> tuple[News, ...]:
-        """What was said last, the newest last."""
+        """Return the latest news, the newest last."""
         return tuple(self._latest)
 
     def _remember(self, text: str, *, is_bad: bool) -> None:
         self._latest.append(News(time=time.time(), text=text, is_bad=is_bad))
 
     def tell_of_peer(self, event: Event) -> None:
-        """Say who comes and goes."""
+        """Report a peer that comes or goes."""
         match event:
             case PeerJoined():
                 self._reporter.event("peer_joined", f"peer {event.peer} joined", peer=event.peer)
@@ -49,13 +49,13 @@ class NetworkNews:
                 pass
 
     def look(self, network: Network) -> None:
-        """Say what has changed since the last look."""
+        """Report what has changed since the last look."""
         self._tell_of_dials(network)
         self._tell_of_mapping(network)
         self._tell_of_memory(network)
 
     def _tell_of_dials(self, network: Network) -> None:
-        """Say why an address cannot be reached, each reason once while it lasts."""
+        """Report why an address cannot be reached, each reason once while it lasts."""
         reports = {(report.address, report.reason): report for report in network.dial_reports}
         for key in sorted(reports.keys() - self._dials):
             report = reports[key]
@@ -65,7 +65,7 @@ class NetworkNews:
         self._dials = set(reports)
 
     def _tell_of_mapping(self, network: Network) -> None:
-        """Say what came of asking the router for a port, and when that changes."""
+        """Report the result of asking the router for a port, and its changes."""
         report = network.mapping_report
         if report is not None and report != self._mapping:
             address = None if report.address is None else report.address.transport
@@ -73,7 +73,7 @@ class NetworkNews:
             self._mapping = report
 
     def _tell_of_memory(self, network: Network) -> None:
-        """Say when inbound neighbours are let go for memory, and when that is over."""
+        """Report when inbound neighbours are dropped to save memory, and when that ends."""
         memory = network.statistics.memory
         if memory.is_full != self._is_memory_full:
             self._is_memory_full = memory.is_full
@@ -82,7 +82,7 @@ class NetworkNews:
 
 
 class AdmissionNews:
-    """Says when this node's key may not contribute, why, and when that changes."""
+    """Reports when this node's key may not contribute, why, and when that changes."""
 
     def __init__(self, data_dir: Path, reporter: Reporter) -> None:
         self._data_dir = data_dir
@@ -90,9 +90,9 @@ class AdmissionNews:
         self._told = ADMITTED
 
     def look(self, status: Status, *, is_live: bool) -> None:
-        """Say what has changed; ``is_live``: all that the neighbours had is here.
+        """Report what has changed; ``is_live``: this node has everything that its neighbours had.
 
-        Before that nothing is said: the statement that admits this node may be on its way, from a neighbour or from
+        Before that nothing is reported: the statement that admits this node may still come, from a neighbour or from
         the folder of statements.
         """
         is_settled = is_live if status.peers else not status.expects_peers

@@ -1,4 +1,4 @@
-"""Looks at a running node every second: status file, progress line, what is new for the operator, the run's end."""
+"""Looks at a running node every second: status file, progress line, news for the operator, and the end of the run."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from sfnode.node.running_node import RunningNode
 
 _LOOK_S: Final = 1.0
-_PEERS_SAVED_S: Final = 5.0  # a node killed sooner after it met its first peers has forgotten them
+_PEERS_SAVED_S: Final = 5.0  # a node killed earlier has forgotten the first peers that it met
 
 
 class NodeWatch:
-    """Watches one life of a node. A look that slips is left out, and the next one comes a second later."""
+    """Watches one life of a node. A look that raises is skipped, and the next one comes a second later."""
 
     def __init__(self, life: RunningNode, news: NetworkNews) -> None:
         self._life = life
@@ -33,9 +33,9 @@ class NodeWatch:
         self._peers_saved_s = 0.0
 
     async def run(self, scope: trio.CancelScope) -> None:
-        """Look until cancelled. Cancel ``scope`` at the end of the run where the config asks for it.
+        """Look until cancelled. Cancel ``scope`` at the end of the run if the config says so.
 
-        UnsettledError when others could not be waited for any longer.
+        UnsettledError: the wait for other nodes was given up.
         """
         life, writer = self._life, None
         while True:
@@ -66,7 +66,7 @@ class NodeWatch:
             self._leave_if_over(status, scope)
 
     def _leave_if_over(self, status: Status, scope: trio.CancelScope) -> None:
-        """End the node with the run; UnsettledError when others could not be waited for any longer."""
+        """End the node with the run. UnsettledError: the wait for other nodes was given up."""
         text = f"state digest {status.state_digest}, {describe_end(status)}"
         if status.is_over:
             fields = {"state_digest": status.state_digest, "equal_peers": status.equal_peers}

@@ -1,4 +1,4 @@
-"""Gathers what the status file tells beyond the figures of the log: rates, curves, neighbours, news."""
+"""Gathers the details in the status file that the log lacks: rates, curves, neighbours, news."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from sfnode.status import LossSeries, PeerState, RecentRate, Status, StatusDetai
 from sfnode.storage import best_of
 from sfnode.worker import Trainer, children_bytes
 
-_EQUAL_S: Final = 30.0  # heads come every few seconds; among nodes at work only some meet the same set
+_EQUAL_S: Final = 30.0  # heads come every few seconds; at work, only some of them meet an equal ledger here
 _EVALUATIONS_MAX: Final = 64
 _PACE_S: Final = 120.0
 _TRAFFIC_S: Final = 10.0
 
 
 class PeerAgreement:
-    """When each neighbour last told of the very ledger that this node held at that moment, and what that proves."""
+    """Remembers when each neighbour last reported exactly the ledger that this node held then, and what that proves."""
 
     def __init__(self) -> None:
         self._equal: dict[PeerId, tuple[float, int]] = {}
 
     def look(self, event: Event, node: Node) -> None:
-        """Hear an event before the node does."""
+        """Take an event before the node handles it."""
         match event:
             case PeerLeft():
                 self._equal.pop(event.peer, None)
@@ -40,27 +40,27 @@ class PeerAgreement:
                 pass
 
     def is_equal(self, peer: PeerId) -> bool:
-        """Whether that was lately."""
+        """Return whether the peer's ledger was equal within the last _EQUAL_S."""
         return peer in self._equal and trio.current_time() - self._equal[peer][0] <= _EQUAL_S
 
     def own_updates_min(self, peer: PeerId) -> int | None:
-        """How many of this node's updates the neighbour holds at least; None: it never was equal."""
+        """Return how many of this node's updates the neighbour holds at least; None if its ledger never was equal."""
         return self._equal[peer][1] if peer in self._equal else None
 
 
 def own_updates(node: Node) -> int:
-    """Updates of this node's key that its ledger holds and that count."""
+    """Count the updates of this node's key that its ledger holds and that count."""
     ledger = node.replica.ledger
     spans = range(ledger.highest_step(node.author) // SPAN_STEPS + 1)
     return sum(int.from_bytes(ledger.holdings_of(span, node.author).valid, "little").bit_count() for span in spans)
 
 
 class StatusDetails:
-    """Looks once a second; keeps what rates and the curve of the training loss are made of.
+    """Computes the details once a second; keeps the data for rates and for the curve of the training loss.
 
     Args:
-        curve: of the held-out data.
-        news: what was said to the operator.
+        curve: evaluations on the held-out data.
+        news: reports to the operator.
     """
 
     def __init__(self, curve: LearningCurve, news: NetworkNews) -> None:
@@ -74,12 +74,12 @@ class StatusDetails:
         self._in, self._out = RecentRate(_TRAFFIC_S), RecentRate(_TRAFFIC_S)
 
     def hear(self, event: Event, node: Node) -> None:
-        """What has happened, before the node hears of it."""
+        """Take an event before the node handles it."""
         self._news.tell_of_peer(event)
         self._agreement.look(event, node)
 
     def look(self, status: Status, node: Node, network: Network, trainer: Trainer | None) -> StatusDetail:
-        """What is to be told now, beside ``status``; takes in what the trainer has evaluated."""
+        """Return the details that belong to ``status``; take in the trainer's new evaluations."""
         if trainer is not None:
             self._curve.take(trainer.statistics.evaluations)
         self._take_loss(status)
@@ -112,7 +112,7 @@ class StatusDetails:
         )
 
     def _take_loss(self, status: Status) -> None:
-        """The loss of the last estimate, once for each: the worker has run more rows since the last look."""
+        """Record the loss of each estimate once: more rows since the last look mean a new estimate."""
         if status.loss is not None and status.forward_rows > self._rows_seen:
             self._rows_seen = status.forward_rows
             self._losses.take(status.step, status.loss)

@@ -1,4 +1,4 @@
-"""The writer of the status file: takes a snapshot of the running node, and writes it where it can."""
+"""Writes the status file: takes a snapshot of the running node, and stores it if it can."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StatusWriter:
     def __init__(
         self, path: Path, pid: int, reporter: Reporter, claim: Statement | None = None, data_bytes: int = 0
     ) -> None:
-        """``claim``: that of the invitation which this node was given. ``data_bytes``: of public data that it gives."""
+        """Take the claim of this node's invitation, if any, and the bytes of public data that it gives."""
         self._path = path
         self._claim = claim
         self._data_bytes = data_bytes
@@ -38,14 +38,14 @@ class StatusWriter:
         self._is_written = True
 
     def write(self, life: RunningNode) -> tuple[Status, str]:
-        """Take a snapshot and write the file where that can be done; returns it, without its detail, and its line."""
+        """Write a snapshot to the file if possible; return the snapshot, without its detail, and the progress line."""
         status = self._snapshot(life)
         whole = dataclasses.replace(status, detail=life.details.look(status, life.node, life.network, life.trainer))
         self._write_file(whole)
         return status, progress_line(whole)
 
     def _write_file(self, status: Status) -> None:
-        """A file that cannot be written is said once, and once more when it can be: a node does not end for it."""
+        """Write the file. A failure does not end the node; it is reported once, and so is the end of the failure."""
         try:
             write_json(self._path, dataclasses.asdict(status))
         except OperatorError as error:
@@ -112,13 +112,13 @@ class StatusWriter:
         )
 
     def _is_invitation_used(self, roster: Roster, author: Author) -> bool:
-        """Whether two others have claimed it, so that this node's claim was not even kept; or one has, beside it."""
+        """Return whether others used the invitation: two, so that this node's claim was dropped, or one besides it."""
         is_void = self._claim is not None and len(roster.held(self._claim.key)) > 1
         return is_void or roster.has_void_claim(author)
 
 
 def _trouble(node: Node, training: TrainingStatistics | None) -> str:
-    """What keeps a node that is to contribute from measuring."""
+    """Return what keeps a contributing node from measuring; empty if nothing does."""
     if training is None:
         return ""
     missing = node.bases.first_missing(node.replica.last_epoch())
@@ -128,6 +128,6 @@ def _trouble(node: Node, training: TrainingStatistics | None) -> str:
 
 
 def _unreached(network: Network) -> str:
-    """The address that failed most often, and why."""
+    """Return the address that failed most often, and why; empty if there is none."""
     worst = max(network.dial_reports, key=lambda report: report.failures, default=None)
     return "" if worst is None else f"{worst.address}: {worst.reason}"
