@@ -1,4 +1,4 @@
-"""The secret that lets a browser on another machine see the page: a file beside the node's key."""
+"""The secret that lets a browser on another machine see the page: a file in the data directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _LENGTH: Final = 32
 
 
 def load_or_create_token(directory: Path) -> tuple[str, bool]:
-    """The token of a data directory, and whether it is new. OperatorError."""
+    """Return the token of a data directory, and whether it was created now.
+
+    OperatorError if other users can read the file, or if it holds no token.
+    """
     path = directory / TOKEN_FILE
     if not path.exists():
         token = secrets.token_urlsafe(_BYTES)
