@@ -1,7 +1,7 @@
 """Shared by the page's and the metrics' servers: checks of the Host header, and places for unknown connections.
 
 A stranger is a connection that has not sent a valid request yet. It holds a place for a few seconds. When places run
-out, the oldest stranger is closed: a browser sends its request at once, and an idle connection makes room.
+out, an older stranger is closed: a browser sends its request at once, so an idle connection makes room.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import trio
 STRANGERS_MAX: Final = 16
 STRANGERS_PER_ORIGIN_MAX: Final = 8  # a browser opens up to six connections
 PATIENCE_S: Final = 5.0  # for a whole request, from the beginning of the connection
-_IPV6_NETWORK: Final = 64  # one machine has as many addresses as it likes below it
+_IPV6_NETWORK: Final = 64  # one machine may use any number of addresses in a /64
 
 
 def is_name_of_ours(host: str, *names: str) -> bool:

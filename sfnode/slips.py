@@ -23,9 +23,9 @@ from sfnode.event_log import log
 
 # These end a node: a person must act, its disk or its arithmetic cannot be trusted, or it was to leave and cannot.
 ENDINGS: Final = (OperatorError, StorageDamagedError, StateMismatchError, UnsettledError)
-PAUSE_START_S: Final = 1.0  # before work that has slipped begins again; then twice as long, ...
-PAUSE_MAX_S: Final = 60.0  # ... and after this long without a slip as at first
-KINDS_MAX: Final = 256  # logged with their traceback; a slip whose place varies must not fill memory and disk
+PAUSE_START_S: Final = 1.0  # before a retry after a slip; doubled by each further slip, ...
+PAUSE_MAX_S: Final = 60.0  # ... up to this; reset after this long without a slip
+KINDS_MAX: Final = 256  # logged with traceback at most; slips at varying places must not fill memory and disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

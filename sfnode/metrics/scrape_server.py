@@ -128,7 +128,7 @@ async def _request(stream: trio.SocketStream) -> _Request:
 def _figures(directory: Path) -> bytes:
     try:
         return _response("200 OK", exposition(read_status(directory)))
-    except OperatorError as error:  # the node has only begun, or hangs: Prometheus shows it as down
+    except OperatorError as error:  # the node has just started, or hangs: Prometheus shows it as down
         return _response("503 Service Unavailable", f"{error}\n".encode())
 
 

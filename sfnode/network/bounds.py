@@ -13,9 +13,9 @@ READ_BYTES_MAX: Final = FRAME_BYTES_MAX + LENGTH_BYTES  # one read can take a fu
 WRITE_BYTES_MAX: Final = FRAME_BYTES_MAX + LENGTH_BYTES  # frames joined into one write: writes cost, not bytes
 SEND_QUEUE_BYTES_MAX: Final = 262_144  # unsent, per neighbour; beyond it send() is False, and anti-entropy repairs it
 
-# --- what one neighbour may cost us -----------------------------------------------------------------------------
+# --- the cost of one neighbour ----------------------------------------------------------------------------------
 RECEIVE_BYTES_PER_S: Final = 2_000_000  # 16,000 records per second; above it we pause reading that peer
-RECEIVE_BURST_BYTES: Final = 4_000_000  # two seconds' worth: a page of 8,192 records is never delayed
+RECEIVE_BURST_BYTES: Final = 4_000_000  # two seconds' worth; a page of 8,192 records is never delayed
 FRAME_COST_BYTES: Final = 400  # added to the size of each frame: 5,000 empty frames per second
 PUSHED_RECORD_COST_BYTES: Final = 1_000  # of an unrequested record: 2,000 per second, 4,000 at once
 PUSHED_RECORD_S: Final = 55e-6  # usual cost of such a record, a signature check: 0.11 of a core per neighbour
@@ -82,14 +82,14 @@ PIECE_PARTS_AHEAD: Final = 4  # requests in flight for a model's piece: half a w
 
 # --- waiting times ----------------------------------------------------------------------------------------------
 DIAL_S: Final = 15.0  # name lookup, TCP, Noise, Yamux and protocol negotiation of one address
-HELLO_S: Final = 10.0  # the first frame of the other side
+HELLO_S: Final = 10.0  # wait for the first frame of the other side
 PING_INTERVAL_S: Final = 30.0  # below the idle time-outs of common NAT boxes
 DEAD_S: Final = 120.0  # four pings unanswered
 NEGOTIATION_LINE_BYTES_MAX: Final = 1_024  # holds a protocol name; ours have 20 bytes
 WRITE_S: Final = 20.0  # one stream write; a slow link (25 kbit/s) still manages 64 KiB
 BYE_S: Final = 0.7  # a polite end waits this long for the peer's end of stream
 CLOSE_S: Final = 0.5  # closing one connection; takes milliseconds
-STOP_S: Final = 1.8  # the whole network, so that the daemon ends within 5 s
+STOP_S: Final = 1.8  # stopping the whole network, so that the daemon ends within 5 s
 SIMULTANEOUS_S: Final = 25.0  # sessions this close, one dial and one hello, count as dialled from both ends
 
 # --- overlay ----------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ WRONG_RUN_S: Final = 3_600.0  # the same after "other run" or "other version", w
 SCORE_HALF_LIFE_S: Final = 600.0  # a laptop that slept through a write is forgiven before it sleeps again
 SCORE_NOT_PUSHED: Final = -20.0  # from here down nothing is pushed to the peer; it can still ask
 SCORE_DISCOURAGED: Final = -50.0  # its session ends, and it is neither dialled nor accepted
-DISCOURAGED_S: Final = 24 * 3_600.0  # for this long
+DISCOURAGED_S: Final = 24 * 3_600.0  # for so long a discouraged peer is neither dialled nor accepted
 DISCOURAGED_MAX: Final = 1_024  # remembered misbehaving peers; beyond it the one that ends first is forgotten
 SCORES_MAX: Final = 1_024  # peers with a score; beyond it the one closest to zero is forgotten
 BREAKER_S: Final = 600.0  # discouraged peers and peers with sessions are counted for this long
@@ -117,7 +117,7 @@ SPARED_S: Final = 60.0  # a peer that the breaker spared rests as long as after 
 BREAKER_FREE: Final = 2  # this many may always be discouraged: a quarter of three is less than one
 BREAKER_PART: Final = 4  # if more than a quarter of the peers seem bad, the fault is probably ours
 
-# --- being dialled back: a question that `sfnode doctor` asks --------------------------------------------------------
+# --- dial back, on request of `sfnode doctor` ------------------------------------------------------------------------
 REACH_ANSWER_S: Final = 10.0  # the question, one dial, the answer
 REACH_DIAL_S: Final = 5.0  # a TCP connection that takes longer is useless
 REACH_INTERVAL_S: Final = 10.0  # between dials to one address: nobody may scan a network through this node

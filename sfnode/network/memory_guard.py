@@ -19,7 +19,7 @@ import trio
 
 from sfnode.network import bounds
 
-_STATM: Final = Path("/proc/self/statm")  # pages: of the address space, resident, ...
+_STATM: Final = Path("/proc/self/statm")  # in pages: address space, resident, ...
 
 
 def resident_bytes() -> int | None:

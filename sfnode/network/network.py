@@ -76,8 +76,8 @@ from sfnode.slips import Slips
 class Network:
     """Connects one node with its neighbours. Start ``run`` in a nursery; the other methods may be called from any task.
 
-    Neighbours that come and go, and their messages, are events in ``inbox``. While it is full, this node stops reading
-    from its neighbours. OperatorError for a bad configuration.
+    Neighbours that come and go, and their messages, are events in ``inbox``. While it is full, the readers of the
+    sessions wait, and so do the senders. OperatorError for a bad configuration.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from protocol.errors import OperatorError
 
 LOOPBACK: Final = "127.0.0.1"
 PORT: Final = 8420
-_PORTS: Final = 20  # nodes on one machine whose pages find a port each
+_PORTS: Final = 20  # ports to try: this many nodes on one machine can serve a page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,6 @@ def _cells(steps: int, manifest: Manifest) -> tuple[int, ...]:
 
 def _share(steps: int, part: range, local_steps: int) -> int:
     """Return the percentage of filled slots in a part of the run; a part of a short run may have no slot."""
-    slots = -(-len(part) // local_steps)
+    slots = -(-len(part) // local_steps)  # rounded up
     held = steps >> part.start & (1 << len(part)) - 1
     return min(100, 100 * held.bit_count() // max(1, slots))

@@ -10,7 +10,7 @@ from protocol.errors import OperatorError
 from sfnode.storage import read_bytes, write_durably
 
 TOKEN_FILE: Final = "web.token"
-_BYTES: Final = 24  # 192 bits: nobody guesses it, and it still fits on a line
+_BYTES: Final = 24  # 192 bits: impossible to guess, and short enough for a line
 _LENGTH: Final = 32
 
 

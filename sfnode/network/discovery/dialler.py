@@ -117,7 +117,9 @@ class Dialler:
         ours = self._open_sessions.count(is_outbound=True) + len(self._dialling)
         wanted = min(free, self._config.outbound_target - ours)
         if wanted > 0:
+            # Too few outbound sessions: dial the missing ones, spread over networks.
             return spread(self._candidates(now_s, exclude), self._taken(), wanted)
+        # Enough: one extra dial at most, to a bootstrap or else to a less crowded network.
         self._leave_if_crowded()
         return (self._to_check(now_s, exclude) or self._to_spread(now_s, exclude)) if free > 0 else ()
 
@@ -246,6 +248,6 @@ class Dialler:
         log(logging.DEBUG, "dial_not_answered", address=str(address), reason=reason, retry_in_s=round(retry_in_s, 1))
 
 
-@lru_cache(maxsize=bounds.KNOWN_PEERS_MAX)  # 20 us each, and a full book is gone through every second
+@lru_cache(maxsize=bounds.KNOWN_PEERS_MAX)  # 20 us each, and each second scans a full book
 def _group_of(host: str) -> Group | None:
     return public_group_of(host)

@@ -55,7 +55,7 @@ def encode_query() -> bytes:
 
 
 def run_tag(run_id: bytes) -> str:
-    """Return a run's name on the local network: a hash that tells runs apart and does not reveal the run id."""
+    """Return a run's name on the local network: a hash that separates runs and does not reveal the run id."""
     return hashlib.sha256(_TAG_DOMAIN + run_id).hexdigest()[: 2 * _TAG_BYTES]
 
 
@@ -136,7 +136,7 @@ class _Reader:
         labels: list[bytes] = []
         at, end = self._at, None
         while (size := self._packet[at]) != 0:
-            if size & _POINTER == _POINTER:
+            if size & _POINTER == _POINTER:  # RFC 1035, 4.1.4: the rest of the name stands at an earlier place
                 target = (size & ~_POINTER) << 8 | self._packet[at + 1]
                 end = at + 2 if end is None else end
                 self._pointers += 1

@@ -141,7 +141,7 @@ class AddressBook:
             if entry.due_s <= now_s and peer not in exclude and (entry.is_bootstrap or not bootstrap_only)
             if self.dialable(peer, now_s)
         ]
-        self._chance.shuffle(ready)
+        self._chance.shuffle(ready)  # dial_order keeps this order within its groups
         bootstraps = frozenset(peer for peer in ready if self._entries[peer].is_bootstrap)
         reached = frozenset(peer for peer in ready if self._entries[peer].last_success_unix_ms)
         return dial_order(ready, anchors=self.anchors(), bootstraps=bootstraps, reached=reached)

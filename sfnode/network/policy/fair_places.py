@@ -64,12 +64,13 @@ class FairPlaces:
         """Choose the place that the newcomer gets; None if it gets none."""
         others = [place for place in self._places if place.holder != newcomer.holder]
         idle = [place for place in others if now_s - place.asked_s >= bounds.OBSERVER_IDLE_S]
-        if idle:
+        if idle:  # first choice: the holder that has been idle longest
             return min(idle, key=lambda place: place.asked_s)
         crowds = Counter(place.crowd for place in self._places)
         holders = Counter(place.holder for place in self._places)
 
         def has_too_many(place: FairPlace) -> bool:
+            # With a margin of two, the exchange cannot be reversed by the loser.
             mine = crowds[newcomer.crowd]
             if crowds[place.crowd] > mine + 1:
                 return True
@@ -79,6 +80,7 @@ class FairPlaces:
         greedy = [place for place in others if has_too_many(place)]
         if greedy:  # of these the youngest: it has the least to lose
             return max(greedy, key=lambda place: (crowds[place.crowd], holders[place.holder], place.since_s))
+        # Last choice: a holder that has had its turn and has held places longest.
         held_s = {each: self._total_s(each, now_s) for each in (*holders, newcomer.holder)}
         over = [
             place

@@ -54,6 +54,7 @@ def dial_order(
 
 def spread(ready: Iterable[Candidate], taken: Iterable[Group | None], wanted: int) -> tuple[PeerId, ...]:
     """Return ``wanted`` of ``ready`` in its order; peers of networks that have their part of ``taken`` come last."""
+    # Each chosen peer counts at once, so that the chosen ones are spread among themselves, too.
     crowd = Counter(taken)
     first: list[PeerId] = []
     last: list[PeerId] = []

@@ -57,7 +57,7 @@ def cost_us(message: Message) -> int:
 
 
 class Asked:
-    """Counts the bytes of records that one peer owes us. Records beyond them count as pushed, whatever their number."""
+    """Counts the bytes of records that one peer owes us. Records beyond them count as pushed."""
 
     def __init__(self) -> None:
         self._owed_bytes = 0
@@ -90,7 +90,7 @@ def pushed_cost_bytes(message: Message, record_bytes: int, *, is_asked_for: bool
         return len(message.attestations) * bounds.PUSHED_RECORD_COST_BYTES
     if not record_bytes or not isinstance(message, Records) or is_asked_for:
         return 0
-    records = len(message.data) // record_bytes
+    records = len(message.data) // record_bytes  # the bytes themselves are charged when they arrive
     return max(0, records * bounds.PUSHED_RECORD_COST_BYTES - len(message.data))
 
 

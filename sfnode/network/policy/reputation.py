@@ -115,7 +115,7 @@ class Reputation:
             if left_s > 0:
                 self._discourage(PeerId(row.peer), now_s + left_s)
 
-    # --- small parts
+    # --- helpers
 
     def _discourage(self, peer: PeerId, until_s: float) -> None:
         self._until_s[peer] = until_s
@@ -129,6 +129,7 @@ class Reputation:
         self._hit_s = {hit: at_s for hit, at_s in self._hit_s.items() if at_s >= since_s}
         if peer not in self._met_s:
             return False
+        # A bug of ours makes many peers seem bad at once: beyond a part of the peers met, further ones are spared.
         self._hit_s[peer] = now_s
         return len(self._hit_s) > max(bounds.BREAKER_FREE, len(self._met_s) // bounds.BREAKER_PART)
 

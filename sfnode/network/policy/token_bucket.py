@@ -14,7 +14,7 @@ class TokenBucket:
     def __init__(self, burst: float, now_s: float) -> None:
         self.updated_s = now_s
         self._burst = burst
-        self._level = burst  # below 0: owed
+        self._level = burst  # below 0: tokens owed
 
     def is_full(self, rate_per_s: float, now_s: float) -> bool:
         """Return whether the bucket is full again."""

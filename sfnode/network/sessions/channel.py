@@ -41,7 +41,7 @@ class Channel:
         self.link = link
         self.timings = timings
         self.traffic = Traffic()
-        self._total = total  # of the whole network
+        self._total = total  # counts of the whole network
         self._parser = FrameParser(bounds.HELLO_FRAME_BYTES_MAX)
 
     @property

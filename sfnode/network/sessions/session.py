@@ -35,11 +35,11 @@ class Session:
     def __init__(self, channel: Channel, hello: Hello, on_message: MessageHandler) -> None:
         self.channel = channel
         self.hello = hello
-        self.finished = trio.Event()  # set by the owner once everything about this session is done
+        self.finished = trio.Event()  # set by the owner once the session has been cleaned up
         self.started_s = trio.current_time()
         self.rtt_ms: float | None = None
         self.asked = Asked()
-        self.news = 0  # records that this neighbour was the first to bring
+        self.news = 0  # number of records that this neighbour was the first to bring
         self.handled = trio.Event()  # set once the node has handled the last message that it got
         self._on_message = on_message
         self._send_queue = SendQueue()

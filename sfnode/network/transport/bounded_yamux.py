@@ -57,7 +57,7 @@ class BoundedYamux(yamux.Yamux):  # type: ignore[misc]  # libp2p has no types th
     def __init__(self, secured_conn: Any, peer_id: Any, **options: Any) -> None:
         super().__init__(secured_conn, peer_id, **options)
         self.stream_buffers = _BoundedBuffers(self)
-        self.has_session = False  # set by the host once one of our sessions runs on this connection
+        self.has_session = False  # set by the host once the connection carries one of our sessions
         self.is_stranger = True  # until the peer's hello, or until we have dialled it
         self.is_identified = False  # identify was answered on this connection
         self._socket: trio.socket.SocketType = secured_conn.conn.read_writer.read_write_closer.stream.stream.socket
@@ -201,6 +201,7 @@ class WindowedStream(yamux.YamuxStream):  # type: ignore[misc]
             await self._window_opened.wait()
 
     async def _auto_tune_and_send_window_update(self, *, bytes_read: int = 0) -> None:
+        # The peer's window and the unread bytes together must not exceed the constant window; the rest may be granted.
         buffered = len(self.conn.stream_buffers.get(self.stream_id, b""))
         credit = bounds.STREAM_WINDOW_BYTES - self.recv_window - buffered
         if credit >= bounds.STREAM_WINDOW_BYTES // 2:

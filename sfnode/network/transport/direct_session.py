@@ -36,7 +36,7 @@ class DirectSession:
         self._stream: trio.SocketStream = secured.conn.read_writer.read_write_closer.stream.stream
         self._encrypted = bytearray()
         self._plain = bytearray(secured._drain(None))  # bytes that came with the last message of the negotiation
-        self._body_bytes = 0  # of the frame whose header the library has read
+        self._body_bytes = 0  # left of the frame whose header the library has read
         self._frames = TokenBucket(bounds.FRAMES_BURST, trio.current_time())
         self._unpaid_frames = 0.0  # Noise messages and frames not yet charged to the bucket
 
@@ -79,7 +79,7 @@ class DirectSession:
         while len(plain) >= HEADER_SIZE:
             version, kind, flags, stream_id, length = _HEADER.unpack_from(plain)
             stream, end = muxed.streams.get(stream_id), HEADER_SIZE + length
-            if version or flags or stream is None:
+            if version or flags or stream is None:  # the library handles it, with its checks
                 return
             if kind == TYPE_WINDOW_UPDATE:
                 stream.send_window += length

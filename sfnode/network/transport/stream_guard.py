@@ -50,7 +50,7 @@ class StreamGuard:
                     self.on_refused(str(peer))
                 else:
                     wait_s = self._turns.take(str(peer), trio.current_time(), wait_s_max=math.inf)
-                    await trio.sleep(wait_s or 0.0)  # not long, since the peer's open streams are few
+                    await trio.sleep(wait_s or 0.0)  # short, since the peer's open streams are few
                     await self._handler(stream)
                     is_done = True
             if not is_done:
